@@ -1,0 +1,5 @@
+//! Privacy accounting for differentially private training.
+
+mod error;
+
+pub use error::AccountantError;

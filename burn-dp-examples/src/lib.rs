@@ -1,0 +1,1 @@
+//! Models, data sets and experiments of the papers behind burn-dp.

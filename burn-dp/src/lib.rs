@@ -1,0 +1,5 @@
+//! Differentially private training for [Burn](burn).
+
+mod error;
+
+pub use error::DpError;

@@ -1,0 +1,3 @@
+//! The one way to run anything in this workspace.
+
+fn main() {}
