@@ -126,10 +126,9 @@ impl GaussianMechanism {
     /// sure that it cannot.
     pub fn release(&self, stream: NoiseStream, sums: &mut [f32]) -> Result<(), DpError> {
         let keystream = stream.into_keystream();
-        let arch = Arch::new();
         let task = |(task, values): (usize, &mut [f32])| {
             let first = (task * TASK_GROUPS) as u64;
-            arch.dispatch(Release { mechanism: self, keystream: &keystream, first, values })
+            Release { mechanism: self, keystream: &keystream, first, values }.run()
         };
         let finite = if sums.len() <= TASK_VALUES {
             task((0, &mut *sums))
@@ -170,10 +169,9 @@ impl NoiseStream {
     /// values are on no grid: to release a sum, use [`GaussianMechanism::release`].
     pub fn standard_normal(self, out: &mut [f64]) {
         let keystream = self.into_keystream();
-        let arch = Arch::new();
         out.par_chunks_mut(TASK_VALUES).enumerate().for_each(|(task, out)| {
             let first = (task * TASK_GROUPS) as u64;
-            arch.dispatch(StandardNormal { keystream: &keystream, first, out });
+            Arch::new().dispatch(StandardNormal { keystream: &keystream, first, out });
         });
     }
 }
@@ -184,6 +182,14 @@ struct Release<'a> {
     keystream: &'a Keystream,
     first: u64,
     values: &'a mut [f32],
+}
+
+impl Release<'_> {
+    /// Not inlined, so that there is one compiled instance whatever surrounds the call.
+    #[inline(never)]
+    fn run(self) -> bool {
+        Arch::new().dispatch(self)
+    }
 }
 
 impl WithSimd for Release<'_> {

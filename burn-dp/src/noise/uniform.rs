@@ -2,9 +2,10 @@
 
 use pulp::{Arch, Simd, WithSimd};
 use rayon::prelude::*;
+use zeroize::Zeroizing;
 
 use super::NoiseStream;
-use super::keystream::{GROUP_WORDS, Group, Keystream};
+use super::keystream::{GROUP_BLOCKS, GROUP_WORDS, Group, Keystream};
 use crate::DpError;
 
 /// Groups that one task computes.
@@ -48,15 +49,12 @@ impl NoiseStream {
                 let end = number.min(start + TASK_WORDS);
                 let expected = (end - start) as f64 * probability;
                 let mut included = Vec::with_capacity((1.2 * expected) as usize + 16);
-                Arch::new().dispatch(Words {
-                    keystream: &keystream,
-                    start,
-                    end,
-                    visit: |index, word| {
+                for_each_group(&keystream, start, end, |first, words| {
+                    for (index, &word) in words.iter().enumerate() {
                         if word < threshold {
-                            included.push(index);
+                            included.push(first + index);
                         }
-                    },
+                    }
                 });
                 included
             })
@@ -79,36 +77,49 @@ impl NoiseStream {
         let keystream = self.into_keystream();
         out.par_chunks_mut(TASK_WORDS).enumerate().for_each(|(task, out)| {
             let start = task * TASK_WORDS;
-            Arch::new().dispatch(Words {
-                keystream: &keystream,
-                start,
-                end: start + out.len(),
-                visit: |index, word| out[index - start] = convert(word),
+            for_each_group(&keystream, start, start + out.len(), |first, words| {
+                for (out, &word) in out[first - start..].iter_mut().zip(words) {
+                    *out = convert(word);
+                }
             });
         });
     }
 }
 
-/// Visits the words `start..end` of a keystream in order; `start` is the first of a group.
-///
-/// Word `i` of a group is the one at `(i / 16)` in block `i % 16`.
-struct Words<'a, F> {
-    keystream: &'a Keystream,
+/// Visits the words `start..end` of a keystream, a group at a time with the position of its first
+/// word; `start` is the first of a group.
+fn for_each_group(
+    keystream: &Keystream,
     start: usize,
     end: usize,
-    visit: F,
+    mut visit: impl FnMut(usize, &[u64]),
+) {
+    let arch = Arch::new();
+    let mut words = Zeroizing::new([0; GROUP_WORDS]);
+    for first in (start..end).step_by(GROUP_WORDS) {
+        let index = (first / GROUP_WORDS) as u64;
+        arch.dispatch(Words { keystream, index, words: &mut words });
+        visit(first, &words[..GROUP_WORDS.min(end - first)]);
+    }
 }
 
-impl<F: FnMut(usize, u64)> WithSimd for Words<'_, F> {
+/// The words of group `index`: word `i` is word `i / 16` of block `i % 16`.
+struct Words<'a> {
+    keystream: &'a Keystream,
+    index: u64,
+    words: &'a mut [u64; GROUP_WORDS],
+}
+
+impl WithSimd for Words<'_> {
     type Output = ();
 
     #[inline(always)]
-    fn with_simd<S: Simd>(mut self, simd: S) {
+    fn with_simd<S: Simd>(self, simd: S) {
         let mut group = Group::new();
-        for first in (self.start..self.end).step_by(GROUP_WORDS) {
-            self.keystream.fill(simd, (first / GROUP_WORDS) as u64, &mut group);
-            for i in 0..GROUP_WORDS.min(self.end - first) {
-                (self.visit)(first + i, group.word(i / 16, i % 16));
+        self.keystream.fill(simd, self.index, &mut group);
+        for (index, words) in self.words.chunks_exact_mut(GROUP_BLOCKS).enumerate() {
+            for (block, word) in words.iter_mut().enumerate() {
+                *word = group.word(index, block);
             }
         }
     }
