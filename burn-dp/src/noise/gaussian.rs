@@ -391,6 +391,21 @@ mod tests {
     }
 
     #[test]
+    fn a_result_that_is_small_enough_to_show_the_grid_shows_only_the_integers() {
+        // Where sum and noise nearly cancel, f32 resolves far less than a grid unit.
+        for integer in -20i32..=20 {
+            for noise in -20i32..=20 {
+                for (a, b) in [(-0.49f32, 0.3), (0.499, -0.499), (0.25, 1e-30), (0.0, 0.125)] {
+                    let sum = integer as f32 + a;
+                    let noise = f64::from(noise) + f64::from(b);
+                    let expected = (f64::from(integer) + noise.round()) as f32 * 0.25;
+                    assert_eq!(release_one(sum, noise, 1.0, 1.0, 0.25), expected, "{sum} {noise}");
+                }
+            }
+        }
+    }
+
+    #[test]
     fn zero_has_one_sign() {
         for (sum, noise) in [(-0.0, -0.0), (-0.0, 0.0), (0.0, -0.0), (-1e-40, -1e-20)] {
             let value = release_one(sum, noise, 1.0, 1.0, 1.0);

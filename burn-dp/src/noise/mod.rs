@@ -9,7 +9,8 @@
 //!
 //! A value depends on the key, the purpose, the step, the parameter and its own position, and on
 //! nothing else: neither the order of the calls nor the number of threads nor the vector unit
-//! changes a bit. A stream is consumed by its use, so the same noise cannot be added twice.
+//! changes a bit. A stream is consumed by its use, so the same noise cannot be added twice. Which
+//! word becomes which value may change with a version of this crate; privacy does not depend on it.
 //!
 //! A step has one noise, however many virtual batches, devices or replicas contribute: add up the
 //! clipped sums first and release the total once.
