@@ -244,7 +244,7 @@ mod tests {
             .unwrap()
             .map(|chunk| {
                 let (values, weights) = chunk.unwrap().into_parts();
-                (values.into_data().to_vec().unwrap(), weights.is_padding().collect())
+                (values.into_data().try_to_vec::<f32>().unwrap(), weights.is_padding().collect())
             })
             .collect()
     }

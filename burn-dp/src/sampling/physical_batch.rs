@@ -112,6 +112,8 @@ mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
 
+    // The second implementation stays until Burn removes it.
+    #[allow(deprecated)]
     fn devices() -> Vec<Device> {
         vec![
             #[cfg(feature = "flex")]

@@ -63,6 +63,11 @@ impl SamplingKey {
         Self { bytes: Zeroizing::new(bytes), insecure: false }
     }
 
+    /// The same key, marked as known: for a key derived from a run key that is not secret.
+    pub fn into_insecure(self) -> Self {
+        Self { insecure: true, ..self }
+    }
+
     /// The bytes of the key, to be stored where the data may be stored; `None` for an insecure key,
     /// which would otherwise come back as a secret one.
     pub fn expose_secret(&self) -> Option<&[u8; 32]> {
@@ -198,6 +203,7 @@ mod tests {
         let insecure = SamplingKey::from(InsecureSamplingSeed(0));
         assert!(insecure.is_insecure());
         assert!(insecure.expose_secret().is_none());
+        assert!(restored.into_insecure().is_insecure());
     }
 
     #[test]
