@@ -386,4 +386,29 @@ mod tests {
         let error = results[1].as_ref().unwrap_err().to_string();
         assert!(error.contains("bad checksum"), "{error}");
     }
+
+    /// Leaves out what it cannot find.
+    struct Forgetful;
+
+    impl Dataset<f32> for Forgetful {
+        fn get(&self, index: usize) -> Result<f32, DatasetError> {
+            Ok(index as f32)
+        }
+
+        fn get_many(&self, indexes: Vec<usize>) -> Result<Vec<f32>, DatasetError> {
+            indexes.into_iter().filter(|&i| i != 1).map(|i| self.get(i)).collect()
+        }
+
+        fn len(&self) -> usize {
+            3
+        }
+    }
+
+    #[test]
+    fn a_data_set_that_leaves_out_units_is_refused() {
+        let mut batches = builder().with_padding().build(Forgetful, sampler(3, 1.0), 1).unwrap();
+        let batch = batches.next().unwrap().unwrap();
+        let error = batch.chunks(4).unwrap().next().unwrap().unwrap_err().to_string();
+        assert!(error.contains("2 items for 3 indices"), "{error}");
+    }
 }

@@ -292,6 +292,15 @@ mod tests {
     }
 
     #[test]
+    fn a_unit_is_drawn_if_and_only_if_its_own_word_is_below_the_probability() {
+        let (units, q, step) = (10_001, 0.25, 77);
+        let mut words = vec![0; units];
+        SamplingKey::from(InsecureSamplingSeed(9)).words(step, 0, &mut words);
+        let expected: Vec<usize> = (0..units).filter(|&i| words[i] < 1 << 62).collect();
+        assert_eq!(indices(&seeded(units, q, 9), step), expected);
+    }
+
+    #[test]
     fn two_samplers_from_entropy_draw_differently_and_are_secure() {
         let (a, b) =
             (PoissonSampler::new(1000, 0.5).unwrap(), PoissonSampler::new(1000, 0.5).unwrap());

@@ -23,7 +23,8 @@ pub trait Sampler: sealed::Sealed + fmt::Debug + Send + Sync {
     /// Number of units that are drawn from.
     fn dataset_size(&self) -> usize;
 
-    /// The probability with which a given unit is in a given draw.
+    /// The probability with which a given unit is in a given draw; the mean over the steps of an epoch
+    /// if it differs between them.
     ///
     /// It alone does not say what the accountant may conclude; [`mechanism`](Self::mechanism) does.
     fn sampling_probability(&self) -> f64;
