@@ -376,6 +376,21 @@ mod tests {
     }
 
     #[test]
+    fn the_targets_of_an_example_leave_the_losses_of_the_others_alone() {
+        for device in devices() {
+            let logits = values([3, 3, CLASSES], &device);
+            let others = Tensor::from_ints([[0, 3, -100], [-100, -100, -100], [0, 1, 2]], &device);
+            for config in configs() {
+                let loss = config.with_pad_tokens(Some(vec![-100])).init();
+                let one = loss.forward_sequence(logits.clone(), sequence_targets(&device));
+                let other = loss.forward_sequence(logits.clone(), others.clone());
+                assert_eq!(to_vec(&one)[0], to_vec(&other)[0]);
+                assert_ne!(to_vec(&one)[1..], to_vec(&other)[1..]);
+            }
+        }
+    }
+
+    #[test]
     fn extreme_examples_leave_the_others_alone() {
         for device in devices() {
             for extreme in [1e30, f64::MAX, f64::INFINITY, f64::NAN] {
