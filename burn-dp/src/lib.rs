@@ -6,9 +6,12 @@
 pub mod clipping;
 mod error;
 pub mod grads;
+pub mod losses;
 pub mod nn;
+pub mod noise;
 mod non_private;
 pub mod ops;
+pub mod sampling;
 
 pub use error::DpError;
 pub use non_private::NonPrivate;

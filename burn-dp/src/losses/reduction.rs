@@ -1,0 +1,92 @@
+//! From the values at the positions of an example to the value of the example.
+
+use burn::config::Config;
+use burn::tensor::Tensor;
+
+/// How the values that one example has along its own axes become one value.
+#[derive(Config, Debug, Copy, PartialEq, Eq)]
+pub enum ExampleReduction {
+    /// The mean over the positions of the example.
+    Mean,
+    /// The sum over the positions of the example. Long examples weigh more.
+    Sum,
+}
+
+impl ExampleReduction {
+    /// Reduces all axes but the first.
+    ///
+    /// # Shapes
+    ///
+    /// - values: `[batch_size, …]`
+    /// - output: `[batch_size]`
+    ///
+    /// # Panics
+    ///
+    /// If an example has no position.
+    pub(crate) fn reduce<const D: usize>(self, values: Tensor<D>) -> Tensor<1> {
+        let dims = values.dims();
+        let (batch_size, positions) = (dims[0], dims[1..].iter().product::<usize>());
+        assert!(positions > 0, "an example must have at least one value, got the shape {dims:?}");
+        if batch_size == 0 {
+            return no_losses(&values);
+        }
+        let values = values.reshape([batch_size, positions]);
+        let losses = match self {
+            Self::Mean => values.mean_dim(1),
+            Self::Sum => values.sum_dim(1),
+        };
+        losses.reshape([batch_size])
+    }
+}
+
+/// The losses of a batch without examples; several backends have no kernels for it.
+pub(crate) fn no_losses<const D: usize>(values: &Tensor<D>) -> Tensor<1> {
+    Tensor::zeros([0], (&values.device(), values.dtype()))
+}
+
+/// Refuses shapes that differ, which would otherwise be broadcast, also over the batch.
+pub(crate) fn assert_same_shape<const D: usize>(predictions: [usize; D], targets: [usize; D]) {
+    assert!(
+        predictions == targets,
+        "targets must have the shape of the predictions, {predictions:?}, got {targets:?}"
+    );
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::losses::oracles::devices;
+    use burn::tensor::TensorData;
+
+    #[test]
+    fn all_axes_but_the_first_are_reduced() {
+        for device in devices() {
+            let values = Tensor::<3>::from_floats(
+                [[[1.0, 2.0], [3.0, 4.0]], [[0.0, 0.0], [0.0, 8.0]]],
+                &device,
+            );
+            let mean = ExampleReduction::Mean.reduce(values.clone()).into_data();
+            mean.assert_eq(&TensorData::from([2.5f32, 2.0]), true);
+            let sum = ExampleReduction::Sum.reduce(values).into_data();
+            sum.assert_eq(&TensorData::from([10f32, 8.0]), true);
+        }
+    }
+
+    #[test]
+    fn a_batch_of_one_axis_is_left_as_it_is_and_an_empty_one_stays_empty() {
+        for device in devices() {
+            let values = Tensor::<1>::from_floats([1.0, 2.0], &device);
+            let losses = ExampleReduction::Mean.reduce(values).into_data();
+            losses.assert_eq(&TensorData::from([1f32, 2.0]), true);
+            let empty = Tensor::<2>::zeros([0, 3], &device);
+            assert_eq!(ExampleReduction::Sum.reduce(empty).dims(), [0]);
+        }
+    }
+
+    #[test]
+    #[should_panic(expected = "at least one value")]
+    fn an_example_without_values_is_refused() {
+        let values = Tensor::<2>::zeros([2, 0], &devices()[0]);
+        let _ = ExampleReduction::Mean.reduce(values);
+    }
+}

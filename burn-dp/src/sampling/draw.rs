@@ -1,0 +1,92 @@
+//! The units of one step.
+
+use std::fmt;
+
+use crate::DpError;
+
+/// The units that a sampler drew for one step, each at most once.
+///
+/// # Privacy
+///
+/// Which units were drawn, and how many, is private. The type has no `len`; nothing derived from the
+/// draw but the noisy release may leave the training process.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Draw {
+    step: u64,
+    indices: Vec<usize>,
+}
+
+impl Draw {
+    /// Checks that `indices` is a set of units of the data set, in ascending order.
+    ///
+    /// A unit that occurs twice would contribute twice the clipping norm.
+    pub(crate) fn new(
+        step: u64,
+        indices: Vec<usize>,
+        dataset_size: usize,
+    ) -> Result<Self, DpError> {
+        if let Some(pair) = indices.windows(2).find(|pair| pair[0] >= pair[1]) {
+            return Err(DpError::state(format!(
+                "the draw of step {step} must name each unit once, in ascending order, but unit {} \
+                 is followed by unit {}; nothing may be released from it",
+                pair[0], pair[1]
+            )));
+        }
+        match indices.last() {
+            Some(&last) if last >= dataset_size => Err(DpError::state(format!(
+                "the draw of step {step} names unit {last} of {dataset_size}; nothing may be released \
+                 from it"
+            ))),
+            _ => Ok(Self { step, indices }),
+        }
+    }
+
+    /// The step that the draw belongs to.
+    pub fn step(&self) -> u64 {
+        self.step
+    }
+
+    /// The drawn units, ascending.
+    ///
+    /// # Privacy
+    ///
+    /// For loading the data only. Neither the indices nor their number may influence anything that is
+    /// released, other than through the clipped sum.
+    pub fn private_indices(&self) -> &[usize] {
+        &self.indices
+    }
+}
+
+impl fmt::Debug for Draw {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Draw").field("step", &self.step).finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    #[test]
+    fn a_unit_that_occurs_twice_is_refused_by_name() {
+        let error = Draw::new(9, vec![1, 4, 4, 7], 10).unwrap_err().to_string();
+        assert!(error.contains("step 9") && error.contains("unit 4"), "{error}");
+    }
+
+    #[test]
+    fn units_out_of_order_or_outside_of_the_data_set_are_refused() {
+        assert!(Draw::new(0, vec![3, 2], 10).is_err());
+        let error = Draw::new(0, vec![0, 10], 10).unwrap_err().to_string();
+        assert!(error.contains("unit 10 of 10"), "{error}");
+        assert!(Draw::new(0, vec![0, 9], 10).is_ok());
+        assert!(Draw::new(0, vec![], 10).is_ok());
+    }
+
+    #[test]
+    fn the_debug_output_shows_neither_the_units_nor_their_number() {
+        let (few, many) =
+            (Draw::new(1, vec![], 99).unwrap(), Draw::new(1, vec![42, 43], 99).unwrap());
+        assert_eq!(format!("{few:?}"), format!("{many:?}"));
+    }
+}
