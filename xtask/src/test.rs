@@ -51,6 +51,10 @@ fn selected(mut process: Process, backend: Option<Backend>) -> Process {
 
 #[cfg(test)]
 mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use std::collections::BTreeMap;
+
     use super::*;
 
     fn lines(backend: Option<Backend>, args: &[&str], nextest: bool) -> Vec<String> {
@@ -98,5 +102,28 @@ mod tests {
     fn a_filter_leaves_the_doc_tests_out() {
         let lines = lines(None, &["ghost"], true);
         assert_eq!(lines, [format!("cargo nextest run {PACKAGES} -p xtask ghost")]);
+    }
+
+    /// The features of every dependency that `cargo tree` lists, by name and version.
+    fn features(args: &[&str]) -> BTreeMap<String, String> {
+        let mut tree = Command::new("cargo");
+        tree.args(["tree", "--locked", "--quiet", "--prefix", "none", "--no-dedupe"]);
+        let output = tree.args(["--format", "{p}|{f}"]).args(args).output().unwrap();
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        let text = String::from_utf8(output.stdout).unwrap();
+        let lines = text.lines().filter_map(|line| line.split_once('|'));
+        lines.map(|(package, features)| (package.into(), features.into())).collect()
+    }
+
+    #[test]
+    fn programs_and_tests_share_one_build_of_every_dependency() {
+        let programs = features(&["-p", "burn-dp-examples", "-e", "normal,build"]);
+        let mut packages: Vec<_> = PUBLISHED.iter().flat_map(|package| ["-p", package]).collect();
+        packages.extend(["-e", "normal,build,dev"]);
+        let tests = features(&packages);
+        assert!(programs.keys().any(|package| package.starts_with("burn-core ")));
+        for (package, wanted) in &programs {
+            assert_eq!(tests.get(package), Some(wanted), "features of {package} in the tests");
+        }
     }
 }

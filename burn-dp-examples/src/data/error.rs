@@ -30,6 +30,11 @@ pub enum DataError {
         /// Number of each.
         counts: [usize; 2],
     },
+    /// An item of a data set could not be taken from it.
+    Item {
+        /// The cause.
+        reason: String,
+    },
     /// The data could not be downloaded.
     Download {
         /// The cause.
@@ -63,6 +68,7 @@ impl fmt::Display for DataError {
                 images.display(),
                 labels.display()
             ),
+            Self::Item { reason } => write!(f, "an image cannot be read: {reason}"),
             Self::Download { reason } => write!(
                 f,
                 "MNIST could not be downloaded ({reason}); give a folder with the four files by \

@@ -83,7 +83,7 @@ fn download(split: fn() -> MnistDataset) -> Result<ImageDataset, DataError> {
     })?;
     let items = (0..dataset.len()).map(|index| dataset.get(index).map(|item| from_burn(&item)));
     let items = items.collect::<Result<_, _>>();
-    items.map(ImageDataset::new).map_err(|error| DataError::Download { reason: error.to_string() })
+    items.map(ImageDataset::new).map_err(|error| DataError::Item { reason: error.to_string() })
 }
 
 /// Burn's item holds the bytes of the file as floats.
