@@ -1,0 +1,93 @@
+use std::collections::HashMap;
+
+use burn::module::ParamId;
+use burn::tensor::Tensor;
+
+use crate::DpError;
+use crate::NonPrivate;
+
+/// The sum of clipped per-example gradients: the object that noise is added to.
+///
+/// # Privacy
+///
+/// Not private yet. Its sensitivity is that of the policy that made it; several sums of one logical
+/// batch add up with [`accumulate`](Self::accumulate) because their examples are different.
+#[derive(Debug)]
+#[must_use = "a clipped sum reaches the model through noise"]
+pub struct ClippedSum {
+    pub(crate) sums: HashMap<ParamId, Tensor<1>>,
+    clipping_norm: f64,
+    statistics: ClippingStatistics,
+}
+
+/// How many examples a clipping policy saw, scaled down, and left out.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ClippingStatistics {
+    /// Examples seen, padding excluded.
+    pub examples: usize,
+    /// Examples whose norm exceeded the threshold.
+    pub clipped: usize,
+    /// Examples whose norm was not finite; they contribute nothing.
+    pub non_finite: usize,
+}
+
+impl ClippingStatistics {
+    /// Share of the examples that were clipped; zero when there was none.
+    pub fn clipped_share(&self) -> f64 {
+        if self.examples == 0 { 0.0 } else { self.clipped as f64 / self.examples as f64 }
+    }
+}
+
+impl std::ops::AddAssign for ClippingStatistics {
+    fn add_assign(&mut self, other: Self) {
+        self.examples += other.examples;
+        self.clipped += other.clipped;
+        self.non_finite += other.non_finite;
+    }
+}
+
+impl ClippedSum {
+    pub(crate) fn new(
+        sums: impl IntoIterator<Item = (ParamId, Tensor<1>)>,
+        clipping_norm: f64,
+        statistics: ClippingStatistics,
+    ) -> Self {
+        Self { sums: sums.into_iter().collect(), clipping_norm, statistics }
+    }
+
+    /// The threshold that every unit was clipped to.
+    pub fn clipping_norm(&self) -> f64 {
+        self.clipping_norm
+    }
+
+    /// Counts of the examples. They are exact, so they are not private.
+    pub fn statistics(&self) -> NonPrivate<ClippingStatistics> {
+        NonPrivate::new(self.statistics)
+    }
+
+    /// Adds the sum over further examples of the same logical batch.
+    ///
+    /// # Errors
+    ///
+    /// Refuses a sum that was clipped to another threshold: its noise would not fit.
+    pub fn accumulate(&mut self, other: Self) -> Result<(), DpError> {
+        if self.clipping_norm != other.clipping_norm {
+            return Err(DpError::invalid(
+                "clipping_norm",
+                format!(
+                    "changed from {} to {} inside one logical batch; keep it until the step is made",
+                    self.clipping_norm, other.clipping_norm
+                ),
+            ));
+        }
+        for (id, sum) in other.sums {
+            let sum = match self.sums.remove(&id) {
+                Some(before) => before + sum,
+                None => sum,
+            };
+            self.sums.insert(id, sum);
+        }
+        self.statistics += other.statistics;
+        Ok(())
+    }
+}

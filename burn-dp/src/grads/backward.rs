@@ -1,0 +1,104 @@
+//! The private backward pass.
+
+use burn::module::Module;
+use burn::tensor::Tensor;
+
+use super::{
+    MemoryBound, PerExampleGradients, TrainableParameters, planner::Planner, recording::Recording,
+};
+use crate::DpError;
+
+/// Options of a private backward pass.
+///
+/// # Example
+///
+/// ```
+/// # use burn_dp::{DpError, grads::PrivateBackward, clipping::{Clipping, FlatClipping}, nn::IntoPrivate};
+/// # use burn::{nn::LinearConfig, tensor::{Device, Tensor}};
+/// # fn main() -> Result<(), DpError> {
+/// let device = Device::flex().autodiff();
+/// let model = LinearConfig::new(4, 1).init(&device).private();
+/// let losses = model.forward(Tensor::<2>::ones([8, 4], &device)).reshape([8]);
+///
+/// let grads = PrivateBackward::new().run(losses, &model)?;
+/// let sum = FlatClipping::new(1.0)?.clip(grads)?;
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone, Debug)]
+pub struct PrivateBackward {
+    memory_bound: MemoryBound,
+    materialize: bool,
+}
+
+impl Default for PrivateBackward {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl PrivateBackward {
+    /// The cheapest way for every parameter within the default memory bound.
+    pub fn new() -> Self {
+        Self { memory_bound: MemoryBound::default(), materialize: false }
+    }
+
+    /// Bounds the memory of per-example gradients.
+    pub fn with_memory_bound(mut self, bound: MemoryBound) -> Self {
+        self.memory_bound = bound;
+        self
+    }
+
+    /// Keeps the per-example gradients of all parameters, whatever they cost. A baseline.
+    pub fn with_materialize(mut self, materialize: bool) -> Self {
+        self.materialize = materialize;
+        self
+    }
+
+    /// Runs the backward pass of `losses.sum()` and records per-example information.
+    ///
+    /// # Shapes
+    ///
+    /// - losses: `[batch_size]`, example i's loss on index i; every private layer saw the examples on
+    ///   axis 0 in the same order
+    ///
+    /// # Privacy
+    ///
+    /// The result depends on single examples and is consumed by a clipping policy. It is the
+    /// caller's part that loss i depends on example i alone: layers and losses that mix examples are
+    /// refused where they can be seen (BatchNorm in training mode, a batch axis of another length, a
+    /// parameter outside of a private layer); [`check_independence`](crate::check_independence)
+    /// tests the rest.
+    ///
+    /// # Errors
+    ///
+    /// Refuses what [`TrainableParameters::of`] refuses, losses without a graph, layers whose batch
+    /// axis is not that of the losses, and parameters whose gradient is not per example.
+    pub fn run<M: Module>(
+        &self,
+        losses: Tensor<1>,
+        model: &M,
+    ) -> Result<PerExampleGradients, DpError> {
+        let parameters = TrainableParameters::of(model)?;
+        let [batch_size] = losses.dims();
+        let witness = losses.clone().inner();
+        if batch_size == 0 {
+            return Ok(PerExampleGradients::empty(witness.device()));
+        }
+        if !losses.is_tracked() {
+            return Err(DpError::NotPerExample {
+                reason: "they do not depend on any trained parameter; compute them from the \
+                         model's output on its autodiff device"
+                    .into(),
+            });
+        }
+
+        let recording = Recording::start()?;
+        let grads = losses.sum().backward();
+        let layers = recording.finish(&witness);
+        parameters.refuse_ordinary_gradients(model, &grads)?;
+
+        let planner = Planner::new(self.memory_bound, self.materialize);
+        PerExampleGradients::new(layers, &parameters, batch_size, witness.device(), planner)
+    }
+}

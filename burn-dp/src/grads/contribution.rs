@@ -1,0 +1,70 @@
+//! From the record of a layer to one contribution per parameter.
+
+use burn::module::ParamId;
+use burn::tensor::Tensor;
+use burn::tensor::ops::ConvOptions;
+
+use super::rules::{ConvBias, ConvWeight, ExampleRule, LinearBias, LinearWeight};
+use crate::ops::LayerIds;
+
+/// One use of a layer in the recorded pass.
+pub(crate) struct Layer {
+    pub(crate) ids: LayerIds,
+    pub(crate) weight: bool,
+    pub(crate) bias: bool,
+    pub(crate) tensors: LayerTensors,
+}
+
+/// Input and output gradient of a layer, per kind of layer.
+pub(crate) enum LayerTensors {
+    Linear {
+        weight: [usize; 2],
+        input: Option<Tensor<3>>,
+        output_grad: Tensor<3>,
+    },
+    Conv2d {
+        weight: [usize; 4],
+        options: ConvOptions<2>,
+        input: Option<Tensor<4>>,
+        output_grad: Tensor<4>,
+    },
+}
+
+impl Layer {
+    /// Number of rows on the batch axis.
+    pub(crate) fn batch_size(&self) -> usize {
+        match &self.tensors {
+            LayerTensors::Linear { output_grad, .. } => output_grad.dims()[0],
+            LayerTensors::Conv2d { output_grad, .. } => output_grad.dims()[0],
+        }
+    }
+
+    /// Splits the record into the contributions to its trained parameters.
+    pub(crate) fn into_contributions(self) -> Vec<(ParamId, ExampleRule)> {
+        let mut contributions = Vec::with_capacity(2);
+        let bias = self.bias.then_some(self.ids.bias).flatten();
+        match self.tensors {
+            LayerTensors::Linear { weight: _, input, output_grad } => {
+                if let Some(id) = bias {
+                    let rule = LinearBias { output_grad: output_grad.clone() };
+                    contributions.push((id, ExampleRule::LinearBias(rule)));
+                }
+                if let (true, Some(input)) = (self.weight, input) {
+                    let rule = LinearWeight { input, output_grad };
+                    contributions.push((self.ids.weight, ExampleRule::LinearWeight(rule)));
+                }
+            }
+            LayerTensors::Conv2d { weight, options, input, output_grad } => {
+                if let Some(id) = bias {
+                    let rule = ConvBias { output_grad: output_grad.clone() };
+                    contributions.push((id, ExampleRule::ConvBias(rule)));
+                }
+                if let (true, Some(input)) = (self.weight, input) {
+                    let rule = ConvWeight { input, output_grad, weight, options };
+                    contributions.push((self.ids.weight, ExampleRule::ConvWeight(rule)));
+                }
+            }
+        }
+        contributions
+    }
+}

@@ -1,0 +1,254 @@
+//! What a backward pass knows of each example.
+
+use burn::module::ParamId;
+use burn::tensor::{Device, Tensor};
+
+use super::contribution::Layer;
+use super::planner::{Planner, Strategy};
+use super::rules::{ExampleRule, Keep, LinearWeight, SquaredNorms, row_squared_norms, weighted_rows};
+use super::{ParameterInfo, TrainableParameters};
+use crate::DpError;
+
+/// Rounding of a ghost norm relative to the sum of the magnitudes that it adds: sixteen units in the
+/// last place of f32.
+const GHOST_ROUNDING: f64 = 16.0 * (f32::EPSILON as f64) / 2.0;
+
+/// The gradients of the examples of one physical batch, in the form that is cheapest to clip.
+///
+/// # Privacy
+///
+/// Not private. The only way onward is a [clipping policy](crate::clipping), which consumes it.
+#[derive(Debug)]
+#[must_use = "gradients reach the model through a clipping policy and noise"]
+pub struct PerExampleGradients {
+    batch_size: usize,
+    device: Device,
+    parameters: Vec<ParameterGradients>,
+    /// `false` for rows that pad the batch to a fixed size.
+    real: Option<Vec<bool>>,
+}
+
+/// The contributions to one parameter.
+#[derive(Debug)]
+struct ParameterGradients {
+    info: ParameterInfo,
+    rules: Vec<ExampleRule>,
+    strategy: Strategy,
+    instantiated: Option<Tensor<2>>,
+}
+
+impl PerExampleGradients {
+    /// No example at all: the drawn batch was empty.
+    pub(crate) fn empty(device: Device) -> Self {
+        Self { batch_size: 0, device, parameters: Vec::new(), real: None }
+    }
+
+    pub(crate) fn new(
+        layers: Vec<Layer>,
+        parameters: &TrainableParameters,
+        batch_size: usize,
+        device: Device,
+        mut planner: Planner,
+    ) -> Result<Self, DpError> {
+        let mut rules: Vec<Vec<ExampleRule>> = parameters.iter().map(|_| Vec::new()).collect();
+        let position = |id: ParamId| parameters.iter().position(|info| info.id == id);
+        for layer in layers {
+            if layer.batch_size() != batch_size {
+                return Err(DpError::NotPerExample {
+                    reason: format!(
+                        "there are {batch_size} losses, but a layer saw {} examples on axis 0; \
+                         return one loss per example (`[batch_size]`, not their mean) and keep the \
+                         examples on axis 0 of every private layer",
+                        layer.batch_size()
+                    ),
+                });
+            }
+            for (id, rule) in layer.into_contributions() {
+                let index = position(id).ok_or_else(|| DpError::UnsupportedModel {
+                    path: format!("parameter {id}"),
+                    reason: "a private layer used it, but the model does not list it as trained; \
+                             pass the model that computed the losses, and fold LoRA adapters with \
+                             `Module::materialize`"
+                        .into(),
+                })?;
+                rules[index].push(rule);
+            }
+        }
+
+        let parameters = parameters
+            .iter()
+            .zip(rules)
+            .filter(|(_, rules)| !rules.is_empty())
+            .map(|(info, rules)| ParameterGradients::new(info, rules, batch_size, &mut planner))
+            .collect();
+        Ok(Self { batch_size, device, parameters, real: None })
+    }
+
+    /// Marks the rows that only pad the batch: `false` rows get coefficient zero and are not counted.
+    ///
+    /// # Errors
+    ///
+    /// Refuses a mask of another length than the batch.
+    pub fn with_padding(mut self, real: Vec<bool>) -> Result<Self, DpError> {
+        if real.len() != self.batch_size {
+            return Err(DpError::NotPerExample {
+                reason: format!(
+                    "the padding mask has {} entries for {} losses",
+                    real.len(),
+                    self.batch_size
+                ),
+            });
+        }
+        self.real = Some(real);
+        Ok(self)
+    }
+
+    /// Number of rows, padding included.
+    pub(crate) fn batch_size(&self) -> usize {
+        self.batch_size
+    }
+
+    /// Whether row `index` is an example, not padding.
+    pub(crate) fn is_real(&self, index: usize) -> bool {
+        self.real.as_ref().is_none_or(|real| real[index])
+    }
+
+    /// The strategy chosen for each parameter, by path.
+    pub fn strategies(&self) -> impl Iterator<Item = (&str, Strategy)> {
+        self.parameters.iter().map(|parameter| (parameter.info.path.as_str(), parameter.strategy))
+    }
+
+    /// Squared norms of the gradients, per example, rounded up: `[batch_size]`, on the host.
+    ///
+    /// Added up in f64 over the parameters. NaN and infinity mean what they say: the norm of that
+    /// example cannot be known.
+    pub(crate) fn squared_norms(&mut self) -> Result<Vec<f64>, DpError> {
+        let mut totals = vec![0.0f64; self.batch_size];
+        if self.parameters.is_empty() {
+            return Ok(totals);
+        }
+        let mut rows = Vec::new();
+        let mut weights = Vec::new();
+        for parameter in &mut self.parameters {
+            let SquaredNorms { values, magnitude } = parameter.squared_norms();
+            rows.push(values);
+            weights.push(1.0);
+            if let Some(magnitude) = magnitude {
+                rows.push(magnitude);
+                weights.push(GHOST_ROUNDING);
+            }
+        }
+        let table = Tensor::<1>::stack::<2>(rows, 0).into_data().convert::<f32>();
+        let table = table.as_slice::<f32>().map_err(|error| DpError::NotPerExample {
+            reason: format!("their norms cannot be read from the device: {error:?}"),
+        })?;
+        for (row, weight) in table.chunks_exact(self.batch_size).zip(weights) {
+            for (total, &value) in totals.iter_mut().zip(row) {
+                // A ghost norm may round below zero; the magnitude that follows makes up for it.
+                let value = if value < 0.0 { 0.0 } else { f64::from(value) };
+                *total += weight * value;
+            }
+        }
+        Ok(totals)
+    }
+
+    /// `Σ_i coefficients[i] · gradient_i` per parameter. Rows that `keep` excludes count as zero even
+    /// where they hold NaN or infinity.
+    pub(crate) fn weighted_sum(
+        self,
+        coefficients: &[f32],
+        keep: &[bool],
+    ) -> Vec<(ParamId, Tensor<1>)> {
+        let device = self.device;
+        let keep = keep.contains(&false).then(|| Keep::new(keep, &device));
+        let coefficients = Tensor::<1>::from_data(coefficients, &device);
+        self.parameters
+            .into_iter()
+            .map(|parameter| {
+                (parameter.info.id, parameter.weighted_sum(coefficients.clone(), keep.as_ref()))
+            })
+            .collect()
+    }
+}
+
+impl ParameterGradients {
+    fn new(
+        info: &ParameterInfo,
+        rules: Vec<ExampleRule>,
+        batch_size: usize,
+        planner: &mut Planner,
+    ) -> Self {
+        let rules = merge(rules);
+        let (strategy, instantiated) = match rules.as_slice() {
+            [rule] => match planner.plan(rule.cost(), batch_size) {
+                Strategy::Instantiate => (Strategy::Instantiate, Some(rule.instantiate())),
+                strategy => (strategy, None),
+            },
+            // The uses of one parameter are summed before the norm.
+            rules => {
+                let sum = rules.iter().map(ExampleRule::instantiate).reduce(|sum, one| sum + one);
+                (Strategy::Instantiate, sum)
+            }
+        };
+        // What is instantiated needs its factors no more.
+        let rules = if instantiated.is_some() { Vec::new() } else { rules };
+        Self { info: info.clone(), rules, strategy, instantiated }
+    }
+
+    fn squared_norms(&self) -> SquaredNorms {
+        if let Some(rows) = &self.instantiated {
+            return SquaredNorms { values: row_squared_norms(rows.clone()), magnitude: None };
+        }
+        let rule = &self.rules[0];
+        let chunk = match self.strategy {
+            Strategy::InstantiateInChunks(chunk) => chunk,
+            _ => {
+                if let Some(norms) = rule.ghost_norms() {
+                    return norms;
+                }
+                usize::MAX
+            }
+        };
+        let batch_size = rule.batch_size();
+        let norms = (0..batch_size)
+            .step_by(chunk.min(batch_size))
+            .map(|start| {
+                let length = chunk.min(batch_size - start);
+                row_squared_norms(rule.narrow(start, length).instantiate())
+            })
+            .collect();
+        SquaredNorms { values: Tensor::cat(norms, 0), magnitude: None }
+    }
+
+    fn weighted_sum(self, coefficients: Tensor<1>, keep: Option<&Keep>) -> Tensor<1> {
+        match self.instantiated {
+            Some(rows) => {
+                let rows = match keep {
+                    Some(keep) => keep.apply(rows),
+                    None => rows,
+                };
+                weighted_rows(coefficients, rows)
+            }
+            None => match keep {
+                Some(keep) => self.rules[0].select(keep).weighted_sum(coefficients),
+                None => self.rules[0].weighted_sum(coefficients),
+            },
+        }
+    }
+}
+
+/// Several uses of one linear weight are one use with the positions of all of them.
+fn merge(rules: Vec<ExampleRule>) -> Vec<ExampleRule> {
+    let all_linear = rules.iter().all(|rule| matches!(rule, ExampleRule::LinearWeight(_)));
+    if rules.len() < 2 || !all_linear {
+        return rules;
+    }
+    let uses = rules
+        .into_iter()
+        .filter_map(|rule| match rule {
+            ExampleRule::LinearWeight(rule) => Some(rule),
+            _ => None,
+        })
+        .collect();
+    vec![ExampleRule::LinearWeight(LinearWeight::concatenate(uses))]
+}

@@ -1,0 +1,12 @@
+//! Private twins of Burn's layers.
+//!
+//! [`Private<M>`] wraps a Burn layer and calls the [parametric primitives](crate::ops) in its place.
+//! Under an ordinary backward pass it is that layer; under a
+//! [private one](crate::grads::PrivateBackward) it yields per-example information.
+
+mod conv2d;
+mod linear;
+mod padding;
+mod private;
+
+pub use private::{IntoPrivate, Private, PrivateLayer};

@@ -1,0 +1,28 @@
+//! Padding of a convolution, as Burn's layers compute it.
+
+use burn::nn::PaddingConfig2d;
+
+/// Padding of `[height, width]` as (begin, end) pairs.
+///
+/// "Same" keeps `ceil(size / stride)` outputs; of an odd total the larger part goes to the end.
+pub(super) fn pairs_2d(
+    padding: &PaddingConfig2d,
+    size: [usize; 2],
+    kernel_size: [usize; 2],
+    stride: [usize; 2],
+) -> [(usize, usize); 2] {
+    match padding {
+        PaddingConfig2d::Valid => [(0, 0); 2],
+        PaddingConfig2d::Explicit(top, left, bottom, right) => [(*top, *bottom), (*left, *right)],
+        PaddingConfig2d::Same => {
+            std::array::from_fn(|axis| same(size[axis], kernel_size[axis], stride[axis]))
+        }
+    }
+}
+
+fn same(size: usize, kernel_size: usize, stride: usize) -> (usize, usize) {
+    let outputs = size.div_ceil(stride);
+    let covered = outputs.saturating_sub(1) * stride + kernel_size;
+    let total = if outputs == 0 { 0 } else { covered.saturating_sub(size) };
+    (total / 2, total - total / 2)
+}

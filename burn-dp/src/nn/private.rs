@@ -1,0 +1,137 @@
+use std::fmt;
+
+use burn::module::{
+    Content, Devices, DisplaySettings, Module, ModuleDisplay, ModuleDisplayDefault, ModuleMapper,
+    ModuleVisitor,
+};
+use burn::tensor::Device;
+
+mod sealed {
+    pub trait Sealed {}
+    impl Sealed for burn::nn::Linear {}
+    impl Sealed for burn::nn::conv::Conv2d {}
+}
+
+/// A layer of Burn that has a per-example rule.
+pub trait PrivateLayer: Module + sealed::Sealed {}
+
+impl PrivateLayer for burn::nn::Linear {}
+impl PrivateLayer for burn::nn::conv::Conv2d {}
+
+/// A Burn layer whose backward pass can yield per-example information.
+///
+/// The wrapper is transparent: the parameter `weight` of a field `fc` keeps the path `fc.weight`, so a
+/// record saved from the plain model loads into the private one and back. The inner layer is not
+/// reachable while it is wrapped, because its own `forward` would hide its examples; leave with
+/// [`into_inner`](Self::into_inner).
+///
+/// # Example
+///
+/// ```
+/// use burn::module::Module;
+/// use burn::nn::{Linear, LinearConfig};
+/// use burn::tensor::{Device, Tensor};
+/// use burn_dp::nn::{IntoPrivate, Private};
+///
+/// #[derive(Module, Debug)]
+/// struct Classifier {
+///     fc: Private<Linear>,
+/// }
+///
+/// let device = Device::flex().autodiff();
+/// let model = Classifier { fc: LinearConfig::new(4, 2).init(&device).private() };
+/// let output = model.fc.forward(Tensor::<2>::ones([3, 4], &device));
+/// assert_eq!(output.dims(), [3, 2]);
+/// ```
+#[derive(Clone)]
+pub struct Private<M> {
+    pub(crate) inner: M,
+}
+
+impl<M: PrivateLayer> Private<M> {
+    /// Wraps a layer.
+    pub fn new(layer: M) -> Self {
+        Self { inner: layer }
+    }
+
+    /// Returns the plain layer.
+    pub fn into_inner(self) -> M {
+        self.inner
+    }
+}
+
+impl<M: PrivateLayer> From<M> for Private<M> {
+    fn from(layer: M) -> Self {
+        Self::new(layer)
+    }
+}
+
+/// `layer.private()`.
+pub trait IntoPrivate: PrivateLayer {
+    /// Wraps the layer in [`Private`].
+    fn private(self) -> Private<Self> {
+        Private::new(self)
+    }
+}
+
+impl<M: PrivateLayer> IntoPrivate for M {}
+
+impl<M: fmt::Debug> fmt::Debug for Private<M> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Private").field(&self.inner).finish()
+    }
+}
+
+impl<M: Module> Module for Private<M> {
+    fn collect_devices(&self, devices: Devices) -> Devices {
+        self.inner.collect_devices(devices)
+    }
+
+    fn fork(self, device: &Device) -> Self {
+        Self { inner: self.inner.fork(device) }
+    }
+
+    fn to_device(self, device: &Device) -> Self {
+        Self { inner: self.inner.to_device(device) }
+    }
+
+    fn train(self) -> Self {
+        Self { inner: self.inner.train() }
+    }
+
+    fn valid(&self) -> Self {
+        Self { inner: self.inner.valid() }
+    }
+
+    fn materialize(self) -> Self {
+        Self { inner: self.inner.materialize() }
+    }
+
+    fn visit<Visitor: ModuleVisitor>(&self, visitor: &mut Visitor) {
+        self.inner.visit(visitor);
+    }
+
+    fn map<Mapper: ModuleMapper>(self, mapper: &mut Mapper) -> Self {
+        Self { inner: self.inner.map(mapper) }
+    }
+}
+
+impl<M: ModuleDisplay> ModuleDisplayDefault for Private<M> {
+    fn content(&self, content: Content) -> Option<Content> {
+        self.inner.content(content)
+    }
+
+    fn num_params(&self) -> usize {
+        ModuleDisplayDefault::num_params(&self.inner)
+    }
+}
+
+impl<M: ModuleDisplay> ModuleDisplay for Private<M> {
+    fn custom_settings(&self) -> Option<DisplaySettings> {
+        self.inner.custom_settings()
+    }
+
+    fn custom_content(&self, content: Content) -> Option<Content> {
+        self.inner.custom_content(content)
+    }
+}
