@@ -1,1 +1,11 @@
 //! Models, data sets and experiments of the papers behind burn-dp.
+//!
+//! - [`data`]: the embedded data set of drawn digits, MNIST from its files, and batches of images.
+//! - [`models`]: the networks of the fast-clipping paper.
+//! - [`training`]: the training program.
+//!
+//! The programs are `train` and `bench`, started by `cargo xtask train` and `cargo xtask bench`.
+
+pub mod data;
+pub mod models;
+pub mod training;

@@ -1,0 +1,191 @@
+//! MNIST, from its four files or from the cache and download of `burn-dataset`.
+//!
+//! # References
+//!
+//! Y. LeCun, L. Bottou, Y. Bengio, P. Haffner: Gradient-based learning applied to document
+//! recognition, 1998.
+
+use std::panic;
+use std::path::{Path, PathBuf};
+
+use burn::data::dataset::Dataset;
+use burn::data::dataset::vision::{MnistDataset, MnistItem};
+
+use super::{DataError, ImageDataset, ImageItem, PIXELS, SIDE, Splits, idx};
+
+/// Name of the data set in reports.
+pub const NAME: &str = "mnist";
+
+/// Reads the four files of a folder, plain or compressed.
+///
+/// Fashion-MNIST and other data sets of the same format and size read just as well.
+///
+/// # Errors
+///
+/// When a file is missing (the message lists the names that were tried), is damaged, or holds
+/// another number of labels than there are images.
+pub fn from_folder(folder: &Path) -> Result<Splits, DataError> {
+    Ok(Splits {
+        name: NAME.into(),
+        train: read_split(folder, "train")?,
+        test: read_split(folder, "t10k")?,
+    })
+}
+
+/// Takes the files from the cache of `burn-dataset`, downloading them the first time.
+///
+/// # Errors
+///
+/// When the download fails.
+pub fn downloaded() -> Result<Splits, DataError> {
+    Ok(Splits {
+        name: NAME.into(),
+        train: download(MnistDataset::train)?,
+        test: download(MnistDataset::test)?,
+    })
+}
+
+fn read_split(folder: &Path, prefix: &str) -> Result<ImageDataset, DataError> {
+    let images_path = find(folder, &format!("{prefix}-images"), "idx3-ubyte")?;
+    let labels_path = find(folder, &format!("{prefix}-labels"), "idx1-ubyte")?;
+    let images = idx::read_images(&images_path)?;
+    let labels = idx::read_labels(&labels_path)?;
+    if images.len() != labels.len() {
+        let counts = [images.len(), labels.len()];
+        return Err(DataError::CountMismatch { images: images_path, labels: labels_path, counts });
+    }
+    let items = images.into_iter().zip(labels);
+    Ok(ImageDataset::new(items.map(|(image, label)| ImageItem { image, label }).collect()))
+}
+
+/// The first file that exists among the names in use.
+fn find(folder: &Path, stem: &str, kind: &str) -> Result<PathBuf, DataError> {
+    let tried = ['-', '.'].map(|mark| format!("{stem}{mark}{kind}"));
+    let tried: Vec<_> = tried.into_iter().flat_map(|name| [format!("{name}.gz"), name]).collect();
+    match tried.iter().map(|name| folder.join(name)).find(|path| path.is_file()) {
+        Some(path) => Ok(path),
+        None => Err(DataError::Missing { folder: folder.into(), tried }),
+    }
+}
+
+/// `burn-dataset` reports a failed download by a panic; here it becomes an error.
+fn download(split: fn() -> MnistDataset) -> Result<ImageDataset, DataError> {
+    let hook = panic::take_hook();
+    panic::set_hook(Box::new(|_| {}));
+    let dataset = panic::catch_unwind(split);
+    panic::set_hook(hook);
+    let dataset = dataset.map_err(|payload| DataError::Download {
+        reason: match (payload.downcast_ref::<String>(), payload.downcast_ref::<&str>()) {
+            (Some(text), _) => text.clone(),
+            (None, Some(text)) => (*text).into(),
+            (None, None) => "no reason given".into(),
+        },
+    })?;
+    let items = (0..dataset.len()).map(|index| dataset.get(index).map(|item| from_burn(&item)));
+    let items = items.collect::<Result<_, _>>();
+    items.map(ImageDataset::new).map_err(|error| DataError::Item { reason: error.to_string() })
+}
+
+/// Burn's item holds the bytes of the file as floats.
+fn from_burn(item: &MnistItem) -> ImageItem {
+    let mut image = [0; PIXELS];
+    for (row, pixels) in image.chunks_exact_mut(SIDE).zip(&item.image) {
+        for (to, from) in row.iter_mut().zip(pixels) {
+            *to = *from as u8;
+        }
+    }
+    ImageItem { image, label: item.label }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use std::io::Write;
+
+    use flate2::{Compression, write::GzEncoder};
+    use tempfile::TempDir;
+
+    use super::*;
+
+    fn images(count: u32) -> Vec<u8> {
+        let words = [idx::IMAGES_MAGIC, count, 28, 28];
+        let header = words.iter().flat_map(|word| word.to_be_bytes());
+        header.chain((0..count as usize * PIXELS).map(|i| (i / PIXELS) as u8)).collect()
+    }
+
+    fn labels(count: u32) -> Vec<u8> {
+        let header = [idx::LABELS_MAGIC, count];
+        let header = header.iter().flat_map(|word| word.to_be_bytes());
+        header.chain((0..count).map(|i| (i % 10) as u8)).collect()
+    }
+
+    /// Three images to train on, two to test on.
+    fn complete() -> TempDir {
+        let folder = tempfile::tempdir().unwrap();
+        let write =
+            |name: &str, content| std::fs::write(folder.path().join(name), content).unwrap();
+        write("train-images-idx3-ubyte", images(3));
+        write("train-labels.idx1-ubyte", labels(3));
+        write("t10k-images-idx3-ubyte", images(2));
+        write("t10k-labels-idx1-ubyte", labels(2));
+        folder
+    }
+
+    #[test]
+    fn four_files_make_two_splits() {
+        let folder = complete();
+        let splits = from_folder(folder.path()).unwrap();
+        assert_eq!((splits.train.len(), splits.test.len()), (3, 2));
+        let last = splits.train.get(2).unwrap();
+        assert_eq!((last.label, last.image), (2, [2; PIXELS]));
+    }
+
+    #[test]
+    fn a_compressed_file_serves_in_place_of_the_plain_one() {
+        let folder = complete();
+        let plain = folder.path().join("train-images-idx3-ubyte");
+        let file = std::fs::File::create(plain.with_extension("gz")).unwrap();
+        let mut encoder = GzEncoder::new(file, Compression::fast());
+        encoder.write_all(&std::fs::read(&plain).unwrap()).unwrap();
+        encoder.finish().unwrap();
+        let before = from_folder(folder.path()).unwrap();
+        std::fs::remove_file(plain).unwrap();
+        assert_eq!(from_folder(folder.path()).unwrap().train, before.train);
+    }
+
+    #[test]
+    fn a_missing_file_is_reported_with_all_names_tried() {
+        let folder = complete();
+        std::fs::remove_file(folder.path().join("t10k-images-idx3-ubyte")).unwrap();
+        let text = from_folder(folder.path()).unwrap_err().to_string();
+        for name in ["t10k-images-idx3-ubyte", "t10k-images.idx3-ubyte"] {
+            assert!(text.contains(&format!("{name}.gz, {name}")), "{text}");
+        }
+    }
+
+    #[test]
+    fn another_number_of_labels_than_images_is_refused() {
+        let folder = complete();
+        std::fs::write(folder.path().join("train-labels.idx1-ubyte"), labels(4)).unwrap();
+        let text = from_folder(folder.path()).unwrap_err().to_string();
+        assert!(text.contains("holds 3 images but"), "{text}");
+        assert!(text.contains("train-labels.idx1-ubyte holds 4 labels"), "{text}");
+    }
+
+    #[test]
+    fn a_failed_download_is_an_error_that_says_what_to_do() {
+        let error = download(|| panic!("no route to host")).unwrap_err().to_string();
+        assert!(error.contains("no route to host"), "{error}");
+        assert!(error.contains("--data-dir or BURN_DP_DATA"), "{error}");
+    }
+
+    #[test]
+    fn the_rows_of_burns_images_stay_in_place() {
+        let mut item = MnistItem { image: [[0.0; SIDE]; SIDE], label: 7 };
+        item.image[2][5] = 200.0;
+        let item = from_burn(&item);
+        assert_eq!(item.label, 7);
+        assert_eq!(item.image.iter().position(|&pixel| pixel == 200), Some(2 * SIDE + 5));
+    }
+}

@@ -1,0 +1,71 @@
+use burn::config::Config;
+use burn::module::Module;
+use burn::nn::{Linear, LinearConfig};
+use burn::tensor::activation::sigmoid;
+use burn::tensor::{Device, Tensor};
+
+use super::Classifier;
+use crate::data::{CLASSES, PIXELS};
+
+/// Configuration of the [multi-layer perceptron](Mlp).
+#[derive(Config, Debug)]
+pub struct MlpConfig {
+    /// Widths of the hidden layers.
+    #[config(default = "[128, 256]")]
+    pub hidden: [usize; 2],
+}
+
+/// The paper's multi-layer perceptron: two hidden layers with sigmoids.
+#[derive(Module, Debug)]
+pub struct Mlp {
+    /// From pixels to the first hidden layer.
+    pub fc1: Linear,
+    /// From the first hidden layer to the second.
+    pub fc2: Linear,
+    /// From the second hidden layer to the classes.
+    pub fc3: Linear,
+}
+
+impl MlpConfig {
+    /// Initializes the network.
+    pub fn init(&self, device: &Device) -> Mlp {
+        let [first, second] = self.hidden;
+        Mlp {
+            fc1: LinearConfig::new(PIXELS, first).init(device),
+            fc2: LinearConfig::new(first, second).init(device),
+            fc3: LinearConfig::new(second, CLASSES).init(device),
+        }
+    }
+}
+
+impl Classifier for Mlp {
+    fn forward(&self, images: Tensor<4>) -> Tensor<2> {
+        let pixels: Tensor<2> = images.flatten(1, 3);
+        let hidden = sigmoid(self.fc1.forward(pixels));
+        let hidden = sigmoid(self.fc2.forward(hidden));
+        self.fc3.forward(hidden)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::data::SIDE;
+
+    #[test]
+    fn it_has_the_parameters_of_the_paper() {
+        let model = MlpConfig::new().init(&Device::flex());
+        let expected = (784 + 1) * 128 + (128 + 1) * 256 + (256 + 1) * 10;
+        assert_eq!(model.num_params(), expected);
+    }
+
+    #[test]
+    fn it_scores_ten_classes_for_one_image_and_for_several() {
+        let device = Device::flex();
+        let model = MlpConfig::new().init(&device);
+        for batch_size in [1, 3] {
+            let scores = model.forward(Tensor::zeros([batch_size, 1, SIDE, SIDE], &device));
+            assert_eq!(scores.dims(), [batch_size, 10]);
+        }
+    }
+}

@@ -1,0 +1,74 @@
+//! Loss and accuracy on the test set.
+
+use burn::data::dataloader::batcher::Batcher;
+use burn::nn::loss::CrossEntropyLossConfig;
+use burn::tensor::Device;
+use serde::Serialize;
+
+use crate::data::{ImageBatcher, ImageDataset};
+use crate::models::Classifier;
+
+/// How well a model does on a test set, which is taken as public.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub struct Evaluation {
+    /// Mean cross entropy.
+    pub loss: f64,
+    /// Share of the images whose class has the highest score.
+    pub accuracy: f64,
+}
+
+/// Images that are evaluated together.
+const BATCH_SIZE: usize = 500;
+
+impl Evaluation {
+    /// Evaluates a model on the device where its parameters are, without differentiation.
+    pub fn of<M: Classifier>(model: &M, test: &ImageDataset, device: &Device) -> Self {
+        let model = model.valid();
+        let cross_entropy = CrossEntropyLossConfig::new().init(device);
+        let (mut loss, mut right) = (0.0, 0.0);
+        for items in test.items().chunks(BATCH_SIZE) {
+            let batch = ImageBatcher.batch(items.to_vec(), device);
+            let scores = model.forward(batch.images);
+            let matches = scores.clone().argmax(1).flatten::<1>(0, 1).equal(batch.targets.clone());
+            right += matches.int().sum().into_scalar::<i64>() as f64;
+            let mean = cross_entropy.forward(scores, batch.targets);
+            loss += mean.into_scalar::<f64>() * items.len() as f64;
+        }
+        let items = test.items().len() as f64;
+        Self { loss: loss / items, accuracy: right / items }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use burn::module::Module;
+    use burn::tensor::Tensor;
+
+    use super::*;
+    use crate::data::{ImageItem, PIXELS};
+
+    /// Scores class 3 highest, by a margin of 2, whatever the image.
+    #[derive(Module, Debug)]
+    struct AlwaysThree;
+
+    impl Classifier for AlwaysThree {
+        fn forward(&self, images: Tensor<4>) -> Tensor<2> {
+            let device = images.device();
+            let mut scores = [0.0; 10];
+            scores[3] = 2.0;
+            Tensor::<2>::from_floats([scores], &device).repeat_dim(0, images.dims()[0])
+        }
+    }
+
+    #[test]
+    fn loss_and_accuracy_are_means_over_all_images_also_of_a_short_last_batch() {
+        let items = (0..BATCH_SIZE + 100)
+            .map(|index| ImageItem { image: [0; PIXELS], label: if index < 150 { 3 } else { 4 } });
+        let test = ImageDataset::new(items.collect());
+        let evaluation = Evaluation::of(&AlwaysThree, &test, &Device::flex());
+        assert_eq!(evaluation.accuracy, 0.25);
+        let normaliser = (2.0_f64.exp() + 9.0).ln();
+        let expected = 0.25 * (normaliser - 2.0) + 0.75 * normaliser;
+        assert!((evaluation.loss - expected).abs() < 1e-5, "{}", evaluation.loss);
+    }
+}

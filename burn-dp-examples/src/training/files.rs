@@ -1,0 +1,101 @@
+//! Files that are there completely or not at all.
+
+use std::io::Write;
+use std::path::Path;
+
+use burn::module::Module;
+use serde::Serialize;
+use tempfile::NamedTempFile;
+
+use super::TrainError;
+
+/// Puts a file in place of the one with this name, if any.
+///
+/// # Errors
+///
+/// When the folder cannot be written to; the former file is then untouched.
+pub(super) fn write(path: &Path, content: &[u8]) -> Result<(), TrainError> {
+    let io = |source| TrainError::Io { path: path.into(), source };
+    let folder = match path.parent() {
+        Some(folder) if !folder.as_os_str().is_empty() => folder,
+        _ => Path::new("."),
+    };
+    let mut file = NamedTempFile::new_in(folder).map_err(io)?;
+    file.write_all(content).and_then(|()| file.as_file().sync_all()).map_err(io)?;
+    file.persist(path).map_err(|error| io(error.error))?;
+    Ok(())
+}
+
+/// Writes a value as JSON for people.
+///
+/// # Errors
+///
+/// As [`write`].
+pub(super) fn write_json(path: &Path, value: &impl Serialize) -> Result<(), TrainError> {
+    let mut text = serde_json::to_string_pretty(value)
+        .map_err(|error| TrainError::Io { path: path.into(), source: error.into() })?;
+    text.push('\n');
+    write(path, text.as_bytes())
+}
+
+/// Writes the parameters of a model as a Burn record.
+///
+/// # Errors
+///
+/// When the record cannot be made, and as [`write`].
+pub(super) fn write_model(path: &Path, model: impl Module) -> Result<(), TrainError> {
+    let record = model.into_record().into_bytes();
+    let record = record.map_err(|error| TrainError::Record {
+        path: path.into(),
+        reason: format!("the model cannot be recorded: {error}"),
+    })?;
+    write(path, &record)
+}
+
+/// Makes a folder and those above it.
+///
+/// # Errors
+///
+/// When that is not possible.
+pub(super) fn make_folder(path: &Path) -> Result<(), TrainError> {
+    std::fs::create_dir_all(path).map_err(|source| TrainError::Io { path: path.into(), source })
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use burn::tensor::{Device, Tensor};
+
+    use super::*;
+    use crate::models::{Classifier, MlpConfig};
+
+    #[test]
+    fn a_file_is_replaced_as_a_whole_and_nothing_else_stays() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("file");
+        write(&path, b"a long first content").unwrap();
+        write(&path, b"short").unwrap();
+        assert_eq!(std::fs::read(&path).unwrap(), b"short");
+        assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 1);
+    }
+
+    #[test]
+    fn a_missing_folder_is_an_error_that_names_the_file() {
+        let folder = tempfile::tempdir().unwrap();
+        let error = write(&folder.path().join("none/file"), b"").unwrap_err().to_string();
+        assert!(error.contains("file"), "{error}");
+    }
+
+    #[test]
+    fn a_written_model_scores_as_before() {
+        let folder = tempfile::tempdir().unwrap();
+        let (path, device) = (folder.path().join("model.bpk"), Device::flex());
+        let model = MlpConfig::new().init(&device);
+        write_model(&path, model.clone()).unwrap();
+        let loaded = MlpConfig::new().init(&device).try_load_file(&path).unwrap();
+        let images = Tensor::ones([2, 1, 28, 28], &device);
+        let (before, after) = (model.forward(images.clone()), loaded.forward(images));
+        before.into_data().assert_eq(&after.into_data(), true);
+    }
+}

@@ -1,0 +1,154 @@
+//! The options of the training program, as they are typed.
+
+use std::path::PathBuf;
+
+use clap::{Parser, ValueEnum};
+
+/// Train a classifier of digits with differential privacy.
+///
+/// Without options: the convolutional network on the embedded data set, at epsilon = 3. What is not
+/// given is taken from the recipe of the data set, which the table of the README was made with.
+#[derive(Parser, Debug, Clone)]
+#[command(name = "cargo xtask train", bin_name = "cargo xtask train", version)]
+pub struct TrainOptions {
+    /// Data set to train on.
+    #[arg(value_enum, default_value_t = DatasetName::Digits)]
+    pub dataset: DatasetName,
+    /// Folder with the four IDX files of MNIST, plain or gzip [default: the variable BURN_DP_DATA,
+    /// else the cache or download of burn-dataset].
+    #[arg(long, value_name = "DIR")]
+    pub data_dir: Option<PathBuf>,
+    /// Use only this many images to train on [default: all; 12000 drawn digits].
+    #[arg(long, value_name = "N")]
+    pub train_size: Option<usize>,
+    /// Use only this many images to test on [default: all; 2000 drawn digits].
+    #[arg(long, value_name = "N")]
+    pub test_size: Option<usize>,
+    /// Network to train.
+    #[arg(long, value_enum, default_value_t = ModelName::Cnn)]
+    pub model: ModelName,
+    /// Privacy budget: the noise is calibrated to end at this epsilon [default: 3].
+    #[arg(long, value_name = "E", allow_hyphen_values = true)]
+    pub epsilon: Option<f64>,
+    /// Probability with which the budget may be exceeded; less than 1/N [default: 1e-5].
+    #[arg(long, value_name = "D", allow_hyphen_values = true)]
+    pub delta: Option<f64>,
+    /// Standard deviation of the noise over the clipping threshold, in place of --epsilon.
+    #[arg(long, value_name = "SIGMA", allow_hyphen_values = true)]
+    pub noise_multiplier: Option<f64>,
+    /// Clipping threshold of each example's gradient.
+    #[arg(long, value_name = "C", allow_hyphen_values = true)]
+    pub max_grad_norm: Option<f64>,
+    /// Expected size of a logical batch; each example is drawn with probability batch size / N.
+    #[arg(long, value_name = "N")]
+    pub batch_size: Option<usize>,
+    /// Largest number of examples that go through the network together; saves memory, changes
+    /// nothing else.
+    #[arg(long, value_name = "N")]
+    pub physical_batch_size: Option<usize>,
+    /// Length of the training in passes over the data.
+    #[arg(long, value_name = "N")]
+    pub epochs: Option<usize>,
+    /// Length of the training in steps, in place of --epochs.
+    #[arg(long, value_name = "N")]
+    pub steps: Option<usize>,
+    /// Rule that turns gradients into updates.
+    #[arg(long, value_enum)]
+    pub optimizer: Option<OptimizerName>,
+    /// Learning rate.
+    #[arg(long, allow_hyphen_values = true)]
+    pub lr: Option<f64>,
+    /// Momentum of sgd.
+    #[arg(long, allow_hyphen_values = true)]
+    pub momentum: Option<f64>,
+    /// Backend to train on.
+    #[arg(long, value_enum, default_value_t = BackendName::Flex)]
+    pub backend: BackendName,
+    /// Train the same model the ordinary way: no clipping, no noise, no guarantee.
+    #[arg(long)]
+    pub non_private: bool,
+    /// Seed of the initial weights and of the drawn digits. Noise and sampling never use it: they
+    /// are seeded by the operating system.
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    pub seed: u64,
+    /// Go on from the last checkpoint in the output folder.
+    #[arg(long)]
+    pub resume: bool,
+    /// Folder for the model, the privacy statement and the checkpoint.
+    #[arg(long, value_name = "DIR", default_value = "out/train")]
+    pub output: PathBuf,
+    /// File for the figures of the run [default: run.json in the output folder].
+    #[arg(long, value_name = "FILE")]
+    pub json: Option<PathBuf>,
+}
+
+/// A data set that the program knows.
+#[derive(ValueEnum, Debug, Clone, Copy, PartialEq, Eq)]
+pub enum DatasetName {
+    /// The embedded drawn digits.
+    Digits,
+    /// The original MNIST.
+    Mnist,
+}
+
+/// A network of the fast-clipping paper.
+#[derive(ValueEnum, Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ModelName {
+    /// Multi-layer perceptron.
+    Mlp,
+    /// Convolutional network.
+    Cnn,
+}
+
+/// A rule that turns gradients into updates.
+#[derive(ValueEnum, Debug, Clone, Copy, PartialEq, Eq)]
+pub enum OptimizerName {
+    /// Stochastic gradient descent, with momentum.
+    Sgd,
+    /// Adam.
+    Adam,
+}
+
+/// A backend of Burn.
+#[derive(ValueEnum, Debug, Clone, Copy, PartialEq, Eq)]
+pub enum BackendName {
+    /// The CPU backend written for Burn.
+    Flex,
+    /// The older CPU backend.
+    Ndarray,
+    /// GPUs through WebGPU.
+    Wgpu,
+    /// NVIDIA GPUs.
+    Cuda,
+}
+
+/// The name of a choice, as it is typed.
+pub(super) fn typed(choice: impl ValueEnum) -> String {
+    choice.to_possible_value().map(|value| value.get_name().into()).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use clap::CommandFactory;
+
+    use super::*;
+
+    #[test]
+    fn the_options_are_well_formed() {
+        TrainOptions::command().debug_assert();
+    }
+
+    #[test]
+    fn a_negative_number_is_a_value_and_not_an_option() {
+        let options = TrainOptions::try_parse_from(["train", "--epsilon", "-1"]).unwrap();
+        assert_eq!(options.epsilon, Some(-1.0));
+    }
+
+    #[test]
+    fn choices_are_named_as_they_are_typed() {
+        assert_eq!(typed(BackendName::Ndarray), "ndarray");
+        assert_eq!(typed(DatasetName::Digits), "digits");
+    }
+}

@@ -1,0 +1,45 @@
+//! Training without privacy, as Burn's users know it.
+
+use burn::data::dataloader::DataLoaderBuilder;
+use burn::nn::loss::CrossEntropyLossConfig;
+use burn::optim::{GradientsParams, ModuleOptimizer};
+use burn::tensor::Device;
+
+use super::progress::Step;
+use super::{Settings, TrainError};
+use crate::data::{ImageBatch, ImageBatcher, ImageDataset};
+use crate::models::Classifier;
+
+/// Trains on shuffled batches and hands the model to `after_step` after each of them.
+///
+/// # Errors
+///
+/// Those of `after_step`.
+pub(super) fn train<M: Classifier>(
+    mut model: M,
+    mut optimizer: ModuleOptimizer,
+    train: &ImageDataset,
+    settings: &Settings,
+    device: &Device,
+    mut after_step: impl FnMut(&M, Step) -> Result<(), TrainError>,
+) -> Result<M, TrainError> {
+    let loader = DataLoaderBuilder::new(ImageBatcher)
+        .batch_size(settings.batch_size)
+        .shuffle(settings.seed)
+        .set_device(device.clone())
+        .build(train.clone());
+    let cross_entropy = CrossEntropyLossConfig::new().init(device);
+    let steps = settings.steps(train.items().len());
+    let mut number = 0;
+    while number < steps {
+        for batch in loader.iter().take(steps - number) {
+            let ImageBatch { images, targets } = batch?;
+            let loss = cross_entropy.forward(model.forward(images), targets);
+            let gradients = GradientsParams::from_grads(loss.backward(), &model);
+            model = optimizer.step(settings.lr, model, gradients);
+            number += 1;
+            after_step(&model, Step { number, clipped: None })?;
+        }
+    }
+    Ok(model)
+}

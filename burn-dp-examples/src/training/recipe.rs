@@ -1,0 +1,49 @@
+//! What the program does unless told otherwise.
+
+use super::options::{DatasetName, ModelName, OptimizerName};
+
+/// Settings that belong together; those of a data set and a model are tuned together.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) struct Recipe {
+    pub(super) batch_size: usize,
+    pub(super) epochs: usize,
+    pub(super) optimizer: OptimizerName,
+    pub(super) lr: f64,
+    pub(super) momentum: f64,
+}
+
+/// Default of `--epsilon`.
+pub(super) const EPSILON: f64 = 3.0;
+
+/// Default of `--delta`.
+pub(super) const DELTA: f64 = 1e-5;
+
+/// Default of `--max-grad-norm`.
+pub(super) const MAX_GRAD_NORM: f64 = 1.0;
+
+/// Default of `--physical-batch-size`.
+pub(super) const PHYSICAL_BATCH_SIZE: usize = 256;
+
+impl Recipe {
+    /// The recipe of a data set and a model, with differential privacy or without.
+    pub(super) fn of(dataset: DatasetName, model: ModelName, private: bool) -> Self {
+        use DatasetName::{Digits, Mnist};
+        use ModelName::{Cnn, Mlp};
+        match (private, dataset, model) {
+            (true, Digits, Mlp) => Self::sgd(512, 20, 0.5),
+            (true, Digits, Cnn) => Self::sgd(512, 20, 0.5),
+            (true, Mnist, Mlp) => Self::sgd(1024, 15, 0.5),
+            (true, Mnist, Cnn) => Self::sgd(1024, 15, 0.5),
+            (false, _, Mlp) => Self::adam(64, 5, 0.003),
+            (false, _, Cnn) => Self::adam(64, 5, 0.001),
+        }
+    }
+
+    fn sgd(batch_size: usize, epochs: usize, lr: f64) -> Self {
+        Self { batch_size, epochs, optimizer: OptimizerName::Sgd, lr, momentum: 0.9 }
+    }
+
+    fn adam(batch_size: usize, epochs: usize, lr: f64) -> Self {
+        Self { batch_size, epochs, optimizer: OptimizerName::Adam, lr, momentum: 0.0 }
+    }
+}

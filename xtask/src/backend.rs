@@ -1,0 +1,95 @@
+//! The backends and the features that select them.
+
+use clap::ValueEnum;
+
+/// A backend of Burn that the programs and tests can run on.
+#[derive(ValueEnum, Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Backend {
+    /// The CPU backend written for Burn.
+    Flex,
+    /// The older CPU backend.
+    Ndarray,
+    /// GPUs through WebGPU; also a CPU through a software driver.
+    Wgpu,
+    /// NVIDIA GPUs.
+    Cuda,
+}
+
+impl Backend {
+    /// The feature to add to the default ones, under which both CPU backends are always compiled.
+    ///
+    /// One set of default features for everything means that Burn is built once.
+    pub(crate) fn feature(self) -> Option<&'static str> {
+        match self {
+            Self::Flex | Self::Ndarray => None,
+            Self::Wgpu => Some("wgpu"),
+            Self::Cuda => Some("cuda"),
+        }
+    }
+
+    /// The backend named by `--backend NAME` or `--backend=NAME` among the arguments of a program.
+    ///
+    /// The last one counts. Everything after `--` is left alone.
+    ///
+    /// # Errors
+    ///
+    /// For a name that is no backend; a missing name is left to the program to complain about.
+    pub(crate) fn among(args: &[String]) -> Result<Option<Self>, String> {
+        let mut found = None;
+        let mut args = args.iter().take_while(|arg| *arg != "--");
+        while let Some(arg) = args.next() {
+            let name = match arg.strip_prefix("--backend") {
+                Some("") => args.next().map(String::as_str),
+                Some(rest) => rest.strip_prefix('='),
+                None => None,
+            };
+            if let Some(name) = name {
+                found = Some(Self::from_str(name, false).map_err(|_| {
+                    format!("--backend must be flex, ndarray, wgpu or cuda, got {name:?}")
+                })?);
+            }
+        }
+        Ok(found)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use super::*;
+
+    fn among(line: &str) -> Result<Option<Backend>, String> {
+        Backend::among(&line.split_whitespace().map(String::from).collect::<Vec<_>>())
+    }
+
+    #[test]
+    fn the_backend_is_found_in_both_spellings() {
+        assert_eq!(among("mnist --backend wgpu --epochs 3"), Ok(Some(Backend::Wgpu)));
+        assert_eq!(among("mnist --backend=cuda"), Ok(Some(Backend::Cuda)));
+        assert_eq!(among("mnist --epochs 3"), Ok(None));
+        assert_eq!(among(""), Ok(None));
+    }
+
+    #[test]
+    fn the_last_backend_counts() {
+        assert_eq!(among("--backend wgpu --backend=ndarray"), Ok(Some(Backend::Ndarray)));
+    }
+
+    #[test]
+    fn other_options_that_begin_alike_are_left_alone() {
+        assert_eq!(among("--backends wgpu"), Ok(None));
+        assert_eq!(among("-- --backend wgpu"), Ok(None));
+    }
+
+    #[test]
+    fn an_unknown_backend_is_named_with_the_choices() {
+        let message = among("--backend tpu").unwrap_err();
+        assert_eq!(message, "--backend must be flex, ndarray, wgpu or cuda, got \"tpu\"");
+    }
+
+    #[test]
+    fn a_missing_name_is_left_to_the_program() {
+        assert_eq!(among("--backend"), Ok(None));
+    }
+}

@@ -1,0 +1,78 @@
+//! Everything that has to pass before a change is merged.
+
+use std::path::Path;
+
+use crate::backend::Backend;
+use crate::checks;
+use crate::process::Process;
+use crate::program;
+use crate::test;
+
+/// Said when the tests on the WGPU backend are left out.
+pub(crate) const NO_DRIVER: &str = "no Vulkan driver, so the tests on wgpu are left out; Debian's \
+     packages libvulkan1 and mesa-vulkan-drivers bring one that needs no GPU";
+
+/// The processes of `cargo xtask ci`, the cheap ones first.
+///
+/// # Errors
+///
+/// Never in practice: the arguments of the training run are fixed.
+pub(crate) fn processes(nextest: bool, vulkan: bool) -> Result<Vec<Process>, String> {
+    let mut processes = checks::lint();
+    processes.extend(test::processes(None, &[], nextest));
+    let output = std::env::temp_dir().join(format!("burn-dp-ci-{}", std::process::id()));
+    processes.push(short_training(&output)?);
+    processes.push(checks::doc(false));
+    processes.push(checks::package(false));
+    if vulkan {
+        processes.extend(test::processes(Some(Backend::Wgpu), &[], nextest));
+    }
+    Ok(processes)
+}
+
+/// A few private steps from the command line to the files.
+fn short_training(output: &Path) -> Result<Process, String> {
+    let output = output.to_string_lossy();
+    program::train(&program::Args::from([
+        "--model",
+        "mlp",
+        "--steps",
+        "5",
+        "--batch-size",
+        "64",
+        "--train-size",
+        "1000",
+        "--test-size",
+        "200",
+        "--output",
+        &output,
+    ]))
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use super::*;
+
+    fn lines(vulkan: bool) -> Vec<String> {
+        processes(true, vulkan).unwrap().iter().map(Process::to_string).collect()
+    }
+
+    #[test]
+    fn the_checks_lint_test_train_document_and_package() {
+        let lines = lines(false);
+        let wanted = ["fmt", "clippy", "nextest", "test --doc", "--bin train", "doc", "package"];
+        let mut rest = lines.iter();
+        for word in wanted {
+            assert!(rest.any(|line| line.contains(word)), "{word} in its order in {lines:?}");
+        }
+    }
+
+    #[test]
+    fn wgpu_is_tested_only_where_there_is_a_driver() {
+        let wgpu = |lines: &[String]| lines.iter().filter(|line| line.contains("wgpu")).count();
+        assert_eq!(wgpu(&lines(false)), 0);
+        assert_eq!(wgpu(&lines(true)), 2);
+    }
+}

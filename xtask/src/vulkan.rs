@@ -1,0 +1,64 @@
+//! The Vulkan driver that the WGPU backend runs on.
+
+use std::path::Path;
+
+/// Where drivers announce themselves on Linux.
+const DRIVER_FOLDERS: [&str; 3] =
+    ["/usr/share/vulkan/icd.d", "/usr/local/share/vulkan/icd.d", "/etc/vulkan/icd.d"];
+
+/// Device files of a GPU on Linux.
+const GPU_FILES: [&str; 3] = ["/dev/dri/renderD128", "/dev/nvidiactl", "/dev/dxg"];
+
+/// Whether the WGPU backend has something to run on.
+///
+/// Elsewhere than on Linux the graphics API belongs to the system.
+pub(crate) fn driver_found() -> bool {
+    !cfg!(target_os = "linux") || DRIVER_FOLDERS.iter().any(announces_driver)
+}
+
+fn announces_driver(folder: impl AsRef<Path>) -> bool {
+    std::fs::read_dir(folder).is_ok_and(|entries| {
+        entries
+            .filter_map(Result::ok)
+            .any(|entry| entry.path().extension().is_some_and(|extension| extension == "json"))
+    })
+}
+
+/// The variables that make CubeCL take the software driver on a machine without a GPU.
+///
+/// A choice that the user made is left alone.
+pub(crate) fn environment() -> &'static [(&'static str, &'static str)] {
+    let gpu = !cfg!(target_os = "linux") || GPU_FILES.iter().any(|file| Path::new(file).exists());
+    let chosen = std::env::var_os("CUBECL_WGPU_DEFAULT_DEVICE").is_some();
+    software_driver(gpu || chosen)
+}
+
+fn software_driver(chosen: bool) -> &'static [(&'static str, &'static str)] {
+    if chosen { &[] } else { &[("CUBECL_WGPU_DEFAULT_DEVICE", "Cpu")] }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use super::*;
+
+    #[test]
+    fn a_driver_is_a_json_file_in_the_folder() {
+        let folder = std::env::temp_dir().join(format!("xtask-vulkan-{}", std::process::id()));
+        assert!(!announces_driver(&folder), "a folder that is not there announces nothing");
+        std::fs::create_dir_all(&folder).unwrap();
+        std::fs::write(folder.join("README"), "").unwrap();
+        assert!(!announces_driver(&folder));
+        std::fs::write(folder.join("lvp_icd.json"), "{}").unwrap();
+        let found = announces_driver(&folder);
+        std::fs::remove_dir_all(&folder).unwrap();
+        assert!(found);
+    }
+
+    #[test]
+    fn the_software_driver_is_asked_for_only_without_a_gpu() {
+        assert!(software_driver(true).is_empty());
+        assert_eq!(software_driver(false), [("CUBECL_WGPU_DEFAULT_DEVICE", "Cpu")]);
+    }
+}
