@@ -11,7 +11,12 @@ pub mod nn;
 pub mod noise;
 mod non_private;
 pub mod ops;
+pub mod optim;
 pub mod sampling;
 
+#[cfg(test)]
+mod test_devices;
+
 pub use error::DpError;
+pub use grads::check_independence;
 pub use non_private::NonPrivate;

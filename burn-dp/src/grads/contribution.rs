@@ -1,10 +1,11 @@
 //! From the record of a layer to one contribution per parameter.
 
 use burn::module::ParamId;
-use burn::tensor::Tensor;
+use burn::tensor::{DType, Tensor};
 use burn::tensor::ops::ConvOptions;
 
 use super::rules::{ConvBias, ConvWeight, ExampleRule, LinearBias, LinearWeight};
+use crate::DpError;
 use crate::ops::LayerIds;
 
 /// One use of a layer in the recorded pass.
@@ -37,6 +38,38 @@ impl Layer {
             LayerTensors::Linear { output_grad, .. } => output_grad.dims()[0],
             LayerTensors::Conv2d { output_grad, .. } => output_grad.dims()[0],
         }
+    }
+
+    /// Refuses a layer whose batch axis is not that of the losses.
+    pub(crate) fn check_batch_size(&self, batch_size: usize) -> Result<(), DpError> {
+        if self.batch_size() == batch_size {
+            return Ok(());
+        }
+        Err(DpError::NotPerExample {
+            reason: format!(
+                "there are {batch_size} losses, but a layer saw {} examples on axis 0; return one \
+                 loss per example (`[batch_size]`, not their mean) and keep the examples on axis 0 \
+                 of every private layer",
+                self.batch_size()
+            ),
+        })
+    }
+
+    /// Largest magnitude in each row of the output gradient, on the host; NaN where there is one.
+    pub(crate) fn row_magnitudes(&self) -> Result<Vec<f32>, DpError> {
+        let batch_size = self.batch_size();
+        let rows: Tensor<2> = match &self.tensors {
+            LayerTensors::Linear { output_grad, .. } => {
+                output_grad.clone().reshape([batch_size as isize, -1])
+            }
+            LayerTensors::Conv2d { output_grad, .. } => {
+                output_grad.clone().reshape([batch_size as isize, -1])
+            }
+        };
+        let data = rows.abs().sum_dim(1).into_data().convert_dtype(DType::F32);
+        data.into_vec::<f32>().map_err(|error| {
+            DpError::state(format!("gradients cannot be read from the device: {error:?}"))
+        })
     }
 
     /// Splits the record into the contributions to its trained parameters.

@@ -7,13 +7,18 @@
 
 mod backward;
 mod contribution;
+mod independence;
 mod parameters;
 mod per_example;
 mod planner;
 pub(crate) mod recording;
 mod rules;
 
+#[cfg(test)]
+mod oracle;
+
 pub use backward::PrivateBackward;
+pub use independence::check_independence;
 pub use parameters::{ParameterInfo, TrainableParameters};
 pub use per_example::PerExampleGradients;
 pub use planner::{MemoryBound, Strategy};

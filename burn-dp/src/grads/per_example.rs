@@ -1,7 +1,7 @@
 //! What a backward pass knows of each example.
 
 use burn::module::ParamId;
-use burn::tensor::{Device, Tensor};
+use burn::tensor::{DType, Device, Tensor};
 
 use super::contribution::Layer;
 use super::planner::{Planner, Strategy};
@@ -53,16 +53,7 @@ impl PerExampleGradients {
         let mut rules: Vec<Vec<ExampleRule>> = parameters.iter().map(|_| Vec::new()).collect();
         let position = |id: ParamId| parameters.iter().position(|info| info.id == id);
         for layer in layers {
-            if layer.batch_size() != batch_size {
-                return Err(DpError::NotPerExample {
-                    reason: format!(
-                        "there are {batch_size} losses, but a layer saw {} examples on axis 0; \
-                         return one loss per example (`[batch_size]`, not their mean) and keep the \
-                         examples on axis 0 of every private layer",
-                        layer.batch_size()
-                    ),
-                });
-            }
+            layer.check_batch_size(batch_size)?;
             for (id, rule) in layer.into_contributions() {
                 let index = position(id).ok_or_else(|| DpError::UnsupportedModel {
                     path: format!("parameter {id}"),
@@ -138,7 +129,7 @@ impl PerExampleGradients {
                 weights.push(GHOST_ROUNDING);
             }
         }
-        let table = Tensor::<1>::stack::<2>(rows, 0).into_data().convert::<f32>();
+        let table = Tensor::<1>::stack::<2>(rows, 0).into_data().convert_dtype(DType::F32);
         let table = table.as_slice::<f32>().map_err(|error| DpError::NotPerExample {
             reason: format!("their norms cannot be read from the device: {error:?}"),
         })?;

@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use super::SamplingMechanism;
 use crate::DpError;
 
 /// The units that a sampler drew for one step, each at most once.
@@ -10,10 +11,11 @@ use crate::DpError;
 ///
 /// Which units were drawn, and how many, is private. The type has no `len`; nothing derived from the
 /// draw but the noisy release may leave the training process.
-#[derive(Clone, PartialEq, Eq)]
+#[derive(Clone, PartialEq)]
 pub struct Draw {
     step: u64,
     indices: Vec<usize>,
+    mechanism: SamplingMechanism,
 }
 
 impl Draw {
@@ -24,6 +26,7 @@ impl Draw {
         step: u64,
         indices: Vec<usize>,
         dataset_size: usize,
+        mechanism: SamplingMechanism,
     ) -> Result<Self, DpError> {
         if let Some(pair) = indices.windows(2).find(|pair| pair[0] >= pair[1]) {
             return Err(DpError::state(format!(
@@ -37,13 +40,18 @@ impl Draw {
                 "the draw of step {step} names unit {last} of {dataset_size}; nothing may be released \
                  from it"
             ))),
-            _ => Ok(Self { step, indices }),
+            _ => Ok(Self { step, indices, mechanism }),
         }
     }
 
     /// The step that the draw belongs to.
     pub fn step(&self) -> u64 {
         self.step
+    }
+
+    /// How it was drawn, which is what the accountant is told of the step.
+    pub fn mechanism(&self) -> &SamplingMechanism {
+        &self.mechanism
     }
 
     /// The drawn units, ascending.
@@ -68,25 +76,30 @@ mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
 
+    fn draw(step: u64, indices: Vec<usize>, dataset_size: usize) -> Result<Draw, DpError> {
+        let mechanism = SamplingMechanism::Poisson { sampling_probability: 0.5 };
+        Draw::new(step, indices, dataset_size, mechanism)
+    }
+
     #[test]
     fn a_unit_that_occurs_twice_is_refused_by_name() {
-        let error = Draw::new(9, vec![1, 4, 4, 7], 10).unwrap_err().to_string();
+        let error = draw(9, vec![1, 4, 4, 7], 10).unwrap_err().to_string();
         assert!(error.contains("step 9") && error.contains("unit 4"), "{error}");
     }
 
     #[test]
     fn units_out_of_order_or_outside_of_the_data_set_are_refused() {
-        assert!(Draw::new(0, vec![3, 2], 10).is_err());
-        let error = Draw::new(0, vec![0, 10], 10).unwrap_err().to_string();
+        assert!(draw(0, vec![3, 2], 10).is_err());
+        let error = draw(0, vec![0, 10], 10).unwrap_err().to_string();
         assert!(error.contains("unit 10 of 10"), "{error}");
-        assert!(Draw::new(0, vec![0, 9], 10).is_ok());
-        assert!(Draw::new(0, vec![], 10).is_ok());
+        assert!(draw(0, vec![0, 9], 10).is_ok());
+        assert!(draw(0, vec![], 10).is_ok());
     }
 
     #[test]
     fn the_debug_output_shows_neither_the_units_nor_their_number() {
         let (few, many) =
-            (Draw::new(1, vec![], 99).unwrap(), Draw::new(1, vec![42, 43], 99).unwrap());
+            (draw(1, vec![], 99).unwrap(), draw(1, vec![42, 43], 99).unwrap());
         assert_eq!(format!("{few:?}"), format!("{many:?}"));
     }
 }

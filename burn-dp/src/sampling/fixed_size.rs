@@ -78,7 +78,7 @@ impl Sampler for FixedSizeSampler {
                 chosen.insert(last);
             }
         }
-        Draw::new(step, chosen.into_iter().collect(), self.dataset_size)
+        Draw::new(step, chosen.into_iter().collect(), self.dataset_size, self.mechanism())
     }
 
     fn is_insecure(&self) -> bool {

@@ -65,6 +65,12 @@ impl<O: Send + 'static> LogicalBatch<O> {
     }
 }
 
+impl<O> From<LogicalBatch<O>> for Draw {
+    fn from(batch: LogicalBatch<O>) -> Self {
+        batch.draw
+    }
+}
+
 impl<O> fmt::Debug for LogicalBatch<O> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("LogicalBatch").field("step", &self.draw.step()).finish_non_exhaustive()
@@ -157,7 +163,7 @@ impl<O> Iterator for PhysicalBatches<O> {
 mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
-    use crate::sampling::ExampleWeights;
+    use crate::sampling::{ExampleWeights, SamplingMechanism};
     use burn::tensor::Device;
 
     /// Gives the indices back; fails or panics on one unit if told to.
@@ -182,7 +188,9 @@ mod tests {
     }
 
     fn planted(units: usize, prefetch: usize, echo: Echo) -> LogicalBatch<Vec<usize>> {
-        let draw = Draw::new(5, (0..units).map(|i| 3 * i).collect(), 3 * units + 1).unwrap();
+        let indices = (0..units).map(|i| 3 * i).collect();
+        let mechanism = SamplingMechanism::Poisson { sampling_probability: 0.3 };
+        let draw = Draw::new(5, indices, 3 * units + 1, mechanism).unwrap();
         LogicalBatch::new(draw, Arc::new(echo), prefetch)
     }
 

@@ -138,7 +138,7 @@ impl Sampler for PoissonSampler {
                 }
             }
         }
-        Draw::new(step, indices, self.dataset_size)
+        Draw::new(step, indices, self.dataset_size, self.mechanism())
     }
 
     fn is_insecure(&self) -> bool {

@@ -91,7 +91,7 @@ impl Sampler for ShuffledSampler {
         let end = (first + self.batch_size).min(self.dataset_size);
         let mut indices = permutation[first..end].to_vec();
         indices.sort_unstable();
-        Draw::new(step, indices, self.dataset_size)
+        Draw::new(step, indices, self.dataset_size, self.mechanism())
     }
 
     fn is_insecure(&self) -> bool {

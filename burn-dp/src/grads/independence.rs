@@ -1,0 +1,65 @@
+//! A test of the assumption that loss i depends on example i alone.
+
+use burn::module::Module;
+use burn::tensor::Tensor;
+
+use super::TrainableParameters;
+use super::recording::Recording;
+use crate::DpError;
+
+/// Tests on one batch whether the losses are independent: the gradient of one loss must not reach the
+/// rows of other examples in any private layer.
+///
+/// It costs one backward pass. Run it once, on a batch of two or more examples, before training.
+///
+/// # Shapes
+///
+/// - losses: `[batch_size]`, at least 2
+///
+/// # Privacy
+///
+/// What mixes examples between private layers or in the loss is found: batch statistics, attention
+/// over the batch axis, contrastive terms, a normaliser of the batch. What mixes them before the first
+/// private layer is not, nor what does so on other batches only.
+///
+/// # Errors
+///
+/// [`DpError::NotPerExample`] if an example reaches another one; as
+/// [`PrivateBackward::run`](super::PrivateBackward::run) otherwise.
+pub fn check_independence<M: Module>(losses: Tensor<1>, model: &M) -> Result<(), DpError> {
+    let parameters = TrainableParameters::of(model)?;
+    let [batch_size] = losses.dims();
+    if batch_size < 2 {
+        return Err(DpError::NotPerExample {
+            reason: format!(
+                "one value per example is asked for, of at least two examples, got {batch_size}; \
+                 do not take the mean"
+            ),
+        });
+    }
+    if !losses.is_tracked() {
+        return Err(DpError::NotPerExample {
+            reason: "they do not depend on any trained parameter".into(),
+        });
+    }
+    let probe = batch_size / 2;
+    let witness = losses.clone().inner();
+    let recording = Recording::start()?;
+    let grads = losses.narrow(0, probe, 1).sum().backward();
+    let layers = recording.finish(&witness);
+    parameters.refuse_ordinary_gradients(model, &grads)?;
+
+    for layer in layers {
+        layer.check_batch_size(batch_size)?;
+        let reached = layer.row_magnitudes()?;
+        if let Some(other) = (0..batch_size).find(|&row| row != probe && reached[row] != 0.0) {
+            return Err(DpError::NotPerExample {
+                reason: format!(
+                    "loss {probe} depends on example {other}; take out what mixes the examples of \
+                     a batch (batch statistics, a normaliser over the batch, contrastive terms)"
+                ),
+            });
+        }
+    }
+    Ok(())
+}

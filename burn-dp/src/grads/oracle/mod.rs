@@ -1,0 +1,168 @@
+//! The oracle of every rule: the loop over single examples on plain layers of Burn.
+
+#![allow(clippy::unwrap_used)]
+
+mod convolution;
+mod linear;
+mod refusals;
+mod robustness;
+
+use std::collections::HashMap;
+
+use burn::module::{Module, ModuleVisitor, Param, ParamId};
+use burn::tensor::{Device, Distribution, Gradients, Tensor, TensorData};
+
+use super::{MemoryBound, PrivateBackward};
+use crate::clipping::{ClippedSum, Clipping, FlatClipping};
+
+/// Gradients of the trained parameters, flattened.
+pub(super) type Flat = HashMap<ParamId, Vec<f64>>;
+
+/// A tensor that follows from a number, on every backend the same.
+pub(super) fn numbers<const D: usize>(
+    shape: [usize; D],
+    seed: u64,
+    device: &Device,
+) -> Tensor<D> {
+    let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15).wrapping_add(1);
+    let values: Vec<f32> = (0..shape.iter().product())
+        .map(|_| {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            ((state >> 40) as f32 / (1u64 << 24) as f32 - 0.5) * 2.0
+        })
+        .collect();
+    Tensor::from_data(TensorData::new(values, shape), device)
+}
+
+struct Collect<'a> {
+    grads: &'a Gradients,
+    flat: Flat,
+}
+
+impl ModuleVisitor for Collect<'_> {
+    fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<D>>) {
+        let tensor = param.base();
+        if !tensor.is_require_grad() {
+            return;
+        }
+        let values = match tensor.grad(self.grads) {
+            Some(grad) => host(grad),
+            None => vec![0.0; tensor.shape().num_elements()],
+        };
+        self.flat.insert(param.id, values);
+    }
+}
+
+pub(super) fn host<const D: usize>(tensor: Tensor<D>) -> Vec<f64> {
+    let data = tensor.into_data().convert_dtype(burn::tensor::DType::F64);
+    data.into_vec::<f64>().unwrap()
+}
+
+/// The ordinary gradients of a model.
+pub(super) fn ordinary<M: Module>(model: &M, loss: Tensor<1>) -> Flat {
+    let grads = loss.sum().backward();
+    let mut collect = Collect { grads: &grads, flat: Flat::new() };
+    model.visit(&mut collect);
+    collect.flat
+}
+
+pub(super) fn norm(gradient: &Flat) -> f64 {
+    gradient.values().flatten().map(|value| value * value).sum::<f64>().sqrt()
+}
+
+/// `Σ_i min(1, C / ‖g_i‖) g_i` by one ordinary backward pass for each example.
+pub(super) fn clipped_by_loop<M: Module>(
+    model: &M,
+    examples: usize,
+    clipping_norm: f64,
+    loss_of: impl Fn(&M, usize) -> Tensor<1>,
+) -> Flat {
+    let mut sum = Flat::new();
+    for example in 0..examples {
+        let gradient = ordinary(model, loss_of(model, example));
+        let coefficient = (clipping_norm / norm(&gradient)).min(1.0);
+        for (id, values) in gradient {
+            let total = sum.entry(id).or_insert_with(|| vec![0.0; values.len()]);
+            total.iter_mut().zip(values).for_each(|(total, value)| *total += coefficient * value);
+        }
+    }
+    sum
+}
+
+pub(super) fn flat_sum(sum: ClippedSum) -> Flat {
+    sum.sums.into_iter().map(|(id, tensor)| (id, host(tensor))).collect()
+}
+
+/// All ways of computing the same clipped sum.
+pub(super) fn backwards() -> Vec<PrivateBackward> {
+    vec![
+        PrivateBackward::new(),
+        PrivateBackward::new().with_materialize(true),
+        PrivateBackward::new().with_memory_bound(MemoryBound::bytes(0)),
+    ]
+}
+
+#[track_caller]
+pub(super) fn assert_close(found: &Flat, expected: &Flat, context: &str) {
+    let scale = norm(expected).max(1e-12);
+    for (id, expected) in expected {
+        let zeros = vec![0.0; expected.len()];
+        let found = found.get(id).unwrap_or(&zeros);
+        assert_eq!(found.len(), expected.len(), "{context}");
+        for (found, expected) in found.iter().zip(expected) {
+            assert!(
+                (found - expected).abs() <= 1e-4 * scale,
+                "{context}: found {found}, expected {expected} (norm {scale})"
+            );
+        }
+    }
+    for (id, values) in found {
+        assert!(expected.contains_key(id) || values.iter().all(|&v| v == 0.0), "{context}");
+    }
+}
+
+/// Compares the clipped sum of a private model with the loop on its plain twin, for every way of
+/// computing it and thresholds that clip none, some and all examples.
+#[track_caller]
+pub(super) fn check<P: Module, M: Module, const D: usize>(
+    private: &P,
+    plain: &M,
+    input: Tensor<D>,
+    private_losses: impl Fn(&P, Tensor<D>) -> Tensor<1>,
+    plain_losses: impl Fn(&M, Tensor<D>) -> Tensor<1>,
+) {
+    let examples = input.dims()[0];
+    let single = |model: &M, example| plain_losses(model, input.clone().narrow(0, example, 1));
+    let norms: Vec<f64> =
+        (0..examples).map(|example| norm(&ordinary(plain, single(plain, example)))).collect();
+    let largest = norms.iter().copied().fold(1e-6, f64::max);
+    let smallest = norms.iter().copied().fold(f64::INFINITY, f64::min).max(1e-6);
+
+    let device = input.device();
+    for clipping_norm in [2.0 * largest, (smallest * largest).sqrt(), 0.5 * smallest] {
+        let expected = clipped_by_loop(plain, examples, clipping_norm, single);
+        for backward in backwards() {
+            let losses = private_losses(private, input.clone());
+            let grads = backward.run(losses, private).unwrap();
+            let found = FlatClipping::new(clipping_norm).unwrap().clip(grads).unwrap();
+            let statistics = found.statistics().reveal();
+            assert_eq!(statistics.examples, examples);
+            assert_eq!(statistics.non_finite, 0);
+            let context = format!("{device:?}, threshold {clipping_norm}, {backward:?}");
+            assert_close(&flat_sum(found), &expected, &context);
+        }
+    }
+
+    // Without a recording the private model is the plain one.
+    let found = ordinary(private, private_losses(private, input.clone()));
+    let expected = ordinary(plain, plain_losses(plain, input));
+    assert_close(&found, &expected, &format!("{device:?}, ordinary backward"));
+}
+
+#[test]
+fn numbers_do_not_touch_the_generator_of_the_device() {
+    let device = Device::default();
+    let a = host(numbers([4], 1, &device));
+    let _ = Tensor::<1>::random([3], Distribution::Default, &device);
+    assert_eq!(a, host(numbers([4], 1, &device)));
+}

@@ -1,0 +1,320 @@
+use burn::lr_scheduler::module_lr_scheduler::ModuleLearningRate;
+use burn::module::Module;
+use burn::optim::ModuleOptimizer;
+use burn::tensor::Tensor;
+use burn_dp_accountant::{DpEvent, Epsilon, PrivacyLedger, PrivacyStatement};
+
+use super::release::release;
+use super::{PrivacyPlan, RefusedStep};
+use crate::clipping::{ClippedSum, Clipping, ClippingStatistics};
+use crate::grads::{PerExampleGradients, PrivateBackward};
+use crate::noise::{GaussianMechanism, Purpose};
+use crate::sampling::{Draw, ExampleWeights, SamplingMechanism};
+use crate::{DpError, NonPrivate};
+
+/// A Burn optimizer behind clipping, noise and a ledger.
+///
+/// One logical step is: [`backward`](Self::backward) once for every physical batch of the draw, none if
+/// the draw is empty, then [`step`](Self::step) with the draw, which is consumed.
+///
+/// # Privacy
+///
+/// Each step releases one noisy sum of clipped per-example gradients over the trained parameters,
+/// divided by the expected batch size of the plan. The event that enters the ledger is made of the very
+/// numbers that the sampler and the mechanism use. A step is refused, before any release, when it would
+/// break the budget, when the draw is not that of the sampler that the plan accounts for, when it is
+/// not the next one, or when the examples that were seen are not as many as were drawn.
+///
+/// What the inner optimizer does with the noisy gradient is post-processing: momentum, adaptive rates,
+/// weight decay, also Burn's own gradient clipping, which is not private clipping.
+///
+/// # Example
+///
+/// ```
+/// # use burn::{data::{dataloader::batcher::Batcher, dataset::InMemDataset}, module::Module, optim::SgdConfig, nn::LinearConfig, tensor::{Device, Tensor}};
+/// # use burn_dp::{DpError, nn::IntoPrivate, optim::PrivacyPlanConfig, losses::MseLoss};
+/// # use burn_dp_accountant::Budget;
+/// # struct Rows;
+/// # impl Batcher<f32, Tensor<2>> for Rows {
+/// #     fn batch(&self, items: Vec<f32>, device: &Device) -> Tensor<2> {
+/// #         Tensor::<1>::from_floats(items.as_slice(), device).unsqueeze_dim(1)
+/// #     }
+/// # }
+/// # fn main() -> Result<(), DpError> {
+/// let device = Device::flex().autodiff();
+/// let dataset = InMemDataset::new((0..1000).map(|i| i as f32 / 1000.0).collect());
+/// let mut model = LinearConfig::new(1, 1).init(&device).private();
+///
+/// let plan = PrivacyPlanConfig::new(1000, 50.0)
+///     .with_steps(20)
+///     .with_budget(Budget::new(3.0, 1e-5)?)
+///     .init()?;
+/// let batches = plan.batches(dataset, Rows, &device)?;
+/// let mut optim = plan.optimizer(SgdConfig::new().init());
+///
+/// for batch in batches {
+///     let batch = batch?;
+///     for chunk in batch.chunks(16)? {
+///         let (x, _) = chunk?.into_parts();
+///         let losses = (model.forward(x.clone()) - x * 2.0).powi_scalar(2).reshape([-1]);
+///         optim.backward(losses, &model)?;
+///     }
+///     model = optim.step(0.1, model, batch)?;
+/// }
+/// assert!(optim.privacy_spent(1e-5)?.upper <= 3.0);
+/// # Ok(())
+/// # }
+/// ```
+///
+/// # References
+///
+/// Abadi et al., Deep learning with differential privacy, 2016, algorithm 1.
+pub struct DpOptimizer {
+    pub(super) plan: PrivacyPlan,
+    pub(super) inner: ModuleOptimizer,
+    pub(super) ledger: PrivacyLedger,
+    backward: PrivateBackward,
+    event: DpEvent,
+    mechanism: Option<SamplingMechanism>,
+    pub(super) next_step: u64,
+    pending: Option<ClippedSum>,
+    statistics: ClippingStatistics,
+}
+
+impl DpOptimizer {
+    pub(super) fn new(plan: PrivacyPlan, inner: ModuleOptimizer, ledger: PrivacyLedger) -> Self {
+        Self {
+            event: plan.event(),
+            mechanism: None,
+            next_step: ledger.releases(),
+            plan,
+            inner,
+            ledger,
+            backward: PrivateBackward::new(),
+            pending: None,
+            statistics: ClippingStatistics::default(),
+        }
+    }
+
+    /// Options of the backward pass.
+    pub fn with_backward(mut self, backward: PrivateBackward) -> Self {
+        self.backward = backward;
+        self
+    }
+
+    /// Clips the examples of one physical batch and adds them to the logical batch.
+    ///
+    /// # Shapes
+    ///
+    /// - losses: `[batch_size]`, one per example
+    ///
+    /// # Errors
+    ///
+    /// As [`PrivateBackward::run`]. Nothing was added then; [`discard`](Self::discard) the logical
+    /// batch before working it off again.
+    pub fn backward<M: Module>(&mut self, losses: Tensor<1>, model: &M) -> Result<(), DpError> {
+        let grads = self.backward.run(losses, model)?;
+        self.add(grads)
+    }
+
+    /// The same for a physical batch with padding rows, which count for nothing.
+    ///
+    /// # Errors
+    ///
+    /// As [`backward`](Self::backward), and for weights of another length than the losses.
+    pub fn backward_padded<M: Module>(
+        &mut self,
+        losses: Tensor<1>,
+        weights: &ExampleWeights,
+        model: &M,
+    ) -> Result<(), DpError> {
+        let real = weights.is_padding().map(|padding| !padding).collect();
+        let grads = self.backward.run(losses, model)?.with_padding(real)?;
+        self.add(grads)
+    }
+
+    fn add(&mut self, grads: PerExampleGradients) -> Result<(), DpError> {
+        self.accumulate(self.plan.clipping.clip(grads)?)
+    }
+
+    /// Adds a clipped sum that was made outside, over further examples of the same draw.
+    ///
+    /// # Errors
+    ///
+    /// Refuses a sum that was clipped to another threshold than the plan's.
+    pub fn accumulate(&mut self, sum: ClippedSum) -> Result<(), DpError> {
+        if sum.clipping_norm() != self.plan.clipping.max_grad_norm() {
+            return Err(DpError::invalid(
+                "clipping_norm",
+                format!(
+                    "must be that of the plan, {}, got {}",
+                    self.plan.clipping.max_grad_norm(),
+                    sum.clipping_norm()
+                ),
+            ));
+        }
+        match &mut self.pending {
+            Some(pending) => pending.accumulate(sum),
+            None => {
+                self.pending = Some(sum);
+                Ok(())
+            }
+        }
+    }
+
+    /// Forgets what was accumulated since the last step. Nothing of it was released.
+    pub fn discard(&mut self) {
+        self.pending = None;
+    }
+
+    /// Adds the noise, enters the release into the ledger, and updates the model.
+    ///
+    /// # Arguments
+    ///
+    /// - `lr`: learning rate, as in Burn
+    /// - `model`: the model that computed the losses
+    /// - `draw`: the logical batch, or its draw; it is used up
+    ///
+    /// # Errors
+    ///
+    /// [`RefusedStep`] gives the model back, unchanged. [`DpError::BudgetExhausted`] when the step
+    /// would break the budget or lies beyond the planned steps; [`DpError::InvalidState`] when the
+    /// draw does not fit. A refused step has released nothing.
+    pub fn step<M: Module>(
+        &mut self,
+        lr: impl Into<ModuleLearningRate>,
+        model: M,
+        draw: impl Into<Draw>,
+    ) -> Result<M, Box<RefusedStep<M>>> {
+        match self.release(&model, &draw.into()) {
+            Ok(grads) => Ok(self.inner.step(lr, model, grads)),
+            Err(error) => Err(RefusedStep::new(model, error)),
+        }
+    }
+
+    fn release<M: Module>(
+        &mut self,
+        model: &M,
+        draw: &Draw,
+    ) -> Result<burn::optim::GradientsParams, DpError> {
+        self.check_draw(draw)?;
+        self.check_budget()?;
+        let clipping = &self.plan.clipping;
+        let sum = self.pending.take().unwrap_or_else(|| {
+            ClippedSum::new([], clipping.max_grad_norm(), ClippingStatistics::default())
+        });
+        // The noise follows the object that clipped.
+        let noise_std = self.plan.noise_multiplier * sum.clipping_norm();
+        let mechanism = GaussianMechanism::new(noise_std, 1.0 / self.plan.expected_batch_size)?;
+        let noise = self.plan.source.begin_step(Purpose::Gradient, self.next_step)?;
+        // Recorded before it is made: an interrupted release is paid for.
+        self.ledger.record(&self.event)?;
+        self.next_step += 1;
+        self.statistics = sum.statistics().reveal();
+        release(model, sum, mechanism, noise)
+    }
+
+    fn check_draw(&mut self, draw: &Draw) -> Result<(), DpError> {
+        if draw.step() != self.next_step {
+            return Err(DpError::state(format!(
+                "the draw of step {} was given to step {}; use each logical batch for one step, in \
+                 order, and `LogicalBatches::skip_to` to resume",
+                draw.step(),
+                self.next_step
+            )));
+        }
+        if self.mechanism.is_none() {
+            self.mechanism = Some(self.plan.mechanism()?);
+        }
+        if self.mechanism.as_ref() != Some(draw.mechanism()) {
+            return Err(DpError::state(format!(
+                "the batch was drawn by {}, which is not what the plan accounts for; draw with \
+                 `PrivacyPlan::sampler`",
+                draw.mechanism()
+            )));
+        }
+        let seen = self.pending.as_ref().map_or(0, |sum| sum.statistics().reveal().examples);
+        if seen != draw.private_indices().len() {
+            return Err(DpError::state(
+                "the losses given to `backward` are not one for each drawn unit; give every \
+                 physical batch of the logical batch to `backward` exactly once",
+            ));
+        }
+        Ok(())
+    }
+
+    fn check_budget(&self) -> Result<(), DpError> {
+        if let Some(budget) = self.plan.budget
+            && !self.ledger.within_budget(&self.event, 1, budget)?
+        {
+            let mut after = self.ledger.clone();
+            after.record(&self.event)?;
+            return Err(DpError::BudgetExhausted {
+                epsilon: after.nominal_epsilon(budget.delta())?.upper,
+                budget: budget.epsilon(),
+                delta: budget.delta(),
+                steps: self.next_step,
+            });
+        }
+        if self.next_step >= self.plan.steps {
+            return Err(DpError::state(format!(
+                "all {} planned steps were made; make a longer plan, whose noise is calibrated for \
+                 its length",
+                self.plan.steps
+            )));
+        }
+        Ok(())
+    }
+
+    /// The plan.
+    pub fn plan(&self) -> &PrivacyPlan {
+        &self.plan
+    }
+
+    /// What was released so far.
+    pub fn ledger(&self) -> &PrivacyLedger {
+        &self.ledger
+    }
+
+    /// The optimizer inside.
+    pub fn inner(&self) -> &ModuleOptimizer {
+        &self.inner
+    }
+
+    /// The number of the next step, which is the number of releases so far.
+    pub fn next_step(&self) -> u64 {
+        self.next_step
+    }
+
+    /// ε of what was released so far: infinite when the noise is not secret.
+    ///
+    /// # Errors
+    ///
+    /// [`DpError::Accountant`] for a δ outside of (0, 1).
+    pub fn privacy_spent(&self, delta: f64) -> Result<Epsilon, DpError> {
+        Ok(self.ledger.epsilon(delta)?)
+    }
+
+    /// The privacy statement of what was released so far.
+    ///
+    /// # Errors
+    ///
+    /// [`DpError::Accountant`] for no δ, or one outside of (0, 1).
+    pub fn statement(&self, deltas: &[f64]) -> Result<PrivacyStatement, DpError> {
+        Ok(PrivacyStatement::from_ledger(&self.ledger, deltas)?)
+    }
+
+    /// Counts of the last step. They are exact, so they are not private.
+    pub fn statistics(&self) -> NonPrivate<ClippingStatistics> {
+        NonPrivate::new(self.statistics)
+    }
+}
+
+impl std::fmt::Debug for DpOptimizer {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("DpOptimizer")
+            .field("plan", &self.plan)
+            .field("next_step", &self.next_step)
+            .finish_non_exhaustive()
+    }
+}

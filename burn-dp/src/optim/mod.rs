@@ -1,0 +1,29 @@
+//! The training step: plan, noise, ledger and the optimizer of Burn behind them.
+//!
+//! [`PrivacyPlanConfig`] turns a budget and the length of a training into a [`PrivacyPlan`], the one
+//! place from which sampler, clipping, noise and accounting take their numbers.
+//! [`PrivacyPlan::optimizer`] decorates an optimizer of Burn.
+//!
+//! An optimizer that evaluates the loss on its own, several times a step, is no post-processing of one
+//! noisy gradient. Burn's L-BFGS is one, and the types refuse it:
+//!
+//! ```compile_fail
+//! use burn::optim::LBFGSConfig;
+//! use burn_dp::optim::PrivacyPlanConfig;
+//!
+//! let plan = PrivacyPlanConfig::new(1000, 50.0).with_steps(10).with_noise_multiplier(1.0).init().unwrap();
+//! let optim = plan.optimizer(LBFGSConfig::new().init());
+//! ```
+
+mod checkpoint;
+mod dp_optimizer;
+mod plan;
+mod plan_config;
+mod refused;
+mod release;
+
+pub use checkpoint::{Checkpoint, Checkpointer};
+pub use dp_optimizer::DpOptimizer;
+pub use plan::PrivacyPlan;
+pub use plan_config::{PrivacyPlanConfig, SamplingScheme};
+pub use refused::RefusedStep;

@@ -1,0 +1,207 @@
+use std::collections::BTreeMap;
+
+use burn::data::{dataloader::batcher::Batcher, dataset::Dataset};
+use burn::optim::ModuleOptimizer;
+use burn::tensor::Device;
+use burn_dp_accountant::{
+    Budget, DpEvent, LedgerHeader, NeighboringRelation, NoiseSource as LedgerNoise, PrivacyLedger,
+    UnitOfPrivacy,
+};
+
+use super::plan_config::{event, relation};
+use super::{DpOptimizer, SamplingScheme};
+use crate::DpError;
+use crate::clipping::{Clipping, FlatClipping};
+use crate::noise::{NoiseSource, Purpose};
+use crate::sampling::{
+    FixedSizeSampler, LogicalBatches, PoissonSampler, PrivateDataLoaderBuilder, Sampler,
+    SamplingKey, SamplingMechanism, ShuffledSampler,
+};
+
+/// The numbers of a private training, from which sampler, clipping, noise and accounting are made.
+///
+/// Made by [`PrivacyPlanConfig`](super::PrivacyPlanConfig). A plan is one run: it holds the run's key
+/// and cannot be cloned.
+#[derive(Debug)]
+pub struct PrivacyPlan {
+    pub(super) dataset_size: usize,
+    pub(super) expected_batch_size: f64,
+    pub(super) steps: u64,
+    pub(super) budget: Option<Budget>,
+    pub(super) noise_multiplier: f64,
+    pub(super) clipping: FlatClipping,
+    pub(super) scheme: SamplingScheme,
+    pub(super) unit: UnitOfPrivacy,
+    pub(super) source: NoiseSource,
+}
+
+impl PrivacyPlan {
+    /// Number of units.
+    pub fn dataset_size(&self) -> usize {
+        self.dataset_size
+    }
+
+    /// Expected number of units in a step: what the noisy sum is divided by.
+    pub fn expected_batch_size(&self) -> f64 {
+        self.expected_batch_size
+    }
+
+    /// Probability that a given unit takes part in a given step.
+    pub fn sampling_probability(&self) -> f64 {
+        self.expected_batch_size / self.dataset_size as f64
+    }
+
+    /// Number of steps.
+    pub fn steps(&self) -> u64 {
+        self.steps
+    }
+
+    /// The budget, if one was given.
+    pub fn budget(&self) -> Option<Budget> {
+        self.budget
+    }
+
+    /// Standard deviation of the noise over the clipping norm.
+    pub fn noise_multiplier(&self) -> f64 {
+        self.noise_multiplier
+    }
+
+    /// The clipping policy.
+    pub fn clipping(&self) -> &FlatClipping {
+        &self.clipping
+    }
+
+    /// How units are drawn.
+    pub fn sampling(&self) -> SamplingScheme {
+        self.scheme
+    }
+
+    /// Which data sets are neighbours.
+    pub fn relation(&self) -> NeighboringRelation {
+        relation(self.scheme)
+    }
+
+    /// Whether the noise is secret. If not, nothing of the run is private.
+    pub fn is_secure(&self) -> bool {
+        self.source.is_secure()
+    }
+
+    /// What the accountant is told of one step.
+    pub fn event(&self) -> DpEvent {
+        event(self.scheme, self.dataset_size, self.expected_batch_size, self.noise_multiplier)
+    }
+
+    /// An upper bound of ε after all steps, as if the noise were secret.
+    ///
+    /// # Errors
+    ///
+    /// [`DpError::Accountant`] for a δ outside of (0, 1).
+    pub fn epsilon_at_end(&self, delta: f64) -> Result<f64, DpError> {
+        let mut ledger = self.new_ledger();
+        ledger.record_many(&self.event(), self.steps)?;
+        Ok(ledger.nominal_epsilon(delta)?.upper)
+    }
+
+    /// The sampler of the run. Its key is derived from the key of the run.
+    ///
+    /// # Errors
+    ///
+    /// [`DpError::InvalidArgument`] if the scheme cannot draw such batches.
+    pub fn sampler(&self) -> Result<Box<dyn Sampler>, DpError> {
+        let key = SamplingKey::from_secret(*self.source.derive_key(Purpose::Sampling));
+        let key = if self.is_secure() { key } else { key.into_insecure() };
+        let (size, batch) = (self.dataset_size, self.expected_batch_size);
+        Ok(match self.scheme {
+            SamplingScheme::Poisson => {
+                Box::new(PoissonSampler::with_expected_batch_size(size, batch)?.with_key(key))
+            }
+            SamplingScheme::FixedSize => {
+                Box::new(FixedSizeSampler::new(size, batch as usize)?.with_key(key))
+            }
+            SamplingScheme::Shuffled => {
+                Box::new(ShuffledSampler::new(size, batch as usize)?.with_key(key))
+            }
+        })
+    }
+
+    /// Loads the batches of the run on `device`.
+    ///
+    /// # Errors
+    ///
+    /// [`DpError::InvalidArgument`] if `dataset` does not have the length of the plan.
+    pub fn batches<D, I, O, E>(
+        &self,
+        dataset: D,
+        batcher: impl Batcher<I, O> + 'static,
+        device: &Device,
+    ) -> Result<LogicalBatches<O>, DpError>
+    where
+        D: Dataset<I, E> + 'static,
+        I: Send + 'static,
+        O: Send + 'static,
+        E: std::error::Error + Send + Sync + 'static,
+    {
+        let builder = PrivateDataLoaderBuilder::new(batcher).with_device(device.clone());
+        builder.build(dataset, self.sampler()?, self.steps)
+    }
+
+    /// Decorates an optimizer of Burn: the run begins.
+    pub fn optimizer(self, inner: ModuleOptimizer) -> DpOptimizer {
+        let ledger = self.new_ledger();
+        DpOptimizer::new(self, inner, ledger)
+    }
+
+    /// Every number of the plan, by name: what a checkpoint compares.
+    pub(super) fn fingerprint(&self) -> BTreeMap<String, String> {
+        let budget = self.budget.map_or("none".to_string(), |budget| {
+            format!("epsilon {}, delta {}", budget.epsilon(), budget.delta())
+        });
+        [
+            ("dataset_size", self.dataset_size.to_string()),
+            ("expected_batch_size", self.expected_batch_size.to_string()),
+            ("steps", self.steps.to_string()),
+            ("budget", budget),
+            ("noise_multiplier", self.noise_multiplier.to_string()),
+            ("clipping", self.clipping.describe()),
+            ("sampling", format!("{:?}", self.scheme)),
+            ("unit", self.unit.to_string()),
+            ("secure", self.is_secure().to_string()),
+        ]
+        .into_iter()
+        .map(|(name, value)| (name.to_string(), value))
+        .collect()
+    }
+
+    /// What the sampler of this plan says of its draws.
+    pub(super) fn mechanism(&self) -> Result<SamplingMechanism, DpError> {
+        Ok(self.sampler()?.mechanism())
+    }
+
+    fn new_ledger(&self) -> PrivacyLedger {
+        let sampler = match self.scheme {
+            SamplingScheme::Poisson => {
+                format!("Poisson, each unit with probability {}", self.sampling_probability())
+            }
+            SamplingScheme::FixedSize => format!(
+                "{} of {} units without replacement",
+                self.expected_batch_size, self.dataset_size
+            ),
+            SamplingScheme::Shuffled => {
+                "a permutation per epoch, accounted without amplification".to_string()
+            }
+        };
+        let noise = match self.is_secure() {
+            true => LedgerNoise::Secure,
+            false => LedgerNoise::Insecure { reason: "the noise follows from a known seed".into() },
+        };
+        let header = LedgerHeader::new(self.unit.clone(), self.relation())
+            .with_sampler(sampler)
+            .with_clipping(self.clipping.describe())
+            .with_noise_source(noise)
+            .with_fact("dataset_size", self.dataset_size)
+            .with_fact("expected_batch_size", self.expected_batch_size)
+            .with_fact("planned_steps", self.steps)
+            .with_fact("noise", "Gaussian on a grid, ChaCha20, keyed by run, step and parameter");
+        PrivacyLedger::new(header)
+    }
+}

@@ -1,0 +1,317 @@
+use burn_dp_accountant::{Budget, Calibration, DpEvent, NeighboringRelation, UnitOfPrivacy};
+
+use super::PrivacyPlan;
+use crate::DpError;
+use crate::clipping::FlatClipping;
+use crate::noise::{InsecureSeed, NoiseSource};
+
+/// How the units of a step are drawn.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum SamplingScheme {
+    /// Every unit independently with probability q. Neighbours differ by one unit added or removed.
+    Poisson,
+    /// A uniform subset of exactly the expected batch size. Neighbours differ by one unit replaced.
+    FixedSize,
+    /// Consecutive parts of a permutation. Gives no amplification: ε is that of steps which all see
+    /// every unit. Neighbours differ by one unit replaced.
+    Shuffled,
+}
+
+/// Configuration of a [`PrivacyPlan`].
+///
+/// The length of the training is given with [`with_steps`](Self::with_steps) or
+/// [`with_epochs`](Self::with_epochs), and either a budget, to which the noise is calibrated, or the
+/// noise multiplier, or both: then the training stops before the step that would break the budget.
+#[derive(Clone, Debug)]
+pub struct PrivacyPlanConfig {
+    dataset_size: usize,
+    expected_batch_size: f64,
+    steps: Option<u64>,
+    epochs: Option<f64>,
+    budget: Option<Budget>,
+    noise_multiplier: Option<f64>,
+    max_grad_norm: f64,
+    scheme: SamplingScheme,
+    unit: UnitOfPrivacy,
+    insecure_seed: Option<InsecureSeed>,
+}
+
+impl PrivacyPlanConfig {
+    /// A plan for a data set of so many units, with that expected number of them in a step.
+    ///
+    /// # Privacy
+    ///
+    /// Both numbers are treated as public.
+    pub fn new(dataset_size: usize, expected_batch_size: impl Into<f64>) -> Self {
+        Self {
+            dataset_size,
+            expected_batch_size: expected_batch_size.into(),
+            steps: None,
+            epochs: None,
+            budget: None,
+            noise_multiplier: None,
+            max_grad_norm: 1.0,
+            scheme: SamplingScheme::Poisson,
+            unit: UnitOfPrivacy::Example,
+            insecure_seed: None,
+        }
+    }
+
+    /// Number of steps.
+    pub fn with_steps(mut self, steps: u64) -> Self {
+        self.steps = Some(steps);
+        self
+    }
+
+    /// Number of expected passes over the data, rounded to whole steps.
+    pub fn with_epochs(mut self, epochs: impl Into<f64>) -> Self {
+        self.epochs = Some(epochs.into());
+        self
+    }
+
+    /// The budget that the training may spend.
+    pub fn with_budget(mut self, budget: Budget) -> Self {
+        self.budget = Some(budget);
+        self
+    }
+
+    /// Standard deviation of the noise over the clipping norm.
+    pub fn with_noise_multiplier(mut self, noise_multiplier: f64) -> Self {
+        self.noise_multiplier = Some(noise_multiplier);
+        self
+    }
+
+    /// Threshold of flat clipping. Default: 1.
+    pub fn with_max_grad_norm(mut self, max_grad_norm: f64) -> Self {
+        self.max_grad_norm = max_grad_norm;
+        self
+    }
+
+    /// How units are drawn. Default: Poisson.
+    pub fn with_sampling(mut self, scheme: SamplingScheme) -> Self {
+        self.scheme = scheme;
+        self
+    }
+
+    /// What one item of the data set is. Default: an example.
+    pub fn with_unit(mut self, unit: UnitOfPrivacy) -> Self {
+        self.unit = unit;
+        self
+    }
+
+    /// Takes all randomness from a known seed.
+    ///
+    /// # Privacy
+    ///
+    /// None: the ledger of such a run reports that it is not private. For tests and for experiments on
+    /// public data.
+    pub fn with_insecure_seed(mut self, seed: InsecureSeed) -> Self {
+        self.insecure_seed = Some(seed);
+        self
+    }
+
+    /// Checks the configuration, calibrates the noise, and takes a key from the operating system.
+    ///
+    /// # Errors
+    ///
+    /// [`DpError::InvalidArgument`] naming the value that cannot be used, [`DpError::Accountant`] when
+    /// no noise reaches the budget, [`DpError::Entropy`] when there is none.
+    pub fn init(self) -> Result<PrivacyPlan, DpError> {
+        let steps = self.check_steps()?;
+        let clipping = FlatClipping::new(self.max_grad_norm)?;
+        self.check_batch()?;
+        if let Some(budget) = self.budget
+            && budget.delta() >= 1.0 / self.dataset_size as f64
+        {
+            return Err(DpError::invalid(
+                "delta",
+                format!(
+                    "must be below 1 / dataset_size = {:e}, got {:e}: such a delta allows to publish \
+                     a unit outright",
+                    1.0 / self.dataset_size as f64,
+                    budget.delta()
+                ),
+            ));
+        }
+        let noise_multiplier = self.noise_multiplier(steps)?;
+        let source = match self.insecure_seed {
+            Some(seed) => NoiseSource::insecure(seed),
+            None => NoiseSource::from_os()?,
+        };
+        Ok(PrivacyPlan {
+            dataset_size: self.dataset_size,
+            expected_batch_size: self.expected_batch_size,
+            steps,
+            budget: self.budget,
+            noise_multiplier,
+            clipping,
+            scheme: self.scheme,
+            unit: self.unit,
+            source,
+        })
+    }
+
+    fn check_batch(&self) -> Result<(), DpError> {
+        let (size, batch) = (self.dataset_size, self.expected_batch_size);
+        if size == 0 {
+            return Err(DpError::invalid("dataset_size", "must be at least 1, got 0"));
+        }
+        if !(batch > 0.0 && batch <= size as f64) {
+            return Err(DpError::invalid(
+                "expected_batch_size",
+                format!("must be positive and at most dataset_size = {size}, got {batch}"),
+            ));
+        }
+        if self.scheme != SamplingScheme::Poisson && batch.fract() != 0.0 {
+            return Err(DpError::invalid(
+                "expected_batch_size",
+                format!("must be a whole number unless sampling is Poisson, got {batch}"),
+            ));
+        }
+        Ok(())
+    }
+
+    fn check_steps(&self) -> Result<u64, DpError> {
+        match (self.steps, self.epochs) {
+            (Some(0), _) => Err(DpError::invalid("steps", "must be at least 1, got 0")),
+            (Some(steps), None) => Ok(steps),
+            (None, Some(epochs)) if epochs > 0.0 && epochs.is_finite() => {
+                let steps = epochs * self.dataset_size as f64 / self.expected_batch_size;
+                Ok((steps.round() as u64).max(1))
+            }
+            (None, Some(epochs)) => Err(DpError::invalid(
+                "epochs",
+                format!("must be positive and finite, got {epochs}"),
+            )),
+            (Some(steps), Some(epochs)) => Err(DpError::invalid(
+                "steps",
+                format!("and epochs were both given ({steps} and {epochs}); give one of them"),
+            )),
+            (None, None) => {
+                Err(DpError::invalid("steps", "or epochs must be given: the noise depends on them"))
+            }
+        }
+    }
+
+    fn noise_multiplier(&self, steps: u64) -> Result<f64, DpError> {
+        match (self.noise_multiplier, self.budget) {
+            (Some(sigma), _) if sigma > 0.0 && sigma.is_finite() => Ok(sigma),
+            (Some(sigma), _) => Err(DpError::invalid(
+                "noise_multiplier",
+                format!(
+                    "must be positive and finite, got {sigma}; without noise nothing is private, \
+                     train the plain model instead if that is meant"
+                ),
+            )),
+            (None, Some(budget)) => {
+                let calibration = Calibration::new(budget).with_relation(relation(self.scheme));
+                let event = |sigma: f64| {
+                    event(self.scheme, self.dataset_size, self.expected_batch_size, sigma)
+                };
+                Ok(calibration.noise_multiplier(steps, event)?)
+            }
+            (None, None) => Err(DpError::invalid(
+                "budget",
+                "or noise_multiplier must be given: without either there is no noise",
+            )),
+        }
+    }
+}
+
+/// Which neighbours a scheme is accounted for.
+pub(super) fn relation(scheme: SamplingScheme) -> NeighboringRelation {
+    match scheme {
+        SamplingScheme::Poisson => NeighboringRelation::AddOrRemoveOne,
+        SamplingScheme::FixedSize | SamplingScheme::Shuffled => NeighboringRelation::ReplaceOne,
+    }
+}
+
+/// What one step releases.
+pub(super) fn event(
+    scheme: SamplingScheme,
+    dataset_size: usize,
+    expected_batch_size: f64,
+    noise_multiplier: f64,
+) -> DpEvent {
+    match scheme {
+        SamplingScheme::Poisson => {
+            DpEvent::dp_sgd_step(expected_batch_size / dataset_size as f64, noise_multiplier)
+        }
+        SamplingScheme::FixedSize => DpEvent::SampledWithoutReplacement {
+            dataset_size: dataset_size as u64,
+            batch_size: expected_batch_size as u64,
+            event: Box::new(DpEvent::gaussian(noise_multiplier)),
+        },
+        SamplingScheme::Shuffled => DpEvent::gaussian(noise_multiplier),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    fn config() -> PrivacyPlanConfig {
+        PrivacyPlanConfig::new(10_000, 100.0).with_steps(500)
+    }
+
+    fn refused(config: PrivacyPlanConfig) -> String {
+        config.init().unwrap_err().to_string()
+    }
+
+    #[test]
+    fn a_budget_becomes_a_noise_multiplier_that_keeps_it() {
+        let budget = Budget::new(2.0, 1e-5).unwrap();
+        let plan = config().with_budget(budget).init().unwrap();
+        let spent = plan.epsilon_at_end(1e-5).unwrap();
+        assert!(spent <= 2.0 && spent > 1.99, "{spent}");
+    }
+
+    #[test]
+    fn epochs_become_whole_steps() {
+        let config = PrivacyPlanConfig::new(1000, 30.0).with_noise_multiplier(1.0);
+        assert_eq!(config.clone().with_epochs(3.0).init().unwrap().steps(), 100);
+        assert_eq!(config.with_epochs(0.001).init().unwrap().steps(), 1);
+    }
+
+    #[test]
+    fn impossible_configurations_are_refused_by_name() {
+        let noisy = || config().with_noise_multiplier(1.0);
+        for (config, name) in [
+            (PrivacyPlanConfig::new(0, 1.0).with_steps(1).with_noise_multiplier(1.0), "dataset_size"),
+            (PrivacyPlanConfig::new(10, 11.0).with_steps(1).with_noise_multiplier(1.0), "batch"),
+            (PrivacyPlanConfig::new(10, 0.0).with_steps(1).with_noise_multiplier(1.0), "batch"),
+            (PrivacyPlanConfig::new(10, 2.5).with_steps(1).with_noise_multiplier(1.0)
+                .with_sampling(SamplingScheme::FixedSize), "whole number"),
+            (config().with_noise_multiplier(0.0), "noise_multiplier must be positive"),
+            (config().with_noise_multiplier(f64::NAN), "noise_multiplier must be positive"),
+            (config(), "budget"),
+            (noisy().with_epochs(1.0), "give one of them"),
+            (noisy().with_steps(0), "steps"),
+            (noisy().with_max_grad_norm(0.0), "max_grad_norm"),
+            (PrivacyPlanConfig::new(10, 5.0).with_noise_multiplier(1.0), "steps or epochs"),
+        ] {
+            let error = refused(config);
+            assert!(error.contains(name), "{error} does not mention {name}");
+        }
+    }
+
+    #[test]
+    fn a_delta_that_allows_to_publish_a_unit_is_refused() {
+        let error = refused(config().with_budget(Budget::new(1.0, 1e-4).unwrap()));
+        assert!(error.contains("1 / dataset_size"), "{error}");
+    }
+
+    #[test]
+    fn replacement_costs_more_than_addition_and_shuffling_is_not_amplified() {
+        let epsilon = |scheme| {
+            let plan = config().with_noise_multiplier(4.0).with_sampling(scheme).init().unwrap();
+            plan.epsilon_at_end(1e-5).unwrap()
+        };
+        let poisson = epsilon(SamplingScheme::Poisson);
+        let fixed = epsilon(SamplingScheme::FixedSize);
+        let shuffled = epsilon(SamplingScheme::Shuffled);
+        assert!(poisson < fixed && fixed < shuffled, "{poisson} {fixed} {shuffled}");
+    }
+}

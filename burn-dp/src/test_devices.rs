@@ -1,0 +1,25 @@
+//! The devices that the tests run on.
+
+use burn::tensor::Device;
+
+/// Every backend that is compiled in.
+pub(crate) fn devices() -> Vec<Device> {
+    vec![
+        #[cfg(feature = "flex")]
+        Device::flex(),
+        #[cfg(feature = "ndarray")]
+        Device::ndarray(),
+        #[cfg(feature = "wgpu")]
+        Device::wgpu(burn::tensor::DeviceKind::DefaultDevice),
+    ]
+}
+
+/// Every backend, with autodiff, without and with gradient checkpointing.
+pub(crate) fn training_devices() -> Vec<Device> {
+    devices()
+        .into_iter()
+        .flat_map(|device| {
+            [device.clone().autodiff(), device.autodiff().gradient_checkpointing()]
+        })
+        .collect()
+}

@@ -1,0 +1,95 @@
+//! Records are exchanged between a plain model and its private twin.
+#![allow(clippy::unwrap_used)]
+
+use burn::module::{Module, ModuleVisitor, Param};
+use burn::nn::conv::{Conv2d, Conv2dConfig};
+use burn::nn::{Linear, LinearConfig, LinearLayout};
+use burn::tensor::{Device, Tensor};
+use burn_dp::nn::{IntoPrivate, Private};
+
+#[derive(Module, Debug)]
+struct Plain {
+    conv: Conv2d,
+    fc: Linear,
+}
+
+#[derive(Module, Debug)]
+struct Twin {
+    conv: Private<Conv2d>,
+    fc: Private<Linear>,
+}
+
+fn plain(layout: LinearLayout, device: &Device) -> Plain {
+    Plain {
+        conv: Conv2dConfig::new([2, 3], [3, 3]).init(device),
+        fc: LinearConfig::new(5, 4).with_layout(layout).init(device),
+    }
+}
+
+fn twin(layout: LinearLayout, device: &Device) -> Twin {
+    let plain = plain(layout, device);
+    Twin { conv: plain.conv.private(), fc: plain.fc.private() }
+}
+
+#[derive(Default)]
+struct Values {
+    path: Vec<String>,
+    values: Vec<(String, Vec<f32>)>,
+}
+
+impl ModuleVisitor for Values {
+    fn enter_module(&mut self, name: &str, _: &str) {
+        self.path.push(name.to_string());
+    }
+    fn exit_module(&mut self, _: &str, _: &str) {
+        self.path.pop();
+    }
+    fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<D>>) {
+        self.values.push((self.path.join("."), param.val().into_data().into_vec().unwrap()));
+    }
+}
+
+fn values<M: Module>(model: &M) -> Vec<(String, Vec<f32>)> {
+    let mut visitor = Values::default();
+    model.visit(&mut visitor);
+    visitor.values
+}
+
+#[test]
+fn a_record_of_the_plain_model_loads_into_the_private_one_and_back() {
+    let device = Device::flex();
+    for layout in [LinearLayout::Row, LinearLayout::Col] {
+        let saved = plain(layout, &device);
+        let private = twin(layout, &device).load_record(saved.clone().into_record());
+        assert_eq!(values(&private), values(&saved));
+        assert_eq!(values(&private)[2].0, "fc.weight");
+
+        let back = plain(layout, &device).load_record(private.clone().into_record());
+        assert_eq!(values(&back), values(&private));
+    }
+}
+
+#[test]
+fn a_file_of_the_private_model_loads_into_the_plain_one() {
+    let device = Device::flex();
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("model.bpk");
+    let private = twin(LinearLayout::Row, &device);
+    private.clone().save_file(&file).unwrap();
+    let loaded = plain(LinearLayout::Row, &device).load_file(&file);
+    assert_eq!(values(&loaded), values(&private));
+}
+
+#[test]
+fn the_wrapper_forwards_what_a_module_does() {
+    let device = Device::flex();
+    let model = twin(LinearLayout::Row, &device);
+    assert_eq!(model.num_params(), 2 * 3 * 9 + 3 + 5 * 4 + 4);
+    assert_eq!(model.devices(), [device.clone()]);
+    let training = model.clone().train();
+    assert!(training.devices()[0].is_autodiff() || training.fc.clone().into_inner().weight.val().is_autodiff());
+    assert_eq!(values(&training.valid()), values(&model));
+    assert!(format!("{model}").contains("Linear"), "{model}");
+    let inner: Linear = model.fc.into_inner();
+    assert_eq!(inner.weight.dims(), [5, 4]);
+}
