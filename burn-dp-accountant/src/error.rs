@@ -13,14 +13,85 @@ pub enum AccountantError {
         /// What was given, and what is expected instead.
         reason: String,
     },
+    /// The accountant has no bound for this event under this neighbouring relation. Nothing was
+    /// skipped: the whole analysis is refused.
+    Unsupported {
+        /// The event, as in [`DpEvent`](crate::DpEvent).
+        event: String,
+        /// Why there is no bound, and what to do instead.
+        reason: String,
+    },
+    /// No parameter in the searched range meets the budget.
+    Infeasible {
+        /// What was searched and why nothing was found.
+        reason: String,
+    },
+    /// A ledger or statement that this version cannot read.
+    Format {
+        /// What is wrong with the text.
+        reason: String,
+        /// The error of the JSON parser, if that is what refused.
+        source: Option<serde_json::Error>,
+    },
+    /// Two ledgers that cannot be merged or compared.
+    Mismatch {
+        /// What differs.
+        reason: String,
+    },
+    /// A file could not be read or written.
+    Io {
+        /// The file.
+        path: std::path::PathBuf,
+        /// The error of the operating system.
+        source: std::io::Error,
+    },
+    /// The numerical method did not reach its stated accuracy. Never returned in place of a looser
+    /// but valid answer.
+    Numerical {
+        /// What did not converge.
+        reason: String,
+    },
+}
+
+impl AccountantError {
+    pub(crate) fn invalid(name: &'static str, reason: impl Into<String>) -> Self {
+        Self::InvalidArgument { name, reason: reason.into() }
+    }
+
+    pub(crate) fn unsupported(event: impl Into<String>, reason: impl Into<String>) -> Self {
+        Self::Unsupported { event: event.into(), reason: reason.into() }
+    }
+
+    pub(crate) fn infeasible(reason: impl Into<String>) -> Self {
+        Self::Infeasible { reason: reason.into() }
+    }
+
+    pub(crate) fn numerical(reason: impl Into<String>) -> Self {
+        Self::Numerical { reason: reason.into() }
+    }
 }
 
 impl fmt::Display for AccountantError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::InvalidArgument { name, reason } => write!(f, "{name} {reason}"),
+            Self::Unsupported { event, reason } => write!(f, "no bound for {event}: {reason}"),
+            Self::Infeasible { reason } => write!(f, "no parameter meets the budget: {reason}"),
+            Self::Format { reason, source: Some(source) } => write!(f, "{reason}: {source}"),
+            Self::Format { reason, source: None } => write!(f, "{reason}"),
+            Self::Mismatch { reason } => write!(f, "the ledgers do not belong together: {reason}"),
+            Self::Io { path, source } => write!(f, "{}: {source}", path.display()),
+            Self::Numerical { reason } => write!(f, "not converged: {reason}"),
         }
     }
 }
 
-impl std::error::Error for AccountantError {}
+impl std::error::Error for AccountantError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            Self::Format { source: Some(source), .. } => Some(source),
+            Self::Io { source, .. } => Some(source),
+            _ => None,
+        }
+    }
+}

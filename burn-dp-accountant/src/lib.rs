@@ -1,5 +1,29 @@
 //! Privacy accounting for differentially private training.
 
+mod analysis;
+mod budget;
+mod calibration;
+mod epsilon;
 mod error;
+mod event;
+mod ledger;
+mod math;
+mod mechanism;
+mod rdp;
+mod relation;
+mod statement;
 
+pub use budget::Budget;
+pub use calibration::{CALIBRATION_TOLERANCE, Calibration, calibrate_noise_multiplier};
+pub use epsilon::{Epsilon, Method};
 pub use error::AccountantError;
+pub use event::{DpEvent, RunCount};
+pub use ledger::{
+    LEDGER_FORMAT_VERSION, LedgerEntry, LedgerHeader, NoiseSource, PrivacyLedger, UnitOfPrivacy,
+};
+pub use rdp::{
+    RdpAccountant, delta_from_rdp, epsilon_from_rdp, epsilon_from_rdp_mironov, rdp_of_event,
+    rdp_poisson_sampled_gaussian, rdp_sampled_without_replacement_gaussian,
+};
+pub use relation::NeighboringRelation;
+pub use statement::PrivacyStatement;

@@ -1,0 +1,188 @@
+//! The ledger as JSON and as a file.
+
+use std::io::Write;
+use std::path::Path;
+
+use serde::{Deserialize, Serialize};
+
+use super::{LEDGER_FORMAT_VERSION, LedgerEntry, LedgerHeader, PrivacyLedger};
+use crate::AccountantError;
+
+#[derive(Serialize)]
+struct Written<'a> {
+    format_version: u32,
+    header: &'a LedgerHeader,
+    entries: &'a [LedgerEntry],
+}
+
+#[derive(Deserialize)]
+struct Version {
+    format_version: u32,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Read {
+    #[allow(dead_code, reason = "checked before, by `Version`")]
+    format_version: u32,
+    header: LedgerHeader,
+    entries: Vec<LedgerEntry>,
+}
+
+impl PrivacyLedger {
+    /// The ledger as JSON text.
+    ///
+    /// # Errors
+    ///
+    /// [`AccountantError::Format`] if a number cannot be written.
+    pub fn to_json(&self) -> Result<String, AccountantError> {
+        let written = Written {
+            format_version: LEDGER_FORMAT_VERSION,
+            header: self.header(),
+            entries: self.entries(),
+        };
+        serde_json::to_string_pretty(&written).map_err(|source| AccountantError::Format {
+            reason: "the ledger cannot be written".to_string(),
+            source: Some(source),
+        })
+    }
+
+    /// Reads what [`to_json`](Self::to_json) wrote.
+    ///
+    /// # Errors
+    ///
+    /// [`AccountantError::Format`] for another format version, an unknown event or an unknown
+    /// field; [`AccountantError::InvalidArgument`] for an event with impossible parameters.
+    pub fn from_json(text: &str) -> Result<Self, AccountantError> {
+        let refuse = |reason: &str, source| AccountantError::Format {
+            reason: reason.to_string(),
+            source: Some(source),
+        };
+        let version: Version = serde_json::from_str(text)
+            .map_err(|e| refuse("not a privacy ledger (no readable format_version)", e))?;
+        if version.format_version != LEDGER_FORMAT_VERSION {
+            return Err(AccountantError::Format {
+                reason: format!(
+                    "the ledger has format version {}, this program reads {LEDGER_FORMAT_VERSION}; use the program that wrote it, or a newer one",
+                    version.format_version
+                ),
+                source: None,
+            });
+        }
+        let read: Read = serde_json::from_str(text)
+            .map_err(|e| refuse("the ledger holds something unknown; nothing is skipped", e))?;
+        let mut ledger = PrivacyLedger::new(read.header);
+        for entry in read.entries {
+            ledger.record_many(&entry.event, entry.count)?;
+        }
+        Ok(ledger)
+    }
+
+    /// Writes the ledger to a file, atomically: a reader sees the old or the new content, also
+    /// after a crash.
+    ///
+    /// # Errors
+    ///
+    /// [`AccountantError::Io`] with the path.
+    pub fn save(&self, path: impl AsRef<Path>) -> Result<(), AccountantError> {
+        let path = path.as_ref();
+        let text = self.to_json()?;
+        let io = |source| AccountantError::Io { path: path.to_path_buf(), source };
+        let folder = match path.parent() {
+            Some(parent) if !parent.as_os_str().is_empty() => parent,
+            _ => Path::new("."),
+        };
+        let mut file = tempfile::NamedTempFile::new_in(folder).map_err(io)?;
+        file.write_all(text.as_bytes()).map_err(io)?;
+        file.as_file().sync_all().map_err(io)?;
+        file.persist(path).map_err(|error| io(error.error))?;
+        Ok(())
+    }
+
+    /// Reads a ledger from a file.
+    ///
+    /// # Errors
+    ///
+    /// [`AccountantError::Io`] with the path, and those of [`from_json`](Self::from_json).
+    pub fn load(path: impl AsRef<Path>) -> Result<Self, AccountantError> {
+        let path = path.as_ref();
+        let text = std::fs::read_to_string(path)
+            .map_err(|source| AccountantError::Io { path: path.to_path_buf(), source })?;
+        Self::from_json(&text)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+    use crate::{DpEvent, NeighboringRelation, NoiseSource, RunCount, UnitOfPrivacy};
+
+    fn ledger() -> PrivacyLedger {
+        let header = LedgerHeader::new(UnitOfPrivacy::User, NeighboringRelation::ReplaceOne)
+            .with_sampler("Poisson")
+            .with_noise_source(NoiseSource::Insecure { reason: "test".into() })
+            .with_fact("dataset_size", 60_000);
+        let mut ledger = PrivacyLedger::new(header);
+        let gaussian = || Box::new(DpEvent::gaussian(1.0 / 3.0));
+        let runs = RunCount::TruncatedNegativeBinomial { mean: 10.0, shape: 0.0 };
+        for event in [
+            DpEvent::dp_sgd_step(0.1 + 0.2, 1.1),
+            DpEvent::JointGaussian { noise_multipliers: vec![1.0, 2.0] },
+            DpEvent::SampledWithoutReplacement {
+                dataset_size: 10,
+                sample_size: 3,
+                event: gaussian(),
+            },
+            DpEvent::RepeatAndSelect { event: gaussian(), runs },
+            DpEvent::Composed { events: vec![DpEvent::NonPrivate, DpEvent::gaussian(2.0)] },
+            DpEvent::Unsupported { reason: "weighted sampler".into() },
+        ] {
+            ledger.record_many(&event, 3).unwrap();
+        }
+        ledger
+    }
+
+    #[test]
+    fn a_ledger_survives_the_file_bit_for_bit() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("ledger.json");
+        ledger().save(&path).unwrap();
+        ledger().save(&path).unwrap();
+        assert_eq!(PrivacyLedger::load(&path).unwrap(), ledger());
+    }
+
+    #[test]
+    fn an_unknown_version_is_refused() {
+        let text =
+            ledger().to_json().unwrap().replace("\"format_version\": 1", "\"format_version\": 2");
+        let error = PrivacyLedger::from_json(&text).unwrap_err().to_string();
+        assert!(error.contains("format version 2"), "{error}");
+    }
+
+    #[test]
+    fn unknown_events_and_fields_are_refused() {
+        let text = ledger().to_json().unwrap();
+        let event = text.replace("\"non_private\"", "\"shuffled\"");
+        assert!(matches!(PrivacyLedger::from_json(&event), Err(AccountantError::Format { .. })));
+        let field = text.replace("\"sampler\"", "\"sample\"");
+        assert!(matches!(PrivacyLedger::from_json(&field), Err(AccountantError::Format { .. })));
+        let inside = text.replace("\"sampling_probability\"", "\"q\": 1, \"sampling_probability\"");
+        assert!(matches!(PrivacyLedger::from_json(&inside), Err(AccountantError::Format { .. })));
+    }
+
+    #[test]
+    fn impossible_parameters_in_a_file_are_refused() {
+        let text = ledger().to_json().unwrap().replace("1.1", "-1.1");
+        assert!(matches!(
+            PrivacyLedger::from_json(&text),
+            Err(AccountantError::InvalidArgument { .. })
+        ));
+    }
+
+    #[test]
+    fn a_missing_file_is_named() {
+        let error = PrivacyLedger::load("no-such-ledger.json").unwrap_err().to_string();
+        assert!(error.contains("no-such-ledger.json"), "{error}");
+    }
+}

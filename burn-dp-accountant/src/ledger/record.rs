@@ -1,0 +1,394 @@
+//! The append-only record of releases.
+
+use std::sync::Mutex;
+
+use serde::Serialize;
+
+use super::{LedgerHeader, NoiseSource};
+use crate::analysis::epsilon_of_events;
+use crate::budget::check_delta;
+use crate::calibration::largest_count;
+use crate::{AccountantError, Budget, DpEvent, Epsilon, Method};
+
+/// An event and how often it was released in a row.
+#[derive(Debug, Clone, PartialEq, Serialize, serde::Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct LedgerEntry {
+    /// The event.
+    pub event: DpEvent,
+    /// How often.
+    pub count: u64,
+}
+
+/// The run-length encoded, append-only list of what was released, with the public facts around it.
+///
+/// There is no way to remove an entry or to make the noise of a ledger secure again.
+#[derive(Debug)]
+pub struct PrivacyLedger {
+    header: LedgerHeader,
+    entries: Vec<LedgerEntry>,
+    /// How many more of one event fit into one budget; kept up to date by `record`.
+    allowance: Mutex<Option<Allowance>>,
+}
+
+#[derive(Debug, Clone)]
+struct Allowance {
+    event: DpEvent,
+    budget: Budget,
+    remaining: u64,
+}
+
+impl Clone for PrivacyLedger {
+    fn clone(&self) -> Self {
+        Self::from_parts(self.header.clone(), self.entries.clone())
+    }
+}
+
+impl PartialEq for PrivacyLedger {
+    fn eq(&self, other: &Self) -> bool {
+        self.header == other.header && self.entries == other.entries
+    }
+}
+
+impl PrivacyLedger {
+    /// An empty ledger.
+    pub fn new(header: LedgerHeader) -> Self {
+        Self::from_parts(header, Vec::new())
+    }
+
+    pub(super) fn from_parts(header: LedgerHeader, entries: Vec<LedgerEntry>) -> Self {
+        Self { header, entries, allowance: Mutex::new(None) }
+    }
+
+    /// The public facts.
+    pub fn header(&self) -> &LedgerHeader {
+        &self.header
+    }
+
+    /// The releases, run-length encoded, in order.
+    pub fn entries(&self) -> &[LedgerEntry] {
+        &self.entries
+    }
+
+    /// Marks the noise as reproducible. There is no way back.
+    pub fn mark_insecure(&mut self, reason: impl Into<String>) {
+        if self.header.noise_source == NoiseSource::Secure {
+            self.header.noise_source = NoiseSource::Insecure { reason: reason.into() };
+        }
+    }
+
+    /// Records one release.
+    ///
+    /// # Errors
+    ///
+    /// [`AccountantError::InvalidArgument`] for a parameter outside of its domain; nothing is
+    /// recorded then.
+    pub fn record(&mut self, event: &DpEvent) -> Result<(), AccountantError> {
+        self.record_many(event, 1)
+    }
+
+    /// Records `count` releases of one event.
+    ///
+    /// # Errors
+    ///
+    /// [`AccountantError::InvalidArgument`] for a parameter outside of its domain or a count that
+    /// overflows; nothing is recorded then.
+    pub fn record_many(&mut self, event: &DpEvent, count: u64) -> Result<(), AccountantError> {
+        if count == 0 {
+            return Ok(());
+        }
+        self.releases().checked_add(count).ok_or_else(|| {
+            AccountantError::invalid("count", format!("overflows the ledger: {count}"))
+        })?;
+        match self.entries.last_mut() {
+            Some(last) if last.event == *event => last.count += count,
+            _ => {
+                event.validate()?;
+                self.entries.push(LedgerEntry { event: event.clone(), count });
+            }
+        }
+        if let Ok(slot) = self.allowance.get_mut() {
+            let still_valid = match slot {
+                Some(allowance) if allowance.event == *event => {
+                    let remaining = allowance.remaining.checked_sub(count);
+                    allowance.remaining = remaining.unwrap_or(0);
+                    remaining.is_some()
+                }
+                _ => false,
+            };
+            if !still_valid {
+                *slot = None;
+            }
+        }
+        Ok(())
+    }
+
+    /// Number of releases recorded.
+    pub fn releases(&self) -> u64 {
+        self.entries.iter().fold(0, |sum, entry| sum.saturating_add(entry.count))
+    }
+
+    /// Appends the releases of another ledger on the same data (sequential composition). Insecure
+    /// noise in either makes the result insecure.
+    ///
+    /// # Errors
+    ///
+    /// [`AccountantError::Mismatch`] unless unit of privacy and neighbouring relation are equal.
+    pub fn merge(&mut self, other: &PrivacyLedger) -> Result<(), AccountantError> {
+        if self.header.unit != other.header.unit {
+            return Err(AccountantError::Mismatch {
+                reason: format!(
+                    "the unit of privacy is {} in one and {} in the other",
+                    self.header.unit, other.header.unit
+                ),
+            });
+        }
+        if self.header.relation != other.header.relation {
+            return Err(AccountantError::Mismatch {
+                reason: format!(
+                    "the neighbouring relation is {} in one and {} in the other",
+                    self.header.relation, other.header.relation
+                ),
+            });
+        }
+        self.releases().checked_add(other.releases()).ok_or_else(|| {
+            AccountantError::invalid("count", "the merged ledger overflows".to_string())
+        })?;
+        for entry in &other.entries {
+            self.record_many(&entry.event, entry.count)?;
+        }
+        if let NoiseSource::Insecure { reason } = &other.header.noise_source {
+            self.mark_insecure(reason.clone());
+        }
+        Ok(())
+    }
+
+    /// Whether this ledger is `earlier` with further releases: what a resumed training must have.
+    /// Going back to an older checkpoint does not give budget back.
+    pub fn continues(&self, earlier: &PrivacyLedger) -> bool {
+        let same_header = self.header.unit == earlier.header.unit
+            && self.header.relation == earlier.header.relation
+            && (self.header.noise_source == earlier.header.noise_source
+                || earlier.header.noise_source == NoiseSource::Secure);
+        let Some((last, before)) = earlier.entries.split_last() else {
+            return same_header;
+        };
+        same_header
+            && self.entries.len() >= earlier.entries.len()
+            && self.entries[..before.len()] == *before
+            && self.entries[before.len()].event == last.event
+            && self.entries[before.len()].count >= last.count
+    }
+
+    fn counted(&self) -> impl Iterator<Item = (&DpEvent, u64)> {
+        self.entries.iter().map(|entry| (&entry.event, entry.count))
+    }
+
+    /// ε at `delta` of everything recorded: 0 for an empty ledger; infinite, with the reason, if
+    /// the noise was insecure. `upper` is a guarantee.
+    ///
+    /// # Errors
+    ///
+    /// [`AccountantError::Unsupported`] if an event cannot be analysed,
+    /// [`AccountantError::InvalidArgument`] for a δ outside of (0, 1).
+    pub fn epsilon(&self, delta: f64) -> Result<Epsilon, AccountantError> {
+        check_delta(delta)?;
+        if let NoiseSource::Insecure { reason } = &self.header.noise_source
+            && !self.entries.is_empty()
+        {
+            return Ok(Epsilon::infinite(
+                delta,
+                Method::Nothing,
+                format!("the noise can be reproduced ({reason})"),
+            ));
+        }
+        self.nominal_epsilon(delta)
+    }
+
+    /// ε as if the noise had been secure: for tests and for planning. Not a guarantee about this
+    /// ledger unless its noise source is [`NoiseSource::Secure`].
+    ///
+    /// # Errors
+    ///
+    /// As [`epsilon`](Self::epsilon).
+    pub fn nominal_epsilon(&self, delta: f64) -> Result<Epsilon, AccountantError> {
+        epsilon_of_events(self.counted(), self.header.relation, delta)
+    }
+
+    /// ε at `delta` after `extra` more releases of `event`, without recording them. As
+    /// [`nominal_epsilon`](Self::nominal_epsilon); a complete analysis, so ask
+    /// [`within_budget`](Self::within_budget) before every step instead.
+    ///
+    /// # Errors
+    ///
+    /// As [`epsilon`](Self::epsilon).
+    pub fn epsilon_after(
+        &self,
+        event: &DpEvent,
+        extra: u64,
+        delta: f64,
+    ) -> Result<Epsilon, AccountantError> {
+        let events = self.counted().chain([(event, extra)]);
+        epsilon_of_events(events, self.header.relation, delta)
+    }
+
+    /// How many more releases of `event` fit into the budget: the largest `n` with
+    /// `epsilon_after(event, n, delta).upper <= epsilon` (rounded down; nominal, as if the noise
+    /// were secure). `u64::MAX` if the event costs nothing.
+    ///
+    /// # Errors
+    ///
+    /// As [`epsilon`](Self::epsilon).
+    pub fn max_steps(
+        &self,
+        event: &DpEvent,
+        epsilon: f64,
+        delta: f64,
+    ) -> Result<u64, AccountantError> {
+        self.max_steps_within(event, Budget::new(epsilon, delta)?)
+    }
+
+    /// [`max_steps`](Self::max_steps) for a [`Budget`].
+    ///
+    /// # Errors
+    ///
+    /// As [`epsilon`](Self::epsilon).
+    pub fn max_steps_within(
+        &self,
+        event: &DpEvent,
+        budget: Budget,
+    ) -> Result<u64, AccountantError> {
+        event.validate()?;
+        largest_count(budget, |extra| Ok(self.epsilon_after(event, extra, budget.delta())?.upper))
+    }
+
+    /// Whether `extra` more releases of `event` stay within the budget. The first call searches the
+    /// largest number of releases; the answer is kept while only `event` is recorded, so that
+    /// later calls cost nothing.
+    ///
+    /// # Errors
+    ///
+    /// As [`epsilon`](Self::epsilon).
+    pub fn within_budget(
+        &self,
+        event: &DpEvent,
+        extra: u64,
+        budget: Budget,
+    ) -> Result<bool, AccountantError> {
+        if let Ok(slot) = self.allowance.lock()
+            && let Some(known) = slot.as_ref()
+            && known.budget == budget
+            && known.event == *event
+        {
+            return Ok(extra <= known.remaining);
+        }
+        let remaining = self.max_steps_within(event, budget)?;
+        if let Ok(mut slot) = self.allowance.lock() {
+            *slot = Some(Allowance { event: event.clone(), budget, remaining });
+        }
+        Ok(extra <= remaining)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+    use crate::{NeighboringRelation, UnitOfPrivacy};
+
+    fn ledger() -> PrivacyLedger {
+        PrivacyLedger::new(LedgerHeader::new(
+            UnitOfPrivacy::Example,
+            NeighboringRelation::AddOrRemoveOne,
+        ))
+    }
+
+    #[test]
+    fn an_empty_ledger_has_spent_nothing() {
+        assert_eq!(ledger().epsilon(1e-5).unwrap().upper, 0.0);
+        assert_eq!(ledger().releases(), 0);
+    }
+
+    #[test]
+    fn equal_releases_share_one_entry() {
+        let mut ledger = ledger();
+        let step = DpEvent::dp_sgd_step(0.01, 1.0);
+        for _ in 0..5 {
+            ledger.record(&step).unwrap();
+        }
+        ledger.record(&DpEvent::gaussian(5.0)).unwrap();
+        ledger.record_many(&step, 3).unwrap();
+        let counts: Vec<u64> = ledger.entries().iter().map(|e| e.count).collect();
+        assert_eq!(counts, [5, 1, 3]);
+        assert_eq!(ledger.releases(), 9);
+    }
+
+    #[test]
+    fn a_faulty_event_is_refused_and_not_recorded() {
+        let mut ledger = ledger();
+        let error = ledger.record(&DpEvent::dp_sgd_step(1.5, 1.0)).unwrap_err();
+        assert!(error.to_string().contains("sampling_probability"), "{error}");
+        assert!(ledger.record(&DpEvent::gaussian(f64::NAN)).is_err());
+        assert_eq!(ledger.releases(), 0);
+    }
+
+    #[test]
+    fn insecure_noise_makes_epsilon_infinite_for_ever() {
+        let mut ledger = ledger();
+        ledger.record(&DpEvent::gaussian(1.0)).unwrap();
+        ledger.mark_insecure("fixed seed");
+        let epsilon = ledger.epsilon(1e-5).unwrap();
+        assert!(epsilon.upper.is_infinite() && epsilon.notes[0].contains("fixed seed"));
+        assert!(ledger.nominal_epsilon(1e-5).unwrap().upper.is_finite());
+        let mut other = self::ledger();
+        other.merge(&ledger).unwrap();
+        assert!(other.epsilon(1e-5).unwrap().upper.is_infinite());
+    }
+
+    #[test]
+    fn merging_needs_the_same_unit_and_relation() {
+        let mut user = PrivacyLedger::new(LedgerHeader::new(
+            UnitOfPrivacy::User,
+            NeighboringRelation::AddOrRemoveOne,
+        ));
+        assert!(matches!(user.merge(&ledger()), Err(AccountantError::Mismatch { .. })));
+    }
+
+    #[test]
+    fn the_largest_number_of_steps_meets_the_budget_and_one_more_breaks_it() {
+        let mut ledger = ledger();
+        let step = DpEvent::dp_sgd_step(0.02, 1.0);
+        ledger.record_many(&step, 100).unwrap();
+        let budget = Budget::new(2.0, 1e-5).unwrap();
+        let n = ledger.max_steps(&step, 2.0, 1e-5).unwrap();
+        assert!(ledger.epsilon_after(&step, n, 1e-5).unwrap().upper <= 2.0);
+        assert!(ledger.epsilon_after(&step, n + 1, 1e-5).unwrap().upper > 2.0);
+        assert!(ledger.within_budget(&step, n, budget).unwrap());
+        assert!(!ledger.within_budget(&step, n + 1, budget).unwrap());
+        ledger.record_many(&step, n - 1).unwrap();
+        assert!(ledger.within_budget(&step, 1, budget).unwrap());
+        ledger.record(&step).unwrap();
+        assert!(!ledger.within_budget(&step, 1, budget).unwrap());
+        ledger.record(&step).unwrap();
+        assert!(!ledger.within_budget(&step, 1, budget).unwrap());
+    }
+
+    #[test]
+    fn a_resumed_ledger_must_continue_the_saved_one() {
+        let mut earlier = ledger();
+        earlier.record_many(&DpEvent::gaussian(2.0), 3).unwrap();
+        let mut later = earlier.clone();
+        later.record_many(&DpEvent::gaussian(2.0), 2).unwrap();
+        later.record(&DpEvent::gaussian(3.0)).unwrap();
+        assert!(later.continues(&earlier) && later.continues(&ledger()));
+        assert!(!earlier.continues(&later));
+    }
+
+    #[test]
+    fn unsupported_events_are_refused_and_never_skipped() {
+        let mut ledger = ledger();
+        ledger.record(&DpEvent::gaussian(5.0)).unwrap();
+        ledger.record(&DpEvent::Unsupported { reason: "weights".into() }).unwrap();
+        assert!(matches!(ledger.epsilon(1e-5), Err(AccountantError::Unsupported { .. })));
+    }
+}

@@ -1,0 +1,9 @@
+//! From events to dominating pairs: which two distributions are the hardest to tell apart.
+
+mod lower;
+mod nodes;
+mod pair;
+
+pub(crate) use lower::{Lowered, lower};
+pub(crate) use nodes::{Direction, Nodes};
+pub(crate) use pair::Pair;
