@@ -2,7 +2,7 @@
 //!
 //! A privacy guarantee by amplification holds only when the batches are drawn exactly as the accountant
 //! was told. So the [`Sampler`] that draws a batch is also what describes the draw to the accountant
-//! ([`Sampler::mechanism`]), and the trait is sealed: a sampler that this crate does not know cannot be
+//! ([`SamplingMechanism::event`]), and the trait is sealed: a sampler that this crate does not know cannot be
 //! accounted by mistake.
 //!
 //! | Sampler | Draw | Amplification |

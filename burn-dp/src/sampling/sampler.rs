@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use burn_dp_accountant::{DpEvent, NeighboringRelation};
+
 use super::Draw;
 use crate::DpError;
 
@@ -67,6 +69,37 @@ pub enum SamplingMechanism {
         /// Why nothing better can be said.
         reason: &'static str,
     },
+}
+
+impl SamplingMechanism {
+    /// What the accountant is told when `event` is released from a draw: without amplification, just
+    /// `event`.
+    pub fn event(&self, event: DpEvent) -> DpEvent {
+        match *self {
+            Self::Poisson { sampling_probability } => {
+                DpEvent::poisson_sampled(sampling_probability, event)
+            }
+            Self::WithoutReplacement { dataset_size, batch_size } => {
+                DpEvent::SampledWithoutReplacement {
+                    dataset_size: dataset_size as u64,
+                    sample_size: batch_size as u64,
+                    event: Box::new(event),
+                }
+            }
+            Self::NoAmplification { .. } => event,
+        }
+    }
+
+    /// The relation under which the event holds. Where the number of units is fixed, a neighbour has
+    /// one unit exchanged, which doubles the sensitivity of the sum.
+    pub fn relation(&self) -> NeighboringRelation {
+        match self {
+            Self::Poisson { .. } => NeighboringRelation::AddOrRemoveOne,
+            Self::WithoutReplacement { .. } | Self::NoAmplification { .. } => {
+                NeighboringRelation::ReplaceOne
+            }
+        }
+    }
 }
 
 impl fmt::Display for SamplingMechanism {
@@ -143,7 +176,30 @@ impl<S: Sampler + ?Sized> Sampler for Box<S> {
 
 #[cfg(test)]
 mod tests {
+    #![allow(clippy::unwrap_used)]
     use super::*;
+    use crate::sampling::{FixedSizeSampler, PoissonSampler, ShuffledSampler};
+
+    #[test]
+    fn each_sampler_tells_the_accountant_what_it_does_and_no_more() {
+        let gaussian = DpEvent::gaussian(1.5);
+        let poisson = PoissonSampler::new(100, 0.3).unwrap().mechanism();
+        assert_eq!(poisson.event(gaussian.clone()), DpEvent::dp_sgd_step(0.3, 1.5));
+        assert_eq!(poisson.relation(), NeighboringRelation::AddOrRemoveOne);
+
+        let fixed = FixedSizeSampler::new(100, 30).unwrap().mechanism();
+        let expected = DpEvent::SampledWithoutReplacement {
+            dataset_size: 100,
+            sample_size: 30,
+            event: Box::new(gaussian.clone()),
+        };
+        assert_eq!(fixed.event(gaussian.clone()), expected);
+        assert_eq!(fixed.relation(), NeighboringRelation::ReplaceOne);
+
+        let shuffled = ShuffledSampler::new(100, 30).unwrap().mechanism();
+        assert_eq!(shuffled.event(gaussian.clone()), gaussian);
+        assert_eq!(shuffled.relation(), NeighboringRelation::ReplaceOne);
+    }
 
     #[test]
     fn the_reason_for_no_amplification_is_printed() {
