@@ -9,7 +9,7 @@ use super::{PrivacyPlan, RefusedStep};
 use crate::clipping::{ClippedSum, Clipping, ClippingStatistics};
 use crate::grads::{PerExampleGradients, PrivateBackward};
 use crate::noise::{GaussianMechanism, Purpose};
-use crate::sampling::{Draw, ExampleWeights, SamplingMechanism};
+use crate::sampling::{Draw, ExampleWeights};
 use crate::{DpError, NonPrivate};
 
 /// A Burn optimizer behind clipping, noise and a ledger.
@@ -75,7 +75,6 @@ pub struct DpOptimizer {
     pub(super) ledger: PrivacyLedger,
     backward: PrivateBackward,
     event: DpEvent,
-    mechanism: Option<SamplingMechanism>,
     pub(super) next_step: u64,
     pending: Option<ClippedSum>,
     statistics: ClippingStatistics,
@@ -85,7 +84,6 @@ impl DpOptimizer {
     pub(super) fn new(plan: PrivacyPlan, inner: ModuleOptimizer, ledger: PrivacyLedger) -> Self {
         Self {
             event: plan.event(),
-            mechanism: None,
             next_step: ledger.releases(),
             plan,
             inner,
@@ -214,7 +212,7 @@ impl DpOptimizer {
         release(model, sum, mechanism, noise)
     }
 
-    fn check_draw(&mut self, draw: &Draw) -> Result<(), DpError> {
+    fn check_draw(&self, draw: &Draw) -> Result<(), DpError> {
         if draw.step() != self.next_step {
             return Err(DpError::state(format!(
                 "the draw of step {} was given to step {}; use each logical batch for one step, in \
@@ -223,10 +221,7 @@ impl DpOptimizer {
                 self.next_step
             )));
         }
-        if self.mechanism.is_none() {
-            self.mechanism = Some(self.plan.mechanism()?);
-        }
-        if self.mechanism.as_ref() != Some(draw.mechanism()) {
+        if self.plan.mechanism != *draw.mechanism() {
             return Err(DpError::state(format!(
                 "the batch was drawn by {}, which is not what the plan accounts for; draw with \
                  `PrivacyPlan::sampler`",

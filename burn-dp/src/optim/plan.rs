@@ -8,14 +8,12 @@ use burn_dp_accountant::{
     UnitOfPrivacy,
 };
 
-use super::plan_config::{event, relation};
 use super::{DpOptimizer, SamplingScheme};
 use crate::DpError;
 use crate::clipping::{Clipping, FlatClipping};
-use crate::noise::{NoiseSource, Purpose};
+use crate::noise::NoiseSource;
 use crate::sampling::{
-    FixedSizeSampler, LogicalBatches, PoissonSampler, PrivateDataLoaderBuilder, Sampler,
-    SamplingKey, SamplingMechanism, ShuffledSampler,
+    LogicalBatches, PrivateDataLoaderBuilder, Sampler, SamplingMechanism,
 };
 
 /// The numbers of a private training, from which sampler, clipping, noise and accounting are made.
@@ -31,6 +29,7 @@ pub struct PrivacyPlan {
     pub(super) noise_multiplier: f64,
     pub(super) clipping: FlatClipping,
     pub(super) scheme: SamplingScheme,
+    pub(super) mechanism: SamplingMechanism,
     pub(super) unit: UnitOfPrivacy,
     pub(super) source: NoiseSource,
 }
@@ -78,7 +77,7 @@ impl PrivacyPlan {
 
     /// Which data sets are neighbours.
     pub fn relation(&self) -> NeighboringRelation {
-        relation(self.scheme)
+        self.mechanism.relation()
     }
 
     /// Whether the noise is secret. If not, nothing of the run is private.
@@ -88,7 +87,7 @@ impl PrivacyPlan {
 
     /// What the accountant is told of one step.
     pub fn event(&self) -> DpEvent {
-        event(self.scheme, self.dataset_size, self.expected_batch_size, self.noise_multiplier)
+        self.mechanism.event(DpEvent::gaussian(self.noise_multiplier))
     }
 
     /// An upper bound of ε after all steps, as if the noise were secret.
@@ -108,20 +107,7 @@ impl PrivacyPlan {
     ///
     /// [`DpError::InvalidArgument`] if the scheme cannot draw such batches.
     pub fn sampler(&self) -> Result<Box<dyn Sampler>, DpError> {
-        let key = SamplingKey::from_secret(*self.source.derive_key(Purpose::Sampling));
-        let key = if self.is_secure() { key } else { key.into_insecure() };
-        let (size, batch) = (self.dataset_size, self.expected_batch_size);
-        Ok(match self.scheme {
-            SamplingScheme::Poisson => {
-                Box::new(PoissonSampler::with_expected_batch_size(size, batch)?.with_key(key))
-            }
-            SamplingScheme::FixedSize => {
-                Box::new(FixedSizeSampler::new(size, batch as usize)?.with_key(key))
-            }
-            SamplingScheme::Shuffled => {
-                Box::new(ShuffledSampler::new(size, batch as usize)?.with_key(key))
-            }
-        })
+        self.scheme.sampler(self.dataset_size, self.expected_batch_size, &self.source)
     }
 
     /// Loads the batches of the run on `device`.
@@ -163,7 +149,7 @@ impl PrivacyPlan {
             ("budget", budget),
             ("noise_multiplier", self.noise_multiplier.to_string()),
             ("clipping", self.clipping.describe()),
-            ("sampling", format!("{:?}", self.scheme)),
+            ("sampling", self.mechanism.to_string()),
             ("unit", self.unit.to_string()),
             ("secure", self.is_secure().to_string()),
         ]
@@ -172,30 +158,13 @@ impl PrivacyPlan {
         .collect()
     }
 
-    /// What the sampler of this plan says of its draws.
-    pub(super) fn mechanism(&self) -> Result<SamplingMechanism, DpError> {
-        Ok(self.sampler()?.mechanism())
-    }
-
     fn new_ledger(&self) -> PrivacyLedger {
-        let sampler = match self.scheme {
-            SamplingScheme::Poisson => {
-                format!("Poisson, each unit with probability {}", self.sampling_probability())
-            }
-            SamplingScheme::FixedSize => format!(
-                "{} of {} units without replacement",
-                self.expected_batch_size, self.dataset_size
-            ),
-            SamplingScheme::Shuffled => {
-                "a permutation per epoch, accounted without amplification".to_string()
-            }
-        };
         let noise = match self.is_secure() {
             true => LedgerNoise::Secure,
             false => LedgerNoise::Insecure { reason: "the noise follows from a known seed".into() },
         };
         let header = LedgerHeader::new(self.unit.clone(), self.relation())
-            .with_sampler(sampler)
+            .with_sampler(self.mechanism.to_string())
             .with_clipping(self.clipping.describe())
             .with_noise_source(noise)
             .with_fact("dataset_size", self.dataset_size)

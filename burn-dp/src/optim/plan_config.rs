@@ -1,9 +1,12 @@
-use burn_dp_accountant::{Budget, Calibration, DpEvent, NeighboringRelation, UnitOfPrivacy};
+use burn_dp_accountant::{Budget, Calibration, DpEvent, UnitOfPrivacy};
 
 use super::PrivacyPlan;
 use crate::DpError;
 use crate::clipping::FlatClipping;
-use crate::noise::{InsecureSeed, NoiseSource};
+use crate::noise::{InsecureSeed, NoiseSource, Purpose};
+use crate::sampling::{
+    FixedSizeSampler, PoissonSampler, Sampler, SamplingKey, SamplingMechanism, ShuffledSampler,
+};
 
 /// How the units of a step are drawn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -16,6 +19,31 @@ pub enum SamplingScheme {
     /// Consecutive parts of a permutation. Gives no amplification: ε is that of steps which all see
     /// every unit. Neighbours differ by one unit replaced.
     Shuffled,
+}
+
+impl SamplingScheme {
+    /// The sampler of the scheme, with a key derived from that of the run.
+    pub(super) fn sampler(
+        self,
+        dataset_size: usize,
+        expected_batch_size: f64,
+        source: &NoiseSource,
+    ) -> Result<Box<dyn Sampler>, DpError> {
+        let key = SamplingKey::from_secret(*source.derive_key(Purpose::Sampling));
+        let key = if source.is_secure() { key } else { key.into_insecure() };
+        let batch = expected_batch_size;
+        Ok(match self {
+            Self::Poisson => Box::new(
+                PoissonSampler::with_expected_batch_size(dataset_size, batch)?.with_key(key),
+            ),
+            Self::FixedSize => {
+                Box::new(FixedSizeSampler::new(dataset_size, batch as usize)?.with_key(key))
+            }
+            Self::Shuffled => {
+                Box::new(ShuffledSampler::new(dataset_size, batch as usize)?.with_key(key))
+            }
+        })
+    }
 }
 
 /// Configuration of a [`PrivacyPlan`].
@@ -134,11 +162,13 @@ impl PrivacyPlanConfig {
                 ),
             ));
         }
-        let noise_multiplier = self.noise_multiplier(steps)?;
         let source = match self.insecure_seed {
             Some(seed) => NoiseSource::insecure(seed),
             None => NoiseSource::from_os()?,
         };
+        let (size, batch) = (self.dataset_size, self.expected_batch_size);
+        let mechanism = self.scheme.sampler(size, batch, &source)?.mechanism();
+        let noise_multiplier = self.noise_multiplier(steps, &mechanism)?;
         Ok(PrivacyPlan {
             dataset_size: self.dataset_size,
             expected_batch_size: self.expected_batch_size,
@@ -147,6 +177,7 @@ impl PrivacyPlanConfig {
             noise_multiplier,
             clipping,
             scheme: self.scheme,
+            mechanism,
             unit: self.unit,
             source,
         })
@@ -194,7 +225,11 @@ impl PrivacyPlanConfig {
         }
     }
 
-    fn noise_multiplier(&self, steps: u64) -> Result<f64, DpError> {
+    fn noise_multiplier(
+        &self,
+        steps: u64,
+        mechanism: &SamplingMechanism,
+    ) -> Result<f64, DpError> {
         match (self.noise_multiplier, self.budget) {
             (Some(sigma), _) if sigma > 0.0 && sigma.is_finite() => Ok(sigma),
             (Some(sigma), _) => Err(DpError::invalid(
@@ -205,10 +240,9 @@ impl PrivacyPlanConfig {
                 ),
             )),
             (None, Some(budget)) => {
-                let calibration = Calibration::new(budget).with_relation(relation(self.scheme));
-                let event = |sigma: f64| {
-                    event(self.scheme, self.dataset_size, self.expected_batch_size, sigma)
-                };
+                let calibration =
+                    Calibration::new(budget).with_relation(mechanism.relation());
+                let event = |sigma: f64| mechanism.event(DpEvent::gaussian(sigma));
                 Ok(calibration.noise_multiplier(steps, event)?)
             }
             (None, None) => Err(DpError::invalid(
@@ -216,34 +250,6 @@ impl PrivacyPlanConfig {
                 "or noise_multiplier must be given: without either there is no noise",
             )),
         }
-    }
-}
-
-/// Which neighbours a scheme is accounted for.
-pub(super) fn relation(scheme: SamplingScheme) -> NeighboringRelation {
-    match scheme {
-        SamplingScheme::Poisson => NeighboringRelation::AddOrRemoveOne,
-        SamplingScheme::FixedSize | SamplingScheme::Shuffled => NeighboringRelation::ReplaceOne,
-    }
-}
-
-/// What one step releases.
-pub(super) fn event(
-    scheme: SamplingScheme,
-    dataset_size: usize,
-    expected_batch_size: f64,
-    noise_multiplier: f64,
-) -> DpEvent {
-    match scheme {
-        SamplingScheme::Poisson => {
-            DpEvent::dp_sgd_step(expected_batch_size / dataset_size as f64, noise_multiplier)
-        }
-        SamplingScheme::FixedSize => DpEvent::SampledWithoutReplacement {
-            dataset_size: dataset_size as u64,
-            batch_size: expected_batch_size as u64,
-            event: Box::new(DpEvent::gaussian(noise_multiplier)),
-        },
-        SamplingScheme::Shuffled => DpEvent::gaussian(noise_multiplier),
     }
 }
 
