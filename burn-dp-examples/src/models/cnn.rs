@@ -4,6 +4,7 @@ use burn::nn::conv::{Conv2d, Conv2dConfig};
 use burn::nn::pool::{MaxPool2d, MaxPool2dConfig};
 use burn::nn::{Linear, LinearConfig};
 use burn::tensor::{Device, Tensor};
+use burn_dp::nn::{IntoPrivate, Private};
 
 use super::Classifier;
 use crate::data::CLASSES;
@@ -28,13 +29,13 @@ pub struct CnnConfig {
 #[derive(Module, Debug)]
 pub struct Cnn {
     /// From the image, `[batch_size, 1, 28, 28]`, to `[batch_size, 20, 24, 24]`.
-    pub conv1: Conv2d,
+    pub conv1: Private<Conv2d>,
     /// From `[batch_size, 20, 12, 12]` to `[batch_size, 50, 8, 8]`.
-    pub conv2: Conv2d,
+    pub conv2: Private<Conv2d>,
     /// From `[batch_size, 800]` to the hidden layer.
-    pub fc1: Linear,
+    pub fc1: Private<Linear>,
     /// From the hidden layer to the classes.
-    pub fc2: Linear,
+    pub fc2: Private<Linear>,
     /// Halves both sides of an image.
     pub pool: MaxPool2d,
 }
@@ -46,10 +47,10 @@ impl CnnConfig {
         // 28 -> 24 -> 12 -> 8 -> 4 pixels on a side.
         let features = second * 4 * 4;
         Cnn {
-            conv1: Conv2dConfig::new([1, first], [5, 5]).init(device),
-            conv2: Conv2dConfig::new([first, second], [5, 5]).init(device),
-            fc1: LinearConfig::new(features, self.hidden).init(device),
-            fc2: LinearConfig::new(self.hidden, CLASSES).init(device),
+            conv1: Conv2dConfig::new([1, first], [5, 5]).init(device).private(),
+            conv2: Conv2dConfig::new([first, second], [5, 5]).init(device).private(),
+            fc1: LinearConfig::new(features, self.hidden).init(device).private(),
+            fc2: LinearConfig::new(self.hidden, CLASSES).init(device).private(),
             pool: MaxPool2dConfig::new([2, 2]).init(),
         }
     }

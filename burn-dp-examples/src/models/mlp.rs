@@ -3,6 +3,7 @@ use burn::module::Module;
 use burn::nn::{Linear, LinearConfig};
 use burn::tensor::activation::sigmoid;
 use burn::tensor::{Device, Tensor};
+use burn_dp::nn::{IntoPrivate, Private};
 
 use super::Classifier;
 use crate::data::{CLASSES, PIXELS};
@@ -19,11 +20,11 @@ pub struct MlpConfig {
 #[derive(Module, Debug)]
 pub struct Mlp {
     /// From pixels to the first hidden layer.
-    pub fc1: Linear,
+    pub fc1: Private<Linear>,
     /// From the first hidden layer to the second.
-    pub fc2: Linear,
+    pub fc2: Private<Linear>,
     /// From the second hidden layer to the classes.
-    pub fc3: Linear,
+    pub fc3: Private<Linear>,
 }
 
 impl MlpConfig {
@@ -31,9 +32,9 @@ impl MlpConfig {
     pub fn init(&self, device: &Device) -> Mlp {
         let [first, second] = self.hidden;
         Mlp {
-            fc1: LinearConfig::new(PIXELS, first).init(device),
-            fc2: LinearConfig::new(first, second).init(device),
-            fc3: LinearConfig::new(second, CLASSES).init(device),
+            fc1: LinearConfig::new(PIXELS, first).init(device).private(),
+            fc2: LinearConfig::new(first, second).init(device).private(),
+            fc3: LinearConfig::new(second, CLASSES).init(device).private(),
         }
     }
 }
