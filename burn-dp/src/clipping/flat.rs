@@ -53,6 +53,30 @@ impl FlatClipping {
         self.max_grad_norm
     }
 
+    /// Coefficients of the examples, whether to keep their rows at all, and counts.
+    pub(super) fn coefficients(
+        &self,
+        squared_norms: &[f64],
+        is_real: impl Fn(usize) -> bool,
+    ) -> (Vec<f32>, Vec<bool>, ClippingStatistics) {
+        let mut statistics = ClippingStatistics::default();
+        let mut coefficients = Vec::with_capacity(squared_norms.len());
+        let mut keep = Vec::with_capacity(squared_norms.len());
+        for (index, &squared_norm) in squared_norms.iter().enumerate() {
+            let coefficient = self.coefficient(squared_norm);
+            keep.push(coefficient.is_some());
+            if !is_real(index) {
+                coefficients.push(0.0);
+                continue;
+            }
+            coefficients.push(coefficient.unwrap_or(0.0));
+            statistics.examples += 1;
+            statistics.clipped += usize::from(coefficient.is_some_and(|value| value < 1.0));
+            statistics.non_finite += usize::from(coefficient.is_none());
+        }
+        (coefficients, keep, statistics)
+    }
+
     /// Coefficient for a gradient of that squared norm; `None` if the norm is not finite.
     fn coefficient(&self, squared_norm: f64) -> Option<f32> {
         let norm = squared_norm.sqrt() * (1.0 + ROUNDING);
@@ -71,20 +95,8 @@ impl FlatClipping {
 impl Clipping for FlatClipping {
     fn clip(&self, mut grads: PerExampleGradients) -> Result<ClippedSum, DpError> {
         let squared_norms = grads.squared_norms()?;
-        let mut statistics = ClippingStatistics::default();
-        let mut coefficients = Vec::with_capacity(grads.batch_size());
-        let mut keep = Vec::with_capacity(grads.batch_size());
-        for (index, squared_norm) in squared_norms.into_iter().enumerate() {
-            let real = grads.is_real(index);
-            let coefficient = self.coefficient(squared_norm);
-            keep.push(coefficient.is_some());
-            coefficients.push(if real { coefficient.unwrap_or(0.0) } else { 0.0 });
-            if real {
-                statistics.examples += 1;
-                statistics.clipped += usize::from(coefficient.is_some_and(|value| value < 1.0));
-                statistics.non_finite += usize::from(coefficient.is_none());
-            }
-        }
+        let (coefficients, keep, statistics) =
+            self.coefficients(&squared_norms, |index| grads.is_real(index));
         let sums = grads.weighted_sum(&coefficients, &keep);
         Ok(ClippedSum::new(sums, self.max_grad_norm, statistics))
     }

@@ -1,5 +1,6 @@
 //! Clipping policies: from the gradients of single examples to a sum of bounded sensitivity.
 
+mod baselines;
 mod clipped_sum;
 mod flat;
 

@@ -151,6 +151,14 @@ pub(super) fn check<P: Module, M: Module, const D: usize>(
             let context = format!("{device:?}, threshold {clipping_norm}, {backward:?}");
             assert_close(&flat_sum(found), &expected, &context);
         }
+        let clipping = FlatClipping::new(clipping_norm).unwrap();
+        let twice = clipping.reweight(private, |model| private_losses(model, input.clone()));
+        assert_close(&flat_sum(twice.unwrap()), &expected, &format!("{device:?}, reweight"));
+        let single = |model: &P, example| {
+            private_losses(model, input.clone().narrow(0, example, 1))
+        };
+        let each = clipping.microbatch(private, examples, single).unwrap();
+        assert_close(&flat_sum(each), &expected, &format!("{device:?}, microbatch"));
     }
 
     // Without a recording the private model is the plain one.
