@@ -37,8 +37,8 @@ fn mlps(sizes: [usize; 3], bias: bool, seed: u64, device: &Device) -> (PrivateMl
 
 /// One loss per example that weighs every output differently.
 fn losses<const D: usize>(output: Tensor<D>) -> Tensor<1> {
-    let [batch_size, ..] = output.dims();
-    let rows = output.reshape([batch_size as isize, -1]);
+    let batch_size = output.dims()[0];
+    let rows: Tensor<2> = output.reshape([batch_size as isize, -1]);
     let [_, features] = rows.dims();
     let weights = numbers([1, features], 99, &rows.device());
     ((rows + weights).powi_scalar(2)).sum_dim(1).reshape([batch_size])

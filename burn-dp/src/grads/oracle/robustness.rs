@@ -80,7 +80,7 @@ fn a_tiny_input_with_a_huge_gradient_is_not_underestimated() {
         for positions in [1, 4] {
             let (private, _) = model(&device);
             // ‖input‖² underflows in f32 while the gradient of the output is huge.
-            let x = Tensor::full([1, positions, 3], 1e-22, &device);
+            let x = Tensor::<3>::full([1, positions, 3], 1e-22, &device);
             for backward in backwards() {
                 let huge = (private.forward(x.clone()) * 1e19).sum_dims(&[1, 2]).reshape([-1]);
                 let grads = backward.run(huge, &private).unwrap();
