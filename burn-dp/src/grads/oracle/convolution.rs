@@ -13,9 +13,8 @@ fn conv(config: Conv2dConfig, seed: u64, device: &Device) -> Conv2d {
     let mut layer = config.init(device);
     let shape = layer.weight.dims();
     layer.weight = layer.weight.map(|_| numbers(shape, seed, device).require_grad());
-    layer.bias = layer
-        .bias
-        .map(|bias| bias.map(|_| numbers([shape[0]], seed + 1, device).require_grad()));
+    layer.bias =
+        layer.bias.map(|bias| bias.map(|_| numbers([shape[0]], seed + 1, device).require_grad()));
     layer
 }
 

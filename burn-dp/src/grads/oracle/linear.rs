@@ -30,8 +30,7 @@ fn linear(d_input: usize, d_output: usize, bias: bool, seed: u64, device: &Devic
 fn mlps(sizes: [usize; 3], bias: bool, seed: u64, device: &Device) -> (PrivateMlp, PlainMlp) {
     let first = linear(sizes[0], sizes[1], bias, seed, device);
     let second = linear(sizes[1], sizes[2], bias, seed + 2, device);
-    let private =
-        PrivateMlp { first: first.clone().private(), second: second.clone().private() };
+    let private = PrivateMlp { first: first.clone().private(), second: second.clone().private() };
     (private, PlainMlp { first, second })
 }
 
@@ -108,10 +107,7 @@ fn frozen_parameters_stay_out_of_the_norm() {
             let freeze = |layer: Linear| match frozen {
                 0 => layer.set_require_grad(false),
                 1 => Linear { weight: layer.weight.set_require_grad(false), ..layer },
-                2 => Linear {
-                    bias: layer.bias.map(|bias| bias.set_require_grad(false)),
-                    ..layer
-                },
+                2 => Linear { bias: layer.bias.map(|bias| bias.set_require_grad(false)), ..layer },
                 _ => layer,
             };
             private.first = freeze(private.first.into_inner()).private();

@@ -124,7 +124,10 @@ fn padding_rows_count_for_nothing_even_if_they_are_not_finite() {
         let x = numbers([4, 2, 3], 1, &device);
         let expected = flat_sum(clip(x.clone(), None));
         let padding = Tensor::from_data(
-            TensorData::new(vec![f32::NAN, 1.0, 1.0, 1.0, 1.0, 1.0, 2.0, 2.0, 2.0, 2.0, 2.0, 2.0], [2, 2, 3]),
+            TensorData::new(
+                vec![f32::NAN, 1.0, 1.0, 1.0, 1.0, 1.0, 2.0, 2.0, 2.0, 2.0, 2.0, 2.0],
+                [2, 2, 3],
+            ),
             &device,
         );
         let padded = clip(
