@@ -33,7 +33,7 @@ impl FlatClipping {
         losses: impl Fn(&M) -> Tensor<1>,
     ) -> Result<ClippedSum, DpError> {
         let first = losses(model);
-        let mut grads = PrivateBackward::new().run(first.clone(), model)?;
+        let grads = PrivateBackward::new().run(first.clone(), model)?;
         let squared_norms = grads.squared_norms()?;
         let (coefficients, keep, statistics) = self.coefficients(&squared_norms, |_| true);
         if keep.contains(&false) {

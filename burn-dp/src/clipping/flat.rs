@@ -93,7 +93,7 @@ impl FlatClipping {
 }
 
 impl Clipping for FlatClipping {
-    fn clip(&self, mut grads: PerExampleGradients) -> Result<ClippedSum, DpError> {
+    fn clip(&self, grads: PerExampleGradients) -> Result<ClippedSum, DpError> {
         let squared_norms = grads.squared_norms()?;
         let (coefficients, keep, statistics) =
             self.coefficients(&squared_norms, |index| grads.is_real(index));

@@ -6,14 +6,14 @@ use burn::tensor::{DType, Device, Tensor};
 use super::contribution::Layer;
 use super::planner::{Planner, Strategy};
 use super::rules::{
-    ExampleRule, Keep, LinearWeight, SquaredNorms, row_squared_norms, weighted_rows,
+    ExampleRule, Keep, LinearWeight, Rounding, SquaredNorms, row_squared_norms, weighted_rows,
 };
 use super::{ParameterInfo, TrainableParameters};
 use crate::DpError;
 
-/// Rounding of a ghost norm relative to the sum of the magnitudes that it adds: sixteen units in the
-/// last place of f32.
-const GHOST_ROUNDING: f64 = 16.0 * (f32::EPSILON as f64) / 2.0;
+/// Sixteen units in the last place of f32: the rounding of sums whose terms cancel, relative to the
+/// magnitude of the terms.
+const SUM_ROUNDING: f64 = 16.0 * (f32::EPSILON as f64) / 2.0;
 
 /// The gradients of the examples of one physical batch, in the form that is cheapest to clip.
 ///
@@ -128,31 +128,50 @@ impl PerExampleGradients {
     ///
     /// Added up in f64 over the parameters. NaN and infinity mean what they say: the norm of that
     /// example cannot be known.
-    pub(crate) fn squared_norms(&mut self) -> Result<Vec<f64>, DpError> {
+    pub(crate) fn squared_norms(&self) -> Result<Vec<f64>, DpError> {
         let mut totals = vec![0.0f64; self.batch_size];
         if self.parameters.is_empty() {
             return Ok(totals);
         }
         let mut rows = Vec::new();
-        let mut weights = Vec::new();
-        for parameter in &mut self.parameters {
-            let SquaredNorms { values, magnitude } = parameter.squared_norms();
+        let mut kinds = Vec::new();
+        for parameter in &self.parameters {
+            let SquaredNorms { values, rounding } = parameter.squared_norms();
             rows.push(values);
-            weights.push(1.0);
-            if let Some(magnitude) = magnitude {
-                rows.push(magnitude);
-                weights.push(GHOST_ROUNDING);
-            }
+            kinds.push(match rounding {
+                Rounding::Relative => None,
+                Rounding::Gram(magnitudes) => {
+                    rows.push(magnitudes);
+                    Some(gram as fn(f64, f64) -> f64)
+                }
+                Rounding::Reordered(magnitudes) => {
+                    rows.push(magnitudes);
+                    Some(reordered as fn(f64, f64) -> f64)
+                }
+            });
         }
         let table = Tensor::<1>::stack::<2>(rows, 0).into_data().convert_dtype(DType::F32);
         let table = table.as_slice::<f32>().map_err(|error| DpError::NotPerExample {
             reason: format!("their norms cannot be read from the device: {error:?}"),
         })?;
-        for (row, weight) in table.chunks_exact(self.batch_size).zip(weights) {
-            for (total, &value) in totals.iter_mut().zip(row) {
-                // A ghost norm may round below zero; the magnitude that follows makes up for it.
-                let value = if value < 0.0 { 0.0 } else { f64::from(value) };
-                *total += weight * value;
+        let mut rows = table.chunks_exact(self.batch_size);
+        for round_up in kinds {
+            // A ghost norm may round below zero. NaN stays.
+            let values = rows
+                .next()
+                .unwrap_or_default()
+                .iter()
+                .map(|&value| if value < 0.0 { 0.0 } else { f64::from(value) });
+            match round_up {
+                None => totals.iter_mut().zip(values).for_each(|(total, value)| *total += value),
+                Some(round_up) => {
+                    let magnitudes = rows.next().unwrap_or_default();
+                    for ((total, value), &magnitude) in
+                        totals.iter_mut().zip(values).zip(magnitudes)
+                    {
+                        *total += round_up(value, f64::from(magnitude));
+                    }
+                }
             }
         }
         Ok(totals)
@@ -207,7 +226,8 @@ impl ParameterGradients {
 
     fn squared_norms(&self) -> SquaredNorms {
         if let Some(rows) = &self.instantiated {
-            return SquaredNorms { values: row_squared_norms(rows.clone()), magnitude: None };
+            let values = row_squared_norms(rows.clone());
+            return SquaredNorms { values, rounding: Rounding::Relative };
         }
         let rule = &self.rules[0];
         let chunk = match self.strategy {
@@ -220,14 +240,17 @@ impl ParameterGradients {
             }
         };
         let batch_size = rule.batch_size();
-        let norms = (0..batch_size)
-            .step_by(chunk.min(batch_size))
-            .map(|start| {
-                let length = chunk.min(batch_size - start);
-                row_squared_norms(rule.narrow(start, length).instantiate())
-            })
-            .collect();
-        SquaredNorms { values: Tensor::cat(norms, 0), magnitude: None }
+        let (mut values, mut magnitudes) = (Vec::new(), Vec::new());
+        for start in (0..batch_size).step_by(chunk.min(batch_size)) {
+            let part = rule.narrow(start, chunk.min(batch_size - start));
+            values.push(row_squared_norms(part.instantiate()));
+            magnitudes.extend(part.magnitudes());
+        }
+        let rounding = match magnitudes.is_empty() {
+            true => Rounding::Relative,
+            false => Rounding::Reordered(Tensor::cat(magnitudes, 0)),
+        };
+        SquaredNorms { values: Tensor::cat(values, 0), rounding }
     }
 
     fn weighted_sum(self, coefficients: Tensor<1>, keep: Option<&Keep>) -> Tensor<1> {
@@ -245,6 +268,16 @@ impl ParameterGradients {
             },
         }
     }
+}
+
+/// Rounds up a squared norm that was added up from products of Gram matrices.
+fn gram(squared_norm: f64, squared_magnitude: f64) -> f64 {
+    squared_norm + SUM_ROUNDING * squared_magnitude
+}
+
+/// Rounds up a squared norm of a gradient that the weighted sum adds in another order.
+fn reordered(squared_norm: f64, squared_magnitude: f64) -> f64 {
+    (squared_norm.sqrt() + SUM_ROUNDING * squared_magnitude.sqrt()).powi(2)
 }
 
 /// Several uses of one linear weight are one use with the positions of all of them.

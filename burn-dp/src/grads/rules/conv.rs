@@ -2,8 +2,8 @@ use burn::tensor::Tensor;
 use burn::tensor::module::conv2d_weight_backward;
 use burn::tensor::ops::ConvOptions;
 
-use super::linear::ghost_norms;
-use super::{Cost, SquaredNorms};
+use super::linear::{ghost_norms, magnitudes};
+use super::{Cost, Rounding, SquaredNorms};
 use crate::ops::{self, Patches};
 
 /// The weight of a two-dimensional convolution.
@@ -59,10 +59,20 @@ impl ConvWeight {
             ghost_norms(self.patches().swap_dims(1, 2), self.grad_positions().swap_dims(1, 2));
         let sum_groups =
             |norms: Tensor<1>| norms.reshape([batch_size, groups]).sum_dim(1).reshape([batch_size]);
-        SquaredNorms {
-            values: sum_groups(norms.values),
-            magnitude: norms.magnitude.map(sum_groups),
-        }
+        let rounding = match norms.rounding {
+            Rounding::Relative => Rounding::Relative,
+            Rounding::Gram(magnitudes) => Rounding::Gram(sum_groups(magnitudes)),
+            Rounding::Reordered(magnitudes) => Rounding::Reordered(sum_groups(magnitudes)),
+        };
+        SquaredNorms { values: sum_groups(norms.values), rounding }
+    }
+
+    pub(crate) fn magnitudes(&self) -> Tensor<1> {
+        let Sizes { batch_size, groups, .. } = self.sizes();
+        magnitudes(self.patches().swap_dims(1, 2), self.grad_positions().swap_dims(1, 2))
+            .reshape([batch_size, groups])
+            .sum_dim(1)
+            .reshape([batch_size])
     }
 
     pub(crate) fn instantiate(&self) -> Tensor<2> {

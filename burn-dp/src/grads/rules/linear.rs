@@ -1,6 +1,6 @@
 use burn::tensor::Tensor;
 
-use super::{Cost, SquaredNorms, row_squared_norms};
+use super::{Cost, Rounding, SquaredNorms, row_squared_norms};
 
 /// The weight of `output = input @ weight`.
 ///
@@ -58,6 +58,10 @@ impl LinearWeight {
         ghost_norms(self.input.clone(), self.output_grad.clone())
     }
 
+    pub(crate) fn magnitudes(&self) -> Tensor<1> {
+        magnitudes(self.input.clone(), self.output_grad.clone())
+    }
+
     pub(crate) fn instantiate(&self) -> Tensor<2> {
         let [batch_size, _, d_input] = self.input.dims();
         let d_output = self.output_grad.dims()[2];
@@ -80,9 +84,8 @@ impl LinearWeight {
 
 /// Squared Frobenius norms of `Σ_t a_tᵀ g_t` per example, rounded up.
 ///
-/// One position: `‖a‖²‖g‖²`. Several: `Σ_{t,s} (a_t · a_s)(g_t · g_s)`, whose terms can cancel, so the
-/// bound `(Σ_t ‖a_t‖‖g_t‖)²` on the sum of their magnitudes is returned too. A factor that is tiny
-/// while the other is huge can underflow; what that may have lost is added.
+/// One position: `‖a‖²‖g‖²`. Several: `Σ_{t,s} (a_t · a_s)(g_t · g_s)`, whose terms can cancel. A factor
+/// that is tiny while the other is huge can underflow; what that may have lost is added.
 ///
 /// # Shapes
 ///
@@ -91,28 +94,45 @@ impl LinearWeight {
 pub(crate) fn ghost_norms(a: Tensor<3>, g: Tensor<3>) -> SquaredNorms {
     let [batch_size, positions, d] = a.dims();
     let p = g.dims()[2];
-    let lost = |terms: usize| terms as f64 * f64::from(f32::MIN_POSITIVE);
-    let row_norms = |x: Tensor<3>, features: usize| {
-        row_squared_norms(x.reshape([batch_size * positions, features])).add_scalar(lost(features))
-    };
     if positions == 1 {
-        return SquaredNorms { values: row_norms(a, d) * row_norms(g, p), magnitude: None };
+        let values = (position_norms(a.clone()) * position_norms(g)).reshape([batch_size]);
+        return SquaredNorms { values, rounding: Rounding::Relative };
     }
-
-    let lengths =
-        |x: Tensor<3>, features| row_norms(x, features).sqrt().reshape([batch_size, positions]);
-    let (lengths_a, lengths_g) = (lengths(a.clone(), d), lengths(g.clone(), p));
-    let squared_total = |lengths: Tensor<2>| lengths.sum_dim(1).square().reshape([batch_size]);
-    let underflow = squared_total(lengths_a.clone()).mul_scalar(lost(p))
-        + squared_total(lengths_g.clone()).mul_scalar(lost(d));
+    let (lengths_a, lengths_g) =
+        (position_norms(a.clone()).sqrt(), position_norms(g.clone()).sqrt());
+    let underflow = squared_totals(lengths_a.clone()).mul_scalar(lost_squares(p))
+        + squared_totals(lengths_g.clone()).mul_scalar(lost_squares(d));
 
     let gram_a = a.clone().matmul(a.swap_dims(1, 2));
     let gram_g = g.clone().matmul(g.swap_dims(1, 2));
     let products = (gram_a * gram_g).reshape([batch_size, positions * positions]);
     SquaredNorms {
         values: products.sum_dim(1).reshape([batch_size]) + underflow,
-        magnitude: Some(squared_total(lengths_a * lengths_g)),
+        rounding: Rounding::Gram(squared_totals(lengths_a * lengths_g)),
     }
+}
+
+/// `(Σ_t ‖a_t‖‖g_t‖)²` per example, `[batch_size]`.
+pub(crate) fn magnitudes(a: Tensor<3>, g: Tensor<3>) -> Tensor<1> {
+    squared_totals(position_norms(a).sqrt() * position_norms(g).sqrt())
+}
+
+/// Squared norms of the positions, rounded up by what underflow can lose: `[batch_size, positions]`.
+fn position_norms(x: Tensor<3>) -> Tensor<2> {
+    let [batch_size, positions, features] = x.dims();
+    row_squared_norms(x.reshape([batch_size * positions, features]))
+        .add_scalar(lost_squares(features))
+        .reshape([batch_size, positions])
+}
+
+fn squared_totals(lengths: Tensor<2>) -> Tensor<1> {
+    let batch_size = lengths.dims()[0];
+    lengths.sum_dim(1).square().reshape([batch_size])
+}
+
+/// What so many squares can lose by underflow.
+fn lost_squares(terms: usize) -> f64 {
+    terms as f64 * f64::from(f32::MIN_POSITIVE)
 }
 
 /// The bias: the gradient of example i is `Σ_t output_grad[i, t]`.

@@ -15,9 +15,23 @@ pub(crate) use crate::ops::row_squared_norms;
 pub(crate) struct SquaredNorms {
     /// `[batch_size]`.
     pub(crate) values: Tensor<1>,
-    /// A bound on the sum of the magnitudes that were added up to reach `values`, `[batch_size]`,
-    /// where cancellation can make it larger than `values`.
-    pub(crate) magnitude: Option<Tensor<1>>,
+    /// What rounding may have done to them.
+    pub(crate) rounding: Rounding,
+}
+
+/// How far a squared norm can be from that of the gradient which the weighted sum adds.
+///
+/// The magnitudes, `[batch_size]`, are bounds `(Σ_t ‖a_t‖‖g_t‖)²` on the squared sum of what was added
+/// up, which cancellation can make larger than the squared norm.
+pub(crate) enum Rounding {
+    /// As far as the relative precision of f32.
+    Relative,
+    /// The squared norm is a sum of such products: an error of a few units in the last place of the
+    /// squared magnitude.
+    Gram(Tensor<1>),
+    /// The gradient was formed in another order than in the weighted sum: an error of a few units in
+    /// the last place of the magnitude, in the norm.
+    Reordered(Tensor<1>),
 }
 
 /// Costs of the ways to reach a norm, for one example.
@@ -68,6 +82,16 @@ impl ExampleRule {
         match self {
             Self::LinearWeight(rule) => Some(rule.ghost_norms()),
             Self::ConvWeight(rule) => Some(rule.ghost_norms()),
+            Self::LinearBias(_) | Self::ConvBias(_) => None,
+        }
+    }
+
+    /// Bounds `(Σ_t ‖a_t‖‖g_t‖)²` on what is added up to reach a gradient, `[batch_size]`; `None` where
+    /// nothing can cancel that the weighted sum adds in another order.
+    pub(crate) fn magnitudes(&self) -> Option<Tensor<1>> {
+        match self {
+            Self::LinearWeight(rule) => Some(rule.magnitudes()),
+            Self::ConvWeight(rule) => Some(rule.magnitudes()),
             Self::LinearBias(_) | Self::ConvBias(_) => None,
         }
     }
