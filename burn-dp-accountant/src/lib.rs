@@ -9,18 +9,21 @@ mod event;
 mod ledger;
 mod math;
 mod mechanism;
+mod pld;
 mod rdp;
 mod relation;
+mod saddle;
 mod statement;
 
 pub use budget::Budget;
 pub use calibration::{CALIBRATION_TOLERANCE, Calibration, calibrate_noise_multiplier};
-pub use epsilon::{Epsilon, Method};
+pub use epsilon::{DeltaBracket, Epsilon, Method};
 pub use error::AccountantError;
 pub use event::{DpEvent, RunCount};
 pub use ledger::{
     LEDGER_FORMAT_VERSION, LedgerEntry, LedgerHeader, NoiseSource, PrivacyLedger, UnitOfPrivacy,
 };
+pub use pld::PldAccountant;
 pub use rdp::{
     RdpAccountant, delta_from_rdp, epsilon_from_rdp, epsilon_from_rdp_mironov, rdp_of_event,
     rdp_poisson_sampled_gaussian, rdp_sampled_without_replacement_gaussian,

@@ -1,0 +1,329 @@
+//! The certified bracket: grids are refined until it is narrow enough.
+
+use super::compose::{Composed, Refusal};
+use super::lattice::{Discretized, discretize, span};
+use crate::mechanism::{Direction, Lowered, Pair};
+use crate::saddle::{Cumulants, Saddle};
+
+/// How hard to try.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Effort {
+    /// Relative width of the bracket to reach.
+    pub(crate) relative_width: f64,
+    /// Largest number of grid points of one distribution: bounds memory and time.
+    pub(crate) max_points: usize,
+    /// Largest number of grids.
+    pub(crate) max_refinements: usize,
+}
+
+impl Default for Effort {
+    fn default() -> Self {
+        Self { relative_width: 1e-4, max_points: 1 << 22, max_refinements: 12 }
+    }
+}
+
+/// A bracket of ε or δ, with the grid it was found on.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Bracket {
+    pub(crate) lower: f64,
+    pub(crate) upper: f64,
+    pub(crate) grid: Option<f64>,
+    /// Why it is wider than wanted.
+    pub(crate) note: Option<String>,
+}
+
+/// Absolute width below which no bracket is refined.
+const ABSOLUTE_WIDTH: f64 = 1e-12;
+
+/// Both lattice compositions of one direction.
+pub(crate) struct Composition {
+    pessimistic: Composed,
+    optimistic: Composed,
+    /// δ of losses that the lattice puts at infinity.
+    infinite: f64,
+    pub(crate) width: f64,
+}
+
+impl Composition {
+    pub(crate) fn new(
+        parts: &[(Pair, u64)],
+        direction: Direction,
+        width: f64,
+        theta: f64,
+        tail: f64,
+        effort: &Effort,
+    ) -> Result<Self, Refusal> {
+        for (pair, _) in parts {
+            let points = span(pair, direction, width, tail);
+            if points > effort.max_points as f64 {
+                return Err(Refusal::TooLarge(points));
+            }
+        }
+        let lattices: Vec<(Discretized, u64)> =
+            parts.iter().map(|(pair, n)| (discretize(pair, direction, width, tail), *n)).collect();
+        let infinite = lattices.iter().map(|(d, n)| d.infinite * *n as f64).sum();
+        let compose = |choose: fn(&Discretized) -> &super::lattice::Lattice| {
+            let parts: Vec<_> = lattices.iter().map(|(d, n)| (choose(d), *n)).collect();
+            Composed::new(&parts, width, theta, effort.max_points)
+        };
+        Ok(Self {
+            pessimistic: compose(|d| &d.pessimistic)?,
+            optimistic: compose(|d| &d.optimistic)?,
+            infinite,
+            width,
+        })
+    }
+
+    /// Bounds of δ at `epsilon`, without the extra δ of the ledger.
+    pub(crate) fn delta(&self, epsilon: f64) -> (f64, f64) {
+        let upper = (self.pessimistic.delta(epsilon, true) + self.infinite).min(1.0);
+        (self.optimistic.delta(epsilon, false).min(upper), upper)
+    }
+
+    /// Bounds of ε at `delta`, without the extra δ of the ledger.
+    fn epsilon(&self, delta: f64) -> (f64, Option<f64>) {
+        let upper = self.pessimistic.epsilon(delta - self.infinite, true);
+        let lower = self.optimistic.epsilon(delta, false);
+        (lower.unwrap_or(0.0).max(0.0), upper.map(|e| e.max(0.0)))
+    }
+}
+
+/// The tail that a piece may leave out, so that all of them together are far below `delta`.
+pub(crate) fn tail(parts: &[(Pair, u64)], delta: f64) -> f64 {
+    let repetitions: f64 = parts.iter().map(|(pair, n)| {
+        let pieces = match pair {
+            Pair::Symmetrized { components, .. } => 2 * components.len(),
+            _ => 1,
+        };
+        pieces as f64 * *n as f64
+    }).sum();
+    (1e-9 * delta / repetitions).max(1e-290)
+}
+
+/// A first guess of the width: the excess variance of a grid of width `h` is about `h²/6` per
+/// release, which moves ε by `(θ+1) T h²/12` in each direction.
+pub(crate) fn first_width(parts: &[(Pair, u64)], saddle: &Saddle, relative_width: f64) -> f64 {
+    let releases: f64 = parts.iter().map(|(_, n)| *n as f64).sum();
+    let scale = saddle.epsilon.max(1e-3 * saddle.variance.sqrt()).max(1e-10);
+    let by_error = (0.5 * relative_width * scale * 6.0 / ((saddle.theta + 1.0) * releases)).sqrt();
+    // The composed distribution needs some resolution as well.
+    by_error.min(0.25 * saddle.variance.sqrt().max(0.1 * scale)).min(0.5)
+}
+
+/// Bracket of ε at `delta` over both directions. `lowered` must have at least one part.
+pub(crate) fn epsilon(lowered: &Lowered, delta: f64, effort: &Effort) -> Bracket {
+    let mut result = Bracket::default();
+    let left = delta - lowered.mass_at_infinity;
+    if left <= 0.0 {
+        result.upper = f64::INFINITY;
+        result.note = Some("the events' own δ already exceeds the target δ".to_string());
+        return result;
+    }
+    for direction in directions(&lowered.parts) {
+        let one = one_direction(lowered, direction, delta, left, effort, result.lower);
+        result.lower = result.lower.max(one.lower);
+        result.upper = result.upper.max(one.upper);
+        result.grid = match (result.grid, one.grid) {
+            (Some(a), Some(b)) => Some(a.max(b)),
+            (a, b) => a.or(b),
+        };
+        result.note = result.note.take().or(one.note);
+    }
+    result.lower = result.lower.min(result.upper);
+    result
+}
+
+pub(crate) fn directions(parts: &[(Pair, u64)]) -> Vec<Direction> {
+    if parts.iter().all(|(pair, _)| pair.is_symmetric()) {
+        vec![Direction::Remove]
+    } else {
+        vec![Direction::Remove, Direction::Add]
+    }
+}
+
+fn one_direction(
+    lowered: &Lowered,
+    direction: Direction,
+    delta: f64,
+    left: f64,
+    effort: &Effort,
+    known_lower: f64,
+) -> Bracket {
+    let parts = &lowered.parts;
+    let mut cumulants = Cumulants::new(parts, direction);
+    let infinite = |note: String| Bracket {
+        lower: 0.0,
+        upper: f64::INFINITY,
+        grid: None,
+        note: Some(note),
+    };
+    let Some(saddle) = cumulants.saddle(left) else {
+        return infinite("no saddle point: the privacy loss is too extreme".to_string());
+    };
+    let tail = tail(parts, left);
+    let mut width = first_width(parts, &saddle, effort.relative_width);
+    let mut best = infinite("the grid would be too large".to_string());
+    let mut coarser = 0;
+    for _ in 0..effort.max_refinements {
+        let composition =
+            match Composition::new(parts, direction, width, saddle.theta, tail, effort) {
+                Ok(composition) => composition,
+                Err(Refusal::TooLarge(points)) => {
+                    let limit = effort.max_points as f64;
+                    if best.upper.is_finite() || coarser > 6 {
+                        best.note = Some(format!(
+                            "a narrower bracket needs {points:.0} grid points, the limit is {limit}"
+                        ));
+                        break;
+                    }
+                    coarser += 1;
+                    width *= 1.05 * points / limit;
+                    continue;
+                }
+                Err(Refusal::Overflow) => {
+                    best.note.get_or_insert_with(|| "the tilt overflows".to_string());
+                    break;
+                }
+            };
+        let (lower, upper) = with_variation(&composition, lowered, delta, left);
+        let grown = upper.unwrap_or(f64::INFINITY);
+        if grown <= best.upper {
+            best.upper = grown;
+            best.grid = Some(composition.width);
+        }
+        best.lower = best.lower.max(lower.min(best.upper));
+        let gap = best.upper - best.lower.max(known_lower.min(best.upper));
+        if gap <= (effort.relative_width * best.upper).max(ABSOLUTE_WIDTH) {
+            best.note = None;
+            break;
+        }
+        best.note = Some(format!("the bracket stayed wider than {}", effort.relative_width));
+        let ratio = effort.relative_width * best.upper.min(1e300) / gap;
+        if coarser > 0 {
+            break;
+        }
+        width *= if ratio.is_finite() { (0.8 * ratio).sqrt().clamp(0.1, 0.7) } else { 0.3 };
+    }
+    best
+}
+
+/// The bracket with the total variation `η` of the ledger: `δ ± (1 + e^ε) η`.
+fn with_variation(
+    composition: &Composition,
+    lowered: &Lowered,
+    delta: f64,
+    left: f64,
+) -> (f64, Option<f64>) {
+    let eta = lowered.total_variation;
+    if eta == 0.0 {
+        let (lower, upper) = composition.epsilon(left);
+        return (lower, upper);
+    }
+    let (mut lower, _) = composition.epsilon((delta + 2.0 * eta).min(1.0));
+    let upper_delta = |e: f64| {
+        composition.delta(e).1 + lowered.mass_at_infinity + (1.0 + e.exp()) * eta
+    };
+    let lower_delta = |e: f64| {
+        composition.delta(e).0 + lowered.mass_at_infinity - (1.0 + e.exp()) * eta
+    };
+    // Downwards from the value without the correction, by bisection.
+    if lower_delta(lower) < delta {
+        let (mut a, mut b) = (0.0, lower);
+        for _ in 0..60 {
+            let middle = 0.5 * (a + b);
+            if lower_delta(middle) >= delta { a = middle } else { b = middle }
+        }
+        lower = if lower_delta(a) >= delta { a } else { 0.0 };
+    }
+    let (_, Some(start)) = composition.epsilon(left) else { return (lower, None) };
+    if upper_delta(start) <= delta {
+        return (lower, Some(start));
+    }
+    let (mut a, mut b) = (start, start.max(1e-6));
+    let mut step = 1e-6;
+    while upper_delta(b) > delta {
+        b += step;
+        step *= 2.0;
+        if b > 700.0 {
+            return (lower, None);
+        }
+    }
+    for _ in 0..80 {
+        let middle = 0.5 * (a + b);
+        if upper_delta(middle) <= delta { b = middle } else { a = middle }
+    }
+    (lower, Some(b))
+}
+
+/// Bracket of δ at `epsilon` over both directions.
+pub(crate) fn delta(lowered: &Lowered, epsilon: f64, effort: &Effort) -> Bracket {
+    let mut result = Bracket::default();
+    for direction in directions(&lowered.parts) {
+        let one = delta_one_direction(lowered, direction, epsilon, effort);
+        result.lower = result.lower.max(one.lower);
+        result.upper = result.upper.max(one.upper);
+        result.grid = result.grid.or(one.grid);
+        result.note = result.note.take().or(one.note);
+    }
+    result.lower = result.lower.min(result.upper);
+    result
+}
+
+fn delta_one_direction(
+    lowered: &Lowered,
+    direction: Direction,
+    epsilon: f64,
+    effort: &Effort,
+) -> Bracket {
+    let parts = &lowered.parts;
+    let extra = lowered.mass_at_infinity + (1.0 + epsilon.exp()) * lowered.total_variation;
+    let mut cumulants = Cumulants::new(parts, direction);
+    let mut best = Bracket {
+        lower: 0.0,
+        upper: 1.0,
+        grid: None,
+        note: Some("no bracket was found".to_string()),
+    };
+    let Some((saddle, ln_delta)) = cumulants.saddle_at(epsilon) else { return best };
+    let guess = ln_delta.exp().clamp(1e-280, 1.0);
+    let tail = tail(parts, guess);
+    let mut width = first_width(parts, &saddle, effort.relative_width);
+    // A relative width of δ is θ times an absolute width of ε.
+    width *= (1.0 / (saddle.theta * saddle.epsilon).max(1.0)).sqrt();
+    let mut coarser = 0;
+    for _ in 0..effort.max_refinements {
+        match Composition::new(parts, direction, width, saddle.theta, tail, effort) {
+            Ok(composition) => {
+                let (lower, upper) = composition.delta(epsilon);
+                let lower = lower + lowered.mass_at_infinity
+                    - (1.0 + epsilon.exp()) * lowered.total_variation;
+                if upper + extra <= best.upper {
+                    best.upper = (upper + extra).min(1.0);
+                    best.grid = Some(width);
+                }
+                best.lower = best.lower.max(lower.min(best.upper));
+                let gap = best.upper - best.lower;
+                if gap <= effort.relative_width * best.upper {
+                    best.note = None;
+                    break;
+                }
+                best.note = Some(format!("the bracket stayed wider than {}", effort.relative_width));
+                if coarser > 0 {
+                    break;
+                }
+                let ratio = effort.relative_width * best.upper / gap;
+                width *= (0.8 * ratio).sqrt().clamp(0.1, 0.7);
+            }
+            Err(Refusal::TooLarge(points)) if best.grid.is_none() && coarser < 6 => {
+                coarser += 1;
+                width *= 1.05 * points / effort.max_points as f64;
+            }
+            Err(Refusal::TooLarge(points)) => {
+                best.note = Some(format!("a narrower bracket needs {points:.0} grid points"));
+                break;
+            }
+            Err(Refusal::Overflow) => break,
+        }
+    }
+    best
+}
