@@ -125,6 +125,15 @@ impl Cumulants {
         let (epsilon, ln_delta, variance) = self.approximation(theta);
         (ln_delta.is_finite() && epsilon.is_finite()).then_some(Saddle { theta, epsilon, variance })
     }
+    /// Chernoff's bound of ε at `delta`: `(K(θ) + ln max_u e^{-θu}(1-e^{-u}) - ln δ)/θ`. An upper
+    /// bound for every `theta`.
+    pub(crate) fn chernoff(&mut self, theta: f64, delta: f64) -> f64 {
+        let (value, _, _) = self.at(theta);
+        let ln_weight = theta * (theta / (theta + 1.0)).ln() - theta.ln_1p();
+        let bound = (value * (1.0 + 1e-9) + ln_weight - delta.ln()) / theta;
+        if bound.is_nan() { f64::INFINITY } else { bound }
+    }
+
     /// The saddle for a given ε, with the approximation of `ln δ` there.
     pub(crate) fn saddle_at(&mut self, epsilon: f64) -> Option<(Saddle, f64)> {
         let (mut low, mut high) = (-40.0f64, 40.0f64);

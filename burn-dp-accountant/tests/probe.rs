@@ -20,3 +20,11 @@ fn probe() {
         println!("{} {} q={q:e} s={s} T={t} d={d:e} truth={truth:.9} [{:.9} {:.9}] rel={rel:.2e} {ms:.1}ms grid={:?} {} {:?}", if ok { "ok " } else { "BAD" }, row["id"], e.lower, e.upper, e.grid, if rel > 1e-4 {"WIDE"} else {""}, e.notes);
     }
 }
+#[test]
+fn one() {
+    for (q, s, t, d) in [(1e-5, 1.0, 1000000u64, 1e-8), (1e-4, 0.6, 72000, 8e-7), (1e-5,1.0,1000,1e-9),(1e-4, 0.8, 5000, 1e-9), (0.1, 0.5, 1, 1e-6)] {
+        let ev = DpEvent::dp_sgd_step(q, s);
+        println!("{q} {s} {t}");
+        println!("{:?}", PldAccountant::new([(&ev, t)], NeighboringRelation::AddOrRemoveOne).unwrap().epsilon(d).unwrap());
+    }
+}

@@ -157,9 +157,27 @@ fn one_direction(
         grid: None,
         note: Some(note),
     };
-    let Some(saddle) = cumulants.saddle(left) else {
+    // A direction that cannot decide needs no grid.
+    let bounded = largest_loss(parts, direction);
+    if lowered.total_variation == 0.0 && bounded <= known_lower {
+        return Bracket { upper: bounded, ..Bracket::default() };
+    }
+    let Some(mut saddle) = cumulants.saddle(left) else {
+        if bounded.is_finite() && lowered.total_variation == 0.0 {
+            return Bracket {
+                upper: bounded,
+                note: Some("the bound of one direction is its largest privacy loss".to_string()),
+                ..Bracket::default()
+            };
+        }
         return infinite("no saddle point: the privacy loss is too extreme".to_string());
     };
+    if lowered.total_variation == 0.0 {
+        let chernoff = cumulants.chernoff(saddle.theta, left);
+        if chernoff <= known_lower {
+            return Bracket { upper: chernoff, ..Bracket::default() };
+        }
+    }
     let tail = tail(parts, left);
     let mut width = first_width(parts, &saddle, effort.relative_width);
     let mut best = infinite("the grid would be too large".to_string());
@@ -202,9 +220,26 @@ fn one_direction(
         if coarser > 0 {
             break;
         }
+        // The saddle-point approximation can be poor; the bracket says where the contour belongs.
+        if best.upper.is_finite()
+            && let Some((better, _)) = cumulants.saddle_at(0.5 * (best.lower + best.upper))
+        {
+            saddle = better;
+        }
         width *= if ratio.is_finite() { (0.8 * ratio).sqrt().clamp(0.1, 0.7) } else { 0.3 };
     }
     best
+}
+
+/// The largest privacy loss of the composition: a bound of ε for every δ. Infinite if there is none.
+fn largest_loss(parts: &[(Pair, u64)], direction: Direction) -> f64 {
+    let one = |pair: &Pair| match *pair {
+        Pair::Sampled { q, .. } if direction == Direction::Add => -(-q).ln_1p(),
+        Pair::Laplace { mu } | Pair::SampledLaplace { mu, .. } => mu,
+        Pair::RandomizedResponse { epsilon } => epsilon,
+        _ => f64::INFINITY,
+    };
+    parts.iter().map(|(pair, n)| *n as f64 * one(pair)).sum::<f64>() * (1.0 + 1e-12)
 }
 
 /// The bracket with the total variation `η` of the ledger: `δ ± (1 + e^ε) η`.

@@ -12,14 +12,16 @@
 
 use super::convex::lower_hull;
 use super::shape::{Piece, Shape};
+use crate::math::normal;
 use crate::mechanism::{Direction, Pair};
 
 /// Relative error of each mass: quadrature (below 1e-13) and rounding of its exponential.
 pub(crate) const MASS_ERROR: f64 = 2e-13;
 
-/// Masses at `(first + i) · width`.
+/// Masses at `offset + (first + i) · width`.
 #[derive(Debug, Clone)]
 pub(crate) struct Lattice {
+    pub(crate) offset: f64,
     pub(crate) first: i64,
     pub(crate) mass: Vec<f64>,
 }
@@ -68,11 +70,13 @@ pub(crate) fn discretize(
 ) -> Discretized {
     let shape = Shape::new(pair, direction, tail);
     let (low, high) = range(&shape);
-    let first = (low / width).floor() as i64 - 1;
-    let last = (high / width).ceil() as i64 + 1;
+    let offset = bulk(pair, direction, width);
+    let first = ((low - offset) / width).floor() as i64 - 1;
+    let last = ((high - offset) / width).ceil() as i64 + 1;
     let size = (last - first + 1) as usize;
     let mut sums = Sums {
         width,
+        offset,
         first,
         shrink: -(-width).exp_m1(),
         growth: width.exp(),
@@ -83,7 +87,7 @@ pub(crate) fn discretize(
         sums.add_piece(piece);
     }
     for &(y, mass) in &shape.atoms {
-        let cell = ((y / width).floor() as i64).clamp(first, last - 1);
+        let cell = (((y - offset) / width).floor() as i64).clamp(first, last - 1);
         sums.add(cell, y, mass);
     }
     let mut optimistic = sums.mass.clone();
@@ -94,14 +98,29 @@ pub(crate) fn discretize(
     sums.mass[0] += left_out;
     Discretized {
         width,
-        pessimistic: Lattice { first, mass: sums.mass },
-        optimistic: Lattice { first, mass: optimistic },
+        pessimistic: Lattice { offset, first, mass: sums.mass },
+        optimistic: Lattice { offset, first, mass: optimistic },
         infinite: left_out,
+    }
+}
+
+/// Where the bulk of a rarely sampled mechanism lies. With small `q` nearly all of the loss is within
+/// `q` of one value; where that is less than a cell, the value itself must be a grid point.
+fn bulk(pair: &Pair, direction: Direction, width: f64) -> f64 {
+    let Pair::Sampled { q, mu } = *pair else { return 0.0 };
+    // The bulk ends where the loss is half a cell above 0.
+    let end = (((0.5 * width).exp_m1() / q).ln_1p() + 0.5 * mu * mu) / mu;
+    let ratio = (normal::ln_cdf(end - mu) - normal::ln_cdf(end)).exp();
+    let value = (q * (ratio - 1.0)).ln_1p();
+    match direction {
+        Direction::Remove => value,
+        Direction::Add => -value,
     }
 }
 
 struct Sums {
     width: f64,
+    offset: f64,
     first: i64,
     /// `1 - e^{-h}`.
     shrink: f64,
@@ -116,7 +135,7 @@ struct Sums {
 impl Sums {
     fn add(&mut self, cell: i64, loss: f64, mass: f64) {
         let i = (cell - self.first) as usize;
-        let fall = (-(loss - cell as f64 * self.width)).exp_m1();
+        let fall = (-(loss - self.offset - cell as f64 * self.width)).exp_m1();
         let up = (-fall / self.shrink).clamp(0.0, 1.0);
         self.mass[i] += mass * (1.0 - up);
         self.mass[i + 1] += mass * up;
@@ -130,19 +149,21 @@ impl Sums {
             return;
         }
         let sign = if piece.reversed { -1.0 } else { 1.0 };
-        let start = (piece.loss(piece.low) / self.width).floor() as i64;
-        let end = (piece.loss(piece.high) / self.width).ceil() as i64;
+        // Along increasing x a reversed piece passes the grid from above.
+        let offset = sign * self.offset;
+        let start = ((piece.loss(piece.low) - offset) / self.width).floor() as i64;
+        let end = ((piece.loss(piece.high) - offset) / self.width).ceil() as i64;
         let mut left = piece.low;
         for edge in start..end {
             let right = if edge + 1 == end {
                 piece.high
             } else {
-                piece.position((edge + 1) as f64 * self.width).clamp(left, piece.high)
+                let y = offset + (edge + 1) as f64 * self.width;
+                piece.position(y).clamp(left, piece.high)
             };
             if right <= left {
                 continue;
             }
-            // A reversed piece falls into the mirrored cell.
             let cell = if piece.reversed { -edge - 1 } else { edge };
             let roughness = piece.roughness(left).max(piece.roughness(right));
             let extent = (right - left) * roughness;
@@ -170,13 +191,36 @@ impl Sums {
 /// Lowers the piecewise linear divergence at every grid point by the larger gap of its two cells, so
 /// that it lies below the true one everywhere. Expressed in masses under `P`, which may become
 /// negative where the loss varies faster than the grid; the convex hull repairs that.
+///
+/// At the left end the tangent at 0, `E_P[1] - α E_Q[1]`, is the better lower bound: there the result
+/// follows the tangent, up to the first grid point at which the tangent is the lower of the two.
+/// (Lowering the first point instead would move the mean of a distribution whose bulk is narrower
+/// than a few cells.)
 fn subtract_gaps(mass: &mut [f64], gap: &[f64], growth: f64) {
-    let at = |i: isize| -> f64 {
-        let cell = |i: isize| if i < 0 { 0.0 } else { gap.get(i as usize).copied().unwrap_or(0.0) };
-        cell(i - 1).max(cell(i))
-    };
-    for i in 0..mass.len() as isize {
-        mass[i as usize] -= at(i + 1) - at(i) * (1.0 + growth) + at(i - 1) * growth;
+    let cell = |i: isize| if i < 0 { 0.0 } else { gap.get(i as usize).copied().unwrap_or(0.0) };
+    let mut lowered: Vec<f64> =
+        (0..=mass.len() as isize).map(|i| cell(i - 1).max(cell(i))).collect();
+    // Distance of the divergence from the tangent, in the same unit: Σ_{j<i} m_j (e^{(i-j)h} - 1).
+    let (mut grown, mut below) = (0.0, 0.0);
+    let mut joint = 0;
+    for i in 0..mass.len() {
+        let distance = (grown - below) / (growth - 1.0);
+        let leaves = distance > lowered[i];
+        lowered[i] = distance;
+        joint = i;
+        if leaves {
+            break;
+        }
+        grown = (grown + mass[i]) * growth;
+        below += mass[i];
+    }
+    for (i, m) in mass.iter_mut().enumerate() {
+        if i < joint {
+            *m = 0.0;
+        } else {
+            let before = if i == 0 { 0.0 } else { lowered[i - 1] };
+            *m -= lowered[i + 1] - lowered[i] * (1.0 + growth) + before * growth;
+        }
     }
 }
 
@@ -203,7 +247,7 @@ mod tests {
 
     fn delta(lattice: &Lattice, width: f64, infinite: f64, epsilon: f64) -> f64 {
         let terms = lattice.mass.iter().enumerate().map(|(i, mass)| {
-            let loss = (lattice.first + i as i64) as f64 * width;
+            let loss = lattice.offset + (lattice.first + i as i64) as f64 * width;
             if loss > epsilon { mass * -(epsilon - loss).exp_m1() } else { 0.0 }
         });
         infinite + terms.sum::<f64>()
@@ -268,7 +312,10 @@ mod tests {
                 let grid = discretize(&pair, direction, 0.013, 1e-16);
                 let p: f64 = grid.pessimistic.mass.iter().sum();
                 let q: f64 = (grid.pessimistic.mass.iter().enumerate())
-                    .map(|(i, m)| m * (-(grid.pessimistic.first + i as i64) as f64 * 0.013).exp())
+                    .map(|(i, m)| {
+                        let steps = (grid.pessimistic.first + i as i64) as f64;
+                        m * (-(grid.pessimistic.offset + steps * 0.013)).exp()
+                    })
                     .sum();
                 assert!((p - 1.0).abs() < 1e-12, "{pair:?} {direction:?}: {p}");
                 assert!((q - 1.0).abs() < 1e-9, "{pair:?} {direction:?}: Q adds up to {q}");

@@ -17,5 +17,6 @@ use crate::mechanism::{Direction, Pair};
 pub(crate) fn points(pair: &Pair, direction: Direction, width: f64, tail: f64) -> Vec<(f64, f64)> {
     let grid = lattice::discretize(pair, direction, width, tail).pessimistic;
     let masses = grid.mass.iter().enumerate().filter(|(_, mass)| **mass > 0.0);
-    masses.map(|(i, mass)| ((grid.first + i as i64) as f64 * width, mass.ln())).collect()
+    let loss = |i: usize| grid.offset + (grid.first + i as i64) as f64 * width;
+    masses.map(|(i, mass)| (loss(i), mass.ln())).collect()
 }
