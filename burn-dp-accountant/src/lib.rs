@@ -6,6 +6,7 @@ mod calibration;
 mod epsilon;
 mod error;
 mod event;
+mod exact;
 mod ledger;
 mod math;
 mod mechanism;
@@ -20,6 +21,7 @@ pub use calibration::{CALIBRATION_TOLERANCE, Calibration, calibrate_noise_multip
 pub use epsilon::{DeltaBracket, Epsilon, Method};
 pub use error::AccountantError;
 pub use event::{DpEvent, RunCount};
+pub use exact::ExactAccountant;
 pub use ledger::{
     LEDGER_FORMAT_VERSION, LedgerEntry, LedgerHeader, NoiseSource, PrivacyLedger, UnitOfPrivacy,
 };

@@ -2,6 +2,7 @@
 
 use std::f64::consts::PI;
 
+use crate::math::normal;
 use crate::mechanism::{Direction, Nodes, Pair};
 use crate::pld;
 
@@ -10,8 +11,12 @@ use crate::pld;
 const COARSE_POINTS: f64 = 6000.0;
 
 /// `K(θ) = ln E_P[e^{θY}]` of a composition in one direction.
+///
+/// Losses of probability below the given tail are left out (see [`Nodes::truncated`]): with small
+/// sampling probabilities a large tilt would otherwise be decided by events that never happen.
 pub(crate) struct Cumulants {
     parts: Vec<(Source, f64)>,
+    reach: f64,
 }
 
 enum Source {
@@ -32,26 +37,32 @@ pub(crate) struct Saddle {
 }
 
 impl Cumulants {
-    pub(crate) fn new(parts: &[(Pair, u64)], direction: Direction) -> Self {
+    pub(crate) fn new(parts: &[(Pair, u64)], direction: Direction, tail: f64) -> Self {
+        let reach = -normal::quantile(tail);
         let source = |pair: &Pair| match *pair {
             Pair::Gaussian { mu } => Source::Gaussian { mu },
             _ => match Nodes::new(pair, direction, 64.0, 0.0) {
-                Some(nodes) => Source::Nodes { pair: pair.clone(), direction, nodes, order: 64.0 },
+                Some(nodes) => Source::Nodes {
+                    pair: pair.clone(),
+                    direction,
+                    nodes: nodes.truncated(pair, direction, reach),
+                    order: 64.0,
+                },
                 None => {
-                    let span = pld::span(pair, direction, 1.0, 1e-30);
+                    let span = pld::span(pair, direction, 1.0, tail) - 4.0;
                     let width = span.max(1e-9) / COARSE_POINTS;
-                    Source::Discrete { points: pld::points(pair, direction, width, 1e-30) }
+                    Source::Discrete { points: pld::points(pair, direction, width, tail) }
                 }
             },
         };
-        Self { parts: parts.iter().map(|(pair, n)| (source(pair), *n as f64)).collect() }
+        Self { parts: parts.iter().map(|(pair, n)| (source(pair), *n as f64)).collect(), reach }
     }
 
     /// `K`, `K'` and `K''` at `theta > 0`. Not finite where the rule does not reach.
     pub(crate) fn at(&mut self, theta: f64) -> (f64, f64, f64) {
         let mut total = (0.0, 0.0, 0.0);
         for (source, count) in &mut self.parts {
-            let one = source.at(theta);
+            let one = source.at(theta, self.reach);
             total.0 += *count * one.0;
             total.1 += *count * one.1;
             total.2 += *count * one.2;
@@ -125,6 +136,48 @@ impl Cumulants {
         let (epsilon, ln_delta, variance) = self.approximation(theta);
         (ln_delta.is_finite() && epsilon.is_finite()).then_some(Saddle { theta, epsilon, variance })
     }
+    /// A tilt for a grid: `theta`, or a smaller one under which the tilted distribution has much
+    /// lighter tails while the masses that decide δ are still far above rounding. (With small
+    /// sampling probabilities a few rare losses dominate a strongly tilted distribution.)
+    pub(crate) fn cheapest_tilt(&mut self, theta: f64, epsilon: f64, delta: f64) -> f64 {
+        // Width of the tilted distribution by Chernoff's bound.
+        let reach = |this: &mut Self, theta: f64| {
+            let (value, mean, variance) = this.at(theta);
+            let deviation = variance.sqrt();
+            let mut high = f64::INFINITY;
+            for factor in [1.5, 6.0, 24.0] {
+                for shift in [factor / deviation, factor * theta.max(1.0) / 16.0] {
+                    let (further, _, _) = this.at(theta + shift);
+                    let bound = (further - value + 32.0) / shift;
+                    if bound > 0.0 {
+                        high = high.min(bound);
+                    }
+                }
+            }
+            // ln of the scaled δ, and the reach above ε in which it lies.
+            (delta.ln() + theta * epsilon - value, (high - mean) + 8.0 * deviation, deviation)
+        };
+        let (own_size, own_reach, deviation) = reach(self, theta);
+        if own_reach < 18.0 * deviation {
+            return theta;
+        }
+        // Rounding of the transform grows with the number of releases; δ shall be 1e5 times above.
+        let releases: f64 = self.parts.iter().map(|(_, n)| n).sum();
+        let smallest = (own_size - 0.5).min((1e-8 * releases).ln());
+        let mut best = (theta, 0.6 * own_reach);
+        for k in 1..16 {
+            let candidate = theta * 0.85f64.powi(k);
+            let (size, reach, _) = reach(self, candidate);
+            if size < smallest {
+                break;
+            }
+            if reach < best.1 {
+                best = (candidate, reach);
+            }
+        }
+        best.0
+    }
+
     /// Chernoff's bound of ε at `delta`: `(K(θ) + ln max_u e^{-θu}(1-e^{-u}) - ln δ)/θ`. An upper
     /// bound for every `theta`.
     pub(crate) fn chernoff(&mut self, theta: f64, delta: f64) -> f64 {
@@ -154,7 +207,7 @@ impl Cumulants {
 }
 
 impl Source {
-    fn at(&mut self, theta: f64) -> (f64, f64, f64) {
+    fn at(&mut self, theta: f64, reach: f64) -> (f64, f64, f64) {
         match self {
             Self::Gaussian { mu } => {
                 let variance = *mu * *mu;
@@ -164,7 +217,10 @@ impl Source {
                 let wanted = theta + 1.0;
                 if wanted > *order || wanted < 0.1 * *order {
                     match Nodes::new(pair, *direction, 2.0 * wanted, 0.0) {
-                        Some(rule) => (*nodes, *order) = (rule, 2.0 * wanted),
+                        Some(rule) => {
+                            *nodes = rule.truncated(pair, *direction, reach);
+                            *order = 2.0 * wanted;
+                        }
                         None if wanted > *order => return (f64::NAN, f64::NAN, f64::NAN),
                         None => {}
                     }

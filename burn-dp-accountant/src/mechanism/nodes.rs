@@ -179,8 +179,21 @@ impl Nodes {
         sum.ln() + peak
     }
 
-    /// Number of nodes.
-    pub(crate) fn len(&self) -> usize {
-        self.loss.len()
+    /// Leaves out what lies more than `reach` beyond the means of `P`: events so rare that δ does not
+    /// see them, however much a large tilt would.
+    pub(crate) fn truncated(mut self, pair: &Pair, direction: Direction, reach: f64) -> Self {
+        let (Pair::Sampled { mu, .. } | Pair::Substituted { mu, .. }) = *pair else { return self };
+        let end = if direction == Direction::Add { -reach } else { mu + reach };
+        if let Some(limit) = point(pair, direction, end) {
+            let keep: Vec<usize> =
+                (0..self.loss.len()).filter(|&i| self.loss[i] <= limit.loss).collect();
+            let pick = |values: &[f64]| keep.iter().map(|&i| values[i]).collect();
+            self = Self {
+                ln_weight: pick(&self.ln_weight),
+                weight: pick(&self.weight),
+                loss: pick(&self.loss),
+            };
+        }
+        self
     }
 }

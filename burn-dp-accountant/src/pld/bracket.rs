@@ -150,7 +150,8 @@ fn one_direction(
     known_lower: f64,
 ) -> Bracket {
     let parts = &lowered.parts;
-    let mut cumulants = Cumulants::new(parts, direction);
+    let tail = tail(parts, left);
+    let mut cumulants = Cumulants::new(parts, direction, tail);
     let infinite = |note: String| Bracket {
         lower: 0.0,
         upper: f64::INFINITY,
@@ -162,7 +163,7 @@ fn one_direction(
     if lowered.total_variation == 0.0 && bounded <= known_lower {
         return Bracket { upper: bounded, ..Bracket::default() };
     }
-    let Some(mut saddle) = cumulants.saddle(left) else {
+    let Some(saddle) = cumulants.saddle(left) else {
         if bounded.is_finite() && lowered.total_variation == 0.0 {
             return Bracket {
                 upper: bounded,
@@ -173,29 +174,32 @@ fn one_direction(
         return infinite("no saddle point: the privacy loss is too extreme".to_string());
     };
     if lowered.total_variation == 0.0 {
-        let chernoff = cumulants.chernoff(saddle.theta, left);
+        // The cumulants leave out a tail that is far below δ.
+        let chernoff = cumulants.chernoff(saddle.theta, left * (1.0 - 1e-6));
         if chernoff <= known_lower {
             return Bracket { upper: chernoff, ..Bracket::default() };
         }
     }
-    let tail = tail(parts, left);
     let mut width = first_width(parts, &saddle, effort.relative_width);
+    let mut theta = cumulants.cheapest_tilt(saddle.theta, saddle.epsilon.max(0.0), left);
     let mut best = infinite("the grid would be too large".to_string());
-    let mut coarser = 0;
+    let mut previous_gap = f64::INFINITY;
+    let mut idle = 0;
     for _ in 0..effort.max_refinements {
         let composition =
-            match Composition::new(parts, direction, width, saddle.theta, tail, effort) {
+            match Composition::new(parts, direction, width, theta, tail, effort) {
                 Ok(composition) => composition,
                 Err(Refusal::TooLarge(points)) => {
+                    // The finest grid that fits, if that is a gain.
                     let limit = effort.max_points as f64;
-                    if best.upper.is_finite() || coarser > 6 {
+                    width *= 1.05 * points / limit;
+                    if best.grid.is_some_and(|known| width > 0.85 * known) {
                         best.note = Some(format!(
-                            "a narrower bracket needs {points:.0} grid points, the limit is {limit}"
+                            "a narrower bracket than {:.1e} needs more than {limit} grid points",
+                            (best.upper - best.lower) / best.upper
                         ));
                         break;
                     }
-                    coarser += 1;
-                    width *= 1.05 * points / limit;
                     continue;
                 }
                 Err(Refusal::Overflow) => {
@@ -217,14 +221,18 @@ fn one_direction(
         }
         best.note = Some(format!("the bracket stayed wider than {}", effort.relative_width));
         let ratio = effort.relative_width * best.upper.min(1e300) / gap;
-        if coarser > 0 {
+        // Rounding, not the grid, is the limit when finer grids stop to help.
+        idle += usize::from(gap > 0.6 * previous_gap);
+        previous_gap = gap;
+        if idle >= 2 {
             break;
         }
-        // The saddle-point approximation can be poor; the bracket says where the contour belongs.
+        // The saddle-point approximation can be poor; the bracket says where the tilt belongs.
+        let middle = 0.5 * (best.lower + best.upper);
         if best.upper.is_finite()
-            && let Some((better, _)) = cumulants.saddle_at(0.5 * (best.lower + best.upper))
+            && let Some((better, _)) = cumulants.saddle_at(middle)
         {
-            saddle = better;
+            theta = cumulants.cheapest_tilt(better.theta, middle, left);
         }
         width *= if ratio.is_finite() { (0.8 * ratio).sqrt().clamp(0.1, 0.7) } else { 0.3 };
     }
@@ -232,7 +240,7 @@ fn one_direction(
 }
 
 /// The largest privacy loss of the composition: a bound of ε for every δ. Infinite if there is none.
-fn largest_loss(parts: &[(Pair, u64)], direction: Direction) -> f64 {
+pub(crate) fn largest_loss(parts: &[(Pair, u64)], direction: Direction) -> f64 {
     let one = |pair: &Pair| match *pair {
         Pair::Sampled { q, .. } if direction == Direction::Add => -(-q).ln_1p(),
         Pair::Laplace { mu } | Pair::SampledLaplace { mu, .. } => mu,
@@ -312,16 +320,18 @@ fn delta_one_direction(
 ) -> Bracket {
     let parts = &lowered.parts;
     let extra = lowered.mass_at_infinity + (1.0 + epsilon.exp()) * lowered.total_variation;
-    let mut cumulants = Cumulants::new(parts, direction);
+    let mut cumulants = Cumulants::new(parts, direction, 1e-40);
     let mut best = Bracket {
         lower: 0.0,
         upper: 1.0,
         grid: None,
         note: Some("no bracket was found".to_string()),
     };
-    let Some((saddle, ln_delta)) = cumulants.saddle_at(epsilon) else { return best };
+    let Some((_, ln_delta)) = cumulants.saddle_at(epsilon) else { return best };
     let guess = ln_delta.exp().clamp(1e-280, 1.0);
     let tail = tail(parts, guess);
+    let mut cumulants = Cumulants::new(parts, direction, tail);
+    let Some((saddle, _)) = cumulants.saddle_at(epsilon) else { return best };
     let mut width = first_width(parts, &saddle, effort.relative_width);
     // A relative width of δ is θ times an absolute width of ε.
     width *= (1.0 / (saddle.theta * saddle.epsilon).max(1.0)).sqrt();

@@ -16,8 +16,9 @@ use rustfft::num_complex::Complex64;
 
 use super::lattice::{Lattice, MASS_ERROR};
 
-/// Rounding of one transform of length `n`, relative in the 2-norm, is below `FFT_ERROR log2(n)`.
-const FFT_ERROR: f64 = 8.0 * f64::EPSILON;
+/// Rounding of one transform of length `n`, relative in the 2-norm, is below `FFT_ERROR log2(n)`:
+/// `4 sqrt(2) + 1` units of roundoff for each level (Higham 2002, Theorem 24.2).
+const FFT_ERROR: f64 = 3.5 * f64::EPSILON;
 
 /// Tilted probability that may lie outside of the window (natural logarithm).
 const LN_OUTSIDE: f64 = -32.0;
@@ -91,7 +92,7 @@ impl Composed {
         }
         let size = fast_size(needed.ceil() as usize);
         let first = (low / width).floor() as i64;
-        let (tilted, point_error) = convolve(parts, width, theta, size);
+        let (tilted, rounding) = convolve(parts, width, theta, size);
         // Rotate the window to the front, and sum from above.
         let start = first.rem_euclid(size as i64) as usize;
         let (mut above, mut above_shifted) = (vec![0.0; size], vec![0.0; size]);
@@ -116,7 +117,7 @@ impl Composed {
             offset,
             above,
             above_shifted,
-            error: 4.0 * LN_OUTSIDE.exp() * largest + point_error * weights,
+            error: 4.0 * LN_OUTSIDE.exp() * largest + rounding.weighted(largest, weights),
             relative: MASS_ERROR * repetitions
                 + 4.0 * f64::EPSILON * (size as f64 + ln_scale.abs()),
         })
@@ -258,20 +259,38 @@ fn spread(parts: &[(&Lattice, u64)], width: f64, theta: f64) -> (f64, f64) {
     (mean, variance.sqrt().max(width))
 }
 
+/// Bounds of the rounding of the composed masses.
+#[derive(Debug, Clone, Copy, Default)]
+struct Rounding {
+    /// Of each mass.
+    point: f64,
+    /// Of all of them in the 2-norm.
+    norm: f64,
+}
+
+impl Rounding {
+    /// Bound of the error of a weighted sum, from the largest weight and the sum of the weights:
+    /// each error at its bound, or Cauchy-Schwarz with `Σw² <= max w · Σw`.
+    fn weighted(self, largest: f64, sum: f64) -> f64 {
+        (self.point * sum).min(self.norm * (largest * sum).sqrt())
+    }
+}
+
 /// The tilted composition on a circle of `size` points (entry `j` is grid index `j` modulo `size`),
-/// and a bound of the rounding error of each entry.
+/// and its rounding.
 fn convolve(
     parts: &[(&Lattice, u64)],
     width: f64,
     theta: f64,
     size: usize,
-) -> (Vec<f64>, f64) {
+) -> (Vec<f64>, Rounding) {
     let mut planner = RealFftPlanner::<f64>::new();
     let forward = planner.plan_fft_forward(size);
     let backward = planner.plan_fft_inverse(size);
     let levels = (size as f64).log2() + 3.0;
     let mut product: Vec<Complex64> = Vec::new();
-    let mut error = 0.0;
+    let mut error = Rounding::default();
+    let failed = Rounding { point: f64::INFINITY, norm: f64::INFINITY };
     for (lattice, count) in parts {
         let normalizer = ln_moment(lattice, width, theta);
         let mut input = forward.make_input_vec();
@@ -289,11 +308,10 @@ fn convolve(
         let norm = input.iter().map(|m| m * m).sum::<f64>().sqrt();
         let mut output = forward.make_output_vec();
         if forward.process(&mut input, &mut output).is_err() {
-            return (vec![0.0; size], f64::INFINITY);
+            return (vec![0.0; size], failed);
         }
         let n = *count as f64;
-        let mut sum_of_squares = 0.0;
-        let mut own_rounding = 0.0;
+        let (mut squares, mut own_squares, mut own_sum) = (0.0, 0.0, 0.0);
         for (k, value) in output.iter_mut().enumerate() {
             let radius = value.norm();
             let powered = if radius > 0.0 { n * radius.ln() } else { f64::NEG_INFINITY };
@@ -304,17 +322,22 @@ fn convolve(
             } else {
                 1.0
             };
-            sum_of_squares += multiplicity * before * before;
-            own_rounding += multiplicity * before * radius;
+            squares += multiplicity * before * before;
+            own_squares += multiplicity * (before * radius).powi(2);
+            own_sum += multiplicity * before * radius;
             *value = if powered < -745.0 {
                 Complex64::new(0.0, 0.0)
             } else {
                 Complex64::from_polar(powered.exp(), n * value.arg())
             };
         }
-        // Cauchy-Schwarz over the frequencies: |z^n - w^n| <= n |z|^{n-1} |z - w|.
-        error += n * FFT_ERROR * levels * norm * (sum_of_squares / size as f64).sqrt()
-            + n * 8.0 * f64::EPSILON * own_rounding / size as f64;
+        // |z^n - w^n| <= n |z|^{n-1} |z - w|, where z - w is known in the 2-norm over the frequencies
+        // (Cauchy-Schwarz for each point); and the rounding of the power itself.
+        let length = size as f64;
+        let transform = n * FFT_ERROR * levels * norm;
+        let power = n * 4.0 * f64::EPSILON;
+        error.point += transform * (squares / length).sqrt() + power * own_sum / length;
+        error.norm += transform + power * (own_squares / length).sqrt();
         if product.is_empty() {
             product = output;
         } else {
@@ -332,12 +355,14 @@ fn convolve(
     }
     let mut result = backward.make_output_vec();
     if product.is_empty() || backward.process(&mut product, &mut result).is_err() {
-        return (vec![0.0; size], f64::INFINITY);
+        return (vec![0.0; size], failed);
     }
     let scale = 1.0 / size as f64;
     result.iter_mut().for_each(|m| *m *= scale);
     let norm = result.iter().map(|m| m * m).sum::<f64>().sqrt();
-    (result, error + FFT_ERROR * levels * norm)
+    error.point += FFT_ERROR * levels * norm;
+    error.norm += FFT_ERROR * levels * norm;
+    (result, error)
 }
 
 /// The smallest `2^a 3^b >= n` with small `b`: fast transforms.
