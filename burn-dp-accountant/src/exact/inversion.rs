@@ -21,6 +21,9 @@ pub(crate) struct Exact {
 /// More points on the contour mean that the integrand decays too slowly.
 const MAX_CONTOUR: usize = 4096;
 
+/// More evaluations of a node mean the same: the limit is about a tenth of a second.
+const MAX_WORK: usize = 6_000_000;
+
 /// Values of `M(s)/(s(s+1))` on one contour, relative to a common factor.
 struct Contour {
     theta: f64,
@@ -34,55 +37,34 @@ struct Contour {
 }
 
 impl Contour {
-    /// `spread` scales the step and the number of nodes: the second contour uses another one.
+    /// The contour through `theta` whose aliases are `period` apart; `frequency` is a first guess of
+    /// where the integrand ends.
     fn new(
         parts: &[(Pair, u64)],
         direction: Direction,
         theta: f64,
-        variance: f64,
-        delta: f64,
-        spread: f64,
+        period: f64,
+        frequency: f64,
     ) -> Option<Self> {
-        let curvature = variance + theta.powi(-2) + (theta + 1.0).powi(-2);
-        let period = (16.0 * curvature.sqrt()).max((32.0 - delta.ln()) / theta) * spread;
         let step = 2.0 * std::f64::consts::PI / period;
-        // Highest frequency: where the Gaussian factor has fallen to e^-38, if it is Gaussian.
-        let highest = 8.8 / variance.sqrt();
-        if !(highest / step < 4.0 * MAX_CONTOUR as f64) {
-            return None;
-        }
-        let mut rules = Vec::new();
-        for (pair, count) in parts {
-            let rule = match *pair {
-                Pair::Gaussian { mu } => Rule::Gaussian(mu),
-                _ => Rule::Nodes(Nodes::new(
-                    pair,
-                    direction,
-                    theta + 1.0,
-                    spread * highest.min(step * MAX_CONTOUR as f64),
-                )?),
-            };
-            rules.push((rule, *count as f64));
-        }
-        let ln_moment = |s: Complex64| -> Complex64 {
-            rules
-                .iter()
-                .map(|(rule, count)| match rule {
-                    Rule::Gaussian(mu) => s * (s + 1.0) * (0.5 * mu * mu * count),
-                    Rule::Nodes(nodes) => nodes.ln_complex_moment(s) * *count,
-                })
-                .sum()
-        };
-        let ln_scale = ln_moment(Complex64::new(theta, 0.0)).re;
+        let mut capacity = frequency.max(4.0 * step);
+        let mut rules = Rules::new(parts, direction, theta, capacity)?;
+        let ln_scale = rules.ln_moment(Complex64::new(theta, 0.0)).re;
         let mut values = Vec::with_capacity(128);
         let mut remainder = 1.0;
+        let mut work = 0;
         let first = 1.0 / (theta * (theta + 1.0));
         for k in 0..MAX_CONTOUR {
             let s = Complex64::new(theta, step * k as f64);
-            let value = (ln_moment(s) - ln_scale).exp() / (s * (s + 1.0));
+            if s.im > capacity {
+                capacity *= 3.0;
+                rules = Rules::new(parts, direction, theta, capacity)?;
+            }
+            let value = (rules.ln_moment(s) - ln_scale).exp() / (s * (s + 1.0));
             remainder = value.norm() / first;
             values.push(value);
-            if remainder < 1e-16 {
+            work += rules.nodes;
+            if remainder < 1e-16 || work > MAX_WORK {
                 break;
             }
         }
@@ -135,9 +117,107 @@ impl Contour {
     }
 }
 
+/// The rules for the moments of all parts, good up to one frequency.
+struct Rules {
+    parts: Vec<(Rule, f64)>,
+    nodes: usize,
+}
+
 enum Rule {
     Gaussian(f64),
     Nodes(Nodes),
+}
+
+impl Rules {
+    fn new(
+        parts: &[(Pair, u64)],
+        direction: Direction,
+        theta: f64,
+        frequency: f64,
+    ) -> Option<Self> {
+        let mut rules = Self { parts: Vec::new(), nodes: 1 };
+        for (pair, count) in parts {
+            let rule = match *pair {
+                Pair::Gaussian { mu } => Rule::Gaussian(mu),
+                _ => {
+                    let nodes = Nodes::new(pair, direction, theta + 1.0, frequency)?;
+                    rules.nodes += nodes.len();
+                    Rule::Nodes(nodes)
+                }
+            };
+            rules.parts.push((rule, *count as f64));
+        }
+        Some(rules)
+    }
+
+    fn ln_moment(&self, s: Complex64) -> Complex64 {
+        let terms = self.parts.iter().map(|(rule, count)| match rule {
+            Rule::Gaussian(mu) => s * (s + 1.0) * (0.5 * mu * mu * count),
+            Rule::Nodes(nodes) => nodes.ln_complex_moment(s) * *count,
+        });
+        terms.sum()
+    }
+}
+
+/// Where to integrate for one `(ε, δ)`: the contour with the fewest points of those near the saddle.
+#[derive(Debug, Clone, Copy)]
+struct Plan {
+    theta: f64,
+    period: f64,
+    frequency: f64,
+}
+
+impl Plan {
+    /// The best contour at or below `start`, of about this ε and δ.
+    fn new(cumulants: &mut Cumulants, start: f64, epsilon: f64, delta: f64) -> Option<Self> {
+        let mut best: Option<(f64, Self)> = None;
+        let mut largest_size = f64::NEG_INFINITY;
+        for k in 0..14 {
+            let theta = start * 0.85f64.powi(k);
+            let (value, _, variance) = cumulants.at(theta);
+            // ln of δ relative to the factor of the contour: how far above rounding it is.
+            let size = delta.ln() + theta * epsilon - value;
+            if !size.is_finite() {
+                continue;
+            }
+            largest_size = largest_size.max(size);
+            if size < largest_size - 6.0 {
+                break;
+            }
+            // Aliases from below are at most e^{-θL}/δ, those from above by Chernoff's bound.
+            let below = (34.0 - delta.ln()) / theta;
+            let mut above = f64::INFINITY;
+            for factor in [0.5, 1.5, 4.0, 10.0, 25.0] {
+                for shift in [factor / variance.sqrt(), 0.1 * factor * theta] {
+                    let (further, _, _) = cumulants.at(theta + shift);
+                    let bound = (further - value + 34.0 - size) / shift - epsilon;
+                    if bound.is_finite() {
+                        above = above.min(bound);
+                    }
+                }
+            }
+            if !above.is_finite() {
+                continue;
+            }
+            let period = below.max(above).max(8.0 * variance.sqrt());
+            // Slowly decaying integrands start with the frequency of the bulk.
+            let frequency = 8.8 / variance.sqrt();
+            let plan = Self { theta, period, frequency };
+            if best.is_none_or(|(known, _)| period < known) {
+                best = Some((period, plan));
+            }
+        }
+        best.map(|(_, plan)| plan)
+    }
+
+    fn contour(
+        &self,
+        parts: &[(Pair, u64)],
+        direction: Direction,
+        spread: f64,
+    ) -> Option<Contour> {
+        Contour::new(parts, direction, self.theta, spread * self.period, spread * self.frequency)
+    }
 }
 
 /// Exact ε at `delta` in one direction; not below 0. `None` where the integrand decays too slowly or
@@ -150,17 +230,23 @@ pub(crate) fn epsilon_of_direction(
     if let Some(mu) = only_gaussian(parts) {
         return Some(Exact { value: gaussian_epsilon(mu, delta), relative_error: 1e-12 });
     }
+    if let [(Pair::Sampled { q, mu }, 1)] = *parts {
+        return single_sampled_epsilon(q, mu, direction, delta);
+    }
+    let mut visible = Cumulants::new(parts, direction, 1e-9 * delta / releases(parts));
+    let saddle = visible.saddle(delta)?;
     let mut cumulants = Cumulants::new(parts, direction, 1e-300);
-    let saddle = cumulants.saddle(delta)?;
-    let first = Contour::new(parts, direction, saddle.theta, saddle.variance, delta, 1.0)?;
-    let epsilon = first.epsilon(delta, saddle.epsilon)?;
-    if epsilon <= 0.0 {
+    let plan = Plan::new(&mut cumulants, saddle.theta, saddle.epsilon.max(0.0), delta)?;
+    let rough = plan.contour(parts, direction, 1.0)?.epsilon(delta, saddle.epsilon)?;
+    if rough <= 0.0 {
         return Some(Exact { value: 0.0, relative_error: 0.0 });
     }
-    let theta = 0.83 * saddle.theta;
-    let (_, _, variance) = cumulants.at(theta);
-    let second = Contour::new(parts, direction, theta, variance, delta, 1.13)?;
-    let other = second.epsilon(delta, epsilon)?;
+    // Again, now that ε is known; and once more beside it.
+    let plan = Plan::new(&mut cumulants, visible.saddle_at(rough)?.0.theta, rough, delta)?;
+    let first = plan.contour(parts, direction, 1.0)?;
+    let epsilon = first.epsilon(delta, rough)?;
+    let beside = Plan::new(&mut cumulants, 0.87 * plan.theta, rough, delta)?;
+    let other = beside.contour(parts, direction, 1.17)?.epsilon(delta, epsilon)?;
     let relative_error = (other / epsilon - 1.0).abs() + first.remainder + 1e-15;
     Some(Exact { value: epsilon, relative_error })
 }
@@ -174,19 +260,63 @@ pub(crate) fn delta_of_direction(
     if let Some(mu) = only_gaussian(parts) {
         return Some(Exact { value: gaussian_delta(mu, epsilon), relative_error: 1e-12 });
     }
+    if let [(Pair::Sampled { q, mu }, 1)] = *parts {
+        return Some(Exact {
+            value: single_sampled_delta(q, mu, direction, epsilon),
+            relative_error: 1e-11,
+        });
+    }
     let mut cumulants = Cumulants::new(parts, direction, 1e-300);
-    let (saddle, ln_delta) = cumulants.saddle_at(epsilon)?;
-    let guess = ln_delta.exp().clamp(1e-280, 1.0);
-    let value_at = |theta: f64, variance: f64, spread: f64| {
-        let contour = Contour::new(parts, direction, theta, variance, guess, spread)?;
+    let mut guess = 1e-6;
+    let mut values = Vec::new();
+    for (shrink, spread) in [(1.0, 1.0), (1.0, 1.0), (0.87, 1.17)] {
+        let mut visible = Cumulants::new(parts, direction, 1e-9 * guess / releases(parts));
+        let (saddle, _) = visible.saddle_at(epsilon)?;
+        let plan = Plan::new(&mut cumulants, shrink * saddle.theta, epsilon, guess)?;
+        let contour = plan.contour(parts, direction, spread)?;
         let (ln_delta, _) = contour.ln_delta(epsilon);
-        ln_delta.is_finite().then_some((ln_delta.exp(), contour.remainder))
+        if !ln_delta.is_finite() {
+            return None;
+        }
+        guess = ln_delta.exp().clamp(1e-280, 1.0);
+        values.push((ln_delta.exp(), contour.remainder));
+    }
+    let relative_error = (values[2].0 / values[1].0 - 1.0).abs() + values[1].1 + 1e-15;
+    Some(Exact { value: values[1].0, relative_error })
+}
+
+fn releases(parts: &[(Pair, u64)]) -> f64 {
+    parts.iter().map(|(_, n)| *n as f64).sum()
+}
+
+/// One step under Poisson sampling. "Remove": `q` times the δ of the Gaussian at the ε before
+/// sampling (Balle, Barthe, Gaboardi 2018, Theorem 2). "Add": the region where the loss exceeds ε is
+/// a half-line.
+fn single_sampled_delta(q: f64, mu: f64, direction: Direction, epsilon: f64) -> f64 {
+    match direction {
+        Direction::Remove => q * gaussian_delta(mu, (epsilon.exp_m1() / q).ln_1p()),
+        Direction::Add => {
+            let before = (-epsilon).exp_m1() / q;
+            if before <= -1.0 {
+                return 0.0;
+            }
+            let end = (before.ln_1p() + 0.5 * mu * mu) / mu;
+            let mixed = (1.0 - q) * normal::cdf(end) + q * normal::cdf(end - mu);
+            (normal::cdf(end) - epsilon.exp() * mixed).max(0.0)
+        }
+    }
+}
+
+fn single_sampled_epsilon(q: f64, mu: f64, direction: Direction, delta: f64) -> Option<Exact> {
+    let value = match direction {
+        Direction::Remove => {
+            let before = if delta >= q { 0.0 } else { gaussian_epsilon(mu, delta / q) };
+            (q * before.exp_m1()).ln_1p()
+        }
+        // Never above "remove" for a single step (Zhu, Dong, Wang 2022, Theorem 11).
+        Direction::Add => 0.0,
     };
-    let (value, remainder) = value_at(saddle.theta, saddle.variance, 1.0)?;
-    let theta = 0.83 * saddle.theta;
-    let (_, _, variance) = cumulants.at(theta);
-    let (other, _) = value_at(theta, variance, 1.13)?;
-    Some(Exact { value, relative_error: (other / value - 1.0).abs() + remainder + 1e-15 })
+    value.is_finite().then_some(Exact { value, relative_error: 1e-12 })
 }
 
 fn only_gaussian(parts: &[(Pair, u64)]) -> Option<f64> {
@@ -201,34 +331,35 @@ fn only_gaussian(parts: &[(Pair, u64)]) -> Option<f64> {
 }
 
 /// `δ(ε) = Φ(-ε/μ + μ/2) - e^ε Φ(-ε/μ - μ/2)` of Gaussian differential privacy (Dong, Roth, Su 2022,
-/// Corollary 1; Balle and Wang 2018), without cancellation between the two terms' exponents.
+/// Corollary 1; Balle and Wang 2018), computed on logarithms.
 pub(crate) fn gaussian_delta(mu: f64, epsilon: f64) -> f64 {
-    let (a, b) = (-epsilon / mu + 0.5 * mu, -epsilon / mu - 0.5 * mu);
-    let (ln_first, ln_second) = (normal::ln_cdf(a), epsilon + normal::ln_cdf(b));
-    if ln_second < ln_first {
-        (crate::math::ln_sub_exp(ln_first, ln_second)).exp()
-    } else {
-        0.0
-    }
+    ln_gaussian_delta(mu, epsilon).exp()
 }
 
-/// The ε at which [`gaussian_delta`] falls to `delta`, by Newton's method on `ln δ`; 0 if `δ(0)` is
-/// below already.
+fn ln_gaussian_delta(mu: f64, epsilon: f64) -> f64 {
+    let (a, b) = (-epsilon / mu + 0.5 * mu, -epsilon / mu - 0.5 * mu);
+    let (first, second) = (normal::ln_cdf(a), epsilon + normal::ln_cdf(b));
+    if second < first { crate::math::ln_sub_exp(first, second) } else { f64::NEG_INFINITY }
+}
+
+/// The ε at which [`gaussian_delta`] falls to `delta`; 0 if `δ(0)` is below already. Newton's method
+/// from the right: `ln δ` is concave, so that the iteration falls monotonically to the root.
 pub(crate) fn gaussian_epsilon(mu: f64, delta: f64) -> f64 {
     if gaussian_delta(mu, 0.0) <= delta {
         return 0.0;
     }
     let target = delta.ln();
-    let mut epsilon = 0.0;
-    // ln δ is concave: from the left the iteration overshoots at most once.
-    for _ in 0..200 {
-        let value = gaussian_delta(mu, epsilon);
-        if value <= 0.0 {
+    // Chernoff's bound is to the right of the root.
+    let mut epsilon = 0.5 * mu * mu + mu * (-2.0 * target).sqrt();
+    for _ in 0..100 {
+        let value = ln_gaussian_delta(mu, epsilon);
+        let ln_slope = epsilon + normal::ln_cdf(-epsilon / mu - 0.5 * mu) - value;
+        let step = (value - target) / ln_slope.exp();
+        if !step.is_finite() {
+            // Cancellation far in the tail: halve the distance to 0.
             epsilon *= 0.5;
             continue;
         }
-        let ln_slope = epsilon + normal::ln_cdf(-epsilon / mu - 0.5 * mu) - value.ln();
-        let step = (value.ln() - target) / ln_slope.exp();
         epsilon = (epsilon + step).max(0.0);
         if step.abs() <= 1e-14 * epsilon {
             break;
@@ -260,9 +391,9 @@ mod tests {
         let mut cumulants = Cumulants::new(&parts, Direction::Remove, 1e-300);
         for delta in [1e-3, 1e-6, 1e-15] {
             let saddle = cumulants.saddle(delta).unwrap();
-            let contour = Contour::new(
-                &parts, Direction::Remove, saddle.theta, saddle.variance, delta, 1.0,
-            ).unwrap();
+            let plan =
+                Plan::new(&mut cumulants, saddle.theta, saddle.epsilon, delta).unwrap();
+            let contour = plan.contour(&parts, Direction::Remove, 1.0).unwrap();
             let epsilon = contour.epsilon(delta, saddle.epsilon).unwrap();
             let closed = gaussian_epsilon(mu, delta);
             assert!((epsilon / closed - 1.0).abs() < 1e-11, "{delta}: {epsilon} {closed}");

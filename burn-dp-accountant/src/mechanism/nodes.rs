@@ -179,6 +179,11 @@ impl Nodes {
         sum.ln() + peak
     }
 
+    /// Number of nodes.
+    pub(crate) fn len(&self) -> usize {
+        self.loss.len()
+    }
+
     /// Leaves out what lies more than `reach` beyond the means of `P`: events so rare that δ does not
     /// see them, however much a large tilt would.
     pub(crate) fn truncated(mut self, pair: &Pair, direction: Direction, reach: f64) -> Self {
