@@ -22,7 +22,7 @@ pub(crate) struct Exact {
 const MAX_CONTOUR: usize = 4096;
 
 /// More evaluations of a node mean the same: the limit is about a tenth of a second.
-const MAX_WORK: usize = 6_000_000;
+const MAX_WORK: usize = 1_500_000;
 
 /// Values of `M(s)/(s(s+1))` on one contour, relative to a common factor.
 struct Contour {

@@ -64,6 +64,9 @@ pub(crate) struct Nodes {
     loss: Vec<f64>,
 }
 
+/// Beyond this exponent the subtraction of the first terms is below the rounding.
+const LARGEST_EXPONENT: f64 = 300.0;
+
 /// More nodes than this are never needed for an answer that is better than the closed bounds.
 const MAX_NODES: f64 = 60_000.0;
 
@@ -130,17 +133,27 @@ impl Nodes {
 
     /// `ln E_Q[L^order]` for real `order > 1`.
     pub(crate) fn ln_moment(&self, order: f64) -> f64 {
-        let largest = self.loss.iter().fold(0.0f64, |m, y| m.max(order * y.abs()));
-        if largest < 300.0 {
-            let terms = self.weight.iter().zip(&self.loss);
-            let sum: f64 = terms
-                .map(|(w, &y)| w * (exp_minus_tangent(order * y) - order * exp_minus_tangent(y)))
+        let peak = self.peak(order);
+        if peak < LARGEST_EXPONENT {
+            let sum: f64 = self
+                .nodes()
+                .map(|(ln_weight, weight, y)| {
+                    if order * y < LARGEST_EXPONENT {
+                        weight * (exp_minus_tangent(order * y) - order * exp_minus_tangent(y))
+                    } else {
+                        (ln_weight + order * y).exp()
+                    }
+                })
                 .sum();
             return sum.ln_1p();
         }
-        let peak = self.peak(order);
         let terms = self.ln_weight.iter().zip(&self.loss);
         peak + terms.map(|(w, y)| (w + order * y - peak).exp()).sum::<f64>().ln()
+    }
+
+    fn nodes(&self) -> impl Iterator<Item = (f64, f64, f64)> {
+        let weights = self.ln_weight.iter().zip(&self.weight);
+        weights.zip(&self.loss).map(|((&ln_weight, &weight), &y)| (ln_weight, weight, y))
     }
 
     /// `K(θ) = ln E_Q[L^{θ+1}]` with its first and second derivative.
@@ -161,17 +174,21 @@ impl Nodes {
     /// `ln E_Q[L^{s+1}]` for complex `s` with `Re s > 0`.
     pub(crate) fn ln_complex_moment(&self, s: Complex64) -> Complex64 {
         let order = s + 1.0;
-        let largest = self.loss.iter().fold(0.0f64, |m, y| m.max(order.re * y.abs()));
-        if largest < 300.0 {
-            let terms = self.weight.iter().zip(&self.loss);
-            let sum: Complex64 = terms
-                .map(|(w, &y)| {
-                    (complex::exp_minus_tangent(order * y) - order * exp_minus_tangent(y)) * w
+        let peak = self.peak(order.re);
+        if peak < LARGEST_EXPONENT {
+            let sum: Complex64 = self
+                .nodes()
+                .map(|(ln_weight, weight, y)| {
+                    if order.re * y < LARGEST_EXPONENT {
+                        let tangent = order * exp_minus_tangent(y);
+                        (complex::exp_minus_tangent(order * y) - tangent) * weight
+                    } else {
+                        Complex64::from_polar((ln_weight + order.re * y).exp(), order.im * y)
+                    }
                 })
                 .sum();
             return complex::ln_1p(sum);
         }
-        let peak = self.peak(order.re);
         let terms = self.ln_weight.iter().zip(&self.loss);
         let sum: Complex64 = terms
             .map(|(w, y)| Complex64::from_polar((w + order.re * y - peak).exp(), order.im * y))

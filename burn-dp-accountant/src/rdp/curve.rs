@@ -216,6 +216,13 @@ impl RenyiCurve {
         );
         let (t, refined) = minimize(best.0 - step, best.0 + step, 1e-5, at);
         let (t, refined) = if refined <= best.1 { (t, refined) } else { best };
+        // Bounds for fixed-size sampling have their kinks at whole orders.
+        let order = 1.0 + t.exp();
+        let whole = [order.floor(), order.ceil()].into_iter().filter(|&n| n > 1.0);
+        let (t, refined) = whole.fold((t, refined), |best, n| {
+            let v = value(n, self.at(n));
+            if v < best.1 { ((n - 1.0).ln(), v) } else { best }
+        });
         // The rounding of the moments, several orders above what it measures.
         (refined + refined.abs() * 1e-11, 1.0 + t.exp())
     }
