@@ -86,17 +86,15 @@ impl Nodes {
         // Half-width of the strip without singularities (1 - q + q L = 0), capped because the
         // Gaussian grows along the imaginary axis.
         let strip = (0.85 * std::f64::consts::PI / mu).min(6.0);
-        let step = 2.0 * std::f64::consts::PI * strip
-            / (46.0 + 0.5 * strip * strip + 2.0 * frequency * mu * strip);
         let reach = order * mu + 13.5;
-        if reach / step > MAX_NODES {
-            return None;
-        }
         let log_integrand = |x: f64| {
             point(pair, direction, x).map_or(f64::NEG_INFINITY, |p| p.ln_q + order * p.loss)
         };
         // Everything within e^-90 of the largest value, for the largest order and for the first.
         let coarse = 0.5;
+        if reach / coarse > MAX_NODES {
+            return None;
+        }
         let count = (2.0 * reach / coarse).ceil() as i64;
         let mut peak = f64::NEG_INFINITY;
         let samples: Vec<(f64, f64)> = (0..=count)
@@ -110,6 +108,22 @@ impl Nodes {
         let relevant = |&&(x, value): &&(f64, f64)| value > peak - 90.0 || x.abs() <= 13.0;
         let low = samples.iter().find(relevant).map_or(-13.5, |s| s.0) - coarse;
         let high = samples.iter().rev().find(relevant).map_or(13.5, |s| s.0) + coarse;
+        // e^{it y} grows off the real line by t times the argument of 1 - q + qL, which is at most
+        // about μ d times the share of qL, at the end of what matters to double precision.
+        let matters = |&&(x, value): &&(f64, f64)| value > peak - 55.0 || x.abs() <= 9.0;
+        let end = samples.iter().rev().find(matters).map_or(reach, |s| s.0);
+        let share = match *pair {
+            Pair::Sampled { q, mu } => {
+                let mixed = ln_mixture(q, mu, end);
+                (q.ln() + mu * end - 0.5 * mu * mu - mixed).exp().min(1.0)
+            }
+            _ => 1.0,
+        };
+        let step = 2.0 * std::f64::consts::PI * strip
+            / (46.0 + 0.5 * strip * strip + 2.0 * frequency * mu * share * strip);
+        if (high - low) / step > 2.0 * MAX_NODES {
+            return None;
+        }
         let mut nodes = Self { ln_weight: Vec::new(), weight: Vec::new(), loss: Vec::new() };
         let first = (low / step).floor() as i64;
         let last = (high / step).ceil() as i64;
