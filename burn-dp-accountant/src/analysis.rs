@@ -72,9 +72,7 @@ fn exact_epsilon(lowered: &Lowered, delta: f64) -> Option<f64> {
 
 /// Gaussian releases compose to one Gaussian (Dong, Roth, Su 2022, Corollary 2).
 fn closed_form(lowered: &Lowered, delta: f64) -> Option<Epsilon> {
-    if lowered.infinite.is_some()
-        || lowered.mass_at_infinity > 0.0
-        || lowered.total_variation > 0.0
+    if lowered.infinite.is_some() || lowered.mass_at_infinity > 0.0 || lowered.total_variation > 0.0
     {
         return None;
     }

@@ -93,15 +93,13 @@ impl Calibration {
         }
         let upper = |sigma| self.upper(&event(sigma), steps);
         let quick = |sigma| self.quick(&event(sigma), steps);
-        self.smallest(NOISE_RANGE, upper, quick).map_err(|error| {
-            match error {
-                AccountantError::Infeasible { reason } => AccountantError::infeasible(format!(
-                    "noise_multiplier for epsilon = {} at delta = {:e} in {steps} steps: {reason}",
-                    self.target.epsilon(),
-                    self.target.delta()
-                )),
-                other => other,
-            }
+        self.smallest(NOISE_RANGE, upper, quick).map_err(|error| match error {
+            AccountantError::Infeasible { reason } => AccountantError::infeasible(format!(
+                "noise_multiplier for epsilon = {} at delta = {:e} in {steps} steps: {reason}",
+                self.target.epsilon(),
+                self.target.delta()
+            )),
+            other => other,
         })
     }
 
@@ -187,9 +185,8 @@ impl Calibration {
         let target = self.target.epsilon();
         let mut aim = target;
         for _ in 0..6 {
-            let quick = |x: f64| {
-                quick(x).ok_or_else(|| AccountantError::numerical("no quick value"))
-            };
+            let quick =
+                |x: f64| quick(x).ok_or_else(|| AccountantError::numerical("no quick value"));
             let Ok(x) = self.search(range, aim, 0.1 * self.tolerance, quick) else { break };
             let value = upper(x)?;
             if value <= target && (value >= target * (1.0 - self.tolerance) || x <= range.0) {

@@ -194,7 +194,11 @@ impl Cumulants {
         for _ in 0..50 {
             let middle = 0.5 * (low + high);
             let (value, _, _) = self.approximation(middle.exp());
-            if value.is_finite() && value < epsilon { low = middle } else { high = middle }
+            if value.is_finite() && value < epsilon {
+                low = middle
+            } else {
+                high = middle
+            }
             if high - low < 1e-3 {
                 break;
             }
@@ -228,9 +232,8 @@ impl Source {
                 nodes.cumulants(theta)
             }
             Self::Discrete { points } => {
-                let peak = points
-                    .iter()
-                    .fold(f64::NEG_INFINITY, |m, (y, ln_p)| m.max(ln_p + theta * y));
+                let peak =
+                    points.iter().fold(f64::NEG_INFINITY, |m, (y, ln_p)| m.max(ln_p + theta * y));
                 let (mut zeroth, mut first, mut second) = (0.0, 0.0, 0.0);
                 for (y, ln_p) in points.iter() {
                     let mass = (ln_p + theta * y - peak).exp();

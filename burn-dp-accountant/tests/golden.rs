@@ -140,7 +140,8 @@ fn every_delta_lies_in_its_bracket() {
 
 #[test]
 fn every_renyi_divergence_agrees_to_nine_digits() {
-    let copied = [(1e-5, 0.5, 1.01, 2.684855756107944e-09), (0.0625, 0.5, 1.01, 0.028269275223933594)];
+    let copied =
+        [(1e-5, 0.5, 1.01, 2.684855756107944e-09), (0.0625, 0.5, 1.01, 0.028269275223933594)];
     for (q, sigma, order, truth) in copied {
         let got = rdp_poisson_sampled_gaussian(q, sigma, order).unwrap();
         assert!((got / truth - 1.0).abs() < 1e-9, "{q} {sigma} {order}: {got} {truth}");
@@ -195,5 +196,21 @@ fn calibrated_noise_is_never_too_small_and_hardly_too_large() {
         let truth = number(&row["truth"], "sigma");
         assert!(sigma >= truth * (1.0 - 1e-9), "{row}: {sigma}");
         assert!(sigma <= truth * (1.0 + 1e-3), "{row}: {sigma}");
+    }
+}
+
+#[test]
+fn every_trade_off_point_is_a_lower_bound_and_close() {
+    for row in table("gdp_fdp.json") {
+        if row["kind"] != "tradeoff" {
+            continue;
+        }
+        let (event, steps) = dp_sgd(&row);
+        let curve = PldAccountant::new([(&event, steps)], ADD_REMOVE).unwrap();
+        let curve = curve.tradeoff(2_000).unwrap();
+        let beta = curve.type_two_error(number(&row, "alpha"));
+        let truth = number(&row, "beta_truth");
+        assert!(beta <= truth + 1e-9, "{row}: {beta}");
+        assert!(beta >= truth - 1e-4, "{row}: {beta}");
     }
 }

@@ -75,14 +75,12 @@ impl ExactAccountant {
         if self.lowered.infinite.is_some() {
             return Ok(1.0);
         }
-        let own = self.largest(|direction| delta_of_direction(&self.lowered.parts, direction, epsilon))?;
+        let own =
+            self.largest(|direction| delta_of_direction(&self.lowered.parts, direction, epsilon))?;
         Ok((own + self.lowered.mass_at_infinity).min(1.0))
     }
 
-    fn largest(
-        &self,
-        value: impl Fn(Direction) -> Option<Exact>,
-    ) -> Result<f64, AccountantError> {
+    fn largest(&self, value: impl Fn(Direction) -> Option<Exact>) -> Result<f64, AccountantError> {
         let mut largest = 0.0f64;
         if self.lowered.parts.is_empty() {
             return Ok(largest);

@@ -68,8 +68,13 @@ impl Contour {
                 break;
             }
         }
-        (remainder < 1e-12 && ln_scale.is_finite())
-            .then_some(Self { theta, step, ln_scale, values, remainder })
+        (remainder < 1e-12 && ln_scale.is_finite()).then_some(Self {
+            theta,
+            step,
+            ln_scale,
+            values,
+            remainder,
+        })
     }
 
     /// `δ(ε)` and `-δ'(ε)`, both divided by `e^{ln M(θ) - θε}`.
@@ -210,12 +215,7 @@ impl Plan {
         best.map(|(_, plan)| plan)
     }
 
-    fn contour(
-        &self,
-        parts: &[(Pair, u64)],
-        direction: Direction,
-        spread: f64,
-    ) -> Option<Contour> {
+    fn contour(&self, parts: &[(Pair, u64)], direction: Direction, spread: f64) -> Option<Contour> {
         Contour::new(parts, direction, self.theta, spread * self.period, spread * self.frequency)
     }
 }
@@ -391,8 +391,7 @@ mod tests {
         let mut cumulants = Cumulants::new(&parts, Direction::Remove, 1e-300);
         for delta in [1e-3, 1e-6, 1e-15] {
             let saddle = cumulants.saddle(delta).unwrap();
-            let plan =
-                Plan::new(&mut cumulants, saddle.theta, saddle.epsilon, delta).unwrap();
+            let plan = Plan::new(&mut cumulants, saddle.theta, saddle.epsilon, delta).unwrap();
             let contour = plan.contour(&parts, Direction::Remove, 1.0).unwrap();
             let epsilon = contour.epsilon(delta, saddle.epsilon).unwrap();
             let closed = gaussian_epsilon(mu, delta);

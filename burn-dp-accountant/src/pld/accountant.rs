@@ -3,7 +3,9 @@
 use super::{Bracket, Effort};
 use crate::budget::{check_delta, check_epsilon};
 use crate::mechanism::{Lowered, lower};
-use crate::{AccountantError, DeltaBracket, DpEvent, Epsilon, Method, NeighboringRelation};
+use crate::{
+    AccountantError, DeltaBracket, DpEvent, Epsilon, Method, NeighboringRelation, TradeoffCurve,
+};
 
 /// Composes privacy loss distributions and returns a bracket that contains the true ε (or δ): the
 /// errors of the grid, of the truncation, of wrap-around and of the rounding of the transform are
@@ -88,8 +90,11 @@ impl PldAccountant {
             }
             answer.lower = answer.lower.min(answer.upper);
         }
-        answer.estimate =
-            if answer.upper.is_finite() && !self.lowered.loose { 0.5 * (answer.lower + answer.upper) } else { answer.upper };
+        answer.estimate = if answer.upper.is_finite() && !self.lowered.loose {
+            0.5 * (answer.lower + answer.upper)
+        } else {
+            answer.upper
+        };
         Ok(answer)
     }
 
@@ -106,7 +111,9 @@ impl PldAccountant {
         } else {
             0.0
         };
-        let note = upper.is_infinite().then(|| "the events' own δ already exceeds the target δ".to_string());
+        let note = upper
+            .is_infinite()
+            .then(|| "the events' own δ already exceeds the target δ".to_string());
         Bracket { upper, note, ..Bracket::default() }
     }
 
@@ -138,8 +145,33 @@ impl PldAccountant {
             epsilon,
             lower,
             upper: bracket.upper,
-            estimate: if self.lowered.loose { bracket.upper } else { 0.5 * (lower + bracket.upper) },
+            estimate: if self.lowered.loose {
+                bracket.upper
+            } else {
+                0.5 * (lower + bracket.upper)
+            },
             notes: bracket.note.into_iter().collect(),
         })
+    }
+}
+
+impl PldAccountant {
+    /// The trade-off curve between type I and type II error, symmetrised over both directions, from
+    /// `points` values of ε. A lower bound (no test does better), rounded down.
+    ///
+    /// # Errors
+    ///
+    /// [`AccountantError::Numerical`] if the distribution does not fit into the grid.
+    pub fn tradeoff(&self, points: usize) -> Result<TradeoffCurve, AccountantError> {
+        if self.lowered.infinite.is_some() {
+            return Ok(TradeoffCurve::new(vec![(0.0, 1.0)]));
+        }
+        if self.lowered.parts.is_empty() {
+            let extra = self.lowered.mass_at_infinity + 2.0 * self.lowered.total_variation;
+            return Ok(TradeoffCurve::new(vec![(0.0, extra.min(1.0))]));
+        }
+        let curves = super::profile(&self.lowered, points.max(2), &self.effort)
+            .ok_or_else(|| AccountantError::numerical("the grid of the trade-off is too large"))?;
+        Ok(TradeoffCurve::new(curves))
     }
 }

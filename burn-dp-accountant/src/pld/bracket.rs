@@ -90,13 +90,16 @@ impl Composition {
 
 /// The tail that a piece may leave out, so that all of them together are far below `delta`.
 pub(crate) fn tail(parts: &[(Pair, u64)], delta: f64) -> f64 {
-    let repetitions: f64 = parts.iter().map(|(pair, n)| {
-        let pieces = match pair {
-            Pair::Symmetrized { components, .. } => 2 * components.len(),
-            _ => 1,
-        };
-        pieces as f64 * *n as f64
-    }).sum();
+    let repetitions: f64 = parts
+        .iter()
+        .map(|(pair, n)| {
+            let pieces = match pair {
+                Pair::Symmetrized { components, .. } => 2 * components.len(),
+                _ => 1,
+            };
+            pieces as f64 * *n as f64
+        })
+        .sum();
     (1e-9 * delta / repetitions).max(1e-290)
 }
 
@@ -152,12 +155,8 @@ fn one_direction(
     let parts = &lowered.parts;
     let tail = tail(parts, left);
     let mut cumulants = Cumulants::new(parts, direction, tail);
-    let infinite = |note: String| Bracket {
-        lower: 0.0,
-        upper: f64::INFINITY,
-        grid: None,
-        note: Some(note),
-    };
+    let infinite =
+        |note: String| Bracket { lower: 0.0, upper: f64::INFINITY, grid: None, note: Some(note) };
     // A direction that cannot decide needs no grid.
     let bounded = largest_loss(parts, direction);
     if lowered.total_variation == 0.0 && bounded <= known_lower {
@@ -186,27 +185,26 @@ fn one_direction(
     let mut previous_gap = f64::INFINITY;
     let mut idle = 0;
     for _ in 0..effort.max_refinements {
-        let composition =
-            match Composition::new(parts, direction, width, theta, tail, effort) {
-                Ok(composition) => composition,
-                Err(Refusal::TooLarge(points)) => {
-                    // The finest grid that fits, if that is a gain.
-                    let limit = effort.max_points as f64;
-                    width *= 1.05 * points / limit;
-                    if best.grid.is_some_and(|known| width > 0.85 * known) {
-                        best.note = Some(format!(
-                            "a narrower bracket than {:.1e} needs more than {limit} grid points",
-                            (best.upper - best.lower) / best.upper
-                        ));
-                        break;
-                    }
-                    continue;
-                }
-                Err(Refusal::Overflow) => {
-                    best.note.get_or_insert_with(|| "the tilt overflows".to_string());
+        let composition = match Composition::new(parts, direction, width, theta, tail, effort) {
+            Ok(composition) => composition,
+            Err(Refusal::TooLarge(points)) => {
+                // The finest grid that fits, if that is a gain.
+                let limit = effort.max_points as f64;
+                width *= 1.05 * points / limit;
+                if best.grid.is_some_and(|known| width > 0.85 * known) {
+                    best.note = Some(format!(
+                        "a narrower bracket than {:.1e} needs more than {limit} grid points",
+                        (best.upper - best.lower) / best.upper
+                    ));
                     break;
                 }
-            };
+                continue;
+            }
+            Err(Refusal::Overflow) => {
+                best.note.get_or_insert_with(|| "the tilt overflows".to_string());
+                break;
+            }
+        };
         let (lower, upper) = with_variation(&composition, lowered, delta, left);
         let grown = upper.unwrap_or(f64::INFINITY);
         if grown <= best.upper {
@@ -263,12 +261,10 @@ fn with_variation(
         return (lower, upper);
     }
     let (mut lower, _) = composition.epsilon((delta + 2.0 * eta).min(1.0));
-    let upper_delta = |e: f64| {
-        composition.delta(e).1 + lowered.mass_at_infinity + (1.0 + e.exp()) * eta
-    };
-    let lower_delta = |e: f64| {
-        composition.delta(e).0 + lowered.mass_at_infinity - (1.0 + e.exp()) * eta
-    };
+    let upper_delta =
+        |e: f64| composition.delta(e).1 + lowered.mass_at_infinity + (1.0 + e.exp()) * eta;
+    let lower_delta =
+        |e: f64| composition.delta(e).0 + lowered.mass_at_infinity - (1.0 + e.exp()) * eta;
     // Downwards from the value without the correction, by bisection.
     if lower_delta(lower) < delta {
         let (mut a, mut b) = (0.0, lower);
@@ -352,7 +348,8 @@ fn delta_one_direction(
                     best.note = None;
                     break;
                 }
-                best.note = Some(format!("the bracket stayed wider than {}", effort.relative_width));
+                best.note =
+                    Some(format!("the bracket stayed wider than {}", effort.relative_width));
                 if coarser > 0 {
                     break;
                 }
@@ -371,4 +368,56 @@ fn delta_one_direction(
         }
     }
     best
+}
+
+/// Upper bounds of δ at `points` values of ε from 0 to where δ is 1e-12.
+pub(crate) fn profile(
+    lowered: &Lowered,
+    points: usize,
+    effort: &Effort,
+) -> Option<Vec<(f64, f64)>> {
+    let parts = &lowered.parts;
+    let mut largest = 0.0f64;
+    let mut compositions = Vec::new();
+    for direction in directions(parts) {
+        let tail = tail(parts, 1e-12);
+        let mut cumulants = Cumulants::new(parts, direction, tail);
+        // One tilt for all: the curve needs absolute accuracy, which a moderate δ gives.
+        let Some(saddle) = cumulants.saddle(1e-2).or_else(|| cumulants.saddle(1e-4)) else {
+            let bound = largest_loss(parts, direction);
+            if !bound.is_finite() {
+                return None;
+            }
+            largest = largest.max(bound);
+            continue;
+        };
+        let far = cumulants.saddle(1e-12).map_or(saddle.epsilon, |s| s.epsilon);
+        largest = largest.max(far);
+        let mut width = first_width(parts, &saddle, effort.relative_width.max(1e-4));
+        let composition = loop {
+            match Composition::new(parts, direction, width, saddle.theta, tail, effort) {
+                Ok(composition) => break composition,
+                Err(Refusal::TooLarge(needed)) if width < 1e3 => {
+                    width *= 1.05 * (needed / effort.max_points as f64).max(1.05);
+                }
+                Err(_) => return None,
+            }
+        };
+        compositions.push(composition);
+    }
+    let extra = |e: f64| lowered.mass_at_infinity + (1.0 + e.exp()) * lowered.total_variation;
+    // A direction without a composition has a bounded loss: its δ is 0 from there on; below, 1 is
+    // the only bound at hand.
+    let bounded = directions(parts)
+        .into_iter()
+        .map(|d| largest_loss(parts, d))
+        .filter(|_| compositions.len() < directions(parts).len())
+        .fold(0.0, |m: f64, b| if b.is_finite() { m.max(b) } else { m });
+    let value = |k: usize| {
+        let epsilon = largest * (k as f64 / (points - 1) as f64).powi(2);
+        let pairs = compositions.iter().map(|c| c.delta(epsilon).1).fold(0.0, f64::max);
+        let pairs = if epsilon < bounded { 1.0 } else { pairs };
+        (epsilon, (pairs + extra(epsilon)).min(1.0))
+    };
+    Some((0..points).map(value).collect())
 }

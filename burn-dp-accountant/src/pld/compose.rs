@@ -229,8 +229,7 @@ fn ln_moment(lattice: &Lattice, width: f64, t: f64) -> f64 {
                 *chain = *chain * step4 + mass;
             }
         }
-        let inner =
-            quarter[0] + quarter[1] * step + (quarter[2] + quarter[3] * step) * step2;
+        let inner = quarter[0] + quarter[1] * step + (quarter[2] + quarter[3] * step) * step2;
         if inner > 0.0 {
             sum += inner * (t * y).exp();
         }

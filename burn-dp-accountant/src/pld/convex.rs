@@ -99,9 +99,10 @@ mod tests {
     use super::*;
 
     fn divergence(mass: &[f64], width: f64, alpha: f64) -> f64 {
-        let terms = mass.iter().enumerate().map(|(i, m)| {
-            m * (1.0 - alpha * (-(i as f64) * width).exp()).max(0.0)
-        });
+        let terms = mass
+            .iter()
+            .enumerate()
+            .map(|(i, m)| m * (1.0 - alpha * (-(i as f64) * width).exp()).max(0.0));
         terms.sum()
     }
 
@@ -122,7 +123,8 @@ mod tests {
             assert!(hull.iter().sum::<f64>() > 0.0, "{signed:?} became nothing");
             for k in 0..60 {
                 let alpha = 0.05 * f64::from(k);
-                let (new, old) = (divergence(&hull, width, alpha), divergence(signed, width, alpha));
+                let (new, old) =
+                    (divergence(&hull, width, alpha), divergence(signed, width, alpha));
                 assert!(new <= old.max(0.0) + 1e-15, "{signed:?} -> {hull:?} at {alpha}");
             }
         }

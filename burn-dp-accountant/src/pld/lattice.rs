@@ -62,12 +62,7 @@ fn range(shape: &Shape) -> (f64, f64) {
 
 /// Puts the privacy loss of `pair` on a grid of this width. Probability below `tail` on each side of
 /// each piece is moved up (pessimistic) or dropped (optimistic).
-pub(crate) fn discretize(
-    pair: &Pair,
-    direction: Direction,
-    width: f64,
-    tail: f64,
-) -> Discretized {
+pub(crate) fn discretize(pair: &Pair, direction: Direction, width: f64, tail: f64) -> Discretized {
     let shape = Shape::new(pair, direction, tail);
     let (low, high) = range(&shape);
     let offset = bulk(pair, direction, width);
@@ -262,7 +257,9 @@ mod tests {
     /// shifted ε (Balle, Barthe, Gaboardi 2018, Theorem 2).
     fn sampled(q: f64, mu: f64, epsilon: f64) -> f64 {
         let shifted = (epsilon.exp() - 1.0 + q) / q;
-        if shifted <= 0.0 { return 1.0 - epsilon.exp(); }
+        if shifted <= 0.0 {
+            return 1.0 - epsilon.exp();
+        }
         q * gaussian(mu, shifted.ln())
     }
 

@@ -8,7 +8,7 @@ mod lattice;
 mod shape;
 
 pub use accountant::PldAccountant;
-pub(crate) use bracket::{Bracket, Effort, delta, directions, epsilon, largest_loss};
+pub(crate) use bracket::{Bracket, Effort, delta, directions, epsilon, largest_loss, profile};
 pub(crate) use lattice::span;
 
 use crate::mechanism::{Direction, Pair};
