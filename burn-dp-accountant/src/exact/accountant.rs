@@ -3,6 +3,7 @@
 use super::inversion::{Exact, delta_of_direction, epsilon_of_direction};
 use crate::budget::{check_delta, check_epsilon};
 use crate::mechanism::{Direction, Lowered, lower};
+use crate::saddle::Cumulants;
 use crate::{AccountantError, DpEvent, NeighboringRelation};
 
 /// Exact ε and δ by numerical inversion of the moment generating function of the privacy loss, in
@@ -62,7 +63,20 @@ impl ExactAccountant {
         if left <= 0.0 {
             return Ok(f64::INFINITY);
         }
-        self.largest(|direction| epsilon_of_direction(&self.lowered.parts, direction, left))
+        let parts = &self.lowered.parts;
+        self.largest(|direction, known| {
+            // Chernoff's bound may already show that the other direction decides.
+            if direction == Direction::Add && known > 0.0 {
+                let tail = 1e-9 * left / parts.iter().map(|(_, n)| *n as f64).sum::<f64>();
+                let mut cumulants = Cumulants::new(parts, direction, tail);
+                if let Some(saddle) = cumulants.saddle(left)
+                    && cumulants.chernoff(saddle.theta, left * (1.0 - 1e-6)) <= known
+                {
+                    return Some(Exact { value: 0.0, relative_error: 0.0 });
+                }
+            }
+            epsilon_of_direction(parts, direction, left)
+        })
     }
 
     /// δ at `epsilon`: exact within 1e-9 relative, by the estimate of a second contour.
@@ -75,18 +89,21 @@ impl ExactAccountant {
         if self.lowered.infinite.is_some() {
             return Ok(1.0);
         }
-        let own =
-            self.largest(|direction| delta_of_direction(&self.lowered.parts, direction, epsilon))?;
+        let own = self
+            .largest(|direction, _| delta_of_direction(&self.lowered.parts, direction, epsilon))?;
         Ok((own + self.lowered.mass_at_infinity).min(1.0))
     }
 
-    fn largest(&self, value: impl Fn(Direction) -> Option<Exact>) -> Result<f64, AccountantError> {
+    fn largest(
+        &self,
+        value: impl Fn(Direction, f64) -> Option<Exact>,
+    ) -> Result<f64, AccountantError> {
         let mut largest = 0.0f64;
         if self.lowered.parts.is_empty() {
             return Ok(largest);
         }
         for direction in crate::pld::directions(&self.lowered.parts) {
-            match value(direction) {
+            match value(direction, largest) {
                 Some(exact) if exact.relative_error <= TOLERANCE => {
                     largest = largest.max(exact.value);
                 }

@@ -8,7 +8,7 @@
 
 use crate::math::complex::Complex64;
 use crate::math::normal;
-use crate::mechanism::{Direction, Nodes, Pair};
+use crate::mechanism::{ContourMoments, Direction, Nodes, Pair};
 use crate::saddle::Cumulants;
 
 /// An exact value with its estimated error: the difference to a second contour.
@@ -130,7 +130,7 @@ struct Rules {
 
 enum Rule {
     Gaussian(f64),
-    Nodes(Nodes),
+    Nodes(ContourMoments),
 }
 
 impl Rules {
@@ -146,8 +146,9 @@ impl Rules {
                 Pair::Gaussian { mu } => Rule::Gaussian(mu),
                 _ => {
                     let nodes = Nodes::new(pair, direction, theta + 1.0, frequency)?;
-                    rules.nodes += nodes.len();
-                    Rule::Nodes(nodes)
+                    let moments = nodes.on_contour(theta);
+                    rules.nodes += moments.len();
+                    Rule::Nodes(moments)
                 }
             };
             rules.parts.push((rule, *count as f64));
@@ -158,7 +159,7 @@ impl Rules {
     fn ln_moment(&self, s: Complex64) -> Complex64 {
         let terms = self.parts.iter().map(|(rule, count)| match rule {
             Rule::Gaussian(mu) => s * (s + 1.0) * (0.5 * mu * mu * count),
-            Rule::Nodes(nodes) => nodes.ln_complex_moment(s) * *count,
+            Rule::Nodes(nodes) => nodes.ln_moment(s.im) * *count,
         });
         terms.sum()
     }
@@ -177,8 +178,8 @@ impl Plan {
     fn new(cumulants: &mut Cumulants, start: f64, epsilon: f64, delta: f64) -> Option<Self> {
         let mut best: Option<(f64, Self)> = None;
         let mut largest_size = f64::NEG_INFINITY;
-        for k in 0..14 {
-            let theta = start * 0.85f64.powi(k);
+        for k in 0..8 {
+            let theta = start * 0.8f64.powi(k);
             let (value, _, variance) = cumulants.at(theta);
             // ln of δ relative to the factor of the contour: how far above rounding it is.
             let size = delta.ln() + theta * epsilon - value;
@@ -192,7 +193,7 @@ impl Plan {
             // Aliases from below are at most e^{-θL}/δ, those from above by Chernoff's bound.
             let below = (34.0 - delta.ln()) / theta;
             let mut above = f64::INFINITY;
-            for factor in [0.5, 1.5, 4.0, 10.0, 25.0] {
+            for factor in [1.0, 4.0, 16.0] {
                 for shift in [factor / variance.sqrt(), 0.1 * factor * theta] {
                     let (further, _, _) = cumulants.at(theta + shift);
                     let bound = (further - value + 34.0 - size) / shift - epsilon;
@@ -208,8 +209,14 @@ impl Plan {
             // Slowly decaying integrands start with the frequency of the bulk.
             let frequency = 8.8 / variance.sqrt();
             let plan = Self { theta, period, frequency };
-            if best.is_none_or(|(known, _)| period < known) {
-                best = Some((period, plan));
+            match best {
+                Some((known, _)) if period >= known => {
+                    // Past the minimum.
+                    if period > 1.5 * known {
+                        break;
+                    }
+                }
+                _ => best = Some((period, plan)),
             }
         }
         best.map(|(_, plan)| plan)
@@ -237,18 +244,29 @@ pub(crate) fn epsilon_of_direction(
     let saddle = visible.saddle(delta)?;
     let mut cumulants = Cumulants::new(parts, direction, 1e-300);
     let plan = Plan::new(&mut cumulants, saddle.theta, saddle.epsilon.max(0.0), delta)?;
-    let rough = plan.contour(parts, direction, 1.0)?.epsilon(delta, saddle.epsilon)?;
-    if rough <= 0.0 {
-        return Some(Exact { value: 0.0, relative_error: 0.0 });
+    let mut first = plan.contour(parts, direction, 1.0)?;
+    let mut epsilon = first.epsilon(delta, saddle.epsilon)?;
+    let mut theta = plan.theta;
+    let mut answer = None;
+    for _ in 0..2 {
+        if epsilon <= 0.0 {
+            return Some(Exact { value: 0.0, relative_error: 0.0 });
+        }
+        let beside = Plan::new(&mut cumulants, 0.87 * theta, epsilon, delta)?;
+        let second = beside.contour(parts, direction, 1.17)?;
+        let other = second.epsilon(delta, epsilon)?;
+        let relative_error = (other / epsilon - 1.0).abs() + first.remainder + 1e-15;
+        answer = Some(Exact { value: epsilon, relative_error });
+        if relative_error < 1e-10 {
+            break;
+        }
+        // Again with the contour for the ε that is known now.
+        let plan = Plan::new(&mut cumulants, visible.saddle_at(epsilon)?.0.theta, epsilon, delta)?;
+        theta = plan.theta;
+        first = plan.contour(parts, direction, 1.0)?;
+        epsilon = first.epsilon(delta, epsilon)?;
     }
-    // Again, now that ε is known; and once more beside it.
-    let plan = Plan::new(&mut cumulants, visible.saddle_at(rough)?.0.theta, rough, delta)?;
-    let first = plan.contour(parts, direction, 1.0)?;
-    let epsilon = first.epsilon(delta, rough)?;
-    let beside = Plan::new(&mut cumulants, 0.87 * plan.theta, rough, delta)?;
-    let other = beside.contour(parts, direction, 1.17)?.epsilon(delta, epsilon)?;
-    let relative_error = (other / epsilon - 1.0).abs() + first.remainder + 1e-15;
-    Some(Exact { value: epsilon, relative_error })
+    answer
 }
 
 /// Exact δ at `epsilon` in one direction.

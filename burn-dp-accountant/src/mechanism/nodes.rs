@@ -185,34 +185,19 @@ impl Nodes {
         (self.ln_moment(order), mean, (second / zeroth - mean * mean).max(0.0))
     }
 
-    /// `ln E_Q[L^{s+1}]` for complex `s` with `Re s > 0`.
-    pub(crate) fn ln_complex_moment(&self, s: Complex64) -> Complex64 {
-        let order = s + 1.0;
-        let peak = self.peak(order.re);
-        if peak < LARGEST_EXPONENT {
-            let sum: Complex64 = self
-                .nodes()
-                .map(|(ln_weight, weight, y)| {
-                    if order.re * y < LARGEST_EXPONENT {
-                        let tangent = order * exp_minus_tangent(y);
-                        (complex::exp_minus_tangent(order * y) - tangent) * weight
-                    } else {
-                        Complex64::from_polar((ln_weight + order.re * y).exp(), order.im * y)
-                    }
-                })
-                .sum();
-            return complex::ln_1p(sum);
-        }
-        let terms = self.ln_weight.iter().zip(&self.loss);
-        let sum: Complex64 = terms
-            .map(|(w, y)| Complex64::from_polar((w + order.re * y - peak).exp(), order.im * y))
-            .sum();
-        sum.ln() + peak
-    }
-
-    /// Number of nodes.
-    pub(crate) fn len(&self) -> usize {
-        self.loss.len()
+    /// Prepares `E_Q[L^{s+1}]` for all `s` with real part `theta`.
+    pub(crate) fn on_contour(self, theta: f64) -> ContourMoments {
+        let order = theta + 1.0;
+        let shift = self.peak(order).max(0.0);
+        let shift = if shift < LARGEST_EXPONENT { 0.0 } else { shift };
+        let nodes = self.nodes().map(|(ln_weight, _, y)| {
+            let tilted = (ln_weight + order * y - shift).exp();
+            (y, tilted, (ln_weight + y - shift).exp() - (ln_weight - shift).exp())
+        });
+        let nodes: Vec<_> = nodes.collect();
+        let ln_scale = self.ln_moment(order);
+        let excess = if shift == 0.0 { ln_scale.exp_m1() } else { (ln_scale - shift).exp() };
+        ContourMoments { nodes, shift, excess }
     }
 
     /// Leaves out what lies more than `reach` beyond the means of `P`: events so rare that δ does not
@@ -231,5 +216,37 @@ impl Nodes {
             };
         }
         self
+    }
+}
+
+/// The moments of one pair on one contour. Only the rotation `e^{ity}` changes along it:
+/// `M(θ+it) - M(θ) = Σ w e^{(θ+1)y} (e^{ity} - 1) - it Σ w (e^y - 1)`, where the last sum is 0 and is
+/// subtracted term by term, so that nothing cancels for tiny sampling probabilities.
+#[derive(Debug, Clone)]
+pub(crate) struct ContourMoments {
+    /// Loss, `w e^{(θ+1)y}`, `w (e^y - 1)`.
+    nodes: Vec<(f64, f64, f64)>,
+    /// Logarithm of a common factor, 0 unless the moments overflow.
+    shift: f64,
+    /// `M(θ) - 1`, or `M(θ)` over the common factor.
+    excess: f64,
+}
+
+impl ContourMoments {
+    /// `ln E_Q[L^{s+1}]` at `s = θ + it`.
+    pub(crate) fn ln_moment(&self, t: f64) -> Complex64 {
+        let (mut re, mut im) = (0.0, 0.0);
+        for &(y, tilted, tangent) in &self.nodes {
+            let (sin, cos) = (0.5 * t * y).sin_cos();
+            re -= 2.0 * tilted * sin * sin;
+            im += 2.0 * tilted * sin * cos - t * tangent;
+        }
+        let difference = Complex64::new(self.excess + re, im);
+        if self.shift == 0.0 { complex::ln_1p(difference) } else { difference.ln() + self.shift }
+    }
+
+    /// Number of nodes.
+    pub(crate) fn len(&self) -> usize {
+        self.nodes.len()
     }
 }

@@ -11,6 +11,8 @@
 //! Rounding of the transform: "Accuracy and Stability of Numerical Algorithms", Higham 2002,
 //! Theorem 24.2.
 
+use std::cell::RefCell;
+
 use realfft::RealFftPlanner;
 use rustfft::num_complex::Complex64;
 
@@ -22,6 +24,14 @@ const FFT_ERROR: f64 = 3.5 * f64::EPSILON;
 
 /// Tilted probability that may lie outside of the window (natural logarithm).
 const LN_OUTSIDE: f64 = -32.0;
+
+/// Plans of longer transforms are not kept.
+const LARGEST_KEPT_PLAN: usize = 1 << 18;
+
+thread_local! {
+    /// Plans of transforms are made once for each length and thread.
+    static PLANNER: RefCell<RealFftPlanner<f64>> = RefCell::new(RealFftPlanner::new());
+}
 
 /// A composed lattice around the interesting losses.
 pub(crate) struct Composed {
@@ -283,9 +293,13 @@ fn convolve(
     theta: f64,
     size: usize,
 ) -> (Vec<f64>, Rounding) {
-    let mut planner = RealFftPlanner::<f64>::new();
-    let forward = planner.plan_fft_forward(size);
-    let backward = planner.plan_fft_inverse(size);
+    let (forward, backward) = PLANNER.with_borrow_mut(|planner| {
+        let plans = (planner.plan_fft_forward(size), planner.plan_fft_inverse(size));
+        if size > LARGEST_KEPT_PLAN {
+            *planner = RealFftPlanner::new();
+        }
+        plans
+    });
     let levels = (size as f64).log2() + 3.0;
     let mut product: Vec<Complex64> = Vec::new();
     let mut error = Rounding::default();
@@ -310,24 +324,30 @@ fn convolve(
             return (vec![0.0; size], failed);
         }
         let n = *count as f64;
-        let (mut squares, mut own_squares, mut own_sum) = (0.0, 0.0, 0.0);
+        // What is left out below is far smaller than its bound e^-80 for each frequency.
+        let negligible = (-160.0 / n).exp();
+        let rest = size as f64 * (-80.0f64).exp();
+        let (mut squares, mut own_squares, mut own_sum) = (rest, rest, rest);
         for (k, value) in output.iter_mut().enumerate() {
-            let radius = value.norm();
-            let powered = if radius > 0.0 { n * radius.ln() } else { f64::NEG_INFINITY };
+            let square = value.norm_sqr();
+            if square < negligible && n > 2.0 {
+                *value = Complex64::new(0.0, 0.0);
+                continue;
+            }
+            let ln_radius = 0.5 * square.ln();
             // Each frequency but the ends stands for two.
             let multiplicity = if k == 0 || 2 * k == size { 1.0 } else { 2.0 };
-            let before = if n > 1.0 {
-                if radius > 0.0 { ((n - 1.0) / n * powered).exp() } else { 0.0 }
-            } else {
-                1.0
-            };
+            let own = (n * ln_radius).exp();
+            let before = if square > 0.0 { ((n - 1.0) * ln_radius).exp() } else { 1.0 };
             squares += multiplicity * before * before;
-            own_squares += multiplicity * (before * radius).powi(2);
-            own_sum += multiplicity * before * radius;
-            *value = if powered < -745.0 {
-                Complex64::new(0.0, 0.0)
+            own_squares += multiplicity * own * own;
+            own_sum += multiplicity * own;
+            *value = if n == 1.0 {
+                *value
+            } else if square > 0.0 {
+                Complex64::from_polar(own, n * value.arg())
             } else {
-                Complex64::from_polar(powered.exp(), n * value.arg())
+                Complex64::new(0.0, 0.0)
             };
         }
         // |z^n - w^n| <= n |z|^{n-1} |z - w|, where z - w is known in the 2-norm over the frequencies
