@@ -1,5 +1,26 @@
 //! Privacy accounting for differentially private training.
+//!
+//! A mechanism describes what it released as [`DpEvent`]s in a [`PrivacyLedger`]; accountants analyse
+//! them. ε comes as a bracket whose upper end is a guarantee ([`Epsilon`]); what nothing can
+//! guarantee is infinite, with the reason, and what an accountant does not know it refuses.
+//!
+//! ```
+//! use burn_dp_accountant::{
+//!     DpEvent, LedgerHeader, NeighboringRelation, PrivacyLedger, PrivacyStatement, UnitOfPrivacy,
+//! };
+//!
+//! let header = LedgerHeader::new(UnitOfPrivacy::Example, NeighboringRelation::AddOrRemoveOne);
+//! let mut ledger = PrivacyLedger::new(header);
+//! ledger.record_many(&DpEvent::dp_sgd_step(0.01, 1.1), 1_000)?;
+//! let epsilon = ledger.epsilon(1e-5)?;
+//! assert!(epsilon.lower <= epsilon.upper && epsilon.upper < 1.6);
+//! println!("{}", PrivacyStatement::from_ledger(&ledger, &[1e-5, 1e-6])?);
+//! # Ok::<(), burn_dp_accountant::AccountantError>(())
+//! ```
+//!
+//! Which accountant to use, and what each number means: [`accounting`].
 
+pub mod accounting;
 mod analysis;
 mod budget;
 mod calibration;

@@ -11,7 +11,7 @@
 //! Rounding of the transform: "Accuracy and Stability of Numerical Algorithms", Higham 2002,
 //! Theorem 24.2.
 
-use std::cell::RefCell;
+use std::sync::{LazyLock, Mutex, PoisonError};
 
 use realfft::RealFftPlanner;
 use rustfft::num_complex::Complex64;
@@ -28,10 +28,9 @@ const LN_OUTSIDE: f64 = -32.0;
 /// Plans of longer transforms are not kept.
 const LARGEST_KEPT_PLAN: usize = 1 << 18;
 
-thread_local! {
-    /// Plans of transforms are made once for each length and thread.
-    static PLANNER: RefCell<RealFftPlanner<f64>> = RefCell::new(RealFftPlanner::new());
-}
+/// Plans of transforms are made once for each length.
+static PLANNER: LazyLock<Mutex<RealFftPlanner<f64>>> =
+    LazyLock::new(|| Mutex::new(RealFftPlanner::new()));
 
 /// A composed lattice around the interesting losses.
 pub(crate) struct Composed {
@@ -108,10 +107,11 @@ impl Composed {
         let (mut above, mut above_shifted) = (vec![0.0; size], vec![0.0; size]);
         let (fall, fall_shifted) = ((-theta * width).exp(), (-(theta + 1.0) * width).exp());
         let (mut a, mut b) = (0.0, 0.0);
-        for k in (0..size).rev() {
+        let window = tilted[start..].iter().chain(&tilted[..start]);
+        for (k, mass) in (0..size).rev().zip(window.rev()) {
             above[k] = a;
             above_shifted[k] = b;
-            let mass = tilted[(start + k) % size].max(0.0);
+            let mass = mass.max(0.0);
             a = (a + mass) * fall;
             b = (b + mass) * fall_shifted;
         }
@@ -293,13 +293,14 @@ fn convolve(
     theta: f64,
     size: usize,
 ) -> (Vec<f64>, Rounding) {
-    let (forward, backward) = PLANNER.with_borrow_mut(|planner| {
+    let (forward, backward) = {
+        let mut planner = PLANNER.lock().unwrap_or_else(PoisonError::into_inner);
         let plans = (planner.plan_fft_forward(size), planner.plan_fft_inverse(size));
         if size > LARGEST_KEPT_PLAN {
             *planner = RealFftPlanner::new();
         }
         plans
-    });
+    };
     let levels = (size as f64).log2() + 3.0;
     let mut product: Vec<Complex64> = Vec::new();
     let mut error = Rounding::default();

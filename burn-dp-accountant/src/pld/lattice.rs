@@ -29,7 +29,6 @@ pub(crate) struct Lattice {
 /// Both lattices of one pair in one direction.
 #[derive(Debug, Clone)]
 pub(crate) struct Discretized {
-    pub(crate) width: f64,
     pub(crate) pessimistic: Lattice,
     pub(crate) optimistic: Lattice,
     /// Mass of the pessimistic lattice at an infinite loss.
@@ -92,7 +91,6 @@ pub(crate) fn discretize(pair: &Pair, direction: Direction, width: f64, tail: f6
     let left_out = tail * shape.pieces.len() as f64;
     sums.mass[0] += left_out;
     Discretized {
-        width,
         pessimistic: Lattice { offset, first, mass: sums.mass },
         optimistic: Lattice { offset, first, mass: optimistic },
         infinite: left_out,

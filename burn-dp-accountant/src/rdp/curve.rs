@@ -43,13 +43,6 @@ impl RenyiCurve {
         Ok(curve)
     }
 
-    /// The curve of pairs alone.
-    pub(crate) fn of_pairs(lowered: &Lowered) -> Self {
-        let mut curve = Self::default();
-        curve.add_lowered(lowered.clone());
-        curve
-    }
-
     fn add(
         &mut self,
         event: &DpEvent,
@@ -100,8 +93,6 @@ impl RenyiCurve {
         for (pair, count) in lowered.parts {
             let term = match pair {
                 Pair::Gaussian { mu } => Term::Linear(0.5 * mu * mu),
-                // Mixtures over multiplicities: each bounded by its largest shift would be far too
-                // loose, so the divergence is bounded component by component, see `symmetrized`.
                 Pair::Symmetrized { q, ref components } if components.len() == 1 => {
                     Term::FixedSize(FixedSizeBound::new(q, components[0].1))
                 }
