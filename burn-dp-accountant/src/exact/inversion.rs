@@ -103,7 +103,7 @@ impl Contour {
         let mut epsilon = start;
         for _ in 0..50 {
             let (value, decay) = self.ln_delta(epsilon);
-            if !value.is_finite() || !(decay > 0.0) {
+            if !value.is_finite() || decay.is_nan() || decay <= 0.0 {
                 return None;
             }
             let step = (value - target) / decay;

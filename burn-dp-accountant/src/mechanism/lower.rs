@@ -116,9 +116,9 @@ fn lower_into(
             event: inner,
         } => {
             lower_poisson(out, event, *sampling_probability, inner, count, relation)?;
-            // Chua et al. 2024 ("Scalable DP-SGD: shuffling vs. Poisson subsampling", Theorem 4.1):
-            // without the cut the distributions differ by at most the probability of a cut. The
-            // neighbour may hold one unit more.
+            // With and without the cut the distributions differ by at most the probability of a cut,
+            // in total variation and on either side (as in "Scalable DP-SGD: Shuffling vs. Poisson
+            // Subsampling", Chua et al. 2024). The neighbour may hold one unit more.
             let size = dataset_size.saturating_add(1);
             let tail = binomial_tail_upper(size, *sampling_probability, *max_batch_size);
             out.total_variation += tail * count as f64;
