@@ -136,6 +136,15 @@ impl Cumulants {
         let (epsilon, ln_delta, variance) = self.approximation(theta);
         (ln_delta.is_finite() && epsilon.is_finite()).then_some(Saddle { theta, epsilon, variance })
     }
+    /// Whether the tilted distribution reaches hardly further than a Gaussian of its variance, by
+    /// Chernoff's bound at one further tilt.
+    pub(crate) fn has_light_tails(&mut self, theta: f64) -> bool {
+        let (value, mean, variance) = self.at(theta);
+        let deviation = variance.sqrt();
+        let (further, _, _) = self.at(theta + 8.0 / deviation);
+        (further - value + 32.0) * deviation / 8.0 - mean < 10.0 * deviation
+    }
+
     /// A tilt for a grid: `theta`, or a smaller one under which the tilted distribution has much
     /// lighter tails while the masses that decide δ are still far above rounding. (With small
     /// sampling probabilities a few rare losses dominate a strongly tilted distribution.)
