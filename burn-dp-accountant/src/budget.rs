@@ -6,10 +6,26 @@ use crate::AccountantError;
 
 /// A target `(ε, δ)`: what a training may spend.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[serde(try_from = "Written")]
 pub struct Budget {
     epsilon: f64,
     delta: f64,
+}
+
+/// The serialised form, which is checked when it is read.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Written {
+    epsilon: f64,
+    delta: f64,
+}
+
+impl TryFrom<Written> for Budget {
+    type Error = AccountantError;
+
+    fn try_from(written: Written) -> Result<Self, AccountantError> {
+        Self::new(written.epsilon, written.delta)
+    }
 }
 
 impl Budget {
@@ -43,7 +59,7 @@ impl Budget {
 
 /// `0 < delta < 1`, and not so small that its logarithm is meaningless.
 pub(crate) fn check_delta(delta: f64) -> Result<(), AccountantError> {
-    if delta > 0.0 && delta < 1.0 && delta >= f64::MIN_POSITIVE {
+    if (f64::MIN_POSITIVE..1.0).contains(&delta) {
         Ok(())
     } else {
         Err(AccountantError::invalid(
@@ -61,5 +77,22 @@ pub(crate) fn check_epsilon(epsilon: f64) -> Result<(), AccountantError> {
             "epsilon",
             format!("must be finite and not negative, got {epsilon}"),
         ))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    #[test]
+    fn an_impossible_budget_is_refused_also_from_json() {
+        for (epsilon, delta) in [(0.0, 1e-5), (f64::NAN, 1e-5), (1.0, 0.0), (1.0, 1.0)] {
+            assert!(Budget::new(epsilon, delta).is_err(), "{epsilon} {delta}");
+        }
+        assert!(serde_json::from_str::<Budget>(r#"{"epsilon": -1.0, "delta": 1e-5}"#).is_err());
+        let budget = Budget::new(2.0, 1e-6).unwrap();
+        let text = serde_json::to_string(&budget).unwrap();
+        assert_eq!(serde_json::from_str::<Budget>(&text).unwrap(), budget);
     }
 }

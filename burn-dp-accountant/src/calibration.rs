@@ -1,6 +1,6 @@
 //! The parameter that meets a budget.
 
-use crate::analysis::epsilon_of_events;
+use crate::analysis::{epsilon_of_events, quick_epsilon};
 use crate::{AccountantError, Budget, DpEvent, NeighboringRelation};
 
 /// Relative tolerance of calibrated real parameters: the returned value is on the safe side, and one
@@ -71,6 +71,10 @@ impl Calibration {
         Ok(epsilon_of_events([(event, steps)], self.relation, self.target.delta())?.upper)
     }
 
+    fn quick(&self, event: &DpEvent, steps: u64) -> Option<f64> {
+        quick_epsilon(&[(event, steps)], self.relation, self.target.delta())
+    }
+
     /// The smallest noise multiplier, see [`calibrate_noise_multiplier`].
     ///
     /// # Errors
@@ -87,15 +91,15 @@ impl Calibration {
                 "must be at least 1: nothing is released in 0 steps, so no noise is needed",
             ));
         }
-        self.smallest(NOISE_RANGE, |sigma| self.upper(&event(sigma), steps)).map_err(|error| {
-            match error {
-                AccountantError::Infeasible { reason } => AccountantError::infeasible(format!(
-                    "noise_multiplier for epsilon = {} at delta = {:e} in {steps} steps: {reason}",
-                    self.target.epsilon(),
-                    self.target.delta()
-                )),
-                other => other,
-            }
+        let upper = |sigma| self.upper(&event(sigma), steps);
+        let quick = |sigma| self.quick(&event(sigma), steps);
+        self.smallest(NOISE_RANGE, upper, quick).map_err(|error| match error {
+            AccountantError::Infeasible { reason } => AccountantError::infeasible(format!(
+                "noise_multiplier for epsilon = {} at delta = {:e} in {steps} steps: {reason}",
+                self.target.epsilon(),
+                self.target.delta()
+            )),
+            other => other,
         })
     }
 
@@ -107,7 +111,7 @@ impl Calibration {
     /// The errors of the analysis. 0 is a valid answer.
     pub fn steps(&self, event: &DpEvent) -> Result<u64, AccountantError> {
         event.validate()?;
-        largest_count(self.target, |n| self.upper(event, n))
+        largest_count(self.target, |n| self.upper(event, n), |n| self.quick(event, n))
     }
 
     /// The largest sampling probability with which `steps` releases of `event(probability)` meet the
@@ -126,8 +130,11 @@ impl Calibration {
         if whole <= self.target.epsilon() {
             return Ok(1.0);
         }
-        let inverse =
-            self.smallest((1.0, 1e12), |inverse| self.upper(&event(1.0 / inverse), steps))?;
+        let inverse = self.smallest(
+            (1.0, 1e12),
+            |inverse| self.upper(&event(1.0 / inverse), steps),
+            |inverse| self.quick(&event(1.0 / inverse), steps),
+        )?;
         Ok(1.0 / inverse)
     }
 
@@ -165,13 +172,41 @@ impl Calibration {
     }
 
     /// The smallest `x` in the range with `upper(x) <= ε`, for an `upper` that decreases; rounded
-    /// up within the tolerance. `upper` at the returned value was evaluated and meets the target.
+    /// up. `upper` at the returned value was evaluated and meets the target.
+    ///
+    /// `quick` is close to `upper` and cheap: the search runs on it, for a target lowered by the
+    /// ratio of the two, until `upper` is just below the target.
     fn smallest(
         &self,
         range: (f64, f64),
         upper: impl Fn(f64) -> Result<f64, AccountantError>,
+        quick: impl Fn(f64) -> Option<f64>,
     ) -> Result<f64, AccountantError> {
         let target = self.target.epsilon();
+        let mut aim = target;
+        for _ in 0..6 {
+            let quick =
+                |x: f64| quick(x).ok_or_else(|| AccountantError::numerical("no quick value"));
+            let Ok(x) = self.search(range, aim, 0.1 * self.tolerance, quick) else { break };
+            let value = upper(x)?;
+            if value <= target && (value >= target * (1.0 - self.tolerance) || x <= range.0) {
+                return Ok(x);
+            }
+            if !value.is_finite() || value <= 0.0 {
+                break;
+            }
+            aim *= target * (1.0 - 0.5 * self.tolerance) / value;
+        }
+        self.search(range, target, self.tolerance, upper)
+    }
+
+    fn search(
+        &self,
+        range: (f64, f64),
+        target: f64,
+        tolerance: f64,
+        upper: impl Fn(f64) -> Result<f64, AccountantError>,
+    ) -> Result<f64, AccountantError> {
         let mut high = 1.0f64.max(range.0);
         let mut low = high;
         let mut value_high = upper(high)?;
@@ -206,9 +241,9 @@ impl Calibration {
         };
         let (mut gap_low, mut gap_high) = (gap(value_low), gap(value_high));
         let mut iteration = 0;
-        while high / low - 1.0 > self.tolerance {
+        while high / low - 1.0 > tolerance {
             let (ln_low, ln_high) = (low.ln(), high.ln());
-            let margin = 0.4 * self.tolerance;
+            let margin = 0.4 * tolerance;
             let mut t = (ln_low * gap_high - ln_high * gap_low) / (gap_high - gap_low);
             // Slightly to the safe side: the bracket then closes from the other end.
             t += margin;
@@ -240,30 +275,59 @@ impl Calibration {
     }
 }
 
-/// The largest `n` with `upper(n) <= ε`, for an `upper` that does not decrease.
+/// The largest `n` with `upper(n) <= ε`, for an `upper` that does not decrease; `quick` is never
+/// above it and close to it.
 pub(crate) fn largest_count(
     budget: Budget,
     upper: impl Fn(u64) -> Result<f64, AccountantError>,
+    quick: impl Fn(u64) -> Option<f64>,
 ) -> Result<u64, AccountantError> {
-    let fits = |n: u64| -> Result<bool, AccountantError> { Ok(upper(n)? <= budget.epsilon()) };
+    let target = budget.epsilon();
+    let fits = |n: u64| -> Result<bool, AccountantError> { Ok(upper(n)? <= target) };
+    let quickly = |n: u64, share: f64| -> Result<bool, AccountantError> {
+        match quick(n) {
+            Some(value) => Ok(value <= share * target),
+            None => fits(n),
+        }
+    };
     if !fits(1)? {
         return Ok(0);
     }
-    // Beyond this many releases the search stops: no training gets there.
+    let (low, high) = last_that_fits(1, 2, |n| quickly(n, 0.9998))?;
+    // The quick value is below the bound, so what it refuses is refused; what it accepts with a
+    // margin is checked.
+    let (low, high) = if fits(low)? {
+        if high == u64::MAX {
+            return Ok(u64::MAX);
+        }
+        last_that_fits(low, high.saturating_add(low / 1_000).max(low + 1), fits)?
+    } else {
+        last_that_fits(1, 2, fits)?
+    };
+    Ok(if high == u64::MAX { u64::MAX } else { low })
+}
+
+/// The last `n >= low` that fits, and the next one; `low` is known to fit. `high` is where to look
+/// first. `(_, u64::MAX)` if there is no end.
+fn last_that_fits(
+    mut low: u64,
+    mut high: u64,
+    fits: impl Fn(u64) -> Result<bool, AccountantError>,
+) -> Result<(u64, u64), AccountantError> {
+    /// Beyond this many releases the search stops: no training gets there.
     const LIMIT: u64 = 1 << 40;
-    let (mut low, mut high) = (1u64, 2u64);
     while fits(high)? {
         low = high;
         if high >= LIMIT {
-            return Ok(u64::MAX);
+            return Ok((low, u64::MAX));
         }
-        high *= 2;
+        high = high.saturating_mul(2);
     }
     while high - low > 1 {
         let middle = low + (high - low) / 2;
         if fits(middle)? { low = middle } else { high = middle }
     }
-    Ok(low)
+    Ok((low, high))
 }
 
 #[cfg(test)]

@@ -86,6 +86,22 @@ impl Epsilon {
     }
 }
 
+/// δ at one ε: a bracket that contains the true value, and the best estimate inside of it.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct DeltaBracket {
+    /// The ε it belongs to.
+    pub epsilon: f64,
+    /// The true δ is not below this.
+    pub lower: f64,
+    /// The true δ is not above this.
+    pub upper: f64,
+    /// The best estimate. No guarantee of its own.
+    pub estimate: f64,
+    /// What a reader must know.
+    pub notes: Vec<String>,
+}
+
 impl fmt::Display for Epsilon {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "epsilon = {} at delta = {:e}", Upward(self.upper), self.delta)

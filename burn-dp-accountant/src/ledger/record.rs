@@ -5,7 +5,7 @@ use std::sync::Mutex;
 use serde::Serialize;
 
 use super::{LedgerHeader, NoiseSource};
-use crate::analysis::epsilon_of_events;
+use crate::analysis::{epsilon_of_events, quick_epsilon};
 use crate::budget::check_delta;
 use crate::calibration::largest_count;
 use crate::{AccountantError, Budget, DpEvent, Epsilon, Method};
@@ -259,7 +259,14 @@ impl PrivacyLedger {
         budget: Budget,
     ) -> Result<u64, AccountantError> {
         event.validate()?;
-        largest_count(budget, |extra| Ok(self.epsilon_after(event, extra, budget.delta())?.upper))
+        largest_count(
+            budget,
+            |extra| Ok(self.epsilon_after(event, extra, budget.delta())?.upper),
+            |extra| {
+                let events: Vec<_> = self.counted().chain([(event, extra)]).collect();
+                quick_epsilon(&events, self.header.relation, budget.delta())
+            },
+        )
     }
 
     /// Whether `extra` more releases of `event` stay within the budget. The first call searches the

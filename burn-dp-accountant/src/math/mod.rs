@@ -1,8 +1,8 @@
-//! Special functions and root finding to full double precision.
+//! Special functions to full double precision, and minimisation.
 
 pub(crate) mod complex;
+pub(crate) mod minimum;
 pub(crate) mod normal;
-pub(crate) mod root;
 
 /// `ln(e^a + e^b)` without overflow.
 pub(crate) fn ln_add_exp(a: f64, b: f64) -> f64 {

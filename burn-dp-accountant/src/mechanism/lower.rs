@@ -16,11 +16,30 @@ pub(crate) struct Lowered {
     pub(crate) total_variation: f64,
     /// Why ε is infinite, if it is.
     pub(crate) infinite: Option<String>,
-    /// Whether the pairs are attained by real data sets, so that they also bound ε from below.
+    /// The pairs are an upper bound that no data sets attain: they say nothing from below.
     pub(crate) loose: bool,
 }
 
 impl Lowered {
+    /// Pairs that real data sets attain, for a lower bound of ε: the same pairs, or, for a loose
+    /// bound of fixed-size sampling, those of a data set whose other units all contribute the
+    /// opposite (the unit is then drawn or not, as under Poisson sampling). `None` if unknown.
+    pub(crate) fn attained(&self) -> Option<Self> {
+        let mut attained =
+            Self { parts: Vec::new(), mass_at_infinity: 0.0, loose: false, ..self.clone() };
+        for (pair, count) in &self.parts {
+            let pair = match pair {
+                Pair::Symmetrized { q, components } if components.len() == 1 => {
+                    Pair::Sampled { q: *q, mu: components[0].1 }
+                }
+                Pair::Symmetrized { .. } | Pair::RandomizedResponse { .. } => return None,
+                other => other.clone(),
+            };
+            attained.push(pair, *count);
+        }
+        Some(attained)
+    }
+
     fn push(&mut self, pair: Pair, count: u64) {
         if count == 0 {
             return;
@@ -97,9 +116,9 @@ fn lower_into(
             event: inner,
         } => {
             lower_poisson(out, event, *sampling_probability, inner, count, relation)?;
-            // Chua et al. 2024 ("Scalable DP-SGD: shuffling vs. Poisson subsampling", Theorem 4.1):
-            // without the cut the distributions differ by at most the probability of a cut. The
-            // neighbour may hold one unit more.
+            // With and without the cut the distributions differ by at most the probability of a cut,
+            // in total variation and on either side (as in "Scalable DP-SGD: Shuffling vs. Poisson
+            // Subsampling", Chua et al. 2024). The neighbour may hold one unit more.
             let size = dataset_size.saturating_add(1);
             let tail = binomial_tail_upper(size, *sampling_probability, *max_batch_size);
             out.total_variation += tail * count as f64;

@@ -5,5 +5,5 @@ mod nodes;
 mod pair;
 
 pub(crate) use lower::{Lowered, lower};
-pub(crate) use nodes::{Direction, Nodes};
+pub(crate) use nodes::{ContourMoments, Direction, Nodes, ln_mixture};
 pub(crate) use pair::Pair;

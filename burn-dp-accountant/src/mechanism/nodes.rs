@@ -64,6 +64,9 @@ pub(crate) struct Nodes {
     loss: Vec<f64>,
 }
 
+/// Beyond this exponent the subtraction of the first terms is below the rounding.
+const LARGEST_EXPONENT: f64 = 300.0;
+
 /// More nodes than this are never needed for an answer that is better than the closed bounds.
 const MAX_NODES: f64 = 60_000.0;
 
@@ -83,17 +86,15 @@ impl Nodes {
         // Half-width of the strip without singularities (1 - q + q L = 0), capped because the
         // Gaussian grows along the imaginary axis.
         let strip = (0.85 * std::f64::consts::PI / mu).min(6.0);
-        let step = 2.0 * std::f64::consts::PI * strip
-            / (46.0 + 0.5 * strip * strip + 2.0 * frequency * mu * strip);
         let reach = order * mu + 13.5;
-        if reach / step > MAX_NODES {
-            return None;
-        }
         let log_integrand = |x: f64| {
             point(pair, direction, x).map_or(f64::NEG_INFINITY, |p| p.ln_q + order * p.loss)
         };
         // Everything within e^-90 of the largest value, for the largest order and for the first.
         let coarse = 0.5;
+        if reach / coarse > MAX_NODES {
+            return None;
+        }
         let count = (2.0 * reach / coarse).ceil() as i64;
         let mut peak = f64::NEG_INFINITY;
         let samples: Vec<(f64, f64)> = (0..=count)
@@ -107,6 +108,22 @@ impl Nodes {
         let relevant = |&&(x, value): &&(f64, f64)| value > peak - 90.0 || x.abs() <= 13.0;
         let low = samples.iter().find(relevant).map_or(-13.5, |s| s.0) - coarse;
         let high = samples.iter().rev().find(relevant).map_or(13.5, |s| s.0) + coarse;
+        // e^{it y} grows off the real line by t times the argument of 1 - q + qL, which is at most
+        // about μ d times the share of qL, at the end of what matters to double precision.
+        let matters = |&&(x, value): &&(f64, f64)| value > peak - 55.0 || x.abs() <= 9.0;
+        let end = samples.iter().rev().find(matters).map_or(reach, |s| s.0);
+        let share = match *pair {
+            Pair::Sampled { q, mu } => {
+                let mixed = ln_mixture(q, mu, end);
+                (q.ln() + mu * end - 0.5 * mu * mu - mixed).exp().min(1.0)
+            }
+            _ => 1.0,
+        };
+        let step = 2.0 * std::f64::consts::PI * strip
+            / (46.0 + 0.5 * strip * strip + 2.0 * frequency * mu * share * strip);
+        if (high - low) / step > 2.0 * MAX_NODES {
+            return None;
+        }
         let mut nodes = Self { ln_weight: Vec::new(), weight: Vec::new(), loss: Vec::new() };
         let first = (low / step).floor() as i64;
         let last = (high / step).ceil() as i64;
@@ -130,17 +147,27 @@ impl Nodes {
 
     /// `ln E_Q[L^order]` for real `order > 1`.
     pub(crate) fn ln_moment(&self, order: f64) -> f64 {
-        let largest = self.loss.iter().fold(0.0f64, |m, y| m.max(order * y.abs()));
-        if largest < 300.0 {
-            let terms = self.weight.iter().zip(&self.loss);
-            let sum: f64 = terms
-                .map(|(w, &y)| w * (exp_minus_tangent(order * y) - order * exp_minus_tangent(y)))
+        let peak = self.peak(order);
+        if peak < LARGEST_EXPONENT {
+            let sum: f64 = self
+                .nodes()
+                .map(|(ln_weight, weight, y)| {
+                    if order * y < LARGEST_EXPONENT {
+                        weight * (exp_minus_tangent(order * y) - order * exp_minus_tangent(y))
+                    } else {
+                        (ln_weight + order * y).exp()
+                    }
+                })
                 .sum();
             return sum.ln_1p();
         }
-        let peak = self.peak(order);
         let terms = self.ln_weight.iter().zip(&self.loss);
         peak + terms.map(|(w, y)| (w + order * y - peak).exp()).sum::<f64>().ln()
+    }
+
+    fn nodes(&self) -> impl Iterator<Item = (f64, f64, f64)> {
+        let weights = self.ln_weight.iter().zip(&self.weight);
+        weights.zip(&self.loss).map(|((&ln_weight, &weight), &y)| (ln_weight, weight, y))
     }
 
     /// `K(θ) = ln E_Q[L^{θ+1}]` with its first and second derivative.
@@ -158,29 +185,68 @@ impl Nodes {
         (self.ln_moment(order), mean, (second / zeroth - mean * mean).max(0.0))
     }
 
-    /// `ln E_Q[L^{s+1}]` for complex `s` with `Re s > 0`.
-    pub(crate) fn ln_complex_moment(&self, s: Complex64) -> Complex64 {
-        let order = s + 1.0;
-        let largest = self.loss.iter().fold(0.0f64, |m, y| m.max(order.re * y.abs()));
-        if largest < 300.0 {
-            let terms = self.weight.iter().zip(&self.loss);
-            let sum: Complex64 = terms
-                .map(|(w, &y)| {
-                    (complex::exp_minus_tangent(order * y) - order * exp_minus_tangent(y)) * w
-                })
-                .sum();
-            return complex::ln_1p(sum);
+    /// Prepares `E_Q[L^{s+1}]` for all `s` with real part `theta`.
+    pub(crate) fn on_contour(self, theta: f64) -> ContourMoments {
+        let order = theta + 1.0;
+        let shift = self.peak(order).max(0.0);
+        let shift = if shift < LARGEST_EXPONENT { 0.0 } else { shift };
+        let nodes = self.nodes().map(|(ln_weight, _, y)| {
+            let tilted = (ln_weight + order * y - shift).exp();
+            (y, tilted, (ln_weight + y - shift).exp() - (ln_weight - shift).exp())
+        });
+        let nodes: Vec<_> = nodes.collect();
+        let ln_scale = self.ln_moment(order);
+        let excess = if shift == 0.0 { ln_scale.exp_m1() } else { (ln_scale - shift).exp() };
+        ContourMoments { nodes, shift, excess }
+    }
+
+    /// Leaves out what lies more than `reach` beyond the means of `P`: events so rare that δ does not
+    /// see them, however much a large tilt would.
+    pub(crate) fn truncated(mut self, pair: &Pair, direction: Direction, reach: f64) -> Self {
+        let (Pair::Sampled { mu, .. } | Pair::Substituted { mu, .. }) = *pair else { return self };
+        let end = if direction == Direction::Add { -reach } else { mu + reach };
+        if let Some(limit) = point(pair, direction, end) {
+            let keep: Vec<usize> =
+                (0..self.loss.len()).filter(|&i| self.loss[i] <= limit.loss).collect();
+            let pick = |values: &[f64]| keep.iter().map(|&i| values[i]).collect();
+            self = Self {
+                ln_weight: pick(&self.ln_weight),
+                weight: pick(&self.weight),
+                loss: pick(&self.loss),
+            };
         }
-        let peak = self.peak(order.re);
-        let terms = self.ln_weight.iter().zip(&self.loss);
-        let sum: Complex64 = terms
-            .map(|(w, y)| Complex64::from_polar((w + order.re * y - peak).exp(), order.im * y))
-            .sum();
-        sum.ln() + peak
+        self
+    }
+}
+
+/// The moments of one pair on one contour. Only the rotation `e^{ity}` changes along it:
+/// `M(θ+it) - M(θ) = Σ w e^{(θ+1)y} (e^{ity} - 1) - it Σ w (e^y - 1)`, where the last sum is 0 and is
+/// subtracted term by term, so that nothing cancels for tiny sampling probabilities.
+#[derive(Debug, Clone)]
+pub(crate) struct ContourMoments {
+    /// Loss, `w e^{(θ+1)y}`, `w (e^y - 1)`.
+    nodes: Vec<(f64, f64, f64)>,
+    /// Logarithm of a common factor, 0 unless the moments overflow.
+    shift: f64,
+    /// `M(θ) - 1`, or `M(θ)` over the common factor.
+    excess: f64,
+}
+
+impl ContourMoments {
+    /// `ln E_Q[L^{s+1}]` at `s = θ + it`.
+    pub(crate) fn ln_moment(&self, t: f64) -> Complex64 {
+        let (mut re, mut im) = (0.0, 0.0);
+        for &(y, tilted, tangent) in &self.nodes {
+            let (sin, cos) = (0.5 * t * y).sin_cos();
+            re -= 2.0 * tilted * sin * sin;
+            im += 2.0 * tilted * sin * cos - t * tangent;
+        }
+        let difference = Complex64::new(self.excess + re, im);
+        if self.shift == 0.0 { complex::ln_1p(difference) } else { difference.ln() + self.shift }
     }
 
     /// Number of nodes.
     pub(crate) fn len(&self) -> usize {
-        self.loss.len()
+        self.nodes.len()
     }
 }

@@ -27,7 +27,7 @@ impl RdpAccountant {
 
     /// Composed Rényi divergence of order `order`. An upper bound.
     pub fn rdp(&self, order: f64) -> f64 {
-        if self.curve.infinite().is_some() || !(order > 1.0) {
+        if self.curve.infinite().is_some() || order.is_nan() || order <= 1.0 {
             return f64::INFINITY;
         }
         self.curve.at(order)

@@ -8,7 +8,7 @@
 /// "The Discrete Gaussian for Differential Privacy", Canonne, Kamath, Steinke 2020, Proposition 12;
 /// "Hypothesis Testing Interpretations and Rényi Differential Privacy", Balle et al. 2020, Theorem 21.
 pub fn epsilon_from_rdp(order: f64, rdp: f64, delta: f64) -> f64 {
-    if !(order > 1.0) || rdp.is_nan() {
+    if order.is_nan() || order <= 1.0 || rdp.is_nan() {
         return f64::INFINITY;
     }
     let epsilon = rdp + (-1.0 / order).ln_1p() - (delta.ln() + order.ln()) / (order - 1.0);
@@ -18,7 +18,7 @@ pub fn epsilon_from_rdp(order: f64, rdp: f64, delta: f64) -> f64 {
 /// The δ at `epsilon` of a mechanism whose Rényi divergence of order `order` is at most `rdp`. An
 /// upper bound of the true δ. The inverse of [`epsilon_from_rdp`].
 pub fn delta_from_rdp(order: f64, rdp: f64, epsilon: f64) -> f64 {
-    if !(order > 1.0) || rdp.is_nan() {
+    if order.is_nan() || order <= 1.0 || rdp.is_nan() {
         return 1.0;
     }
     let exponent = (order - 1.0) * (rdp - epsilon + (-1.0 / order).ln_1p()) - order.ln();

@@ -3,7 +3,7 @@
 use super::conversion::{delta_from_rdp, epsilon_from_rdp};
 use super::fixed_size::FixedSizeBound;
 use crate::event::RunCount;
-use crate::math::root::minimize;
+use crate::math::minimum::minimize;
 use crate::mechanism::{Direction, Lowered, Nodes, Pair, lower};
 use crate::{AccountantError, DpEvent, NeighboringRelation};
 
@@ -43,13 +43,6 @@ impl RenyiCurve {
         Ok(curve)
     }
 
-    /// The curve of pairs alone.
-    pub(crate) fn of_pairs(lowered: &Lowered) -> Self {
-        let mut curve = Self::default();
-        curve.add_lowered(lowered.clone());
-        curve
-    }
-
     fn add(
         &mut self,
         event: &DpEvent,
@@ -86,29 +79,31 @@ impl RenyiCurve {
                 self.terms.push((Term::Selection { inner: Box::new(inner), runs: *runs }, count));
                 Ok(())
             }
-            _ => {
-                self.add_lowered(lower([(event, count)], relation)?);
-                Ok(())
-            }
+            _ => self.add_lowered(lower([(event, count)], relation)?),
         }
     }
 
-    fn add_lowered(&mut self, lowered: Lowered) {
+    fn add_lowered(&mut self, lowered: Lowered) -> Result<(), AccountantError> {
         self.mass_at_infinity += lowered.mass_at_infinity;
         self.total_variation += lowered.total_variation;
         self.infinite = self.infinite.take().or(lowered.infinite);
         for (pair, count) in lowered.parts {
             let term = match pair {
                 Pair::Gaussian { mu } => Term::Linear(0.5 * mu * mu),
-                // Mixtures over multiplicities: each bounded by its largest shift would be far too
-                // loose, so the divergence is bounded component by component, see `symmetrized`.
                 Pair::Symmetrized { q, ref components } if components.len() == 1 => {
                     Term::FixedSize(FixedSizeBound::new(q, components[0].1))
+                }
+                Pair::Symmetrized { .. } => {
+                    return Err(AccountantError::unsupported(
+                        "sampling with replacement",
+                        "no Rényi bound is known here; use PldAccountant",
+                    ));
                 }
                 other => Term::Pair(other),
             };
             self.terms.push((term, count));
         }
+        Ok(())
     }
 
     /// Whether nothing was released.
@@ -216,6 +211,13 @@ impl RenyiCurve {
         );
         let (t, refined) = minimize(best.0 - step, best.0 + step, 1e-5, at);
         let (t, refined) = if refined <= best.1 { (t, refined) } else { best };
+        // Bounds for fixed-size sampling have their kinks at whole orders.
+        let order = 1.0 + t.exp();
+        let whole = [order.floor(), order.ceil()].into_iter().filter(|&n| n > 1.0);
+        let (t, refined) = whole.fold((t, refined), |best, n| {
+            let v = value(n, self.at(n));
+            if v < best.1 { ((n - 1.0).ln(), v) } else { best }
+        });
         // The rounding of the moments, several orders above what it measures.
         (refined + refined.abs() * 1e-11, 1.0 + t.exp())
     }
@@ -242,21 +244,10 @@ fn rdp_of_pair(pair: &Pair, order: f64) -> f64 {
             Some(nodes) => nodes.ln_moment(order) / (order - 1.0),
             None => sampled_upper_bound(q, 2.0 * mu, order),
         },
-        // Without a specialised bound: sampling never makes things worse than the largest shift.
-        Pair::Symmetrized { q, ref components } => {
-            components
-                .iter()
-                .map(|&(weight, mu)| (weight, FixedSizeBound::new(q, mu).at(order)))
-                .fold(f64::NEG_INFINITY, |sum, (weight, rdp)| {
-                    // e^{(α-1)D_α} is jointly convex: mix the moments.
-                    crate::math::ln_add_exp(sum, weight.ln() + (order - 1.0) * rdp)
-                })
-                .max(0.0)
-                / (order - 1.0)
-        }
+        // Fixed-size sampling has its own term; nothing is guaranteed for the rest.
+        Pair::Symmetrized { .. } => f64::INFINITY,
         Pair::Laplace { mu } => rdp_laplace(mu, order),
-        // Joint convexity of the moment: E <= 1 - q + q E_plain for the mixture against Q; the
-        // reverse direction is never larger than the plain divergence of the mixture.
+        // Quasi-convexity: mixing in the other distribution never increases the divergence.
         Pair::SampledLaplace { mu, .. } => rdp_laplace(mu, order),
         Pair::RandomizedResponse { epsilon } => {
             let ln_p = -((-epsilon).exp()).ln_1p();

@@ -1,0 +1,235 @@
+//! What the commands print.
+
+use burn_dp_accountant::{
+    AccountantError, Budget, Calibration, CentralLimitEstimate, DpEvent, LedgerHeader,
+    PldAccountant, PrivacyLedger, PrivacyStatement, RdpAccountant, RunPlan, ScalingLaw,
+    TotalAmountOfNoise, UnitOfPrivacy,
+};
+use serde_json::{Value, json};
+
+use crate::arguments::{
+    Accountant, Calibrate, Command, Delta, Epsilon, Events, Statement, Tan, Tradeoff,
+};
+use crate::plot;
+
+type Output = Result<String, AccountantError>;
+
+pub(crate) fn run(command: &Command) -> Output {
+    match command {
+        Command::Epsilon(arguments) => epsilon(arguments),
+        Command::Delta(arguments) => delta(arguments),
+        Command::Calibrate(arguments) => calibrate(arguments),
+        Command::Tradeoff(arguments) => tradeoff(arguments),
+        Command::Tan(arguments) => tan(arguments),
+        Command::Statement(arguments) => statement(arguments),
+    }
+}
+
+fn invalid(name: &'static str, reason: String) -> AccountantError {
+    AccountantError::InvalidArgument { name, reason }
+}
+
+fn number(value: f64) -> Value {
+    if value.is_finite() { json!(value) } else { json!("inf") }
+}
+
+fn ledger_of(events: &Events) -> Result<PrivacyLedger, AccountantError> {
+    if let Some(ledger) = &events.ledger {
+        return Ok(ledger.clone());
+    }
+    let mut ledger = PrivacyLedger::new(LedgerHeader::new(UnitOfPrivacy::Example, events.relation));
+    for (event, count) in events.counted() {
+        ledger.record_many(event, count)?;
+    }
+    Ok(ledger)
+}
+
+fn epsilon(arguments: &Epsilon) -> Output {
+    let events = arguments.training.read()?;
+    let relation = events.relation;
+    let insecure = events.ledger.as_ref().is_some_and(|ledger| {
+        ledger.header().noise_source != burn_dp_accountant::NoiseSource::Secure
+    });
+    let answer = match arguments.accountant {
+        Accountant::Exact => ledger_of(&events)?.epsilon(arguments.delta)?,
+        _ if insecure => ledger_of(&events)?.epsilon(arguments.delta)?,
+        Accountant::Pld => {
+            PldAccountant::new(events.counted(), relation)?.epsilon(arguments.delta)?
+        }
+        Accountant::Rdp => {
+            RdpAccountant::new(events.counted(), relation)?.epsilon(arguments.delta)?
+        }
+        Accountant::Gdp => return central_limit(&events, arguments),
+    };
+    if arguments.json {
+        let value = json!({
+            "epsilon": number(answer.upper),
+            "lower": number(answer.lower),
+            "upper": number(answer.upper),
+            "estimate": number(answer.estimate),
+            "delta": answer.delta,
+            "accountant": answer.method,
+            "relation": relation,
+            "order": answer.order,
+            "notes": answer.notes,
+        });
+        return Ok(format!("{value:#}\n"));
+    }
+    let mut text = format!(
+        "{answer}\n  relation:  {relation}\n  method:    {}\n  bracket:   [{}, {}]\n  estimate:  {}\n",
+        answer.method, answer.lower, answer.upper, answer.estimate
+    );
+    if let Some(order) = answer.order {
+        text += &format!("  order:     {order:.3}\n");
+    }
+    for note in &answer.notes {
+        text += &format!("  note:      {note}\n");
+    }
+    Ok(text)
+}
+
+fn central_limit(events: &Events, arguments: &Epsilon) -> Output {
+    let [(DpEvent::PoissonSampled { sampling_probability, event }, steps)] = &events.events[..]
+    else {
+        return Err(invalid("--accountant", "gdp needs exactly one segment".to_string()));
+    };
+    let DpEvent::Gaussian { noise_multiplier } = **event else {
+        return Err(invalid("--accountant", "gdp needs Gaussian releases".to_string()));
+    };
+    let limit = CentralLimitEstimate::poisson(*sampling_probability, noise_multiplier, *steps)?;
+    let estimate = limit.epsilon(arguments.delta)?;
+    if arguments.json {
+        let value = json!({
+            "epsilon": Value::Null, "lower": 0.0, "upper": "inf",
+            "estimate": number(estimate.without_guarantee()),
+            "delta": arguments.delta, "accountant": "gdp", "relation": events.relation,
+            "order": Value::Null, "notes": ["central-limit approximation: no guarantee"],
+        });
+        return Ok(format!("{value:#}\n"));
+    }
+    Ok(format!("epsilon is {estimate} at delta = {:e}\n", arguments.delta))
+}
+
+fn delta(arguments: &Delta) -> Output {
+    let events = arguments.training.read()?;
+    let bracket =
+        PldAccountant::new(events.counted(), events.relation)?.delta(arguments.epsilon)?;
+    if arguments.json {
+        let value = json!({
+            "delta": bracket.upper, "lower": bracket.lower, "upper": bracket.upper,
+            "estimate": bracket.estimate, "epsilon": bracket.epsilon,
+            "relation": events.relation, "notes": bracket.notes,
+        });
+        return Ok(format!("{value:#}\n"));
+    }
+    Ok(format!(
+        "delta = {:e} at epsilon = {}\n  relation:  {}\n  bracket:   [{:e}, {:e}]\n",
+        bracket.upper, bracket.epsilon, events.relation, bracket.lower, bracket.upper
+    ))
+}
+
+fn calibrate(arguments: &Calibrate) -> Output {
+    let q = arguments.sampling_probability;
+    let budget = Budget::new(arguments.epsilon, arguments.delta)?;
+    let calibration = Calibration::new(budget).with_relation(arguments.relation.into());
+    let (name, value) = match (arguments.steps, arguments.noise_multiplier) {
+        (_, Some(sigma)) => ("steps", json!(calibration.steps(&DpEvent::dp_sgd_step(q, sigma))?)),
+        (Some(steps), None) => {
+            let sigma = calibration.noise_multiplier(steps, |s| DpEvent::dp_sgd_step(q, s))?;
+            ("noise_multiplier", json!(sigma))
+        }
+        (None, None) => {
+            return Err(invalid("--steps", "or --noise-multiplier must be given".to_string()));
+        }
+    };
+    if arguments.json {
+        let value = json!({ name: value, "epsilon": budget.epsilon(), "delta": budget.delta() });
+        return Ok(format!("{value:#}\n"));
+    }
+    Ok(format!("{name} = {value}\n"))
+}
+
+fn tradeoff(arguments: &Tradeoff) -> Output {
+    let events = arguments.training.read()?;
+    let curve = PldAccountant::new(events.counted(), events.relation)?.tradeoff(1_000)?;
+    if let Some(path) = &arguments.plot {
+        plot::tradeoff(&curve, path)?;
+    }
+    let points: Vec<(f64, f64)> =
+        arguments.alpha.iter().map(|&alpha| (alpha, curve.type_two_error(alpha))).collect();
+    if arguments.json {
+        let points: Vec<Value> =
+            points.iter().map(|(a, b)| json!({ "alpha": a, "beta": b })).collect();
+        return Ok(format!("{:#}\n", Value::from(points)));
+    }
+    let mut text = "type I error   smallest type II error (no test does better)\n".to_string();
+    for (alpha, beta) in points {
+        text += &format!("{alpha:<14} {beta:.6}\n");
+    }
+    Ok(text)
+}
+
+fn tan(arguments: &Tan) -> Output {
+    let run = RunPlan {
+        expected_batch_size: arguments.batch_size,
+        noise_multiplier: arguments.noise_multiplier,
+        steps: arguments.steps,
+    };
+    let q = arguments.batch_size / arguments.dataset_size as f64;
+    let noise = TotalAmountOfNoise::new(q, arguments.noise_multiplier, arguments.steps)?;
+    let small = run.scaled_down(arguments.factor)?;
+    let event = DpEvent::dp_sgd_step(q, arguments.noise_multiplier);
+    let relation = burn_dp_accountant::NeighboringRelation::AddOrRemoveOne;
+    let exact =
+        PldAccountant::new([(&event, arguments.steps)], relation)?.epsilon(arguments.delta)?;
+    let approximate = noise.approximate_epsilon(arguments.delta)?;
+    let prediction = if arguments.run.is_empty() {
+        None
+    } else {
+        let runs: Vec<(f64, f64)> =
+            arguments.run.iter().map(|text| parse_run(text)).collect::<Result<_, _>>()?;
+        Some(ScalingLaw::fit(&runs)?.predict(arguments.batch_size))
+    };
+    if arguments.json {
+        let value = json!({
+            "eta": noise.eta(), "sigma_total": noise.sigma(), "epsilon_tan": approximate,
+            "epsilon": number(exact.upper), "delta": arguments.delta,
+            "small_batch_size": small.expected_batch_size,
+            "small_noise_multiplier": small.noise_multiplier, "steps": small.steps,
+            "predicted_accuracy": prediction.map(|(value, low, high)| json!([value, low, high])),
+        });
+        return Ok(format!("{value:#}\n"));
+    }
+    let mut text = format!(
+        "eta = {:.6}, total amount of noise = {:.6}\nepsilon = {} (guarantee), about {:.4} by TAN, at delta = {:e}\nsmall run: expected batch {}, noise multiplier {}, {} steps (choose hyper-parameters here; never release it)\n",
+        noise.eta(),
+        noise.sigma(),
+        exact.upper,
+        approximate,
+        arguments.delta,
+        small.expected_batch_size,
+        small.noise_multiplier,
+        small.steps
+    );
+    if arguments.noise_multiplier < burn_dp_accountant::PRIVACY_WALL {
+        text +=
+            "the noise multiplier is below 2: beyond the privacy wall, TAN's epsilon is too low\n";
+    }
+    if let Some((value, low, high)) = prediction {
+        text += &format!("predicted accuracy: {value:.4} (95 % interval {low:.4} to {high:.4})\n");
+    }
+    Ok(text)
+}
+
+fn parse_run(text: &str) -> Result<(f64, f64), AccountantError> {
+    let parsed = text.split_once(':').and_then(|(batch, accuracy)| {
+        Some((batch.trim().parse().ok()?, accuracy.trim().parse().ok()?))
+    });
+    parsed.ok_or_else(|| invalid("--run", format!("must be BATCH:ACCURACY, got {text:?}")))
+}
+
+fn statement(arguments: &Statement) -> Output {
+    let ledger = PrivacyLedger::load(&arguments.ledger)?;
+    let statement = PrivacyStatement::from_ledger(&ledger, &arguments.delta)?;
+    Ok(if arguments.json { statement.to_json()? + "\n" } else { statement.to_string() })
+}

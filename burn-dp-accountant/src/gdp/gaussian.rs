@@ -1,0 +1,117 @@
+//! Exact Gaussian differential privacy.
+
+use crate::AccountantError;
+use crate::budget::{check_delta, check_epsilon};
+use crate::exact::{gaussian_delta, gaussian_epsilon};
+use crate::math::normal;
+
+/// Relative rounding of the bounds, far above the error of the closed forms.
+const ROUNDING: f64 = 1e-10;
+
+/// `μ`-Gaussian differential privacy: as hard to tell apart as `N(0, 1)` and `N(μ, 1)`.
+///
+/// # References
+///
+/// "Gaussian Differential Privacy", Dong, Roth, Su 2022, sections 2 and 3.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct GaussianDp {
+    mu: f64,
+}
+
+impl GaussianDp {
+    /// Privacy with parameter `mu`.
+    ///
+    /// # Errors
+    ///
+    /// [`AccountantError::InvalidArgument`] unless `mu` is finite and not negative.
+    pub fn new(mu: f64) -> Result<Self, AccountantError> {
+        if mu >= 0.0 && mu.is_finite() {
+            Ok(Self { mu })
+        } else {
+            Err(AccountantError::invalid(
+                "mu",
+                format!("must be finite and not negative, got {mu}"),
+            ))
+        }
+    }
+
+    /// The parameter μ.
+    pub fn mu(&self) -> f64 {
+        self.mu
+    }
+
+    /// Composition with another mechanism: `√(μ₁² + μ₂²)` (Corollary 2). Exact.
+    pub fn compose(&self, other: &Self) -> Self {
+        Self { mu: self.mu.hypot(other.mu) }
+    }
+
+    /// `count`-fold composition: `μ √count`. Exact.
+    pub fn self_compose(&self, count: u64) -> Self {
+        Self { mu: self.mu * (count as f64).sqrt() }
+    }
+
+    /// `δ(ε)` (Corollary 1). Rounded up.
+    ///
+    /// # Errors
+    ///
+    /// [`AccountantError::InvalidArgument`] for an ε that is negative or not finite.
+    pub fn delta(&self, epsilon: f64) -> Result<f64, AccountantError> {
+        check_epsilon(epsilon)?;
+        if self.mu == 0.0 {
+            return Ok(0.0);
+        }
+        Ok((gaussian_delta(self.mu, epsilon) * (1.0 + ROUNDING)).min(1.0))
+    }
+
+    /// `ε(δ)`, the inverse of [`delta`](Self::delta). Rounded up.
+    ///
+    /// # Errors
+    ///
+    /// [`AccountantError::InvalidArgument`] for a δ outside of (0, 1).
+    pub fn epsilon(&self, delta: f64) -> Result<f64, AccountantError> {
+        check_delta(delta)?;
+        if self.mu == 0.0 {
+            return Ok(0.0);
+        }
+        Ok(gaussian_epsilon(self.mu, delta) * (1.0 + ROUNDING))
+    }
+
+    /// `G_μ(α) = Φ(Φ⁻¹(1-α) - μ)`: the smallest type II error at type I error `alpha`. Rounded down
+    /// (less error is less privacy).
+    pub fn type_two_error(&self, alpha: f64) -> f64 {
+        let alpha = alpha.clamp(0.0, 1.0);
+        (normal::cdf(-normal::quantile(alpha) - self.mu) * (1.0 - ROUNDING)).min(1.0 - alpha)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    #[test]
+    fn composition_adds_squares() {
+        let a = GaussianDp::new(3.0).unwrap();
+        let b = GaussianDp::new(4.0).unwrap();
+        assert!((a.compose(&b).mu() - 5.0).abs() < 1e-15);
+        assert!((a.self_compose(4).mu() - 6.0).abs() < 1e-15);
+    }
+
+    #[test]
+    fn the_trade_off_curve_is_an_involution_between_its_ends() {
+        let gdp = GaussianDp::new(1.3).unwrap();
+        for alpha in [0.001, 0.1, 0.5, 0.9] {
+            let back = gdp.type_two_error(gdp.type_two_error(alpha));
+            assert!((back - alpha).abs() < 1e-8, "{alpha} {back}");
+        }
+        assert!((gdp.type_two_error(0.0) - 1.0).abs() < 1e-9 && gdp.type_two_error(1.0) == 0.0);
+    }
+
+    #[test]
+    fn no_shift_is_perfect_privacy() {
+        let gdp = GaussianDp::new(0.0).unwrap();
+        assert_eq!(gdp.epsilon(1e-9).unwrap(), 0.0);
+        assert_eq!(gdp.delta(0.0).unwrap(), 0.0);
+        assert!(GaussianDp::new(f64::NAN).is_err());
+    }
+}

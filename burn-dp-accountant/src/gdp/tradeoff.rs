@@ -1,0 +1,160 @@
+//! Trade-off curves: type II error of the best test as a function of its type I error.
+
+use super::GaussianDp;
+
+/// A lower bound of the trade-off curve of a composition, symmetrised over both directions, from its
+/// privacy loss distribution. Every point is a guarantee: no test does better.
+#[derive(Debug, Clone, PartialEq)]
+pub struct TradeoffCurve {
+    /// `(ε, upper bound of δ(ε))`, ε from 0.
+    profile: Vec<(f64, f64)>,
+}
+
+impl TradeoffCurve {
+    pub(crate) fn new(profile: Vec<(f64, f64)>) -> Self {
+        Self { profile }
+    }
+
+    /// The points `(ε, δ)` behind the curve; every δ is an upper bound.
+    pub fn profile(&self) -> &[(f64, f64)] {
+        &self.profile
+    }
+
+    /// Type II error at type I error `alpha`: `max_ε max(0, 1-δ-e^ε α, e^{-ε}(1-δ-α))`. Rounded down.
+    ///
+    /// # References
+    ///
+    /// "Gaussian Differential Privacy", Dong, Roth, Su 2022, Proposition 6.
+    pub fn type_two_error(&self, alpha: f64) -> f64 {
+        let alpha = alpha.clamp(0.0, 1.0);
+        let lines = self.profile.iter().map(|&(epsilon, delta)| {
+            let left = 1.0 - delta;
+            (left - epsilon.exp() * alpha).max((left - alpha) * (-epsilon).exp())
+        });
+        lines.fold(0.0, f64::max).min(1.0 - alpha)
+    }
+}
+
+/// A trade-off function on a grid, convex and piecewise linear: for the operators of f-DP.
+///
+/// Between grid points it interpolates, which lies slightly above the function that was put in: use it
+/// for curves and comparisons, and [`TradeoffCurve`] for guarantees.
+#[derive(Debug, Clone, PartialEq)]
+pub struct TradeoffFunction {
+    points: Vec<(f64, f64)>,
+}
+
+impl TradeoffFunction {
+    /// The values of `f` at `count + 1` points, denser near 0 and 1, made convex.
+    pub fn from_function(f: impl Fn(f64) -> f64, count: usize) -> Self {
+        let count = count.max(4);
+        let points = (0..=count).map(|k| {
+            let t = k as f64 / count as f64;
+            // Smooth step: quadratic near both ends.
+            let alpha = t * t * (3.0 - 2.0 * t);
+            (alpha, f(alpha).clamp(0.0, 1.0 - alpha))
+        });
+        Self { points: convex(points.collect()) }
+    }
+
+    /// `G_μ` on a grid.
+    pub fn gaussian(gdp: &GaussianDp, count: usize) -> Self {
+        Self::from_function(|alpha| gdp.type_two_error(alpha), count)
+    }
+
+    /// The value at `alpha`, by interpolation.
+    pub fn at(&self, alpha: f64) -> f64 {
+        let alpha = alpha.clamp(0.0, 1.0);
+        let after = self.points.partition_point(|p| p.0 < alpha);
+        match (after.checked_sub(1).and_then(|i| self.points.get(i)), self.points.get(after)) {
+            (Some(a), Some(b)) if b.0 > a.0 => a.1 + (b.1 - a.1) * (alpha - a.0) / (b.0 - a.0),
+            (_, Some(b)) => b.1,
+            (Some(a), None) => a.1,
+            (None, None) => 0.0,
+        }
+    }
+
+    /// The inverse function: the roles of the two errors exchanged.
+    pub fn inverse(&self) -> Self {
+        let mut points: Vec<(f64, f64)> = self.points.iter().rev().map(|&(a, b)| (b, a)).collect();
+        if points.first().is_none_or(|p| p.0 > 0.0) {
+            let value = self.points.last().map_or(1.0, |p| p.0);
+            points.insert(0, (0.0, value));
+        }
+        if points.last().is_none_or(|p| p.0 < 1.0) {
+            points.push((1.0, 0.0));
+        }
+        Self { points: convex(points) }
+    }
+
+    /// The subsampling operator `C_p(f) = min{f_p, f_p⁻¹}**` with `f_p = p f + (1-p) Id`.
+    ///
+    /// # References
+    ///
+    /// "Gaussian Differential Privacy", Dong, Roth, Su 2022, Definition 6 and Theorem 4.
+    pub fn subsampled(&self, p: f64) -> Self {
+        let p = p.clamp(0.0, 1.0);
+        let mixed = Self {
+            points: self.points.iter().map(|&(a, b)| (a, p * b + (1.0 - p) * (1.0 - a))).collect(),
+        };
+        let inverse = mixed.inverse();
+        let mut alphas: Vec<f64> =
+            mixed.points.iter().chain(&inverse.points).map(|point| point.0).collect();
+        alphas.sort_by(f64::total_cmp);
+        alphas.dedup();
+        let points = alphas.into_iter().map(|a| (a, mixed.at(a).min(inverse.at(a))));
+        Self { points: convex(points.collect()) }
+    }
+}
+
+/// The lower convex hull of points sorted by their first coordinate.
+fn convex(points: Vec<(f64, f64)>) -> Vec<(f64, f64)> {
+    let mut hull: Vec<(f64, f64)> = Vec::with_capacity(points.len());
+    for point in points {
+        if hull.last().is_some_and(|last| last.0 == point.0) {
+            if hull.last().is_some_and(|last| last.1 <= point.1) {
+                continue;
+            }
+            hull.pop();
+        }
+        while let [.., a, b] = hull[..] {
+            // b is above the chord from a to the new point.
+            if (b.1 - a.1) * (point.0 - a.0) >= (point.1 - a.1) * (b.0 - a.0) {
+                hull.pop();
+            } else {
+                break;
+            }
+        }
+        hull.push(point);
+    }
+    hull
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    #[test]
+    fn subsampling_with_probability_one_changes_nothing_and_with_zero_hides_everything() {
+        let gdp = GaussianDp::new(1.0).unwrap();
+        let f = TradeoffFunction::gaussian(&gdp, 2_000);
+        for alpha in [0.01, 0.2, 0.6, 0.95] {
+            assert!((f.subsampled(1.0).at(alpha) - gdp.type_two_error(alpha)).abs() < 1e-5);
+            assert!((f.subsampled(0.0).at(alpha) - (1.0 - alpha)).abs() < 1e-12);
+        }
+    }
+
+    #[test]
+    fn the_subsampled_function_is_symmetric_and_below_both_of_its_parts() {
+        let gdp = GaussianDp::new(1.5).unwrap();
+        let f = TradeoffFunction::gaussian(&gdp, 2_000);
+        let sampled = f.subsampled(0.3);
+        for alpha in [0.01, 0.1, 0.4, 0.8] {
+            let beta = sampled.at(alpha);
+            assert!((sampled.at(beta) - alpha).abs() < 1e-4, "{alpha} {beta}");
+            assert!(beta <= 0.3 * f.at(alpha) + 0.7 * (1.0 - alpha) + 1e-12);
+            assert!(beta >= f.at(alpha) - 1e-12);
+        }
+    }
+}

@@ -1,0 +1,321 @@
+//! Privacy losses on a grid: one distribution that is worse than the true one, one that is better.
+//!
+//! With `z = e^{-Y}` the hockey-stick divergence of a composition is `E_P[(1 - e^ε Π z_t)^+]`, convex
+//! in every `z_t` and decreasing in it. Hence
+//!
+//! - moving mass apart on the `z` axis without moving its mean (each loss between two grid points is
+//!   split between them so that both the mass under `P` and under `Q` stay), rounding a loss up, and
+//!   moving mass to an infinite loss can only make δ larger: the **pessimistic** lattice
+//!   ("connect the dots", Doroshenko, Ghazi, Kamath, Kumar, Manurangsi 2022);
+//! - dropping mass can only make δ smaller, and so does every lattice whose hockey-stick divergence
+//!   lies below the true one everywhere: the **optimistic** lattice.
+
+use super::convex::lower_hull;
+use super::shape::{Piece, Shape};
+use crate::math::normal;
+use crate::mechanism::{Direction, Pair};
+
+/// Relative error of each mass: quadrature (below 1e-13) and rounding of its exponential.
+pub(crate) const MASS_ERROR: f64 = 2e-13;
+
+/// Masses at `offset + (first + i) · width`.
+#[derive(Debug, Clone)]
+pub(crate) struct Lattice {
+    pub(crate) offset: f64,
+    pub(crate) first: i64,
+    pub(crate) mass: Vec<f64>,
+}
+
+/// Both lattices of one pair in one direction.
+#[derive(Debug, Clone)]
+pub(crate) struct Discretized {
+    pub(crate) pessimistic: Lattice,
+    pub(crate) optimistic: Lattice,
+    /// Mass of the pessimistic lattice at an infinite loss.
+    pub(crate) infinite: f64,
+}
+
+/// Grid indices that a discretisation would span, to be asked before memory is spent.
+pub(crate) fn span(pair: &Pair, direction: Direction, width: f64, tail: f64) -> f64 {
+    let (low, high) = range(&Shape::new(pair, direction, tail));
+    (high - low) / width + 4.0
+}
+
+fn range(shape: &Shape) -> (f64, f64) {
+    let mut low = f64::INFINITY;
+    let mut high = f64::NEG_INFINITY;
+    let mut include = |y: f64| {
+        low = low.min(y);
+        high = high.max(y);
+    };
+    for piece in &shape.pieces {
+        let sign = if piece.reversed { -1.0 } else { 1.0 };
+        include(sign * piece.loss(piece.low));
+        include(sign * piece.loss(piece.high));
+    }
+    for &(y, _) in &shape.atoms {
+        include(y);
+    }
+    (low, high)
+}
+
+/// Puts the privacy loss of `pair` on a grid of this width. Probability below `tail` on each side of
+/// each piece is moved up (pessimistic) or dropped (optimistic).
+pub(crate) fn discretize(pair: &Pair, direction: Direction, width: f64, tail: f64) -> Discretized {
+    let shape = Shape::new(pair, direction, tail);
+    let (low, high) = range(&shape);
+    let offset = bulk(pair, direction, width);
+    let first = ((low - offset) / width).floor() as i64 - 1;
+    let last = ((high - offset) / width).ceil() as i64 + 1;
+    let size = (last - first + 1) as usize;
+    let mut sums = Sums {
+        width,
+        offset,
+        first,
+        shrink: -(-width).exp_m1(),
+        growth: width.exp(),
+        mass: vec![0.0; size],
+        gap: vec![0.0; size],
+    };
+    for piece in &shape.pieces {
+        sums.add_piece(piece);
+    }
+    for &(y, mass) in &shape.atoms {
+        let cell = (((y - offset) / width).floor() as i64).clamp(first, last - 1);
+        sums.add(cell, y, mass);
+    }
+    let mut optimistic = sums.mass.clone();
+    subtract_gaps(&mut optimistic, &sums.gap, sums.growth);
+    lower_hull(&mut optimistic, width);
+    // The tails that the shape left out: below, rounded up to the lowest point; above, infinite.
+    let left_out = tail * shape.pieces.len() as f64;
+    sums.mass[0] += left_out;
+    Discretized {
+        pessimistic: Lattice { offset, first, mass: sums.mass },
+        optimistic: Lattice { offset, first, mass: optimistic },
+        infinite: left_out,
+    }
+}
+
+/// Where the bulk of a rarely sampled mechanism lies. With small `q` nearly all of the loss is within
+/// `q` of one value; where that is less than a cell, the value itself must be a grid point.
+fn bulk(pair: &Pair, direction: Direction, width: f64) -> f64 {
+    let Pair::Sampled { q, mu } = *pair else { return 0.0 };
+    // The bulk ends where the loss is half a cell above 0.
+    let end = (((0.5 * width).exp_m1() / q).ln_1p() + 0.5 * mu * mu) / mu;
+    let ratio = (normal::ln_cdf(end - mu) - normal::ln_cdf(end)).exp();
+    let value = (q * (ratio - 1.0)).ln_1p();
+    match direction {
+        Direction::Remove => value,
+        Direction::Add => -value,
+    }
+}
+
+struct Sums {
+    width: f64,
+    offset: f64,
+    first: i64,
+    /// `1 - e^{-h}`.
+    shrink: f64,
+    /// `e^h`.
+    growth: f64,
+    mass: Vec<f64>,
+    /// `∫ λ(1-λ) (α_i/α) dP` over cell `i`, `λ` the position of `α` between its grid points: an upper
+    /// bound (in units of `e^h - 1`) of how far the chord lies above the divergence in the cell.
+    gap: Vec<f64>,
+}
+
+impl Sums {
+    fn add(&mut self, cell: i64, loss: f64, mass: f64) {
+        let i = (cell - self.first) as usize;
+        let fall = (-(loss - self.offset - cell as f64 * self.width)).exp_m1();
+        let up = (-fall / self.shrink).clamp(0.0, 1.0);
+        self.mass[i] += mass * (1.0 - up);
+        self.mass[i + 1] += mass * up;
+        self.gap[i] += mass * (1.0 - up) * up / (self.growth * (1.0 + fall));
+    }
+
+    /// Gauss-Legendre quadrature between the positions of the grid points, in pieces short enough
+    /// for a relative error below 1e-13.
+    fn add_piece(&mut self, piece: &Piece) {
+        if piece.high <= piece.low {
+            return;
+        }
+        let sign = if piece.reversed { -1.0 } else { 1.0 };
+        // Along increasing x a reversed piece passes the grid from above.
+        let offset = sign * self.offset;
+        let start = ((piece.loss(piece.low) - offset) / self.width).floor() as i64;
+        let end = ((piece.loss(piece.high) - offset) / self.width).ceil() as i64;
+        let mut left = piece.low;
+        for edge in start..end {
+            let right = if edge + 1 == end {
+                piece.high
+            } else {
+                let y = offset + (edge + 1) as f64 * self.width;
+                piece.position(y).clamp(left, piece.high)
+            };
+            if right <= left {
+                continue;
+            }
+            let cell = if piece.reversed { -edge - 1 } else { edge };
+            let roughness = piece.roughness(left).max(piece.roughness(right));
+            let extent = (right - left) * roughness;
+            let (rule, parts): (&[(f64, f64)], usize) = if extent < 4e-3 {
+                (&GAUSS_2, 1)
+            } else if extent < 0.07 {
+                (&GAUSS_3, 1)
+            } else {
+                (&GAUSS_5, (extent / 0.8).ceil() as usize)
+            };
+            let half = 0.5 * (right - left) / parts as f64;
+            for part in 0..parts {
+                let middle = left + half * (2 * part + 1) as f64;
+                for &(node, weight) in rule {
+                    let x = middle + half * node;
+                    let loss = piece.loss(x);
+                    self.add(cell, sign * loss, half * weight * piece.density(x, loss));
+                }
+            }
+            left = right;
+        }
+    }
+}
+
+/// Lowers the piecewise linear divergence at every grid point by the larger gap of its two cells, so
+/// that it lies below the true one everywhere. Expressed in masses under `P`, which may become
+/// negative where the loss varies faster than the grid; the convex hull repairs that.
+///
+/// At the left end the tangent at 0, `E_P[1] - α E_Q[1]`, is the better lower bound: there the result
+/// follows the tangent, up to the first grid point at which the tangent is the lower of the two.
+/// (Lowering the first point instead would move the mean of a distribution whose bulk is narrower
+/// than a few cells.)
+fn subtract_gaps(mass: &mut [f64], gap: &[f64], growth: f64) {
+    let cell = |i: isize| if i < 0 { 0.0 } else { gap.get(i as usize).copied().unwrap_or(0.0) };
+    let mut lowered: Vec<f64> =
+        (0..=mass.len() as isize).map(|i| cell(i - 1).max(cell(i))).collect();
+    // Distance of the divergence from the tangent, in the same unit: Σ_{j<i} m_j (e^{(i-j)h} - 1).
+    let (mut grown, mut below) = (0.0, 0.0);
+    let mut joint = 0;
+    for i in 0..mass.len() {
+        let distance = (grown - below) / (growth - 1.0);
+        let leaves = distance > lowered[i];
+        lowered[i] = distance;
+        joint = i;
+        if leaves {
+            break;
+        }
+        grown = (grown + mass[i]) * growth;
+        below += mass[i];
+    }
+    for (i, m) in mass.iter_mut().enumerate() {
+        if i < joint {
+            *m = 0.0;
+        } else {
+            let before = if i == 0 { 0.0 } else { lowered[i - 1] };
+            *m -= lowered[i + 1] - lowered[i] * (1.0 + growth) + before * growth;
+        }
+    }
+}
+
+/// Nodes and weights on `[-1, 1]`.
+const GAUSS_2: [(f64, f64); 2] = [(-0.577_350_269_189_625_8, 1.0), (0.577_350_269_189_625_8, 1.0)];
+
+const GAUSS_3: [(f64, f64); 3] = [
+    (-0.774_596_669_241_483_4, 0.555_555_555_555_555_6),
+    (0.0, 0.888_888_888_888_888_8),
+    (0.774_596_669_241_483_4, 0.555_555_555_555_555_6),
+];
+
+const GAUSS_5: [(f64, f64); 5] = [
+    (-0.906_179_845_938_664, 0.236_926_885_056_189_08),
+    (-0.538_469_310_105_683_1, 0.478_628_670_499_366_47),
+    (0.0, 0.568_888_888_888_888_9),
+    (0.538_469_310_105_683_1, 0.478_628_670_499_366_47),
+    (0.906_179_845_938_664, 0.236_926_885_056_189_08),
+];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn delta(lattice: &Lattice, width: f64, infinite: f64, epsilon: f64) -> f64 {
+        let terms = lattice.mass.iter().enumerate().map(|(i, mass)| {
+            let loss = lattice.offset + (lattice.first + i as i64) as f64 * width;
+            if loss > epsilon { mass * -(epsilon - loss).exp_m1() } else { 0.0 }
+        });
+        infinite + terms.sum::<f64>()
+    }
+
+    fn gaussian(mu: f64, epsilon: f64) -> f64 {
+        use crate::math::normal::cdf;
+        cdf(-epsilon / mu + 0.5 * mu) - epsilon.exp() * cdf(-epsilon / mu - 0.5 * mu)
+    }
+
+    /// Hockey-stick divergence of the sampled Gaussian, "remove": `q` times that of the Gaussian at a
+    /// shifted ε (Balle, Barthe, Gaboardi 2018, Theorem 2).
+    fn sampled(q: f64, mu: f64, epsilon: f64) -> f64 {
+        let shifted = (epsilon.exp() - 1.0 + q) / q;
+        if shifted <= 0.0 {
+            return 1.0 - epsilon.exp();
+        }
+        q * gaussian(mu, shifted.ln())
+    }
+
+    #[test]
+    fn the_lattices_enclose_the_closed_form_at_and_between_grid_points() {
+        for (q, mu, width) in [(0.01, 1.0, 0.01), (0.2, 0.5, 0.02), (1e-4, 2.0, 0.001)] {
+            let pair = Pair::Sampled { q, mu };
+            let grid = discretize(&pair, Direction::Remove, width, 1e-18);
+            for k in -40..200 {
+                let epsilon = f64::from(k) * width * 0.37;
+                let truth = sampled(q, mu, epsilon);
+                let upper = delta(&grid.pessimistic, width, grid.infinite, epsilon);
+                let lower = delta(&grid.optimistic, width, 0.0, epsilon);
+                assert!(upper >= truth - 1e-15 - 1e-12 * truth, "{q} {epsilon}: {upper} {truth}");
+                assert!(lower <= truth + 1e-15 + 1e-12 * truth, "{q} {epsilon}: {lower} {truth}");
+            }
+        }
+    }
+
+    #[test]
+    fn the_reverse_direction_is_enclosed_too() {
+        // H_α(Q||P) = 1 - α + α H_{1/α}(P||Q).
+        let (q, mu, width) = (0.1, 1.0, 0.005);
+        let grid = discretize(&Pair::Sampled { q, mu }, Direction::Add, width, 1e-18);
+        for k in -100..20 {
+            let epsilon = f64::from(k) * 0.0049;
+            let truth = 1.0 - epsilon.exp() + epsilon.exp() * sampled(q, mu, -epsilon);
+            let upper = delta(&grid.pessimistic, width, grid.infinite, epsilon);
+            let lower = delta(&grid.optimistic, width, 0.0, epsilon);
+            assert!(lower <= truth + 1e-14 && truth <= upper + 1e-14, "{lower} {truth} {upper}");
+        }
+    }
+
+    #[test]
+    fn the_masses_add_up_to_one_for_every_pair() {
+        let pairs = [
+            Pair::Gaussian { mu: 2.0 },
+            Pair::Sampled { q: 0.3, mu: 0.4 },
+            Pair::Substituted { q: 0.1, mu: 1.0 },
+            Pair::Symmetrized { q: 0.1, components: vec![(0.75, 1.0), (0.25, 2.0)] },
+            Pair::Laplace { mu: 0.8 },
+            Pair::SampledLaplace { q: 0.2, mu: 1.5 },
+            Pair::RandomizedResponse { epsilon: 0.5 },
+        ];
+        for pair in pairs {
+            for direction in [Direction::Remove, Direction::Add] {
+                let grid = discretize(&pair, direction, 0.013, 1e-16);
+                let p: f64 = grid.pessimistic.mass.iter().sum();
+                let q: f64 = (grid.pessimistic.mass.iter().enumerate())
+                    .map(|(i, m)| {
+                        let steps = (grid.pessimistic.first + i as i64) as f64;
+                        m * (-(grid.pessimistic.offset + steps * 0.013)).exp()
+                    })
+                    .sum();
+                assert!((p - 1.0).abs() < 1e-12, "{pair:?} {direction:?}: {p}");
+                assert!((q - 1.0).abs() < 1e-9, "{pair:?} {direction:?}: Q adds up to {q}");
+                assert!(grid.optimistic.mass.iter().all(|&m| m >= 0.0));
+            }
+        }
+    }
+}
