@@ -28,6 +28,19 @@ pub struct PerExampleGradients {
     real: Option<Vec<bool>>,
 }
 
+/// The rows of a backward pass: every `group_size` of them are one unit.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Rows {
+    pub(super) count: usize,
+    pub(super) group_size: usize,
+}
+
+impl Rows {
+    fn units(self) -> usize {
+        self.count / self.group_size
+    }
+}
+
 /// The contributions to one parameter.
 #[derive(Debug)]
 struct ParameterGradients {
@@ -43,17 +56,17 @@ impl PerExampleGradients {
         Self { batch_size: 0, device, parameters: Vec::new(), real: None }
     }
 
-    pub(crate) fn new(
+    pub(super) fn new(
         layers: Vec<Layer>,
         parameters: &TrainableParameters,
-        batch_size: usize,
+        rows: Rows,
         device: Device,
         mut planner: Planner,
     ) -> Result<Self, DpError> {
         let mut rules: Vec<Vec<ExampleRule>> = parameters.iter().map(|_| Vec::new()).collect();
         let position = |id: ParamId| parameters.iter().position(|info| info.id == id);
         for layer in layers {
-            layer.check_batch_size(batch_size)?;
+            layer.check_batch_size(rows.count)?;
             for (id, rule) in layer.into_contributions() {
                 let index = position(id).ok_or_else(|| DpError::UnsupportedModel {
                     path: format!("parameter {id}"),
@@ -70,16 +83,16 @@ impl PerExampleGradients {
             .iter()
             .zip(rules)
             .filter(|(_, rules)| !rules.is_empty())
-            .map(|(info, rules)| ParameterGradients::new(info, rules, batch_size, &mut planner))
+            .map(|(info, rules)| ParameterGradients::new(info, rules, rows, &mut planner))
             .collect();
-        Ok(Self { batch_size, device, parameters, real: None })
+        Ok(Self { batch_size: rows.units(), device, parameters, real: None })
     }
 
     /// Marks the rows that only pad the batch: `false` rows get coefficient zero and are not counted.
     ///
     /// # Errors
     ///
-    /// Refuses a mask of another length than the batch.
+    /// Refuses a mask of another length than the number of units.
     pub fn with_padding(mut self, real: Vec<bool>) -> Result<Self, DpError> {
         if real.len() != self.batch_size {
             return Err(DpError::NotPerExample {
@@ -166,21 +179,25 @@ impl ParameterGradients {
     fn new(
         info: &ParameterInfo,
         rules: Vec<ExampleRule>,
-        batch_size: usize,
+        rows: Rows,
         planner: &mut Planner,
     ) -> Self {
-        let rules = merge(rules);
+        let Rows { count, group_size } = rows;
+        let rules = merge(rules.into_iter().map(|rule| rule.regroup(group_size)).collect());
         let (strategy, instantiated) = match rules.as_slice() {
-            [rule] => match planner.plan(rule.cost(), batch_size) {
-                Strategy::Instantiate => (Strategy::Instantiate, Some(rule.instantiate())),
-                strategy => (strategy, None),
-            },
-            // The uses of one parameter are summed before the norm.
+            [rule] if rule.batch_size() == rows.units() => {
+                match planner.plan(rule.cost(), rows.units()) {
+                    Strategy::Instantiate => (Strategy::Instantiate, Some(rule.instantiate())),
+                    strategy => (strategy, None),
+                }
+            }
+            // The uses of one parameter, and the rows of one unit, are summed before the norm.
             rules => {
-                let sum = rules.iter().map(ExampleRule::instantiate).reduce(|sum, one| sum + one);
-                (Strategy::Instantiate, sum)
+                let sum = rules.iter().map(|rule| rule.instantiate_groups(rows.units()));
+                (Strategy::Instantiate, sum.reduce(|sum, one| sum + one))
             }
         };
+        debug_assert!(count.is_multiple_of(group_size));
         // What is instantiated needs its factors no more.
         let rules = if instantiated.is_some() { Vec::new() } else { rules };
         Self { info: info.clone(), rules, strategy, instantiated }

@@ -1,8 +1,5 @@
 use super::ParametricOps;
 
-#[cfg(feature = "flex")]
-impl ParametricOps for burn::backend::Flex {}
-
 #[cfg(feature = "ndarray")]
 impl ParametricOps for burn::backend::NdArray {}
 

@@ -4,7 +4,7 @@ use burn::backend::Dispatch;
 use burn::tensor::Tensor;
 use burn::tensor::ops::ConvOptions;
 
-use super::{Bias, LayerIds, ParametricOps, Slot};
+use super::{Bias, LayerIds, ParametricOps, Patches, Slot};
 
 /// `input @ weight + bias`.
 ///
@@ -64,4 +64,33 @@ fn lower(bias: Option<Tensor<1>>) -> Bias<Dispatch> {
 /// Takes a recorded tensor out of its slot, as a tensor of the backend of `witness`.
 pub(crate) fn take<const D: usize>(witness: &Tensor<1>, slot: Slot) -> Tensor<D> {
     Tensor::from_dispatch(Dispatch::take_recorded(witness.clone().into_dispatch(), slot))
+}
+
+/// The patches that the kernel of a convolution sees (im2col).
+///
+/// # Shapes
+///
+/// - input: `[batch_size, channels, height, width]`, on a device without autodiff
+/// - output: `[batch_size · groups, channels / groups · kernel_height · kernel_width, positions]`
+pub(crate) fn patches(input: Tensor<4>, patches: &Patches) -> Tensor<3> {
+    match Dispatch::native_patches(input.clone().into_dispatch(), patches.clone()) {
+        Some(native) => Tensor::from_dispatch(native),
+        None => patches.by_views(input),
+    }
+}
+
+/// Squared norms of rows.
+///
+/// # Shapes
+///
+/// - rows: `[rows, values]`, on a device without autodiff
+/// - output: `[rows]`
+pub(crate) fn row_squared_norms(rows: Tensor<2>) -> Tensor<1> {
+    match Dispatch::native_row_squared_norms(rows.clone().into_dispatch()) {
+        Some(native) => Tensor::from_dispatch(native),
+        None => {
+            let [count, _] = rows.dims();
+            rows.square().sum_dim(1).reshape([count])
+        }
+    }
 }

@@ -8,13 +8,18 @@
 
 mod autodiff;
 mod backends;
+#[cfg(feature = "flex")]
+mod flex;
 mod functions;
 mod layer;
+mod patches;
 mod slot;
 
 
-pub(crate) use functions::{conv2d, linear, take};
-pub(crate) use layer::{LayerIds, LayerRule};
+pub(crate) use functions::{conv2d, linear, patches, row_squared_norms, take};
+pub(crate) use layer::LayerRule;
+pub use layer::LayerIds;
+pub use patches::Patches;
 pub use slot::Slot;
 use burn::backend::{Backend, ExtensionType, backend_extension, tensor::FloatTensor};
 use burn::tensor::ops::ConvOptions;
@@ -73,6 +78,23 @@ pub trait ParametricOps: Backend {
         layer: LayerIds,
     ) -> FloatTensor<Self> {
         Self::conv2d(input, weight, bias.into_option(), options)
+    }
+
+    /// The patches that the kernel of a convolution sees, `[batch_size · groups, channels / groups ·
+    /// kernel_height · kernel_width, height_out · width_out]`, where the backend has a better way than
+    /// views and a copy.
+    #[fusion(default)]
+    #[allow(unused_variables)]
+    fn native_patches(input: FloatTensor<Self>, patches: Patches) -> Option<FloatTensor<Self>> {
+        None
+    }
+
+    /// Squared norms of rows, `[rows, values]` to `[rows]`, where the backend has a better way than a
+    /// product and a sum.
+    #[fusion(default)]
+    #[allow(unused_variables)]
+    fn native_row_squared_norms(rows: FloatTensor<Self>) -> Option<FloatTensor<Self>> {
+        None
     }
 
     /// Returns the tensor that a recording stored in `slot`; `witness` routes the call to the

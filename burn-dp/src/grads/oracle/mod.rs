@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used)]
 
 mod convolution;
+mod groups;
 mod linear;
 mod refusals;
 mod robustness;

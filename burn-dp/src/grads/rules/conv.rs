@@ -1,9 +1,10 @@
 use burn::tensor::module::conv2d_weight_backward;
-use burn::tensor::ops::{ConvOptions, PadMode};
-use burn::tensor::{Slice, Tensor};
+use burn::tensor::Tensor;
+use burn::tensor::ops::ConvOptions;
 
 use super::linear::ghost_norms;
 use super::{Cost, SquaredNorms};
+use crate::ops::{self, Patches};
 
 /// The weight of a two-dimensional convolution.
 ///
@@ -90,35 +91,15 @@ impl ConvWeight {
 
     /// The patches, `[batch_size · groups, d_input, positions]`.
     fn patches(&self) -> Tensor<3> {
-        let Sizes { batch_size, groups, positions, d_input, .. } = self.sizes();
         let [_, _, kernel_height, kernel_width] = self.weight;
         let [_, _, height_out, width_out] = self.output_grad.dims();
-        let ConvOptions { stride, padding, dilation, .. } = &self.options;
-
-        let [(top, bottom), (left, right)] = *padding;
-        let mut input = self.input.clone();
-        if [top, bottom, left, right] != [0; 4] {
-            input = input.pad([(top, bottom), (left, right)], PadMode::Constant(0.0));
-        }
-        let rows: Tensor<5> = input.unfold(2, dilation[0] * (kernel_height - 1) + 1, stride[0]);
-        let rows = every_nth(rows, dilation[0]);
-        let patches: Tensor<6> =
-            rows.unfold(3, dilation[1] * (kernel_width - 1) + 1, stride[1]);
-        // [batch, channels, height_out, width_out, kernel_height, kernel_width]
-        let patches = every_nth(patches, dilation[1]);
-        debug_assert_eq!(patches.dims()[2..4], [height_out, width_out]);
-        patches.permute([0, 1, 4, 5, 2, 3]).reshape([batch_size * groups, d_input, positions])
+        let patches = Patches {
+            kernel_size: [kernel_height, kernel_width],
+            output_size: [height_out, width_out],
+            options: self.options.clone(),
+        };
+        ops::patches(self.input.clone(), &patches)
     }
-}
-
-/// Every n-th element of the last axis.
-fn every_nth<const D: usize>(tensor: Tensor<D>, n: usize) -> Tensor<D> {
-    if n == 1 {
-        return tensor;
-    }
-    let mut slices = [Slice::full(); D];
-    slices[D - 1] = Slice::new(0, None, n as isize);
-    tensor.slice(slices)
 }
 
 /// The sizes of the linear rule that a convolution becomes.

@@ -29,6 +29,17 @@ impl LinearWeight {
         Self { input: Tensor::cat(inputs, 1), output_grad: Tensor::cat(grads, 1) }
     }
 
+    /// The rows of every `group_size` as positions of one.
+    pub(crate) fn regroup(self, group_size: usize) -> Self {
+        let [rows, positions, d_input] = self.input.dims();
+        let d_output = self.output_grad.dims()[2];
+        let (units, positions) = (rows / group_size, positions * group_size);
+        Self {
+            input: self.input.reshape([units, positions, d_input]),
+            output_grad: self.output_grad.reshape([units, positions, d_output]),
+        }
+    }
+
     pub(crate) fn cost(&self) -> Cost {
         let [_, positions, d_input] = self.input.dims();
         let d_output = self.output_grad.dims()[2];

@@ -9,6 +9,8 @@ pub(crate) use linear::{LinearBias, LinearWeight};
 
 use burn::tensor::Tensor;
 
+pub(crate) use crate::ops::row_squared_norms;
+
 /// Squared norms of the per-example gradients of one parameter.
 pub(crate) struct SquaredNorms {
     /// `[batch_size]`.
@@ -73,6 +75,26 @@ impl ExampleRule {
     /// The per-example gradients, `[batch_size, values]`, in the order of the parameter's values.
     pub(crate) fn instantiate(&self) -> Tensor<2> {
         each_rule!(self, rule => rule.instantiate())
+    }
+
+    /// The same with the rows of each unit summed, `[units, values]`.
+    pub(crate) fn instantiate_groups(&self, units: usize) -> Tensor<2> {
+        let rows = self.instantiate();
+        let [count, values] = rows.dims();
+        if count == units {
+            return rows;
+        }
+        rows.reshape([units, count / units, values]).sum_dim(1).reshape([units, values])
+    }
+
+    /// Makes one row of every `group_size` rows where the rule can: positions of one unit.
+    pub(crate) fn regroup(self, group_size: usize) -> Self {
+        match self {
+            Self::LinearWeight(rule) if group_size > 1 => {
+                Self::LinearWeight(rule.regroup(group_size))
+            }
+            rule => rule,
+        }
     }
 
     /// `Σ_i coefficients[i] · gradient_i`, flattened: `[values]`.
@@ -162,10 +184,4 @@ impl Keep {
 pub(crate) fn weighted_rows(coefficients: Tensor<1>, rows: Tensor<2>) -> Tensor<1> {
     let values = rows.dims()[1];
     coefficients.unsqueeze::<2>().matmul(rows).reshape([values])
-}
-
-/// Squared norms of the rows: `[batch_size, values]` to `[batch_size]`.
-pub(crate) fn row_squared_norms(rows: Tensor<2>) -> Tensor<1> {
-    let batch_size = rows.dims()[0];
-    rows.square().sum_dim(1).reshape([batch_size])
 }

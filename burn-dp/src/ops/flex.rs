@@ -1,0 +1,183 @@
+//! What the Flex backend does better than views and generic operations: one pass over memory, on all
+//! cores.
+
+use burn::backend::{Flex, TensorMetadata, tensor::FloatTensor};
+use burn::tensor::TensorData;
+use rayon::prelude::*;
+
+use super::{ParametricOps, Patches};
+
+/// Values that a task should at least have, so that threads are worth their start.
+const TASK_VALUES: usize = 1 << 14;
+
+impl ParametricOps for Flex {
+    fn native_patches(input: FloatTensor<Self>, patches: Patches) -> Option<FloatTensor<Self>> {
+        let [batch_size, channels, height, width] = input.shape().dims();
+        let values = input.as_slice::<f32>()?;
+        let [kernel_height, kernel_width] = patches.kernel_size;
+        let positions: usize = patches.output_size.iter().product();
+        let groups = patches.options.groups;
+        let kernel_values = kernel_height * kernel_width;
+
+        // One row for each (example, channel, kernel row, kernel column).
+        let mut rows = vec![0.0f32; batch_size * channels * kernel_values * positions];
+        let image = height * width;
+        let fill = |(index, rows): (usize, &mut [f32])| {
+            let image = &values[index * image..(index + 1) * image];
+            for (kernel, row) in rows.chunks_exact_mut(positions).enumerate() {
+                let offset = [kernel / kernel_width, kernel % kernel_width];
+                patches.fill_row(image, [height, width], offset, row);
+            }
+        };
+        let channel_values = kernel_values * positions;
+        rows.par_chunks_mut(channel_values.max(1))
+            .enumerate()
+            .with_min_len(TASK_VALUES.div_ceil(channel_values.max(1)))
+            .for_each(fill);
+        let shape = [batch_size * groups, channels / groups * kernel_values, positions];
+        Some(FloatTensor::<Self>::from_data(TensorData::new(rows, shape)))
+    }
+
+    fn native_row_squared_norms(rows: FloatTensor<Self>) -> Option<FloatTensor<Self>> {
+        let [count, length] = rows.shape().dims();
+        if length == 0 {
+            return None;
+        }
+        let values = rows.as_slice::<f32>()?;
+        let norms: Vec<f32> = values
+            .par_chunks_exact(length)
+            .with_min_len(TASK_VALUES.div_ceil(length))
+            .map(squared_norm)
+            .collect();
+        Some(FloatTensor::<Self>::from_data(TensorData::new(norms, [count])))
+    }
+}
+
+/// Sum of squares: blocks in f32 on independent lanes, the blocks added in f64. Overflow of a block is
+/// infinity, which is what a caller has to see.
+fn squared_norm(row: &[f32]) -> f32 {
+    const LANES: usize = 32;
+    const BLOCK: usize = 32 * LANES;
+    let mut total = 0.0f64;
+    for block in row.chunks(BLOCK) {
+        let mut lanes = [0.0f32; LANES];
+        let chunks = block.chunks_exact(LANES);
+        let rest: f32 = chunks.remainder().iter().map(|value| value * value).sum();
+        for chunk in chunks {
+            for (lane, value) in lanes.iter_mut().zip(chunk) {
+                *lane += value * value;
+            }
+        }
+        total += f64::from(lanes.iter().sum::<f32>() + rest);
+    }
+    total as f32
+}
+
+impl Patches {
+    /// The pixels that one element of the kernel sees, output row by output row; `row` holds zeros.
+    fn fill_row(&self, image: &[f32], size: [usize; 2], kernel: [usize; 2], row: &mut [f32]) {
+        let [height, width] = size;
+        let [_, width_out] = self.output_size;
+        let stride = self.options.stride;
+        let [(top, _), (left, _)] = self.options.padding;
+        let row_offset = kernel[0] * self.options.dilation[0];
+        let column_offset = kernel[1] * self.options.dilation[1];
+
+        // The output columns whose pixel lies inside of the image.
+        let first = left.saturating_sub(column_offset).div_ceil(stride[1]).min(width_out);
+        let end = (width + left).saturating_sub(column_offset).div_ceil(stride[1]).min(width_out);
+        if first >= end {
+            return;
+        }
+        for (y_out, row) in row.chunks_exact_mut(width_out).enumerate() {
+            let y = y_out * stride[0] + row_offset;
+            if y < top || y - top >= height {
+                continue;
+            }
+            let line = &image[(y - top) * width..(y - top + 1) * width];
+            let x = first * stride[1] + column_offset - left;
+            if stride[1] == 1 {
+                row[first..end].copy_from_slice(&line[x..x + end - first]);
+            } else {
+                for (value, &pixel) in
+                    row[first..end].iter_mut().zip(line[x..].iter().step_by(stride[1]))
+                {
+                    *value = pixel;
+                }
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use burn::backend::Dispatch;
+    use burn::tensor::ops::ConvOptions;
+    use burn::tensor::{Device, Tensor, module::conv2d};
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn ramp<const D: usize>(shape: [usize; D]) -> Tensor<D> {
+        let count: usize = shape.iter().product();
+        let values: Vec<f32> = (0..count).map(|i| (i as f32 * 0.37).sin()).collect();
+        Tensor::from_data(TensorData::new(values, shape), &Device::flex())
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig { cases: 200, failure_persistence: None, ..Default::default() })]
+
+        #[test]
+        fn the_native_patches_are_those_of_the_views(
+            batch_size in 1usize..4,
+            groups in 1usize..3,
+            channels in 1usize..4,
+            kernel_size in [1usize..4, 1usize..4],
+            stride in [1usize..4, 1usize..4],
+            dilation in [1usize..3, 1usize..3],
+            padding in [(0usize..4, 0usize..4), (0usize..4, 0usize..4)],
+            size in [7usize..12, 7usize..12],
+        ) {
+            let options = ConvOptions::new_with_padding(stride, padding, dilation, groups);
+            let channels = channels * groups;
+            let input = ramp([batch_size, channels, size[0], size[1]]);
+            let kernel = Tensor::ones(
+                [groups, channels / groups, kernel_size[0], kernel_size[1]],
+                &input.device(),
+            );
+            let [_, _, height, width] =
+                conv2d(input.clone(), kernel, None, options.clone()).dims();
+            let patches = Patches { kernel_size, output_size: [height, width], options };
+            let views = patches.by_views(input.clone());
+            let native = Dispatch::native_patches(input.into_dispatch(), patches).unwrap();
+            views.into_data().assert_eq(&Tensor::<3>::from_dispatch(native).into_data(), true);
+        }
+
+        #[test]
+        fn the_native_norms_are_those_of_the_sum(count in 1usize..5, length in 1usize..5000) {
+            let rows = ramp([count, length]);
+            let expected: Vec<f64> = rows
+                .to_data()
+                .as_slice::<f32>()
+                .unwrap()
+                .chunks(length)
+                .map(|row| row.iter().map(|&value| f64::from(value).powi(2)).sum())
+                .collect();
+            let native = Dispatch::native_row_squared_norms(rows.into_dispatch()).unwrap();
+            let native: Vec<f32> = Tensor::<1>::from_dispatch(native).into_data().into_vec().unwrap();
+            for (native, expected) in native.into_iter().zip(expected) {
+                prop_assert!((f64::from(native) - expected).abs() <= 1e-6 * expected);
+            }
+        }
+    }
+
+    #[test]
+    fn norms_that_are_not_finite_stay_so() {
+        for value in [f32::NAN, f32::INFINITY, 1e20] {
+            let mut row = vec![0.5f32; 2000];
+            row[1500] = value;
+            assert!(!squared_norm(&row).is_finite());
+        }
+    }
+}
