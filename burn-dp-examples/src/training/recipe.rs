@@ -1,5 +1,6 @@
 //! What the program does unless told otherwise.
 
+use super::ScheduleName;
 use super::options::{DatasetName, ModelName, OptimizerName};
 
 /// Settings that belong together; those of a data set and a model are tuned together.
@@ -9,6 +10,7 @@ pub(super) struct Recipe {
     pub(super) epochs: usize,
     pub(super) optimizer: OptimizerName,
     pub(super) lr: f64,
+    pub(super) schedule: ScheduleName,
     pub(super) momentum: f64,
 }
 
@@ -40,10 +42,12 @@ impl Recipe {
     }
 
     fn sgd(batch_size: usize, epochs: usize, lr: f64) -> Self {
-        Self { batch_size, epochs, optimizer: OptimizerName::Sgd, lr, momentum: 0.9 }
+        let (optimizer, schedule) = (OptimizerName::Sgd, ScheduleName::Linear);
+        Self { batch_size, epochs, optimizer, lr, schedule, momentum: 0.9 }
     }
 
     fn adam(batch_size: usize, epochs: usize, lr: f64) -> Self {
-        Self { batch_size, epochs, optimizer: OptimizerName::Adam, lr, momentum: 0.0 }
+        let (optimizer, schedule) = (OptimizerName::Adam, ScheduleName::Constant);
+        Self { batch_size, epochs, optimizer, lr, schedule, momentum: 0.0 }
     }
 }
