@@ -1,7 +1,7 @@
 //! Makes a Burn model private: `cargo run -p burn-dp-examples --example private_model`.
 
 use burn::nn::{Linear, LinearConfig};
-use burn::{module::Module, optim::SgdConfig, tensor::Device, tensor::Tensor};
+use burn::{module::Module, optim::SgdConfig, tensor::Device};
 use burn_dp::nn::{IntoPrivate, Private};
 use burn_dp::{DpError, losses::CrossEntropyLossConfig, optim::PrivacyPlanConfig};
 use burn_dp_accountant::Budget;

@@ -98,7 +98,7 @@ impl Settings {
         if options.non_private {
             refuse_private_options(&options)?;
         }
-        let privacy = if options.non_private { None } else { Some(privacy(&options)?) };
+        let privacy = if options.non_private { None } else { Some(privacy(&options, &recipe)?) };
         let optimizer = options.optimizer.unwrap_or(recipe.optimizer);
         let settings = Self {
             privacy,
@@ -229,7 +229,7 @@ fn refuse_private_options(options: &TrainOptions) -> Result<(), TrainError> {
     }
 }
 
-fn privacy(options: &TrainOptions) -> Result<PrivacySettings, TrainError> {
+fn privacy(options: &TrainOptions, recipe: &Recipe) -> Result<PrivacySettings, TrainError> {
     let noise_multiplier = options.noise_multiplier;
     if let Some(sigma) = noise_multiplier
         && !(sigma > 0.0 && sigma.is_finite())
@@ -255,7 +255,7 @@ fn privacy(options: &TrainOptions) -> Result<PrivacySettings, TrainError> {
         let reason = format!("must be between 0 and 1/N, got {delta}; try --delta 1e-5");
         return Err(TrainError::option("--delta", reason));
     }
-    let max_grad_norm = options.max_grad_norm.unwrap_or(recipe::MAX_GRAD_NORM);
+    let max_grad_norm = options.max_grad_norm.unwrap_or(recipe.max_grad_norm);
     let max_grad_norm = positive("--max-grad-norm", max_grad_norm)?;
     let insecure_seed = options.insecure_seed;
     Ok(PrivacySettings { epsilon, noise_multiplier, delta, max_grad_norm, insecure_seed })
