@@ -18,8 +18,6 @@ pub(crate) fn devices() -> Vec<Device> {
 pub(crate) fn training_devices() -> Vec<Device> {
     devices()
         .into_iter()
-        .flat_map(|device| {
-            [device.clone().autodiff(), device.autodiff().gradient_checkpointing()]
-        })
+        .flat_map(|device| [device.clone().autodiff(), device.autodiff().gradient_checkpointing()])
         .collect()
 }

@@ -12,9 +12,7 @@ use burn::tensor::{Device, Tensor, TensorData};
 use burn_dp::DpError;
 use burn_dp::nn::{IntoPrivate, Private};
 use burn_dp::noise::InsecureSeed;
-use burn_dp::optim::{
-    Checkpointer, DpOptimizer, PrivacyPlan, PrivacyPlanConfig, SamplingScheme,
-};
+use burn_dp::optim::{Checkpointer, DpOptimizer, PrivacyPlan, PrivacyPlanConfig, SamplingScheme};
 use burn_dp::sampling::{LogicalBatches, Sampler};
 use burn_dp_accountant::Budget;
 
@@ -364,8 +362,7 @@ fn resumed(inner: fn() -> ModuleOptimizer) {
     // Another seed: the key of the run is the saved one.
     let plan = config().init().unwrap();
     let checkpoint = checkpointer.latest().unwrap().unwrap();
-    let (mut optim, model) =
-        checkpoint.restore(plan, inner(), Net::new(&device())).unwrap();
+    let (mut optim, model) = checkpoint.restore(plan, inner(), Net::new(&device())).unwrap();
     assert_eq!(optim.next_step(), 4);
     let rest = batches(optim.plan()).skip_to(optim.next_step()).unwrap();
     let found = train(&mut optim, model, rest, 7);

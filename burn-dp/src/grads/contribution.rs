@@ -1,8 +1,8 @@
 //! From the record of a layer to one contribution per parameter.
 
 use burn::module::ParamId;
-use burn::tensor::{DType, Tensor};
 use burn::tensor::ops::ConvOptions;
+use burn::tensor::{DType, Tensor};
 
 use super::rules::{ConvBias, ConvWeight, ExampleRule, LinearBias, LinearWeight};
 use crate::DpError;

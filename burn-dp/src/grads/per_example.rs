@@ -5,7 +5,9 @@ use burn::tensor::{DType, Device, Tensor};
 
 use super::contribution::Layer;
 use super::planner::{Planner, Strategy};
-use super::rules::{ExampleRule, Keep, LinearWeight, SquaredNorms, row_squared_norms, weighted_rows};
+use super::rules::{
+    ExampleRule, Keep, LinearWeight, SquaredNorms, row_squared_norms, weighted_rows,
+};
 use super::{ParameterInfo, TrainableParameters};
 use crate::DpError;
 

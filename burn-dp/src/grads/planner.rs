@@ -57,9 +57,8 @@ impl Planner {
         let size = size_of::<f32>();
         let kept = batch_size * cost.values * size;
         let needed = kept + batch_size * cost.temporary * size;
-        let ghost_is_cheaper = cost
-            .ghost_flops
-            .is_some_and(|flops| flops <= FLOPS_PER_VALUE * cost.values as f64);
+        let ghost_is_cheaper =
+            cost.ghost_flops.is_some_and(|flops| flops <= FLOPS_PER_VALUE * cost.values as f64);
 
         if self.always_instantiate {
             return Strategy::Instantiate;

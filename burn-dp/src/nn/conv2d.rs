@@ -28,18 +28,12 @@ impl Private<Conv2d> {
             group_channels * layer.groups,
         );
 
-        let padding = padding::pairs_2d(
-            &layer.padding,
-            [height, width],
-            layer.kernel_size,
-            layer.stride,
-        );
+        let padding =
+            padding::pairs_2d(&layer.padding, [height, width], layer.kernel_size, layer.stride);
         let options =
             ConvOptions::new_with_padding(layer.stride, padding, layer.dilation, layer.groups);
-        let ids = LayerIds {
-            weight: layer.weight.id,
-            bias: layer.bias.as_ref().map(|bias| bias.id),
-        };
+        let ids =
+            LayerIds { weight: layer.weight.id, bias: layer.bias.as_ref().map(|bias| bias.id) };
         ops::conv2d(input, weight, layer.bias.as_ref().map(|bias| bias.val()), options, ids)
     }
 }

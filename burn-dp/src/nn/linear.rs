@@ -23,10 +23,8 @@ impl Private<Linear> {
         let [d_input, _] = weight.dims();
         assert_shape!(input, [.., d_input]);
 
-        let ids = LayerIds {
-            weight: layer.weight.id,
-            bias: layer.bias.as_ref().map(|bias| bias.id),
-        };
+        let ids =
+            LayerIds { weight: layer.weight.id, bias: layer.bias.as_ref().map(|bias| bias.id) };
         ops::linear(input, weight, layer.bias.as_ref().map(|bias| bias.val()), ids)
     }
 }

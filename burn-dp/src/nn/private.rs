@@ -116,9 +116,15 @@ impl<M: Module> Module for Private<M> {
     }
 }
 
+/// `Private<Linear>` for the wrapper around `burn_nn::modules::linear::Linear`.
+fn display_name<M>() -> String {
+    let path = std::any::type_name::<M>();
+    format!("Private<{}>", path.rsplit("::").next().unwrap_or(path))
+}
+
 impl<M: ModuleDisplay> ModuleDisplayDefault for Private<M> {
     fn content(&self, content: Content) -> Option<Content> {
-        self.inner.content(content)
+        self.inner.content(content.set_top_level_type(&display_name::<M>()))
     }
 
     fn num_params(&self) -> usize {
@@ -132,6 +138,6 @@ impl<M: ModuleDisplay> ModuleDisplay for Private<M> {
     }
 
     fn custom_content(&self, content: Content) -> Option<Content> {
-        self.inner.custom_content(content)
+        self.inner.custom_content(content.set_top_level_type(&display_name::<M>()))
     }
 }

@@ -32,16 +32,12 @@ struct ParametricStep;
 impl<B: ParametricOps, const N: usize> Backward<B, N> for ParametricStep {
     type State = State;
 
-    fn backward(
-        self,
-        ops: Ops<State, N>,
-        grads: &mut Gradients,
-        checkpointer: &mut Checkpointer,
-    ) {
+    fn backward(self, ops: Ops<State, N>, grads: &mut Gradients, checkpointer: &mut Checkpointer) {
         let output_grad = grads.consume::<B>(&ops.node);
         let State { input, weight, bias, layer, rule } = ops.state;
-        let mut retrieve =
-            |id: Option<NodeId>| id.map(|id| checkpointer.retrieve_node_output::<FloatTensor<B>>(id));
+        let mut retrieve = |id: Option<NodeId>| {
+            id.map(|id| checkpointer.retrieve_node_output::<FloatTensor<B>>(id))
+        };
         let (input, weight, bias) = (retrieve(input), retrieve(weight), retrieve(bias));
 
         let mut parents = ops.parents.into_iter();
@@ -153,11 +149,7 @@ fn register<B: ParametricOps, C: CheckpointStrategy>(
     bias: Option<FloatTensor<Autodiff<B, C>>>,
     layer: LayerIds,
     rule: LayerRule,
-    forward: impl FnOnce(
-        FloatTensor<B>,
-        FloatTensor<B>,
-        Option<FloatTensor<B>>,
-    ) -> FloatTensor<B>,
+    forward: impl FnOnce(FloatTensor<B>, FloatTensor<B>, Option<FloatTensor<B>>) -> FloatTensor<B>,
 ) -> FloatTensor<Autodiff<B, C>> {
     // A convolution's gradients all ask for its input and weight, for their shapes at least.
     let shapes = matches!(rule, LayerRule::Conv2d { .. });

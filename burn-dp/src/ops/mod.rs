@@ -15,14 +15,13 @@ mod layer;
 mod patches;
 mod slot;
 
-
-pub(crate) use functions::{conv2d, linear, patches, row_squared_norms, take};
-pub(crate) use layer::LayerRule;
-pub use layer::LayerIds;
-pub use patches::Patches;
-pub use slot::Slot;
 use burn::backend::{Backend, ExtensionType, backend_extension, tensor::FloatTensor};
 use burn::tensor::ops::ConvOptions;
+pub(crate) use functions::{conv2d, linear, patches, row_squared_norms, take};
+pub use layer::LayerIds;
+pub(crate) use layer::LayerRule;
+pub use patches::Patches;
+pub use slot::Slot;
 
 /// A bias that a layer may have.
 #[doc(hidden)]

@@ -12,9 +12,7 @@ use super::{DpOptimizer, SamplingScheme};
 use crate::DpError;
 use crate::clipping::{Clipping, FlatClipping};
 use crate::noise::NoiseSource;
-use crate::sampling::{
-    LogicalBatches, PrivateDataLoaderBuilder, Sampler, SamplingMechanism,
-};
+use crate::sampling::{LogicalBatches, PrivateDataLoaderBuilder, Sampler, SamplingMechanism};
 
 /// The numbers of a private training, from which sampler, clipping, noise and accounting are made.
 ///

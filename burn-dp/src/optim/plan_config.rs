@@ -225,11 +225,7 @@ impl PrivacyPlanConfig {
         }
     }
 
-    fn noise_multiplier(
-        &self,
-        steps: u64,
-        mechanism: &SamplingMechanism,
-    ) -> Result<f64, DpError> {
+    fn noise_multiplier(&self, steps: u64, mechanism: &SamplingMechanism) -> Result<f64, DpError> {
         match (self.noise_multiplier, self.budget) {
             (Some(sigma), _) if sigma > 0.0 && sigma.is_finite() => Ok(sigma),
             (Some(sigma), _) => Err(DpError::invalid(
@@ -240,8 +236,7 @@ impl PrivacyPlanConfig {
                 ),
             )),
             (None, Some(budget)) => {
-                let calibration =
-                    Calibration::new(budget).with_relation(mechanism.relation());
+                let calibration = Calibration::new(budget).with_relation(mechanism.relation());
                 let event = |sigma: f64| mechanism.event(DpEvent::gaussian(sigma));
                 Ok(calibration.noise_multiplier(steps, event)?)
             }
@@ -285,11 +280,19 @@ mod tests {
     fn impossible_configurations_are_refused_by_name() {
         let noisy = || config().with_noise_multiplier(1.0);
         for (config, name) in [
-            (PrivacyPlanConfig::new(0, 1.0).with_steps(1).with_noise_multiplier(1.0), "dataset_size"),
+            (
+                PrivacyPlanConfig::new(0, 1.0).with_steps(1).with_noise_multiplier(1.0),
+                "dataset_size",
+            ),
             (PrivacyPlanConfig::new(10, 11.0).with_steps(1).with_noise_multiplier(1.0), "batch"),
             (PrivacyPlanConfig::new(10, 0.0).with_steps(1).with_noise_multiplier(1.0), "batch"),
-            (PrivacyPlanConfig::new(10, 2.5).with_steps(1).with_noise_multiplier(1.0)
-                .with_sampling(SamplingScheme::FixedSize), "whole number"),
+            (
+                PrivacyPlanConfig::new(10, 2.5)
+                    .with_steps(1)
+                    .with_noise_multiplier(1.0)
+                    .with_sampling(SamplingScheme::FixedSize),
+                "whole number",
+            ),
             (config().with_noise_multiplier(0.0), "noise_multiplier must be positive"),
             (config().with_noise_multiplier(f64::NAN), "noise_multiplier must be positive"),
             (config(), "budget"),

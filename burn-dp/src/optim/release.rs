@@ -23,14 +23,8 @@ pub(super) fn release<M: Module>(
     mechanism: GaussianMechanism,
     noise: NoiseStep,
 ) -> Result<GradientsParams, DpError> {
-    let mut release = Release {
-        sum,
-        mechanism,
-        noise,
-        position: 0,
-        grads: GradientsParams::new(),
-        error: None,
-    };
+    let mut release =
+        Release { sum, mechanism, noise, position: 0, grads: GradientsParams::new(), error: None };
     model.visit(&mut release);
     match release.error {
         Some(error) => Err(error),
@@ -48,17 +42,20 @@ struct Release {
 }
 
 impl Release {
-    fn noisy_values<const D: usize>(&mut self, param: &Tensor<D>, sum: Option<Tensor<1>>) -> Result<Vec<f32>, DpError> {
+    fn noisy_values<const D: usize>(
+        &mut self,
+        param: &Tensor<D>,
+        sum: Option<Tensor<1>>,
+    ) -> Result<Vec<f32>, DpError> {
         let stream = self.noise.stream(self.position)?;
         self.position += 1;
-        let mut values = match sum {
-            Some(sum) => sum
-                .into_data()
-                .convert_dtype(DType::F32)
-                .into_vec::<f32>()
-                .map_err(|error| DpError::state(format!("a clipped sum is unreadable: {error:?}")))?,
-            None => vec![0.0; param.shape().num_elements()],
-        };
+        let mut values =
+            match sum {
+                Some(sum) => sum.into_data().convert_dtype(DType::F32).into_vec::<f32>().map_err(
+                    |error| DpError::state(format!("a clipped sum is unreadable: {error:?}")),
+                )?,
+                None => vec![0.0; param.shape().num_elements()],
+            };
         self.mechanism.release(stream, &mut values)?;
         Ok(values)
     }

@@ -98,8 +98,7 @@ mod tests {
 
     #[test]
     fn the_debug_output_shows_neither_the_units_nor_their_number() {
-        let (few, many) =
-            (draw(1, vec![], 99).unwrap(), draw(1, vec![42, 43], 99).unwrap());
+        let (few, many) = (draw(1, vec![], 99).unwrap(), draw(1, vec![42, 43], 99).unwrap());
         assert_eq!(format!("{few:?}"), format!("{many:?}"));
     }
 }

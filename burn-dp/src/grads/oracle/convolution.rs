@@ -1,5 +1,6 @@
 use burn::module::Module;
 use burn::nn::conv::{Conv2d, Conv2dConfig};
+use burn::nn::pool::MaxPool2dConfig;
 use burn::nn::{Linear, LinearConfig, PaddingConfig2d};
 use burn::tensor::{Device, Tensor};
 use proptest::prelude::*;
@@ -12,9 +13,8 @@ fn conv(config: Conv2dConfig, seed: u64, device: &Device) -> Conv2d {
     let mut layer = config.init(device);
     let shape = layer.weight.dims();
     layer.weight = layer.weight.map(|_| numbers(shape, seed, device).require_grad());
-    layer.bias = layer
-        .bias
-        .map(|bias| bias.map(|_| numbers([shape[0]], seed + 1, device).require_grad()));
+    layer.bias =
+        layer.bias.map(|bias| bias.map(|_| numbers([shape[0]], seed + 1, device).require_grad()));
     layer
 }
 
@@ -99,8 +99,7 @@ fn a_network_of_convolution_and_linear_layers_equals_the_loop_over_examples() {
         let private = PrivateCnn { conv: conv.clone().private(), fc: fc.clone().private() };
         let plain = PlainCnn { conv, fc };
         let head = |x: Tensor<4>| -> Tensor<2> {
-            burn::tensor::module::max_pool2d(x.tanh(), [2, 2], [2, 2], [0, 0], [1, 1], false)
-                .flatten(1, 3)
+            MaxPool2dConfig::new([2, 2]).init().forward(x.tanh()).flatten(1, 3)
         };
         let loss = |x: Tensor<2>| x.powi_scalar(2).sum_dim(1).reshape([-1]);
         check(

@@ -30,15 +30,14 @@ fn linear(d_input: usize, d_output: usize, bias: bool, seed: u64, device: &Devic
 fn mlps(sizes: [usize; 3], bias: bool, seed: u64, device: &Device) -> (PrivateMlp, PlainMlp) {
     let first = linear(sizes[0], sizes[1], bias, seed, device);
     let second = linear(sizes[1], sizes[2], bias, seed + 2, device);
-    let private =
-        PrivateMlp { first: first.clone().private(), second: second.clone().private() };
+    let private = PrivateMlp { first: first.clone().private(), second: second.clone().private() };
     (private, PlainMlp { first, second })
 }
 
 /// One loss per example that weighs every output differently.
 fn losses<const D: usize>(output: Tensor<D>) -> Tensor<1> {
-    let [batch_size, ..] = output.dims();
-    let rows = output.reshape([batch_size as isize, -1]);
+    let batch_size = output.dims()[0];
+    let rows: Tensor<2> = output.reshape([batch_size as isize, -1]);
     let [_, features] = rows.dims();
     let weights = numbers([1, features], 99, &rows.device());
     ((rows + weights).powi_scalar(2)).sum_dim(1).reshape([batch_size])
@@ -108,10 +107,7 @@ fn frozen_parameters_stay_out_of_the_norm() {
             let freeze = |layer: Linear| match frozen {
                 0 => layer.set_require_grad(false),
                 1 => Linear { weight: layer.weight.set_require_grad(false), ..layer },
-                2 => Linear {
-                    bias: layer.bias.map(|bias| bias.set_require_grad(false)),
-                    ..layer
-                },
+                2 => Linear { bias: layer.bias.map(|bias| bias.set_require_grad(false)), ..layer },
                 _ => layer,
             };
             private.first = freeze(private.first.into_inner()).private();

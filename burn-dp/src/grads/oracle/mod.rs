@@ -20,15 +20,13 @@ use crate::clipping::{ClippedSum, Clipping, FlatClipping};
 pub(super) type Flat = HashMap<ParamId, Vec<f64>>;
 
 /// A tensor that follows from a number, on every backend the same.
-pub(super) fn numbers<const D: usize>(
-    shape: [usize; D],
-    seed: u64,
-    device: &Device,
-) -> Tensor<D> {
+pub(super) fn numbers<const D: usize>(shape: [usize; D], seed: u64, device: &Device) -> Tensor<D> {
     let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15).wrapping_add(1);
     let values: Vec<f32> = (0..shape.iter().product())
         .map(|_| {
-            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            state = state
+                .wrapping_mul(6_364_136_223_846_793_005)
+                .wrapping_add(1_442_695_040_888_963_407);
             ((state >> 40) as f32 / (1u64 << 24) as f32 - 0.5) * 2.0
         })
         .collect();
@@ -155,9 +153,8 @@ pub(super) fn check<P: Module, M: Module, const D: usize>(
         let clipping = FlatClipping::new(clipping_norm).unwrap();
         let twice = clipping.reweight(private, |model| private_losses(model, input.clone()));
         assert_close(&flat_sum(twice.unwrap()), &expected, &format!("{device:?}, reweight"));
-        let single = |model: &P, example| {
-            private_losses(model, input.clone().narrow(0, example, 1))
-        };
+        let single =
+            |model: &P, example| private_losses(model, input.clone().narrow(0, example, 1));
         let each = clipping.microbatch(private, examples, single).unwrap();
         assert_close(&flat_sum(each), &expected, &format!("{device:?}, microbatch"));
     }

@@ -85,8 +85,10 @@ fn a_bare_parameter_is_refused_with_its_path() {
 #[test]
 fn a_batch_norm_in_training_mode_is_refused_and_a_frozen_one_is_not() {
     for device in training_devices() {
-        let model =
-            Normalised { fc: layer(&device).private(), norm: BatchNormConfig::new(3).init(&device) };
+        let model = Normalised {
+            fc: layer(&device).private(),
+            norm: BatchNormConfig::new(3).init(&device),
+        };
         let forward = |model: &Normalised| {
             losses(model.norm.forward(model.fc.forward(numbers([4, 3], 1, &device))))
         };

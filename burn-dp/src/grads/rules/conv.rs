@@ -1,5 +1,5 @@
-use burn::tensor::module::conv2d_weight_backward;
 use burn::tensor::Tensor;
+use burn::tensor::module::conv2d_weight_backward;
 use burn::tensor::ops::ConvOptions;
 
 use super::linear::ghost_norms;
@@ -57,9 +57,8 @@ impl ConvWeight {
         let Sizes { batch_size, groups, .. } = self.sizes();
         let norms =
             ghost_norms(self.patches().swap_dims(1, 2), self.grad_positions().swap_dims(1, 2));
-        let sum_groups = |norms: Tensor<1>| {
-            norms.reshape([batch_size, groups]).sum_dim(1).reshape([batch_size])
-        };
+        let sum_groups =
+            |norms: Tensor<1>| norms.reshape([batch_size, groups]).sum_dim(1).reshape([batch_size]);
         SquaredNorms {
             values: sum_groups(norms.values),
             magnitude: norms.magnitude.map(sum_groups),

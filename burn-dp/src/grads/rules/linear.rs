@@ -24,8 +24,10 @@ pub(crate) struct LinearWeight {
 impl LinearWeight {
     /// The contributions of several uses of one weight: the positions of all of them.
     pub(crate) fn concatenate(uses: Vec<Self>) -> Self {
-        let (inputs, grads) =
-            uses.into_iter().map(|part| (part.input, part.output_grad)).unzip::<_, _, Vec<_>, Vec<_>>();
+        let (inputs, grads) = uses
+            .into_iter()
+            .map(|part| (part.input, part.output_grad))
+            .unzip::<_, _, Vec<_>, Vec<_>>();
         Self { input: Tensor::cat(inputs, 1), output_grad: Tensor::cat(grads, 1) }
     }
 
