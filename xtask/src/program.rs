@@ -29,13 +29,19 @@ pub(crate) fn train(args: &Args) -> Result<Process, String> {
     program("train", args)
 }
 
-/// The benchmarks.
+/// The benchmarks: that of the accountant is a program of its crate, the others are one program.
 ///
 /// # Errors
 ///
 /// For a `--backend` that does not exist.
 pub(crate) fn bench(args: &Args) -> Result<Process, String> {
-    program("bench", args)
+    match args.args.split_first() {
+        Some((name, rest)) if name == "accountant" => Ok(Process::cargo()
+            .args(["run", "--quiet", "-p", "burn-dp-accountant", "--example", "bench_accountant"])
+            .arg("--")
+            .args(rest.iter().cloned())),
+        _ => program("bench", args),
+    }
 }
 
 fn program(name: &str, args: &Args) -> Result<Process, String> {
@@ -72,6 +78,15 @@ mod tests {
         assert!(text.contains("--features cuda --bin bench -- step --backend=cuda"), "{text}");
         let text = train(&Args::from(["--backend", "wgpu"])).unwrap().to_string();
         assert!(text.contains("--features wgpu --bin train -- --backend wgpu"), "{text}");
+    }
+
+    #[test]
+    fn the_accountant_has_a_benchmark_of_its_own() {
+        let args = Args::from(["accountant", "--json", "times.json"]);
+        assert_eq!(
+            bench(&args).unwrap().to_string(),
+            "cargo run --quiet -p burn-dp-accountant --example bench_accountant -- --json times.json"
+        );
     }
 
     #[test]

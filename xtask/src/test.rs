@@ -22,8 +22,11 @@ pub(crate) fn nextest_found() -> bool {
 /// The packages and features are those of the programs, so that one build of Burn serves both.
 pub(crate) fn processes(backend: Option<Backend>, args: &[String], nextest: bool) -> Vec<Process> {
     let mut processes = Vec::new();
-    let runner: &[&str] =
-        if nextest { &["nextest", "run"] } else { &["test", "--lib", "--bins", "--tests"] };
+    let runner: &[&str] = if nextest {
+        &["nextest", "run"]
+    } else {
+        &["test", "--lib", "--bins", "--tests", "--examples"]
+    };
     let mut tests = selected(Process::cargo().args(runner.iter().copied()), backend);
     if backend.and_then(Backend::feature).is_none() {
         tests = tests.args(["-p", "xtask"]);
@@ -80,7 +83,7 @@ mod tests {
         assert_eq!(
             lines(None, &[], false),
             [
-                format!("cargo test --lib --bins --tests {PACKAGES} -p xtask"),
+                format!("cargo test --lib --bins --tests --examples {PACKAGES} -p xtask"),
                 format!("cargo test --doc {PACKAGES}"),
             ]
         );

@@ -142,7 +142,7 @@ impl Dice {
 
     /// Uniform below a small number.
     fn below(&mut self, end: usize) -> usize {
-        (u64::from(self.0.next_u32()) * end as u64 >> 32) as usize
+        ((u64::from(self.0.next_u32()) * end as u64) >> 32) as usize
     }
 
     /// Nearly normal, with variance 1: the sum of four uniform bytes is enough for grain.

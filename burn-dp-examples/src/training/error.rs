@@ -39,7 +39,7 @@ pub enum TrainError {
 }
 
 impl TrainError {
-    pub(super) fn option(name: &'static str, reason: impl Into<String>) -> Self {
+    pub(crate) fn option(name: &'static str, reason: impl Into<String>) -> Self {
         Self::Option { name, reason: reason.into() }
     }
 }

@@ -2,8 +2,11 @@
 
 use serde::Serialize;
 
+use burn_dp::optim::DpOptimizer;
+
 use super::options::{OptimizerName, typed};
-use super::{Evaluation, Settings};
+use super::progress::upwards;
+use super::{Evaluation, Settings, TrainError};
 
 /// What a run did and how well; written as JSON by `--json`.
 ///
@@ -15,9 +18,9 @@ pub struct RunFigures {
     pub dataset: String,
     /// Name of the model.
     pub model: String,
-    /// Whether the training was differentially private.
+    /// Whether the training was differentially private: false also with an insecure seed.
     pub private: bool,
-    /// Upper bound of ε at the end; nothing without privacy.
+    /// Upper bound of ε at the end; nothing if no finite one is guaranteed.
     pub epsilon: Option<f64>,
     /// δ at which ε is meant; nothing without privacy.
     pub delta: Option<f64>,
@@ -43,12 +46,16 @@ pub struct RunFigures {
     pub train_seconds: f64,
     /// Seed of the initial weights and of the drawn digits.
     pub seed: u64,
+    /// Known seed of sampling and noise; such a run is not private.
+    pub insecure_seed: Option<u64>,
     /// Name of the backend.
     pub backend: String,
     /// Name of the optimizer.
     pub optimizer: String,
-    /// Learning rate.
+    /// Learning rate of the first step.
     pub lr: f64,
+    /// How the learning rate changed.
+    pub schedule: String,
     /// Momentum; nothing for optimizers without.
     pub momentum: Option<f64>,
     /// Version of this crate.
@@ -58,9 +65,25 @@ pub struct RunFigures {
 /// The privacy that a run has spent.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct Spent {
+    /// Infinite if nothing is guaranteed.
     pub(super) epsilon: f64,
     pub(super) noise_multiplier: f64,
     pub(super) sampling_probability: f64,
+}
+
+impl Spent {
+    /// What the ledger says at this δ, and the numbers of the plan.
+    ///
+    /// # Errors
+    ///
+    /// Those of the accountant.
+    pub(super) fn of(optim: &DpOptimizer, delta: f64) -> Result<Self, TrainError> {
+        Ok(Self {
+            epsilon: optim.privacy_spent(delta)?.upper,
+            noise_multiplier: optim.plan().noise_multiplier(),
+            sampling_probability: optim.plan().sampling_probability(),
+        })
+    }
 }
 
 /// What the settings do not know.
@@ -77,11 +100,12 @@ impl RunFigures {
     pub(super) fn new(dataset: String, settings: &Settings, outcome: Outcome) -> Self {
         let Outcome { steps, items: [train_items, test_items], test, seconds, spent } = outcome;
         let momentum = settings.optimizer == OptimizerName::Sgd;
+        let epsilon = spent.map(|spent| spent.epsilon).filter(|epsilon| epsilon.is_finite());
         Self {
             dataset,
             model: typed(settings.model),
-            private: settings.privacy.is_some(),
-            epsilon: spent.map(|spent| spent.epsilon),
+            private: epsilon.is_some(),
+            epsilon,
             delta: settings.privacy.map(|privacy| privacy.delta),
             noise_multiplier: spent.map(|spent| spent.noise_multiplier),
             sampling_probability: spent.map(|spent| spent.sampling_probability),
@@ -94,11 +118,27 @@ impl RunFigures {
             test_items,
             train_seconds: seconds,
             seed: settings.seed,
+            insecure_seed: settings.privacy.and_then(|privacy| privacy.insecure_seed),
             backend: typed(settings.backend),
             optimizer: typed(settings.optimizer),
             lr: settings.lr,
+            schedule: typed(settings.schedule),
             momentum: momentum.then_some(settings.momentum),
             version: env!("CARGO_PKG_VERSION"),
         }
+    }
+
+    /// One line for people.
+    pub(super) fn summary(&self) -> String {
+        let accuracy = format!("test accuracy {:.2} %", 100.0 * self.test_accuracy);
+        let seconds = format!("{:.0} s of training", self.train_seconds);
+        let privacy = match (self.epsilon, self.delta) {
+            (Some(epsilon), Some(delta)) => {
+                format!("epsilon <= {} at delta = {delta:e}", upwards(epsilon))
+            }
+            (None, Some(_)) => "NOT PRIVATE: the seed of the noise is known".into(),
+            (_, None) => "not private".into(),
+        };
+        format!("{accuracy}, {privacy}, {} steps, {seconds}", self.steps)
     }
 }

@@ -20,10 +20,19 @@ pub(super) fn write(path: &Path, content: &[u8]) -> Result<(), TrainError> {
         Some(folder) if !folder.as_os_str().is_empty() => folder,
         _ => Path::new("."),
     };
-    let mut file = NamedTempFile::new_in(folder).map_err(io)?;
+    let mut file = ordinary_file(folder).map_err(io)?;
     file.write_all(content).and_then(|()| file.as_file().sync_all()).map_err(io)?;
     file.persist(path).map_err(|error| io(error.error))?;
     Ok(())
+}
+
+/// A temporary file with the permissions of an ordinary one: what a run writes is for others too.
+fn ordinary_file(folder: &Path) -> std::io::Result<NamedTempFile> {
+    let mut builder = tempfile::Builder::new();
+    #[cfg(unix)]
+    // The system takes away what the user's mask forbids.
+    builder.permissions(std::os::unix::fs::PermissionsExt::from_mode(0o666));
+    builder.tempfile_in(folder)
 }
 
 /// Writes a value as JSON for people.
@@ -31,7 +40,7 @@ pub(super) fn write(path: &Path, content: &[u8]) -> Result<(), TrainError> {
 /// # Errors
 ///
 /// As [`write`].
-pub(super) fn write_json(path: &Path, value: &impl Serialize) -> Result<(), TrainError> {
+pub(crate) fn write_json(path: &Path, value: &impl Serialize) -> Result<(), TrainError> {
     let mut text = serde_json::to_string_pretty(value)
         .map_err(|error| TrainError::Io { path: path.into(), source: error.into() })?;
     text.push('\n');
@@ -50,6 +59,20 @@ pub(super) fn write_model(path: &Path, model: impl Module) -> Result<(), TrainEr
         reason: format!("the model cannot be recorded: {error}"),
     })?;
     write(path, &record)
+}
+
+/// Removes a file, if it is there.
+///
+/// # Errors
+///
+/// When it is there and cannot be removed.
+pub(super) fn remove(path: &Path) -> Result<(), TrainError> {
+    match std::fs::remove_file(path) {
+        Err(source) if source.kind() != std::io::ErrorKind::NotFound => {
+            Err(TrainError::Io { path: path.into(), source })
+        }
+        _ => Ok(()),
+    }
 }
 
 /// Makes a folder and those above it.
@@ -78,6 +101,18 @@ mod tests {
         write(&path, b"short").unwrap();
         assert_eq!(std::fs::read(&path).unwrap(), b"short");
         assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 1);
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn a_file_has_the_permissions_of_one_that_was_written_directly() {
+        use std::os::unix::fs::PermissionsExt;
+        let folder = tempfile::tempdir().unwrap();
+        let mode =
+            |name: &str| std::fs::metadata(folder.path().join(name)).unwrap().permissions().mode();
+        std::fs::write(folder.path().join("directly"), "").unwrap();
+        write(&folder.path().join("atomically"), b"").unwrap();
+        assert_eq!(mode("atomically"), mode("directly"));
     }
 
     #[test]

@@ -1,5 +1,6 @@
 //! The training program: options, the run, and what it writes.
 
+mod checkpoints;
 mod device;
 mod error;
 mod evaluation;
@@ -7,15 +8,21 @@ mod figures;
 mod files;
 mod options;
 mod ordinary;
+mod private;
 mod progress;
 mod recipe;
 mod run;
+mod schedule;
 mod settings;
+mod statement;
 
 pub use device::device;
 pub use error::TrainError;
 pub use evaluation::Evaluation;
 pub use figures::RunFigures;
+pub(crate) use files::write_json;
 pub use options::{BackendName, DatasetName, ModelName, OptimizerName, TrainOptions};
 pub use run::{MODEL_FILE, run};
-pub use settings::{Length, PrivacySettings, PrivacyTarget, Settings};
+pub use schedule::ScheduleName;
+pub use settings::{Length, PrivacySettings, Settings};
+pub use statement::{STATEMENT_JSON, STATEMENT_TEXT};

@@ -4,6 +4,8 @@ use std::path::PathBuf;
 
 use clap::{Parser, ValueEnum};
 
+use super::ScheduleName;
+
 /// Train a classifier of digits with differential privacy.
 ///
 /// Without options: the convolutional network on the embedded data set, at epsilon = 3. What is not
@@ -33,7 +35,8 @@ pub struct TrainOptions {
     /// Probability with which the budget may be exceeded; less than 1/N [default: 1e-5].
     #[arg(long, value_name = "D", allow_hyphen_values = true)]
     pub delta: Option<f64>,
-    /// Standard deviation of the noise over the clipping threshold, in place of --epsilon.
+    /// Standard deviation of the noise over the clipping threshold. Together with --epsilon, the
+    /// run stops before the step that would break the budget.
     #[arg(long, value_name = "SIGMA", allow_hyphen_values = true)]
     pub noise_multiplier: Option<f64>,
     /// Clipping threshold of each example's gradient.
@@ -43,7 +46,7 @@ pub struct TrainOptions {
     #[arg(long, value_name = "N")]
     pub batch_size: Option<usize>,
     /// Largest number of examples that go through the network together; saves memory, changes
-    /// nothing else.
+    /// nothing but the rounding.
     #[arg(long, value_name = "N")]
     pub physical_batch_size: Option<usize>,
     /// Length of the training in passes over the data.
@@ -58,6 +61,9 @@ pub struct TrainOptions {
     /// Learning rate.
     #[arg(long, allow_hyphen_values = true)]
     pub lr: Option<f64>,
+    /// How the learning rate changes over the training.
+    #[arg(long, value_enum)]
+    pub schedule: Option<ScheduleName>,
     /// Momentum of sgd.
     #[arg(long, allow_hyphen_values = true)]
     pub momentum: Option<f64>,
@@ -71,10 +77,14 @@ pub struct TrainOptions {
     /// are seeded by the operating system.
     #[arg(long, value_name = "N", default_value_t = 0)]
     pub seed: u64,
-    /// Go on from the last checkpoint in the output folder.
+    /// Take sampling and noise from this seed: the run can be repeated, and nothing of it is
+    /// private. For tests and for experiments on public data.
+    #[arg(long, value_name = "N")]
+    pub insecure_seed: Option<u64>,
+    /// Go on from the last checkpoint in the output folder, with unchanged settings.
     #[arg(long)]
     pub resume: bool,
-    /// Folder for the model, the privacy statement and the checkpoint.
+    /// Folder for the model, the privacy statement and the checkpoints of an unfinished run.
     #[arg(long, value_name = "DIR", default_value = "out/train")]
     pub output: PathBuf,
     /// File for the figures of the run [default: run.json in the output folder].

@@ -36,9 +36,9 @@ pub(super) fn train<M: Classifier>(
             let ImageBatch { images, targets } = batch?;
             let loss = cross_entropy.forward(model.forward(images), targets);
             let gradients = GradientsParams::from_grads(loss.backward(), &model);
-            model = optimizer.step(settings.lr, model, gradients);
+            model = optimizer.step(settings.lr_of_step(number, steps), model, gradients);
             number += 1;
-            after_step(&model, Step { number, clipped: None })?;
+            after_step(&model, Step { number, epsilon: None, clipped: None })?;
         }
     }
     Ok(model)

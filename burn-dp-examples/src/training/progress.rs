@@ -12,6 +12,8 @@ use super::Evaluation;
 pub(super) struct Step {
     /// Number of steps made so far, those before a resumption included.
     pub(super) number: usize,
+    /// Upper bound of ε so far, after each pass over the data; nothing in ordinary training.
+    pub(super) epsilon: Option<f64>,
     /// Examples and how many of them were clipped; nothing in ordinary training.
     ///
     /// Both are private: they are for the eyes of whoever trains and are written nowhere.

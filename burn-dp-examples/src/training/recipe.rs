@@ -1,5 +1,6 @@
 //! What the program does unless told otherwise.
 
+use super::ScheduleName;
 use super::options::{DatasetName, ModelName, OptimizerName};
 
 /// Settings that belong together; those of a data set and a model are tuned together.
@@ -9,7 +10,9 @@ pub(super) struct Recipe {
     pub(super) epochs: usize,
     pub(super) optimizer: OptimizerName,
     pub(super) lr: f64,
+    pub(super) schedule: ScheduleName,
     pub(super) momentum: f64,
+    pub(super) max_grad_norm: f64,
 }
 
 /// Default of `--epsilon`.
@@ -17,9 +20,6 @@ pub(super) const EPSILON: f64 = 3.0;
 
 /// Default of `--delta`.
 pub(super) const DELTA: f64 = 1e-5;
-
-/// Default of `--max-grad-norm`.
-pub(super) const MAX_GRAD_NORM: f64 = 1.0;
 
 /// Default of `--physical-batch-size`.
 pub(super) const PHYSICAL_BATCH_SIZE: usize = 256;
@@ -33,17 +33,19 @@ impl Recipe {
             (true, Digits, Mlp) => Self::sgd(512, 20, 0.5),
             (true, Digits, Cnn) => Self::sgd(512, 20, 0.5),
             (true, Mnist, Mlp) => Self::sgd(1024, 15, 0.5),
-            (true, Mnist, Cnn) => Self::sgd(1024, 15, 0.5),
+            (true, Mnist, Cnn) => Self { max_grad_norm: 0.5, ..Self::sgd(1024, 10, 1.0) },
             (false, _, Mlp) => Self::adam(64, 5, 0.003),
             (false, _, Cnn) => Self::adam(64, 5, 0.001),
         }
     }
 
     fn sgd(batch_size: usize, epochs: usize, lr: f64) -> Self {
-        Self { batch_size, epochs, optimizer: OptimizerName::Sgd, lr, momentum: 0.9 }
+        let (optimizer, schedule) = (OptimizerName::Sgd, ScheduleName::Linear);
+        Self { batch_size, epochs, optimizer, lr, schedule, momentum: 0.9, max_grad_norm: 1.0 }
     }
 
     fn adam(batch_size: usize, epochs: usize, lr: f64) -> Self {
-        Self { batch_size, epochs, optimizer: OptimizerName::Adam, lr, momentum: 0.0 }
+        let (optimizer, schedule) = (OptimizerName::Adam, ScheduleName::Constant);
+        Self { batch_size, epochs, optimizer, lr, schedule, momentum: 0.0, max_grad_norm: 1.0 }
     }
 }

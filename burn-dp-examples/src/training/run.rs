@@ -4,10 +4,12 @@ use burn::optim::momentum::MomentumConfig;
 use burn::optim::{AdamConfig, ModuleOptimizer, SgdConfig};
 use burn::tensor::Device;
 
-use super::figures::Outcome;
+use super::figures::{Outcome, Spent};
 use super::options::{DatasetName, ModelName, OptimizerName, TrainOptions};
+use super::private::PrivateTraining;
 use super::progress::{Progress, Step};
-use super::{Evaluation, RunFigures, Settings, TrainError, device, files, ordinary};
+use super::statement::{STATEMENT_JSON, STATEMENT_TEXT};
+use super::{Evaluation, RunFigures, Settings, TrainError, device, files, ordinary, statement};
 use crate::data::{Splits, digits, mnist};
 use crate::models::{Classifier, CnnConfig, MlpConfig};
 
@@ -26,10 +28,6 @@ pub fn run(options: TrainOptions) -> Result<RunFigures, TrainError> {
     let device = device(settings.backend)?;
     let data = load(&settings)?;
     settings.fit(data.train.items().len())?;
-    if settings.privacy.is_some() {
-        let reason = "must be given: this version has no private training yet";
-        return Err(TrainError::option("--non-private", reason));
-    }
     // Of the initial weights only: noise and sampling have generators of their own.
     device.seed(settings.seed);
     let trained = device.clone().autodiff();
@@ -77,36 +75,76 @@ fn train<M: Classifier>(
 ) -> Result<RunFigures, TrainError> {
     let items = [data.train.items().len(), data.test.items().len()];
     let (steps, steps_per_epoch) = (settings.steps(items[0]), settings.steps_per_epoch(items[0]));
+    let trained = device.clone().autodiff();
+    // Everything that can be refused is refused before the first file.
+    let prepared = match settings.privacy {
+        None => None,
+        Some(privacy) => Some(PrivateTraining::prepare(
+            model.clone(),
+            optimizer(settings),
+            privacy,
+            settings,
+            items[0],
+            &trained,
+        )?),
+    };
     files::make_folder(&settings.output)?;
+    for name in [MODEL_FILE, STATEMENT_JSON, STATEMENT_TEXT] {
+        // Of an earlier run: its statement must not stand beside another model.
+        files::remove(&settings.file(name))?;
+    }
 
-    let mut progress = Progress::start(0, steps, settings.batch_size, settings.privacy.is_some());
+    let first = prepared.as_ref().map_or(0, PrivateTraining::first_step);
+    let mut progress =
+        Progress::start(first, steps, settings.batch_size, settings.privacy.is_some());
     let mut last = None;
     let after_step = |model: &M, step: Step| {
         progress.step(step);
+        last = None;
         if step.number.is_multiple_of(steps_per_epoch) || step.number == steps {
             progress.pause();
             let test = Evaluation::of(model, &data.test, device);
             let epoch = step.number as f64 / steps_per_epoch as f64;
-            progress.row(epoch, step.number, test, None);
+            progress.row(epoch, step.number, test, step.epsilon);
             last = Some(test);
         }
         Ok(())
     };
-    let training_device = device.clone().autodiff();
-    let model = ordinary::train(
-        model,
-        optimizer(settings),
-        &data.train,
-        settings,
-        &training_device,
-        after_step,
-    )?;
+    let (model, private) = match prepared {
+        Some(training) => {
+            let (model, optim, checkpoints) =
+                training.train(&data.train, settings, &trained, after_step)?;
+            (model, Some((optim, checkpoints)))
+        }
+        None => {
+            let optimizer = optimizer(settings);
+            let model =
+                ordinary::train(model, optimizer, &data.train, settings, &trained, after_step)?;
+            (model, None)
+        }
+    };
     let seconds = progress.finish().as_secs_f64();
-
     let test = last.unwrap_or_else(|| Evaluation::of(&model, &data.test, device));
+
     files::write_model(&settings.file(MODEL_FILE), model)?;
-    let outcome = Outcome { steps, items, test, seconds, spent: None };
+    let mut outcome = Outcome { steps, items, test, seconds, spent: None };
+    if let (Some((optim, _)), Some(privacy)) = (&private, settings.privacy) {
+        outcome.steps = optim.next_step() as usize;
+        outcome.spent = Some(Spent::of(optim, privacy.delta)?);
+        if outcome.steps < steps {
+            let made = outcome.steps;
+            println!("stopped after {made} of {steps} steps: the next one would break the budget");
+        }
+        let statement = statement::statement(optim, privacy, &data.name)?;
+        statement::write(&statement, settings)?;
+        println!("\n{statement}");
+    }
     let figures = RunFigures::new(data.name, settings, outcome);
     files::write_json(&settings.json, &figures)?;
+    if let Some((_, checkpoints)) = private {
+        checkpoints.remove()?;
+    }
+    println!("{}", figures.summary());
+    println!("files: {}", settings.output.display());
     Ok(figures)
 }

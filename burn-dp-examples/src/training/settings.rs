@@ -5,6 +5,7 @@
 
 use std::path::{Path, PathBuf};
 
+use super::ScheduleName;
 use super::TrainError;
 use super::options::{BackendName, DatasetName, ModelName, OptimizerName, TrainOptions};
 use super::recipe::{self, Recipe};
@@ -34,8 +35,10 @@ pub struct Settings {
     pub length: Length,
     /// Rule that turns gradients into updates.
     pub optimizer: OptimizerName,
-    /// Learning rate.
+    /// Learning rate of the first step.
     pub lr: f64,
+    /// How the learning rate changes.
+    pub schedule: ScheduleName,
     /// Momentum of sgd.
     pub momentum: f64,
     /// Seed of the initial weights and of the drawn digits.
@@ -51,21 +54,17 @@ pub struct Settings {
 /// The privacy that a run is asked for.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct PrivacySettings {
-    /// What fixes the noise.
-    pub target: PrivacyTarget,
+    /// Budget: the noise is calibrated to end at this ε unless it is given too; the run stops
+    /// before the step that would break it.
+    pub epsilon: Option<f64>,
+    /// Standard deviation of the noise over the sensitivity. It or a budget is given.
+    pub noise_multiplier: Option<f64>,
     /// δ at which ε is meant.
     pub delta: f64,
     /// Clipping threshold of each example's gradient.
     pub max_grad_norm: f64,
-}
-
-/// What fixes the amount of noise.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub enum PrivacyTarget {
-    /// The ε to end at.
-    Epsilon(f64),
-    /// The noise multiplier itself.
-    NoiseMultiplier(f64),
+    /// Known seed of sampling and noise: nothing is private then.
+    pub insecure_seed: Option<u64>,
 }
 
 /// The length of a training.
@@ -96,7 +95,10 @@ impl Settings {
             );
             return Err(TrainError::option("--data-dir", reason));
         }
-        let privacy = privacy(&options)?;
+        if options.non_private {
+            refuse_private_options(&options)?;
+        }
+        let privacy = if options.non_private { None } else { Some(privacy(&options, &recipe)?) };
         let optimizer = options.optimizer.unwrap_or(recipe.optimizer);
         let settings = Self {
             privacy,
@@ -108,6 +110,7 @@ impl Settings {
                 recipe::PHYSICAL_BATCH_SIZE,
             )?,
             length: length(&options, recipe.epochs)?,
+            schedule: options.schedule.unwrap_or(recipe.schedule),
             lr: positive("--lr", options.lr.unwrap_or(recipe.lr))?,
             momentum: momentum(&options, optimizer, recipe.momentum)?,
             train_size: optional_count("--train-size", options.train_size)?,
@@ -171,6 +174,11 @@ impl Settings {
         }
     }
 
+    /// Learning rate of a step of a training of `steps` steps, counted from 0.
+    pub fn lr_of_step(&self, step: usize, steps: usize) -> f64 {
+        self.lr * self.schedule.factor(step, steps)
+    }
+
     fn check_paths(&self) -> Result<(), TrainError> {
         if self.output.exists() && !self.output.is_dir() {
             let reason = format!("{} is not a folder; give another name", self.output.display());
@@ -196,62 +204,61 @@ impl Settings {
     }
 }
 
-fn privacy(options: &TrainOptions) -> Result<Option<PrivacySettings>, TrainError> {
-    if options.non_private {
-        let given = [
-            ("--epsilon", options.epsilon),
-            ("--delta", options.delta),
-            ("--noise-multiplier", options.noise_multiplier),
-            ("--max-grad-norm", options.max_grad_norm),
-        ];
-        return match given.into_iter().find_map(|(name, value)| Some((name, value?))) {
-            Some((name, value)) => {
-                let reason = format!(
-                    "{value} has no meaning together with --non-private; leave one of them out"
-                );
-                Err(TrainError::option(name, reason))
-            }
-            None => Ok(None),
-        };
-    }
-    let target = match (options.epsilon, options.noise_multiplier) {
-        (Some(epsilon), Some(0.0)) => {
+/// Options that ordinary training would have to ignore.
+fn refuse_private_options(options: &TrainOptions) -> Result<(), TrainError> {
+    let numbers = [
+        ("--epsilon", options.epsilon),
+        ("--delta", options.delta),
+        ("--noise-multiplier", options.noise_multiplier),
+        ("--max-grad-norm", options.max_grad_norm),
+    ];
+    let numbers = numbers.map(|(name, value)| (name, value.map(|value| value.to_string())));
+    let others = [
+        ("--physical-batch-size", options.physical_batch_size.map(|size| size.to_string())),
+        ("--insecure-seed", options.insecure_seed.map(|seed| seed.to_string())),
+        ("--resume", options.resume.then(String::new)),
+    ];
+    match numbers.into_iter().chain(others).find_map(|(name, value)| Some((name, value?))) {
+        Some((name, value)) => {
             let reason = format!(
+                "{value} has no meaning together with --non-private; leave one of them out"
+            );
+            Err(TrainError::option(name, reason.trim_start()))
+        }
+        None => Ok(()),
+    }
+}
+
+fn privacy(options: &TrainOptions, recipe: &Recipe) -> Result<PrivacySettings, TrainError> {
+    let noise_multiplier = options.noise_multiplier;
+    if let Some(sigma) = noise_multiplier
+        && !(sigma > 0.0 && sigma.is_finite())
+    {
+        let reason = match options.epsilon {
+            Some(epsilon) if sigma == 0.0 => format!(
                 "0 adds no noise, so no budget such as --epsilon {epsilon} can be met; leave it \
                  out and the noise is calibrated"
-            );
-            return Err(TrainError::option("--noise-multiplier", reason));
-        }
-        (Some(epsilon), Some(noise_multiplier)) => {
-            let reason = format!(
-                "{noise_multiplier} and --epsilon {epsilon} both fix the noise; leave one of them \
-                 out"
-            );
-            return Err(TrainError::option("--noise-multiplier", reason));
-        }
-        (None, Some(noise_multiplier)) => {
-            let positive = noise_multiplier > 0.0 && noise_multiplier.is_finite();
-            if !positive {
-                let reason = format!(
-                    "must be greater than 0, got {noise_multiplier}; without noise there is no \
-                     privacy: --non-private trains the same model the ordinary way"
-                );
-                return Err(TrainError::option("--noise-multiplier", reason));
-            }
-            PrivacyTarget::NoiseMultiplier(noise_multiplier)
-        }
-        (epsilon, None) => {
-            PrivacyTarget::Epsilon(positive("--epsilon", epsilon.unwrap_or(recipe::EPSILON))?)
-        }
+            ),
+            _ => format!(
+                "must be greater than 0, got {sigma}; without noise there is no privacy: \
+                 --non-private trains the same model the ordinary way"
+            ),
+        };
+        return Err(TrainError::option("--noise-multiplier", reason));
+    }
+    let epsilon = match (options.epsilon, noise_multiplier) {
+        (None, Some(_)) => None,
+        (epsilon, _) => Some(positive("--epsilon", epsilon.unwrap_or(recipe::EPSILON))?),
     };
     let delta = options.delta.unwrap_or(recipe::DELTA);
     if !(delta > 0.0 && delta < 1.0) {
         let reason = format!("must be between 0 and 1/N, got {delta}; try --delta 1e-5");
         return Err(TrainError::option("--delta", reason));
     }
-    let max_grad_norm = options.max_grad_norm.unwrap_or(recipe::MAX_GRAD_NORM);
+    let max_grad_norm = options.max_grad_norm.unwrap_or(recipe.max_grad_norm);
     let max_grad_norm = positive("--max-grad-norm", max_grad_norm)?;
-    Ok(Some(PrivacySettings { target, delta, max_grad_norm }))
+    let insecure_seed = options.insecure_seed;
+    Ok(PrivacySettings { epsilon, noise_multiplier, delta, max_grad_norm, insecure_seed })
 }
 
 fn length(options: &TrainOptions, default_epochs: usize) -> Result<Length, TrainError> {
@@ -332,7 +339,8 @@ mod tests {
         assert_eq!(settings.batch_size, recipe.batch_size);
         assert_eq!(settings.length, Length::Epochs(recipe.epochs));
         let privacy = settings.privacy.unwrap();
-        assert_eq!(privacy.target, PrivacyTarget::Epsilon(3.0));
+        assert_eq!((privacy.epsilon, privacy.noise_multiplier), (Some(3.0), None));
+        assert_eq!(privacy.insecure_seed, None);
         assert_eq!(privacy.delta, 1e-5);
         assert_eq!(settings.json, settings.output.join("run.json"));
     }
@@ -352,8 +360,14 @@ mod tests {
         assert!(text.contains("no budget such as --epsilon 3 can be met"), "{text}");
         let text = error("--noise-multiplier 0");
         assert!(text.contains("got 0") && text.contains("--non-private"), "{text}");
-        let text = error("--noise-multiplier 1.1 --epsilon 3");
-        assert!(text.contains("1.1 and --epsilon 3 both fix the noise"), "{text}");
+    }
+
+    #[test]
+    fn a_noise_multiplier_alone_has_no_budget_and_beside_epsilon_it_has() {
+        let alone = settings("--noise-multiplier 1.1").unwrap().privacy.unwrap();
+        assert_eq!((alone.epsilon, alone.noise_multiplier), (None, Some(1.1)));
+        let both = settings("--noise-multiplier 1.1 --epsilon 3").unwrap().privacy.unwrap();
+        assert_eq!((both.epsilon, both.noise_multiplier), (Some(3.0), Some(1.1)));
     }
 
     #[test]
@@ -395,7 +409,15 @@ mod tests {
 
     #[test]
     fn privacy_options_contradict_ordinary_training() {
-        for option in ["--epsilon 3", "--delta 1e-5", "--noise-multiplier 1", "--max-grad-norm 1"] {
+        for option in [
+            "--epsilon 3",
+            "--delta 1e-5",
+            "--noise-multiplier 1",
+            "--max-grad-norm 1",
+            "--physical-batch-size 64",
+            "--insecure-seed 1",
+            "--resume",
+        ] {
             let text = error(&format!("--non-private {option}"));
             assert!(text.contains("has no meaning together with --non-private"), "{text}");
             assert!(text.starts_with(option.split(' ').next().unwrap()), "{text}");

@@ -1,0 +1,40 @@
+//! Makes a Burn model private: `cargo run -p burn-dp-examples --example private_model`.
+
+use burn::nn::{Linear, LinearConfig};
+use burn::{module::Module, optim::SgdConfig, tensor::Device};
+use burn_dp::nn::{IntoPrivate, Private};
+use burn_dp::{DpError, losses::CrossEntropyLossConfig, optim::PrivacyPlanConfig};
+use burn_dp_accountant::Budget;
+use burn_dp_examples::data::{ImageBatcher, digits};
+
+#[derive(Module, Debug)]
+struct Net {
+    hidden: Private<Linear>, // it was `Linear`, and the record of the old model still loads
+    output: Private<Linear>,
+}
+
+fn main() -> Result<(), DpError> {
+    let device = Device::flex().autodiff();
+    let mut model = Net {
+        hidden: LinearConfig::new(784, 64).init(&device).private(),
+        output: LinearConfig::new(64, 10).init(&device).private(),
+    };
+    let loss = CrossEntropyLossConfig::new().init(); // one value for each example
+    let images = digits::splits(0, 2_000, 0).train;
+
+    let budget = Budget::new(3.0, 1e-5)?;
+    let plan = PrivacyPlanConfig::new(2_000, 100.0).with_epochs(5.0).with_budget(budget).init()?;
+    let batches = plan.batches(images, ImageBatcher, &device)?; // drawn by Poisson sampling
+    let mut optim = plan.optimizer(SgdConfig::new().init());
+    for batch in batches {
+        let batch = batch?;
+        for chunk in batch.chunks(64)? {
+            let (chunk, _) = chunk?.into_parts();
+            let hidden = model.hidden.forward(chunk.images.flatten::<2>(1, 3)).tanh();
+            optim.backward(loss.forward(model.output.forward(hidden), chunk.targets), &model)?;
+        }
+        model = optim.step(0.5, model, batch)?; // noise, ledger, and the step of the optimizer
+    }
+    println!("{}", optim.statement(&[1e-5])?);
+    Ok(())
+}

@@ -1,0 +1,94 @@
+//! The options of the benchmarks, as they are typed.
+
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand};
+
+use super::Algorithm;
+use crate::training::{BackendName, ModelName};
+
+/// Measure what privacy costs.
+///
+/// `cargo xtask bench accountant` measures the accountant, with options of its own.
+#[derive(Parser, Debug, Clone)]
+#[command(name = "cargo xtask bench", bin_name = "cargo xtask bench", version)]
+pub struct BenchOptions {
+    /// What to measure.
+    #[command(subcommand)]
+    pub benchmark: Benchmark,
+}
+
+/// What can be measured.
+#[derive(Subcommand, Debug, Clone)]
+pub enum Benchmark {
+    /// One training step: forward, backward, clipping, noise and update.
+    Step(StepOptions),
+    /// Peak memory of one algorithm in this process, in MiB; started by `step`.
+    #[command(hide = true)]
+    Peak(PeakOptions),
+}
+
+/// Options of `bench step`.
+#[derive(Args, Debug, Clone)]
+pub struct StepOptions {
+    /// Networks to train.
+    #[arg(long, value_enum, value_delimiter = ',', default_values = ["mlp", "cnn"])]
+    pub models: Vec<ModelName>,
+    /// Batch sizes.
+    #[arg(long, value_delimiter = ',', default_values = ["32", "128", "512"])]
+    pub batch: Vec<usize>,
+    /// Algorithms to compare; the ordinary step is always measured beside them.
+    #[arg(long, value_enum, value_delimiter = ',', default_values =
+        ["non-private", "book-keeping", "materialize", "reweight", "nxbp"])]
+    pub algorithms: Vec<Algorithm>,
+    /// Backend to run on.
+    #[arg(long, value_enum, default_value = "flex")]
+    pub backend: BackendName,
+    /// Measured steps of each algorithm; nxbp makes a fifth of them.
+    #[arg(long, value_name = "N", default_value_t = 20)]
+    pub repetitions: usize,
+    /// File for the figures.
+    #[arg(long, value_name = "FILE")]
+    pub json: Option<PathBuf>,
+}
+
+/// Options of `bench peak`.
+#[derive(Args, Debug, Clone)]
+pub struct PeakOptions {
+    /// Network to train.
+    #[arg(long, value_enum)]
+    pub model: ModelName,
+    /// Batch size.
+    #[arg(long)]
+    pub batch: usize,
+    /// Algorithm to run.
+    #[arg(long, value_enum)]
+    pub algorithm: Algorithm,
+    /// Backend to run on.
+    #[arg(long, value_enum)]
+    pub backend: BackendName,
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use clap::CommandFactory;
+
+    use super::*;
+
+    #[test]
+    fn the_options_are_well_formed() {
+        BenchOptions::command().debug_assert();
+    }
+
+    #[test]
+    fn lists_are_separated_by_commas() {
+        let line = "bench step --models cnn --batch 32,128 --algorithms nxbp,book-keeping";
+        let options = BenchOptions::try_parse_from(line.split(' ')).unwrap();
+        let Benchmark::Step(options) = options.benchmark else { panic!("not `step`") };
+        assert_eq!(options.models, [ModelName::Cnn]);
+        assert_eq!(options.batch, [32, 128]);
+        assert_eq!(options.algorithms, [Algorithm::Nxbp, Algorithm::BookKeeping]);
+    }
+}

@@ -1,0 +1,214 @@
+//! The time of one training step, algorithm against algorithm.
+
+use std::time::Instant;
+
+use burn::data::dataloader::batcher::Batcher;
+use burn::optim::AdamConfig;
+use burn::tensor::Device;
+
+use super::contender::Contender;
+use super::memory::{self, name};
+use super::report::{self, Row, median_and_minimum};
+use super::{Algorithm, StepOptions, agreement};
+use crate::data::{ImageBatch, ImageBatcher, digits};
+use crate::models::Classifier;
+use crate::training::{ModelName, TrainError, device, write_json};
+
+/// Learning rate of the paper.
+pub(super) const LEARNING_RATE: f64 = 0.001;
+
+/// Any will do: the time does not depend on it.
+pub(super) const NOISE_MULTIPLIER: f64 = 1.0;
+
+/// Steps before the first measured one.
+const WARM_UP: usize = 2;
+
+/// Evaluates an expression with `$model` bound to a new model of the named type.
+macro_rules! with_model {
+    ($name:expr, $device:expr, $model:ident => $expression:expr) => {
+        match $name {
+            $crate::training::ModelName::Mlp => {
+                let $model = $crate::models::MlpConfig::new().init($device);
+                $expression
+            }
+            $crate::training::ModelName::Cnn => {
+                let $model = $crate::models::CnnConfig::new().init($device);
+                $expression
+            }
+        }
+    };
+}
+pub(super) use with_model;
+
+/// Measures, prints the table, and writes the figures.
+///
+/// # Errors
+///
+/// For an option that is impossible, when the private algorithms disagree, and when the file cannot
+/// be written.
+pub(super) fn run(options: &StepOptions) -> Result<(), TrainError> {
+    for (option, number) in options
+        .batch
+        .iter()
+        .map(|&batch| ("--batch", batch))
+        .chain([("--repetitions", options.repetitions)])
+    {
+        if number == 0 {
+            let reason = format!("must be at least 1, got {number}");
+            return Err(TrainError::option(option, reason));
+        }
+    }
+    let device = device(options.backend)?.autodiff();
+    let mut rows = Vec::new();
+    for &model_name in &options.models {
+        for &batch_size in &options.batch {
+            eprintln!("{} with {batch_size} images", name(model_name));
+            let measured = with_model!(model_name, &device, model =>
+                measure(model, model_name, batch_size, options, &device))?;
+            rows.extend(measured);
+        }
+    }
+    println!("{}", report::table(&rows));
+    match &options.json {
+        Some(path) => write_json(path, &rows),
+        None => Ok(()),
+    }
+}
+
+/// A batch of drawn digits.
+pub(super) fn batch(size: usize, device: &Device) -> ImageBatch {
+    ImageBatcher.batch(digits::splits(0, size, 0).train.items().to_vec(), device)
+}
+
+fn measure<M: Classifier>(
+    model: M,
+    model_name: ModelName,
+    batch_size: usize,
+    options: &StepOptions,
+    device: &Device,
+) -> Result<Vec<Row>, TrainError> {
+    let batch = batch(batch_size, device);
+    let what = format!("{} with {batch_size} images", name(model_name));
+    agreement::check(&model, &batch, &what)?;
+
+    let contender = |algorithm: Algorithm| {
+        let adam = AdamConfig::new().init();
+        let (lr, noise) = (LEARNING_RATE, NOISE_MULTIPLIER);
+        Contender::new(algorithm, model.clone(), adam, lr, batch_size, noise, None)
+    };
+    let contenders = algorithms(options).into_iter().map(contender).collect::<Result<_, _>>()?;
+    drop(model);
+    let times = take_turns(contenders, &batch, options.repetitions, device)?;
+
+    let mut rows = Vec::new();
+    let mut ordinary = 0.0;
+    for (algorithm, times) in times {
+        let (ms, ms_min) = median_and_minimum(times);
+        if algorithm == Algorithm::NonPrivate {
+            ordinary = ms;
+        }
+        rows.push(Row {
+            model: name(model_name),
+            batch: batch_size,
+            algorithm: name(algorithm),
+            backend: name(options.backend),
+            ms,
+            ms_min,
+            ratio: ms / ordinary,
+            peak_mib: memory::peak_mib(model_name, batch_size, algorithm, options.backend)?,
+        });
+    }
+    Ok(rows)
+}
+
+/// The ordinary step first, which the others are compared with, then those asked for, once each.
+fn algorithms(options: &StepOptions) -> Vec<Algorithm> {
+    let mut algorithms = vec![Algorithm::NonPrivate];
+    for &algorithm in &options.algorithms {
+        if !algorithms.contains(&algorithm) {
+            algorithms.push(algorithm);
+        }
+    }
+    algorithms
+}
+
+/// Milliseconds of the steps of each contender: one step of each, then the next step of each.
+fn take_turns<M: Classifier>(
+    mut contenders: Vec<Contender<M>>,
+    batch: &ImageBatch,
+    repetitions: usize,
+    device: &Device,
+) -> Result<Vec<(Algorithm, Vec<f64>)>, TrainError> {
+    let mut times: Vec<_> = contenders.iter().map(|c| (c.algorithm(), Vec::new())).collect();
+    for round in 0..WARM_UP + repetitions {
+        for (contender, (algorithm, times)) in contenders.iter_mut().zip(&mut times) {
+            if round >= WARM_UP + algorithm.repetitions(repetitions) {
+                continue;
+            }
+            synchronise(device)?;
+            let start = Instant::now();
+            contender.step(batch)?;
+            synchronise(device)?;
+            if round >= WARM_UP {
+                times.push(start.elapsed().as_secs_f64() * 1e3);
+            }
+        }
+    }
+    Ok(times)
+}
+
+/// Waits until the device has done what it was told.
+fn synchronise(device: &Device) -> Result<(), TrainError> {
+    device
+        .sync()
+        .map_err(|error| TrainError::option("--backend", format!("{device:?} failed: {error:?}")))
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use clap::Parser;
+
+    use super::*;
+    use crate::bench::{BenchOptions, Benchmark};
+
+    fn options(line: &str) -> StepOptions {
+        let words = ["bench", "step"].into_iter().chain(line.split_whitespace());
+        match BenchOptions::try_parse_from(words).unwrap().benchmark {
+            Benchmark::Step(options) => options,
+            Benchmark::Peak(_) => panic!("not `step`"),
+        }
+    }
+
+    #[test]
+    fn the_ordinary_step_is_measured_first_and_no_algorithm_twice() {
+        use Algorithm::{BookKeeping, NonPrivate, Nxbp};
+        let algorithms = algorithms(&options("--algorithms nxbp,book-keeping,nxbp"));
+        assert_eq!(algorithms, [NonPrivate, Nxbp, BookKeeping]);
+    }
+
+    #[test]
+    fn every_algorithm_is_timed_as_often_as_asked_and_nxbp_a_fifth_of_it() {
+        let device = Device::flex().autodiff();
+        let batch = batch(2, &device);
+        let model = crate::models::MlpConfig::new().init(&device);
+        let contender = |algorithm| {
+            let adam = AdamConfig::new().init();
+            Contender::new(algorithm, model.clone(), adam, 1e-3, 2, 1.0, None).unwrap()
+        };
+        let contenders = algorithms(&options("")).into_iter().map(contender).collect();
+        let times = take_turns(contenders, &batch, 6, &device).unwrap();
+        let counts: Vec<_> = times.iter().map(|(_, times)| times.len()).collect();
+        assert_eq!(counts, [6, 6, 6, 6, 2]);
+        assert!(times.iter().flat_map(|(_, times)| times).all(|&ms| ms > 0.0));
+    }
+
+    #[test]
+    fn zero_repetitions_and_empty_batches_are_refused_by_name() {
+        for line in ["--repetitions 0", "--batch 32,0"] {
+            let error = run(&options(line)).unwrap_err().to_string();
+            assert!(error.contains("must be at least 1, got 0"), "{error}");
+        }
+    }
+}

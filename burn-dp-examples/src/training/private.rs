@@ -1,0 +1,246 @@
+//! Training with differential privacy.
+
+use burn::data::dataloader::batcher::Batcher;
+use burn::optim::ModuleOptimizer;
+use burn::tensor::{Device, Tensor};
+use burn_dp::losses::{CrossEntropyLoss, CrossEntropyLossConfig};
+use burn_dp::noise::InsecureSeed;
+use burn_dp::optim::{DpOptimizer, PrivacyPlan, PrivacyPlanConfig};
+use burn_dp::{DpError, check_independence};
+use burn_dp_accountant::Budget;
+
+use super::checkpoints::Checkpoints;
+use super::progress::{Clipped, Step};
+use super::{PrivacySettings, Settings, TrainError};
+use crate::data::{ImageBatch, ImageBatcher, ImageDataset, digits};
+use crate::models::Classifier;
+
+/// Images on which the independence of the examples is tested.
+const PROBE_ITEMS: usize = 4;
+
+/// A private training that has been checked and may begin, or go on.
+pub(super) struct PrivateTraining<M> {
+    model: M,
+    optim: DpOptimizer,
+    checkpoints: Checkpoints,
+    loss: CrossEntropyLoss,
+}
+
+impl<M: Classifier> PrivateTraining<M> {
+    /// Makes the plan, tests the model, and reads the checkpoint if the run is resumed. Writes
+    /// nothing.
+    ///
+    /// # Errors
+    ///
+    /// When the noise cannot be calibrated, the model mixes examples, or there is something to resume
+    /// and `--resume` is missing, or the reverse.
+    pub(super) fn prepare(
+        model: M,
+        inner: ModuleOptimizer,
+        privacy: PrivacySettings,
+        settings: &Settings,
+        train_items: usize,
+        device: &Device,
+    ) -> Result<Self, TrainError> {
+        let loss = CrossEntropyLossConfig::new().init();
+        let plan = plan(privacy, settings, train_items)?;
+        probe(&model, &loss, device)?;
+        let checkpoints = Checkpoints::new(settings);
+        let (optim, model) = if settings.resume {
+            checkpoints.resume(plan, inner, model)?
+        } else {
+            checkpoints.refuse_interrupted_run()?;
+            (plan.optimizer(inner), model)
+        };
+        Ok(Self { model, optim, checkpoints, loss })
+    }
+
+    /// Number of steps that were made before.
+    pub(super) fn first_step(&self) -> usize {
+        self.optim.next_step() as usize
+    }
+
+    /// Trains to the end of the plan or of the budget, with a checkpoint after each pass over the
+    /// data, and hands the model to `after_step` after each step.
+    ///
+    /// The checkpoints stay until [`Checkpoints::remove`].
+    ///
+    /// # Errors
+    ///
+    /// Those of `after_step`, and when a checkpoint cannot be written.
+    pub(super) fn train(
+        self,
+        train: &ImageDataset,
+        settings: &Settings,
+        device: &Device,
+        mut after_step: impl FnMut(&M, Step) -> Result<(), TrainError>,
+    ) -> Result<(M, DpOptimizer, Checkpoints), TrainError> {
+        let Self { mut model, mut optim, checkpoints, loss } = self;
+        let items = train.items().len();
+        let (steps, steps_per_epoch) = (settings.steps(items), settings.steps_per_epoch(items));
+        checkpoints.begin()?;
+        let batches = optim.plan().batches(train.clone(), ImageBatcher, device)?;
+        for batch in batches.skip_to(optim.next_step())? {
+            let batch = batch?;
+            for chunk in batch.chunks(settings.physical_batch_size)? {
+                let (images, _) = chunk?.into_parts();
+                optim.backward(losses(&model, &loss, images), &model)?;
+            }
+            let lr = settings.lr_of_step(optim.next_step() as usize, steps);
+            model = match optim.step(lr, model, batch) {
+                Ok(model) => model,
+                Err(refused) if matches!(refused.error(), DpError::BudgetExhausted { .. }) => {
+                    return Ok((refused.into_model(), optim, checkpoints));
+                }
+                Err(refused) => return Err(DpError::from(refused).into()),
+            };
+            let number = optim.next_step() as usize;
+            let ends_epoch = number.is_multiple_of(steps_per_epoch);
+            if ends_epoch && number < steps {
+                checkpoints.save(&model, &optim)?;
+            }
+            let epsilon = match settings.privacy {
+                Some(privacy) if ends_epoch || number == steps => {
+                    Some(optim.privacy_spent(privacy.delta)?.upper)
+                }
+                _ => None,
+            };
+            // For the eyes of whoever trains: the table marks it as not covered.
+            let statistics = optim.statistics().reveal();
+            let clipped = Clipped {
+                examples: statistics.examples as u64,
+                clipped: statistics.clipped as u64,
+            };
+            after_step(&model, Step { number, epsilon, clipped: Some(clipped) })?;
+        }
+        Ok((model, optim, checkpoints))
+    }
+}
+
+/// The plan that the settings ask for.
+fn plan(
+    privacy: PrivacySettings,
+    settings: &Settings,
+    train_items: usize,
+) -> Result<PrivacyPlan, TrainError> {
+    let mut config = PrivacyPlanConfig::new(train_items, settings.batch_size as f64)
+        .with_max_grad_norm(privacy.max_grad_norm);
+    if let Some(epsilon) = privacy.epsilon {
+        let budget = Budget::new(epsilon, privacy.delta).map_err(DpError::from)?;
+        config = config.with_budget(budget);
+    }
+    if let Some(noise_multiplier) = privacy.noise_multiplier {
+        config = config.with_noise_multiplier(noise_multiplier);
+    }
+    if let Some(seed) = privacy.insecure_seed {
+        config = config.with_insecure_seed(InsecureSeed(seed));
+    }
+    if let (Some(epsilon), Some(noise_multiplier)) = (privacy.epsilon, privacy.noise_multiplier) {
+        let first = config.clone().with_steps(1).init()?.epsilon_at_end(privacy.delta)?;
+        if first > epsilon {
+            let reason = format!(
+                "{noise_multiplier} spends epsilon = {first:.4} in the first step, more than \
+                 --epsilon {epsilon}; leave it out and the noise is calibrated"
+            );
+            return Err(TrainError::option("--noise-multiplier", reason));
+        }
+    }
+    Ok(config.with_steps(settings.steps(train_items) as u64).init()?)
+}
+
+/// Tests once that the loss of one image does not depend on the others.
+///
+/// The images are drawn for the purpose and public, so that the test releases nothing, whatever
+/// comes of it.
+fn probe<M: Classifier>(
+    model: &M,
+    loss: &CrossEntropyLoss,
+    device: &Device,
+) -> Result<(), TrainError> {
+    let items = digits::splits(0, PROBE_ITEMS, 0).train.items().to_vec();
+    let images = ImageBatcher.batch(items, device);
+    Ok(check_independence(losses(model, loss, images), model)?)
+}
+
+/// One loss for each image, `[batch_size]`.
+fn losses<M: Classifier>(model: &M, loss: &CrossEntropyLoss, batch: ImageBatch) -> Tensor<1> {
+    loss.forward(model.forward(batch.images), batch.targets)
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use burn::module::Module;
+    use burn::nn::LinearConfig;
+    use burn_dp::nn::{IntoPrivate, Private};
+    use clap::Parser;
+
+    use super::*;
+    use crate::data::{CLASSES, PIXELS};
+    use crate::training::TrainOptions;
+
+    fn settings(line: &str) -> Settings {
+        let words = ["train"].into_iter().chain(line.split_whitespace());
+        Settings::new(TrainOptions::try_parse_from(words).unwrap(), None).unwrap()
+    }
+
+    fn planned(line: &str) -> Result<PrivacyPlan, TrainError> {
+        let settings = settings(line);
+        plan(settings.privacy.unwrap(), &settings, 1_000)
+    }
+
+    #[test]
+    fn a_budget_fixes_the_noise_and_is_kept() {
+        let plan = planned("--epsilon 2 --delta 1e-4 --batch-size 50 --steps 100").unwrap();
+        let spent = plan.epsilon_at_end(1e-4).unwrap();
+        assert!(spent <= 2.0 && spent > 1.99, "{spent}");
+        assert_eq!((plan.steps(), plan.sampling_probability()), (100, 0.05));
+        assert!(plan.is_secure());
+    }
+
+    #[test]
+    fn a_given_noise_multiplier_is_used_also_beside_a_budget() {
+        let common = "--noise-multiplier 1.5 --batch-size 50 --steps 100000";
+        let alone = planned(common).unwrap();
+        assert_eq!((alone.noise_multiplier(), alone.budget()), (1.5, None));
+        let both = planned(&format!("{common} --epsilon 2 --delta 1e-4")).unwrap();
+        assert_eq!(both.noise_multiplier(), 1.5);
+        assert_eq!(both.budget().unwrap().epsilon(), 2.0);
+    }
+
+    #[test]
+    fn a_budget_that_the_first_step_would_break_is_refused() {
+        let error = planned("--noise-multiplier 0.2 --epsilon 0.1").unwrap_err().to_string();
+        assert!(error.starts_with("--noise-multiplier 0.2 spends epsilon = "), "{error}");
+        assert!(error.contains("more than --epsilon 0.1"), "{error}");
+    }
+
+    /// Subtracts the mean of the batch: every image reaches every loss.
+    #[derive(Module, Debug)]
+    struct Mixing {
+        first: Private<burn::nn::Linear>,
+        second: Private<burn::nn::Linear>,
+    }
+
+    impl Classifier for Mixing {
+        fn forward(&self, images: Tensor<4>) -> Tensor<2> {
+            let hidden = self.first.forward(images.flatten::<2>(1, 3)).tanh();
+            let mean = hidden.clone().mean_dim(0);
+            self.second.forward(hidden - mean)
+        }
+    }
+
+    #[test]
+    fn a_model_that_mixes_the_images_of_a_batch_is_refused() {
+        let device = Device::flex().autodiff();
+        let layer = |d_input, d_output| LinearConfig::new(d_input, d_output).init(&device);
+        let model =
+            Mixing { first: layer(PIXELS, 8).private(), second: layer(8, CLASSES).private() };
+        let loss = CrossEntropyLossConfig::new().init();
+        let error = probe(&model, &loss, &device).unwrap_err().to_string();
+        assert!(error.contains("depends on example"), "{error}");
+        let model = crate::models::MlpConfig::new().init(&device);
+        assert!(probe(&model, &loss, &device).is_ok());
+    }
+}
