@@ -308,6 +308,10 @@ fn draws_that_the_plan_does_not_account_for_are_refused() {
     };
     refuse(foreign, "not what the plan accounts for");
     refuse(later, "in order");
+    let seeded = burn_dp::sampling::PoissonSampler::with_expected_batch_size(UNITS, 20.0)
+        .unwrap()
+        .with_key(burn_dp::sampling::InsecureSamplingSeed(42));
+    refuse(seeded.draw(0).unwrap(), "another key");
     // Nothing was given to `backward`, though units were drawn.
     refuse(mine.clone(), "exactly once");
 
@@ -473,6 +477,52 @@ fn the_key_of_a_checkpoint_is_readable_by_its_owner_alone() {
     checkpointer.save(&Net::new(&device()), &optim).unwrap();
     let file = checkpointer.latest().unwrap().unwrap().folder().join("privacy.json");
     assert_eq!(fs::metadata(file).unwrap().permissions().mode() & 0o777, 0o600);
+}
+
+#[test]
+fn a_checkpoint_of_another_run_is_not_overwritten_and_not_kept_in_silence() {
+    let folder = tempfile::tempdir().unwrap();
+    let checkpointer = Checkpointer::new(folder.path());
+    let save = |seed| {
+        let plan = config().with_insecure_seed(InsecureSeed(seed)).init().unwrap();
+        checkpointer.save(&Net::new(&device()), &plan.optimizer(SgdConfig::new().init()))
+    };
+    save(1).unwrap();
+    save(1).unwrap();
+    let error = save(2).unwrap_err().to_string();
+    assert!(error.contains("another run"), "{error}");
+}
+
+#[test]
+fn a_delta_that_allows_to_publish_a_unit_is_not_stated() {
+    let (_, optim) = run(config(), SgdConfig::new().init(), 7);
+    for error in [optim.privacy_spent(0.1).err(), optim.statement(&[1e-5, 0.1]).err()] {
+        assert!(error.unwrap().to_string().contains("1 / dataset_size"));
+    }
+}
+
+#[test]
+fn sums_of_single_examples_are_not_printed() {
+    use burn_dp::clipping::{Clipping, FlatClipping};
+    let model = Net::new(&device());
+    let x = Rows.batch(vec![1, 2], &device());
+    let grads = burn_dp::grads::PrivateBackward::new().run(model.losses(x), &model).unwrap();
+    assert_eq!(format!("{grads:?}"), "PerExampleGradients { .. }");
+    let sum = FlatClipping::new(0.5).unwrap().clip(grads).unwrap();
+    assert_eq!(format!("{sum:?}"), "ClippedSum { clipping_norm: 0.5, .. }");
+}
+
+#[test]
+fn a_sum_that_was_clipped_to_another_threshold_is_refused() {
+    use burn_dp::clipping::{Clipping, FlatClipping};
+    let plan = config().init().unwrap();
+    let mut optim = plan.optimizer(SgdConfig::new().init());
+    let model = Net::new(&device());
+    let x = Rows.batch(vec![1, 2], &device());
+    let grads = burn_dp::grads::PrivateBackward::new().run(model.losses(x), &model).unwrap();
+    let sum = FlatClipping::new(2.0).unwrap().clip(grads).unwrap();
+    let error = optim.accumulate(sum).unwrap_err().to_string();
+    assert!(error.contains("that of the plan, 1, got 2"), "{error}");
 }
 
 #[test]

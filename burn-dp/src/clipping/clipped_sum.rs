@@ -12,7 +12,6 @@ use crate::NonPrivate;
 ///
 /// Not private yet. Its sensitivity is that of the policy that made it; several sums of one logical
 /// batch add up with [`accumulate`](Self::accumulate) because their examples are different.
-#[derive(Debug)]
 #[must_use = "a clipped sum reaches the model through noise"]
 pub struct ClippedSum {
     pub(crate) sums: HashMap<ParamId, Tensor<1>>,
@@ -43,6 +42,14 @@ impl std::ops::AddAssign for ClippingStatistics {
         self.examples += other.examples;
         self.clipped += other.clipped;
         self.non_finite += other.non_finite;
+    }
+}
+
+impl std::fmt::Debug for ClippedSum {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("ClippedSum")
+            .field("clipping_norm", &self.clipping_norm)
+            .finish_non_exhaustive()
     }
 }
 

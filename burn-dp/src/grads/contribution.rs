@@ -46,12 +46,10 @@ impl Layer {
             return Ok(());
         }
         Err(DpError::NotPerExample {
-            reason: format!(
-                "there are {batch_size} losses, but a layer saw {} examples on axis 0; return one \
-                 loss per example (`[batch_size]`, not their mean) and keep the examples on axis 0 \
-                 of every private layer",
-                self.batch_size()
-            ),
+            reason: "a private layer saw another number of examples on axis 0 than there are \
+                     losses; return one loss per example (`[batch_size]`, not their mean) and keep \
+                     the examples on axis 0 of every private layer"
+                .into(),
         })
     }
 

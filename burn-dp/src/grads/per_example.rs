@@ -20,7 +20,6 @@ const SUM_ROUNDING: f64 = 16.0 * (f32::EPSILON as f64) / 2.0;
 /// # Privacy
 ///
 /// Not private. The only way onward is a [clipping policy](crate::clipping), which consumes it.
-#[derive(Debug)]
 #[must_use = "gradients reach the model through a clipping policy and noise"]
 pub struct PerExampleGradients {
     batch_size: usize,
@@ -50,6 +49,12 @@ struct ParameterGradients {
     rules: Vec<ExampleRule>,
     strategy: Strategy,
     instantiated: Option<Tensor<2>>,
+}
+
+impl std::fmt::Debug for PerExampleGradients {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("PerExampleGradients").finish_non_exhaustive()
+    }
 }
 
 impl PerExampleGradients {
@@ -135,8 +140,11 @@ impl PerExampleGradients {
         }
         let mut rows = Vec::new();
         let mut kinds = Vec::new();
+        let mut underflow = 0.0f64;
         for parameter in &self.parameters {
             let SquaredNorms { values, rounding } = parameter.squared_norms();
+            // What its squares can have lost by underflow.
+            underflow += parameter.info.num_values() as f64 * f64::from(f32::MIN_POSITIVE);
             rows.push(values);
             kinds.push(match rounding {
                 Rounding::Relative => None,
@@ -174,6 +182,7 @@ impl PerExampleGradients {
                 }
             }
         }
+        totals.iter_mut().for_each(|total| *total += underflow);
         Ok(totals)
     }
 
@@ -186,7 +195,7 @@ impl PerExampleGradients {
     ) -> Vec<(ParamId, Tensor<1>)> {
         let device = self.device;
         let keep = keep.contains(&false).then(|| Keep::new(keep, &device));
-        let coefficients = Tensor::<1>::from_data(coefficients, &device);
+        let coefficients = Tensor::<1>::from_data(coefficients, (&device, DType::F32));
         self.parameters
             .into_iter()
             .map(|parameter| {

@@ -6,7 +6,7 @@
 use std::cell::RefCell;
 use std::marker::PhantomData;
 
-use burn::tensor::Tensor;
+use burn::tensor::{DType, Tensor};
 
 use super::contribution::{Layer, LayerTensors};
 use crate::DpError;
@@ -81,19 +81,24 @@ impl Drop for Recording {
     }
 }
 
+/// Norms and sums are in single precision, whatever the precision of the model.
+fn single<const D: usize>(tensor: Tensor<D>) -> Tensor<D> {
+    if tensor.dtype() == DType::F32 { tensor } else { tensor.cast(DType::F32) }
+}
+
 impl RawRecord {
     fn lift(self, witness: &Tensor<1>) -> Layer {
         let tensors = match self.rule {
             LayerRule::Linear { weight } => LayerTensors::Linear {
                 weight,
-                input: self.input.map(|slot| ops::take::<3>(witness, slot)),
-                output_grad: ops::take::<3>(witness, self.output_grad),
+                input: self.input.map(|slot| single(ops::take::<3>(witness, slot))),
+                output_grad: single(ops::take::<3>(witness, self.output_grad)),
             },
             LayerRule::Conv2d { weight, options } => LayerTensors::Conv2d {
                 weight,
                 options,
-                input: self.input.map(|slot| ops::take::<4>(witness, slot)),
-                output_grad: ops::take::<4>(witness, self.output_grad),
+                input: self.input.map(|slot| single(ops::take::<4>(witness, slot))),
+                output_grad: single(ops::take::<4>(witness, self.output_grad)),
             },
         };
         Layer { ids: self.layer, weight: self.weight, bias: self.bias, tensors }

@@ -164,7 +164,14 @@ impl CrossEntropyLoss {
             Some(ignored) => targets.mask_fill(ignored.clone(), 0),
             None => targets,
         };
+        // A class that does not exist must not read the scores of another example.
+        let unknown = targets
+            .clone()
+            .lower_scalar(0)
+            .bool_or(targets.clone().greater_equal_scalar(classes as i64));
+        let targets = targets.mask_fill(unknown.clone(), 0);
         let mut values = self.at_each_position(log_softmax(logits, 2), targets);
+        values = values.mask_fill(unknown, f32::NAN);
         if let Some(ignored) = &ignored {
             values = values.mask_fill(ignored.clone(), 0.0);
         }

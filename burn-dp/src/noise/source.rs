@@ -208,6 +208,32 @@ impl NoiseStep {
         self.step
     }
 
+    /// The same step with a key that depends on `content`, the sums that the noise will be added to.
+    ///
+    /// # Privacy
+    ///
+    /// A step that is made again after a crash has the same noise if the sums are the same, and then
+    /// releases nothing new. If anything differs (a learning rate, the data, the order of a sum) the
+    /// noise is independent, and the difference of the two releases hides what a difference should.
+    /// The key is a pseudo-random function (keyed BLAKE3) of the content under the secret key of the
+    /// step, so for any given sums the noise is as good as fresh.
+    ///
+    /// An insecure step stays as it is: its noise hides nothing, and tests compare it.
+    pub fn bound_to<'a>(self, content: impl IntoIterator<Item = &'a [f32]>) -> Self {
+        if !self.secure {
+            return self;
+        }
+        let mut hash = blake3::Hasher::new_keyed(&self.key);
+        for part in content {
+            hash.update(&(part.len() as u64).to_le_bytes());
+            hash.update(bytemuck::cast_slice(part));
+        }
+        let mut key = Zeroizing::new([0; 32]);
+        key.copy_from_slice(hash.finalize().as_bytes());
+        hash.reset();
+        Self { key, ..self }
+    }
+
     /// The stream of the parameter at position `parameter`, in any order.
     ///
     /// # Errors
@@ -429,5 +455,27 @@ mod tests {
         assert_eq!(format!("{step:?}"), "NoiseStep { purpose: Count, step: 4, secure: false, .. }");
         let stream = step.stream(9).unwrap();
         assert_eq!(format!("{stream:?}"), "NoiseStream { parameter: 9, secure: false, .. }");
+    }
+
+    #[test]
+    fn bound_noise_repeats_for_the_same_sums_only() {
+        let key = NoiseSource::from_os().unwrap().export_key();
+        let noise = |sums: &[&[f32]]| {
+            let mut source = NoiseSource::resume(key.clone(), 0);
+            let step = source.begin_step(Purpose::Gradient, 3).unwrap();
+            let mut step = step.bound_to(sums.iter().copied());
+            let mut words = [0; 4];
+            step.stream(0).unwrap().words(&mut words);
+            words
+        };
+        let once = noise(&[&[1.0, 2.0], &[3.0]]);
+        assert_eq!(once, noise(&[&[1.0, 2.0], &[3.0]]));
+        for other in [
+            [&[1.0, 2.0][..], &[3.0_f32.next_up()]],
+            [&[1.0][..], &[2.0, 3.0]],
+            [&[1.0, 2.0][..], &[]],
+        ] {
+            assert_ne!(once, noise(&other));
+        }
     }
 }

@@ -22,6 +22,7 @@ const MODEL: &str = "model.bpk";
 const OPTIMIZER: &str = "optimizer.bpk";
 const PRIVACY: &str = "privacy.json";
 const PREFIX: &str = "checkpoint-";
+const PARTIAL: &str = "partial-";
 
 /// Writes and finds the checkpoints of one run in a folder of its own.
 ///
@@ -34,8 +35,10 @@ const PREFIX: &str = "checkpoint-";
 /// `privacy.json` contains the key of the run, from which all noise and all draws follow. It is
 /// readable by its owner alone; keep it as you keep the training data, and delete it when the run is
 /// over. The steps after a checkpoint that were made before a crash are made again on resumption, with
-/// the same draws, the same noise and the same result, as long as model, data and learning rates are
-/// the same. Publish nothing of a run before it has ended or resume it with unchanged settings.
+/// the same draws. Where all is as before, so are noise and result, and nothing new is released. Where
+/// anything differs, the noise is independent
+/// ([`NoiseStep::bound_to`](crate::noise::NoiseStep::bound_to)): a second release, which the restored
+/// ledger does not know of. Publish nothing of a run before it has ended.
 #[derive(Clone, Debug)]
 pub struct Checkpointer {
     folder: PathBuf,
@@ -70,7 +73,7 @@ impl Checkpointer {
     pub fn save<M: Module>(&self, model: &M, optim: &DpOptimizer) -> Result<(), DpError> {
         fs::create_dir_all(&self.folder).map_err(|error| DpError::io(&self.folder, error))?;
         let partial = tempfile::Builder::new()
-            .prefix("partial-")
+            .prefix(PARTIAL)
             .tempdir_in(&self.folder)
             .map_err(|error| DpError::io(&self.folder, error))?;
 
@@ -84,12 +87,13 @@ impl Checkpointer {
             write(&path, &bytes)?;
         }
         let path = partial.path().join(PRIVACY);
+        let key = to_hex(&optim.plan.source.export_key().to_bytes()[..]);
         let json = PrivacyState {
             format: FORMAT,
             plan: optim.plan.fingerprint(),
             next_step: optim.next_step,
             ledger: parse(&path, optim.ledger.to_json()?.as_bytes())?,
-            key: to_hex(&optim.plan.source.export_key().to_bytes()[..]),
+            key: key.clone(),
             files,
         };
         let json = serde_json::to_vec_pretty(&json)
@@ -98,8 +102,17 @@ impl Checkpointer {
 
         let target = self.folder.join(format!("{PREFIX}{:020}", optim.next_step));
         if target.exists() {
-            // The same step of the same run: what stands there is complete.
-            return Ok(());
+            let path = target.join(PRIVACY);
+            let there: PrivacyState =
+                parse(&path, &fs::read(&path).map_err(|error| DpError::io(&path, error))?)?;
+            if there.key == key {
+                // The same step of the same run: what stands there is complete.
+                return Ok(());
+            }
+            return Err(DpError::state(format!(
+                "{} belongs to another run; give every run a folder of its own",
+                target.display()
+            )));
         }
         fs::rename(partial.path(), &target).map_err(|error| DpError::io(&target, error))?;
         self.remove_all_but(&target);
@@ -133,9 +146,14 @@ impl Checkpointer {
         Ok(folders)
     }
 
+    /// Removes older checkpoints, and what a killed save left behind.
     fn remove_all_but(&self, kept: &Path) {
-        for folder in self.complete().unwrap_or_default() {
-            if folder != kept
+        let Ok(entries) = fs::read_dir(&self.folder) else { return };
+        for folder in entries.flatten().map(|entry| entry.path()) {
+            let name = folder.file_name().unwrap_or_default().to_string_lossy();
+            let ours = name.starts_with(PREFIX) || name.starts_with(PARTIAL);
+            if ours
+                && folder != kept
                 && let Err(error) = fs::remove_dir_all(&folder)
             {
                 log::warn!("{} contains a key and could not be removed: {error}", folder.display());
@@ -196,7 +214,15 @@ impl Checkpoint {
             return Err(damaged(&path, "the ledger and the number of steps contradict each other"));
         }
         let key = from_hex(&state.key).ok_or_else(|| damaged(&path, "the key is unreadable"))?;
+        let expected = plan.new_ledger();
+        let event = plan.event();
+        if ledger.header() != expected.header()
+            || ledger.entries().iter().any(|entry| entry.event != event)
+        {
+            return Err(damaged(&path, "the ledger is not that of the plan"));
+        }
         plan.source = NoiseSource::resume(NoiseKey::from_bytes(&key)?, state.next_step);
+        plan.origin = plan.sampler()?.origin();
 
         let path = self.folder.join(MODEL);
         let record = ModuleRecord::from_bytes(self.read(&path, MODEL, &state)?)

@@ -177,7 +177,8 @@ impl DpOptimizer {
     ///
     /// [`RefusedStep`] gives the model back, unchanged. [`DpError::BudgetExhausted`] when the step
     /// would break the budget or lies beyond the planned steps; [`DpError::InvalidState`] when the
-    /// draw does not fit. A refused step has released nothing.
+    /// draw does not fit. Then nothing was released. An error after the noise was begun (a sum that
+    /// cannot be read from the device) releases nothing either, but the step is used up and paid for.
     pub fn step<M: Module>(
         &mut self,
         lr: impl Into<ModuleLearningRate>,
@@ -227,6 +228,12 @@ impl DpOptimizer {
                  `PrivacyPlan::sampler`",
                 draw.mechanism()
             )));
+        }
+        if draw.origin() != self.plan.origin {
+            return Err(DpError::state(
+                "the batch was drawn with another key than that of the plan; draw with \
+                 `PrivacyPlan::sampler`, whose key is as secret as the noise",
+            ));
         }
         let seen = self.pending.as_ref().map_or(0, |sum| sum.statistics().reveal().examples);
         if seen != draw.private_indices().len() {
@@ -285,8 +292,10 @@ impl DpOptimizer {
     ///
     /// # Errors
     ///
-    /// [`DpError::Accountant`] for a δ outside of (0, 1).
+    /// [`DpError::InvalidArgument`] for a δ of 1 / dataset size or more, which allows to publish a unit
+    /// outright; [`DpError::Accountant`] for a δ outside of (0, 1).
     pub fn privacy_spent(&self, delta: f64) -> Result<Epsilon, DpError> {
+        self.plan.check_delta(delta)?;
         Ok(self.ledger.epsilon(delta)?)
     }
 
@@ -294,8 +303,9 @@ impl DpOptimizer {
     ///
     /// # Errors
     ///
-    /// [`DpError::Accountant`] for no δ, or one outside of (0, 1).
+    /// As [`privacy_spent`](Self::privacy_spent), and for no δ.
     pub fn statement(&self, deltas: &[f64]) -> Result<PrivacyStatement, DpError> {
+        deltas.iter().try_for_each(|&delta| self.plan.check_delta(delta))?;
         Ok(PrivacyStatement::from_ledger(&self.ledger, deltas)?)
     }
 

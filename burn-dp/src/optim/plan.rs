@@ -8,6 +8,7 @@ use burn_dp_accountant::{
     UnitOfPrivacy,
 };
 
+use super::plan_config::check_delta;
 use super::{DpOptimizer, SamplingScheme};
 use crate::DpError;
 use crate::clipping::{Clipping, FlatClipping};
@@ -28,6 +29,7 @@ pub struct PrivacyPlan {
     pub(super) clipping: FlatClipping,
     pub(super) scheme: SamplingScheme,
     pub(super) mechanism: SamplingMechanism,
+    pub(super) origin: u64,
     pub(super) unit: UnitOfPrivacy,
     pub(super) source: NoiseSource,
 }
@@ -135,6 +137,11 @@ impl PrivacyPlan {
         DpOptimizer::new(self, inner, ledger)
     }
 
+    /// Refuses a δ that allows to publish a unit outright.
+    pub(super) fn check_delta(&self, delta: f64) -> Result<(), DpError> {
+        check_delta(self.dataset_size, delta)
+    }
+
     /// Every number of the plan, by name: what a checkpoint compares.
     pub(super) fn fingerprint(&self) -> BTreeMap<String, String> {
         let budget = self.budget.map_or("none".to_string(), |budget| {
@@ -156,7 +163,7 @@ impl PrivacyPlan {
         .collect()
     }
 
-    fn new_ledger(&self) -> PrivacyLedger {
+    pub(super) fn new_ledger(&self) -> PrivacyLedger {
         let noise = match self.is_secure() {
             true => LedgerNoise::Secure,
             false => LedgerNoise::Insecure { reason: "the noise follows from a known seed".into() },
@@ -168,6 +175,10 @@ impl PrivacyPlan {
             .with_fact("dataset_size", self.dataset_size)
             .with_fact("expected_batch_size", self.expected_batch_size)
             .with_fact("planned_steps", self.steps)
+            .with_not_covered(
+                "The rounding of the sum of clipped gradients, which is in single precision before \
+                 the noise is added in double precision.",
+            )
             .with_fact("noise", "Gaussian on a grid, ChaCha20, keyed by run, step and parameter");
         PrivacyLedger::new(header)
     }

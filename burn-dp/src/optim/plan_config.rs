@@ -149,25 +149,16 @@ impl PrivacyPlanConfig {
         let steps = self.check_steps()?;
         let clipping = FlatClipping::new(self.max_grad_norm)?;
         self.check_batch()?;
-        if let Some(budget) = self.budget
-            && budget.delta() >= 1.0 / self.dataset_size as f64
-        {
-            return Err(DpError::invalid(
-                "delta",
-                format!(
-                    "must be below 1 / dataset_size = {:e}, got {:e}: such a delta allows to publish \
-                     a unit outright",
-                    1.0 / self.dataset_size as f64,
-                    budget.delta()
-                ),
-            ));
+        if let Some(budget) = self.budget {
+            check_delta(self.dataset_size, budget.delta())?;
         }
         let source = match self.insecure_seed {
             Some(seed) => NoiseSource::insecure(seed),
             None => NoiseSource::from_os()?,
         };
         let (size, batch) = (self.dataset_size, self.expected_batch_size);
-        let mechanism = self.scheme.sampler(size, batch, &source)?.mechanism();
+        let sampler = self.scheme.sampler(size, batch, &source)?;
+        let (mechanism, origin) = (sampler.mechanism(), sampler.origin());
         let noise_multiplier = self.noise_multiplier(steps, &mechanism)?;
         Ok(PrivacyPlan {
             dataset_size: self.dataset_size,
@@ -178,6 +169,7 @@ impl PrivacyPlanConfig {
             clipping,
             scheme: self.scheme,
             mechanism,
+            origin,
             unit: self.unit,
             source,
         })
@@ -246,6 +238,21 @@ impl PrivacyPlanConfig {
             )),
         }
     }
+}
+
+/// Refuses a δ that allows to publish a unit outright.
+pub(super) fn check_delta(dataset_size: usize, delta: f64) -> Result<(), DpError> {
+    let largest = 1.0 / dataset_size as f64;
+    if delta < largest {
+        return Ok(());
+    }
+    Err(DpError::invalid(
+        "delta",
+        format!(
+            "must be below 1 / dataset_size = {largest:e}, got {delta:e}: such a delta allows to \
+             publish a unit outright"
+        ),
+    ))
 }
 
 #[cfg(test)]

@@ -23,59 +23,65 @@ pub(super) fn release<M: Module>(
     mechanism: GaussianMechanism,
     noise: NoiseStep,
 ) -> Result<GradientsParams, DpError> {
-    let mut release =
-        Release { sum, mechanism, noise, position: 0, grads: GradientsParams::new(), error: None };
-    model.visit(&mut release);
-    match release.error {
-        Some(error) => Err(error),
-        None => Ok(release.grads),
+    let mut read = Read { sum, sums: Vec::new(), error: None };
+    model.visit(&mut read);
+    if let Some(error) = read.error {
+        return Err(error);
     }
+    let mut sums = read.sums;
+    let mut noise = noise.bound_to(sums.iter().map(Vec::as_slice));
+    for (position, sums) in (0u32..).zip(&mut sums) {
+        mechanism.release(noise.stream(position)?, sums)?;
+    }
+    let mut write = Write { released: sums.into_iter(), grads: GradientsParams::new() };
+    model.visit(&mut write);
+    Ok(write.grads)
 }
 
-struct Release {
+/// Brings the sums to the host, zeros where no example contributed.
+struct Read {
     sum: ClippedSum,
-    mechanism: GaussianMechanism,
-    noise: NoiseStep,
-    position: u32,
-    grads: GradientsParams,
+    sums: Vec<Vec<f32>>,
     error: Option<DpError>,
 }
 
-impl Release {
-    fn noisy_values<const D: usize>(
-        &mut self,
-        param: &Tensor<D>,
-        sum: Option<Tensor<1>>,
-    ) -> Result<Vec<f32>, DpError> {
-        let stream = self.noise.stream(self.position)?;
-        self.position += 1;
-        let mut values =
-            match sum {
-                Some(sum) => sum.into_data().convert_dtype(DType::F32).into_vec::<f32>().map_err(
-                    |error| DpError::state(format!("a clipped sum is unreadable: {error:?}")),
-                )?,
-                None => vec![0.0; param.shape().num_elements()],
-            };
-        self.mechanism.release(stream, &mut values)?;
-        Ok(values)
-    }
-}
-
-impl ModuleVisitor for Release {
+impl ModuleVisitor for Read {
     fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<D>>) {
         let tensor = param.base();
         if !tensor.is_require_grad() || self.error.is_some() {
             return;
         }
-        let sum = self.sum.sums.remove(&param.id);
-        match self.noisy_values(&tensor, sum) {
-            Ok(values) => {
-                let device = tensor.device().inner();
-                let data = TensorData::new(values, tensor.shape());
-                let grad = Tensor::<D>::from_data(data, (&device, tensor.dtype()));
-                self.grads.register(param.id, grad);
+        let values = match self.sum.sums.remove(&param.id) {
+            Some(sum) => sum.into_data().convert_dtype(DType::F32).into_vec::<f32>(),
+            None => Ok(vec![0.0; tensor.shape().num_elements()]),
+        };
+        match values {
+            Ok(values) => self.sums.push(values),
+            Err(error) => {
+                self.error =
+                    Some(DpError::state(format!("a clipped sum is unreadable: {error:?}")));
             }
-            Err(error) => self.error = Some(error),
+        }
+    }
+}
+
+/// Makes gradients of what was released.
+struct Write {
+    released: std::vec::IntoIter<Vec<f32>>,
+    grads: GradientsParams,
+}
+
+impl ModuleVisitor for Write {
+    fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<D>>) {
+        let tensor = param.base();
+        if !tensor.is_require_grad() {
+            return;
+        }
+        if let Some(values) = self.released.next() {
+            let device = tensor.device().inner();
+            let data = TensorData::new(values, tensor.shape());
+            let grad = Tensor::<D>::from_data(data, (&device, tensor.dtype()));
+            self.grads.register(param.id, grad);
         }
     }
 }

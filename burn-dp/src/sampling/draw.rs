@@ -16,6 +16,7 @@ pub struct Draw {
     step: u64,
     indices: Vec<usize>,
     mechanism: SamplingMechanism,
+    origin: u64,
 }
 
 impl Draw {
@@ -27,6 +28,7 @@ impl Draw {
         indices: Vec<usize>,
         dataset_size: usize,
         mechanism: SamplingMechanism,
+        origin: u64,
     ) -> Result<Self, DpError> {
         if let Some(pair) = indices.windows(2).find(|pair| pair[0] >= pair[1]) {
             return Err(DpError::state(format!(
@@ -40,7 +42,7 @@ impl Draw {
                 "the draw of step {step} names unit {last} of {dataset_size}; nothing may be released \
                  from it"
             ))),
-            _ => Ok(Self { step, indices, mechanism }),
+            _ => Ok(Self { step, indices, mechanism, origin }),
         }
     }
 
@@ -52,6 +54,11 @@ impl Draw {
     /// How it was drawn, which is what the accountant is told of the step.
     pub fn mechanism(&self) -> &SamplingMechanism {
         &self.mechanism
+    }
+
+    /// Marks the key that the units were drawn with, without giving it away.
+    pub(crate) fn origin(&self) -> u64 {
+        self.origin
     }
 
     /// The drawn units, ascending.
@@ -78,7 +85,7 @@ mod tests {
 
     fn draw(step: u64, indices: Vec<usize>, dataset_size: usize) -> Result<Draw, DpError> {
         let mechanism = SamplingMechanism::Poisson { sampling_probability: 0.5 };
-        Draw::new(step, indices, dataset_size, mechanism)
+        Draw::new(step, indices, dataset_size, mechanism, 0)
     }
 
     #[test]

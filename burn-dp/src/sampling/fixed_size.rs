@@ -78,7 +78,17 @@ impl Sampler for FixedSizeSampler {
                 chosen.insert(last);
             }
         }
-        Draw::new(step, chosen.into_iter().collect(), self.dataset_size, self.mechanism())
+        Draw::new(
+            step,
+            chosen.into_iter().collect(),
+            self.dataset_size,
+            self.mechanism(),
+            self.origin(),
+        )
+    }
+
+    fn origin(&self) -> u64 {
+        self.source.origin()
     }
 
     fn is_insecure(&self) -> bool {

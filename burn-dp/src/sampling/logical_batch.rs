@@ -190,7 +190,7 @@ mod tests {
     fn planted(units: usize, prefetch: usize, echo: Echo) -> LogicalBatch<Vec<usize>> {
         let indices = (0..units).map(|i| 3 * i).collect();
         let mechanism = SamplingMechanism::Poisson { sampling_probability: 0.3 };
-        let draw = Draw::new(5, indices, 3 * units + 1, mechanism).unwrap();
+        let draw = Draw::new(5, indices, 3 * units + 1, mechanism, 0).unwrap();
         LogicalBatch::new(draw, Arc::new(echo), prefetch)
     }
 

@@ -138,7 +138,11 @@ impl Sampler for PoissonSampler {
                 }
             }
         }
-        Draw::new(step, indices, self.dataset_size, self.mechanism())
+        Draw::new(step, indices, self.dataset_size, self.mechanism(), self.origin())
+    }
+
+    fn origin(&self) -> u64 {
+        self.source.origin()
     }
 
     fn is_insecure(&self) -> bool {

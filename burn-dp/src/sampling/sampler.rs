@@ -44,6 +44,11 @@ pub trait Sampler: sealed::Sealed + fmt::Debug + Send + Sync {
     /// [`DpError::InvalidState`] when the draw is not a set of units of the data set.
     fn draw(&self, step: u64) -> Result<Draw, DpError>;
 
+    /// Marks the key of the sampler, without giving it away: draws carry it, and a private step
+    /// accepts only those of its own plan.
+    #[doc(hidden)]
+    fn origin(&self) -> u64;
+
     /// Whether the draws follow from a known seed, so that sampling gives no privacy at all.
     fn is_insecure(&self) -> bool;
 }
@@ -167,6 +172,10 @@ impl<S: Sampler + ?Sized> Sampler for Box<S> {
 
     fn draw(&self, step: u64) -> Result<Draw, DpError> {
         (**self).draw(step)
+    }
+
+    fn origin(&self) -> u64 {
+        (**self).origin()
     }
 
     fn is_insecure(&self) -> bool {

@@ -91,7 +91,11 @@ impl Sampler for ShuffledSampler {
         let end = (first + self.batch_size).min(self.dataset_size);
         let mut indices = permutation[first..end].to_vec();
         indices.sort_unstable();
-        Draw::new(step, indices, self.dataset_size, self.mechanism())
+        Draw::new(step, indices, self.dataset_size, self.mechanism(), self.origin())
+    }
+
+    fn origin(&self) -> u64 {
+        self.source.origin()
     }
 
     fn is_insecure(&self) -> bool {

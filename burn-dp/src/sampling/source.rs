@@ -18,6 +18,13 @@ pub(crate) trait WordSource: fmt::Debug + Send + Sync {
 
     /// Whether someone else could know the words.
     fn is_insecure(&self) -> bool;
+
+    /// Marks the source: a word behind those of all units and of all steps that a run can make.
+    fn origin(&self) -> u64 {
+        let mut word = [0];
+        self.words(u64::MAX, 1 << 62, &mut word);
+        word[0]
+    }
 }
 
 /// The secret from which all draws of a run follow.

@@ -86,7 +86,7 @@ impl ConvWeight {
     pub(crate) fn weighted_sum(&self, coefficients: Tensor<1>) -> Tensor<1> {
         let batch_size = self.output_grad.dims()[0];
         let scaled = self.output_grad.clone() * coefficients.reshape([batch_size, 1, 1, 1]);
-        let shape_only = Tensor::zeros(self.weight, &scaled.device());
+        let shape_only = Tensor::zeros(self.weight, (&scaled.device(), scaled.dtype()));
         let values = self.weight.iter().product::<usize>();
         conv2d_weight_backward(self.input.clone(), shape_only, scaled, self.options.clone())
             .reshape([values])
