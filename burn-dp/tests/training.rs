@@ -494,6 +494,60 @@ fn a_checkpoint_of_another_run_is_not_overwritten_and_not_kept_in_silence() {
 }
 
 #[test]
+fn a_buffer_that_a_forward_pass_changes_is_refused_with_its_path() {
+    use burn::module::RunningState;
+    #[derive(Module, Debug)]
+    struct Tracking {
+        fc: Private<Linear>,
+        seen: RunningState<Tensor<1>>,
+    }
+    let device = device();
+    let model = Tracking {
+        fc: LinearConfig::new(3, 1).init(&device).private(),
+        seen: RunningState::new(Tensor::zeros([1], &device)),
+    };
+    let mut optim = config().init().unwrap().optimizer(SgdConfig::new().init());
+    let mut pass = |store: bool| {
+        let x = Rows.batch(vec![1, 2], &device);
+        if store {
+            let mean = x.clone().mean().reshape([1]).detach();
+            model.seen.update(model.seen.value_sync() + mean);
+            let _ = model.seen.value_sync();
+        }
+        optim.backward(model.fc.forward(x).powi_scalar(2).reshape([-1]), &model)
+    };
+    pass(true).unwrap();
+    let error = pass(true).unwrap_err().to_string();
+    assert!(error.contains("`seen`") && error.contains("not trained"), "{error}");
+}
+
+#[test]
+fn a_parameter_that_is_thawed_between_backward_and_step_gets_noise_alone() {
+    let plan = config().init().unwrap();
+    let mut optim = plan.optimizer(SgdConfig::new().init());
+    let model = Net::new(&device());
+    let draw = optim.plan().sampler().unwrap().draw(0).unwrap();
+    let frozen = Net { first: model.first.clone().no_grad(), ..model.clone() };
+    let x = Rows.batch(draw.private_indices().to_vec(), &device());
+    optim.backward(frozen.losses(x), &frozen).unwrap();
+    let after = optim.step(0.1, model.clone(), draw).unwrap();
+    // Noise over the expected batch size times the learning rate: far below the clipped gradients.
+    for (before, after) in values(&model)[0].iter().zip(&values(&after)[0]) {
+        assert!((before - after).abs() < 0.1 * 6.0 / 20.0);
+    }
+    assert_eq!(optim.ledger().releases(), 1);
+}
+
+#[test]
+fn a_forward_pass_that_is_not_followed_by_a_backward_pass_leaves_nothing_behind() {
+    let first = run(config(), SgdConfig::new().init(), 7).0;
+    let stale = Net::new(&device());
+    let _kept = stale.losses(Rows.batch(vec![1, 2, 3], &device()));
+    let second = run(config(), SgdConfig::new().init(), 7).0;
+    assert_eq!(values(&first), values(&second));
+}
+
+#[test]
 fn a_delta_that_allows_to_publish_a_unit_is_not_stated() {
     let (_, optim) = run(config(), SgdConfig::new().init(), 7);
     for error in [optim.privacy_spent(0.1).err(), optim.statement(&[1e-5, 0.1]).err()] {

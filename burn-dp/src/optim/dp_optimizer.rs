@@ -4,6 +4,7 @@ use burn::optim::ModuleOptimizer;
 use burn::tensor::Tensor;
 use burn_dp_accountant::{DpEvent, Epsilon, PrivacyLedger, PrivacyStatement};
 
+use super::buffers::BufferCheck;
 use super::release::release;
 use super::{PrivacyPlan, RefusedStep};
 use crate::clipping::{ClippedSum, Clipping, ClippingStatistics};
@@ -78,6 +79,7 @@ pub struct DpOptimizer {
     pub(super) next_step: u64,
     pending: Option<ClippedSum>,
     statistics: ClippingStatistics,
+    buffers: BufferCheck,
 }
 
 impl DpOptimizer {
@@ -91,6 +93,7 @@ impl DpOptimizer {
             backward: PrivateBackward::new(),
             pending: None,
             statistics: ClippingStatistics::default(),
+            buffers: BufferCheck::default(),
         }
     }
 
@@ -108,9 +111,11 @@ impl DpOptimizer {
     ///
     /// # Errors
     ///
-    /// As [`PrivateBackward::run`]. Nothing was added then; [`discard`](Self::discard) the logical
+    /// As [`PrivateBackward::run`], and [`DpError::UnsupportedModel`] when a value that is not trained
+    /// changed between the first two calls. Nothing was added then; [`discard`](Self::discard) the logical
     /// batch before working it off again.
     pub fn backward<M: Module>(&mut self, losses: Tensor<1>, model: &M) -> Result<(), DpError> {
+        self.buffers.look(model)?;
         let grads = self.backward.run(losses, model)?;
         self.add(grads)
     }
@@ -126,6 +131,7 @@ impl DpOptimizer {
         weights: &ExampleWeights,
         model: &M,
     ) -> Result<(), DpError> {
+        self.buffers.look(model)?;
         let real = weights.is_padding().map(|padding| !padding).collect();
         let grads = self.backward.run(losses, model)?.with_padding(real)?;
         self.add(grads)

@@ -15,6 +15,7 @@
 //! let optim = plan.optimizer(LBFGSConfig::new().init());
 //! ```
 
+mod buffers;
 mod checkpoint;
 mod dp_optimizer;
 mod plan;

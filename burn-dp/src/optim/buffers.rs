@@ -1,0 +1,72 @@
+//! Buffers of the model that nothing should change.
+
+use burn::module::{Module, ModuleVisitor, Param};
+use burn::tensor::{DType, Tensor};
+
+use crate::DpError;
+
+/// Compares, between the first two backward passes of a run, the float values that are not trained.
+///
+/// # Privacy
+///
+/// A buffer that a forward pass changes (running statistics of a layer that is not Burn's BatchNorm)
+/// holds private data without noise and would leave with the model. It is looked at twice only, because
+/// a look costs a pass over the frozen part of the model.
+#[derive(Debug, Default)]
+pub(super) struct BufferCheck {
+    first: Option<Vec<(String, blake3::Hash)>>,
+    done: bool,
+}
+
+impl BufferCheck {
+    pub(super) fn look<M: Module>(&mut self, model: &M) -> Result<(), DpError> {
+        if self.done {
+            return Ok(());
+        }
+        let mut digests = Digests::default();
+        model.visit(&mut digests);
+        let Some(first) = &self.first else {
+            self.first = Some(digests.found);
+            return Ok(());
+        };
+        if let Some((path, _)) = digests.found.iter().find(|digest| !first.contains(digest)) {
+            return Err(DpError::UnsupportedModel {
+                path: path.clone(),
+                reason:
+                    "it is not trained and changed all the same: what a forward pass stores of \
+                         the examples would be published without noise; take the layer out, or put \
+                         it into evaluation mode"
+                        .into(),
+            });
+        }
+        self.done = true;
+        Ok(())
+    }
+}
+
+#[derive(Default)]
+struct Digests {
+    path: Vec<String>,
+    found: Vec<(String, blake3::Hash)>,
+}
+
+impl ModuleVisitor for Digests {
+    fn enter_module(&mut self, name: &str, _container_type: &str) {
+        self.path.push(name.to_string());
+    }
+
+    fn exit_module(&mut self, _name: &str, _container_type: &str) {
+        self.path.pop();
+    }
+
+    fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<D>>) {
+        let tensor = param.base();
+        if tensor.is_require_grad() {
+            return;
+        }
+        let data = tensor.into_data().convert_dtype(DType::F32);
+        if let Ok(values) = data.into_vec::<f32>() {
+            self.found.push((self.path.join("."), blake3::hash(bytemuck::cast_slice(&values))));
+        }
+    }
+}
