@@ -6,10 +6,12 @@ mod compose;
 mod convex;
 mod lattice;
 mod shape;
+mod spectrum;
 
 pub use accountant::PldAccountant;
 pub(crate) use bracket::{Bracket, Effort, delta, directions, epsilon, largest_loss, profile};
 pub(crate) use lattice::span;
+pub(crate) use spectrum::{Contour, Target};
 
 use crate::mechanism::{Direction, Pair};
 
