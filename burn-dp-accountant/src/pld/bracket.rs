@@ -1,8 +1,9 @@
 //! The certified bracket: grids are refined until it is narrow enough.
 
 use super::compose::{Composed, Refusal};
+use super::contour::Target;
 use super::lattice::{Discretized, Lattice, discretize, span};
-use super::spectrum::{Spectrum, Target};
+use super::spectrum::Spectrum;
 use crate::mechanism::{Direction, Lowered, Pair};
 use crate::saddle::{Cumulants, Saddle};
 
