@@ -406,15 +406,29 @@ mod tests {
     fn small_cells_keep_the_mass_of_both_neighbours() {
         for (q, mu) in [(0.01, 1.0), (0.3, 0.1), (1e-4, 3.0), (0.9, 0.5)] {
             for (direction, width) in [(Direction::Remove, 1e-4), (Direction::Add, 3e-5)] {
-                let grid = discretize(&Pair::Sampled { q, mu }, direction, width, 1e-16);
+                let tail = 1e-16;
+                let grid = discretize(&Pair::Sampled { q, mu }, direction, width, tail);
                 let mut sums = (0.0, 0.0);
                 for (i, mass) in grid.pessimistic.mass.iter().enumerate() {
                     let steps = (grid.pessimistic.first + i as i64) as f64;
                     sums.0 += mass;
                     sums.1 += mass * (-(grid.pessimistic.offset + steps * width)).exp();
                 }
+                // What lies under Q where P has its tails, and the tail at the lowest point.
+                let reach = -normal::quantile(tail);
+                let inside = |mean: f64, low: f64, high: f64| {
+                    1.0 - normal::cdf(low - mean) - normal::cdf(mean - high)
+                };
+                let expected = match direction {
+                    Direction::Remove => inside(0.0, -reach, mu + reach),
+                    Direction::Add => {
+                        (1.0 - q) * inside(0.0, -reach, reach) + q * inside(mu, -reach, reach)
+                    }
+                };
+                let lowest = grid.pessimistic.offset + grid.pessimistic.first as f64 * width;
+                let expected = expected + tail * (-lowest).exp();
                 assert!((sums.0 - 1.0).abs() < 1e-12, "{q} {mu} {direction:?}: {sums:?}");
-                assert!((sums.1 - 1.0).abs() < 1e-12, "{q} {mu} {direction:?}: {sums:?}");
+                assert!((sums.1 - expected).abs() < 1e-12, "{q} {mu} {direction:?}: {sums:?}");
             }
         }
     }
