@@ -4,7 +4,7 @@ use std::f64::consts::PI;
 
 use crate::math::normal;
 use crate::mechanism::{Direction, Nodes, Pair};
-use crate::pld;
+use crate::pld::{self, Contour, Target};
 
 /// Points of the grid on which the cumulants of a pair without an analytic rule are computed. They
 /// only choose where to look, never what is reported.
@@ -136,6 +136,7 @@ impl Cumulants {
         let (epsilon, ln_delta, variance) = self.approximation(theta);
         (ln_delta.is_finite() && epsilon.is_finite()).then_some(Saddle { theta, epsilon, variance })
     }
+
     /// Whether the tilted distribution reaches hardly further than a Gaussian of its variance, by
     /// Chernoff's bound at one further tilt.
     pub(crate) fn has_light_tails(&mut self, theta: f64) -> bool {
@@ -145,46 +146,37 @@ impl Cumulants {
         (further - value + 32.0) * deviation / 8.0 - mean < 10.0 * deviation
     }
 
-    /// A tilt for a grid: `theta`, or a smaller one under which the tilted distribution has much
-    /// lighter tails while the masses that decide δ are still far above rounding. (With small
-    /// sampling probabilities a few rare losses dominate a strongly tilted distribution.)
-    pub(crate) fn cheapest_tilt(&mut self, theta: f64, epsilon: f64, delta: f64) -> f64 {
-        // Width of the tilted distribution by Chernoff's bound.
-        let reach = |this: &mut Self, theta: f64| {
-            let (value, mean, variance) = this.at(theta);
-            let deviation = variance.sqrt();
-            let mut high = f64::INFINITY;
-            for factor in [1.5, 6.0, 24.0] {
-                for shift in [factor / deviation, factor * theta.max(1.0) / 16.0] {
-                    let (further, _, _) = this.at(theta + shift);
-                    let bound = (further - value + 32.0) / shift;
-                    if bound > 0.0 {
-                        high = high.min(bound);
-                    }
-                }
-            }
-            // ln of the scaled δ, and the reach above ε in which it lies.
-            (delta.ln() + theta * epsilon - value, (high - mean) + 8.0 * deviation, deviation)
-        };
-        let (own_size, own_reach, deviation) = reach(self, theta);
-        if own_reach < 18.0 * deviation {
-            return theta;
-        }
+    /// The tilt with the shortest period of the aliases: that of the target, or a smaller one while the
+    /// masses that decide δ are still far above rounding. (With small sampling probabilities a few rare
+    /// losses dominate a strongly tilted distribution.)
+    pub(crate) fn cheapest_tilt(&mut self, target: Target) -> Target {
         // Rounding of the transform grows with the number of releases; δ shall be 1e5 times above.
         let releases: f64 = self.parts.iter().map(|(_, n)| n).sum();
-        let smallest = (own_size - 0.5).min((1e-8 * releases).ln());
-        let mut best = (theta, 0.6 * own_reach);
-        for k in 1..16 {
-            let candidate = theta * 0.85f64.powi(k);
-            let (size, reach, _) = reach(self, candidate);
+        let mut smallest = f64::NEG_INFINITY;
+        let mut best = (f64::INFINITY, target);
+        for k in 0..20 {
+            let candidate = Target { theta: target.theta * 0.85f64.powi(k), ..target };
+            let (value, _, variance) = self.at(candidate.theta);
+            let size = candidate.ln_scaled(value);
+            if !size.is_finite() {
+                continue;
+            }
+            if smallest == f64::NEG_INFINITY {
+                smallest = (size - 0.5).min((1e-8 * releases).ln());
+            }
             if size < smallest {
                 break;
             }
-            if reach < best.1 {
-                best = (candidate, reach);
+            let contour = Contour::new(candidate, variance.sqrt(), |t| self.at(t).0);
+            let period = contour.map_or(f64::INFINITY, |c| c.period);
+            if period > 1.5 * best.0 {
+                break;
+            }
+            if period < best.0 {
+                best = (period, candidate);
             }
         }
-        best.0
+        best.1
     }
 
     /// Chernoff's bound of ε at `delta`: `(K(θ) + ln max_u e^{-θu}(1-e^{-u}) - ln δ)/θ`. An upper

@@ -24,6 +24,9 @@ const MAX_CONTOUR: usize = 4096;
 /// More evaluations of a node mean the same: the limit is about a tenth of a second.
 const MAX_WORK: usize = 1_500_000;
 
+/// From here on, the decay so far must promise an end.
+const EARLY_WORK: usize = MAX_WORK / 16;
+
 /// Values of `M(s)/(s(s+1))` on one contour, relative to a common factor.
 struct Contour {
     theta: f64,
@@ -66,6 +69,11 @@ impl Contour {
             work += rules.nodes;
             if remainder < 1e-16 || work > MAX_WORK {
                 break;
+            }
+            // At the decay so far, would it end within the limit?
+            let share = work as f64 / MAX_WORK as f64;
+            if work > EARLY_WORK && remainder.ln() > share * 1e-16f64.ln() {
+                return None;
             }
         }
         (remainder < 1e-12 && ln_scale.is_finite()).then_some(Self {

@@ -398,4 +398,25 @@ mod tests {
         ledger.record(&DpEvent::Unsupported { reason: "weights".into() }).unwrap();
         assert!(matches!(ledger.epsilon(1e-5), Err(AccountantError::Unsupported { .. })));
     }
+
+    #[test]
+    fn asking_before_every_step_costs_microseconds() {
+        let mut ledger = ledger();
+        let step = DpEvent::dp_sgd_step(0.01, 1.0);
+        let budget = Budget::new(8.0, 1e-5).unwrap();
+        // The first question searches; it is asked once for a training.
+        assert!(ledger.within_budget(&step, 1, budget).unwrap());
+        let mut times: Vec<_> = (0..1_000)
+            .map(|_| {
+                let start = std::time::Instant::now();
+                assert!(ledger.within_budget(&step, 1, budget).unwrap());
+                ledger.record(&step).unwrap();
+                start.elapsed()
+            })
+            .collect();
+        times.sort();
+        let median = times[times.len() / 2];
+        assert!(median.as_micros() < 50, "the median of a question and a record is {median:?}");
+        assert_eq!(ledger.releases(), 1_000);
+    }
 }

@@ -1,7 +1,9 @@
 //! The certified bracket: grids are refined until it is narrow enough.
 
 use super::compose::{Composed, Refusal};
-use super::lattice::{Discretized, discretize, span};
+use super::contour::Target;
+use super::lattice::{Discretized, Lattice, discretize, span};
+use super::spectrum::Spectrum;
 use crate::mechanism::{Direction, Lowered, Pair};
 use crate::saddle::{Cumulants, Saddle};
 
@@ -22,6 +24,14 @@ impl Default for Effort {
     }
 }
 
+impl Effort {
+    /// The share of δ that may be left out: far below what would widen the bracket. (The further out
+    /// the losses of a rarely sampled mechanism are cut, the more of them decide its moments.)
+    fn tail_share(&self) -> f64 {
+        (1e-2 * self.relative_width).clamp(1e-12, 1e-6)
+    }
+}
+
 /// A bracket of ε or δ, with the grid it was found on.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Bracket {
@@ -35,61 +45,115 @@ pub(crate) struct Bracket {
 /// Absolute width below which no bracket is refined.
 const ABSOLUTE_WIDTH: f64 = 1e-12;
 
-/// Both lattice compositions of one direction.
-pub(crate) struct Composition {
-    pessimistic: Composed,
-    optimistic: Composed,
-    /// δ of losses that the lattice puts at infinity.
-    infinite: f64,
+/// The lattices of one direction at one width.
+pub(crate) struct Lattices {
+    parts: Vec<(Discretized, u64)>,
     pub(crate) width: f64,
 }
 
-impl Composition {
+type Bound = fn(&Discretized) -> &Lattice;
+
+const PESSIMISTIC: Bound = |discretized| &discretized.pessimistic;
+const OPTIMISTIC: Bound = |discretized| &discretized.optimistic;
+
+impl Lattices {
     pub(crate) fn new(
         parts: &[(Pair, u64)],
         direction: Direction,
         width: f64,
-        theta: f64,
         tail: f64,
-        effort: &Effort,
+        max_points: usize,
     ) -> Result<Self, Refusal> {
         for (pair, _) in parts {
             let points = span(pair, direction, width, tail);
-            if points > effort.max_points as f64 {
+            if points > max_points as f64 {
                 return Err(Refusal::TooLarge(points));
             }
         }
-        let lattices: Vec<(Discretized, u64)> =
+        let parts =
             parts.iter().map(|(pair, n)| (discretize(pair, direction, width, tail), *n)).collect();
-        let infinite = lattices.iter().map(|(d, n)| d.infinite * *n as f64).sum();
-        let compose = |choose: fn(&Discretized) -> &super::lattice::Lattice| {
-            let parts: Vec<_> = lattices.iter().map(|(d, n)| (choose(d), *n)).collect();
-            Composed::new(&parts, width, theta, effort.max_points)
-        };
-        // The two bounds are independent of each other.
+        Ok(Self { parts, width })
+    }
+
+    fn chosen(&self, bound: Bound) -> Vec<(&Lattice, u64)> {
+        self.parts.iter().map(|(d, n)| (bound(d), *n)).collect()
+    }
+
+    /// δ of losses that the pessimistic lattices put at infinity.
+    fn infinite(&self) -> f64 {
+        self.parts.iter().map(|(d, n)| d.infinite * *n as f64).sum()
+    }
+
+    fn spectrum(
+        &self,
+        bound: Bound,
+        target: Target,
+        max_points: usize,
+    ) -> Result<Spectrum, Refusal> {
+        Spectrum::new(&self.chosen(bound), self.width, target, max_points)
+    }
+
+    /// The pessimistic composition over the whole range of its losses, and the δ of the infinite ones.
+    fn window(&self, theta: f64, max_points: usize) -> Result<(Composed, f64), Refusal> {
+        let parts = self.chosen(PESSIMISTIC);
+        Ok((Composed::new(&parts, self.width, theta, max_points)?, self.infinite()))
+    }
+
+    /// Both spectra. The two are independent of each other.
+    fn spectra(&self, target: Target, max_points: usize) -> Result<(Spectrum, Spectrum), Refusal> {
         let (pessimistic, optimistic) = std::thread::scope(|scope| {
-            let optimistic = scope.spawn(|| compose(|d| &d.optimistic));
-            (compose(|d| &d.pessimistic), optimistic.join().unwrap_or(Err(Refusal::Overflow)))
+            let optimistic = scope.spawn(|| self.spectrum(OPTIMISTIC, target, max_points));
+            let pessimistic = self.spectrum(PESSIMISTIC, target, max_points);
+            (pessimistic, optimistic.join().unwrap_or(Err(Refusal::Overflow)))
         });
-        Ok(Self { pessimistic: pessimistic?, optimistic: optimistic?, infinite, width })
+        Ok((pessimistic?, optimistic?))
+    }
+}
+
+/// A composition with the δ of its infinite losses.
+struct Composition {
+    pessimistic: Spectrum,
+    /// Absent where only an upper bound is of interest.
+    optimistic: Option<Spectrum>,
+    infinite: f64,
+}
+
+impl Composition {
+    fn new(
+        lattices: &Lattices,
+        target: Target,
+        both: bool,
+        max_points: usize,
+    ) -> Result<Self, Refusal> {
+        let infinite = lattices.infinite();
+        if both {
+            let (pessimistic, optimistic) = lattices.spectra(target, max_points)?;
+            Ok(Self { pessimistic, optimistic: Some(optimistic), infinite })
+        } else {
+            let pessimistic = lattices.spectrum(PESSIMISTIC, target, max_points)?;
+            Ok(Self { pessimistic, optimistic: None, infinite })
+        }
     }
 
     /// Bounds of δ at `epsilon`, without the extra δ of the ledger.
-    pub(crate) fn delta(&self, epsilon: f64) -> (f64, f64) {
+    fn delta(&self, epsilon: f64) -> (f64, f64) {
         let upper = (self.pessimistic.delta(epsilon, true) + self.infinite).min(1.0);
-        (self.optimistic.delta(epsilon, false).min(upper), upper)
+        let lower = self.optimistic.as_ref().map_or(0.0, |o| o.delta(epsilon, false));
+        (lower.min(upper), upper)
     }
 
-    /// Bounds of ε at `delta`, without the extra δ of the ledger.
-    fn epsilon(&self, delta: f64) -> (f64, Option<f64>) {
-        let upper = self.pessimistic.epsilon(delta - self.infinite, true);
-        let lower = self.optimistic.epsilon(delta, false);
+    /// Bounds of ε at `delta`, without the extra δ of the ledger, searched from `start`.
+    fn epsilon(&self, delta: f64, start: f64) -> (f64, Option<f64>) {
+        let left = delta - self.infinite;
+        let upper = (left > 0.0).then(|| self.pessimistic.epsilon(left, true, start)).flatten();
+        let start = upper.unwrap_or(start);
+        let lower = self.optimistic.as_ref().and_then(|o| o.epsilon(delta, false, start));
         (lower.unwrap_or(0.0).max(0.0), upper.map(|e| e.max(0.0)))
     }
 }
 
-/// The tail that a piece may leave out, so that all of them together are far below `delta`.
-pub(crate) fn tail(parts: &[(Pair, u64)], delta: f64) -> f64 {
+/// The tail that a piece may leave out, so that all of them together are this share of `delta`.
+fn tail(parts: &[(Pair, u64)], delta: f64, share: f64) -> f64 {
     let repetitions: f64 = parts
         .iter()
         .map(|(pair, n)| {
@@ -100,7 +164,7 @@ pub(crate) fn tail(parts: &[(Pair, u64)], delta: f64) -> f64 {
             pieces as f64 * *n as f64
         })
         .sum();
-    (1e-9 * delta / repetitions).max(1e-290)
+    (share * delta / repetitions).max(1e-290)
 }
 
 /// A first guess of the width: the excess variance of a grid of width `h` is about `h²/6` per
@@ -153,7 +217,7 @@ fn one_direction(
     known_lower: f64,
 ) -> Bracket {
     let parts = &lowered.parts;
-    let tail = tail(parts, left);
+    let tail = tail(parts, left, effort.tail_share());
     let mut cumulants = Cumulants::new(parts, direction, tail);
     let infinite =
         |note: String| Bracket { lower: 0.0, upper: f64::INFINITY, grid: None, note: Some(note) };
@@ -179,17 +243,33 @@ fn one_direction(
             return Bracket { upper: chernoff, ..Bracket::default() };
         }
     }
-    let mut width = first_width(parts, &saddle, effort.relative_width);
-    let mut theta = cumulants.cheapest_tilt(saddle.theta, saddle.epsilon.max(0.0), left);
-    if cumulants.has_light_tails(theta) {
+    // Until something is known to contradict it, the saddle-point approximation is where to look.
+    let mut start = saddle.epsilon.max(0.0);
+    let mut theta = saddle.theta;
+    // A direction that is far from deciding needs no fine grid, and a poor approximation deserves none.
+    let margin = 0.4 * (known_lower - start) / known_lower.max(start);
+    let light = cumulants.has_light_tails(theta);
+    let wanted = if known_lower > 0.0 && margin > effort.relative_width {
+        margin.min(0.05)
+    } else if light {
         // The guess is reliable there: come closer to the wanted width at once.
-        width *= 1.3;
-    }
+        1.7 * effort.relative_width
+    } else {
+        25.0 * effort.relative_width
+    };
+    let mut width = first_width(parts, &saddle, wanted);
     let mut best = infinite("the grid would be too large".to_string());
-    let mut previous_gap = f64::INFINITY;
+    let mut previous: Option<(f64, f64)> = None;
     let mut idle = 0;
     for _ in 0..effort.max_refinements {
-        let composition = match Composition::new(parts, direction, width, theta, tail, effort) {
+        let ln_relative = ln_alias(effort.relative_width, theta * start);
+        let aim = Target { theta, epsilon: start, delta: left, ln_relative };
+        let target = cumulants.cheapest_tilt(aim);
+        let attempt = Lattices::new(parts, direction, width, tail, effort.max_points);
+        // The lower end of a direction that cannot decide is of no interest.
+        let both = start >= known_lower * (1.0 - 1e-2) || lowered.total_variation > 0.0;
+        let attempt = attempt.and_then(|l| Composition::new(&l, target, both, effort.max_points));
+        let composition = match attempt {
             Ok(composition) => composition,
             Err(Refusal::TooLarge(points)) => {
                 // The finest grid that fits, if that is a gain.
@@ -209,40 +289,59 @@ fn one_direction(
                 break;
             }
         };
-        let (lower, upper) = with_variation(&composition, lowered, delta, left);
+        let (lower, upper) = with_variation(&composition, lowered, delta, left, start);
         let grown = upper.unwrap_or(f64::INFINITY);
         if grown <= best.upper {
             best.upper = grown;
-            best.grid = Some(composition.width);
+            best.grid = Some(width);
         }
         best.lower = best.lower.max(lower.min(best.upper));
         let gap = best.upper - best.lower.max(known_lower.min(best.upper));
-        if gap <= (effort.relative_width * best.upper).max(ABSOLUTE_WIDTH) {
+        if gap.is_finite() && gap <= (effort.relative_width * best.upper).max(ABSOLUTE_WIDTH) {
             best.note = None;
             break;
         }
         best.note = Some(format!("the bracket stayed wider than {}", effort.relative_width));
+        if grown.is_infinite() && best.upper.is_infinite() {
+            // The tilt is far from where it belongs, hence the masses that decide are below rounding.
+            theta *= 0.5;
+            start = cumulants.chernoff(theta, left).max(0.0);
+            width *= 0.7;
+            continue;
+        }
         let ratio = effort.relative_width * best.upper.min(1e300) / gap;
-        // Rounding, not the grid, is the limit when finer grids stop to help.
-        idle += usize::from(gap > 0.6 * previous_gap);
-        previous_gap = gap;
+        // The gap falls with the square of the width; more slowly where a near-atom does not fit into
+        // the grid. Rounding, not the grid, is the limit when finer grids stop to help.
+        let order = previous.map_or(2.0, |(known_gap, known_width)| {
+            (gap / known_gap).ln() / (width / known_width).ln()
+        });
+        idle += usize::from(order < 0.2);
+        previous = Some((gap, width));
         if idle >= 2 {
             break;
         }
         // The saddle-point approximation can be poor; the bracket says where the tilt belongs.
-        let middle = 0.5 * (best.lower + best.upper);
-        if best.upper.is_finite()
-            && let Some((better, _)) = cumulants.saddle_at(middle)
-        {
-            theta = cumulants.cheapest_tilt(better.theta, middle, left);
+        if best.upper.is_finite() {
+            start = if best.lower > 0.0 { 0.5 * (best.lower + best.upper) } else { best.upper };
+            if let Some((better, _)) = cumulants.saddle_at(start) {
+                theta = better.theta;
+            }
         }
-        width *= if ratio.is_finite() { (0.8 * ratio).sqrt().clamp(0.1, 0.7) } else { 0.3 };
+        let power = 1.0 / order.clamp(0.7, 2.0);
+        let power = if power.is_finite() { power } else { 0.5 };
+        width *= if ratio > 0.0 { (0.9 * ratio).powf(power).clamp(0.1, 0.8) } else { 0.3 };
     }
     if lowered.total_variation == 0.0 && bounded < best.upper {
         best.upper = bounded;
         best.note.get_or_insert_with(|| "the upper end is the largest privacy loss".to_string());
     }
     best
+}
+
+/// Logarithm of the aliases that a bracket of this relative width tolerates, relative to δ; `decay` is
+/// about how much `ln δ` changes when ε changes by its own size.
+fn ln_alias(relative_width: f64, decay: f64) -> f64 {
+    (0.01 * relative_width * decay.clamp(1e-3, 1.0)).ln()
 }
 
 /// The largest privacy loss of the composition: a bound of ε for every δ. Infinite if there is none.
@@ -262,13 +361,13 @@ fn with_variation(
     lowered: &Lowered,
     delta: f64,
     left: f64,
+    start: f64,
 ) -> (f64, Option<f64>) {
     let eta = lowered.total_variation;
     if eta == 0.0 {
-        let (lower, upper) = composition.epsilon(left);
-        return (lower, upper);
+        return composition.epsilon(left, start);
     }
-    let (mut lower, _) = composition.epsilon((delta + 2.0 * eta).min(1.0));
+    let (mut lower, _) = composition.epsilon((delta + 2.0 * eta).min(1.0), start);
     let upper_delta =
         |e: f64| composition.delta(e).1 + lowered.mass_at_infinity + (1.0 + e.exp()) * eta;
     let lower_delta =
@@ -282,7 +381,7 @@ fn with_variation(
         }
         lower = if lower_delta(a) >= delta { a } else { 0.0 };
     }
-    let (_, Some(start)) = composition.epsilon(left) else { return (lower, None) };
+    let (_, Some(start)) = composition.epsilon(left, start) else { return (lower, None) };
     if upper_delta(start) <= delta {
         return (lower, Some(start));
     }
@@ -333,7 +432,7 @@ fn delta_one_direction(
     };
     let Some((_, ln_delta)) = cumulants.saddle_at(epsilon) else { return best };
     let guess = ln_delta.exp().clamp(1e-280, 1.0);
-    let tail = tail(parts, guess);
+    let tail = tail(parts, guess, effort.tail_share());
     let mut cumulants = Cumulants::new(parts, direction, tail);
     let Some((saddle, _)) = cumulants.saddle_at(epsilon) else { return best };
     let mut width = first_width(parts, &saddle, effort.relative_width);
@@ -341,7 +440,12 @@ fn delta_one_direction(
     width *= (1.0 / (saddle.theta * saddle.epsilon).max(1.0)).sqrt();
     let mut coarser = 0;
     for _ in 0..effort.max_refinements {
-        match Composition::new(parts, direction, width, saddle.theta, tail, effort) {
+        let ln_relative = ln_alias(effort.relative_width, 1.0);
+        let aim = Target { theta: saddle.theta, epsilon, delta: guess, ln_relative };
+        let target = cumulants.cheapest_tilt(aim);
+        let attempt = Lattices::new(parts, direction, width, tail, effort.max_points)
+            .and_then(|l| Composition::new(&l, target, true, effort.max_points));
+        match attempt {
             Ok(composition) => {
                 let (lower, upper) = composition.delta(epsilon);
                 let lower = lower + lowered.mass_at_infinity
@@ -388,7 +492,7 @@ pub(crate) fn profile(
     let mut largest = 0.0f64;
     let mut compositions = Vec::new();
     for direction in directions(parts) {
-        let tail = tail(parts, 1e-12);
+        let tail = tail(parts, 1e-12, 1e-9);
         let mut cumulants = Cumulants::new(parts, direction, tail);
         // One tilt for all: the curve needs absolute accuracy, which a moderate δ gives.
         let Some(saddle) = cumulants.saddle(1e-2).or_else(|| cumulants.saddle(1e-4)) else {
@@ -403,8 +507,10 @@ pub(crate) fn profile(
         largest = largest.max(far);
         let mut width = first_width(parts, &saddle, effort.relative_width.max(1e-4));
         let composition = loop {
-            match Composition::new(parts, direction, width, saddle.theta, tail, effort) {
-                Ok(composition) => break composition,
+            let attempt = Lattices::new(parts, direction, width, tail, effort.max_points)
+                .and_then(|l| l.window(saddle.theta, effort.max_points));
+            match attempt {
+                Ok(window) => break window,
                 Err(Refusal::TooLarge(needed)) if width < 1e3 => {
                     width *= 1.05 * (needed / effort.max_points as f64).max(1.05);
                 }
@@ -423,7 +529,10 @@ pub(crate) fn profile(
         .fold(0.0, |m: f64, b| if b.is_finite() { m.max(b) } else { m });
     let value = |k: usize| {
         let epsilon = largest * (k as f64 / (points - 1) as f64).powi(2);
-        let pairs = compositions.iter().map(|c| c.delta(epsilon).1).fold(0.0, f64::max);
+        let pairs = compositions
+            .iter()
+            .map(|(c, infinite)| (c.delta(epsilon, true) + infinite).min(1.0))
+            .fold(0.0, f64::max);
         let pairs = if epsilon < bounded { 1.0 } else { pairs };
         (epsilon, (pairs + extra(epsilon)).min(1.0))
     };

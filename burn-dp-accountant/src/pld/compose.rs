@@ -11,16 +11,16 @@
 //! Rounding of the transform: "Accuracy and Stability of Numerical Algorithms", Higham 2002,
 //! Theorem 24.2.
 
-use std::sync::{LazyLock, Mutex, PoisonError};
+use std::sync::{Arc, LazyLock, Mutex, PoisonError};
 
-use realfft::RealFftPlanner;
+use realfft::{RealFftPlanner, RealToComplex};
 use rustfft::num_complex::Complex64;
 
 use super::lattice::{Lattice, MASS_ERROR};
 
 /// Rounding of one transform of length `n`, relative in the 2-norm, is below `FFT_ERROR log2(n)`:
 /// `4 sqrt(2) + 1` units of roundoff for each level (Higham 2002, Theorem 24.2).
-const FFT_ERROR: f64 = 3.5 * f64::EPSILON;
+pub(super) const FFT_ERROR: f64 = 3.5 * f64::EPSILON;
 
 /// Tilted probability that may lie outside of the window (natural logarithm).
 const LN_OUTSIDE: f64 = -32.0;
@@ -178,49 +178,10 @@ impl Composed {
         };
         (scaled.max(0.0) * self.ln_factor(k).exp()).clamp(0.0, 1.0)
     }
-
-    /// Upper or lower bound of the ε at which δ falls to `delta`, negative if it does so below 0.
-    /// `None` if the window does not reach.
-    pub(crate) fn epsilon(&self, delta: f64, upper: bool) -> Option<f64> {
-        if delta <= 0.0 {
-            return None;
-        }
-        let target = delta.ln();
-        let last = self.above.len() - 1;
-        let exceeds = |k: usize| self.ln_delta_at(k, upper) > target;
-        if exceeds(last) {
-            return None;
-        }
-        // Far below the interesting losses the error bound exceeds the scaled δ itself, so a lower
-        // bound exceeds the target only on an interval: find it on a coarse comb.
-        const TEETH: usize = 1024;
-        let tooth = |i: usize| i * last / TEETH;
-        let Some(found) = (0..TEETH).rev().find(|&i| exceeds(tooth(i))) else {
-            // Below the window nothing is known.
-            return upper.then(|| self.loss(0));
-        };
-        let (mut low, mut high) = (tooth(found), tooth(found + 1));
-        while high - low > 1 {
-            let middle = low + (high - low) / 2;
-            if exceeds(middle) { low = middle } else { high = middle }
-        }
-        // Inside the cell the scaled δ is above - e^x above_shifted.
-        let wanted = (target - self.ln_factor(low)).exp();
-        let error = self.error * (self.theta * self.width).exp();
-        let wanted = if upper {
-            (wanted - error) / (1.0 + self.relative)
-        } else {
-            (wanted + error) / (1.0 - self.relative)
-        };
-        let ratio = (self.above[low] - wanted) / self.above_shifted[low];
-        let x = if ratio > 0.0 { ratio.ln() } else { 0.0 };
-        let x = if x.is_nan() { if upper { self.width } else { 0.0 } } else { x };
-        Some(self.loss(low) + x.clamp(0.0, self.width))
-    }
 }
 
 /// `ln Σ p e^{ty}`, by a recurrence; not finite on overflow.
-fn ln_moment(lattice: &Lattice, width: f64, t: f64) -> f64 {
+pub(super) fn ln_moment(lattice: &Lattice, width: f64, t: f64) -> f64 {
     // The power is recomputed for every block, so that its rounding does not accumulate; four
     // independent chains keep the processor busy.
     const BLOCK: usize = 64;
@@ -248,7 +209,7 @@ fn ln_moment(lattice: &Lattice, width: f64, t: f64) -> f64 {
 }
 
 /// Mean and standard deviation of the tilted composition.
-fn spread(parts: &[(&Lattice, u64)], width: f64, theta: f64) -> (f64, f64) {
+pub(super) fn spread(parts: &[(&Lattice, u64)], width: f64, theta: f64) -> (f64, f64) {
     let (mut mean, mut variance) = (0.0, 0.0);
     for (lattice, count) in parts {
         let (mut zeroth, mut first, mut second) = (0.0, 0.0, 0.0);
@@ -285,6 +246,20 @@ impl Rounding {
     }
 }
 
+fn plan<T>(size: usize, make: impl FnOnce(&mut RealFftPlanner<f64>) -> T) -> T {
+    let mut planner = PLANNER.lock().unwrap_or_else(PoisonError::into_inner);
+    let plan = make(&mut planner);
+    if size > LARGEST_KEPT_PLAN {
+        *planner = RealFftPlanner::new();
+    }
+    plan
+}
+
+/// The plan of the forward transform of this length.
+pub(super) fn plan_forward(size: usize) -> Arc<dyn RealToComplex<f64>> {
+    plan(size, |planner| planner.plan_fft_forward(size))
+}
+
 /// The tilted composition on a circle of `size` points (entry `j` is grid index `j` modulo `size`),
 /// and its rounding.
 fn convolve(
@@ -293,14 +268,7 @@ fn convolve(
     theta: f64,
     size: usize,
 ) -> (Vec<f64>, Rounding) {
-    let (forward, backward) = {
-        let mut planner = PLANNER.lock().unwrap_or_else(PoisonError::into_inner);
-        let plans = (planner.plan_fft_forward(size), planner.plan_fft_inverse(size));
-        if size > LARGEST_KEPT_PLAN {
-            *planner = RealFftPlanner::new();
-        }
-        plans
-    };
+    let (forward, backward) = (plan_forward(size), plan(size, |p| p.plan_fft_inverse(size)));
     let levels = (size as f64).log2() + 3.0;
     let mut product: Vec<Complex64> = Vec::new();
     let mut error = Rounding::default();
@@ -385,11 +353,11 @@ fn convolve(
     (result, error)
 }
 
-/// The smallest `2^a 3^b >= n` with small `b`: fast transforms.
-fn fast_size(n: usize) -> usize {
+/// The smallest even number from `n` on whose prime factors are 2, 3 and 5, mostly 2: fast transforms.
+pub(super) fn fast_size(n: usize) -> usize {
     let n = n.max(16);
     let mut best = n.next_power_of_two();
-    for odd in [3, 9] {
+    for odd in [3, 5, 9, 15, 27] {
         let mut size = odd * 4;
         while size < n {
             size *= 2;
@@ -434,16 +402,5 @@ mod tests {
         let truth = 0.25f64.powi(60) * -(-0.5f64).exp_m1();
         let (low, high) = (composed.delta(59.5, false), composed.delta(59.5, true));
         assert!(low <= truth && truth <= high && high / low - 1.0 < 1e-7, "{low} {truth} {high}");
-    }
-
-    #[test]
-    fn epsilon_inverts_delta() {
-        let lattice = Lattice { offset: 0.0, first: -1, mass: vec![0.5, 0.3, 0.2] };
-        let composed = Composed::new(&[(&lattice, 40)], 0.1, 3.0, 1 << 16).unwrap();
-        for upper in [true, false] {
-            let epsilon = composed.epsilon(1e-6, upper).unwrap();
-            let delta = composed.delta(epsilon, upper);
-            assert!((delta / 1e-6 - 1.0).abs() < 1e-6, "{delta}");
-        }
     }
 }

@@ -126,6 +126,61 @@ struct Sums {
 }
 
 impl Sums {
+    /// The nodes of a rule inside of a cell, by the distance from its lower end in the direction of the
+    /// unreversed loss.
+    fn cell_nodes<const N: usize>(&self, rule: &[(f64, f64); N], reversed: bool) -> [Node; N] {
+        rule.map(|(node, weight)| {
+            let share = 0.5 * (1.0 + node);
+            let distance = if reversed { 1.0 - share } else { share } * self.width;
+            let fall = (-distance).exp_m1();
+            let up = (-fall / self.shrink).clamp(0.0, 1.0);
+            Node {
+                growth_minus_one: (share * self.width).exp_m1(),
+                weight: 0.5 * weight * self.width,
+                up,
+                gap: (1.0 - up) * up / (self.growth * (1.0 + fall)),
+            }
+        })
+    }
+
+    /// A whole cell of a sampled Gaussian by quadrature over the loss instead of the line: position
+    /// and density have closed forms, and where the nodes lie in the cell is always the same. `false`
+    /// where the loss varies too quickly with the position, near its infimum `ln(1-q)`.
+    fn add_smooth_cell(&mut self, piece: &Piece, nodes: &CellNodes, edge: i64, y: f64) -> bool {
+        let Some((q, mu)) = piece.sampled() else { return false };
+        let minus_one = y.exp_m1();
+        // e^y - (1-q): the part of the mixture that is shifted.
+        let shifted = minus_one + q;
+        if shifted < 0.05 * q {
+            return false;
+        }
+        let ratio = minus_one + 1.0;
+        let position = |shifted: f64| ((shifted / q).ln() + 0.5 * mu * mu) / mu;
+        let length = self.width * ratio / (mu * shifted);
+        let extent = length * (2.0 + position(shifted).abs() + length + 2.0 * mu);
+        let nodes: &[Node] = if extent < 4e-3 {
+            &nodes.two
+        } else if extent < 0.07 {
+            &nodes.three
+        } else {
+            return false;
+        };
+        let cell = if piece.reversed { -edge - 1 } else { edge };
+        let i = (cell - self.first) as usize;
+        for node in nodes {
+            let grown = ratio * node.growth_minus_one;
+            let (here, shifted) = (ratio + grown, shifted + grown);
+            let x = position(shifted);
+            let density = (normal::LN_DENSITY_AT_ZERO - 0.5 * x * x).exp();
+            let density = if piece.reversed { density } else { density * here };
+            let mass = node.weight * piece.weight * density * here / (mu * shifted);
+            self.mass[i] += mass * (1.0 - node.up);
+            self.mass[i + 1] += mass * node.up;
+            self.gap[i] += mass * node.gap;
+        }
+        true
+    }
+
     fn add(&mut self, cell: i64, loss: f64, mass: f64) {
         let i = (cell - self.first) as usize;
         let fall = (-(loss - self.offset - cell as f64 * self.width)).exp_m1();
@@ -146,8 +201,21 @@ impl Sums {
         let offset = sign * self.offset;
         let start = ((piece.loss(piece.low) - offset) / self.width).floor() as i64;
         let end = ((piece.loss(piece.high) - offset) / self.width).ceil() as i64;
+        let nodes = CellNodes {
+            two: self.cell_nodes(&GAUSS_2, piece.reversed),
+            three: self.cell_nodes(&GAUSS_3, piece.reversed),
+        };
         let mut left = piece.low;
+        let mut skipped = false;
         for edge in start..end {
+            let lower = offset + edge as f64 * self.width;
+            if edge > start && edge + 1 < end && self.add_smooth_cell(piece, &nodes, edge, lower) {
+                skipped = true;
+                continue;
+            }
+            if std::mem::take(&mut skipped) {
+                left = piece.position(lower).clamp(piece.low, piece.high);
+            }
             let right = if edge + 1 == end {
                 piece.high
             } else {
@@ -179,6 +247,21 @@ impl Sums {
             left = right;
         }
     }
+}
+
+/// One node of the quadrature over a cell.
+struct Node {
+    /// `e^t - 1` at distance `t` above the lower end.
+    growth_minus_one: f64,
+    weight: f64,
+    /// Share that goes to the upper grid point, and to the gap.
+    up: f64,
+    gap: f64,
+}
+
+struct CellNodes {
+    two: [Node; 2],
+    three: [Node; 3],
 }
 
 /// Lowers the piecewise linear divergence at every grid point by the larger gap of its two cells, so
@@ -315,6 +398,37 @@ mod tests {
                 assert!((p - 1.0).abs() < 1e-12, "{pair:?} {direction:?}: {p}");
                 assert!((q - 1.0).abs() < 1e-9, "{pair:?} {direction:?}: Q adds up to {q}");
                 assert!(grid.optimistic.mass.iter().all(|&m| m >= 0.0));
+            }
+        }
+    }
+
+    #[test]
+    fn small_cells_keep_the_mass_of_both_neighbours() {
+        for (q, mu) in [(0.01, 1.0), (0.3, 0.1), (1e-4, 3.0), (0.9, 0.5)] {
+            for (direction, width) in [(Direction::Remove, 1e-4), (Direction::Add, 3e-5)] {
+                let tail = 1e-16;
+                let grid = discretize(&Pair::Sampled { q, mu }, direction, width, tail);
+                let mut sums = (0.0, 0.0);
+                for (i, mass) in grid.pessimistic.mass.iter().enumerate() {
+                    let steps = (grid.pessimistic.first + i as i64) as f64;
+                    sums.0 += mass;
+                    sums.1 += mass * (-(grid.pessimistic.offset + steps * width)).exp();
+                }
+                // What lies under Q where P has its tails, and the tail at the lowest point.
+                let reach = -normal::quantile(tail);
+                let inside = |mean: f64, low: f64, high: f64| {
+                    1.0 - normal::cdf(low - mean) - normal::cdf(mean - high)
+                };
+                let expected = match direction {
+                    Direction::Remove => inside(0.0, -reach, mu + reach),
+                    Direction::Add => {
+                        (1.0 - q) * inside(0.0, -reach, reach) + q * inside(mu, -reach, reach)
+                    }
+                };
+                let lowest = grid.pessimistic.offset + grid.pessimistic.first as f64 * width;
+                let expected = expected + tail * (-lowest).exp();
+                assert!((sums.0 - 1.0).abs() < 1e-12, "{q} {mu} {direction:?}: {sums:?}");
+                assert!((sums.1 - expected).abs() < 1e-12, "{q} {mu} {direction:?}: {sums:?}");
             }
         }
     }

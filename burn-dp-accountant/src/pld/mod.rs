@@ -3,12 +3,17 @@
 mod accountant;
 mod bracket;
 mod compose;
+mod contour;
 mod convex;
 mod lattice;
+mod powers;
+mod rotation;
 mod shape;
+mod spectrum;
 
 pub use accountant::PldAccountant;
 pub(crate) use bracket::{Bracket, Effort, delta, directions, epsilon, largest_loss, profile};
+pub(crate) use contour::{Contour, Target};
 pub(crate) use lattice::span;
 
 use crate::mechanism::{Direction, Pair};

@@ -113,6 +113,14 @@ fn laplace(q: f64, mu: f64, reversed: bool) -> Shape {
 }
 
 impl Piece {
+    /// `q` and `μ` of a sampled Gaussian.
+    pub(crate) fn sampled(&self) -> Option<(f64, f64)> {
+        match self.kind {
+            Kind::Sampled { q, mu } => Some((q, mu)),
+            _ => None,
+        }
+    }
+
     /// The unreversed loss at `x`.
     pub(crate) fn loss(&self, x: f64) -> f64 {
         match self.kind {
