@@ -45,7 +45,7 @@ impl ModuleVisitor for Values {
         self.path.pop();
     }
     fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<D>>) {
-        self.values.push((self.path.join("."), param.val().into_data().into_vec().unwrap()));
+        self.values.push((self.path.join("."), param.val().into_data().try_into_vec().unwrap()));
     }
 }
 

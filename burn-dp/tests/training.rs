@@ -63,7 +63,7 @@ struct Values(Vec<Vec<f32>>);
 
 impl ModuleVisitor for Values {
     fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<D>>) {
-        self.0.push(param.val().into_data().into_vec().unwrap());
+        self.0.push(param.val().into_data().try_into_vec().unwrap());
     }
 }
 

@@ -95,7 +95,7 @@ impl FlatClipping {
 }
 
 fn host(tensor: Tensor<1>) -> Result<Vec<f32>, DpError> {
-    tensor.into_data().convert_dtype(DType::F32).into_vec::<f32>().map_err(|error| {
+    tensor.into_data().convert_dtype(DType::F32).try_into_vec::<f32>().map_err(|error| {
         DpError::state(format!("gradients cannot be read from the device: {error:?}"))
     })
 }

@@ -19,7 +19,6 @@ pub(crate) struct Layer {
 /// Input and output gradient of a layer, per kind of layer.
 pub(crate) enum LayerTensors {
     Linear {
-        weight: [usize; 2],
         input: Option<Tensor<3>>,
         output_grad: Tensor<3>,
     },
@@ -65,7 +64,7 @@ impl Layer {
             }
         };
         let data = rows.abs().sum_dim(1).into_data().convert_dtype(DType::F32);
-        data.into_vec::<f32>().map_err(|error| {
+        data.try_into_vec::<f32>().map_err(|error| {
             DpError::state(format!("gradients cannot be read from the device: {error:?}"))
         })
     }
@@ -75,7 +74,7 @@ impl Layer {
         let mut contributions = Vec::with_capacity(2);
         let bias = self.bias.then_some(self.ids.bias).flatten();
         match self.tensors {
-            LayerTensors::Linear { weight: _, input, output_grad } => {
+            LayerTensors::Linear { input, output_grad } => {
                 if let Some(id) = bias {
                     let rule = LinearBias { output_grad: output_grad.clone() };
                     contributions.push((id, ExampleRule::LinearBias(rule)));

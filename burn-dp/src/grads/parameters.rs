@@ -69,11 +69,6 @@ impl TrainableParameters {
         self.parameters.iter().map(ParameterInfo::num_values).sum()
     }
 
-    /// Whether `id` is trained.
-    pub(crate) fn contains(&self, id: ParamId) -> bool {
-        self.parameters.iter().any(|parameter| parameter.id == id)
-    }
-
     /// Refuses if a parameter of `model` received an ordinary, summed gradient.
     pub(crate) fn refuse_ordinary_gradients<M: Module>(
         &self,

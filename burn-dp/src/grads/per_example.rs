@@ -114,11 +114,6 @@ impl PerExampleGradients {
         Ok(self)
     }
 
-    /// Number of rows, padding included.
-    pub(crate) fn batch_size(&self) -> usize {
-        self.batch_size
-    }
-
     /// Whether row `index` is an example, not padding.
     pub(crate) fn is_real(&self, index: usize) -> bool {
         self.real.as_ref().is_none_or(|real| real[index])

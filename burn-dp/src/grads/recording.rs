@@ -89,8 +89,7 @@ fn single<const D: usize>(tensor: Tensor<D>) -> Tensor<D> {
 impl RawRecord {
     fn lift(self, witness: &Tensor<1>) -> Layer {
         let tensors = match self.rule {
-            LayerRule::Linear { weight } => LayerTensors::Linear {
-                weight,
+            LayerRule::Linear => LayerTensors::Linear {
                 input: self.input.map(|slot| single(ops::take::<3>(witness, slot))),
                 output_grad: single(ops::take::<3>(witness, self.output_grad)),
             },

@@ -80,7 +80,7 @@ impl<B: ParametricOps, const N: usize> Backward<B, N> for ParametricStep {
 /// linear layer, whatever the rank of its input.
 fn lay_out<B: Backend>(rule: &LayerRule, tensor: FloatTensor<B>) -> FloatTensor<B> {
     match rule {
-        LayerRule::Linear { .. } => {
+        LayerRule::Linear => {
             let shape = tensor.shape();
             let (batch, features) = (shape[0], shape[shape.num_dims() - 1]);
             let positions = shape.iter().skip(1).take(shape.num_dims() - 2).product();
@@ -100,7 +100,7 @@ fn input_backward<B: Backend>(
 ) -> FloatTensor<B> {
     let weight = weight.clone().expect(KEPT);
     match rule {
-        LayerRule::Linear { .. } => B::linear_x_backward(weight, output_grad.clone()),
+        LayerRule::Linear => B::linear_x_backward(weight, output_grad.clone()),
         LayerRule::Conv2d { options, .. } => B::conv2d_x_backward(
             input.clone().expect(KEPT),
             weight,
@@ -118,7 +118,7 @@ fn weight_backward<B: Backend>(
 ) -> FloatTensor<B> {
     let input = input.expect(KEPT);
     match rule {
-        LayerRule::Linear { .. } => B::linear_weight_backward(input, output_grad.clone()),
+        LayerRule::Linear => B::linear_weight_backward(input, output_grad.clone()),
         LayerRule::Conv2d { options, .. } => B::conv2d_weight_backward(
             input,
             weight.expect(KEPT),
@@ -135,7 +135,7 @@ fn bias_backward<B: Backend>(
     output_grad: FloatTensor<B>,
 ) -> FloatTensor<B> {
     match rule {
-        LayerRule::Linear { .. } => B::linear_bias_backward(output_grad),
+        LayerRule::Linear => B::linear_bias_backward(output_grad),
         LayerRule::Conv2d { .. } => {
             B::conv2d_bias_backward(input.expect(KEPT), bias.expect(KEPT), output_grad)
         }
@@ -212,8 +212,7 @@ impl<B: ParametricOps, C: CheckpointStrategy> ParametricOps for Autodiff<B, C> {
         bias: Bias<Self>,
         layer: LayerIds,
     ) -> FloatTensor<Self> {
-        let rule = LayerRule::Linear { weight: weight.shape().dims() };
-        register::<B, C>(input, weight, bias.into_option(), layer, rule, B::linear)
+        register::<B, C>(input, weight, bias.into_option(), layer, LayerRule::Linear, B::linear)
     }
 
     fn parametric_conv2d(

@@ -165,7 +165,7 @@ mod tests {
                 .map(|row| row.iter().map(|&value| f64::from(value).powi(2)).sum())
                 .collect();
             let native = Dispatch::native_row_squared_norms(rows.into_dispatch()).unwrap();
-            let native: Vec<f32> = Tensor::<1>::from_dispatch(native).into_data().into_vec().unwrap();
+            let native: Vec<f32> = Tensor::<1>::from_dispatch(native).into_data().try_into_vec().unwrap();
             for (native, expected) in native.into_iter().zip(expected) {
                 prop_assert!((f64::from(native) - expected).abs() <= 1e-6 * expected);
             }

@@ -12,10 +12,7 @@ pub struct LayerIds {
 #[derive(Clone, Debug)]
 pub(crate) enum LayerRule {
     /// `output = input @ weight + bias`, `weight: [d_input, d_output]`.
-    Linear {
-        /// Shape of the weight.
-        weight: [usize; 2],
-    },
+    Linear,
     /// `weight: [channels_out, channels_in / groups, kernel_height, kernel_width]`.
     Conv2d {
         /// Shape of the weight.

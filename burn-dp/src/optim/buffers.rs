@@ -65,7 +65,7 @@ impl ModuleVisitor for Digests {
             return;
         }
         let data = tensor.into_data().convert_dtype(DType::F32);
-        if let Ok(values) = data.into_vec::<f32>() {
+        if let Ok(values) = data.try_into_vec::<f32>() {
             self.found.push((self.path.join("."), blake3::hash(bytemuck::cast_slice(&values))));
         }
     }

@@ -52,7 +52,7 @@ impl ModuleVisitor for Read {
             return;
         }
         let values = match self.sum.sums.remove(&param.id) {
-            Some(sum) => sum.into_data().convert_dtype(DType::F32).into_vec::<f32>(),
+            Some(sum) => sum.into_data().convert_dtype(DType::F32).try_into_vec::<f32>(),
             None => Ok(vec![0.0; tensor.shape().num_elements()]),
         };
         match values {

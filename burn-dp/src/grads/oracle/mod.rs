@@ -54,7 +54,7 @@ impl ModuleVisitor for Collect<'_> {
 
 pub(super) fn host<const D: usize>(tensor: Tensor<D>) -> Vec<f64> {
     let data = tensor.into_data().convert_dtype(burn::tensor::DType::F64);
-    data.into_vec::<f64>().unwrap()
+    data.try_into_vec::<f64>().unwrap()
 }
 
 /// The ordinary gradients of a model.
