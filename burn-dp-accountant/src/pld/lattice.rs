@@ -87,9 +87,9 @@ pub(crate) fn discretize(pair: &Pair, direction: Direction, width: f64, tail: f6
     let mut optimistic = sums.mass.clone();
     subtract_gaps(&mut optimistic, &sums.gap, sums.growth);
     lower_hull(&mut optimistic, width);
-    // The tails that the shape left out: below, rounded up to the lowest point; above, infinite.
-    let left_out = tail * shape.pieces.len() as f64;
-    sums.mass[0] += left_out;
+    // The tails that the shape left out, on either side of each piece: rounded up to infinity, since a
+    // piece can end anywhere among the others.
+    let left_out = 2.0 * tail * shape.pieces.len() as f64;
     Discretized {
         pessimistic: Lattice { offset, first, mass: sums.mass },
         optimistic: Lattice { offset, first, mass: optimistic },
@@ -414,7 +414,7 @@ mod tests {
                     sums.0 += mass;
                     sums.1 += mass * (-(grid.pessimistic.offset + steps * width)).exp();
                 }
-                // What lies under Q where P has its tails, and the tail at the lowest point.
+                // What lies under Q where P has its tails; the tails themselves are infinite losses.
                 let reach = -normal::quantile(tail);
                 let inside = |mean: f64, low: f64, high: f64| {
                     1.0 - normal::cdf(low - mean) - normal::cdf(mean - high)
@@ -425,8 +425,6 @@ mod tests {
                         (1.0 - q) * inside(0.0, -reach, reach) + q * inside(mu, -reach, reach)
                     }
                 };
-                let lowest = grid.pessimistic.offset + grid.pessimistic.first as f64 * width;
-                let expected = expected + tail * (-lowest).exp();
                 assert!((sums.0 - 1.0).abs() < 1e-12, "{q} {mu} {direction:?}: {sums:?}");
                 assert!((sums.1 - expected).abs() < 1e-12, "{q} {mu} {direction:?}: {sums:?}");
             }
