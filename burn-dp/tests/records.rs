@@ -85,7 +85,7 @@ fn the_wrapper_forwards_what_a_module_does() {
     let device = Device::flex();
     let model = twin(LinearLayout::Row, &device);
     assert_eq!(model.num_params(), 2 * 3 * 9 + 3 + 5 * 4 + 4);
-    assert_eq!(model.devices(), [device.clone()]);
+    assert_eq!(model.devices(), std::slice::from_ref(&device));
     let training = model.clone().train();
     assert!(training.fc.clone().into_inner().weight.val().is_autodiff());
     assert_eq!(values(&training.valid()), values(&model));

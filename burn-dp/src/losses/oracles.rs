@@ -42,7 +42,7 @@ fn gradient<const D: usize>(
     let device = input.device().autodiff();
     let leaf: Tensor<D> =
         Tensor::from_data(input.to_data(), (&device, input.dtype())).require_grad();
-    let one = loss(leaf.clone()).slice([example..example + 1]);
+    let one = loss(leaf.clone()).narrow(0, example, 1);
     leaf.grad(&one.sum().backward()).map(|g| to_vec(&g)).expect("the loss depends on its input")
 }
 

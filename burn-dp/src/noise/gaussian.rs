@@ -397,7 +397,7 @@ mod tests {
             for noise in -20i32..=20 {
                 for (a, b) in [(-0.49f32, 0.3), (0.499, -0.499), (0.25, 1e-30), (0.0, 0.125)] {
                     let sum = integer as f32 + a;
-                    let noise = f64::from(noise) + f64::from(b);
+                    let noise = f64::from(noise) + b;
                     let expected = (f64::from(integer) + noise.round()) as f32 * 0.25;
                     assert_eq!(release_one(sum, noise, 1.0, 1.0, 0.25), expected, "{sum} {noise}");
                 }

@@ -298,7 +298,7 @@ fn to_hex(bytes: &[u8]) -> String {
 }
 
 fn from_hex(digits: &str) -> Option<Vec<u8>> {
-    if !digits.is_ascii() || digits.len() % 2 != 0 {
+    if !digits.is_ascii() || !digits.len().is_multiple_of(2) {
         return None;
     }
     let byte = |at: usize| u8::from_str_radix(&digits[at..at + 2], 16).ok();
