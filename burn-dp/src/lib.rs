@@ -107,6 +107,8 @@
 //! | [`noise`] | the Gaussian mechanism and its cryptographic source |
 //! | [`optim`] | plan, optimizer, checkpoints |
 //!
+//! How such training fails in silence, and the test against each failure: [`sharp_edges`].
+//!
 //! # Features
 //!
 //! Backends are called as in Burn: `flex` (default), `ndarray`, `wgpu`, `vulkan`, `metal`, `webgpu`,
@@ -127,6 +129,8 @@ mod non_private;
 pub mod ops;
 pub mod optim;
 pub mod sampling;
+#[doc = include_str!("../docs/sharp-edges.md")]
+pub mod sharp_edges {}
 
 #[cfg(test)]
 mod test_devices;
