@@ -106,6 +106,7 @@
 //! | [`clipping`] | clipping policies, and two baselines |
 //! | [`noise`] | the Gaussian mechanism and its cryptographic source |
 //! | [`optim`] | plan, optimizer, checkpoints |
+//! | [`validate`] | what cannot be trained privately, all faults at once |
 //!
 //! # Features
 //!
@@ -127,6 +128,7 @@ mod non_private;
 pub mod ops;
 pub mod optim;
 pub mod sampling;
+pub mod validate;
 
 #[cfg(test)]
 mod test_devices;

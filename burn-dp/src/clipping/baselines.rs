@@ -5,7 +5,7 @@ use burn::tensor::{DType, Gradients, Tensor};
 
 use super::{ClippedSum, ClippingStatistics, FlatClipping};
 use crate::DpError;
-use crate::grads::{PrivateBackward, TrainableParameters};
+use crate::grads::{FirstCopies, PrivateBackward, TrainableParameters, tie};
 
 impl FlatClipping {
     /// The clipped sum by two passes: one for the norms, and an ordinary one over the losses weighted
@@ -32,6 +32,8 @@ impl FlatClipping {
         model: &M,
         losses: impl Fn(&M) -> Tensor<1>,
     ) -> Result<ClippedSum, DpError> {
+        // All copies of a tied parameter are one leaf, whose gradient is the sum over them.
+        let model = &tie(model.clone());
         let first = losses(model);
         let grads = PrivateBackward::new().run(first.clone(), model)?;
         let squared_norms = grads.squared_norms()?;
@@ -74,6 +76,7 @@ impl FlatClipping {
         loss: impl Fn(&M, usize) -> Tensor<1>,
     ) -> Result<ClippedSum, DpError> {
         TrainableParameters::of(model)?;
+        let model = &tie(model.clone());
         let mut total = ClippedSum::new([], self.max_grad_norm(), ClippingStatistics::default());
         for example in 0..examples {
             let grads = loss(model, example).sum().backward();
@@ -102,19 +105,22 @@ fn host(tensor: Tensor<1>) -> Result<Vec<f32>, DpError> {
 
 /// The ordinary gradients of the trained parameters, flattened.
 fn flat_gradients<M: Module>(model: &M, grads: &Gradients) -> Vec<(ParamId, Tensor<1>)> {
-    let mut flatten = Flatten { grads, flat: Vec::new() };
+    let mut flatten = Flatten { grads, first: FirstCopies::default(), flat: Vec::new() };
     model.visit(&mut flatten);
     flatten.flat
 }
 
 struct Flatten<'a> {
     grads: &'a Gradients,
+    first: FirstCopies,
     flat: Vec<(ParamId, Tensor<1>)>,
 }
 
 impl ModuleVisitor for Flatten<'_> {
     fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<D>>) {
-        if let Some(grad) = param.base().grad(self.grads) {
+        if self.first.is_new(param)
+            && let Some(grad) = param.base().grad(self.grads)
+        {
             let values = grad.shape().num_elements();
             self.flat.push((param.id, grad.reshape([values])));
         }

@@ -6,9 +6,9 @@ use burn::tensor::{DType, Device, Tensor};
 use super::contribution::Layer;
 use super::planner::{Planner, Strategy};
 use super::rules::{
-    ExampleRule, Keep, LinearWeight, Rounding, SquaredNorms, row_squared_norms, weighted_rows,
+    Cost, ExampleRule, Keep, LinearWeight, Rounding, SquaredNorms, row_squared_norms, weighted_rows,
 };
-use super::{ParameterInfo, TrainableParameters};
+use super::{ExplainedParameter, Explanation, MemoryBound, ParameterInfo, TrainableParameters};
 use crate::DpError;
 
 /// Sixteen units in the last place of f32: the rounding of sums whose terms cancel, relative to the
@@ -49,6 +49,7 @@ struct ParameterGradients {
     rules: Vec<ExampleRule>,
     strategy: Strategy,
     instantiated: Option<Tensor<2>>,
+    explained: ExplainedParameter,
 }
 
 impl std::fmt::Debug for PerExampleGradients {
@@ -122,6 +123,25 @@ impl PerExampleGradients {
     /// The strategy chosen for each parameter, by path.
     pub fn strategies(&self) -> impl Iterator<Item = (&str, Strategy)> {
         self.parameters.iter().map(|parameter| (parameter.info.path.as_str(), parameter.strategy))
+    }
+
+    /// What was done for each of `parameters`.
+    pub(super) fn explanation(
+        self,
+        parameters: Vec<ParameterInfo>,
+        bound: MemoryBound,
+    ) -> Explanation {
+        let found = |info: &ParameterInfo| {
+            self.parameters.iter().find(|parameter| parameter.info.id == info.id)
+        };
+        let parameters = parameters
+            .iter()
+            .map(|info| match found(info) {
+                Some(parameter) => parameter.explained.clone(),
+                None => ExplainedParameter::unreached(info),
+            })
+            .collect();
+        Explanation { parameters, units: self.batch_size, bound }
     }
 
     /// Squared norms of the gradients, per example, rounded up: `[batch_size]`, on the host.
@@ -208,6 +228,7 @@ impl ParameterGradients {
         planner: &mut Planner,
     ) -> Self {
         let Rows { count, group_size } = rows;
+        let uses = rules.len();
         let rules = merge(rules.into_iter().map(|rule| rule.regroup(group_size)).collect());
         let (strategy, instantiated) = match rules.as_slice() {
             [rule] if rule.batch_size() == rows.units() => {
@@ -223,9 +244,10 @@ impl ParameterGradients {
             }
         };
         debug_assert!(count.is_multiple_of(group_size));
+        let explained = explained(info, &rules, uses, strategy, rows.units());
         // What is instantiated needs its factors no more.
         let rules = if instantiated.is_some() { Vec::new() } else { rules };
-        Self { info: info.clone(), rules, strategy, instantiated }
+        Self { info: info.clone(), rules, strategy, instantiated, explained }
     }
 
     fn squared_norms(&self) -> SquaredNorms {
@@ -271,6 +293,44 @@ impl ParameterGradients {
                 None => self.rules[0].weighted_sum(coefficients),
             },
         }
+    }
+}
+
+/// What the planner chose for one parameter, from shapes alone.
+fn explained(
+    info: &ParameterInfo,
+    rules: &[ExampleRule],
+    uses: usize,
+    strategy: Strategy,
+    units: usize,
+) -> ExplainedParameter {
+    let size = size_of::<f32>();
+    let mut names: Vec<&'static str> = rules.iter().map(ExampleRule::name).collect();
+    names.dedup();
+    let costs: Vec<Cost> = rules.iter().map(ExampleRule::cost).collect();
+    let temporary = costs.iter().map(|cost| cost.temporary).max().unwrap_or(0);
+    let gradient_bytes = units * info.num_values() * size;
+    let (kept_bytes, temporary_bytes) = match strategy {
+        Strategy::Instantiate => (gradient_bytes, units * temporary * size),
+        Strategy::Ghost => (rules.iter().map(|rule| rule.kept_values() * size).sum(), 0),
+        Strategy::InstantiateInChunks(chunk) => (
+            rules.iter().map(|rule| rule.kept_values() * size).sum(),
+            chunk * (info.num_values() + temporary) * size,
+        ),
+    };
+    let ghost_flops = match costs.as_slice() {
+        [cost] => cost.ghost_flops.map(|flops| flops * units as f64),
+        _ => None,
+    };
+    ExplainedParameter {
+        info: info.clone(),
+        rules: names,
+        uses,
+        strategy: Some(strategy),
+        ghost_flops,
+        gradient_bytes,
+        kept_bytes,
+        temporary_bytes,
     }
 }
 

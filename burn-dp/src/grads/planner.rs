@@ -29,6 +29,11 @@ impl MemoryBound {
     pub const fn bytes(bytes: usize) -> Self {
         Self { bytes }
     }
+
+    /// The bound in bytes.
+    pub const fn as_bytes(self) -> usize {
+        self.bytes
+    }
 }
 
 impl Default for MemoryBound {

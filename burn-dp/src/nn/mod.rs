@@ -6,7 +6,9 @@
 
 mod conv2d;
 mod linear;
+mod low_rank;
 mod padding;
 mod private;
+pub(crate) mod scope;
 
 pub use private::{IntoPrivate, Private, PrivateLayer};

@@ -6,6 +6,8 @@ use burn::module::{
 };
 use burn::tensor::Device;
 
+use super::scope::PrivateScope;
+
 mod sealed {
     pub trait Sealed {}
     impl Sealed for burn::nn::Linear {}
@@ -108,6 +110,7 @@ impl<M: Module> Module for Private<M> {
     }
 
     fn visit<Visitor: ModuleVisitor>(&self, visitor: &mut Visitor) {
+        let _scope = PrivateScope::enter::<M>();
         self.inner.visit(visitor);
     }
 

@@ -5,10 +5,11 @@ use burn::tensor::Tensor;
 use burn_dp_accountant::{DpEvent, Epsilon, PrivacyLedger, PrivacyStatement};
 
 use super::buffers::BufferCheck;
+use super::independence::{Independence, IndependenceCheck};
 use super::release::release;
 use super::{PrivacyPlan, RefusedStep};
 use crate::clipping::{ClippedSum, Clipping, ClippingStatistics};
-use crate::grads::{PerExampleGradients, PrivateBackward};
+use crate::grads::{PerExampleGradients, PrivateBackward, tie};
 use crate::noise::{GaussianMechanism, Purpose};
 use crate::sampling::{Draw, ExampleWeights};
 use crate::{DpError, NonPrivate};
@@ -80,6 +81,7 @@ pub struct DpOptimizer {
     pending: Option<ClippedSum>,
     statistics: ClippingStatistics,
     buffers: BufferCheck,
+    independence: IndependenceCheck,
 }
 
 impl DpOptimizer {
@@ -94,6 +96,7 @@ impl DpOptimizer {
             pending: None,
             statistics: ClippingStatistics::default(),
             buffers: BufferCheck::default(),
+            independence: IndependenceCheck::new(),
         }
     }
 
@@ -101,6 +104,28 @@ impl DpOptimizer {
     pub fn with_backward(mut self, backward: PrivateBackward) -> Self {
         self.backward = backward;
         self
+    }
+
+    /// Whether the backward passes of the first step test that loss i depends on example i alone. Default:
+    /// they do, at the cost of reading one number for each example and layer; the result of the step is
+    /// the same. The [statement](Self::statement) says whether it was tested.
+    ///
+    /// # Privacy
+    ///
+    /// Found is what mixes the examples of a batch between private layers, or between them and the loss,
+    /// on those batches. What mixes them before the first private layer is not found, nor can anything be
+    /// found in physical batches of one example or in models of half precision.
+    pub fn with_independence_check(mut self, enabled: bool) -> Self {
+        self.independence = match enabled {
+            true => IndependenceCheck::new(),
+            false => IndependenceCheck::off(),
+        };
+        self
+    }
+
+    /// Whether the independence of the examples was tested.
+    pub fn independence(&self) -> Independence {
+        self.independence.found()
     }
 
     /// Clips the examples of one physical batch and adds them to the logical batch.
@@ -116,7 +141,8 @@ impl DpOptimizer {
     /// batch before working it off again.
     pub fn backward<M: Module>(&mut self, losses: Tensor<1>, model: &M) -> Result<(), DpError> {
         self.buffers.look(model)?;
-        let grads = self.backward.run(losses, model)?;
+        let probe = self.independence.probe()?;
+        let grads = self.backward.run_probed(losses, model, probe)?;
         self.add(grads)
     }
 
@@ -133,7 +159,8 @@ impl DpOptimizer {
     ) -> Result<(), DpError> {
         self.buffers.look(model)?;
         let real = weights.is_padding().map(|padding| !padding).collect();
-        let grads = self.backward.run(losses, model)?.with_padding(real)?;
+        let probe = self.independence.probe()?;
+        let grads = self.backward.run_probed(losses, model, probe)?.with_padding(real)?;
         self.add(grads)
     }
 
@@ -192,7 +219,8 @@ impl DpOptimizer {
         draw: impl Into<Draw>,
     ) -> Result<M, Box<RefusedStep<M>>> {
         match self.release(&model, &draw.into()) {
-            Ok(grads) => Ok(self.inner.step(lr, model, grads)),
+            // Burn's optimizers update the first copy of a tied parameter.
+            Ok(grads) => Ok(tie(self.inner.step(lr, model, grads))),
             Err(error) => Err(RefusedStep::new(model, error)),
         }
     }
@@ -214,6 +242,7 @@ impl DpOptimizer {
         let noise = self.plan.source.begin_step(Purpose::Gradient, self.next_step)?;
         // Recorded before it is made: an interrupted release is paid for.
         self.ledger.record(&self.event)?;
+        self.independence.end_of_step(self.next_step);
         self.next_step += 1;
         self.statistics = sum.statistics().reveal();
         release(model, sum, mechanism, noise)
@@ -312,7 +341,20 @@ impl DpOptimizer {
     /// As [`privacy_spent`](Self::privacy_spent), and for no δ.
     pub fn statement(&self, deltas: &[f64]) -> Result<PrivacyStatement, DpError> {
         deltas.iter().try_for_each(|&delta| self.plan.check_delta(delta))?;
-        Ok(PrivacyStatement::from_ledger(&self.ledger, deltas)?)
+        let mut statement = PrivacyStatement::from_ledger(&self.ledger, deltas)?;
+        let independence = self.independence.found();
+        statement.facts.insert("independence_of_examples".into(), independence.to_string());
+        if independence == Independence::NotChecked {
+            statement.not_covered.push(
+                "A loss of one example that depends on other examples: this was not checked."
+                    .into(),
+            );
+        }
+        if self.backward.group_size() > 1 {
+            let copies = self.backward.group_size().to_string();
+            statement.facts.insert("augmentation_multiplicity".into(), copies);
+        }
+        Ok(statement)
     }
 
     /// Counts of the last step. They are exact, so they are not private.

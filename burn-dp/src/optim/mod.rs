@@ -18,6 +18,7 @@
 mod buffers;
 mod checkpoint;
 mod dp_optimizer;
+mod independence;
 mod plan;
 mod plan_config;
 mod refused;
@@ -25,6 +26,7 @@ mod release;
 
 pub use checkpoint::{Checkpoint, Checkpointer};
 pub use dp_optimizer::DpOptimizer;
+pub use independence::Independence;
 pub use plan::PrivacyPlan;
 pub use plan_config::{PrivacyPlanConfig, SamplingScheme};
 pub use refused::RefusedStep;

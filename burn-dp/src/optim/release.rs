@@ -6,6 +6,7 @@ use burn::tensor::{DType, Tensor, TensorData};
 
 use crate::DpError;
 use crate::clipping::ClippedSum;
+use crate::grads::FirstCopies;
 use crate::noise::{GaussianMechanism, NoiseStep};
 
 /// Adds noise to every trained parameter of `model`, whether or not the batch contributed to it, and
@@ -14,7 +15,7 @@ use crate::noise::{GaussianMechanism, NoiseStep};
 /// # Privacy
 ///
 /// The parameters that get noise are those that require gradients, in the order in which the model
-/// visits them: a parameter that no example reached is released as noise, so which parameters moved
+/// visits them, each once however many copies of it the model holds: a parameter that no example reached is released as noise, so which parameters moved
 /// says nothing. The noise is added in double precision on the host; the cast to the precision of the
 /// parameter is post-processing.
 pub(super) fn release<M: Module>(
@@ -23,7 +24,7 @@ pub(super) fn release<M: Module>(
     mechanism: GaussianMechanism,
     noise: NoiseStep,
 ) -> Result<GradientsParams, DpError> {
-    let mut read = Read { sum, sums: Vec::new(), error: None };
+    let mut read = Read { sum, sums: Vec::new(), first: FirstCopies::default(), error: None };
     model.visit(&mut read);
     if let Some(error) = read.error {
         return Err(error);
@@ -33,7 +34,11 @@ pub(super) fn release<M: Module>(
     for (position, sums) in (0u32..).zip(&mut sums) {
         mechanism.release(noise.stream(position)?, sums)?;
     }
-    let mut write = Write { released: sums.into_iter(), grads: GradientsParams::new() };
+    let mut write = Write {
+        released: sums.into_iter(),
+        first: FirstCopies::default(),
+        grads: GradientsParams::new(),
+    };
     model.visit(&mut write);
     Ok(write.grads)
 }
@@ -42,13 +47,14 @@ pub(super) fn release<M: Module>(
 struct Read {
     sum: ClippedSum,
     sums: Vec<Vec<f32>>,
+    first: FirstCopies,
     error: Option<DpError>,
 }
 
 impl ModuleVisitor for Read {
     fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<D>>) {
         let tensor = param.base();
-        if !tensor.is_require_grad() || self.error.is_some() {
+        if self.error.is_some() || !self.first.is_new(param) {
             return;
         }
         let values = match self.sum.sums.remove(&param.id) {
@@ -68,13 +74,14 @@ impl ModuleVisitor for Read {
 /// Makes gradients of what was released.
 struct Write {
     released: std::vec::IntoIter<Vec<f32>>,
+    first: FirstCopies,
     grads: GradientsParams,
 }
 
 impl ModuleVisitor for Write {
     fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<D>>) {
         let tensor = param.base();
-        if !tensor.is_require_grad() {
+        if !self.first.is_new(param) {
             return;
         }
         if let Some(values) = self.released.next() {

@@ -53,6 +53,7 @@
 //! # }
 //! ```
 
+mod copies;
 mod draw;
 mod fixed_size;
 mod loader;
@@ -66,6 +67,7 @@ mod source;
 #[cfg(test)]
 mod statistics;
 
+pub use copies::CopiesBatcher;
 pub use draw::Draw;
 pub use fixed_size::FixedSizeSampler;
 pub use loader::{LogicalBatches, PrivateDataLoaderBuilder};

@@ -77,6 +77,22 @@ impl ExampleRule {
         each_rule!(self, rule => rule.output_grad.dims()[0])
     }
 
+    /// Name of the rule.
+    pub(crate) fn name(&self) -> &'static str {
+        let path = each_rule!(self, rule => std::any::type_name_of_val(rule));
+        path.rsplit("::").next().unwrap_or(path)
+    }
+
+    /// Values of what the rule keeps until the weighted sum.
+    pub(crate) fn kept_values(&self) -> usize {
+        let input = match self {
+            Self::LinearWeight(rule) => rule.input.shape().num_elements(),
+            Self::ConvWeight(rule) => rule.input.shape().num_elements(),
+            Self::LinearBias(_) | Self::ConvBias(_) => 0,
+        };
+        input + each_rule!(self, rule => rule.output_grad.shape().num_elements())
+    }
+
     /// Squared norms without forming the gradients, where the rule has such a way.
     pub(crate) fn ghost_norms(&self) -> Option<SquaredNorms> {
         match self {
