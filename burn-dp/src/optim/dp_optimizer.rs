@@ -1,3 +1,5 @@
+use std::collections::BTreeMap;
+
 use burn::lr_scheduler::module_lr_scheduler::ModuleLearningRate;
 use burn::module::Module;
 use burn::optim::ModuleOptimizer;
@@ -79,7 +81,8 @@ pub struct DpOptimizer {
     pub(super) next_step: u64,
     pending: Option<ClippedSum>,
     statistics: ClippingStatistics,
-    buffers: BufferCheck,
+    pub(super) buffers: BufferCheck,
+    facts: BTreeMap<String, String>,
 }
 
 impl DpOptimizer {
@@ -94,6 +97,7 @@ impl DpOptimizer {
             pending: None,
             statistics: ClippingStatistics::default(),
             buffers: BufferCheck::default(),
+            facts: BTreeMap::new(),
         }
     }
 
@@ -312,7 +316,14 @@ impl DpOptimizer {
     /// As [`privacy_spent`](Self::privacy_spent), and for no δ.
     pub fn statement(&self, deltas: &[f64]) -> Result<PrivacyStatement, DpError> {
         deltas.iter().try_for_each(|&delta| self.plan.check_delta(delta))?;
-        Ok(PrivacyStatement::from_ledger(&self.ledger, deltas)?)
+        let mut statement = PrivacyStatement::from_ledger(&self.ledger, deltas)?;
+        statement.facts.extend(self.facts.clone());
+        Ok(statement)
+    }
+
+    /// Adds a public fact of this run to its statements.
+    pub(crate) fn note(&mut self, name: &str, value: impl Into<String>) {
+        self.facts.insert(name.into(), value.into());
     }
 
     /// Counts of the last step. They are exact, so they are not private.

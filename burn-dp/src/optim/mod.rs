@@ -22,6 +22,7 @@ mod plan;
 mod plan_config;
 mod refused;
 mod release;
+mod units;
 
 pub use checkpoint::{Checkpoint, Checkpointer};
 pub use dp_optimizer::DpOptimizer;
