@@ -106,6 +106,8 @@
 //! | [`clipping`] | clipping policies, and two baselines |
 //! | [`noise`] | the Gaussian mechanism and its cryptographic source |
 //! | [`optim`] | plan, optimizer, checkpoints |
+//! | [`units`] | unit updates: batch clipping, models with BatchNorm, one pass an example |
+//! | [`federated`] | user-level training |
 //! | [`validate`] | what cannot be trained privately, all faults at once |
 //!
 //! # Features
@@ -119,6 +121,7 @@
 
 pub mod clipping;
 mod error;
+pub mod federated;
 pub mod grads;
 pub mod losses;
 pub mod nn;
@@ -128,6 +131,7 @@ mod non_private;
 pub mod ops;
 pub mod optim;
 pub mod sampling;
+pub mod units;
 pub mod validate;
 
 #[cfg(test)]

@@ -54,7 +54,7 @@ impl FlatClipping {
     }
 
     /// Coefficients of the examples, whether to keep their rows at all, and counts.
-    pub(super) fn coefficients(
+    pub(crate) fn coefficients(
         &self,
         squared_norms: &[f64],
         is_real: impl Fn(usize) -> bool,

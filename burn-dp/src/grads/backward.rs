@@ -5,7 +5,7 @@ use burn::tensor::Tensor;
 
 use super::{
     MemoryBound, PerExampleGradients, Probe, TrainableParameters, per_example::Rows,
-    planner::Planner, recording::Recording,
+    planner::Planner, recording::Recording, row_scale::RowScale,
 };
 use crate::DpError;
 
@@ -146,13 +146,17 @@ impl PrivateBackward {
             Some((losses, probed)) => (losses, Some(probed)),
             None => (losses, None),
         };
+        let mut scale = match &probed {
+            Some(probed) => RowScale::new(probed.inverse_factors(&witness.device())),
+            None => RowScale::none(),
+        };
         let recording = Recording::start()?;
         let grads = (losses.sum() / self.group_size as f64).backward();
-        let mut layers = recording.finish(&witness);
+        let layers = recording.finish_scaled(&witness, &mut scale);
         parameters.refuse_ordinary_gradients(model, &grads)?;
         if let Some(probed) = probed {
             layers.iter().try_for_each(|layer| layer.check_batch_size(batch_size))?;
-            layers = probed.unweigh(layers)?;
+            probed.judge(scale)?;
         }
 
         let planner = Planner::new(self.memory_bound, self.materialize);

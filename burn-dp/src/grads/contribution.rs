@@ -2,7 +2,7 @@
 
 use burn::module::ParamId;
 use burn::tensor::ops::ConvOptions;
-use burn::tensor::{DType, Device, Tensor};
+use burn::tensor::{DType, Tensor};
 
 use super::rules::{ConvBias, ConvWeight, ExampleRule, LinearBias, LinearWeight};
 use crate::DpError;
@@ -50,31 +50,6 @@ impl Layer {
                      the examples on axis 0 of every private layer"
                 .into(),
         })
-    }
-
-    /// The device of the record.
-    pub(crate) fn device(&self) -> Device {
-        match &self.tensors {
-            LayerTensors::Linear { output_grad, .. } => output_grad.device(),
-            LayerTensors::Conv2d { output_grad, .. } => output_grad.device(),
-        }
-    }
-
-    /// Scales each row of the output gradient; `factors` is `[batch_size]`.
-    pub(crate) fn scale_rows(&mut self, factors: &Tensor<1>) {
-        fn scaled<const D: usize>(grad: &Tensor<D>, factors: &Tensor<1>) -> Tensor<D> {
-            let mut shape = [1; D];
-            shape[0] = factors.dims()[0];
-            grad.clone() * factors.clone().reshape(shape)
-        }
-        match &mut self.tensors {
-            LayerTensors::Linear { output_grad, .. } => {
-                *output_grad = scaled(output_grad, factors);
-            }
-            LayerTensors::Conv2d { output_grad, .. } => {
-                *output_grad = scaled(output_grad, factors);
-            }
-        }
     }
 
     /// Largest magnitude in each row of the output gradient, on the host; NaN where there is one.

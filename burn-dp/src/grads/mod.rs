@@ -14,11 +14,12 @@ mod per_example;
 mod planner;
 mod probe;
 pub(crate) mod recording;
+mod row_scale;
 mod rules;
 mod tied;
 
 #[cfg(test)]
-mod oracle;
+pub(crate) mod oracle;
 
 pub use backward::PrivateBackward;
 pub use explain::{ExplainedParameter, Explanation, explain};

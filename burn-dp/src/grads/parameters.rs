@@ -6,7 +6,7 @@ use burn::module::{Module, ModuleVisitor, Param, ParamId};
 use burn::tensor::{Gradients, Tensor};
 
 use crate::DpError;
-use crate::validate::{Survey, Trained};
+use crate::validate::{Fault, FaultKind, Survey, Trained};
 
 /// One trained parameter.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -39,7 +39,6 @@ impl From<&Trained> for ParameterInfo {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TrainableParameters {
     parameters: Vec<ParameterInfo>,
-    tied: bool,
 }
 
 impl TrainableParameters {
@@ -52,14 +51,21 @@ impl TrainableParameters {
     /// examples of a batch and stores statistics of them), a parameter that is trained in one place and
     /// frozen in another, an adapter without a rule, nothing to train.
     pub fn of<M: Module>(model: &M) -> Result<Self, DpError> {
+        Self::collect(model, |_| true)
+    }
+
+    /// The same for a model whose units see it one at a time: the examples of a unit may mix, so a
+    /// BatchNorm may train.
+    pub(crate) fn of_units<M: Module>(model: &M) -> Result<Self, DpError> {
+        Self::collect(model, |fault| fault.kind == FaultKind::Misconfigured)
+    }
+
+    fn collect<M: Module>(model: &M, matters: impl Fn(&Fault) -> bool) -> Result<Self, DpError> {
         let survey = Survey::of(model);
-        if let Some(fault) = survey.certain_fault() {
+        if let Some(fault) = survey.certain_faults().find(|fault| matters(fault)) {
             return Err(fault.clone().into());
         }
-        Ok(Self {
-            parameters: survey.trained().iter().map(ParameterInfo::from).collect(),
-            tied: survey.trained().iter().any(|trained| !trained.copies.is_empty()),
-        })
+        Ok(Self { parameters: survey.trained().iter().map(ParameterInfo::from).collect() })
     }
 
     /// The parameters.
@@ -70,11 +76,6 @@ impl TrainableParameters {
     /// Total number of trained values.
     pub fn num_values(&self) -> usize {
         self.parameters.iter().map(ParameterInfo::num_values).sum()
-    }
-
-    /// Whether the model holds a parameter in more than one place.
-    pub(crate) fn has_copies(&self) -> bool {
-        self.tied
     }
 
     /// Refuses if a parameter of `model` received an ordinary, summed gradient.

@@ -4,7 +4,7 @@ use burn::module::{Module, ModuleVisitor, Param};
 use burn::tensor::{DType, Device, Tensor};
 use zeroize::Zeroizing;
 
-use super::contribution::Layer;
+use super::row_scale::RowScale;
 use crate::DpError;
 use crate::noise::{NoiseSource, Purpose};
 
@@ -87,13 +87,14 @@ pub(super) struct Probed<'a> {
 }
 
 impl Probed<'_> {
-    /// Takes the factors out of the records, and refuses records that show a dependence.
-    pub(super) fn unweigh(self, mut layers: Vec<Layer>) -> Result<Vec<Layer>, DpError> {
-        let Some(device) = layers.first().map(Layer::device) else { return Ok(layers) };
-        let back = factors(&self.small, [SMALLER, LARGER], &device, DType::F32);
-        for layer in &mut layers {
-            layer.scale_rows(&back);
-            let rows = layer.row_magnitudes()?;
+    /// What takes the factors out of the rows again.
+    pub(super) fn inverse_factors(&self, device: &Device) -> Tensor<1> {
+        factors(&self.small, [SMALLER, LARGER], device, DType::F32)
+    }
+
+    /// Refuses a batch whose rows, the factors taken out, show a dependence.
+    pub(super) fn judge(self, scale: RowScale) -> Result<(), DpError> {
+        for rows in scale.into_magnitudes()? {
             let of = |small: bool| {
                 (rows.iter().zip(&self.small).enumerate())
                     .filter(move |(_, (_, is_small))| **is_small == small)
@@ -119,7 +120,7 @@ impl Probed<'_> {
                 }
             }
         }
-        Ok(layers)
+        Ok(())
     }
 }
 

@@ -9,6 +9,7 @@ use std::marker::PhantomData;
 use burn::tensor::{DType, Tensor};
 
 use super::contribution::{Layer, LayerTensors};
+use super::row_scale::RowScale;
 use crate::DpError;
 use crate::ops::{self, LayerIds, LayerRule, Slot};
 
@@ -70,8 +71,14 @@ impl Recording {
     /// Ends the scope and lifts the records to Burn's tensors; `witness` is a plain tensor of the
     /// backend that recorded.
     pub(crate) fn finish(self, witness: &Tensor<1>) -> Vec<Layer> {
+        self.finish_scaled(witness, &mut RowScale::none())
+    }
+
+    /// The same with the rows of the output gradients multiplied by the factors of `scale`, which
+    /// learns their magnitudes.
+    pub(super) fn finish_scaled(self, witness: &Tensor<1>, scale: &mut RowScale) -> Vec<Layer> {
         let records = RECORDS.with_borrow_mut(Option::take).unwrap_or_default();
-        records.into_iter().map(|record| record.lift(witness)).collect()
+        records.into_iter().map(|record| record.lift(witness, scale)).collect()
     }
 }
 
@@ -87,17 +94,17 @@ fn single<const D: usize>(tensor: Tensor<D>) -> Tensor<D> {
 }
 
 impl RawRecord {
-    fn lift(self, witness: &Tensor<1>) -> Layer {
+    fn lift(self, witness: &Tensor<1>, scale: &mut RowScale) -> Layer {
         let tensors = match self.rule {
             LayerRule::Linear => LayerTensors::Linear {
                 input: self.input.map(|slot| single(ops::take::<3>(witness, slot))),
-                output_grad: single(ops::take::<3>(witness, self.output_grad)),
+                output_grad: scale.apply(single(ops::take::<3>(witness, self.output_grad))),
             },
             LayerRule::Conv2d { weight, options } => LayerTensors::Conv2d {
                 weight,
                 options,
                 input: self.input.map(|slot| single(ops::take::<4>(witness, slot))),
-                output_grad: single(ops::take::<4>(witness, self.output_grad)),
+                output_grad: scale.apply(single(ops::take::<4>(witness, self.output_grad))),
             },
         };
         Layer { ids: self.layer, weight: self.weight, bias: self.bias, tensors }

@@ -1,8 +1,4 @@
-//! Private twins of Burn's layers.
-//!
-//! [`Private<M>`] wraps a Burn layer and calls the [parametric primitives](crate::ops) in its place.
-//! Under an ordinary backward pass it is that layer; under a
-//! [private one](crate::grads::PrivateBackward) it yields per-example information.
+#![doc = include_str!("guide.md")]
 
 mod conv2d;
 mod linear;

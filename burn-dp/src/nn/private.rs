@@ -110,7 +110,7 @@ impl<M: Module> Module for Private<M> {
     }
 
     fn visit<Visitor: ModuleVisitor>(&self, visitor: &mut Visitor) {
-        let _scope = PrivateScope::enter::<M>();
+        let _scope = PrivateScope::enter();
         self.inner.visit(visitor);
     }
 

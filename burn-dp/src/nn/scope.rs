@@ -3,11 +3,11 @@
 //! [`Private`](super::Private) is transparent to paths, so a visitor cannot see it. A traversal runs on
 //! one thread, so the wrapper says so there while it is visited.
 
-use std::cell::RefCell;
+use std::cell::Cell;
 use std::marker::PhantomData;
 
 thread_local! {
-    static LAYERS: RefCell<Vec<&'static str>> = const { RefCell::new(Vec::new()) };
+    static DEPTH: Cell<usize> = const { Cell::new(0) };
 }
 
 /// The traversal of one private layer. Dropping it ends the scope.
@@ -17,20 +17,20 @@ pub(crate) struct PrivateScope {
 }
 
 impl PrivateScope {
-    /// The traversal of a `Private<M>` begins.
-    pub(crate) fn enter<M>() -> Self {
-        LAYERS.with_borrow_mut(|layers| layers.push(std::any::type_name::<M>()));
+    /// The traversal of a private layer begins.
+    pub(crate) fn enter() -> Self {
+        DEPTH.with(|depth| depth.set(depth.get() + 1));
         Self { _not_send: PhantomData }
     }
 
-    /// The type inside of the innermost private layer that is being visited on this thread.
-    pub(crate) fn innermost() -> Option<&'static str> {
-        LAYERS.with_borrow(|layers| layers.last().copied())
+    /// Whether a private layer is being visited on this thread.
+    pub(crate) fn is_open() -> bool {
+        DEPTH.with(|depth| depth.get() > 0)
     }
 }
 
 impl Drop for PrivateScope {
     fn drop(&mut self) {
-        LAYERS.with_borrow_mut(Vec::pop);
+        DEPTH.with(|depth| depth.set(depth.get() - 1));
     }
 }

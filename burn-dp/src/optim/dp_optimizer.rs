@@ -1,3 +1,5 @@
+use std::collections::BTreeMap;
+
 use burn::lr_scheduler::module_lr_scheduler::ModuleLearningRate;
 use burn::module::Module;
 use burn::optim::ModuleOptimizer;
@@ -80,8 +82,9 @@ pub struct DpOptimizer {
     pub(super) next_step: u64,
     pending: Option<ClippedSum>,
     statistics: ClippingStatistics,
-    buffers: BufferCheck,
-    independence: IndependenceCheck,
+    pub(super) buffers: BufferCheck,
+    pub(super) independence: IndependenceCheck,
+    facts: BTreeMap<String, String>,
 }
 
 impl DpOptimizer {
@@ -97,6 +100,7 @@ impl DpOptimizer {
             statistics: ClippingStatistics::default(),
             buffers: BufferCheck::default(),
             independence: IndependenceCheck::new(),
+            facts: BTreeMap::new(),
         }
     }
 
@@ -342,6 +346,7 @@ impl DpOptimizer {
     pub fn statement(&self, deltas: &[f64]) -> Result<PrivacyStatement, DpError> {
         deltas.iter().try_for_each(|&delta| self.plan.check_delta(delta))?;
         let mut statement = PrivacyStatement::from_ledger(&self.ledger, deltas)?;
+        statement.facts.extend(self.facts.clone());
         let independence = self.independence.found();
         statement.facts.insert("independence_of_examples".into(), independence.to_string());
         if independence == Independence::NotChecked {
@@ -355,6 +360,11 @@ impl DpOptimizer {
             statement.facts.insert("augmentation_multiplicity".into(), copies);
         }
         Ok(statement)
+    }
+
+    /// Adds a public fact of this run to its statements.
+    pub(crate) fn note(&mut self, name: &str, value: impl Into<String>) {
+        self.facts.insert(name.into(), value.into());
     }
 
     /// Counts of the last step. They are exact, so they are not private.

@@ -11,6 +11,8 @@ use crate::grads::Probe;
 pub enum Independence {
     /// Not tested: switched off, or no batch so far could tell.
     NotChecked,
+    /// Every unit is computed by itself: there is no batch in which examples could mix.
+    ByConstruction,
     /// Tested on the batches of that step, and nothing was found.
     Checked {
         /// The step.
@@ -22,6 +24,7 @@ impl fmt::Display for Independence {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::NotChecked => f.write_str("not checked"),
+            Self::ByConstruction => f.write_str("every unit is computed by itself"),
             Self::Checked { step } => write!(f, "checked on the batches of step {step}"),
         }
     }
@@ -32,12 +35,14 @@ impl fmt::Display for Independence {
 pub(super) struct IndependenceCheck {
     found: Independence,
     enabled: bool,
+    /// Whether any batch was given to a backward pass.
+    batches: bool,
     probe: Option<Probe>,
 }
 
 impl IndependenceCheck {
     pub(super) fn new() -> Self {
-        Self { found: Independence::NotChecked, enabled: true, probe: None }
+        Self { found: Independence::NotChecked, enabled: true, batches: false, probe: None }
     }
 
     pub(super) fn off() -> Self {
@@ -50,13 +55,25 @@ impl IndependenceCheck {
 
     /// The probe for the next backward pass, if it is to be tested.
     pub(super) fn probe(&mut self) -> Result<Option<&mut Probe>, DpError> {
-        if !self.enabled || self.found != Independence::NotChecked {
+        if matches!(self.found, Independence::Checked { .. }) {
+            return Ok(None);
+        }
+        self.found = Independence::NotChecked;
+        self.batches = true;
+        if !self.enabled {
             return Ok(None);
         }
         if self.probe.is_none() {
             self.probe = Some(Probe::new()?);
         }
         Ok(self.probe.as_mut())
+    }
+
+    /// Units were computed one by one, not as rows of a batch.
+    pub(super) fn units_by_themselves(&mut self) {
+        if !self.batches {
+            self.found = Independence::ByConstruction;
+        }
     }
 
     /// The step was made: what it showed is kept.

@@ -23,6 +23,7 @@ mod plan;
 mod plan_config;
 mod refused;
 mod release;
+mod units;
 
 pub use checkpoint::{Checkpoint, Checkpointer};
 pub use dp_optimizer::DpOptimizer;
@@ -30,3 +31,6 @@ pub use independence::Independence;
 pub use plan::PrivacyPlan;
 pub use plan_config::{PrivacyPlanConfig, SamplingScheme};
 pub use refused::RefusedStep;
+
+#[cfg(test)]
+mod tests;

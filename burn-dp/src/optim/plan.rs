@@ -12,8 +12,11 @@ use super::plan_config::check_delta;
 use super::{DpOptimizer, SamplingScheme};
 use crate::DpError;
 use crate::clipping::{Clipping, FlatClipping};
-use crate::noise::NoiseSource;
-use crate::sampling::{LogicalBatches, PrivateDataLoaderBuilder, Sampler, SamplingMechanism};
+use crate::noise::{NoiseSource, Purpose};
+use crate::sampling::{
+    LogicalBatches, PrivateDataLoaderBuilder, Sampler, SamplingKey, SamplingMechanism,
+};
+use crate::units::MiniSets;
 
 /// The numbers of a private training, from which sampler, clipping, noise and accounting are made.
 ///
@@ -31,6 +34,7 @@ pub struct PrivacyPlan {
     pub(super) mechanism: SamplingMechanism,
     pub(super) origin: u64,
     pub(super) unit: UnitOfPrivacy,
+    pub(super) mini_sets: Option<MiniSets>,
     pub(super) source: NoiseSource,
 }
 
@@ -78,6 +82,22 @@ impl PrivacyPlan {
     /// Which data sets are neighbours.
     pub fn relation(&self) -> NeighboringRelation {
         self.mechanism.relation()
+    }
+
+    /// What is protected.
+    pub fn unit(&self) -> &UnitOfPrivacy {
+        &self.unit
+    }
+
+    /// The mini-sets that a step draws, in batch clipping.
+    pub fn mini_sets(&self) -> Option<&MiniSets> {
+        self.mini_sets.as_ref()
+    }
+
+    /// The key of the order of examples inside of a unit.
+    pub(crate) fn shuffling_key(&self) -> SamplingKey {
+        let key = SamplingKey::from_secret(*self.source.derive_key(Purpose::Shuffling));
+        if self.is_secure() { key } else { key.into_insecure() }
     }
 
     /// Whether the noise is secret. If not, nothing of the run is private.
@@ -139,7 +159,7 @@ impl PrivacyPlan {
 
     /// Refuses a δ that allows to publish a unit outright.
     pub(super) fn check_delta(&self, delta: f64) -> Result<(), DpError> {
-        check_delta(self.dataset_size, delta)
+        check_delta(self.mini_sets.as_ref().map_or(self.dataset_size, MiniSets::examples), delta)
     }
 
     /// Every number of the plan, by name: what a checkpoint compares.
@@ -147,7 +167,11 @@ impl PrivacyPlan {
         let budget = self.budget.map_or("none".to_string(), |budget| {
             format!("epsilon {}, delta {}", budget.epsilon(), budget.delta())
         });
+        let mini_sets = self.mini_sets.as_ref().map_or("none".to_string(), |sets| {
+            format!("{} examples in sets of {}, {}", sets.examples(), sets.size(), sets.digest())
+        });
         [
+            ("mini_sets", mini_sets),
             ("dataset_size", self.dataset_size.to_string()),
             ("expected_batch_size", self.expected_batch_size.to_string()),
             ("steps", self.steps.to_string()),
@@ -180,6 +204,25 @@ impl PrivacyPlan {
                  the noise is added in double precision.",
             )
             .with_fact("noise", "Gaussian on a grid, ChaCha20, keyed by run, step and parameter");
+        let header = match &self.mini_sets {
+            Some(sets) => self.describe_mini_sets(sets, header),
+            None => header,
+        };
         PrivacyLedger::new(header)
+    }
+
+    fn describe_mini_sets(&self, sets: &MiniSets, header: LedgerHeader) -> LedgerHeader {
+        let header = header
+            .with_fact("mini_sets", sets.len())
+            .with_fact("mini_set_size", sets.size())
+            .with_fact("examples", sets.examples());
+        match self.unit {
+            UnitOfPrivacy::MiniSet => header.with_not_covered(
+                "A single example added, removed or replaced changes its mini-set, which is one \
+                 mini-set removed and another added: two steps of the relation, so for one example \
+                 epsilon doubles and delta grows by the factor 1 + exp(epsilon).",
+            ),
+            _ => header,
+        }
     }
 }

@@ -1,4 +1,4 @@
-use burn_dp_accountant::{Budget, Calibration, DpEvent, UnitOfPrivacy};
+use burn_dp_accountant::{Budget, Calibration, DpEvent, NeighboringRelation, UnitOfPrivacy};
 
 use super::PrivacyPlan;
 use crate::DpError;
@@ -7,6 +7,7 @@ use crate::noise::{InsecureSeed, NoiseSource, Purpose};
 use crate::sampling::{
     FixedSizeSampler, PoissonSampler, Sampler, SamplingKey, SamplingMechanism, ShuffledSampler,
 };
+use crate::units::MiniSets;
 
 /// How the units of a step are drawn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -63,6 +64,7 @@ pub struct PrivacyPlanConfig {
     scheme: SamplingScheme,
     unit: UnitOfPrivacy,
     insecure_seed: Option<InsecureSeed>,
+    mini_sets: Option<MiniSets>,
 }
 
 impl PrivacyPlanConfig {
@@ -83,7 +85,21 @@ impl PrivacyPlanConfig {
             scheme: SamplingScheme::Poisson,
             unit: UnitOfPrivacy::Example,
             insecure_seed: None,
+            mini_sets: None,
         }
+    }
+
+    /// A plan for batch clipping: the units that a step draws, `expected_mini_sets` of them in the
+    /// mean, are mini-sets.
+    ///
+    /// # Privacy
+    ///
+    /// With fixed-size sampling the guarantee is for one example replaced. With Poisson sampling it is
+    /// for one whole mini-set added or removed, unless a mini-set is one example; see [`MiniSets`].
+    pub fn for_mini_sets(mini_sets: &MiniSets, expected_mini_sets: impl Into<f64>) -> Self {
+        let mini_sets = mini_sets.clone();
+        let config = Self::new(mini_sets.len(), expected_mini_sets);
+        Self { mini_sets: Some(mini_sets), ..config }
     }
 
     /// Number of steps.
@@ -150,7 +166,8 @@ impl PrivacyPlanConfig {
         let clipping = FlatClipping::new(self.max_grad_norm)?;
         self.check_batch()?;
         if let Some(budget) = self.budget {
-            check_delta(self.dataset_size, budget.delta())?;
+            let examples = self.mini_sets.as_ref().map_or(self.dataset_size, MiniSets::examples);
+            check_delta(examples, budget.delta())?;
         }
         let source = match self.insecure_seed {
             Some(seed) => NoiseSource::insecure(seed),
@@ -160,6 +177,7 @@ impl PrivacyPlanConfig {
         let sampler = self.scheme.sampler(size, batch, &source)?;
         let (mechanism, origin) = (sampler.mechanism(), sampler.origin());
         let noise_multiplier = self.noise_multiplier(steps, &mechanism)?;
+        let unit = self.resolved_unit(mechanism.relation())?;
         Ok(PrivacyPlan {
             dataset_size: self.dataset_size,
             expected_batch_size: self.expected_batch_size,
@@ -170,9 +188,24 @@ impl PrivacyPlanConfig {
             scheme: self.scheme,
             mechanism,
             origin,
-            unit: self.unit,
+            unit,
+            mini_sets: self.mini_sets,
             source,
         })
+    }
+
+    /// What the relation protects, where mini-sets are drawn.
+    fn resolved_unit(&self, relation: NeighboringRelation) -> Result<UnitOfPrivacy, DpError> {
+        let Some(mini_sets) = &self.mini_sets else { return Ok(self.unit.clone()) };
+        let one_example = mini_sets.size() == 1 || relation == NeighboringRelation::ReplaceOne;
+        match &self.unit {
+            UnitOfPrivacy::Example if one_example => Ok(UnitOfPrivacy::Example),
+            UnitOfPrivacy::Example | UnitOfPrivacy::MiniSet => Ok(UnitOfPrivacy::MiniSet),
+            other => Err(DpError::invalid(
+                "unit",
+                format!("is {other}, but the plan draws mini-sets of examples; leave it out"),
+            )),
+        }
     }
 
     fn check_batch(&self) -> Result<(), DpError> {
@@ -317,6 +350,35 @@ mod tests {
     fn a_delta_that_allows_to_publish_a_unit_is_refused() {
         let error = refused(config().with_budget(Budget::new(1.0, 1e-4).unwrap()));
         assert!(error.contains("1 / dataset_size"), "{error}");
+    }
+
+    // SHARP_EDGES row 15: the relation decides what a mini-set protects.
+    #[test]
+    fn what_mini_sets_protect_follows_from_the_relation() {
+        let sets = MiniSets::consecutive(1000, 10).unwrap();
+        let plan = |sets: &MiniSets, scheme| {
+            PrivacyPlanConfig::for_mini_sets(sets, 5.0)
+                .with_noise_multiplier(1.0)
+                .with_steps(3)
+                .with_sampling(scheme)
+        };
+        let fixed = plan(&sets, SamplingScheme::FixedSize).init().unwrap();
+        assert_eq!(fixed.unit, UnitOfPrivacy::Example);
+        assert_eq!(fixed.relation(), NeighboringRelation::ReplaceOne);
+        assert_eq!((fixed.dataset_size(), fixed.expected_batch_size()), (100, 5.0));
+        let poisson = plan(&sets, SamplingScheme::Poisson).init().unwrap();
+        assert_eq!(poisson.unit, UnitOfPrivacy::MiniSet);
+        let not_covered = poisson.new_ledger().header().not_covered.join(" ");
+        assert!(not_covered.contains("one mini-set removed and another added"), "{not_covered}");
+        let single = MiniSets::consecutive(1000, 1).unwrap();
+        let single = plan(&single, SamplingScheme::Poisson).init().unwrap();
+        assert_eq!(single.unit, UnitOfPrivacy::Example);
+        let user = plan(&sets, SamplingScheme::Poisson).with_unit(UnitOfPrivacy::User);
+        assert!(refused(user).starts_with("unit is one user"));
+        // There are 1000 examples, not 100: a larger delta would allow to publish one.
+        let budget = Budget::new(1.0, 0.002).unwrap();
+        let error = refused(plan(&sets, SamplingScheme::FixedSize).with_budget(budget));
+        assert!(error.contains("1 / dataset_size = 1e-3"), "{error}");
     }
 
     #[test]

@@ -3,21 +3,18 @@
 use std::collections::{BTreeMap, HashMap};
 
 use burn::module::{Flag, Module, ModuleVisitor, Param, ParamId};
-use burn::nn::Linear;
 use burn::tensor::{DType, Tensor};
 
 use super::twins::has_private_twin;
 use super::{Fault, FaultKind, Faults};
 use crate::nn::scope::PrivateScope;
 
-/// A trained parameter, with all places in which the model holds it.
+/// A trained parameter, at the first place in which the model holds it.
 #[derive(Clone, Debug)]
 pub(crate) struct Trained {
     pub(crate) id: ParamId,
     pub(crate) path: String,
     pub(crate) shape: Vec<usize>,
-    /// Paths of further copies of the same parameter.
-    pub(crate) copies: Vec<String>,
 }
 
 /// What a walk through a model found.
@@ -47,9 +44,9 @@ impl Survey {
         &self.trained
     }
 
-    /// The first fault that stands in the way however the model is used.
-    pub(crate) fn certain_fault(&self) -> Option<&Fault> {
-        self.faults.iter().find(|fault| fault.certain)
+    /// The faults that stand in the way however the model is used.
+    pub(crate) fn certain_faults(&self) -> impl Iterator<Item = &Fault> {
+        self.faults.iter().filter(|fault| fault.certain)
     }
 
     /// Why the parameter at `path` cannot be trained, if the walk knows.
@@ -104,9 +101,20 @@ impl Survey {
         Some((self.path[..depth].join("."), &self.path[depth]))
     }
 
+    /// Whether the adapted parameter is the weight of a linear layer that is applied as one; recurrent
+    /// layers apply those of their gates together.
+    fn is_weight_of_linear(&self) -> bool {
+        let depth = self.containers.iter().position(|name| name == "Reparameterization");
+        depth.and_then(|depth| depth.checked_sub(1)).is_some_and(|holder| {
+            self.containers[holder] == "Struct:Linear"
+                && self.path[holder] == "weight"
+                && !self.containers.iter().any(|name| name == "Struct:GateController")
+        })
+    }
+
     fn check_place(&mut self) {
-        match (PrivateScope::innermost(), self.reparameterization()) {
-            (None, _) => match self.replaceable() {
+        match (PrivateScope::is_open(), self.reparameterization()) {
+            (false, _) => match self.replaceable() {
                 Some((path, name)) => {
                     self.replace.insert(path, name);
                 }
@@ -117,16 +125,15 @@ impl Survey {
                     self.faults.push(Fault::new(FaultKind::NotYet, self.path(), reason));
                 }
             },
-            (Some(_), None) => {}
-            (Some(layer), Some((path, name))) => {
-                let linear = layer == std::any::type_name::<Linear>();
-                if linear && name == "lora" && path.rsplit('.').next() == Some("weight") {
+            (true, None) => {}
+            (true, Some((path, name))) => {
+                if name == "lora" && self.is_weight_of_linear() {
                     return;
                 }
                 let reason = format!(
-                    "the adapter `{name}` has a rule on the weight of `Private<Linear>` only; leave \
-                     this parameter out of the adapter's `ParamGroup`, or fold the adapter with \
-                     `Module::materialize`"
+                    "the adapter `{name}` has no rule here: LoRA has one on the weight of a linear \
+                     layer outside of recurrent ones; leave this parameter out of the adapter's \
+                     `ParamGroup`, or fold the adapter with `Module::materialize`"
                 );
                 let mut fault = Fault::new(FaultKind::NotYet, path, reason);
                 // The gradient of the value would be taken for that of what it is made of.
@@ -155,8 +162,9 @@ impl ModuleVisitor for Survey {
         if in_batch_norm && flag.val().is_enabled() {
             let parent = self.path[..self.path.len().saturating_sub(1)].join(".");
             let reason = "a BatchNorm in training mode mixes the examples of a batch and stores \
-                          statistics of them; use GroupNorm, LayerNorm or InstanceNorm, or freeze \
-                          it with `Module::freeze_group` to use its stored statistics";
+                          statistics of them; use GroupNorm, LayerNorm or InstanceNorm, freeze it \
+                          with `Module::freeze_group` to use its stored statistics, or train with \
+                          mini-sets as units (`burn_dp::units`)";
             self.faults.push(Fault::new(FaultKind::Never, parent, reason));
         }
     }
@@ -177,10 +185,10 @@ impl ModuleVisitor for Survey {
         match self.index.get(&param.id) {
             None => {
                 self.index.insert(param.id, self.trained.len());
-                self.trained.push(Trained { id: param.id, path, shape, copies: Vec::new() });
+                self.trained.push(Trained { id: param.id, path, shape });
             }
             Some(&first) => {
-                let first = &mut self.trained[first];
+                let first = &self.trained[first];
                 if first.shape != shape {
                     let reason = format!(
                         "it has the identity of `{}` and another shape, {shape:?} instead of {:?}; \
@@ -188,9 +196,7 @@ impl ModuleVisitor for Survey {
                         first.path, first.shape
                     );
                     self.faults.push(Fault::new(FaultKind::Misconfigured, path, reason));
-                    return;
                 }
-                first.copies.push(path);
             }
         }
     }

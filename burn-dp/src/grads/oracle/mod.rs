@@ -2,11 +2,14 @@
 
 #![allow(clippy::unwrap_used)]
 
+mod adapters;
 mod convolution;
+mod frozen;
 mod groups;
 mod linear;
 mod refusals;
 mod robustness;
+mod tied;
 
 use std::collections::HashMap;
 
@@ -20,7 +23,7 @@ use crate::clipping::{ClippedSum, Clipping, FlatClipping};
 pub(super) type Flat = HashMap<ParamId, Vec<f64>>;
 
 /// A tensor that follows from a number, on every backend the same.
-pub(super) fn numbers<const D: usize>(shape: [usize; D], seed: u64, device: &Device) -> Tensor<D> {
+pub(crate) fn numbers<const D: usize>(shape: [usize; D], seed: u64, device: &Device) -> Tensor<D> {
     let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15).wrapping_add(1);
     let values: Vec<f32> = (0..shape.iter().product())
         .map(|_| {
