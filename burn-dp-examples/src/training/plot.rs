@@ -7,9 +7,9 @@ use plotters::prelude::*;
 use super::TrainError;
 
 /// A line of a figure.
-pub(super) struct Series {
-    pub(super) name: String,
-    pub(super) points: Vec<(f64, f64)>,
+pub(crate) struct Series {
+    pub(crate) name: String,
+    pub(crate) points: Vec<(f64, f64)>,
 }
 
 /// Draws several lines over one another.
@@ -17,7 +17,7 @@ pub(super) struct Series {
 /// # Errors
 ///
 /// When the file cannot be written.
-pub(super) fn lines(
+pub(crate) fn lines(
     path: &Path,
     [title, x, y]: [&str; 3],
     series: &[Series],
@@ -64,7 +64,7 @@ pub(super) fn lines(
 /// # Errors
 ///
 /// When the file cannot be written.
-pub(super) fn bars(
+pub(crate) fn bars(
     path: &Path,
     [title, x]: [&str; 2],
     values: &[(String, f64)],

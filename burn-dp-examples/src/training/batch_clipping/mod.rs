@@ -5,7 +5,7 @@ mod options;
 mod run;
 mod settings;
 
-pub use options::{BatchModelName, BatchOptions, UnitClippingName};
+pub use options::{BatchModelName, BatchOptions, BatchPolicyName, DataOptions, UnitClippingName};
 pub use run::{BatchFigures, EpochFigures, run};
 pub(crate) use run::{load, train};
 pub(crate) use settings::BatchSettings;

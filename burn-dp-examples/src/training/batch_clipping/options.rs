@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use clap::{Parser, ValueEnum};
+use clap::{Args, Parser, ValueEnum};
 
 use crate::training::{BackendName, DatasetName};
 
@@ -15,23 +15,15 @@ use crate::training::{BackendName, DatasetName};
 #[derive(Parser, Debug, Clone)]
 #[command(name = "cargo xtask train", bin_name = "cargo xtask train", version)]
 pub struct BatchOptions {
-    /// Data set to train on.
-    #[arg(value_enum, default_value_t = DatasetName::Digits)]
-    pub dataset: DatasetName,
+    /// Data set, and where it lies.
+    #[command(flatten)]
+    pub data: DataOptions,
     /// What is clipped.
     #[arg(long, value_enum)]
     pub clipping: UnitClippingName,
-    /// Folder with the four IDX files of MNIST, plain or gzip [default: the variable BURN_DP_DATA,
-    /// else the cache or download of burn-dataset].
-    #[arg(long, value_name = "DIR")]
-    pub data_dir: Option<PathBuf>,
-    /// Use only this many images to train on, public ones included [default: all; 12000 drawn
-    /// digits].
-    #[arg(long, value_name = "N")]
-    pub train_size: Option<usize>,
-    /// Use only this many images to test on [default: all; 2000 drawn digits].
-    #[arg(long, value_name = "N")]
-    pub test_size: Option<usize>,
+    /// How a mini-set's update is clipped.
+    #[arg(long, value_enum, default_value_t = BatchPolicyName::Flat)]
+    pub policy: BatchPolicyName,
     /// Network to train.
     #[arg(long, value_enum, default_value_t = BatchModelName::BnLenet5)]
     pub model: BatchModelName,
@@ -52,9 +44,6 @@ pub struct BatchOptions {
     /// Learning rate of the local steps.
     #[arg(long, default_value_t = 0.05, allow_hyphen_values = true)]
     pub local_lr: f64,
-    /// Images that are kept as public [default: a tenth].
-    #[arg(long, value_name = "N")]
-    pub public_size: Option<usize>,
     /// Clipping threshold of a mini-set's gradient.
     #[arg(long, value_name = "C", default_value_t = 0.2, allow_hyphen_values = true)]
     pub max_grad_norm: f64,
@@ -81,9 +70,6 @@ pub struct BatchOptions {
     /// Backend to train on.
     #[arg(long, value_enum, default_value_t = BackendName::Flex)]
     pub backend: BackendName,
-    /// Seed of the initial weights, of the drawn digits, and of the membership in mini-sets.
-    #[arg(long, value_name = "N", default_value_t = 0)]
-    pub seed: u64,
     /// Take sampling and noise from this seed: the run can be repeated, and nothing of it is
     /// private.
     #[arg(long, value_name = "N")]
@@ -94,6 +80,31 @@ pub struct BatchOptions {
     /// File for the figures of the run [default: run.json in the output folder].
     #[arg(long, value_name = "FILE")]
     pub json: Option<PathBuf>,
+}
+
+/// Which images, and where they lie.
+#[derive(Args, Debug, Clone)]
+pub struct DataOptions {
+    /// Data set to train on.
+    #[arg(value_enum, default_value_t = DatasetName::Digits)]
+    pub dataset: DatasetName,
+    /// Folder with the four IDX files of MNIST, plain or gzip [default: the variable BURN_DP_DATA,
+    /// else the cache or download of burn-dataset].
+    #[arg(long, value_name = "DIR")]
+    pub data_dir: Option<PathBuf>,
+    /// Use only this many images to train on, public ones included [default: all; 12000 drawn
+    /// digits].
+    #[arg(long, value_name = "N")]
+    pub train_size: Option<usize>,
+    /// Use only this many images to test on [default: all; 2000 drawn digits].
+    #[arg(long, value_name = "N")]
+    pub test_size: Option<usize>,
+    /// Images that are kept as public [default: a tenth].
+    #[arg(long, value_name = "N")]
+    pub public_size: Option<usize>,
+    /// Seed of the initial weights, of the drawn digits, and of the membership in mini-sets.
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    pub seed: u64,
 }
 
 impl BatchOptions {
@@ -109,6 +120,16 @@ impl BatchOptions {
 pub enum UnitClippingName {
     /// The update of a mini-set.
     Batch,
+}
+
+/// How an update is clipped.
+#[derive(ValueEnum, Debug, Clone, Copy, PartialEq, Eq)]
+pub enum BatchPolicyName {
+    /// As a whole (full gradient clipping).
+    Flat,
+    /// Each layer to a threshold in proportion to its norm on the public images, measured anew after
+    /// each epoch (enhanced adaptive layerwise clipping).
+    Layerwise,
 }
 
 /// A network that batch clipping trains.

@@ -3,7 +3,6 @@
 use std::time::{Duration, Instant};
 
 use burn::data::dataloader::batcher::Batcher;
-use burn::module::Module;
 use burn::optim::SgdConfig;
 use burn::optim::momentum::MomentumConfig;
 use burn::tensor::Device;
@@ -13,7 +12,7 @@ use burn_dp::optim::DpOptimizer;
 use burn_dp::units::{LocalTraining, UnitUpdate, public_statistics};
 use serde::Serialize;
 
-use super::{BatchModelName, BatchOptions, BatchSettings};
+use super::{BatchModelName, BatchOptions, BatchSettings, DataOptions};
 use crate::data::{ImageBatcher, ImageDataset, ImageItem, digits, mnist};
 use crate::models::{BnLeNet5, BnLeNet5Config, Classifier};
 use crate::training::options::typed;
@@ -95,7 +94,7 @@ pub struct BatchFigures {
 pub fn run(options: BatchOptions) -> Result<BatchFigures, TrainError> {
     let settings = BatchSettings::new(&options)?;
     let device = device(options.backend)?;
-    let data = load(&options)?;
+    let data = load(&options.data)?;
     settings.plan(&settings.sets(data.private.len())?)?;
     files::make_folder(&options.output)?;
     let at = |name: &str| options.output.join(name);
@@ -145,7 +144,7 @@ pub fn run(options: BatchOptions) -> Result<BatchFigures, TrainError> {
 /// # Errors
 ///
 /// When it cannot be read, or nothing would be left to train on.
-pub(crate) fn load(options: &BatchOptions) -> Result<BatchData, TrainError> {
+pub(crate) fn load(options: &DataOptions) -> Result<BatchData, TrainError> {
     let folder = options.data_dir.clone();
     let folder = folder.or_else(|| std::env::var_os("BURN_DP_DATA").map(Into::into));
     let splits = match (options.dataset, folder) {

@@ -6,7 +6,7 @@ use burn_dp::optim::{PrivacyPlan, PrivacyPlanConfig, SamplingScheme};
 use burn_dp::units::MiniSets;
 use burn_dp_accountant::Budget;
 
-use super::{BatchModelName, BatchOptions};
+use super::{BatchModelName, BatchOptions, BatchPolicyName};
 use crate::training::TrainError;
 
 /// The noise multiplier of the paper's experiments: σ = 0.5, times two for the sensitivity 2C.
@@ -16,6 +16,7 @@ const NOISE_MULTIPLIER: f64 = 1.0;
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct BatchSettings {
     pub(crate) model: BatchModelName,
+    pub(crate) policy: BatchPolicyName,
     pub(crate) mini_set_size: usize,
     pub(crate) mini_sets: usize,
     pub(crate) poisson: bool,
@@ -43,7 +44,7 @@ impl BatchSettings {
             ("--mini-sets", options.mini_sets),
             ("--epochs", options.epochs),
             ("--local-steps", options.local_steps.unwrap_or(1)),
-            ("--public-size", options.public_size.unwrap_or(1)),
+            ("--public-size", options.data.public_size.unwrap_or(1)),
         ] {
             if value == 0 {
                 return Err(TrainError::option(name, "must be at least 1, got 0"));
@@ -68,6 +69,7 @@ impl BatchSettings {
         };
         Ok(Self {
             model: options.model,
+            policy: options.policy,
             mini_set_size: options.mini_set_size,
             mini_sets: options.mini_sets,
             poisson: options.poisson,
@@ -79,7 +81,7 @@ impl BatchSettings {
             epochs: options.epochs,
             lr: options.lr,
             lr_decay: options.lr_decay,
-            seed: options.seed,
+            seed: options.data.seed,
             insecure_seed: options.insecure_seed,
         })
     }
