@@ -3,7 +3,7 @@
 use burn::module::{Module, ModuleVisitor, Param, ParamId};
 use burn::tensor::{DType, Gradients, Tensor};
 
-use super::{ClippedSum, ClippingStatistics, FlatClipping};
+use super::{ClippedSum, Clipping, FlatClipping};
 use crate::DpError;
 use crate::grads::{PrivateBackward, TrainableParameters};
 
@@ -34,12 +34,13 @@ impl FlatClipping {
     ) -> Result<ClippedSum, DpError> {
         let first = losses(model);
         let grads = PrivateBackward::new().run(first.clone(), model)?;
-        let squared_norms = grads.squared_norms()?;
-        let (coefficients, keep, statistics) = self.coefficients(&squared_norms, |_| true);
-        if keep.contains(&false) {
+        let thresholds = self.thresholds(0)?;
+        let squared_norms = grads.squared_norms(thresholds.groups())?;
+        let coefficients = thresholds.coefficients(&squared_norms, |_| true);
+        if coefficients.keep.contains(&false) {
             // A weight of zero does not stop NaN in an ordinary backward pass.
-            let sums = grads.weighted_sum(&coefficients, &keep);
-            return Ok(ClippedSum::new(sums, self.max_grad_norm(), statistics));
+            let sums = grads.weighted_sum(&coefficients, thresholds.groups())?;
+            return Ok(ClippedSum::new(sums, thresholds, coefficients));
         }
         drop(grads);
 
@@ -52,9 +53,9 @@ impl FlatClipping {
                     .into(),
             });
         }
-        let weights = Tensor::<1>::from_data(coefficients.as_slice(), &second.device());
+        let weights = Tensor::<1>::from_data(coefficients.of_group(0), &second.device());
         let grads = (second * weights).sum().backward();
-        Ok(ClippedSum::new(flat_gradients(model, &grads), self.max_grad_norm(), statistics))
+        Ok(ClippedSum::new(flat_gradients(model, &grads), thresholds, coefficients))
     }
 
     /// The clipped sum by one ordinary backward pass for each example: slow, and right for every model
@@ -74,7 +75,8 @@ impl FlatClipping {
         loss: impl Fn(&M, usize) -> Tensor<1>,
     ) -> Result<ClippedSum, DpError> {
         TrainableParameters::of(model)?;
-        let mut total = ClippedSum::new([], self.max_grad_norm(), ClippingStatistics::default());
+        let thresholds = self.thresholds(0)?;
+        let mut total = ClippedSum::empty(thresholds.clone());
         for example in 0..examples {
             let grads = loss(model, example).sum().backward();
             let gradient = flat_gradients(model, &grads);
@@ -83,12 +85,13 @@ impl FlatClipping {
                 squares if squares.is_empty() => 0.0,
                 squares => host(Tensor::cat(squares, 0))?.into_iter().map(f64::from).sum(),
             };
-            let (coefficients, keep, statistics) = self.coefficients(&[squared_norm], |_| true);
-            let scaled = gradient.into_iter().filter(|_| keep[0]).map(|(id, values)| {
-                let coefficient = coefficients[0];
+            let coefficients = thresholds.coefficients(&[vec![squared_norm]], |_| true);
+            let (keep, coefficient) = (coefficients.keep[0], coefficients.of_group(0)[0]);
+            let scaled = gradient.into_iter().filter(|_| keep).map(|(id, values)| {
                 (id, if coefficient == 1.0 { values } else { values * coefficient })
             });
-            total.accumulate(ClippedSum::new(scaled, self.max_grad_norm(), statistics))?;
+            let scaled: Vec<_> = scaled.collect();
+            total.accumulate(ClippedSum::new(scaled, thresholds.clone(), coefficients))?;
         }
         Ok(total)
     }
