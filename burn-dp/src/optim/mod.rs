@@ -22,6 +22,7 @@ mod plan;
 mod plan_config;
 mod refused;
 mod release;
+mod schedule;
 mod units;
 
 pub use checkpoint::{Checkpoint, Checkpointer};
@@ -29,3 +30,4 @@ pub use dp_optimizer::DpOptimizer;
 pub use plan::PrivacyPlan;
 pub use plan_config::{PrivacyPlanConfig, SamplingScheme};
 pub use refused::RefusedStep;
+pub use schedule::Schedule;
