@@ -58,7 +58,11 @@ fn users_are_trained_on_with_a_statement_for_the_user_and_with_plots() {
     assert!(norms.iter().all(|norm| norm[1].as_f64().unwrap() > 0.0), "{norms:?}");
     assert!(output.contains("one user, with all of their examples"), "{output}");
     assert!(output.contains("federated averaging"), "{output}");
-    for name in ["model.bpk", "privacy.json", "privacy.txt", "loss.svg", "update-norms.svg"] {
+    let thresholds: Vec<_> = (figures["measurements"].as_array().unwrap().iter())
+        .map(|measured| measured["threshold"].as_f64().unwrap())
+        .collect();
+    assert_ne!(thresholds[0], thresholds[1]);
+    for name in ["model.bpk", "privacy.json", "privacy.txt", "loss.svg", "threshold.svg"] {
         assert!(folder.path().join("out").join(name).is_file(), "{name}");
     }
     assert!(!folder.path().join("out/checkpoints").exists());
@@ -121,6 +125,17 @@ fn mini_sets_are_trained_on_with_batch_norm_and_the_statement_says_what_it_store
     assert_eq!(statement["facts"]["mini_set_size"], "20");
     assert!(output.contains("sampling 2 of 28 units"), "{output}");
     assert!(folder.path().join("out/accuracy.svg").is_file());
+}
+
+#[test]
+fn layerwise_thresholds_come_from_public_images() {
+    let folder = tempfile::tempdir().unwrap();
+    let (figures, output) = figures(folder.path(), &format!("digits {SETS} --policy layerwise"));
+    let clipping = figures["clipping"].as_str().unwrap();
+    assert!(clipping.contains("conv1") && clipping.contains("public data"), "{clipping}");
+    let noise = figures["noise_multiplier"].as_f64().unwrap();
+    assert!((noise - 1.0 / 8f64.sqrt()).abs() < 1e-12, "{noise}");
+    assert!(output.contains("SampledWithoutReplacement(1 of 28"), "{output}");
 }
 
 #[test]

@@ -12,13 +12,10 @@ use clap::Args;
 use serde::Serialize;
 
 use crate::training::batch_clipping::{
-    BatchFigures, BatchModelName, BatchPolicyName, BatchSettings, DataOptions, load, train,
+    BatchFigures, BatchModelName, BatchPolicyName, BatchSettings, DataOptions, LAYERS, load, train,
 };
 use crate::training::plot::{self, Series};
 use crate::training::{BackendName, TrainError, device, files, write_json};
-
-/// Layers of BN-LeNet-5 that are clipped apart: three convolutions, three BatchNorms, two linear.
-const LAYERS: f64 = 8.0;
 
 /// The options of the experiment.
 #[derive(Args, Debug, Clone)]
@@ -83,7 +80,7 @@ pub(super) fn run(options: BatchClippingOptions) -> Result<BatchClippingExperime
     files::make_folder(&options.output)?;
     let (layerwise, flat) = (BatchPolicyName::Layerwise, BatchPolicyName::Flat);
     // Layerwise clipping with 2 C_h sigma in each layer costs what a noise of sigma / √L costs.
-    let split = 1.0 / LAYERS.sqrt();
+    let split = 1.0 / (LAYERS as f64).sqrt();
     let contenders = [
         Contender { name: "BC+ALC", individual: false, policy: layerwise, noise: split },
         Contender { name: "BC+FGC, same noise", individual: false, policy: flat, noise: 1.0 },

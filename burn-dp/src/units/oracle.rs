@@ -104,9 +104,9 @@ fn each_policy_clips_an_update_by_its_own_rule() {
     let unit = [3.0, 4.0, 0.0, 0.5];
     let groups = ParameterGroups::per_parameter(&model).unwrap();
     let grouped = GroupedClipping::new(groups, vec![1.0, 2.0]).unwrap();
-    let automatic = AutomaticClipping::new(2.0).unwrap();
+    let automatic = AutomaticClipping::new();
     let norm = 25.25f64.sqrt();
-    let whole = 2.0 / (norm + 0.01);
+    let whole = 1.0 / (norm + 0.01);
     for (policy, expected) in [
         (&grouped as &dyn Clipping, [0.6, 0.8, 0.0, 0.5]),
         (&automatic, [3.0 * whole, 4.0 * whole, 0.0, 0.5 * whole]),
@@ -371,7 +371,7 @@ proptest! {
         let groups = ParameterGroups::per_parameter(&model).unwrap();
         let policies: [Box<dyn Clipping>; 2] = [
             Box::new(GroupedClipping::new(groups, vec![0.3, 2.0]).unwrap()),
-            Box::new(AutomaticClipping::new(0.7).unwrap()),
+            Box::new(AutomaticClipping::new()),
         ];
         for policy in policies {
             let thresholds = policy.thresholds(0).unwrap();

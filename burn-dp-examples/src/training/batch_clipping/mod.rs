@@ -8,4 +8,4 @@ mod settings;
 pub use options::{BatchModelName, BatchOptions, BatchPolicyName, DataOptions, UnitClippingName};
 pub use run::{BatchFigures, EpochFigures, run};
 pub(crate) use run::{load, train};
-pub(crate) use settings::BatchSettings;
+pub(crate) use settings::{BatchSettings, LAYERS};

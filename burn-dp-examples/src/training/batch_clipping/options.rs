@@ -47,8 +47,9 @@ pub struct BatchOptions {
     /// Clipping threshold of a mini-set's gradient.
     #[arg(long, value_name = "C", default_value_t = 0.2, allow_hyphen_values = true)]
     pub max_grad_norm: f64,
-    /// Standard deviation of the noise over the clipping threshold, which is twice the sigma of the
-    /// paper: its noise is 2 C sigma.
+    /// Noise multiplier of a step. With one threshold it is the standard deviation of the noise over
+    /// the threshold, twice the sigma of the paper, whose noise is 2 C sigma; with a threshold for each
+    /// of L layers it is that of each layer over √L [default: sigma = 0.5 of the paper].
     #[arg(long, value_name = "SIGMA", allow_hyphen_values = true)]
     pub noise_multiplier: Option<f64>,
     /// Privacy budget. Without --noise-multiplier the noise is calibrated to it; with it, the run

@@ -7,12 +7,13 @@ use burn::optim::SgdConfig;
 use burn::optim::momentum::MomentumConfig;
 use burn::tensor::Device;
 use burn_dp::DpError;
+use burn_dp::clipping::{Clipping, LayerwiseClipping, ParameterGroups, PublicNorms};
 use burn_dp::losses::{CrossEntropyLoss, CrossEntropyLossConfig};
 use burn_dp::optim::DpOptimizer;
-use burn_dp::units::{LocalTraining, UnitUpdate, public_statistics};
+use burn_dp::units::{LocalTraining, UnitUpdate, private_copy, public_statistics};
 use serde::Serialize;
 
-use super::{BatchModelName, BatchOptions, BatchSettings, DataOptions};
+use super::{BatchModelName, BatchOptions, BatchPolicyName, BatchSettings, DataOptions};
 use crate::data::{ImageBatcher, ImageDataset, ImageItem, digits, mnist};
 use crate::models::{BnLeNet5, BnLeNet5Config, Classifier};
 use crate::training::options::typed;
@@ -28,6 +29,9 @@ const PUBLIC_BATCH: usize = 64;
 /// Public batches whose statistics a model gets for inference: the running averages that it began with
 /// weigh 0.9^100 after them.
 const PUBLIC_BATCHES: usize = 100;
+
+/// Public units whose norms the layerwise thresholds follow.
+const PUBLIC_UNITS: usize = 100;
 
 /// Images that are trained on, that are public, and that are measured on.
 pub(crate) struct BatchData {
@@ -95,7 +99,7 @@ pub fn run(options: BatchOptions) -> Result<BatchFigures, TrainError> {
     let settings = BatchSettings::new(&options)?;
     let device = device(options.backend)?;
     let data = load(&options.data)?;
-    settings.plan(&settings.sets(data.private.len())?)?;
+    settings.plan(&settings.sets(data.private.len())?, None)?;
     files::make_folder(&options.output)?;
     let at = |name: &str| options.output.join(name);
     for name in [MODEL_FILE, STATEMENT_JSON, STATEMENT_TEXT] {
@@ -184,7 +188,6 @@ pub(crate) fn train(
     mut after_epoch: impl FnMut(&EpochFigures),
 ) -> Result<(BnLeNet5, DpOptimizer, BatchFigures), TrainError> {
     let sets = settings.sets(data.private.len())?;
-    let plan = settings.plan(&sets)?;
     let steps_per_epoch = settings.steps_per_epoch(&sets);
     // Of the initial weights only: noise and sampling have generators of their own.
     device.seed(settings.seed);
@@ -193,6 +196,29 @@ pub(crate) fn train(
     let mut model = BnLeNet5Config::new().with_batch_norm(batch_norm).init(&trained);
     let loss = CrossEntropyLossConfig::new().init();
     let local = local_training(settings)?;
+    let compute =
+        |model: BnLeNet5, items: Vec<ImageItem>| update(model, items, &local, &loss, &trained);
+    let layers = match settings.policy {
+        BatchPolicyName::Flat => None,
+        BatchPolicyName::Layerwise => Some(ParameterGroups::per_layer(&model)?),
+    };
+    let public_norms = |model: &BnLeNet5, layers: &ParameterGroups| {
+        let mut norms = PublicNorms::new(layers.clone());
+        let units = data.public.chunks(settings.mini_set_size.min(data.public.len()));
+        for items in units.take(PUBLIC_UNITS) {
+            norms.add_update(&compute(private_copy(model), items.to_vec())?, model)?;
+        }
+        Ok::<_, DpError>(norms)
+    };
+    let clipping = match &layers {
+        None => None,
+        Some(layers) => {
+            let norms = public_norms(&model, layers)?;
+            let clipping = LayerwiseClipping::enhanced(settings.max_grad_norm, &norms)?;
+            Some(Box::new(clipping) as Box<dyn Clipping>)
+        }
+    };
+    let plan = settings.plan(&sets, clipping)?;
 
     let sampler = plan.sampler()?;
     let mut optim = plan.optimizer(SgdConfig::new().init());
@@ -202,8 +228,7 @@ pub(crate) fn train(
         for _ in 0..steps_per_epoch {
             let draw = sampler.draw(optim.next_step())?;
             optim.unit_updates(&model, draw.private_indices(), |copy: BnLeNet5, &set| {
-                let items = sets.members(set).iter().map(|&i| data.private[i]).collect();
-                update(copy, items, &local, &loss, &trained)
+                compute(copy, sets.members(set).iter().map(|&i| data.private[i]).collect())
             })?;
             model = match optim.step(lr, model, draw) {
                 Ok(model) => model,
@@ -216,6 +241,9 @@ pub(crate) fn train(
             };
         }
         lr *= settings.lr_decay;
+        if let Some(layers) = &layers {
+            optim.learn_from_public(&public_norms(&model, layers)?)?;
+        }
         time += since.elapsed();
         let test =
             Evaluation::of(&with_public_statistics(&model, data, &trained), &data.test, device);

@@ -13,6 +13,9 @@ pub struct RoundFigures {
     pub test_accuracy: f64,
     /// Upper bound of ε so far; nothing if no finite one is guaranteed.
     pub epsilon: Option<f64>,
+    /// What the next update of a user is clipped to, all groups together: it follows from noisy counts
+    /// only.
+    pub threshold: f64,
 }
 
 /// What a user-level run did and how well. It holds only what is public.

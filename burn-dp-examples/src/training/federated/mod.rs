@@ -6,5 +6,5 @@ mod run;
 mod settings;
 
 pub use figures::{FederatedFigures, RoundFigures};
-pub use options::{AlgorithmName, FederatedOptions, UserDatasetName};
+pub use options::{AlgorithmName, FederatedOptions, UserClippingName, UserDatasetName};
 pub use run::run;

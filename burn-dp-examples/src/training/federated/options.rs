@@ -47,9 +47,22 @@ pub struct FederatedOptions {
     /// run stops before the round that would break the budget.
     #[arg(long, value_name = "SIGMA", allow_hyphen_values = true)]
     pub noise_multiplier: Option<f64>,
-    /// Clipping threshold of a user's update.
-    #[arg(long, value_name = "C", default_value_t = 1.0, allow_hyphen_values = true)]
-    pub max_update_norm: f64,
+    /// How a user's update is clipped.
+    #[arg(long, value_enum, default_value_t = UserClippingName::Quantile)]
+    pub clipping: UserClippingName,
+    /// Clipping threshold of a user's update; of quantile clipping the one that it begins with
+    /// [default: 1; 0.1 for quantile clipping].
+    #[arg(long, value_name = "C", allow_hyphen_values = true)]
+    pub max_update_norm: Option<f64>,
+    /// Fraction of the users whose update quantile clipping leaves as it is.
+    #[arg(long, default_value_t = 0.5, allow_hyphen_values = true)]
+    pub target_quantile: f64,
+    /// Learning rate of the threshold of quantile clipping.
+    #[arg(long, default_value_t = 0.2, allow_hyphen_values = true)]
+    pub quantile_lr: f64,
+    /// Share of a round's privacy cost that the counts of quantile clipping may use.
+    #[arg(long, default_value_t = 0.1, allow_hyphen_values = true)]
+    pub count_share: f64,
     /// Passes of a user over their examples in a round.
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub local_epochs: usize,
@@ -120,6 +133,17 @@ impl FederatedOptions {
 pub enum UserDatasetName {
     /// The plays by speaking role.
     Shakespeare,
+}
+
+/// How a user's update is clipped.
+#[derive(ValueEnum, Debug, Clone, Copy, PartialEq, Eq)]
+pub enum UserClippingName {
+    /// As a whole, to a given threshold.
+    Flat,
+    /// As a whole, to a threshold that follows a quantile of the norms, privately estimated.
+    Quantile,
+    /// Each layer to a threshold of its own that follows the quantile of its norms.
+    LayerQuantile,
 }
 
 /// What a user computes in a round.

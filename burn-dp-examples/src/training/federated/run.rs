@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 use burn::module::Module;
 use burn::tensor::{Device, Tensor};
 use burn_dp::DpError;
+use burn_dp::clipping::Clipping;
 use burn_dp::federated::FederatedTraining;
 use burn_dp::units::UnitUpdate;
 
@@ -31,6 +32,9 @@ const MEASURED_OF_USER: usize = 16;
 /// Name of the plot of the measurements.
 const LOSS_PLOT: &str = "loss.svg";
 
+/// Name of the plot of the clipping threshold.
+const THRESHOLD_PLOT: &str = "threshold.svg";
+
 /// Name of the plot of the update norms.
 const NORMS_PLOT: &str = "update-norms.svg";
 
@@ -54,7 +58,6 @@ pub fn run(options: FederatedOptions) -> Result<FederatedFigures, TrainError> {
         None => Tokens::Characters,
     };
     let users = load(&options, &tokens)?;
-    let plan = options.plan(users.train.users().len())?;
     // Of the initial weights only: noise and sampling have generators of their own.
     device.seed(options.seed);
     let trained = device.clone().autodiff();
@@ -62,6 +65,7 @@ pub fn run(options: FederatedOptions) -> Result<FederatedFigures, TrainError> {
         .with_embedding(options.embedding)
         .with_hidden(options.hidden);
     let model = config.init(&trained);
+    let plan = options.plan(users.train.users().len(), &model)?;
 
     let checkpoints = Checkpoints::of(&options.output, options.compared());
     let (optim, mut model) = if options.resume {
@@ -79,7 +83,8 @@ pub fn run(options: FederatedOptions) -> Result<FederatedFigures, TrainError> {
 
     println!(
         "{}",
-        row(["round", "test loss", "test acc.", "epsilon", "seconds"].map(String::from))
+        row(["round", "test loss", "test acc.", "epsilon", "threshold", "seconds"]
+            .map(String::from))
     );
     let mut measurements = Vec::new();
     let (mut train_time, mut since) = (Duration::ZERO, Instant::now());
@@ -101,6 +106,7 @@ pub fn run(options: FederatedOptions) -> Result<FederatedFigures, TrainError> {
             train_time += since.elapsed();
             let measured = measure(&model, &users.test, &device);
             let epsilon = training.optimizer().privacy_spent(options.delta)?.upper;
+            let thresholds = training.optimizer().plan().clipping().thresholds(round as u64)?;
             println!(
                 "{}",
                 row([
@@ -108,6 +114,7 @@ pub fn run(options: FederatedOptions) -> Result<FederatedFigures, TrainError> {
                     format!("{:.4}", measured.0),
                     format!("{:.2} %", 100.0 * measured.1),
                     upwards(epsilon),
+                    format!("{:.4}", thresholds.total_norm()),
                     format!("{:.0}", train_time.as_secs_f64()),
                 ])
             );
@@ -116,6 +123,7 @@ pub fn run(options: FederatedOptions) -> Result<FederatedFigures, TrainError> {
                 test_loss: measured.0,
                 test_accuracy: measured.1,
                 epsilon: epsilon.is_finite().then_some(epsilon),
+                threshold: thresholds.total_norm(),
             });
             if round < options.rounds {
                 checkpoints.save(&model, training.optimizer())?;
@@ -232,6 +240,8 @@ fn finish(
     };
     let loss = Series { name: "loss of public users".into(), points: points(|m| m.test_loss) };
     plot::lines(&at(LOSS_PLOT), ["Next token", "round", "cross entropy"], &[loss])?;
+    let threshold = Series { name: "threshold".into(), points: points(|m| m.threshold) };
+    plot::lines(&at(THRESHOLD_PLOT), ["Clipping threshold", "round", "L2 norm"], &[threshold])?;
     plot::bars(&at(NORMS_PLOT), ["Updates of public users", "mean L2 norm"], &norms)?;
 
     let spent = optim.privacy_spent(options.delta)?.upper;
@@ -259,6 +269,6 @@ fn finish(
 }
 
 /// One line of the table.
-fn row(cells: [String; 5]) -> String {
+fn row(cells: [String; 6]) -> String {
     cells.map(|cell| format!("{cell:<11}")).concat().trim_end().to_string()
 }

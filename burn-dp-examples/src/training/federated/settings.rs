@@ -2,15 +2,17 @@
 
 use std::collections::BTreeMap;
 
+use burn::module::Module;
 use burn::optim::momentum::MomentumConfig;
 use burn::optim::{AdamConfig, ModuleOptimizer, SgdConfig};
 use burn_dp::DpError;
+use burn_dp::clipping::{Clipping, CountNoise, FlatClipping, ParameterGroups, QuantileClipping};
 use burn_dp::federated::{FedAvgConfig, FedSgdConfig, UserUpdate};
 use burn_dp::noise::InsecureSeed;
 use burn_dp::optim::{PrivacyPlan, PrivacyPlanConfig};
 use burn_dp_accountant::{Budget, UnitOfPrivacy};
 
-use super::{AlgorithmName, FederatedOptions};
+use super::{AlgorithmName, FederatedOptions, UserClippingName};
 use crate::training::options::typed;
 use crate::training::{OptimizerName, TrainError};
 
@@ -45,7 +47,8 @@ impl FederatedOptions {
             }
         }
         for (name, value) in [
-            ("--max-update-norm", self.max_update_norm),
+            ("--max-update-norm", self.max_update_norm.unwrap_or(1.0)),
+            ("--quantile-lr", self.quantile_lr),
             ("--local-lr", self.local_lr),
             ("--server-lr", self.server_lr),
             ("--epsilon", self.epsilon.unwrap_or(EPSILON)),
@@ -53,6 +56,14 @@ impl FederatedOptions {
         ] {
             if !(value > 0.0 && value.is_finite()) {
                 let reason = format!("must be a number greater than 0, got {value}");
+                return Err(TrainError::option(name, reason));
+            }
+        }
+        for (name, value) in
+            [("--target-quantile", self.target_quantile), ("--count-share", self.count_share)]
+        {
+            if !(value > 0.0 && value < 1.0) {
+                let reason = format!("must be between 0 and 1, got {value}");
                 return Err(TrainError::option(name, reason));
             }
         }
@@ -71,7 +82,11 @@ impl FederatedOptions {
     /// # Errors
     ///
     /// For a number of users or a δ that does not fit, and those of the calibration.
-    pub(super) fn plan(&self, users: usize) -> Result<PrivacyPlan, TrainError> {
+    pub(super) fn plan<M: Module>(
+        &self,
+        users: usize,
+        model: &M,
+    ) -> Result<PrivacyPlan, TrainError> {
         if self.users_per_round > users {
             let reason = format!(
                 "must be at most the {users} users to train on, got {}; give a smaller one",
@@ -91,7 +106,7 @@ impl FederatedOptions {
         }
         let mut config = PrivacyPlanConfig::new(users, self.users_per_round as f64)
             .with_unit(UnitOfPrivacy::User)
-            .with_max_grad_norm(self.max_update_norm)
+            .with_clipping(self.clipping(model)?)
             .with_steps(self.rounds as u64);
         let epsilon = match (self.epsilon, self.noise_multiplier) {
             (None, Some(_)) => None,
@@ -107,6 +122,27 @@ impl FederatedOptions {
             config = config.with_insecure_seed(InsecureSeed(seed));
         }
         Ok(config.init()?)
+    }
+
+    /// The clipping policy.
+    fn clipping<M: Module>(&self, model: &M) -> Result<Box<dyn Clipping>, TrainError> {
+        let layers = match self.clipping {
+            UserClippingName::Flat => {
+                return Ok(Box::new(FlatClipping::new(self.max_update_norm.unwrap_or(1.0))?));
+            }
+            UserClippingName::Quantile => None,
+            UserClippingName::LayerQuantile => Some(ParameterGroups::per_parameter(model)?),
+        };
+        let mut clipping = QuantileClipping::new(self.target_quantile)?
+            .with_learning_rate(self.quantile_lr)?
+            .with_count_noise(CountNoise::Share(self.count_share));
+        if let Some(norm) = self.max_update_norm {
+            clipping = clipping.with_initial(norm)?;
+        }
+        Ok(match layers {
+            Some(layers) => Box::new(clipping.with_groups(layers)),
+            None => Box::new(clipping),
+        })
     }
 
     /// What a user computes.
@@ -153,7 +189,11 @@ impl FederatedOptions {
             ("--epsilon", optional(self.epsilon)),
             ("--delta", format!("{:e}", self.delta)),
             ("--noise-multiplier", optional(self.noise_multiplier)),
-            ("--max-update-norm", self.max_update_norm.to_string()),
+            ("--clipping", typed(self.clipping)),
+            ("--max-update-norm", optional(self.max_update_norm)),
+            ("--target-quantile", self.target_quantile.to_string()),
+            ("--quantile-lr", self.quantile_lr.to_string()),
+            ("--count-share", self.count_share.to_string()),
             ("--local-epochs", self.local_epochs.to_string()),
             ("--local-batch-size", self.local_batch_size.to_string()),
             ("--local-lr", self.local_lr.to_string()),
@@ -178,9 +218,11 @@ impl FederatedOptions {
 mod tests {
     #![allow(clippy::unwrap_used)]
 
+    use burn::tensor::Device;
     use clap::Parser;
 
     use super::*;
+    use crate::models::NextTokenConfig;
 
     fn options(line: &str) -> FederatedOptions {
         let words = ["train", "shakespeare"].into_iter().chain(line.split_whitespace());
@@ -196,6 +238,7 @@ mod tests {
             ("--federated --local-lr 0", "--local-lr must be a number greater than 0, got 0"),
             ("--federated --epsilon -1", "--epsilon must be a number greater than 0, got -1"),
             ("--federated --server-momentum 1", "--server-momentum must be at least 0"),
+            ("--federated --count-share 1", "--count-share must be between 0 and 1, got 1"),
         ] {
             let error = options(line).check().unwrap_err().to_string();
             assert!(error.contains(expected), "{error}");
@@ -203,14 +246,19 @@ mod tests {
     }
 
     #[test]
-    fn the_plan_protects_users() {
-        let plan = options("--federated --users-per-round 50").plan(1000).unwrap();
-        assert_eq!(plan.unit(), &UnitOfPrivacy::User);
-        assert_eq!((plan.dataset_size(), plan.expected_batch_size()), (1000, 50.0));
-        assert!(plan.epsilon_at_end(1e-4).unwrap() <= 8.0);
-        let error = options("--federated").plan(100).unwrap_err().to_string();
+    fn the_plan_protects_users_with_every_policy() {
+        let model = NextTokenConfig::new(10).with_hidden(4).init(&Device::flex().autodiff());
+        for clipping in ["flat", "quantile", "layer-quantile"] {
+            let line = format!("--federated --users-per-round 50 --clipping {clipping}");
+            let plan = options(&line).plan(1000, &model).unwrap();
+            assert_eq!(plan.unit(), &UnitOfPrivacy::User);
+            assert_eq!((plan.dataset_size(), plan.expected_batch_size()), (1000, 50.0));
+            let epsilon = plan.epsilon_at_end(1e-4).unwrap();
+            assert!(epsilon <= 8.0 && epsilon > 7.9, "{clipping} {epsilon}");
+        }
+        let error = options("--federated").plan(100, &model).unwrap_err().to_string();
         assert!(error.starts_with("--users-per-round must be at most the 100 users"), "{error}");
-        let error = options("--federated --delta 1e-2").plan(1000).unwrap_err().to_string();
+        let error = options("--federated --delta 1e-2").plan(1000, &model).unwrap_err().to_string();
         assert!(error.contains("less than 1 / users = 1.00e-3"), "{error}");
     }
 }
