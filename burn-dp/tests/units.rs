@@ -7,6 +7,7 @@ use burn::nn::{BatchNorm, BatchNormConfig, Linear, LinearConfig};
 use burn::optim::{AdamConfig, ModuleOptimizer, SgdConfig};
 use burn::tensor::{Device, Tensor, TensorData};
 use burn_dp::DpError;
+use burn_dp::clipping::{Clipping, QuantileClipping};
 use burn_dp::federated::{FedAvgConfig, FedSgdConfig, FederatedTraining, UserUpdate};
 use burn_dp::nn::{IntoPrivate, Private};
 use burn_dp::noise::InsecureSeed;
@@ -291,6 +292,11 @@ fn user_config() -> PrivacyPlanConfig {
     finish(PrivacyPlanConfig::new(USERS, 10.0).with_unit(UnitOfPrivacy::User))
 }
 
+/// With counts that are cheap enough for so few users.
+fn counted_user_config() -> PrivacyPlanConfig {
+    user_config().with_noise_multiplier(0.3)
+}
+
 fn fed_avg() -> UserUpdate {
     FedAvgConfig::new(0.1)
         .with_epochs(2)
@@ -434,6 +440,33 @@ fn users_without_examples_take_part_and_contribute_nothing() {
     assert!((0.5..1.5).contains(&(deviation / (0.5 / 40.0))), "{deviation}");
 }
 
+// SHARP_EDGES rows 9, 39 and 40: sum and counts are one release of a round, and the threshold moves by
+// noisy counts alone, between rounds.
+#[test]
+fn the_updates_of_users_adapt_their_clipping_threshold() {
+    let clipping = QuantileClipping::new(0.5).unwrap().with_initial(1e-4).unwrap();
+    let config = || counted_user_config().with_clipping(clipping.clone());
+    let optim = config().init().unwrap().optimizer(SgdConfig::new().init());
+    let mut training = FederatedTraining::new(optim, fed_avg()).unwrap();
+    let model = rounds(&mut training, Net::new(), 3);
+    let adapted = training.optimizer().plan().clipping().adapted();
+    // Every update with an example is longer than the threshold.
+    assert!(adapted[0].1 > 1e-4, "{adapted:?}");
+    assert_eq!(training.optimizer().ledger().releases(), 3);
+    let event = format!("{:?}", training.optimizer().ledger().entries()[0].event);
+    assert!(event.contains("JointGaussian"), "{event}");
+
+    let folder = tempfile::tempdir().unwrap();
+    let checkpointer = Checkpointer::new(folder.path());
+    checkpointer.save(&model, training.optimizer()).unwrap();
+    let expected = rounds(&mut training, model, 2);
+    let checkpoint = checkpointer.latest().unwrap().unwrap();
+    let plan = config().init().unwrap();
+    let (optim, model) = checkpoint.restore(plan, SgdConfig::new().init(), Net::new()).unwrap();
+    let mut second = FederatedTraining::new(optim, fed_avg()).unwrap();
+    assert_eq!(values(&rounds(&mut second, model, 2)), values(&expected));
+}
+
 // SHARP_EDGES row 16.
 #[test]
 fn a_plan_for_examples_does_not_train_users() {
@@ -503,11 +536,12 @@ fn a_neighbouring_user_moves_what_is_released_by_the_sensitivity_and_no_more() {
     let users: Vec<Vec<usize>> = (0..6).map(|u| vec![u, u + 7, u + 50]).collect();
     for clip in [0.05, 0.5] {
         let tolerance = clip * 1e-3 + 1e-5;
-        let whole = released(&users, SamplingScheme::Poisson, clip);
         for removed in 0..users.len() {
-            let mut without = users.clone();
-            without.remove(removed);
-            let without = released(&without, SamplingScheme::Poisson, clip);
+            // The last user goes: the random order of a user's examples follows the place in the list.
+            let mut with = users.clone();
+            with[removed..].rotate_left(1);
+            let whole = released(&with, SamplingScheme::Poisson, clip);
+            let without = released(&with[..users.len() - 1], SamplingScheme::Poisson, clip);
             let moved = distance(&whole, &without);
             assert!(moved <= clip + tolerance, "{moved} {clip}");
             assert!(moved > 0.1 * clip, "{moved} {clip}");

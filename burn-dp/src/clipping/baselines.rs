@@ -3,7 +3,7 @@
 use burn::module::Module;
 use burn::tensor::{DType, Tensor};
 
-use super::{ClippedSum, FlatClipping};
+use super::{ClippedSum, Clipping, FlatClipping};
 use crate::DpError;
 use crate::grads::{PrivateBackward, tie};
 use crate::units::{UnitUpdate, clip_updates};
@@ -37,12 +37,13 @@ impl FlatClipping {
         let model = &tie(model.clone());
         let first = losses(model);
         let grads = PrivateBackward::new().run(first.clone(), model)?;
-        let squared_norms = grads.squared_norms()?;
-        let (coefficients, keep, statistics) = self.coefficients(&squared_norms, |_| true);
-        if keep.contains(&false) {
+        let thresholds = self.thresholds(0)?;
+        let squared_norms = grads.squared_norms(thresholds.groups())?;
+        let coefficients = thresholds.coefficients(&squared_norms, |_| true);
+        if coefficients.keep.contains(&false) {
             // A weight of zero does not stop NaN in an ordinary backward pass.
-            let sums = grads.weighted_sum(&coefficients, &keep);
-            return Ok(ClippedSum::new(sums, self.max_grad_norm(), statistics));
+            let sums = grads.weighted_sum(&coefficients, thresholds.groups())?;
+            return Ok(ClippedSum::new(sums, thresholds, coefficients));
         }
         drop(grads);
 
@@ -55,10 +56,10 @@ impl FlatClipping {
                     .into(),
             });
         }
-        let weights = Tensor::<1>::from_data(coefficients.as_slice(), &second.device());
+        let weights = Tensor::<1>::from_data(coefficients.of_group(0), &second.device());
         let grads = (second * weights).sum().backward();
         let sums = UnitUpdate::from_gradients(model, &grads).into_values();
-        Ok(ClippedSum::new(sums, self.max_grad_norm(), statistics))
+        Ok(ClippedSum::new(sums, thresholds, coefficients))
     }
 
     /// The clipped sum by one ordinary backward pass for each example: slow, and right for every model
@@ -77,7 +78,7 @@ impl FlatClipping {
         examples: usize,
         loss: impl Fn(&M, usize) -> Tensor<1>,
     ) -> Result<ClippedSum, DpError> {
-        clip_updates(self, model, 0..examples, |model, example| {
+        clip_updates(&self.thresholds(0)?, model, 0..examples, |model, example| {
             UnitUpdate::gradient(&model, loss(&model, example).sum().reshape([1]))
         })
     }

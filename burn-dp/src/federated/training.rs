@@ -82,13 +82,15 @@ impl FederatedTraining {
         I: Clone,
         E: std::error::Error + Send + Sync + 'static,
     {
-        match self.collect(&model, users, losses) {
+        let made = match self.collect(&model, users, losses) {
             Ok(draw) => self.optim.step(lr, model, draw),
-            Err(error) => {
-                self.optim.discard();
-                Err(RefusedStep::new(model, error))
-            }
+            Err(error) => Err(RefusedStep::new(model, error)),
+        };
+        if made.is_err() {
+            // What these users contributed is not for another round.
+            self.optim.discard();
         }
+        made
     }
 
     fn collect<M, I, E>(

@@ -5,8 +5,8 @@ use burn::optim::ModuleOptimizer;
 use burn::tensor::Tensor;
 
 use crate::DpError;
-use crate::sampling::{SamplingKey, WordStream};
-use crate::units::{LocalTraining, UnitUpdate};
+use crate::sampling::{InsecureSamplingSeed, SamplingKey, WordStream};
+use crate::units::{LocalTraining, UnitUpdate, private_copy};
 
 /// Configuration of federated averaging: a user trains for some epochs on batches of their own
 /// examples, and contributes the total change of the model.
@@ -117,6 +117,25 @@ enum Rule {
 }
 
 impl UserUpdate {
+    /// The update of a user who is public, computed as in a round: to look at, not to be released.
+    ///
+    /// # Privacy
+    ///
+    /// `examples` must be public.
+    ///
+    /// # Errors
+    ///
+    /// As [`LocalTraining::run`].
+    pub fn of_public_user<M: Module, I: Clone>(
+        &self,
+        model: &M,
+        examples: Vec<I>,
+        losses: impl FnMut(&M, Vec<I>) -> Result<Tensor<1>, DpError>,
+    ) -> Result<UnitUpdate, DpError> {
+        let key = SamplingKey::from(InsecureSamplingSeed(0));
+        self.compute(private_copy(model), examples, (&key, 0), losses)
+    }
+
     /// The update of a user with these examples; zero for a user without any.
     ///
     /// # Arguments
@@ -180,8 +199,6 @@ mod tests {
     use burn::nn::{Linear, LinearConfig};
     use burn::optim::SgdConfig;
     use burn::tensor::Device;
-
-    use crate::sampling::InsecureSamplingSeed;
 
     /// The batches that a user with these examples trains on.
     fn batches(update: &UserUpdate, examples: usize, user: usize) -> Vec<Vec<usize>> {

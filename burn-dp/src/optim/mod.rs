@@ -23,6 +23,7 @@ mod plan;
 mod plan_config;
 mod refused;
 mod release;
+mod schedule;
 mod units;
 
 pub use checkpoint::{Checkpoint, Checkpointer};
@@ -31,6 +32,7 @@ pub use independence::Independence;
 pub use plan::PrivacyPlan;
 pub use plan_config::{PrivacyPlanConfig, SamplingScheme};
 pub use refused::RefusedStep;
+pub use schedule::Schedule;
 
 #[cfg(test)]
 mod tests;

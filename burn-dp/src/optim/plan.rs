@@ -9,9 +9,9 @@ use burn_dp_accountant::{
 };
 
 use super::plan_config::check_delta;
-use super::{DpOptimizer, SamplingScheme};
+use super::{DpOptimizer, SamplingScheme, Schedule};
 use crate::DpError;
-use crate::clipping::{Clipping, FlatClipping};
+use crate::clipping::Clipping;
 use crate::noise::{NoiseSource, Purpose};
 use crate::sampling::{
     LogicalBatches, PrivateDataLoaderBuilder, Sampler, SamplingKey, SamplingMechanism,
@@ -29,7 +29,12 @@ pub struct PrivacyPlan {
     pub(super) steps: u64,
     pub(super) budget: Option<Budget>,
     pub(super) noise_multiplier: f64,
-    pub(super) clipping: FlatClipping,
+    pub(super) noise_schedule: Schedule,
+    /// The events of all planned steps, in order, run-length encoded.
+    pub(super) planned: Vec<(DpEvent, u64)>,
+    /// Whether all of them together are known to keep the budget.
+    pub(super) certified: bool,
+    pub(super) clipping: Box<dyn Clipping>,
     pub(super) scheme: SamplingScheme,
     pub(super) mechanism: SamplingMechanism,
     pub(super) origin: u64,
@@ -64,14 +69,21 @@ impl PrivacyPlan {
         self.budget
     }
 
-    /// Standard deviation of the noise over the clipping norm.
+    /// Standard deviation of the noise over the clipping norm, before a schedule changes it. Where
+    /// groups are clipped apart or units are counted, that of the one Gaussian release which costs the
+    /// same.
     pub fn noise_multiplier(&self) -> f64 {
         self.noise_multiplier
     }
 
-    /// The clipping policy.
-    pub fn clipping(&self) -> &FlatClipping {
-        &self.clipping
+    /// The noise multiplier of one step.
+    pub fn noise_multiplier_at(&self, step: u64) -> f64 {
+        self.noise_multiplier * self.noise_schedule.factor(step)
+    }
+
+    /// The clipping policy, as it is now.
+    pub fn clipping(&self) -> &dyn Clipping {
+        &*self.clipping
     }
 
     /// How units are drawn.
@@ -105,9 +117,39 @@ impl PrivacyPlan {
         self.source.is_secure()
     }
 
-    /// What the accountant is told of one step.
+    /// What the accountant is told of the first step, and of every other one unless the noise has a
+    /// schedule.
     pub fn event(&self) -> DpEvent {
-        self.mechanism.event(DpEvent::gaussian(self.noise_multiplier))
+        match self.planned.first() {
+            Some((event, _)) => event.clone(),
+            None => self.mechanism.event(DpEvent::gaussian(self.noise_multiplier)),
+        }
+    }
+
+    /// Whether `event` is the planned one of `step`, in a run that went as planned, whose plan as a whole
+    /// keeps the budget. Then there is nothing left to compute: a part costs no more than the whole.
+    pub(super) fn is_certified(&self, step: u64, event: &DpEvent, ledger: &PrivacyLedger) -> bool {
+        self.certified && self.planned_event(step) == Some(event) && self.is_prefix(ledger)
+    }
+
+    fn planned_event(&self, step: u64) -> Option<&DpEvent> {
+        let mut end = 0;
+        self.planned.iter().find_map(|(event, count)| {
+            end += count;
+            (step < end).then_some(event)
+        })
+    }
+
+    /// Whether the ledger holds the first of the planned events, in order, and nothing else.
+    pub(super) fn is_prefix(&self, ledger: &PrivacyLedger) -> bool {
+        let Some((last, before)) = ledger.entries().split_last() else { return true };
+        let mut planned = self.planned.iter();
+        let whole = before.iter().all(|entry| {
+            let next = planned.next();
+            next.is_some_and(|(event, count)| *event == entry.event && *count == entry.count)
+        });
+        let next = planned.next();
+        whole && next.is_some_and(|(event, count)| *event == last.event && last.count <= *count)
     }
 
     /// An upper bound of ε after all steps, as if the noise were secret.
@@ -117,7 +159,9 @@ impl PrivacyPlan {
     /// [`DpError::Accountant`] for a δ outside of (0, 1).
     pub fn epsilon_at_end(&self, delta: f64) -> Result<f64, DpError> {
         let mut ledger = self.new_ledger();
-        ledger.record_many(&self.event(), self.steps)?;
+        for (event, count) in &self.planned {
+            ledger.record_many(event, *count)?;
+        }
         Ok(ledger.nominal_epsilon(delta)?.upper)
     }
 
@@ -177,6 +221,7 @@ impl PrivacyPlan {
             ("steps", self.steps.to_string()),
             ("budget", budget),
             ("noise_multiplier", self.noise_multiplier.to_string()),
+            ("noise_schedule", self.noise_schedule.to_string()),
             ("clipping", self.clipping.describe()),
             ("sampling", self.mechanism.to_string()),
             ("unit", self.unit.to_string()),
@@ -199,6 +244,8 @@ impl PrivacyPlan {
             .with_fact("dataset_size", self.dataset_size)
             .with_fact("expected_batch_size", self.expected_batch_size)
             .with_fact("planned_steps", self.steps)
+            .with_fact("noise_multiplier", self.noise_multiplier)
+            .with_fact("noise_schedule", &self.noise_schedule)
             .with_not_covered(
                 "The rounding of the sum of clipped gradients, which is in single precision before \
                  the noise is added in double precision.",

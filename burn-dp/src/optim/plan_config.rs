@@ -1,13 +1,17 @@
 use burn_dp_accountant::{Budget, Calibration, DpEvent, NeighboringRelation, UnitOfPrivacy};
 
-use super::PrivacyPlan;
+use super::{PrivacyPlan, Schedule};
 use crate::DpError;
-use crate::clipping::FlatClipping;
+use crate::clipping::{Clipping, FlatClipping};
 use crate::noise::{InsecureSeed, NoiseSource, Purpose};
 use crate::sampling::{
     FixedSizeSampler, PoissonSampler, Sampler, SamplingKey, SamplingMechanism, ShuffledSampler,
 };
 use crate::units::MiniSets;
+
+/// A calibrated multiplier is rounded up by this factor, so that the rounding of its division among
+/// a sum and counts does not break the budget in the last step.
+const SPLIT_ROUNDING: f64 = 1.0 + 1e-12;
 
 /// How the units of a step are drawn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -60,7 +64,9 @@ pub struct PrivacyPlanConfig {
     epochs: Option<f64>,
     budget: Option<Budget>,
     noise_multiplier: Option<f64>,
-    max_grad_norm: f64,
+    noise_schedule: Schedule,
+    max_grad_norm: Option<f64>,
+    clipping: Option<Box<dyn Clipping>>,
     scheme: SamplingScheme,
     unit: UnitOfPrivacy,
     insecure_seed: Option<InsecureSeed>,
@@ -81,7 +87,9 @@ impl PrivacyPlanConfig {
             epochs: None,
             budget: None,
             noise_multiplier: None,
-            max_grad_norm: 1.0,
+            noise_schedule: Schedule::constant(),
+            max_grad_norm: None,
+            clipping: None,
             scheme: SamplingScheme::Poisson,
             unit: UnitOfPrivacy::Example,
             insecure_seed: None,
@@ -121,14 +129,31 @@ impl PrivacyPlanConfig {
     }
 
     /// Standard deviation of the noise over the clipping norm.
+    ///
+    /// Where groups are clipped apart or units are counted, this is the multiplier of the one Gaussian
+    /// release that costs the same, `(Σ (C_h/σ_h)²)^(-1/2)`: L groups with a multiplier σ each have
+    /// `σ/√L`.
     pub fn with_noise_multiplier(mut self, noise_multiplier: f64) -> Self {
         self.noise_multiplier = Some(noise_multiplier);
         self
     }
 
+    /// How the noise multiplier changes over the steps. The ledger gets the multiplier of each step. A
+    /// budget is calibrated for the whole schedule. Default: it stays.
+    pub fn with_noise_schedule(mut self, schedule: Schedule) -> Self {
+        self.noise_schedule = schedule;
+        self
+    }
+
     /// Threshold of flat clipping. Default: 1.
     pub fn with_max_grad_norm(mut self, max_grad_norm: f64) -> Self {
-        self.max_grad_norm = max_grad_norm;
+        self.max_grad_norm = Some(max_grad_norm);
+        self
+    }
+
+    /// The clipping policy. Default: [`FlatClipping`].
+    pub fn with_clipping(mut self, clipping: impl Clipping + 'static) -> Self {
+        self.clipping = Some(Box::new(clipping));
         self
     }
 
@@ -163,7 +188,7 @@ impl PrivacyPlanConfig {
     /// no noise reaches the budget, [`DpError::Entropy`] when there is none.
     pub fn init(self) -> Result<PrivacyPlan, DpError> {
         let steps = self.check_steps()?;
-        let clipping = FlatClipping::new(self.max_grad_norm)?;
+        let clipping = self.clipping()?;
         self.check_batch()?;
         if let Some(budget) = self.budget {
             let examples = self.mini_sets.as_ref().map_or(self.dataset_size, MiniSets::examples);
@@ -176,14 +201,26 @@ impl PrivacyPlanConfig {
         let (size, batch) = (self.dataset_size, self.expected_batch_size);
         let sampler = self.scheme.sampler(size, batch, &source)?;
         let (mechanism, origin) = (sampler.mechanism(), sampler.origin());
-        let noise_multiplier = self.noise_multiplier(steps, &mechanism)?;
         let unit = self.resolved_unit(mechanism.relation())?;
-        Ok(PrivacyPlan {
+        let runs = self.noise_schedule.runs(steps);
+        let noise_multiplier = self.noise_multiplier(&runs, &mechanism)?;
+        let thresholds = clipping.thresholds(0)?;
+        let planned = runs
+            .iter()
+            .map(|&(factor, count)| {
+                let noise = thresholds.noise(noise_multiplier * factor, batch)?;
+                Ok((mechanism.event(noise.event), count))
+            })
+            .collect::<Result<Vec<_>, DpError>>()?;
+        let mut plan = PrivacyPlan {
             dataset_size: self.dataset_size,
             expected_batch_size: self.expected_batch_size,
             steps,
             budget: self.budget,
             noise_multiplier,
+            noise_schedule: self.noise_schedule,
+            planned,
+            certified: false,
             clipping,
             scheme: self.scheme,
             mechanism,
@@ -191,7 +228,28 @@ impl PrivacyPlanConfig {
             unit,
             mini_sets: self.mini_sets,
             source,
-        })
+        };
+        // Where every step is the same, the ledger knows how many of them fit.
+        if let Some(budget) = plan.budget
+            && plan.planned.len() > 1
+        {
+            plan.certified = plan.epsilon_at_end(budget.delta())? <= budget.epsilon();
+        }
+        Ok(plan)
+    }
+
+    fn clipping(&self) -> Result<Box<dyn Clipping>, DpError> {
+        match (&self.clipping, self.max_grad_norm) {
+            (Some(clipping), None) => Ok(clipping.clone()),
+            (None, norm) => Ok(Box::new(FlatClipping::new(norm.unwrap_or(1.0))?)),
+            (Some(clipping), Some(norm)) => Err(DpError::invalid(
+                "max_grad_norm",
+                format!(
+                    "{norm} and a clipping policy ({}) were both given; give one of them",
+                    clipping.describe()
+                ),
+            )),
+        }
     }
 
     /// What the relation protects, where mini-sets are drawn.
@@ -250,7 +308,12 @@ impl PrivacyPlanConfig {
         }
     }
 
-    fn noise_multiplier(&self, steps: u64, mechanism: &SamplingMechanism) -> Result<f64, DpError> {
+    /// The noise multiplier before the schedule.
+    fn noise_multiplier(
+        &self,
+        runs: &[(f64, u64)],
+        mechanism: &SamplingMechanism,
+    ) -> Result<f64, DpError> {
         match (self.noise_multiplier, self.budget) {
             (Some(sigma), _) if sigma > 0.0 && sigma.is_finite() => Ok(sigma),
             (Some(sigma), _) => Err(DpError::invalid(
@@ -263,7 +326,18 @@ impl PrivacyPlanConfig {
             (None, Some(budget)) => {
                 let calibration = Calibration::new(budget).with_relation(mechanism.relation());
                 let event = |sigma: f64| mechanism.event(DpEvent::gaussian(sigma));
-                Ok(calibration.noise_multiplier(steps, event)?)
+                if let [(1.0, steps)] = *runs {
+                    return Ok(calibration.noise_multiplier(steps, event)? * SPLIT_ROUNDING);
+                }
+                let whole = |sigma: f64| DpEvent::Composed {
+                    events: runs
+                        .iter()
+                        .map(|&(factor, count)| {
+                            DpEvent::self_composed(event(sigma * factor), count)
+                        })
+                        .collect(),
+                };
+                Ok(calibration.noise_multiplier(1, whole)? * SPLIT_ROUNDING)
             }
             (None, None) => Err(DpError::invalid(
                 "budget",

@@ -58,7 +58,8 @@ impl DpOptimizer {
         update: impl FnMut(M, U) -> Result<UnitUpdate, DpError>,
     ) -> Result<(), DpError> {
         self.buffers.look(&private_copy(model))?;
-        let sum = clip_updates(&self.plan.clipping, model, units, update)?;
+        let thresholds = self.thresholds()?;
+        let sum = clip_updates(&thresholds, model, units, update)?;
         // The copy has what the running states of the original hold back.
         self.buffers.look(&private_copy(model))?;
         let mut find = TrainingBatchNorm::default();

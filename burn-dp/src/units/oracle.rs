@@ -6,11 +6,15 @@ use burn::module::{Module, Param, ParamId};
 use burn::nn::{BatchNorm, BatchNormConfig, Linear, LinearConfig};
 use burn::optim::{AdamConfig, SgdConfig};
 use burn::tensor::{Device, Tensor};
+use burn_dp_accountant::NeighboringRelation;
 use proptest::prelude::*;
 
 use super::{LocalTraining, UnitUpdate, clip_updates, private_copy, public_statistics};
 use crate::DpError;
-use crate::clipping::{ClippedSum, FlatClipping};
+use crate::clipping::{
+    AutomaticClipping, ClippedSum, Clipping, GroupedClipping, ParameterGroups, PublicNorms,
+    Thresholds,
+};
 use crate::test_devices::training_devices;
 
 /// One parameter of three values, whose update is what a test wants.
@@ -39,7 +43,7 @@ impl Point {
 
 fn sum_of(device: &Device, clip: f64, gradients: &[[f32; 3]]) -> (Vec<f64>, ClippedSum) {
     let model = Point::new(device);
-    let clipping = FlatClipping::new(clip).unwrap();
+    let clipping = Thresholds::whole(clip).unwrap();
     let sum = clip_updates(&clipping, &model, gradients, |model: Point, &gradient| {
         UnitUpdate::gradient(&model, model.loss(gradient))
     });
@@ -63,6 +67,73 @@ fn a_long_update_is_scaled_to_the_threshold_and_a_short_one_is_kept() {
     }
 }
 
+/// The sum for two parameters of two values each, clipped by a policy that knows their names.
+fn pair_sum(policy: &dyn Clipping, model: &Pair, units: &[[f32; 4]]) -> Vec<f64> {
+    let thresholds = policy.thresholds(0).unwrap();
+    let sum = clip_updates(&thresholds, model, units, |model: Pair, unit| {
+        let device = model.first.val().device();
+        let part = |from: usize| Tensor::<1>::from_floats(&unit[from..from + 2], &device);
+        let loss = (model.first.val() * part(0)).sum() + (model.second.val() * part(2)).sum();
+        UnitUpdate::gradient(&model, loss.reshape([1]))
+    });
+    let sum = sum.unwrap();
+    let part = |id: ParamId| match sum.sums.get(&id) {
+        Some(part) => part.to_data().convert::<f64>().try_into_vec::<f64>().unwrap(),
+        None => vec![0.0; 2],
+    };
+    [part(model.first.id), part(model.second.id)].concat()
+}
+
+#[derive(Module, Debug)]
+struct Pair {
+    first: Param<Tensor<1>>,
+    second: Param<Tensor<1>>,
+}
+
+fn pair() -> Pair {
+    let values = || {
+        let zeros = Tensor::zeros([2], &Device::flex().autodiff()).require_grad();
+        Param::initialized(ParamId::new(), zeros)
+    };
+    Pair { first: values(), second: values() }
+}
+
+#[test]
+fn each_policy_clips_an_update_by_its_own_rule() {
+    let model = pair();
+    let unit = [3.0, 4.0, 0.0, 0.5];
+    let groups = ParameterGroups::per_parameter(&model).unwrap();
+    let grouped = GroupedClipping::new(groups, vec![1.0, 2.0]).unwrap();
+    let automatic = AutomaticClipping::new();
+    let norm = 25.25f64.sqrt();
+    let whole = 1.0 / (norm + 0.01);
+    for (policy, expected) in [
+        (&grouped as &dyn Clipping, [0.6, 0.8, 0.0, 0.5]),
+        (&automatic, [3.0 * whole, 4.0 * whole, 0.0, 0.5 * whole]),
+    ] {
+        let found = pair_sum(policy, &model, &[unit]);
+        for (found, expected) in found.into_iter().zip(expected) {
+            assert!((found - expected).abs() < 1e-5, "{found} {expected}");
+        }
+    }
+    // One part that is not finite leaves the whole unit out.
+    assert_eq!(pair_sum(&grouped, &model, &[[f32::NAN, 0.0, 0.1, 0.0]]), [0.0; 4]);
+}
+
+#[test]
+fn public_updates_tell_the_norms_of_the_groups() {
+    let model = pair();
+    let groups = ParameterGroups::per_parameter(&model).unwrap();
+    let mut norms = PublicNorms::new(groups);
+    for scale in [1.0f32, 3.0] {
+        let first = Tensor::<1>::from_floats([3.0 * scale, 4.0 * scale], &Device::flex());
+        let loss = (model.first.val() * Tensor::from_inner(first)).sum().reshape([1]);
+        norms.add_update(&UnitUpdate::gradient(&model, loss).unwrap(), &model).unwrap();
+    }
+    let means = norms.means().unwrap();
+    assert!((means[0] - 10.0).abs() < 1e-5 && means[1] == 0.0, "{means:?}");
+}
+
 // SHARP_EDGES rows 28 and 29.
 #[test]
 fn an_update_that_is_not_finite_counts_as_zero_and_does_not_reach_the_others() {
@@ -82,7 +153,7 @@ fn an_update_that_is_not_finite_counts_as_zero_and_does_not_reach_the_others() {
 fn a_unit_without_data_is_counted_and_contributes_nothing() {
     let device = Device::flex().autodiff();
     let model = Point::new(&device);
-    let clipping = FlatClipping::new(1.0).unwrap();
+    let clipping = Thresholds::whole(1.0).unwrap();
     let sum = clip_updates(&clipping, &model, 0..3, |_: Point, _| Ok(UnitUpdate::zero())).unwrap();
     assert!(sum.sums.is_empty());
     assert_eq!(sum.statistics().reveal().examples, 3);
@@ -94,7 +165,7 @@ fn a_unit_without_data_is_counted_and_contributes_nothing() {
 fn an_update_of_foreign_parameters_is_refused_by_name() {
     let device = Device::flex().autodiff();
     let (model, other) = (Point::new(&device), Point::new(&device));
-    let clipping = FlatClipping::new(1.0).unwrap();
+    let clipping = Thresholds::whole(1.0).unwrap();
     let error = clip_updates(&clipping, &model, 0..1, |_: Point, _| {
         UnitUpdate::gradient(&other, other.loss([1.0; 3]))
     });
@@ -193,7 +264,7 @@ fn the_running_statistics_of_a_unit_reach_neither_the_model_nor_the_next_unit() 
     for device in training_devices() {
         let model = normed(&device);
         let rows = [[9.0, 1.0], [7.0, -5.0], [8.0, 2.0]];
-        let clipping = FlatClipping::new(1.0).unwrap();
+        let clipping = Thresholds::whole(1.0).unwrap();
         let mut seen = Vec::new();
         let sum = clip_updates(&clipping, &model, 0..2, |model: Normed, _| {
             seen.push(statistics(&model));
@@ -246,7 +317,7 @@ fn public_statistics_are_those_of_the_public_batches() {
 #[test]
 fn an_error_of_one_unit_is_the_error_of_the_sum() {
     let model = Point::new(&Device::flex().autodiff());
-    let clipping = FlatClipping::new(1.0).unwrap();
+    let clipping = Thresholds::whole(1.0).unwrap();
     let failed = clip_updates(&clipping, &model, 0..2, |_: Point, unit| match unit {
         0 => Ok(UnitUpdate::zero()),
         _ => Err(DpError::invalid("unit", "planted")),
@@ -289,5 +360,31 @@ proptest! {
         replaced[0] = other;
         let (replaced, _) = sum_of(&device, clip, &replaced);
         prop_assert!(distance(&whole, &replaced) <= 2.0 * clip * rounding);
+    }
+
+    #[test]
+    fn a_neighbour_moves_the_sum_by_the_sensitivity_of_any_policy(
+        units in proptest::collection::vec(prop::array::uniform4(component()), 1..5),
+        other in prop::array::uniform4(component()),
+    ) {
+        let model = pair();
+        let groups = ParameterGroups::per_parameter(&model).unwrap();
+        let policies: [Box<dyn Clipping>; 2] = [
+            Box::new(GroupedClipping::new(groups, vec![0.3, 2.0]).unwrap()),
+            Box::new(AutomaticClipping::new()),
+        ];
+        for policy in policies {
+            let thresholds = policy.thresholds(0).unwrap();
+            let bound = |relation| {
+                thresholds.sensitivity(relation) * (1.0 + 4.0 * f64::from(f32::EPSILON) * units.len() as f64)
+            };
+            let whole = pair_sum(&policy, &model, &units);
+            let without = pair_sum(&policy, &model, &units[1..]);
+            prop_assert!(distance(&whole, &without) <= bound(NeighboringRelation::AddOrRemoveOne));
+            let mut replaced = units.clone();
+            replaced[0] = other;
+            let replaced = pair_sum(&policy, &model, &replaced);
+            prop_assert!(distance(&whole, &replaced) <= bound(NeighboringRelation::ReplaceOne));
+        }
     }
 }
