@@ -110,6 +110,8 @@
 //! | [`federated`] | user-level training |
 //! | [`validate`] | what cannot be trained privately, all faults at once |
 //!
+//! How such training fails in silence, and the test against each failure: [`sharp_edges`].
+//!
 //! # Features
 //!
 //! Backends are called as in Burn: `flex` (default), `ndarray`, `wgpu`, `vulkan`, `metal`, `webgpu`,
@@ -133,6 +135,9 @@ pub mod optim;
 pub mod sampling;
 pub mod units;
 pub mod validate;
+
+#[doc = include_str!("../docs/sharp-edges.md")]
+pub mod sharp_edges {}
 
 #[cfg(test)]
 mod test_devices;

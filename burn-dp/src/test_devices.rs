@@ -14,6 +14,16 @@ pub(crate) fn devices() -> Vec<Device> {
     ]
 }
 
+/// The backends of the CPU, which have double precision.
+pub(crate) fn cpu_devices() -> Vec<Device> {
+    vec![
+        #[cfg(feature = "flex")]
+        Device::flex(),
+        #[cfg(feature = "ndarray")]
+        Device::ndarray(),
+    ]
+}
+
 /// Every backend, with autodiff, without and with gradient checkpointing.
 pub(crate) fn training_devices() -> Vec<Device> {
     devices()

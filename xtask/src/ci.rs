@@ -24,6 +24,8 @@ pub(crate) const NO_DRIVER: &str = "no Vulkan driver, so the tests on wgpu are l
 /// Never in practice: the arguments of the training run are fixed.
 pub(crate) fn processes(nextest: bool, vulkan: bool) -> Result<Vec<Process>, String> {
     let mut processes = checks::lint();
+    processes.push(checks::package(false));
+    processes.push(checks::doc(false));
     processes.extend(test::processes(None, &[], nextest));
     let output = std::env::temp_dir().join(format!("burn-dp-ci-{}", std::process::id()));
     processes.push(short_training(&output)?);
@@ -65,9 +67,9 @@ mod tests {
     }
 
     #[test]
-    fn the_checks_lint_test_and_train() {
+    fn the_checks_lint_package_document_test_and_train() {
         let lines = lines(false);
-        let wanted = ["fmt", "clippy", "nextest", "test --doc", "--bin train"];
+        let wanted = ["fmt", "clippy", "package", "doc", "nextest", "test --doc", "--bin train"];
         let mut rest = lines.iter();
         for word in wanted {
             assert!(rest.any(|line| line.contains(word)), "{word} in its order in {lines:?}");

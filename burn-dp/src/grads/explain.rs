@@ -247,9 +247,9 @@ mod tests {
         let text = explained(&backward, 40).to_string();
         assert!(text.ends_with("over the bound"), "{text}");
         let chunks = explained(&PrivateBackward::new().with_memory_bound(bound), 40);
-        let wide = &chunks.parameters()[0];
-        assert_eq!(wide.strategy, Some(Strategy::InstantiateInChunks(1)), "{chunks}");
-        assert_eq!(wide.temporary_bytes, 300 * 200 * 4);
+        let narrow = &chunks.parameters()[4];
+        assert_eq!(narrow.strategy, Some(Strategy::InstantiateInChunks(1)), "{chunks}");
+        assert_eq!(narrow.temporary_bytes, 200 * 3 * 4);
         assert!(chunks.to_string().contains("in chunks of 1"));
     }
 }

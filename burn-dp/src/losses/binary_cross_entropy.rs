@@ -105,8 +105,9 @@ impl BinaryCrossEntropyLoss {
 mod tests {
     use super::*;
     use crate::losses::oracles::{
-        assert_close, check_confinement, check_gradients, devices, to_vec, values,
+        assert_close, check_confinement, check_gradients, to_vec, values,
     };
+    use crate::test_devices::cpu_devices;
     use burn::nn::loss::BinaryCrossEntropyLossConfig as BurnConfig;
     use burn::tensor::Device;
 
@@ -131,7 +132,7 @@ mod tests {
 
     #[test]
     fn the_value_is_the_closed_form() {
-        for device in devices() {
+        for device in cpu_devices() {
             let logits = Tensor::<1>::from_floats([0.3, -1.2, 2.0], &device);
             let targets = Tensor::<1, Int>::from_ints([1, 1, 0], &device);
             let losses = config().init().forward(logits, targets);
@@ -146,7 +147,7 @@ mod tests {
 
     #[test]
     fn the_mean_over_the_batch_is_that_of_burn() {
-        for device in devices() {
+        for device in cpu_devices() {
             for ours in configs(3) {
                 let burn = BurnConfig::new()
                     .with_logits(true)
@@ -175,7 +176,7 @@ mod tests {
 
     #[test]
     fn gradients_are_those_of_finite_differences_and_of_the_own_example_alone() {
-        for device in devices() {
+        for device in cpu_devices() {
             for config in configs(3) {
                 for reduction in [ExampleReduction::Mean, ExampleReduction::Sum] {
                     let loss = config.clone().with_reduction(reduction).init();
@@ -190,7 +191,7 @@ mod tests {
 
     #[test]
     fn extreme_examples_leave_the_others_alone() {
-        for device in devices() {
+        for device in cpu_devices() {
             for extreme in [1e30, f64::MAX, f64::INFINITY, f64::NAN] {
                 check_confinement(values([3, 3], &device), extreme, |logits| {
                     let targets = targets(&logits.device());
@@ -202,7 +203,7 @@ mod tests {
 
     #[test]
     fn logits_of_1e30_give_finite_losses_and_gradients() {
-        for device in devices() {
+        for device in cpu_devices() {
             let device = device.autodiff();
             let logits =
                 Tensor::<1>::from_floats([1e30, -1e30, 1e30, -1e30], &device).require_grad();
@@ -217,7 +218,7 @@ mod tests {
 
     #[test]
     fn batches_of_no_and_of_one_example_have_as_many_losses() {
-        for device in devices() {
+        for device in cpu_devices() {
             for batch_size in [0, 1] {
                 for config in configs(3) {
                     let logits = Tensor::<2>::zeros([batch_size, 3], &device);
@@ -231,7 +232,7 @@ mod tests {
     #[test]
     #[should_panic(expected = "[3, 3], got [1, 3]")]
     fn targets_that_would_be_broadcast_over_the_batch_are_refused() {
-        let device = &devices()[0];
+        let device = &cpu_devices()[0];
         let targets = Tensor::<2, Int>::zeros([1, 3], device);
         let _ = config().init().forward(values([3, 3], device), targets);
     }
@@ -239,7 +240,7 @@ mod tests {
     #[test]
     #[should_panic(expected = "weights must be as many as labels, 3, got 2")]
     fn a_wrong_number_of_weights_is_refused() {
-        let device = &devices()[0];
+        let device = &cpu_devices()[0];
         let loss = config().with_weights(Some(vec![1.0, 2.0])).init();
         let _ = loss.forward(values([3, 3], device), targets(device));
     }

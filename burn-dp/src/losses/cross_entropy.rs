@@ -220,8 +220,9 @@ impl CrossEntropyLoss {
 mod tests {
     use super::*;
     use crate::losses::oracles::{
-        assert_close, check_confinement, check_gradients, devices, to_vec, values,
+        assert_close, check_confinement, check_gradients, to_vec, values,
     };
+    use crate::test_devices::cpu_devices;
     use burn::nn::loss::CrossEntropyLossConfig as BurnConfig;
     use burn::tensor::Device;
 
@@ -259,7 +260,7 @@ mod tests {
 
     #[test]
     fn the_value_is_the_closed_form_with_every_option() {
-        for device in devices() {
+        for device in cpu_devices() {
             let logits = values([3, CLASSES], &device);
             let targets = [2usize, 0, 3];
             let (alpha, z) = (0.3, to_vec(&logits));
@@ -284,7 +285,7 @@ mod tests {
 
     #[test]
     fn the_mean_over_the_batch_is_that_of_burn_where_burn_does_not_normalise_by_the_batch() {
-        for device in devices() {
+        for device in cpu_devices() {
             for smoothing in [None, Some(0.1), Some(1.0)] {
                 // Burn's own smoothing works in f32 only.
                 let logits = values([5, CLASSES], &device).cast(burn::tensor::DType::F32);
@@ -299,7 +300,7 @@ mod tests {
 
     #[test]
     fn the_sum_over_the_batch_is_burns_mean_times_its_normaliser() {
-        for device in devices() {
+        for device in cpu_devices() {
             for smoothing in [None, Some(0.2)] {
                 let logits = values([5, CLASSES], &device).cast(burn::tensor::DType::F32);
                 let targets = Tensor::<1, Int>::from_ints([0, 1, 2, 3, 3], &device);
@@ -324,7 +325,7 @@ mod tests {
 
     #[test]
     fn a_sequence_is_the_mean_or_sum_of_its_positions_that_are_not_ignored() {
-        for device in devices() {
+        for device in cpu_devices() {
             let (logits, targets) = (values([3, 3, CLASSES], &device), sequence_targets(&device));
             let single = to_vec(
                 &padded()
@@ -342,7 +343,7 @@ mod tests {
 
     #[test]
     fn classes_on_axis_1_give_the_same_as_on_the_last_axis() {
-        for device in devices() {
+        for device in cpu_devices() {
             let logits = values([3, 2, 3, CLASSES], &device);
             let targets = Tensor::<3, Int>::from_ints(
                 [[[0, 1, 2], [3, 0, 1]], [[2, -100, 3], [1, 1, 0]], [[3, 2, 1], [0, 3, 2]]],
@@ -367,7 +368,7 @@ mod tests {
 
     #[test]
     fn gradients_are_those_of_finite_differences_and_of_the_own_example_alone() {
-        for device in devices() {
+        for device in cpu_devices() {
             for config in configs() {
                 let loss = config.init();
                 check_gradients(values([3, CLASSES], &device), |logits| {
@@ -384,7 +385,7 @@ mod tests {
 
     #[test]
     fn the_targets_of_an_example_leave_the_losses_of_the_others_alone() {
-        for device in devices() {
+        for device in cpu_devices() {
             let logits = values([3, 3, CLASSES], &device);
             let others = Tensor::from_ints([[0, 3, -100], [-100, -100, -100], [0, 1, 2]], &device);
             for config in configs() {
@@ -399,7 +400,7 @@ mod tests {
 
     #[test]
     fn extreme_examples_leave_the_others_alone() {
-        for device in devices() {
+        for device in cpu_devices() {
             for extreme in [1e30, f64::MAX, f64::INFINITY, f64::NAN] {
                 for config in configs() {
                     check_confinement(values([3, CLASSES], &device), extreme, |logits| {
@@ -413,7 +414,7 @@ mod tests {
 
     #[test]
     fn logits_of_1e30_give_finite_losses_and_gradients() {
-        for device in devices() {
+        for device in cpu_devices() {
             let device = device.autodiff();
             let logits = Tensor::<2>::from_floats(
                 [[1e30, -1e30, 0.0, 0.0], [1e30, -1e30, 0.0, 0.0], [1e30, 1e30, 0.0, 0.0]],
@@ -431,7 +432,7 @@ mod tests {
 
     #[test]
     fn an_example_of_ignored_targets_has_no_loss_and_no_gradient() {
-        for device in devices() {
+        for device in cpu_devices() {
             let device = device.autodiff();
             let logits = values([2, CLASSES], &device).require_grad();
             let targets = Tensor::from_ints([-100, 1], &device);
@@ -445,7 +446,7 @@ mod tests {
 
     #[test]
     fn batches_of_no_and_of_one_example_have_as_many_losses() {
-        for device in devices() {
+        for device in cpu_devices() {
             for batch_size in [0, 1] {
                 for config in configs() {
                     let logits = Tensor::<2>::zeros([batch_size, CLASSES], &device);
@@ -459,7 +460,7 @@ mod tests {
     #[test]
     #[should_panic(expected = "targets")]
     fn fewer_targets_than_examples_are_refused() {
-        let device = &devices()[0];
+        let device = &cpu_devices()[0];
         let targets = Tensor::from_ints([0, 1], device);
         let _ = config().init().forward(values([3, CLASSES], device), targets);
     }
@@ -467,7 +468,7 @@ mod tests {
     #[test]
     #[should_panic(expected = "weights must be as many as classes, 4, got 2")]
     fn a_wrong_number_of_class_weights_is_refused() {
-        let device = &devices()[0];
+        let device = &cpu_devices()[0];
         let loss = config().with_weights(Some(vec![1.0, 2.0])).init();
         let _ = loss.forward(values([1, CLASSES], device), Tensor::from_ints([0], device));
     }

@@ -45,6 +45,8 @@ mod reduction;
 
 #[cfg(test)]
 mod oracles;
+#[cfg(test)]
+mod regression;
 
 pub use binary_cross_entropy::{BinaryCrossEntropyLoss, BinaryCrossEntropyLossConfig};
 pub use cross_entropy::{CrossEntropyLoss, CrossEntropyLossConfig};

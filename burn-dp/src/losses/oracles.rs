@@ -2,17 +2,7 @@
 
 use burn::tensor::{DType, Device, Tensor, TensorData};
 
-/// The backends that this build has.
-// The second implementation stays until Burn removes it.
-#[allow(deprecated)]
-pub(crate) fn devices() -> Vec<Device> {
-    vec![
-        #[cfg(feature = "flex")]
-        Device::flex(),
-        #[cfg(feature = "ndarray")]
-        Device::ndarray(),
-    ]
-}
+use crate::test_devices::cpu_devices;
 
 /// Values without structure, in about ±2, in f64.
 pub(crate) fn values<const D: usize>(dims: [usize; D], device: &Device) -> Tensor<D> {
@@ -95,7 +85,7 @@ pub(crate) fn check_confinement<const D: usize>(
 #[test]
 #[should_panic(expected = "of another example")]
 fn a_loss_that_is_centred_over_the_batch_is_found() {
-    let input = values([3, 2], &devices()[0]);
+    let input = values([3, 2], &cpu_devices()[0]);
     check_gradients(input, |x| {
         let mean = x.clone().mean_dim(0);
         (x - mean).square().sum_dim(1).reshape([3])
@@ -105,6 +95,6 @@ fn a_loss_that_is_centred_over_the_batch_is_found() {
 #[test]
 #[should_panic(expected = "instead of")]
 fn a_wrong_gradient_is_found() {
-    let input = values([3, 2], &devices()[0]);
+    let input = values([3, 2], &cpu_devices()[0]);
     check_gradients(input, |x| (x.clone() * x.detach()).sum_dim(1).reshape([3]));
 }

@@ -55,12 +55,12 @@ pub(crate) fn assert_same_shape<const D: usize>(predictions: [usize; D], targets
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::losses::oracles::devices;
+    use crate::test_devices::cpu_devices;
     use burn::tensor::TensorData;
 
     #[test]
     fn all_axes_but_the_first_are_reduced() {
-        for device in devices() {
+        for device in cpu_devices() {
             let values = Tensor::<3>::from_floats(
                 [[[1.0, 2.0], [3.0, 4.0]], [[0.0, 0.0], [0.0, 8.0]]],
                 &device,
@@ -74,7 +74,7 @@ mod tests {
 
     #[test]
     fn a_batch_of_one_axis_is_left_as_it_is_and_an_empty_one_stays_empty() {
-        for device in devices() {
+        for device in cpu_devices() {
             let values = Tensor::<1>::from_floats([1.0, 2.0], &device);
             let losses = ExampleReduction::Mean.reduce(values).into_data();
             losses.assert_eq(&TensorData::from([1f32, 2.0]), true);
@@ -86,7 +86,7 @@ mod tests {
     #[test]
     #[should_panic(expected = "at least one value")]
     fn an_example_without_values_is_refused() {
-        let values = Tensor::<2>::zeros([2, 0], &devices()[0]);
+        let values = Tensor::<2>::zeros([2, 0], &cpu_devices()[0]);
         let _ = ExampleReduction::Mean.reduce(values);
     }
 }

@@ -111,17 +111,7 @@ impl fmt::Debug for ExampleWeights {
 mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
-
-    // The second implementation stays until Burn removes it.
-    #[allow(deprecated)]
-    fn devices() -> Vec<Device> {
-        vec![
-            #[cfg(feature = "flex")]
-            Device::flex(),
-            #[cfg(feature = "ndarray")]
-            Device::ndarray(),
-        ]
-    }
+    use crate::test_devices::devices;
 
     #[test]
     fn padding_rows_weigh_nothing_and_come_last() {
