@@ -3,7 +3,7 @@
 use burn::module::{LoraAdapter, Param};
 use burn::tensor::{DType, Tensor};
 
-use crate::ops::{self, LayerIds};
+use super::linear;
 
 /// What an adapter adds to the output of a linear layer: `scale · (input @ a) @ b`.
 ///
@@ -17,20 +17,21 @@ use crate::ops::{self, LayerIds};
 /// Differentially private fine-tuning of language models, 2022, section 3 (the per-example gradients of
 /// the factors).
 pub(super) fn forward<const D: usize>(adapter: &LoraAdapter, input: Tensor<D>) -> Tensor<D> {
-    let factor = |input, factor: &Param<Tensor<2>>| {
-        let ids = LayerIds { weight: factor.id, bias: None };
-        ops::linear(input, factor.val(), None, ids)
-    };
-    let hidden = factor(input, &adapter.a);
-    factor(hidden, &adapter.b).mul_scalar(adapter.scale)
+    let hidden = linear::apply(&adapter.a, None, input);
+    linear::apply(&adapter.b, None, hidden).mul_scalar(adapter.scale)
 }
 
-/// A stored value as numbers of the precision of `like`: what QLoRA keeps packed is unpacked, as
-/// `Param::val` does it.
-pub(super) fn dense<const D: usize>(stored: Tensor<D>, like: DType) -> Tensor<D> {
-    let dense = match stored.dtype() {
-        DType::QFloat(_) => stored.dequantize(),
-        _ => stored,
+/// The stored value of a parameter as numbers of that precision, without its adapter: what QLoRA keeps
+/// packed is unpacked, as `Param::val` does it.
+pub(super) fn dense<const D: usize>(
+    stored: &Param<Tensor<D>>,
+    precision: DType,
+) -> Param<Tensor<D>> {
+    let value = stored.base();
+    let value = match value.dtype() {
+        DType::QFloat(_) => value.dequantize(),
+        _ => value,
     };
-    if dense.dtype() == like { dense } else { dense.cast(like) }
+    let value = if value.dtype() == precision { value } else { value.cast(precision) };
+    Param::initialized(stored.id, value)
 }

@@ -120,8 +120,9 @@ impl Survey {
                 }
                 None => {
                     let reason = "it is trained outside of every private layer, so its gradient is \
-                                  summed over the batch; build the layer of private ones, freeze \
-                                  it, or use `DpOptimizer::backward_each`";
+                                  summed over the batch; make it a `Private<Param<_>>`, build the \
+                                  layer of private ones, freeze it, or use \
+                                  `DpOptimizer::backward_each`";
                     self.faults.push(Fault::new(FaultKind::NotYet, self.path(), reason));
                 }
             },

@@ -65,13 +65,11 @@ fn all_faults_are_found_at_once_with_their_paths_and_classes() {
     let expected = [
         ("blocks.0.head", FaultKind::Replace),
         ("blocks.0.norm", FaultKind::Never),
-        ("blocks.0.norm.beta", FaultKind::NotYet),
-        ("blocks.0.norm.gamma", FaultKind::NotYet),
+        ("blocks.0.norm", FaultKind::Replace),
         ("blocks.0.scale", FaultKind::NotYet),
         ("blocks.1.head", FaultKind::Replace),
         ("blocks.1.norm", FaultKind::Never),
-        ("blocks.1.norm.beta", FaultKind::NotYet),
-        ("blocks.1.norm.gamma", FaultKind::NotYet),
+        ("blocks.1.norm", FaultKind::Replace),
         ("blocks.1.scale", FaultKind::NotYet),
         ("plain", FaultKind::Replace),
     ];
