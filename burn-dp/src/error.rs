@@ -5,6 +5,8 @@ use std::path::PathBuf;
 
 use burn_dp_accountant::AccountantError;
 
+use crate::validate::Faults;
+
 /// Everything that can go wrong outside of programming mistakes.
 ///
 /// Each message names the offending value and the way out. Mistakes in tensor shapes panic, as they
@@ -26,6 +28,8 @@ pub enum DpError {
         /// Why, and what to use instead.
         reason: String,
     },
+    /// Several parts of a model that cannot be trained privately as they are.
+    UnsupportedParts(Faults),
     /// A loss or a recording that does not describe one value per example.
     NotPerExample {
         /// What was seen, and what is expected instead.
@@ -84,6 +88,9 @@ impl fmt::Display for DpError {
             Self::UnsupportedModel { path, reason } => {
                 write!(f, "`{path}` cannot be trained privately: {reason}")
             }
+            Self::UnsupportedParts(faults) => {
+                write!(f, "the model cannot be trained privately:\n{faults}")
+            }
             Self::NotPerExample { reason } => {
                 write!(f, "the losses are not one value per example: {reason}")
             }
@@ -106,6 +113,7 @@ impl std::error::Error for DpError {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match self {
             Self::Accountant(error) => Some(error),
+            Self::UnsupportedParts(faults) => Some(faults),
             Self::Io { source, .. } => Some(source),
             _ => None,
         }

@@ -106,6 +106,9 @@
 //! | [`clipping`] | clipping policies, and two baselines |
 //! | [`noise`] | the Gaussian mechanism and its cryptographic source |
 //! | [`optim`] | plan, optimizer, checkpoints |
+//! | [`units`] | unit updates: batch clipping, models with BatchNorm, one pass an example |
+//! | [`federated`] | user-level training |
+//! | [`validate`] | what cannot be trained privately, all faults at once |
 //!
 //! How such training fails in silence, and the test against each failure: [`sharp_edges`].
 //!
@@ -120,6 +123,7 @@
 
 pub mod clipping;
 mod error;
+pub mod federated;
 pub mod grads;
 pub mod losses;
 pub mod nn;
@@ -129,6 +133,9 @@ mod non_private;
 pub mod ops;
 pub mod optim;
 pub mod sampling;
+pub mod units;
+pub mod validate;
+
 #[doc = include_str!("../docs/sharp-edges.md")]
 pub mod sharp_edges {}
 

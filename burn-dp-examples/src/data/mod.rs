@@ -10,6 +10,7 @@ mod glyphs;
 pub mod idx;
 mod item;
 pub mod mnist;
+pub mod shakespeare;
 mod stroke;
 
 pub use batch::{ImageBatch, ImageBatcher, PIXEL_MEAN, PIXEL_STD};

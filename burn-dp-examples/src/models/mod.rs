@@ -5,11 +5,15 @@
 //! J. Lee, D. Kifer: Scaling up differentially private deep learning with fast per-example gradient
 //! clipping, 2021, section 6.1.1.
 
+mod bn_lenet5;
 mod cnn;
 mod mlp;
+mod next_token;
 
+pub use bn_lenet5::{BnLeNet5, BnLeNet5Config};
 pub use cnn::{Cnn, CnnConfig};
 pub use mlp::{Mlp, MlpConfig};
+pub use next_token::{NextToken, NextTokenConfig, WindowBatch};
 
 use burn::module::Module;
 use burn::tensor::Tensor;

@@ -1,13 +1,16 @@
 //! The training program: options, the run, and what it writes.
 
+pub mod batch_clipping;
 mod checkpoints;
 mod device;
 mod error;
 mod evaluation;
+pub mod federated;
 mod figures;
-mod files;
+pub(crate) mod files;
 mod options;
 mod ordinary;
+pub(crate) mod plot;
 mod private;
 mod progress;
 mod recipe;

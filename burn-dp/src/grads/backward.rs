@@ -4,8 +4,8 @@ use burn::module::Module;
 use burn::tensor::Tensor;
 
 use super::{
-    MemoryBound, PerExampleGradients, TrainableParameters, per_example::Rows, planner::Planner,
-    recording::Recording,
+    MemoryBound, PerExampleGradients, Probe, TrainableParameters, per_example::Rows,
+    planner::Planner, recording::Recording, row_scale::RowScale,
 };
 use crate::DpError;
 
@@ -75,6 +75,16 @@ impl PrivateBackward {
         self
     }
 
+    /// The bound on the memory of per-example gradients.
+    pub fn memory_bound(&self) -> MemoryBound {
+        self.memory_bound
+    }
+
+    /// How many consecutive rows are one unit.
+    pub fn group_size(&self) -> usize {
+        self.group_size
+    }
+
     /// Runs the backward pass of `losses.sum()` and records per-example information.
     ///
     /// # Shapes
@@ -87,8 +97,8 @@ impl PrivateBackward {
     /// The result depends on single examples and is consumed by a clipping policy. It is the
     /// caller's part that loss i depends on example i alone: layers and losses that mix examples are
     /// refused where they can be seen (BatchNorm in training mode, a batch axis of another length, a
-    /// parameter outside of a private layer); [`check_independence`](crate::check_independence)
-    /// tests the rest.
+    /// parameter outside of a private layer). [`DpOptimizer`](crate::optim::DpOptimizer) tests the rest
+    /// on the batches of its first step, [`check_independence`](crate::check_independence) on any batch.
     ///
     /// # Errors
     ///
@@ -98,6 +108,16 @@ impl PrivateBackward {
         &self,
         losses: Tensor<1>,
         model: &M,
+    ) -> Result<PerExampleGradients, DpError> {
+        self.run_probed(losses, model, None)
+    }
+
+    /// The same, with a test of the independence of the examples on the way.
+    pub(crate) fn run_probed<M: Module>(
+        &self,
+        losses: Tensor<1>,
+        model: &M,
+        probe: Option<&mut Probe>,
     ) -> Result<PerExampleGradients, DpError> {
         let parameters = TrainableParameters::of(model)?;
         let [batch_size] = losses.dims();
@@ -121,10 +141,23 @@ impl PrivateBackward {
             });
         }
 
+        let probed = probe.and_then(|probe| probe.weigh(losses.clone(), self.group_size, model));
+        let (losses, probed) = match probed {
+            Some((losses, probed)) => (losses, Some(probed)),
+            None => (losses, None),
+        };
+        let mut scale = match &probed {
+            Some(probed) => RowScale::new(probed.inverse_factors(&witness.device())),
+            None => RowScale::none(),
+        };
         let recording = Recording::start()?;
         let grads = (losses.sum() / self.group_size as f64).backward();
-        let layers = recording.finish(&witness);
+        let layers = recording.finish_scaled(&witness, &mut scale);
         parameters.refuse_ordinary_gradients(model, &grads)?;
+        if let Some(probed) = probed {
+            layers.iter().try_for_each(|layer| layer.check_batch_size(batch_size))?;
+            probed.judge(scale)?;
+        }
 
         let planner = Planner::new(self.memory_bound, self.materialize);
         let rows = Rows { count: batch_size, group_size: self.group_size };

@@ -7,18 +7,26 @@
 
 mod backward;
 mod contribution;
+mod explain;
 mod independence;
 mod parameters;
 mod per_example;
 mod planner;
+mod probe;
 pub(crate) mod recording;
+mod row_scale;
 mod rules;
+mod tied;
 
 #[cfg(test)]
-mod oracle;
+pub(crate) mod oracle;
 
 pub use backward::PrivateBackward;
+pub use explain::{ExplainedParameter, Explanation, explain};
 pub use independence::check_independence;
+pub(crate) use parameters::FirstCopies;
 pub use parameters::{ParameterInfo, TrainableParameters};
 pub use per_example::PerExampleGradients;
 pub use planner::{MemoryBound, Strategy};
+pub(crate) use probe::Probe;
+pub(crate) use tied::tie;

@@ -1,18 +1,19 @@
 //! The parameters that one step trains.
 
-use std::collections::HashMap;
+use std::collections::HashSet;
 
-use burn::module::{Flag, Module, ModuleVisitor, Param, ParamId};
+use burn::module::{Module, ModuleVisitor, Param, ParamId};
 use burn::tensor::{Gradients, Tensor};
 
 use crate::DpError;
+use crate::validate::{Fault, FaultKind, Survey, Trained};
 
 /// One trained parameter.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ParameterInfo {
     /// Identity of the parameter.
     pub id: ParamId,
-    /// Path in the module tree, for example `encoder.fc.weight`.
+    /// Path in the module tree, for example `encoder.fc.weight`; of a tied parameter, its first one.
     pub path: String,
     /// Shape of the parameter.
     pub shape: Vec<usize>,
@@ -25,7 +26,14 @@ impl ParameterInfo {
     }
 }
 
-/// The parameters of a model that require gradients, in the order in which the model visits them.
+impl From<&Trained> for ParameterInfo {
+    fn from(trained: &Trained) -> Self {
+        Self { id: trained.id, path: trained.path.clone(), shape: trained.shape.clone() }
+    }
+}
+
+/// The parameters of a model that require gradients, in the order in which the model visits them, each
+/// once: the copies of a tied parameter are one parameter.
 ///
 /// These are the parameters that are clipped, noised and updated: the three sets are one.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -38,25 +46,26 @@ impl TrainableParameters {
     ///
     /// # Errors
     ///
-    /// Refuses a model that cannot be trained privately whatever its layers are: one with a
-    /// BatchNorm in training mode (it mixes the examples of a batch and stores statistics of them),
-    /// with the same trained parameter in two places of the tree (Burn's optimizer would update the
-    /// first copy only), or with nothing to train.
+    /// Refuses a model that cannot be trained privately however it is used, with the first fault that
+    /// [`validate`](crate::validate::validate) finds of these: a BatchNorm in training mode (it mixes the
+    /// examples of a batch and stores statistics of them), a parameter that is trained in one place and
+    /// frozen in another, an adapter without a rule, nothing to train.
     pub fn of<M: Module>(model: &M) -> Result<Self, DpError> {
-        let mut collector = Collector::default();
-        model.visit(&mut collector);
-        if let Some(error) = collector.error {
-            return Err(error);
+        Self::collect(model, |_| true)
+    }
+
+    /// The same for a model whose units see it one at a time: the examples of a unit may mix, so a
+    /// BatchNorm may train.
+    pub(crate) fn of_units<M: Module>(model: &M) -> Result<Self, DpError> {
+        Self::collect(model, |fault| fault.kind == FaultKind::Misconfigured)
+    }
+
+    fn collect<M: Module>(model: &M, matters: impl Fn(&Fault) -> bool) -> Result<Self, DpError> {
+        let survey = Survey::of(model);
+        if let Some(fault) = survey.certain_faults().find(|fault| matters(fault)) {
+            return Err(fault.clone().into());
         }
-        if collector.parameters.is_empty() {
-            return Err(DpError::UnsupportedModel {
-                path: String::new(),
-                reason: "no parameter requires a gradient; put the model on an autodiff device \
-                         (`device.autodiff()`) or unfreeze a layer"
-                    .into(),
-            });
-        }
-        Ok(Self { parameters: collector.parameters })
+        Ok(Self { parameters: survey.trained().iter().map(ParameterInfo::from).collect() })
     }
 
     /// The parameters.
@@ -77,69 +86,27 @@ impl TrainableParameters {
     ) -> Result<(), DpError> {
         let mut check = OrdinaryGradient { grads, path: Vec::new(), found: None };
         model.visit(&mut check);
-        match check.found {
-            None => Ok(()),
-            Some(path) => Err(DpError::UnsupportedModel {
-                path,
-                reason: "its gradient is summed over the batch, because it is used outside of a \
-                         private layer; wrap the layer with `Private::from(layer)` or freeze it"
-                    .into(),
-            }),
-        }
+        let Some(path) = check.found else { return Ok(()) };
+        let reason = match Survey::of(model).fault_of(&path) {
+            Some(fault) => fault.reason.clone(),
+            None => "its gradient is summed over the batch, because it is used outside of its \
+                     private layer as well; use it through the layer alone"
+                .into(),
+        };
+        Err(DpError::UnsupportedModel { path, reason })
     }
 }
 
-#[derive(Default)]
-struct Collector {
-    path: Vec<String>,
-    containers: Vec<String>,
-    seen: HashMap<ParamId, String>,
-    parameters: Vec<ParameterInfo>,
-    error: Option<DpError>,
+/// Skips what was seen before: the copies of a tied parameter.
+#[derive(Debug, Default)]
+pub(crate) struct FirstCopies {
+    seen: HashSet<ParamId>,
 }
 
-impl ModuleVisitor for Collector {
-    fn enter_module(&mut self, name: &str, container_type: &str) {
-        self.path.push(name.to_string());
-        self.containers.push(container_type.to_string());
-    }
-
-    fn exit_module(&mut self, _name: &str, _container_type: &str) {
-        self.path.pop();
-        self.containers.pop();
-    }
-
-    fn visit_flag(&mut self, flag: &Param<Flag>) {
-        let in_batch_norm = self.containers.last().is_some_and(|name| name == "Struct:BatchNorm");
-        if in_batch_norm && flag.val().is_enabled() && self.error.is_none() {
-            let parent = &self.path[..self.path.len().saturating_sub(1)];
-            self.error = Some(DpError::UnsupportedModel {
-                path: parent.join("."),
-                reason: "a BatchNorm in training mode mixes the examples of a batch and stores \
-                         statistics of them; use GroupNorm, LayerNorm or InstanceNorm, or freeze \
-                         it with `Module::freeze_group` to use its stored statistics"
-                    .into(),
-            });
-        }
-    }
-
-    fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<D>>) {
-        if !param.base().is_require_grad() || self.error.is_some() {
-            return;
-        }
-        let path = self.path.join(".");
-        if let Some(first) = self.seen.insert(param.id, path.clone()) {
-            self.error = Some(DpError::UnsupportedModel {
-                path,
-                reason: format!(
-                    "it shares its parameter with `{first}`, of which Burn's optimizers update one \
-                     copy only; keep the parameter in one layer and use that layer twice"
-                ),
-            });
-            return;
-        }
-        let shape = param.base().dims().to_vec();
-        self.parameters.push(ParameterInfo { id: param.id, path, shape });
+impl FirstCopies {
+    /// Whether `param` is trained and its identity is met for the first time.
+    pub(crate) fn is_new<const D: usize>(&mut self, param: &Param<Tensor<D>>) -> bool {
+        param.base().is_require_grad() && self.seen.insert(param.id)
     }
 }
 

@@ -3,13 +3,14 @@
 use burn::module::ParamId;
 use burn::tensor::{DType, Device, Tensor};
 
-use super::contribution::Layer;
-use super::planner::{Planner, Strategy};
+use super::contribution::{Contribution, Layer, combine};
+use super::planner::{Plan, Planner, Strategy};
 use super::rules::{
-    ExampleRule, Keep, LinearWeight, Rounding, SquaredNorms, row_squared_norms, weighted_rows,
+    Keep, Restriction, Rounding, Rule, SquaredNorms, row_squared_norms, weighted_rows,
 };
-use super::{ParameterInfo, TrainableParameters};
+use super::{ExplainedParameter, Explanation, MemoryBound, ParameterInfo, TrainableParameters};
 use crate::DpError;
+use crate::clipping::{Coefficients, ParameterGroups};
 
 /// Sixteen units in the last place of f32: the rounding of sums whose terms cancel, relative to the
 /// magnitude of the terms.
@@ -46,9 +47,18 @@ impl Rows {
 #[derive(Debug)]
 struct ParameterGradients {
     info: ParameterInfo,
-    rules: Vec<ExampleRule>,
-    strategy: Strategy,
-    instantiated: Option<Tensor<2>>,
+    plan: Plan,
+    explained: ExplainedParameter,
+    source: Source,
+}
+
+/// What the gradients of one parameter are computed from.
+#[derive(Debug)]
+enum Source {
+    /// What the backward pass recorded.
+    Rule(Box<dyn Rule>),
+    /// The gradients themselves, `[batch_size, values]`.
+    Instantiated(Tensor<2>),
 }
 
 impl std::fmt::Debug for PerExampleGradients {
@@ -70,11 +80,11 @@ impl PerExampleGradients {
         device: Device,
         mut planner: Planner,
     ) -> Result<Self, DpError> {
-        let mut rules: Vec<Vec<ExampleRule>> = parameters.iter().map(|_| Vec::new()).collect();
+        let mut uses: Vec<Vec<Contribution>> = parameters.iter().map(|_| Vec::new()).collect();
         let position = |id: ParamId| parameters.iter().position(|info| info.id == id);
         for layer in layers {
             layer.check_batch_size(rows.count)?;
-            for (id, rule) in layer.into_contributions() {
+            for (id, contribution) in layer.into_contributions() {
                 let index = position(id).ok_or_else(|| DpError::UnsupportedModel {
                     path: format!("parameter {id}"),
                     reason: "a private layer used it, but the model does not list it as trained; \
@@ -82,15 +92,19 @@ impl PerExampleGradients {
                              `Module::materialize`"
                         .into(),
                 })?;
-                rules[index].push(rule);
+                uses[index].push(contribution);
             }
         }
 
         let parameters = parameters
             .iter()
-            .zip(rules)
-            .filter(|(_, rules)| !rules.is_empty())
-            .map(|(info, rules)| ParameterGradients::new(info, rules, rows, &mut planner))
+            .zip(uses)
+            .filter(|(_, uses)| !uses.is_empty())
+            .map(|(info, uses)| {
+                let count = uses.len();
+                let rule = combine(uses, rows.group_size);
+                ParameterGradients::new(info, count, rule, &mut planner)
+            })
             .collect();
         Ok(Self { batch_size: rows.units(), device, parameters, real: None })
     }
@@ -121,27 +135,54 @@ impl PerExampleGradients {
 
     /// The strategy chosen for each parameter, by path.
     pub fn strategies(&self) -> impl Iterator<Item = (&str, Strategy)> {
-        self.parameters.iter().map(|parameter| (parameter.info.path.as_str(), parameter.strategy))
+        self.parameters
+            .iter()
+            .map(|parameter| (parameter.info.path.as_str(), parameter.plan.strategy))
     }
 
-    /// Squared norms of the gradients, per example, rounded up: `[batch_size]`, on the host.
+    /// What was done for each of `parameters`.
+    pub(super) fn explanation(
+        self,
+        parameters: Vec<ParameterInfo>,
+        bound: MemoryBound,
+    ) -> Explanation {
+        let found = |info: &ParameterInfo| {
+            self.parameters.iter().find(|parameter| parameter.info.id == info.id)
+        };
+        let parameters = parameters
+            .iter()
+            .map(|info| match found(info) {
+                Some(parameter) => parameter.explained.clone(),
+                None => ExplainedParameter::unreached(info),
+            })
+            .collect();
+        Explanation { parameters, units: self.batch_size, bound }
+    }
+
+    /// Squared norms of the gradients for each group of parameters and each example, rounded up:
+    /// `[groups][batch_size]`, on the host.
     ///
-    /// Added up in f64 over the parameters. NaN and infinity mean what they say: the norm of that
-    /// example cannot be known.
-    pub(crate) fn squared_norms(&self) -> Result<Vec<f64>, DpError> {
-        let mut totals = vec![0.0f64; self.batch_size];
+    /// Added up in f64 over the parameters of a group. NaN and infinity mean what they say: the norm of
+    /// that example cannot be known.
+    ///
+    /// # Errors
+    ///
+    /// Refuses a parameter that belongs to no group.
+    pub(crate) fn squared_norms(&self, groups: &ParameterGroups) -> Result<Vec<Vec<f64>>, DpError> {
+        let mut totals = vec![vec![0.0f64; self.batch_size]; groups.len()];
         if self.parameters.is_empty() {
             return Ok(totals);
         }
         let mut rows = Vec::new();
         let mut kinds = Vec::new();
-        let mut underflow = 0.0f64;
+        let mut underflow = vec![0.0f64; groups.len()];
         for parameter in &self.parameters {
+            let group = groups.index_of(&parameter.info.path)?;
             let SquaredNorms { values, rounding } = parameter.squared_norms();
             // What its squares can have lost by underflow.
-            underflow += parameter.info.num_values() as f64 * f64::from(f32::MIN_POSITIVE);
+            underflow[group] += parameter.info.num_values() as f64 * f64::from(f32::MIN_POSITIVE);
             rows.push(values);
-            kinds.push(match rounding {
+            let round_up = match rounding {
                 Rounding::Relative => None,
                 Rounding::Gram(magnitudes) => {
                     rows.push(magnitudes);
@@ -151,14 +192,16 @@ impl PerExampleGradients {
                     rows.push(magnitudes);
                     Some(reordered as fn(f64, f64) -> f64)
                 }
-            });
+            };
+            kinds.push((group, round_up));
         }
         let table = Tensor::<1>::stack::<2>(rows, 0).into_data().convert_dtype(DType::F32);
         let table = table.as_slice::<f32>().map_err(|error| DpError::NotPerExample {
             reason: format!("their norms cannot be read from the device: {error:?}"),
         })?;
         let mut rows = table.chunks_exact(self.batch_size);
-        for round_up in kinds {
+        for (group, round_up) in kinds {
+            let totals = &mut totals[group];
             // A ghost norm may round below zero. NaN stays.
             let values = rows
                 .next()
@@ -177,100 +220,120 @@ impl PerExampleGradients {
                 }
             }
         }
-        totals.iter_mut().for_each(|total| *total += underflow);
+        for (totals, underflow) in totals.iter_mut().zip(underflow) {
+            totals.iter_mut().for_each(|total| *total += underflow);
+        }
         Ok(totals)
     }
 
-    /// `Σ_i coefficients[i] · gradient_i` per parameter. Rows that `keep` excludes count as zero even
-    /// where they hold NaN or infinity.
+    /// `Σ_i coefficients[i] · gradient_i` per parameter, with the coefficients of its group. Rows that
+    /// are not kept count as zero even where they hold NaN or infinity.
+    ///
+    /// # Errors
+    ///
+    /// Refuses a parameter that belongs to no group.
     pub(crate) fn weighted_sum(
         self,
-        coefficients: &[f32],
-        keep: &[bool],
-    ) -> Vec<(ParamId, Tensor<1>)> {
+        coefficients: &Coefficients,
+        groups: &ParameterGroups,
+    ) -> Result<Vec<(ParamId, Tensor<1>)>, DpError> {
         let device = self.device;
+        let keep = &coefficients.keep;
         let keep = keep.contains(&false).then(|| Keep::new(keep, &device));
-        let coefficients = Tensor::<1>::from_data(coefficients, (&device, DType::F32));
-        self.parameters
-            .into_iter()
-            .map(|parameter| {
-                (parameter.info.id, parameter.weighted_sum(coefficients.clone(), keep.as_ref()))
-            })
-            .collect()
+        // One upload for each norm that is bounded: the whole gradient has one.
+        let mut uploaded: Vec<Option<Tensor<1>>> = vec![None; groups.len()];
+        let sum = |parameter: ParameterGradients| {
+            let group = match coefficients.per_group() {
+                true => groups.index_of(&parameter.info.path)?,
+                false => 0,
+            };
+            let coefficients = uploaded[group].get_or_insert_with(|| {
+                Tensor::from_data(coefficients.of_group(group), (&device, DType::F32))
+            });
+            Ok((parameter.info.id, parameter.weighted_sum(coefficients.clone(), keep.as_ref())))
+        };
+        self.parameters.into_iter().map(sum).collect()
     }
 }
 
 impl ParameterGradients {
-    fn new(
-        info: &ParameterInfo,
-        rules: Vec<ExampleRule>,
-        rows: Rows,
-        planner: &mut Planner,
-    ) -> Self {
-        let Rows { count, group_size } = rows;
-        let rules = merge(rules.into_iter().map(|rule| rule.regroup(group_size)).collect());
-        let (strategy, instantiated) = match rules.as_slice() {
-            [rule] if rule.batch_size() == rows.units() => {
-                match planner.plan(rule.cost(), rows.units()) {
-                    Strategy::Instantiate => (Strategy::Instantiate, Some(rule.instantiate())),
-                    strategy => (strategy, None),
-                }
-            }
-            // The uses of one parameter, and the rows of one unit, are summed before the norm.
-            rules => {
-                let sum = rules.iter().map(|rule| rule.instantiate_groups(rows.units()));
-                (Strategy::Instantiate, sum.reduce(|sum, one| sum + one))
-            }
+    fn new(info: &ParameterInfo, uses: usize, rule: Box<dyn Rule>, planner: &mut Planner) -> Self {
+        let plan = planner.plan(rule.cost(), rule.batch_size());
+        let explained = explained(info, uses, &*rule, plan);
+        let source = match plan.strategy {
+            // What is instantiated needs its factors no more.
+            Strategy::Instantiate => Source::Instantiated(rule.instantiate()),
+            _ => Source::Rule(rule),
         };
-        debug_assert!(count.is_multiple_of(group_size));
-        // What is instantiated needs its factors no more.
-        let rules = if instantiated.is_some() { Vec::new() } else { rules };
-        Self { info: info.clone(), rules, strategy, instantiated }
+        Self { info: info.clone(), plan, explained, source }
     }
 
     fn squared_norms(&self) -> SquaredNorms {
-        if let Some(rows) = &self.instantiated {
-            let values = row_squared_norms(rows.clone());
-            return SquaredNorms { values, rounding: Rounding::Relative };
-        }
-        let rule = &self.rules[0];
-        let chunk = match self.strategy {
-            Strategy::InstantiateInChunks(chunk) => chunk,
-            _ => {
-                if let Some(norms) = rule.ghost_norms() {
-                    return norms;
-                }
-                usize::MAX
+        let rule = match &self.source {
+            Source::Rule(rule) => rule,
+            Source::Instantiated(rows) => {
+                let values = row_squared_norms(rows.clone());
+                return SquaredNorms { values, rounding: Rounding::Relative };
             }
         };
         let batch_size = rule.batch_size();
-        let (mut values, mut magnitudes) = (Vec::new(), Vec::new());
-        for start in (0..batch_size).step_by(chunk.min(batch_size)) {
-            let part = rule.narrow(start, chunk.min(batch_size - start));
-            values.push(row_squared_norms(part.instantiate()));
-            magnitudes.extend(part.magnitudes());
+        let chunk = self.plan.chunk.clamp(1, batch_size);
+        let mut parts = Vec::with_capacity(batch_size.div_ceil(chunk));
+        for start in (0..batch_size).step_by(chunk) {
+            let length = chunk.min(batch_size - start);
+            let examples = match length == batch_size {
+                true => Restriction::All,
+                false => Restriction::Range { start, length },
+            };
+            let part = rule.restrict(&examples);
+            let ghost = match self.plan.strategy {
+                Strategy::Ghost => part.ghost_norms(),
+                _ => None,
+            };
+            parts.push(ghost.unwrap_or_else(|| SquaredNorms {
+                values: row_squared_norms(part.instantiate()),
+                rounding: part.magnitudes().map_or(Rounding::Relative, Rounding::Reordered),
+            }));
         }
-        let rounding = match magnitudes.is_empty() {
-            true => Rounding::Relative,
-            false => Rounding::Reordered(Tensor::cat(magnitudes, 0)),
-        };
-        SquaredNorms { values: Tensor::cat(values, 0), rounding }
+        SquaredNorms::concatenate(parts)
     }
 
     fn weighted_sum(self, coefficients: Tensor<1>, keep: Option<&Keep>) -> Tensor<1> {
-        match self.instantiated {
-            Some(rows) => {
-                let rows = match keep {
-                    Some(keep) => keep.apply(rows),
-                    None => rows,
-                };
-                weighted_rows(coefficients, rows)
+        match (self.source, keep) {
+            (Source::Instantiated(rows), None) => weighted_rows(coefficients, rows),
+            (Source::Instantiated(rows), Some(keep)) => {
+                weighted_rows(coefficients, keep.apply(rows))
             }
-            None => match keep {
-                Some(keep) => self.rules[0].select(keep).weighted_sum(coefficients),
-                None => self.rules[0].weighted_sum(coefficients),
-            },
+            (Source::Rule(rule), None) => rule.weighted_sum(coefficients),
+            (Source::Rule(rule), Some(keep)) => {
+                rule.restrict(&Restriction::Keep(keep)).weighted_sum(coefficients)
+            }
         }
+    }
+}
+
+/// What the planner chose for one parameter, from shapes alone.
+fn explained(info: &ParameterInfo, uses: usize, rule: &dyn Rule, plan: Plan) -> ExplainedParameter {
+    let (cost, units, size) = (rule.cost(), rule.batch_size(), size_of::<f32>());
+    let gradient_bytes = units * info.num_values() * size;
+    let kept_bytes = match plan.strategy {
+        Strategy::Instantiate => gradient_bytes,
+        _ => rule.kept_values() * size,
+    };
+    let temporary = match plan.strategy {
+        Strategy::Instantiate => cost.temporary,
+        Strategy::Ghost => cost.ghost_temporary,
+        Strategy::InstantiateInChunks(_) => cost.values + cost.temporary,
+    };
+    ExplainedParameter {
+        info: info.clone(),
+        rule: Some(rule.name()),
+        uses,
+        strategy: Some(plan.strategy),
+        ghost_flops: cost.ghost_flops.map(|flops| flops * units as f64),
+        gradient_bytes,
+        kept_bytes,
+        temporary_bytes: plan.chunk.min(units) * temporary * size,
     }
 }
 
@@ -282,20 +345,4 @@ fn gram(squared_norm: f64, squared_magnitude: f64) -> f64 {
 /// Rounds up a squared norm of a gradient that the weighted sum adds in another order.
 fn reordered(squared_norm: f64, squared_magnitude: f64) -> f64 {
     (squared_norm.sqrt() + SUM_ROUNDING * squared_magnitude.sqrt()).powi(2)
-}
-
-/// Several uses of one linear weight are one use with the positions of all of them.
-fn merge(rules: Vec<ExampleRule>) -> Vec<ExampleRule> {
-    let all_linear = rules.iter().all(|rule| matches!(rule, ExampleRule::LinearWeight(_)));
-    if rules.len() < 2 || !all_linear {
-        return rules;
-    }
-    let uses = rules
-        .into_iter()
-        .filter_map(|rule| match rule {
-            ExampleRule::LinearWeight(rule) => Some(rule),
-            _ => None,
-        })
-        .collect();
-    vec![ExampleRule::LinearWeight(LinearWeight::concatenate(uses))]
 }

@@ -1,11 +1,16 @@
+use burn::module::Param;
 use burn::nn::Linear;
-use burn::tensor::{Tensor, assert_shape};
+use burn::tensor::{Tensor, assert_shape, module};
 
-use super::Private;
-use crate::ops::{self, LayerIds};
+use super::{Private, low_rank};
+use crate::ops::{self, Primitive};
 
 impl Private<Linear> {
-    /// Applies the linear layer.
+    /// Applies the linear layer, with its LoRA adapter if it has one.
+    ///
+    /// After [`Module::apply_lora`](burn::module::Module::apply_lora) or
+    /// [`apply_qlora`](burn::module::Module::apply_qlora) the stored weight is frozen, and packed for
+    /// QLoRA; the factors `weight.lora.a` and `weight.lora.b` are trained and have per-example rules.
     ///
     /// # Shapes
     ///
@@ -17,14 +22,37 @@ impl Private<Linear> {
     /// Panics if the last axis of `input` is not `d_input`, or if `input` has no batch axis: an
     /// example needs an axis of its own, also in a batch of one.
     pub fn forward<const D: usize>(&self, input: Tensor<D>) -> Tensor<D> {
-        assert!(D >= 2, "the input of a private linear layer needs a batch axis, got rank {D}");
-        let layer = &self.inner;
-        let weight = layer.weight.val();
-        let [d_input, _] = weight.dims();
-        assert_shape!(input, [.., d_input]);
-
-        let ids =
-            LayerIds { weight: layer.weight.id, bias: layer.bias.as_ref().map(|bias| bias.id) };
-        ops::linear(input, weight, layer.bias.as_ref().map(|bias| bias.val()), ids)
+        linear(&self.inner, input)
     }
+}
+
+/// See [`Private<Linear>::forward`](Private).
+pub(crate) fn linear<const D: usize>(layer: &Linear, input: Tensor<D>) -> Tensor<D> {
+    assert!(D >= 2, "the input of a private linear layer needs a batch axis, got rank {D}");
+    let [d_input, _] = layer.weight.dims();
+    assert_shape!(input, [.., d_input]);
+    match layer.weight.adapter() {
+        None => apply(&layer.weight, layer.bias.as_ref(), input),
+        Some(adapter) => {
+            let weight = low_rank::dense(&layer.weight, input.dtype());
+            let bias = layer.bias.as_ref().map(|bias| low_rank::dense(bias, input.dtype()));
+            apply(&weight, bias.as_ref(), input.clone()) + low_rank::forward(adapter, input)
+        }
+    }
+}
+
+/// `input @ weight + bias`, the parameters as they are stored.
+pub(super) fn apply<const D: usize>(
+    weight: &Param<Tensor<2>>,
+    bias: Option<&Param<Tensor<1>>>,
+    input: Tensor<D>,
+) -> Tensor<D> {
+    let kept = input.clone();
+    ops::apply(
+        weight,
+        bias,
+        Primitive::Linear,
+        || ops::keep(kept),
+        |weight, bias| module::linear(input, weight, bias),
+    )
 }

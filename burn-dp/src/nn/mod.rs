@@ -1,12 +1,20 @@
-//! Private twins of Burn's layers.
-//!
-//! [`Private<M>`] wraps a Burn layer and calls the [parametric primitives](crate::ops) in its place.
-//! Under an ordinary backward pass it is that layer; under a
-//! [private one](crate::grads::PrivateBackward) it yields per-example information.
+#![doc = include_str!("guide.md")]
 
+mod affine;
+mod batch_norm;
 mod conv2d;
+mod embedding;
+mod group_norm;
+mod layer_norm;
 mod linear;
+mod low_rank;
 mod padding;
+mod parameter;
+mod prelu;
 mod private;
+mod rms_norm;
+pub(crate) mod scope;
 
+pub use parameter::parameter;
+pub(crate) use private::private_layers;
 pub use private::{IntoPrivate, Private, PrivateLayer};

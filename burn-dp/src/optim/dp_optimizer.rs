@@ -1,15 +1,18 @@
+use std::collections::BTreeMap;
+
 use burn::lr_scheduler::module_lr_scheduler::ModuleLearningRate;
 use burn::module::Module;
-use burn::optim::ModuleOptimizer;
+use burn::optim::{GradientsParams, ModuleOptimizer};
 use burn::tensor::Tensor;
 use burn_dp_accountant::{DpEvent, Epsilon, PrivacyLedger, PrivacyStatement};
 
 use super::buffers::BufferCheck;
-use super::release::release;
+use super::independence::{Independence, IndependenceCheck};
+use super::release::Release;
 use super::{PrivacyPlan, RefusedStep};
-use crate::clipping::{ClippedSum, Clipping, ClippingStatistics};
-use crate::grads::{PerExampleGradients, PrivateBackward};
-use crate::noise::{GaussianMechanism, Purpose};
+use crate::clipping::{ClippedSum, ClippingStatistics, PublicNorms, Thresholds};
+use crate::grads::{PerExampleGradients, PrivateBackward, tie};
+use crate::noise::Purpose;
 use crate::sampling::{Draw, ExampleWeights};
 use crate::{DpError, NonPrivate};
 
@@ -75,17 +78,20 @@ pub struct DpOptimizer {
     pub(super) inner: ModuleOptimizer,
     pub(super) ledger: PrivacyLedger,
     backward: PrivateBackward,
-    event: DpEvent,
+    /// What the logical step under way clips to.
+    frozen: Option<Thresholds>,
     pub(super) next_step: u64,
     pending: Option<ClippedSum>,
     statistics: ClippingStatistics,
-    buffers: BufferCheck,
+    pub(super) buffers: BufferCheck,
+    pub(super) independence: IndependenceCheck,
+    facts: BTreeMap<String, String>,
 }
 
 impl DpOptimizer {
     pub(super) fn new(plan: PrivacyPlan, inner: ModuleOptimizer, ledger: PrivacyLedger) -> Self {
         Self {
-            event: plan.event(),
+            frozen: None,
             next_step: ledger.releases(),
             plan,
             inner,
@@ -94,6 +100,8 @@ impl DpOptimizer {
             pending: None,
             statistics: ClippingStatistics::default(),
             buffers: BufferCheck::default(),
+            independence: IndependenceCheck::new(),
+            facts: BTreeMap::new(),
         }
     }
 
@@ -101,6 +109,28 @@ impl DpOptimizer {
     pub fn with_backward(mut self, backward: PrivateBackward) -> Self {
         self.backward = backward;
         self
+    }
+
+    /// Whether the backward passes of the first step test that loss i depends on example i alone. Default:
+    /// they do, at the cost of reading one number for each example and layer; the result of the step is
+    /// the same. The [statement](Self::statement) says whether it was tested.
+    ///
+    /// # Privacy
+    ///
+    /// Found is what mixes the examples of a batch between private layers, or between them and the loss,
+    /// on those batches. What mixes them before the first private layer is not found, nor can anything be
+    /// found in physical batches of one example or in models of half precision.
+    pub fn with_independence_check(mut self, enabled: bool) -> Self {
+        self.independence = match enabled {
+            true => IndependenceCheck::new(),
+            false => IndependenceCheck::off(),
+        };
+        self
+    }
+
+    /// Whether the independence of the examples was tested.
+    pub fn independence(&self) -> Independence {
+        self.independence.found()
     }
 
     /// Clips the examples of one physical batch and adds them to the logical batch.
@@ -116,7 +146,8 @@ impl DpOptimizer {
     /// batch before working it off again.
     pub fn backward<M: Module>(&mut self, losses: Tensor<1>, model: &M) -> Result<(), DpError> {
         self.buffers.look(model)?;
-        let grads = self.backward.run(losses, model)?;
+        let probe = self.independence.probe()?;
+        let grads = self.backward.run_probed(losses, model, probe)?;
         self.add(grads)
     }
 
@@ -133,27 +164,47 @@ impl DpOptimizer {
     ) -> Result<(), DpError> {
         self.buffers.look(model)?;
         let real = weights.is_padding().map(|padding| !padding).collect();
-        let grads = self.backward.run(losses, model)?.with_padding(real)?;
+        let probe = self.independence.probe()?;
+        let grads = self.backward.run_probed(losses, model, probe)?.with_padding(real)?;
         self.add(grads)
     }
 
     fn add(&mut self, grads: PerExampleGradients) -> Result<(), DpError> {
-        self.accumulate(self.plan.clipping.clip(grads)?)
+        let sum = self.thresholds()?.clip(grads)?;
+        self.accumulate(sum)
+    }
+
+    /// What the logical step under way clips to: the same until [`step`](Self::step) or
+    /// [`discard`](Self::discard).
+    ///
+    /// # Errors
+    ///
+    /// When the policy has no thresholds for the step.
+    pub fn thresholds(&mut self) -> Result<Thresholds, DpError> {
+        if let Some(thresholds) = &self.frozen {
+            return Ok(thresholds.clone());
+        }
+        let thresholds = self.plan.clipping.thresholds(self.next_step)?;
+        self.frozen = Some(thresholds.clone());
+        Ok(thresholds)
     }
 
     /// Adds a clipped sum that was made outside, over further examples of the same draw.
     ///
     /// # Errors
     ///
-    /// Refuses a sum that was clipped to another threshold than the plan's.
+    /// Refuses a sum that was clipped to other thresholds than those of the
+    /// [logical step](Self::thresholds).
     pub fn accumulate(&mut self, sum: ClippedSum) -> Result<(), DpError> {
-        if sum.clipping_norm() != self.plan.clipping.max_grad_norm() {
+        let thresholds = self.thresholds()?;
+        if *sum.thresholds() != thresholds {
             return Err(DpError::invalid(
                 "clipping_norm",
                 format!(
-                    "must be that of the plan, {}, got {}",
-                    self.plan.clipping.max_grad_norm(),
-                    sum.clipping_norm()
+                    "must be that of the logical step, {:?}, got {:?}; clip with \
+                     `DpOptimizer::thresholds`",
+                    thresholds.norms(),
+                    sum.thresholds().norms()
                 ),
             ));
         }
@@ -166,9 +217,25 @@ impl DpOptimizer {
         }
     }
 
+    /// Gives the clipping policy norms of gradients on public data, between two steps.
+    ///
+    /// # Errors
+    ///
+    /// Refuses norms within a logical step, and norms that the policy has no use for.
+    pub fn learn_from_public(&mut self, norms: &PublicNorms) -> Result<(), DpError> {
+        if self.frozen.is_some() {
+            return Err(DpError::state(
+                "the thresholds of a logical step stay as they are until the step is made; give \
+                 public norms between two steps, or discard the logical batch",
+            ));
+        }
+        self.plan.clipping.learn_public(norms)
+    }
+
     /// Forgets what was accumulated since the last step. Nothing of it was released.
     pub fn discard(&mut self) {
         self.pending = None;
+        self.frozen = None;
     }
 
     /// Adds the noise, enters the release into the ledger, and updates the model.
@@ -192,7 +259,10 @@ impl DpOptimizer {
         draw: impl Into<Draw>,
     ) -> Result<M, Box<RefusedStep<M>>> {
         match self.release(&model, &draw.into()) {
-            Ok(grads) => Ok(self.inner.step(lr, model, grads)),
+            // Burn's optimizers update the first copy of a tied parameter.
+            Ok(Some(grads)) => Ok(tie(self.inner.step(lr, model, grads))),
+            // Nothing but counts was released.
+            Ok(None) => Ok(model),
             Err(error) => Err(RefusedStep::new(model, error)),
         }
     }
@@ -201,22 +271,34 @@ impl DpOptimizer {
         &mut self,
         model: &M,
         draw: &Draw,
-    ) -> Result<burn::optim::GradientsParams, DpError> {
+    ) -> Result<Option<GradientsParams>, DpError> {
         self.check_draw(draw)?;
-        self.check_budget()?;
-        let clipping = &self.plan.clipping;
-        let sum = self.pending.take().unwrap_or_else(|| {
-            ClippedSum::new([], clipping.max_grad_norm(), ClippingStatistics::default())
-        });
-        // The noise follows the object that clipped.
-        let noise_std = self.plan.noise_multiplier * sum.clipping_norm();
-        let mechanism = GaussianMechanism::new(noise_std, 1.0 / self.plan.expected_batch_size)?;
-        let noise = self.plan.source.begin_step(Purpose::Gradient, self.next_step)?;
+        let (step, batch) = (self.next_step, self.plan.expected_batch_size);
+        let thresholds = self.thresholds()?;
+        // Noise and event follow the very object that clipped.
+        let noise = thresholds.noise(self.plan.noise_multiplier_at(step), batch)?;
+        let event = self.plan.mechanism.event(noise.event.clone());
+        self.check_budget(&event)?;
+        let prepared = Release::new(model, &thresholds, &noise, batch)?;
+        let gradient_noise = self.plan.source.begin_step(Purpose::Gradient, step)?;
+        let count_noise = match noise.count_std {
+            Some(_) => Some(self.plan.source.begin_step(Purpose::Count, step)?),
+            None => None,
+        };
+        let sum = self.pending.take().unwrap_or_else(|| ClippedSum::empty(thresholds));
         // Recorded before it is made: an interrupted release is paid for.
-        self.ledger.record(&self.event)?;
+        self.independence.end_of_step(step);
+        self.ledger.record(&event)?;
         self.next_step += 1;
+        self.frozen = None;
         self.statistics = sum.statistics().reveal();
-        release(model, sum, mechanism, noise)
+        let fractions = prepared.counts(&sum.balances, count_noise)?;
+        let grads = match sum.thresholds().releases_sum() {
+            true => Some(prepared.gradients(model, sum, gradient_noise)?),
+            false => None,
+        };
+        self.plan.clipping.learn(step, &fractions);
+        Ok(grads)
     }
 
     fn check_draw(&self, draw: &Draw) -> Result<(), DpError> {
@@ -251,12 +333,13 @@ impl DpOptimizer {
         Ok(())
     }
 
-    fn check_budget(&self) -> Result<(), DpError> {
+    fn check_budget(&self, event: &DpEvent) -> Result<(), DpError> {
         if let Some(budget) = self.plan.budget
-            && !self.ledger.within_budget(&self.event, 1, budget)?
+            && !self.plan.is_certified(self.next_step, event, &self.ledger)
+            && !self.ledger.within_budget(event, 1, budget)?
         {
             let mut after = self.ledger.clone();
-            after.record(&self.event)?;
+            after.record(event)?;
             return Err(DpError::BudgetExhausted {
                 epsilon: after.nominal_epsilon(budget.delta())?.upper,
                 budget: budget.epsilon(),
@@ -312,7 +395,26 @@ impl DpOptimizer {
     /// As [`privacy_spent`](Self::privacy_spent), and for no δ.
     pub fn statement(&self, deltas: &[f64]) -> Result<PrivacyStatement, DpError> {
         deltas.iter().try_for_each(|&delta| self.plan.check_delta(delta))?;
-        Ok(PrivacyStatement::from_ledger(&self.ledger, deltas)?)
+        let mut statement = PrivacyStatement::from_ledger(&self.ledger, deltas)?;
+        statement.facts.extend(self.facts.clone());
+        let independence = self.independence.found();
+        statement.facts.insert("independence_of_examples".into(), independence.to_string());
+        if independence == Independence::NotChecked {
+            statement.not_covered.push(
+                "A loss of one example that depends on other examples: this was not checked."
+                    .into(),
+            );
+        }
+        if self.backward.group_size() > 1 {
+            let copies = self.backward.group_size().to_string();
+            statement.facts.insert("augmentation_multiplicity".into(), copies);
+        }
+        Ok(statement)
+    }
+
+    /// Adds a public fact of this run to its statements.
+    pub(crate) fn note(&mut self, name: &str, value: impl Into<String>) {
+        self.facts.insert(name.into(), value.into());
     }
 
     /// Counts of the last step. They are exact, so they are not private.

@@ -18,13 +18,21 @@
 mod buffers;
 mod checkpoint;
 mod dp_optimizer;
+mod independence;
 mod plan;
 mod plan_config;
 mod refused;
 mod release;
+mod schedule;
+mod units;
 
 pub use checkpoint::{Checkpoint, Checkpointer};
 pub use dp_optimizer::DpOptimizer;
+pub use independence::Independence;
 pub use plan::PrivacyPlan;
 pub use plan_config::{PrivacyPlanConfig, SamplingScheme};
 pub use refused::RefusedStep;
+pub use schedule::Schedule;
+
+#[cfg(test)]
+mod tests;

@@ -53,6 +53,7 @@
 //! # }
 //! ```
 
+mod copies;
 mod draw;
 mod fixed_size;
 mod loader;
@@ -66,6 +67,7 @@ mod source;
 #[cfg(test)]
 mod statistics;
 
+pub use copies::CopiesBatcher;
 pub use draw::Draw;
 pub use fixed_size::FixedSizeSampler;
 pub use loader::{LogicalBatches, PrivateDataLoaderBuilder};
@@ -74,4 +76,5 @@ pub use physical_batch::{ExampleWeights, PhysicalBatch};
 pub use poisson::PoissonSampler;
 pub use sampler::{Sampler, SamplingMechanism};
 pub use shuffled::ShuffledSampler;
+pub(crate) use source::WordStream;
 pub use source::{InsecureSamplingSeed, SamplingKey};

@@ -2,11 +2,17 @@
 
 #![allow(clippy::unwrap_used)]
 
+mod adapters;
 mod convolution;
+mod embedding;
+mod frozen;
 mod groups;
 mod linear;
+mod norms;
+mod parameter;
 mod refusals;
 mod robustness;
+mod tied;
 
 use std::collections::HashMap;
 
@@ -20,7 +26,7 @@ use crate::clipping::{ClippedSum, Clipping, FlatClipping};
 pub(super) type Flat = HashMap<ParamId, Vec<f64>>;
 
 /// A tensor that follows from a number, on every backend the same.
-pub(super) fn numbers<const D: usize>(shape: [usize; D], seed: u64, device: &Device) -> Tensor<D> {
+pub(crate) fn numbers<const D: usize>(shape: [usize; D], seed: u64, device: &Device) -> Tensor<D> {
     let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15).wrapping_add(1);
     let values: Vec<f32> = (0..shape.iter().product())
         .map(|_| {
@@ -101,6 +107,19 @@ pub(super) fn backwards() -> Vec<PrivateBackward> {
     ]
 }
 
+/// One loss per example that weighs every output differently.
+pub(super) fn losses<const D: usize>(output: Tensor<D>) -> Tensor<1> {
+    let dims = output.dims();
+    let rows: Tensor<2> = output.reshape([dims[0], dims[1..].iter().product()]);
+    let weights = numbers([1, rows.dims()[1]], 99, &rows.device());
+    ((rows + weights).powi_scalar(2)).sum_dim(1).reshape([dims[0]])
+}
+
+/// Replaces the values of a parameter, so that every backend has the same.
+pub(super) fn set<const D: usize>(parameter: Param<Tensor<D>>, seed: u64) -> Param<Tensor<D>> {
+    parameter.map(|tensor| numbers(tensor.dims(), seed, &tensor.device()).require_grad())
+}
+
 #[track_caller]
 pub(super) fn assert_close(found: &Flat, expected: &Flat, context: &str) {
     let scale = norm(expected).max(1e-12);
@@ -157,6 +176,12 @@ pub(super) fn check<P: Module, M: Module, const D: usize>(
             |model: &P, example| private_losses(model, input.clone().narrow(0, example, 1));
         let each = clipping.microbatch(private, examples, single).unwrap();
         assert_close(&flat_sum(each), &expected, &format!("{device:?}, microbatch"));
+    }
+
+    let output = private_losses(private, input.clone());
+    let expected = host(plain_losses(plain, input.clone()));
+    for (found, expected) in host(output).into_iter().zip(expected) {
+        assert!((found - expected).abs() <= 1e-5 * expected.abs().max(1e-3), "{device:?}, losses");
     }
 
     // Without a recording the private model is the plain one.

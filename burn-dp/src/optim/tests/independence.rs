@@ -1,0 +1,167 @@
+use burn::nn::{Linear, LinearConfig};
+use burn::optim::SgdConfig;
+use burn::tensor::{DType, Tensor};
+
+use super::{config, device, values};
+use crate::DpError;
+use crate::grads::PrivateBackward;
+use crate::grads::oracle::numbers;
+use crate::nn::{IntoPrivate, Private};
+use crate::optim::{DpOptimizer, Independence};
+use crate::sampling::Sampler;
+
+fn model() -> Private<Linear> {
+    LinearConfig::new(3, 3).init(&device()).private()
+}
+
+fn optimizer() -> DpOptimizer {
+    config().init().unwrap().optimizer(SgdConfig::new().init())
+}
+
+fn losses(output: Tensor<2>) -> Tensor<1> {
+    output.powi_scalar(2).sum_dim(1).reshape([-1])
+}
+
+/// One backward pass over the rows of a batch of twelve.
+fn attempt(forward: impl Fn(&Private<Linear>, Tensor<2>) -> Tensor<1>) -> Result<(), DpError> {
+    let model = model();
+    optimizer().backward(forward(&model, numbers([12, 3], 2, &device())), &model)
+}
+
+#[test]
+fn what_mixes_examples_is_refused_in_the_first_backward_pass() {
+    let mixtures: [fn(&Private<Linear>, Tensor<2>) -> Tensor<1>; 5] = [
+        // A normaliser over the batch.
+        |model, x| {
+            let output = model.forward(x);
+            let total = output.clone().abs().sum().reshape([1, 1]);
+            losses(output / total)
+        },
+        // Batch statistics between two layers, as a BatchNorm without a flag would take them.
+        |model, x| {
+            let hidden = model.forward(x);
+            let centred = hidden.clone() - hidden.mean_dim(0);
+            losses(model.forward(centred))
+        },
+        // A contrastive term.
+        |model, x| {
+            let output = model.forward(x);
+            let similarity = output.clone().matmul(output.transpose());
+            similarity.exp().sum_dim(1).log().reshape([-1])
+        },
+        // Every loss is the mean.
+        |model, x| {
+            let losses = losses(model.forward(x));
+            let count = losses.dims()[0];
+            losses.mean().expand([count])
+        },
+        // A weak dependence: one part in a million of the mean.
+        |model, x| {
+            let losses = losses(model.forward(x));
+            losses.clone() + losses.mean() * 1e-6
+        },
+    ];
+    for (index, mixture) in mixtures.into_iter().enumerate() {
+        let error = attempt(mixture).unwrap_err().to_string();
+        assert!(error.contains("another loss reaches example"), "{index}: {error}");
+    }
+}
+
+#[test]
+fn examples_whose_losses_differ_by_many_orders_are_not_taken_for_a_mixture() {
+    attempt(|model, x| {
+        let scales: Vec<f32> = (0..12).map(|i| 10f32.powi(i - 6)).collect();
+        losses(model.forward(x)) * Tensor::<1>::from_floats(scales.as_slice(), &device())
+    })
+    .unwrap();
+}
+
+#[test]
+fn a_loss_that_is_not_a_number_is_not_taken_for_a_mixture() {
+    attempt(|model, x| {
+        let factor = Tensor::<1>::from_floats(
+            [[1.0; 11].as_slice(), &[f32::NAN]].concat().as_slice(),
+            &device(),
+        );
+        losses(model.forward(x)) * factor
+    })
+    .unwrap();
+}
+
+#[test]
+fn the_test_does_not_change_a_bit_of_the_step() {
+    let model = model();
+    let run = |check: bool| {
+        let mut optim = optimizer().with_independence_check(check);
+        let mut model = model.clone();
+        for step in 0..3 {
+            let draw = optim.plan().sampler().unwrap().draw(step).unwrap();
+            let units = draw.private_indices().len();
+            let x = numbers([units, 3], 10 + step, &device());
+            let hidden = model.forward(x).tanh();
+            optim.backward(losses(model.forward(hidden)), &model).unwrap();
+            model = optim.step(0.1, model, draw).unwrap();
+        }
+        (values(&model), optim.independence())
+    };
+    let (with, checked) = run(true);
+    let (without, not_checked) = run(false);
+    assert_eq!(with, without);
+    assert_eq!(checked, Independence::Checked { step: 0 });
+    assert_eq!(not_checked, Independence::NotChecked);
+}
+
+#[test]
+fn the_statement_says_whether_it_was_checked() {
+    let mut model = model();
+    let mut optim = optimizer();
+    let draw = optim.plan().sampler().unwrap().draw(0).unwrap();
+    let text = optim.statement(&[1e-3]).unwrap().to_string();
+    assert!(text.contains("independence_of_examples: not checked"), "{text}");
+    assert!(text.contains("depends on other examples: this was not checked"), "{text}");
+    let x = numbers([draw.private_indices().len(), 3], 1, &device());
+    optim.backward(losses(model.forward(x)), &model).unwrap();
+    model = optim.step(0.1, model, draw).unwrap();
+    let text = optim.statement(&[1e-3]).unwrap().to_string();
+    assert!(text.contains("checked on the batches of step 0"), "{text}");
+    assert!(!text.contains("this was not checked"), "{text}");
+    drop(model);
+}
+
+#[test]
+fn batches_of_one_example_and_half_precision_cannot_be_checked_and_the_statement_says_so() {
+    let model = model();
+    let mut optim = optimizer();
+    let draw = optim.plan().sampler().unwrap().draw(0).unwrap();
+    for unit in draw.private_indices() {
+        let x = numbers([1, 3], *unit as u64, &device());
+        optim.backward(losses(model.forward(x)), &model).unwrap();
+    }
+    let model = optim.step(0.1, model, draw).unwrap();
+    assert_eq!(optim.independence(), Independence::NotChecked);
+
+    let mut optim = optimizer();
+    let half = numbers([12, 3], 2, &device());
+    let losses = losses(model.forward(half)).cast(DType::F16);
+    optim.backward(losses, &model).unwrap();
+    assert_eq!(optim.independence(), Independence::NotChecked);
+}
+
+#[test]
+fn copies_of_a_unit_may_mix_and_units_may_not() {
+    let model = model();
+    let copies = 3;
+    let backward = PrivateBackward::new().with_group_size(copies);
+    let x = numbers([12 * copies, 3], 2, &device());
+    let grouped = |output: Tensor<2>| output.reshape([12, copies, 3]);
+
+    let output = grouped(model.forward(x.clone()));
+    let centred = (output.clone() - output.mean_dim(1)).reshape([12 * copies, 3]);
+    let mut optim = optimizer().with_backward(backward.clone());
+    optim.backward(losses(centred), &model).unwrap();
+
+    let output = grouped(model.forward(x));
+    let centred = (output.clone() - output.mean_dim(0)).reshape([12 * copies, 3]);
+    let mut optim = optimizer().with_backward(backward);
+    assert!(optim.backward(losses(centred), &model).is_err());
+}

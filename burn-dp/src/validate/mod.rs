@@ -1,0 +1,55 @@
+//! What cannot be trained privately, all faults at once.
+//!
+//! [`validate`] walks a model and says of every part that stands in the way where it is, why, and what
+//! to do. The optimizer refuses by the same findings, so the two cannot disagree.
+//!
+//! ```
+//! use burn::module::Module;
+//! use burn::nn::{BatchNorm, BatchNormConfig, Linear, LinearConfig};
+//! use burn::tensor::Device;
+//! use burn_dp::nn::{IntoPrivate, Private};
+//! use burn_dp::validate::validate;
+//!
+//! #[derive(Module, Debug)]
+//! struct Net {
+//!     fc1: Private<Linear>,
+//!     norm: BatchNorm,
+//!     fc2: Linear,
+//! }
+//!
+//! let device = Device::flex().autodiff();
+//! let net = Net {
+//!     fc1: LinearConfig::new(4, 8).init(&device).private(),
+//!     norm: BatchNormConfig::new(8).init(&device),
+//!     fc2: LinearConfig::new(8, 2).init(&device),
+//! };
+//! let faults = validate(&net).unwrap_err();
+//! assert_eq!(faults.iter().map(|fault| fault.path.as_str()).collect::<Vec<_>>(), ["fc2", "norm"]);
+//! println!("{faults}");
+//! ```
+
+mod fault;
+mod survey;
+mod twins;
+
+pub use fault::{Fault, FaultKind, Faults};
+pub(crate) use survey::{Survey, Trained};
+
+use burn::module::Module;
+
+/// Finds everything in `model` that cannot be trained privately as it is.
+///
+/// A model without faults can still be used wrongly: that a layer keeps the examples on axis 0, and that
+/// loss i depends on example i alone, is seen in the backward pass only. A parameter outside of a private
+/// layer is a fault here even if no loss uses it.
+///
+/// # Errors
+///
+/// All faults, sorted by path.
+pub fn validate<M: Module>(model: &M) -> Result<(), Faults> {
+    let faults = Survey::of(model).into_faults();
+    if faults.is_empty() { Ok(()) } else { Err(faults) }
+}
+
+#[cfg(test)]
+mod tests;
