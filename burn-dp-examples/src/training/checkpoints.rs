@@ -171,6 +171,7 @@ fn compared(settings: &Settings) -> BTreeMap<String, String> {
         set("--delta", Some(format!("{:e}", privacy.delta)));
         set("--noise-multiplier", privacy.noise_multiplier.map(|sigma| sigma.to_string()));
         set("--max-grad-norm", Some(privacy.max_grad_norm.to_string()));
+        set("--clipping", Some(format!("{:?}", privacy.clipping)));
         set("--insecure-seed", privacy.insecure_seed.map(|seed| seed.to_string()));
     }
     compared

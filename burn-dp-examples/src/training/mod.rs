@@ -2,6 +2,7 @@
 
 pub mod batch_clipping;
 mod checkpoints;
+mod clipping;
 mod device;
 mod error;
 mod evaluation;
@@ -20,6 +21,7 @@ mod schedule;
 mod settings;
 mod statement;
 
+pub use clipping::{ClippingName, ClippingOptions, ClippingSettings, RuleName};
 pub use device::device;
 pub use error::TrainError;
 pub use evaluation::Evaluation;

@@ -1,0 +1,487 @@
+//! Which clipping policy a run has.
+
+use burn::data::dataloader::batcher::Batcher;
+use burn::tensor::Device;
+use burn_dp::DpError;
+use burn_dp::clipping::{
+    AutomaticClipping, Clipping, CountNoise, FlatClipping, GroupedClipping, LayerwiseClipping,
+    MultipliedClipping, ParameterGroups, PublicNorms, QuantileClipping, QuantileRule,
+    ScheduledClipping,
+};
+use burn_dp::losses::CrossEntropyLoss;
+use burn_dp::optim::Schedule;
+use clap::{Args, ValueEnum};
+
+use super::options::typed;
+use super::{TrainError, private};
+use crate::data::{ImageBatcher, ImageDataset};
+use crate::models::Classifier;
+
+/// Public images that are put together to measure norms.
+const BATCH_SIZE: usize = 256;
+
+/// The part of the training images that is public where a policy needs public images.
+const PUBLIC_PART: usize = 10;
+
+/// A clipping policy. `--clipping batch` is a training of its own.
+#[derive(ValueEnum, Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum ClippingName {
+    /// The whole gradient to one threshold.
+    #[default]
+    Flat,
+    /// Each layer to the same threshold.
+    PerLayer,
+    /// Every gradient to the same norm.
+    Automatic,
+    /// To a quantile of the norms, which is followed privately.
+    Quantile,
+    /// Each layer to a threshold in proportion to its norm on public images.
+    Layerwise,
+}
+
+/// How a threshold follows its quantile.
+#[derive(ValueEnum, Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum RuleName {
+    /// By factors.
+    #[default]
+    Geometric,
+    /// By differences.
+    Linear,
+}
+
+/// The options of the policies, as they are typed.
+#[derive(Args, Debug, Clone, Default)]
+pub struct ClippingOptions {
+    /// How gradients are clipped; --max-grad-norm is the threshold, or the first or master one.
+    #[arg(long, value_enum, default_value_t = ClippingName::Flat)]
+    pub clipping: ClippingName,
+    /// Quantile: fraction of the examples that are not to be clipped [default: 0.5].
+    #[arg(long, value_name = "Q", allow_hyphen_values = true)]
+    pub target_quantile: Option<f64>,
+    /// Quantile: learning rate of the threshold [default: 0.2].
+    #[arg(long, value_name = "ETA", allow_hyphen_values = true)]
+    pub quantile_lr: Option<f64>,
+    /// Quantile: how the threshold moves [default: geometric].
+    #[arg(long, value_enum)]
+    pub quantile_rule: Option<RuleName>,
+    /// Quantile: a threshold for each layer.
+    #[arg(long)]
+    pub quantile_per_layer: bool,
+    /// Quantile: share of the cost of a step that the counts may use.
+    #[arg(long, value_name = "S", conflicts_with = "count_noise", allow_hyphen_values = true)]
+    pub count_share: Option<f64>,
+    /// Quantile: standard deviation of the noise on each count [default: 1/20 of the batch size].
+    #[arg(long, value_name = "SIGMA", allow_hyphen_values = true)]
+    pub count_noise: Option<f64>,
+    /// What the thresholds are multiplied by after each pass over the data [default: 1].
+    #[arg(long, value_name = "D", allow_hyphen_values = true)]
+    pub threshold_decay: Option<f64>,
+    /// Layerwise: clip the whole gradient, after each layer was multiplied to the largest norm on
+    /// public images.
+    #[arg(long)]
+    pub layer_multipliers: bool,
+    /// Per-layer and layerwise: merge layers of similar norms on public images into this many groups.
+    #[arg(long, value_name = "N")]
+    pub layer_groups: Option<usize>,
+    /// Training images that are taken as public, and not trained on, where a policy needs public
+    /// images [default: a tenth].
+    #[arg(long, value_name = "N")]
+    pub public_size: Option<usize>,
+}
+
+/// A checked choice.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct ClippingSettings {
+    /// The policy.
+    pub name: ClippingName,
+    /// Quantile: the fraction, the learning rate and the rule.
+    pub quantile: (f64, f64, RuleName),
+    /// Quantile: whether each layer has a threshold.
+    pub per_layer: bool,
+    /// Quantile: the noise of the counts.
+    pub count_noise: CountNoise,
+    /// Factor of the thresholds after each pass over the data.
+    pub decay: f64,
+    /// Layerwise: whether the whole gradient is clipped.
+    pub multipliers: bool,
+    /// Number of groups that layers are merged into.
+    pub groups: Option<usize>,
+    /// Number of public images, if it was given.
+    pub public_size: Option<usize>,
+}
+
+impl ClippingOptions {
+    /// The first option that was given, if there is one.
+    pub(super) fn given(&self) -> Option<&'static str> {
+        let flat = self.clipping == ClippingName::Flat;
+        let of_quantile = self.given_for_quantile().map(|(name, _)| name);
+        (!flat).then_some("--clipping").or(of_quantile).or_else(|| {
+            [
+                ("--threshold-decay", self.threshold_decay.is_some()),
+                ("--layer-multipliers", self.layer_multipliers),
+                ("--layer-groups", self.layer_groups.is_some()),
+                ("--public-size", self.public_size.is_some()),
+            ]
+            .into_iter()
+            .find_map(|(name, given)| given.then_some(name))
+        })
+    }
+
+    fn given_for_quantile(&self) -> Option<(&'static str, bool)> {
+        [
+            ("--target-quantile", self.target_quantile.is_some()),
+            ("--quantile-lr", self.quantile_lr.is_some()),
+            ("--quantile-rule", self.quantile_rule.is_some()),
+            ("--quantile-per-layer", self.quantile_per_layer),
+            ("--count-share", self.count_share.is_some()),
+            ("--count-noise", self.count_noise.is_some()),
+        ]
+        .into_iter()
+        .find(|(_, given)| *given)
+    }
+
+    /// Checks the options.
+    ///
+    /// # Errors
+    ///
+    /// For an option that does not belong to the policy, or whose value is impossible.
+    pub(super) fn check(&self) -> Result<ClippingSettings, TrainError> {
+        let name = self.clipping;
+        let foreign = |option, needed: &str| {
+            let reason = format!(
+                "has no meaning with --clipping {}; leave it out, or give --clipping {needed}",
+                typed(name)
+            );
+            Err(TrainError::option(option, reason))
+        };
+        if let Some((option, _)) = self.given_for_quantile()
+            && name != ClippingName::Quantile
+        {
+            return foreign(option, "quantile");
+        }
+        if self.layer_multipliers && name != ClippingName::Layerwise {
+            return foreign("--layer-multipliers", "layerwise");
+        }
+        let layers = matches!(name, ClippingName::Layerwise | ClippingName::PerLayer);
+        if self.layer_groups.is_some() && !layers {
+            return foreign("--layer-groups", "layerwise");
+        }
+        let target = self.target_quantile.unwrap_or(0.5);
+        if !(0.0..=1.0).contains(&target) {
+            let reason = format!("must be between 0 and 1, got {target}; try 0.5");
+            return Err(TrainError::option("--target-quantile", reason));
+        }
+        let quantile_lr = self.quantile_lr.unwrap_or(0.2);
+        if !(quantile_lr >= 0.0 && quantile_lr.is_finite()) {
+            let reason = format!("must be at least 0, got {quantile_lr}; try 0.2");
+            return Err(TrainError::option("--quantile-lr", reason));
+        }
+        if let Some(share) = self.count_share
+            && !(share > 0.0 && share < 1.0)
+        {
+            let reason = format!("must be between 0 and 1, both excluded, got {share}; try 0.01");
+            return Err(TrainError::option("--count-share", reason));
+        }
+        for (option, value) in
+            [("--count-noise", self.count_noise), ("--threshold-decay", self.threshold_decay)]
+        {
+            if let Some(value) = value
+                && !(value > 0.0 && value.is_finite())
+            {
+                let reason = format!("must be greater than 0, got {value}; leave it out");
+                return Err(TrainError::option(option, reason));
+            }
+        }
+        for (option, value) in
+            [("--layer-groups", self.layer_groups), ("--public-size", self.public_size)]
+        {
+            if value == Some(0) {
+                return Err(TrainError::option(option, "must be at least 1, got 0; leave it out"));
+            }
+        }
+        let settings = ClippingSettings {
+            name,
+            quantile: (target, quantile_lr, self.quantile_rule.unwrap_or_default()),
+            per_layer: self.quantile_per_layer,
+            count_noise: match (self.count_share, self.count_noise) {
+                (Some(share), _) => CountNoise::Share(share),
+                (None, Some(std)) => CountNoise::Std(std),
+                (None, None) => CountNoise::default(),
+            },
+            decay: self.threshold_decay.unwrap_or(1.0),
+            multipliers: self.layer_multipliers,
+            groups: self.layer_groups,
+            public_size: self.public_size,
+        };
+        if self.public_size.is_some() && !settings.needs_public() {
+            return foreign("--public-size", "layerwise");
+        }
+        Ok(settings)
+    }
+}
+
+impl ClippingSettings {
+    /// Flat clipping, as in a run without options.
+    pub fn flat() -> Self {
+        Self {
+            name: ClippingName::Flat,
+            quantile: (0.5, 0.2, RuleName::Geometric),
+            per_layer: false,
+            count_noise: CountNoise::default(),
+            decay: 1.0,
+            multipliers: false,
+            groups: None,
+            public_size: None,
+        }
+    }
+
+    /// Whether the policy looks at public images.
+    fn needs_public(&self) -> bool {
+        self.name == ClippingName::Layerwise || self.groups.is_some()
+    }
+
+    /// Whether the public norms are measured anew after each pass over the data.
+    pub(super) fn adapts(&self) -> bool {
+        self.name == ClippingName::Layerwise
+    }
+
+    /// Threshold to start with, if none is given and the recipe would choose another policy's.
+    pub(super) fn default_norm(&self, recipe: f64) -> f64 {
+        match self.name {
+            ClippingName::Quantile => 0.1,
+            _ => recipe,
+        }
+    }
+
+    /// Divides the training images into private and public ones.
+    ///
+    /// # Errors
+    ///
+    /// When no image would be left to train on.
+    pub(super) fn split(
+        &self,
+        train: ImageDataset,
+    ) -> Result<(ImageDataset, ImageDataset), TrainError> {
+        if !self.needs_public() {
+            return Ok((train, ImageDataset::new(Vec::new())));
+        }
+        let mut items = train.items().to_vec();
+        let size = self.public_size.unwrap_or((items.len() / PUBLIC_PART).max(1));
+        if size >= items.len() {
+            let reason = format!(
+                "must be less than the {} training images, got {size}; give a smaller one",
+                items.len()
+            );
+            return Err(TrainError::option("--public-size", reason));
+        }
+        let public = items.split_off(items.len() - size);
+        Ok((ImageDataset::new(items), ImageDataset::new(public)))
+    }
+
+    /// The policy for a model.
+    ///
+    /// # Errors
+    ///
+    /// When the policy refuses the threshold or the model.
+    pub(super) fn policy<M: Classifier>(
+        &self,
+        model: &M,
+        max_grad_norm: f64,
+        steps_per_epoch: usize,
+        public: &PublicImages,
+    ) -> Result<Box<dyn Clipping>, TrainError> {
+        let policy: Box<dyn Clipping> = match self.name {
+            ClippingName::Flat => Box::new(FlatClipping::new(max_grad_norm)?),
+            ClippingName::Automatic => Box::new(AutomaticClipping::new().with_norm(max_grad_norm)?),
+            ClippingName::PerLayer => {
+                let layers = public.norms(model, self.groups)?.groups().clone();
+                Box::new(GroupedClipping::equal(layers, max_grad_norm)?)
+            }
+            ClippingName::Quantile => {
+                let (target, learning_rate, rule) = self.quantile;
+                let rule = match rule {
+                    RuleName::Geometric => QuantileRule::Geometric,
+                    RuleName::Linear => QuantileRule::Linear,
+                };
+                let mut clipping = QuantileClipping::new(target)?
+                    .with_initial(max_grad_norm)?
+                    .with_rule(rule)
+                    .with_learning_rate(learning_rate)?
+                    .with_count_noise(self.count_noise);
+                if self.per_layer {
+                    clipping = clipping.with_groups(ParameterGroups::per_layer(model)?);
+                }
+                Box::new(clipping)
+            }
+            ClippingName::Layerwise => {
+                let norms = public.norms(model, self.groups)?;
+                match self.multipliers {
+                    true => Box::new(MultipliedClipping::from_public(max_grad_norm, &norms)?),
+                    false => Box::new(LayerwiseClipping::enhanced(max_grad_norm, &norms)?),
+                }
+            }
+        };
+        if self.decay == 1.0 {
+            return Ok(policy);
+        }
+        let schedule = Schedule::exponential(self.decay, steps_per_epoch as u64)?;
+        Ok(Box::new(ScheduledClipping::new(policy, schedule)))
+    }
+}
+
+/// Public images to measure norms on.
+pub(super) struct PublicImages {
+    images: ImageDataset,
+    loss: CrossEntropyLoss,
+    device: Device,
+    /// The groups of the run, once they are known.
+    groups: Option<ParameterGroups>,
+}
+
+impl PublicImages {
+    pub(super) fn new(images: ImageDataset, loss: CrossEntropyLoss, device: Device) -> Self {
+        Self { images, loss, device, groups: None }
+    }
+
+    /// The mean norms of the layers, which are merged into `count` groups if it is given.
+    fn norms<M: Classifier>(
+        &self,
+        model: &M,
+        count: Option<usize>,
+    ) -> Result<PublicNorms, DpError> {
+        let layers = ParameterGroups::per_layer(model)?;
+        let Some(count) = count else {
+            // Without images the layers are all there is to say.
+            return match self.images.items().is_empty() {
+                true => Ok(PublicNorms::new(layers)),
+                false => self.measure(model, layers),
+            };
+        };
+        let norms = self.measure(model, layers.clone())?.means()?;
+        // A layer without any gradient is put to the smallest.
+        let least = norms.iter().copied().filter(|&norm| norm > 0.0).fold(f64::MAX, f64::min);
+        let norms: Vec<f64> = norms.into_iter().map(|norm| norm.max(least)).collect();
+        self.measure(model, layers.merged_by_norm(&norms, count)?)
+    }
+
+    fn measure<M: Classifier>(
+        &self,
+        model: &M,
+        groups: ParameterGroups,
+    ) -> Result<PublicNorms, DpError> {
+        let mut norms = PublicNorms::new(groups);
+        for items in self.images.items().chunks(BATCH_SIZE) {
+            let batch = ImageBatcher.batch(items.to_vec(), &self.device);
+            norms.add(private::losses(model, &self.loss, batch), model)?;
+        }
+        Ok(norms)
+    }
+
+    /// Remembers the groups that the policy of the run has.
+    pub(super) fn with_groups_of(mut self, policy: &dyn Clipping) -> Result<Self, DpError> {
+        self.groups = Some(policy.thresholds(0)?.groups().clone());
+        Ok(self)
+    }
+
+    /// The mean norms of the groups of the run under the model as it is now.
+    pub(super) fn measured<M: Classifier>(&self, model: &M) -> Result<PublicNorms, DpError> {
+        let groups = match &self.groups {
+            Some(groups) => groups.clone(),
+            None => ParameterGroups::per_layer(model)?,
+        };
+        self.measure(model, groups)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use burn::tensor::Device;
+    use burn_dp::losses::CrossEntropyLossConfig;
+
+    use super::*;
+    use crate::data::digits;
+    use crate::models::MlpConfig;
+
+    fn options(clipping: ClippingName) -> ClippingOptions {
+        ClippingOptions { clipping, ..ClippingOptions::default() }
+    }
+
+    #[test]
+    fn options_of_another_policy_are_refused_by_name() {
+        let flat = options(ClippingName::Flat);
+        for (options, name) in [
+            (ClippingOptions { target_quantile: Some(0.5), ..flat.clone() }, "--target-quantile"),
+            (ClippingOptions { count_share: Some(0.5), ..flat.clone() }, "--count-share"),
+            (ClippingOptions { layer_multipliers: true, ..flat.clone() }, "--layer-multipliers"),
+            (ClippingOptions { layer_groups: Some(2), ..flat.clone() }, "--layer-groups"),
+            (ClippingOptions { public_size: Some(2), ..flat.clone() }, "--public-size"),
+        ] {
+            let error = options.check().unwrap_err().to_string();
+            assert!(error.starts_with(name) && error.contains("--clipping flat"), "{error}");
+            assert_eq!(options.given(), Some(name));
+        }
+        assert_eq!(flat.check().unwrap(), ClippingSettings::flat());
+        assert_eq!(flat.given(), None);
+    }
+
+    #[test]
+    fn impossible_values_are_refused_by_name() {
+        let quantile = options(ClippingName::Quantile);
+        for (options, name) in [
+            (ClippingOptions { target_quantile: Some(1.5), ..quantile.clone() }, "--target"),
+            (ClippingOptions { quantile_lr: Some(-1.0), ..quantile.clone() }, "--quantile-lr"),
+            (ClippingOptions { count_share: Some(1.0), ..quantile.clone() }, "--count-share"),
+            (ClippingOptions { count_noise: Some(0.0), ..quantile.clone() }, "--count-noise"),
+            (ClippingOptions { threshold_decay: Some(f64::NAN), ..quantile }, "--threshold-decay"),
+        ] {
+            let error = options.check().unwrap_err().to_string();
+            assert!(error.starts_with(name), "{error}");
+        }
+    }
+
+    #[test]
+    fn every_policy_is_built_for_a_model() {
+        let device = Device::flex().autodiff();
+        let model = MlpConfig::new().init(&device);
+        let train = digits::splits(0, 60, 0).train;
+        for (options, words) in [
+            (options(ClippingName::Flat), "flat"),
+            (options(ClippingName::PerLayer), "per group"),
+            (
+                ClippingOptions { layer_groups: Some(2), ..options(ClippingName::PerLayer) },
+                "per group",
+            ),
+            (options(ClippingName::Automatic), "automatic"),
+            (options(ClippingName::Quantile), "flat, to the 0.5 quantile"),
+            (
+                ClippingOptions { quantile_per_layer: true, ..options(ClippingName::Quantile) },
+                "per group",
+            ),
+            (options(ClippingName::Layerwise), "per layer"),
+            (
+                ClippingOptions { layer_multipliers: true, ..options(ClippingName::Layerwise) },
+                "multiplied",
+            ),
+            (
+                ClippingOptions { threshold_decay: Some(0.9), ..options(ClippingName::Flat) },
+                "schedule: times 0.9 every 7 steps",
+            ),
+        ] {
+            let settings = options.check().unwrap();
+            let (private, public) = settings.split(train.clone()).unwrap();
+            assert_eq!(private.items().len() + public.items().len(), 60);
+            assert_eq!(public.items().is_empty(), !settings.needs_public());
+            let loss = CrossEntropyLossConfig::new().init();
+            let public = PublicImages::new(public, loss, device.clone());
+            let policy = settings.policy(&model, 0.5, 7, &public).unwrap();
+            assert!(policy.describe().contains(words), "{}", policy.describe());
+            if settings.adapts() {
+                let public = public.with_groups_of(&*policy).unwrap();
+                let mut policy = policy;
+                policy.learn_public(&public.measured(&model).unwrap()).unwrap();
+            }
+        }
+    }
+}
