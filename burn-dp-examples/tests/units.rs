@@ -75,8 +75,10 @@ fn the_same_insecure_seed_gives_the_same_model_and_no_privacy() {
     let model = |algorithm: &str| {
         let folder = tempfile::tempdir().unwrap();
         roles(folder.path());
-        let line =
-            format!("{USERS} --noise-multiplier 1 --insecure-seed 3 --algorithm {algorithm}");
+        // With one epoch of one batch the two algorithms are the same.
+        let line = format!(
+            "{USERS} --noise-multiplier 1 --insecure-seed 3 --local-epochs 2 --algorithm {algorithm}"
+        );
         let (figures, _) = figures(folder.path(), &line);
         assert_eq!(figures["private"], false);
         assert!(figures["epsilon"].is_null());

@@ -7,7 +7,7 @@ use burn::nn::{BatchNorm, BatchNormConfig, Linear, LinearConfig};
 use burn::optim::{AdamConfig, ModuleOptimizer, SgdConfig};
 use burn::tensor::{Device, Tensor, TensorData};
 use burn_dp::DpError;
-use burn_dp::clipping::{Clipping, QuantileClipping};
+use burn_dp::clipping::QuantileClipping;
 use burn_dp::federated::{FedAvgConfig, FedSgdConfig, FederatedTraining, UserUpdate};
 use burn_dp::nn::{IntoPrivate, Private};
 use burn_dp::noise::InsecureSeed;
