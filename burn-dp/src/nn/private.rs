@@ -6,7 +6,7 @@ use burn::module::{
 };
 use burn::tensor::Device;
 
-mod sealed {
+pub(super) mod sealed {
     pub trait Sealed {}
     impl Sealed for burn::nn::Linear {}
     impl Sealed for burn::nn::conv::Conv2d {}

@@ -13,6 +13,7 @@ mod flex;
 mod functions;
 mod layer;
 mod patches;
+mod recurrent;
 mod slot;
 
 use burn::backend::{Backend, ExtensionType, backend_extension, tensor::FloatTensor};
@@ -21,6 +22,8 @@ pub(crate) use functions::{conv2d, linear, patches, row_squared_norms, take};
 pub use layer::LayerIds;
 pub(crate) use layer::LayerRule;
 pub use patches::Patches;
+pub(crate) use recurrent::recurrent;
+pub use recurrent::{Cell, Gate, GateFunction, Recurrence, RecurrentOps};
 pub use slot::Slot;
 
 /// A bias that a layer may have.
