@@ -23,7 +23,7 @@ pub use layer::LayerIds;
 pub(crate) use layer::LayerRule;
 pub use patches::Patches;
 pub(crate) use recurrent::recurrent;
-pub use recurrent::{Cell, Gate, GateFunction, Recurrence, RecurrentOps};
+pub use recurrent::{Cell, GateFunction, HiddenParameters, Recurrence, RecurrentOps};
 pub use slot::Slot;
 
 /// A bias that a layer may have.

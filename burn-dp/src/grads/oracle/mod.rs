@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used)]
 
+mod attention;
 mod convolution;
 mod groups;
 mod linear;

@@ -38,6 +38,18 @@ impl<const D: usize> PositionCache<D> {
     }
 }
 
+/// `layer` on all positions of `[batch_size, positions, d_model]`, or, with a cache, on those that are new.
+pub(in crate::nn) fn extend(
+    cache: Option<&mut PositionCache<3>>,
+    input: Tensor<3>,
+    layer: impl Fn(Tensor<3>) -> Tensor<3>,
+) -> Tensor<3> {
+    match cache {
+        Some(cache) => cache.extend(input, 1, layer),
+        None => layer(input),
+    }
+}
+
 /// Cache of a private [`MultiHeadAttention`](burn::nn::attention::MultiHeadAttention), to decode one
 /// position after another.
 #[derive(Debug)]

@@ -9,11 +9,11 @@ mod cross_attention;
 mod input;
 mod multi_head;
 
-pub(super) use cache::PositionCache;
 pub use cache::{CrossAttentionCache, MhaCache};
+pub(super) use cache::{PositionCache, extend};
 pub use cross_attention::PrivateCrossAttention;
 pub use input::MhaInput;
-pub(super) use multi_head::{multi_head, multi_head_cached};
+pub(super) use multi_head::multi_head;
 
 use burn::tensor::activation::{quiet_softmax, softmax};
 use burn::tensor::{Bool, Tensor};

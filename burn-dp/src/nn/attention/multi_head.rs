@@ -1,5 +1,5 @@
 use burn::nn::attention::{MhaOutput, MultiHeadAttention};
-use burn::tensor::{Tensor, assert_shape};
+use burn::tensor::{Bool, Tensor, assert_shape};
 
 use super::super::linear::linear;
 use super::super::private::{Private, PrivateLayer, sealed::Sealed};
@@ -25,7 +25,7 @@ impl Private<MultiHeadAttention> {
     /// Panics if the last axis is not `d_model`, or if batch sizes or the lengths of key and value
     /// differ.
     pub fn forward(&self, input: MhaInput) -> MhaOutput {
-        multi_head(&self.inner, input)
+        multi_head(&self.inner, input, None)
     }
 
     /// Applies the layer to the last position of the input and takes the others from `cache`.
@@ -38,43 +38,34 @@ impl Private<MultiHeadAttention> {
     ///
     /// As [`forward`](Self::forward).
     pub fn forward_cache(&self, input: MhaInput, cache: &mut MhaCache) -> MhaOutput {
-        multi_head_cached(&self.inner, input, cache)
+        multi_head(&self.inner, input, Some(cache))
     }
 }
 
-/// The forward pass of a layer that may be a part of another one.
-pub(in crate::nn) fn multi_head(layer: &MultiHeadAttention, input: MhaInput) -> MhaOutput {
-    check(layer, &input);
-    let MhaInput { query, key, value, mask_pad, mask_attn } = input;
-    let project = |input, part| split_heads(linear(part, input), layer.n_heads);
-    let heads = Heads {
-        query: project(query, &layer.query),
-        key: project(key, &layer.key),
-        value: project(value, &layer.value),
-    };
-    let (weights, context) = heads.attend(layer, mask_pad, mask_attn);
-    MhaOutput { weights, context: linear(&layer.output, context) }
-}
-
-pub(in crate::nn) fn multi_head_cached(
+/// The forward pass of a layer that may be a part of another one, on all positions or with a cache.
+pub(in crate::nn) fn multi_head(
     layer: &MultiHeadAttention,
     input: MhaInput,
-    cache: &mut MhaCache,
+    cache: Option<&mut MhaCache>,
 ) -> MhaOutput {
     check(layer, &input);
     let MhaInput { query, key, value, mask_pad, mask_attn } = input;
-    let project = |input, part| split_heads(linear(part, input), layer.n_heads);
-    let of_query = |input| project(input, &layer.query);
-    let of_key = |input| project(input, &layer.key);
-    let of_value = |input| project(input, &layer.value);
+    let of = |part| move |input| split_heads(linear(part, input), layer.n_heads);
+    let (of_query, of_key, of_value) = (of(&layer.query), of(&layer.key), of(&layer.value));
+    let of_output = |input| linear(&layer.output, input);
+
+    let Some(cache) = cache else {
+        let heads = Heads { query: of_query(query), key: of_key(key), value: of_value(value) };
+        let (weights, context) = heads.attend(layer, mask_pad, mask_attn);
+        return MhaOutput { weights, context: of_output(context) };
+    };
     let query = cache.query.extend(query, 2, of_query);
     let (key, value) = match cache.cross {
         true => (cache.key.once(key, of_key), cache.value.once(value, of_value)),
         false => (cache.key.extend(key, 2, of_key), cache.value.extend(value, 2, of_value)),
     };
     let (weights, context) = Heads { query, key, value }.attend(layer, mask_pad, mask_attn);
-    let context = cache.output.extend(context, 1, |input| linear(&layer.output, input));
-    MhaOutput { weights, context }
+    MhaOutput { weights, context: cache.output.extend(context, 1, of_output) }
 }
 
 fn check(layer: &MultiHeadAttention, input: &MhaInput) {
@@ -97,8 +88,8 @@ impl Heads {
     fn attend(
         self,
         layer: &MultiHeadAttention,
-        mask_pad: Option<Tensor<2, burn::tensor::Bool>>,
-        mask_attn: Option<Tensor<3, burn::tensor::Bool>>,
+        mask_pad: Option<Tensor<2, Bool>>,
+        mask_attn: Option<Tensor<3, Bool>>,
     ) -> (Tensor<4>, Tensor<3>) {
         let scores = self.query.matmul(self.key.transpose());
         let scores = scores.div_scalar((layer.d_k as f32).sqrt());

@@ -1,10 +1,9 @@
-use burn::module::Param;
 use burn::nn::{GateController, Linear};
 use burn::tensor::Tensor;
 
 use super::super::linear::linear;
 use super::super::private::{Private, PrivateLayer, sealed::Sealed};
-use crate::ops::{self, Cell, Gate, LayerIds, Recurrence};
+use crate::ops::{self, Cell, LayerIds, Recurrence};
 
 impl Sealed for GateController {}
 impl PrivateLayer for GateController {}
@@ -54,9 +53,9 @@ impl<'a> Gates<'a> {
         let [_, positions, _] = input.dims();
         let projected = self.projections(input);
         let projected = Tensor::cat(projected, 2).swap_dims(0, 1);
-        let (weight, bias) = self.hidden_parameters();
-        let recurrence = Recurrence { cell, reverse, gates: self.records() };
-        let output = ops::recurrent(projected, state, weight, bias, recurrence);
+        let (weights, biases) = self.hidden_parameters();
+        let recurrence = Recurrence { cell, reverse, gates: self.ids() };
+        let output = ops::recurrent(projected, state, weights, biases, recurrence);
         let rows = output.dims()[0];
         let hidden = output.clone().narrow(0, 0, positions).swap_dims(0, 1);
         let cell = (rows > positions).then(|| output.narrow(0, positions, 1).squeeze_dim(0));
@@ -99,8 +98,8 @@ impl<'a> Gates<'a> {
         self.gates.iter().map(|gate| linear(&gate.input_transform, input.clone())).collect()
     }
 
-    /// Weights, `[d_hidden, gates · d_hidden]`, and biases, zero where there are none.
-    fn hidden_parameters(&self) -> (Tensor<2>, Tensor<1>) {
+    /// Weights and biases of the gates, zero where there is no bias.
+    fn hidden_parameters(&self) -> (Vec<Tensor<2>>, Vec<Tensor<1>>) {
         let layers = || self.gates.iter().map(|gate| &gate.hidden_transform);
         let weights: Vec<Tensor<2>> = layers().map(|layer| layer.weight.val()).collect();
         let biases = layers()
@@ -110,21 +109,14 @@ impl<'a> Gates<'a> {
                 None => Tensor::zeros([weight.dims()[1]], (&weight.device(), weight.dtype())),
             })
             .collect();
-        (Tensor::cat(weights, 1), Tensor::cat(biases, 0))
+        (weights, biases)
     }
 
-    fn records(&self) -> Vec<Gate> {
-        let trained = |bias: &Param<Tensor<1>>| bias.val().is_tracked();
-        self.gates
-            .iter()
-            .map(|gate| {
-                let Linear { weight, bias } = &gate.hidden_transform;
-                Gate {
-                    ids: LayerIds { weight: weight.id, bias: bias.as_ref().map(|bias| bias.id) },
-                    weight: weight.val().is_tracked(),
-                    bias: bias.as_ref().is_some_and(trained),
-                }
-            })
-            .collect()
+    fn ids(&self) -> Vec<LayerIds> {
+        let ids = |layer: &Linear| LayerIds {
+            weight: layer.weight.id,
+            bias: layer.bias.as_ref().map(|bias| bias.id),
+        };
+        self.gates.iter().map(|gate| ids(&gate.hidden_transform)).collect()
     }
 }

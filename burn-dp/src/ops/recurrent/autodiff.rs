@@ -8,56 +8,62 @@ use burn_autodiff::{
     ops::{Backward, Ops, OpsKind},
 };
 
+use super::parameters::{GATES, HiddenParameters};
 use super::sequence::{HiddenUse, Operands, Trace};
 use super::value::Value;
 use super::{Recurrence, RecurrentOps};
 use crate::grads::recording::{self, RawRecord};
-use crate::ops::{LayerRule, Slot};
+use crate::ops::{LayerIds, LayerRule, Slot};
 
-/// Parents are projected input, hidden state, cell, weight and bias.
+/// Projected input, hidden state and cell, weights, biases.
+const PARENTS: usize = 3 + 2 * GATES;
+
+/// Parents are projected input, hidden state, cell, the weights and the biases of all gates.
 #[derive(Debug)]
 struct RecurrentStep;
 
-impl<B: Backend> Backward<B, 5> for RecurrentStep {
+impl<B: Backend> Backward<B, PARENTS> for RecurrentStep {
     type State = (Trace<B>, Recurrence);
 
-    fn backward(self, ops: Ops<Self::State, 5>, grads: &mut Gradients, _: &mut Checkpointer) {
+    fn backward(self, ops: Ops<Self::State, PARENTS>, grads: &mut Gradients, _: &mut Checkpointer) {
         let output_grad = grads.consume::<B>(&ops.node);
         let (trace, recurrence) = ops.state;
-        let [projected, hidden, cell, weight, bias] = ops.parents;
         let found = trace.backward(output_grad, &recurrence);
+        let (operands, parameters) = ops.parents.split_at(3);
+        let (weights, biases) = parameters.split_at(GATES);
 
-        for (node, grad) in
-            [(projected, found.projected), (hidden, found.state.hidden), (cell, found.state.cell)]
-        {
+        let operand_grads = [found.projected, found.state.hidden, found.state.cell];
+        for (node, grad) in operands.iter().zip(operand_grads) {
             if let Some(node) = node {
                 grads.register::<B>(node.id, grad.0);
             }
         }
-        if recording::is_active() {
-            if weight.is_some() || bias.is_some() {
-                found.uses.into_iter().for_each(|one| one.record(&recurrence));
+        for one in found.uses {
+            for (index, &layer) in recurrence.gates.iter().enumerate() {
+                let (weight, bias) = (&weights[index], &biases[index]);
+                if !one.gates.contains(&index) || (weight.is_none() && bias.is_none()) {
+                    continue;
+                }
+                if recording::is_active() {
+                    one.record(index, layer, weight.is_some(), bias.is_some());
+                    continue;
+                }
+                if let Some(node) = weight {
+                    grads.register::<B>(node.id, one.weight_grad(index).0);
+                }
+                if let Some(node) = bias {
+                    grads.register::<B>(node.id, one.bias_grad(index).0);
+                }
             }
-            return;
-        }
-        if let Some(node) = weight {
-            let parts = found.uses.iter().map(HiddenUse::weight_grad).collect();
-            grads.register::<B>(node.id, Value::cat(parts, 1).0);
-        }
-        if let Some(node) = bias {
-            let parts = found.uses.iter().map(HiddenUse::bias_grad).collect();
-            grads.register::<B>(node.id, Value::cat(parts, 0).0);
         }
     }
 }
 
 impl<B: Backend> HiddenUse<B> {
-    /// Gradients of the products with `count` gates from `start` on.
-    fn grad_of(&self, start: usize, count: usize) -> Value<B> {
+    /// Gradient of the product with gate `index`.
+    fn grad_of(&self, index: usize) -> Value<B> {
         let [_, _, size] = self.input.dims();
-        let [_, _, features] = self.output_grad.dims();
-        let grad = self.output_grad.clone();
-        if count * size == features { grad } else { grad.narrow(2, start * size, count * size) }
+        self.output_grad.clone().narrow(2, index * size, size)
     }
 
     /// Positions and examples as rows.
@@ -66,35 +72,28 @@ impl<B: Backend> HiddenUse<B> {
         value.reshape([positions * batch_size, features])
     }
 
-    fn weight_grad(&self) -> Value<B> {
-        let grad = self.grad_of(self.gates.start, self.gates.len());
-        Self::rows(self.input.clone()).swap_dims(0, 1).matmul(Self::rows(grad))
+    fn weight_grad(&self, index: usize) -> Value<B> {
+        let grad = Self::rows(self.grad_of(index));
+        Self::rows(self.input.clone()).swap_dims(0, 1).matmul(grad)
     }
 
-    fn bias_grad(&self) -> Value<B> {
-        let rows = Self::rows(self.grad_of(self.gates.start, self.gates.len()));
+    fn bias_grad(&self, index: usize) -> Value<B> {
+        let rows = Self::rows(self.grad_of(index));
         let [_, features] = rows.dims();
         Value::<B>(B::float_sum_dim(rows.0, 0)).reshape([features])
     }
 
-    /// One contribution a gate, the batch on axis 0 and the positions on axis 1.
-    fn record(self, recurrence: &Recurrence) {
-        let input = self.input.clone().swap_dims(0, 1);
-        for index in self.gates.clone() {
-            let gate = recurrence.gates[index];
-            if !gate.weight && !gate.bias {
-                continue;
-            }
-            let output_grad = self.grad_of(index, 1).swap_dims(0, 1);
-            recording::push(RawRecord {
-                layer: gate.ids,
-                rule: LayerRule::Linear,
-                weight: gate.weight,
-                bias: gate.bias,
-                input: gate.weight.then(|| Slot::new(input.clone().0)),
-                output_grad: Slot::new(output_grad.0),
-            });
-        }
+    /// One contribution for all positions: the batch on axis 0, the positions on axis 1.
+    fn record(&self, index: usize, layer: LayerIds, weight: bool, bias: bool) {
+        let by_example = |value: Value<B>| Slot::new(value.swap_dims(0, 1).0);
+        recording::push(RawRecord {
+            layer,
+            rule: LayerRule::Linear,
+            weight,
+            bias,
+            input: weight.then(|| by_example(self.input.clone())),
+            output_grad: by_example(self.grad_of(index)),
+        });
     }
 }
 
@@ -103,14 +102,23 @@ impl<B: RecurrentOps, C: CheckpointStrategy> RecurrentOps for Autodiff<B, C> {
         projected: FloatTensor<Self>,
         hidden: FloatTensor<Self>,
         cell: FloatTensor<Self>,
-        weight: FloatTensor<Self>,
-        bias: FloatTensor<Self>,
+        parameters: HiddenParameters<Self>,
         recurrence: Recurrence,
     ) -> FloatTensor<Self> {
-        let tensors = [projected, hidden, cell, weight, bias];
-        let nodes = tensors.each_ref().map(|tensor| tensor.node());
-        let operands = Operands::<B>::new(tensors.map(|tensor| tensor.into_primitive()));
-        match Backward::<B, 5>::prepare::<C>(RecurrentStep, nodes).compute_bound().stateful() {
+        let (weights, biases) = parameters.into_parts();
+        let operands = [projected, hidden, cell];
+        let mut tensors = operands.iter().chain(&weights).chain(&biases);
+        let nodes: [_; PARENTS] =
+            std::array::from_fn(|_| tensors.next().expect("there are that many tensors").node());
+        let inner = |tensor: FloatTensor<Self>| tensor.into_primitive();
+        let operands = Operands::<B>::new(
+            operands.map(inner),
+            weights.map(inner),
+            biases.map(inner),
+            &recurrence,
+        );
+        match Backward::<B, PARENTS>::prepare::<C>(RecurrentStep, nodes).compute_bound().stateful()
+        {
             OpsKind::Tracked(prep) => {
                 let (output, trace) = operands.forward(&recurrence);
                 prep.finish((trace, recurrence), output)

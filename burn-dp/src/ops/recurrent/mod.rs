@@ -18,6 +18,7 @@ mod functions;
 mod gate_function;
 mod gru;
 mod lstm;
+mod parameters;
 mod rnn;
 mod sequence;
 mod value;
@@ -28,16 +29,7 @@ use super::LayerIds;
 pub use cell::Cell;
 pub(crate) use functions::recurrent;
 pub use gate_function::GateFunction;
-
-/// The linear layer of one gate that sees the hidden state.
-#[derive(Clone, Copy, Debug)]
-pub struct Gate {
-    pub(crate) ids: LayerIds,
-    /// Whether the weight is trained.
-    pub(crate) weight: bool,
-    /// Whether the bias is trained.
-    pub(crate) bias: bool,
-}
+pub use parameters::HiddenParameters;
 
 /// A recurrent layer, without its tensors.
 #[derive(Clone, Debug)]
@@ -45,8 +37,8 @@ pub struct Recurrence {
     pub(crate) cell: Cell,
     /// From the last position to the first.
     pub(crate) reverse: bool,
-    /// In the order of the cell.
-    pub(crate) gates: Vec<Gate>,
+    /// The linear layers that see the hidden state, in the order of the cell.
+    pub(crate) gates: Vec<LayerIds>,
 }
 
 /// The recurrent primitive of a backend.
@@ -66,18 +58,16 @@ pub trait RecurrentOps: Backend {
     ///
     /// - projected: projections of the input, `[positions, batch_size, gates · d_hidden]`
     /// - hidden, cell: the state before the first position, `[batch_size, d_hidden]`
-    /// - weight: `[d_hidden, gates · d_hidden]`
-    /// - bias: `[gates · d_hidden]`
     #[fusion(default)]
     fn parametric_recurrent(
         projected: FloatTensor<Self>,
         hidden: FloatTensor<Self>,
         cell: FloatTensor<Self>,
-        weight: FloatTensor<Self>,
-        bias: FloatTensor<Self>,
+        #[extension_type] parameters: HiddenParameters<Self>,
         recurrence: Recurrence,
     ) -> FloatTensor<Self> {
-        sequence::Operands::<Self>::new([projected, hidden, cell, weight, bias])
+        let (weights, biases) = parameters.into_parts();
+        sequence::Operands::<Self>::new([projected, hidden, cell], weights, biases, &recurrence)
             .forward(&recurrence)
             .0
     }

@@ -6,6 +6,7 @@ use burn::backend::{Backend, tensor::FloatTensor};
 
 use super::Recurrence;
 use super::cell::{HiddenLayer, State, Step};
+use super::parameters::GATES;
 use super::value::Value;
 
 /// The tensors of a recurrent layer.
@@ -40,14 +41,27 @@ pub(super) struct OperandGrads<B: Backend> {
 }
 
 impl<B: Backend> Operands<B> {
-    /// Projected input, hidden state, cell, weight and bias.
-    pub(super) fn new(tensors: [FloatTensor<B>; 5]) -> Self {
-        let [projected, hidden, cell, weight, bias] = tensors.map(Value::<B>);
+    /// Projected input, hidden state and cell; weights and biases of all gates.
+    pub(super) fn new(
+        tensors: [FloatTensor<B>; 3],
+        weights: [FloatTensor<B>; GATES],
+        biases: [FloatTensor<B>; GATES],
+        recurrence: &Recurrence,
+    ) -> Self {
+        let [projected, hidden, cell] = tensors.map(Value::<B>);
+        let side_by_side = |parts: [FloatTensor<B>; GATES], dim| {
+            let gates = parts.into_iter().take(recurrence.gates.len());
+            Value::cat(gates.map(Value).collect(), dim)
+        };
+        let bias = side_by_side(biases, 0);
         let [features] = bias.dims();
         Self {
             projected,
             state: State { hidden, cell },
-            layer: HiddenLayer { weight, bias: bias.reshape([1, features]) },
+            layer: HiddenLayer {
+                weight: side_by_side(weights, 1),
+                bias: bias.reshape([1, features]),
+            },
         }
     }
 
