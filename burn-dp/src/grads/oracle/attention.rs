@@ -43,7 +43,7 @@ enum Masks {
 
 macro_rules! self_attention {
     ($input:ident, $masks:expr) => {
-        |model, x: Tensor<3>| {
+        move |model, x: Tensor<3>| {
             let input = $input::self_attn(x.clone());
             let [batch_size, positions, _] = x.dims();
             let input = match $masks {
