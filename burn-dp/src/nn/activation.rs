@@ -1,12 +1,9 @@
 use burn::nn::activation::Activation;
 use burn::tensor::Tensor;
 
-use super::private::{Private, PrivateLayer, sealed::Sealed};
-use super::swiglu::swiglu;
+use super::private::Private;
+use super::{prelu::prelu, swiglu::swiglu};
 use crate::ops::GateFunction;
-
-impl Sealed for Activation {}
-impl PrivateLayer for Activation {}
 
 impl Private<Activation> {
     /// Applies the activation.
@@ -24,6 +21,7 @@ impl Private<Activation> {
 /// composed of private primitives.
 pub(super) fn activation<const D: usize>(layer: &Activation, input: Tensor<D>) -> Tensor<D> {
     match layer {
+        Activation::PRelu(layer) => prelu(layer, input),
         Activation::SwiGlu(layer) => swiglu(layer, input),
         layer => layer.forward(input),
     }

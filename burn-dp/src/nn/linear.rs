@@ -1,8 +1,8 @@
 use burn::nn::Linear;
-use burn::tensor::{Tensor, assert_shape};
+use burn::tensor::{Tensor, assert_shape, module};
 
 use super::Private;
-use crate::ops::{self, LayerIds};
+use crate::ops::{self, Primitive};
 
 impl Private<Linear> {
     /// Applies the linear layer.
@@ -21,13 +21,17 @@ impl Private<Linear> {
     }
 }
 
-/// The forward pass of a linear layer that may be a part of another one.
-pub(super) fn linear<const D: usize>(layer: &Linear, input: Tensor<D>) -> Tensor<D> {
+/// See [`Private<Linear>::forward`](Private).
+pub(crate) fn linear<const D: usize>(layer: &Linear, input: Tensor<D>) -> Tensor<D> {
     assert!(D >= 2, "the input of a private linear layer needs a batch axis, got rank {D}");
-    let weight = layer.weight.val();
-    let [d_input, _] = weight.dims();
+    let [d_input, _] = layer.weight.dims();
     assert_shape!(input, [.., d_input]);
-
-    let ids = LayerIds { weight: layer.weight.id, bias: layer.bias.as_ref().map(|bias| bias.id) };
-    ops::linear(input, weight, layer.bias.as_ref().map(|bias| bias.val()), ids)
+    let kept = input.clone();
+    ops::apply(
+        &layer.weight,
+        layer.bias.as_ref(),
+        Primitive::Linear,
+        || ops::keep(kept),
+        |weight, bias| module::linear(input, weight, bias),
+    )
 }

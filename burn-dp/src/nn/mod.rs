@@ -5,14 +5,29 @@
 //! [private one](crate::grads::PrivateBackward) it yields per-example information.
 
 mod activation;
+mod affine;
 mod attention;
+mod batch_norm;
 mod conv2d;
+mod embedding;
+mod group_norm;
+mod layer_norm;
 mod linear;
+mod normalization;
 mod padding;
+mod parameter;
+mod prelu;
 mod private;
 mod recurrent;
+mod rms_norm;
 mod swiglu;
 mod transformer;
 
 pub use attention::{CrossAttentionCache, MhaCache, MhaInput, PrivateCrossAttention};
+pub use parameter::parameter;
 pub use private::{IntoPrivate, Private, PrivateLayer};
+pub use transformer::{
+    TransformerDecoderAutoregressiveCache, TransformerDecoderInput,
+    TransformerDecoderLayerAutoregressiveCache, TransformerEncoderAutoregressiveCache,
+    TransformerEncoderInput, TransformerEncoderLayerAutoregressiveCache,
+};

@@ -2,21 +2,57 @@ use std::fmt;
 
 use burn::module::{
     Content, Devices, DisplaySettings, Module, ModuleDisplay, ModuleDisplayDefault, ModuleMapper,
-    ModuleVisitor,
+    ModuleVisitor, Param,
 };
-use burn::tensor::Device;
+use burn::nn;
+use burn::tensor::{Device, Tensor};
 
-pub(super) mod sealed {
+mod sealed {
     pub trait Sealed {}
-    impl Sealed for burn::nn::Linear {}
-    impl Sealed for burn::nn::conv::Conv2d {}
 }
 
 /// A layer of Burn that has a per-example rule.
 pub trait PrivateLayer: Module + sealed::Sealed {}
 
-impl PrivateLayer for burn::nn::Linear {}
-impl PrivateLayer for burn::nn::conv::Conv2d {}
+macro_rules! private_layers {
+    ($($layer:ty),* $(,)?) => {
+        $(
+            impl sealed::Sealed for $layer {}
+            impl PrivateLayer for $layer {}
+        )*
+    };
+}
+
+private_layers!(
+    nn::Linear,
+    nn::Embedding,
+    nn::LayerNorm,
+    nn::RmsNorm,
+    nn::GroupNorm,
+    nn::InstanceNorm,
+    nn::BatchNorm,
+    nn::PRelu,
+    nn::conv::Conv2d,
+    nn::GateController,
+    nn::Rnn,
+    nn::BiRnn,
+    nn::Gru,
+    nn::BiGru,
+    nn::Lstm,
+    nn::BiLstm,
+    nn::norm::Normalization,
+    nn::activation::Activation,
+    nn::activation::SwiGlu,
+    nn::attention::MultiHeadAttention,
+    nn::transformer::PositionWiseFeedForward,
+    nn::transformer::TransformerEncoder,
+    nn::transformer::TransformerEncoderLayer,
+    nn::transformer::TransformerDecoder,
+    nn::transformer::TransformerDecoderLayer,
+);
+
+impl<const D: usize> sealed::Sealed for Param<Tensor<D>> {}
+impl<const D: usize> PrivateLayer for Param<Tensor<D>> {}
 
 /// A Burn layer whose backward pass can yield per-example information.
 ///

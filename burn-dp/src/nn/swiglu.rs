@@ -2,10 +2,7 @@ use burn::nn::activation::SwiGlu;
 use burn::tensor::{Tensor, activation::silu};
 
 use super::linear::linear;
-use super::private::{Private, PrivateLayer, sealed::Sealed};
-
-impl Sealed for SwiGlu {}
-impl PrivateLayer for SwiGlu {}
+use super::private::Private;
 
 impl Private<SwiGlu> {
     /// Applies the gated linear unit: `silu(inner(input)) · outer(input)`.

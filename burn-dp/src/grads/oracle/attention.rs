@@ -5,7 +5,7 @@ use burn::nn::transformer::{PositionWiseFeedForward, PositionWiseFeedForwardConf
 use burn::nn::{Linear, LinearLayout};
 use burn::tensor::{Bool, Device, Tensor};
 
-use super::{assert_equal, check, numbered, numbers, weigh};
+use super::{assert_equal, check, losses, numbered, numbers};
 use crate::nn::{
     CrossAttentionCache, IntoPrivate, MhaCache, MhaInput, Private, PrivateCrossAttention,
 };
@@ -56,7 +56,7 @@ macro_rules! self_attention {
                 )),
             };
             let output = model.forward(input);
-            weigh(output.context) + weigh(output.weights)
+            losses(output.context) + losses(output.weights)
         }
     };
 }
@@ -110,11 +110,11 @@ fn attention_over_other_positions_equals_the_loop_over_examples() {
             numbers([3, 8, 6], 2, &device),
             |model: &Private<Attention>, x| {
                 let query = x.clone().narrow(1, 0, 2);
-                weigh(model.forward(MhaInput::new(query, part(&x, 2), part(&x, 5))).context)
+                losses(model.forward(MhaInput::new(query, part(&x, 2), part(&x, 5))).context)
             },
             |model: &Attention, x| {
                 let query = x.clone().narrow(1, 0, 2);
-                weigh(model.forward(BurnInput::new(query, part(&x, 2), part(&x, 5))).context)
+                losses(model.forward(BurnInput::new(query, part(&x, 2), part(&x, 5))).context)
             },
         );
     }
@@ -192,11 +192,11 @@ fn every_option_of_cross_attention_equals_the_loop_over_examples() {
             }
             let forward = |model: &PrivateCrossAttention, x| {
                 let (query, context, mask) = parts(x);
-                weigh(model.forward(query, context, mask))
+                losses(model.forward(query, context, mask))
             };
             check(&twin, &layer, x, forward, |model: &CrossAttention, x| {
                 let (query, context, mask) = parts(x);
-                weigh(model.forward(query, context, mask))
+                losses(model.forward(query, context, mask))
             });
         }
     }
@@ -247,8 +247,8 @@ fn a_feed_forward_layer_equals_the_loop_over_examples() {
                 &layer.clone().private(),
                 &layer,
                 numbers([3, 4, 5], 2, &device),
-                |model: &Private<PositionWiseFeedForward>, x: Tensor<3>| weigh(model.forward(x)),
-                |model: &PositionWiseFeedForward, x: Tensor<3>| weigh(model.forward(x)),
+                |model: &Private<PositionWiseFeedForward>, x: Tensor<3>| losses(model.forward(x)),
+                |model: &PositionWiseFeedForward, x: Tensor<3>| losses(model.forward(x)),
             );
         }
     }
@@ -264,8 +264,8 @@ fn a_gated_linear_unit_equals_the_loop_over_examples() {
                 &layer.clone().private(),
                 &layer,
                 numbers([3, 2, 5], 2, &device),
-                |model: &Private<SwiGlu>, x: Tensor<3>| weigh(model.forward(x)),
-                |model: &SwiGlu, x: Tensor<3>| weigh(model.forward(x)),
+                |model: &Private<SwiGlu>, x: Tensor<3>| losses(model.forward(x)),
+                |model: &SwiGlu, x: Tensor<3>| losses(model.forward(x)),
             );
         }
     }
@@ -291,9 +291,9 @@ fn frozen_projections_of_attention_stay_out_of_the_norm() {
                 &layer,
                 numbers([3, 3, 4], 2, &device),
                 |model: &Private<Attention>, x| {
-                    weigh(model.forward(MhaInput::self_attn(x)).context)
+                    losses(model.forward(MhaInput::self_attn(x)).context)
                 },
-                |model: &Attention, x| weigh(model.forward(BurnInput::self_attn(x)).context),
+                |model: &Attention, x| losses(model.forward(BurnInput::self_attn(x)).context),
             );
         }
     }

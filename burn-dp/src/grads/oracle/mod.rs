@@ -4,11 +4,15 @@
 
 mod attention;
 mod convolution;
+mod embedding;
 mod groups;
 mod linear;
+mod norms;
+mod parameter;
 mod recurrent;
 mod refusals;
 mod robustness;
+mod transformer;
 
 use std::collections::HashMap;
 
@@ -46,14 +50,6 @@ pub(super) fn numbered<M: Module>(model: M, seed: u64) -> M {
         }
     }
     model.map(&mut Number(1000 * seed))
-}
-
-/// One loss per example that weighs every output differently.
-pub(super) fn weigh<const D: usize>(output: Tensor<D>) -> Tensor<1> {
-    let batch_size = output.dims()[0];
-    let rows: Tensor<2> = output.reshape([batch_size as isize, -1]);
-    let weights = numbers([1, rows.dims()[1]], 99, &rows.device());
-    (rows + weights).powi_scalar(2).sum_dim(1).reshape([batch_size])
 }
 
 /// Compares two tensors, shape included.
@@ -134,6 +130,19 @@ pub(super) fn backwards() -> Vec<PrivateBackward> {
     ]
 }
 
+/// One loss per example that weighs every output differently.
+pub(super) fn losses<const D: usize>(output: Tensor<D>) -> Tensor<1> {
+    let dims = output.dims();
+    let rows: Tensor<2> = output.reshape([dims[0], dims[1..].iter().product()]);
+    let weights = numbers([1, rows.dims()[1]], 99, &rows.device());
+    ((rows + weights).powi_scalar(2)).sum_dim(1).reshape([dims[0]])
+}
+
+/// Replaces the values of a parameter, so that every backend has the same.
+pub(super) fn set<const D: usize>(parameter: Param<Tensor<D>>, seed: u64) -> Param<Tensor<D>> {
+    parameter.map(|tensor| numbers(tensor.dims(), seed, &tensor.device()).require_grad())
+}
+
 #[track_caller]
 pub(super) fn assert_close(found: &Flat, expected: &Flat, context: &str) {
     let scale = norm(expected).max(1e-12);
@@ -190,6 +199,12 @@ pub(super) fn check<P: Module, M: Module, const D: usize>(
             |model: &P, example| private_losses(model, input.clone().narrow(0, example, 1));
         let each = clipping.microbatch(private, examples, single).unwrap();
         assert_close(&flat_sum(each), &expected, &format!("{device:?}, microbatch"));
+    }
+
+    let output = private_losses(private, input.clone());
+    let expected = host(plain_losses(plain, input.clone()));
+    for (found, expected) in host(output).into_iter().zip(expected) {
+        assert!((found - expected).abs() <= 1e-5 * expected.abs().max(1e-3), "{device:?}, losses");
     }
 
     // Without a recording the private model is the plain one.

@@ -7,7 +7,7 @@ use burn::nn::{
 use burn::tensor::{Device, Tensor};
 use proptest::prelude::*;
 
-use super::{assert_equal, check, numbered, numbers, weigh};
+use super::{assert_equal, check, losses, numbered, numbers};
 use crate::grads::recording::Recording;
 use crate::nn::{IntoPrivate, Private, PrivateLayer};
 use crate::test_devices::training_devices;
@@ -40,8 +40,7 @@ fn first<const D: usize>(x: Tensor<D>, batch_axis: usize) -> Tensor<D> {
 type Outputs = Vec<Tensor<3>>;
 
 fn sum(outputs: Outputs) -> Tensor<1> {
-    let losses = outputs.into_iter().map(weigh);
-    losses.reduce(|sum, one| sum + one).unwrap()
+    outputs.into_iter().map(losses).reduce(|sum, one| sum + one).unwrap()
 }
 
 /// Checks the private layer against the plain one on `input`, `[batch_size, positions, d_input]`.
@@ -295,8 +294,8 @@ fn frozen_parts_of_a_recurrent_layer_stay_out_of_the_norm() {
                 &private,
                 &plain,
                 input(3, 3, &device),
-                |model, x| weigh(model.head.forward(model.lstm.forward(x, None).0)),
-                |model, x| weigh(model.head.forward(model.lstm.forward(x, None).0)),
+                |model, x| losses(model.head.forward(model.lstm.forward(x, None).0)),
+                |model, x| losses(model.head.forward(model.lstm.forward(x, None).0)),
             );
         }
     }
@@ -320,7 +319,7 @@ fn a_recurrent_layer_that_is_used_twice_is_summed_before_its_norm() {
         let layer: Gru = numbered(GruConfig::new(D_INPUT, D_INPUT, true).init(&device), 2);
         fn twice(first: impl Fn(Tensor<3>) -> Tensor<3>, x: Tensor<3>) -> Tensor<1> {
             let hidden = first(x);
-            weigh(first(hidden.narrow(1, 1, 2)))
+            losses(first(hidden.narrow(1, 1, 2)))
         }
         check(
             &layer.clone().private(),
@@ -358,11 +357,11 @@ fn an_initial_state_that_is_learned_gets_its_gradient() {
             input(3, 3, &device),
             |model, x| {
                 let state = RnnState::new(model.start.forward(first(&x)));
-                weigh(model.rnn.forward(x, Some(state)).0)
+                losses(model.rnn.forward(x, Some(state)).0)
             },
             |model, x| {
                 let state = RnnState::new(model.start.forward(first(&x)));
-                weigh(model.rnn.forward(x, Some(state)).0)
+                losses(model.rnn.forward(x, Some(state)).0)
             },
         );
     }
@@ -372,7 +371,7 @@ fn an_initial_state_that_is_learned_gets_its_gradient() {
 fn a_sequence_leaves_one_record_for_each_linear_layer_of_a_gate() {
     for device in training_devices() {
         let layer = LstmConfig::new(D_INPUT, D_HIDDEN, true).init(&device).private();
-        let losses = weigh(layer.forward(input(3, 9, &device), None).0);
+        let losses = losses(layer.forward(input(3, 9, &device), None).0);
         let witness = losses.clone().inner();
         let recording = Recording::start().unwrap();
         let _ = losses.sum().backward();

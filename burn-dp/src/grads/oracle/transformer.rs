@@ -3,7 +3,7 @@ use burn::nn::activation::ActivationConfig;
 use burn::nn::transformer::{self, TransformerDecoderConfig, TransformerEncoderConfig};
 use burn::tensor::{Bool, Device, Tensor};
 
-use super::{assert_equal, check, numbered, numbers, weigh};
+use super::{assert_equal, check, losses, numbered, numbers};
 use crate::nn::{
     IntoPrivate, Private, PrivateLayer, TransformerDecoderInput, TransformerEncoderInput,
 };
@@ -18,9 +18,7 @@ const D_MODEL: usize = 4;
 const POSITIONS: usize = 3;
 
 fn causal(batch_size: usize, device: &Device) -> Tensor<3, Bool> {
-    Tensor::<3>::ones([batch_size, POSITIONS, POSITIONS], device)
-        .triu(1)
-        .greater_elem(0.5)
+    Tensor::<3>::ones([batch_size, POSITIONS, POSITIONS], device).triu(1).greater_elem(0.5)
 }
 
 /// Hides the last position.
@@ -78,8 +76,8 @@ fn check_layer<M: PrivateLayer>(
         &twin,
         layer,
         x,
-        |model, x| weigh(private(model, x)),
-        |model, x| weigh(plain(model, x)),
+        |model, x| losses(private(model, x)),
+        |model, x| losses(plain(model, x)),
     );
 }
 

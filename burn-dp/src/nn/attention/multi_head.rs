@@ -2,11 +2,8 @@ use burn::nn::attention::{MhaOutput, MultiHeadAttention};
 use burn::tensor::{Bool, Tensor, assert_shape};
 
 use super::super::linear::linear;
-use super::super::private::{Private, PrivateLayer, sealed::Sealed};
+use super::super::private::Private;
 use super::{MhaCache, MhaInput, join_heads, mask_padding, normalise, split_heads};
-
-impl Sealed for MultiHeadAttention {}
-impl PrivateLayer for MultiHeadAttention {}
 
 impl Private<MultiHeadAttention> {
     /// Applies the layer.

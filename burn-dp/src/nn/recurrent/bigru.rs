@@ -1,11 +1,8 @@
 use burn::nn::BiGru;
 use burn::tensor::Tensor;
 
-use super::super::private::{Private, PrivateLayer, sealed::Sealed};
+use super::super::private::Private;
 use super::{direction, exchange, gru};
-
-impl Sealed for BiGru {}
-impl PrivateLayer for BiGru {}
 
 impl Private<BiGru> {
     /// Applies the layer to a sequence, in both directions.

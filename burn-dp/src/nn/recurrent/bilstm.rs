@@ -1,11 +1,8 @@
 use burn::nn::{BiLstm, LstmState};
 use burn::tensor::Tensor;
 
-use super::super::private::{Private, PrivateLayer, sealed::Sealed};
+use super::super::private::Private;
 use super::{direction, exchange, lstm};
-
-impl Sealed for BiLstm {}
-impl PrivateLayer for BiLstm {}
 
 impl Private<BiLstm> {
     /// Applies the layer to a sequence, in both directions.

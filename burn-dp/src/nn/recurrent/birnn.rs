@@ -1,11 +1,8 @@
 use burn::nn::{BiRnn, RnnState};
 use burn::tensor::Tensor;
 
-use super::super::private::{Private, PrivateLayer, sealed::Sealed};
+use super::super::private::Private;
 use super::{direction, exchange, rnn};
-
-impl Sealed for BiRnn {}
-impl PrivateLayer for BiRnn {}
 
 impl Private<BiRnn> {
     /// Applies the layer to a sequence, in both directions.

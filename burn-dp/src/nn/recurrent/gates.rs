@@ -2,11 +2,8 @@ use burn::nn::{GateController, Linear};
 use burn::tensor::Tensor;
 
 use super::super::linear::linear;
-use super::super::private::{Private, PrivateLayer, sealed::Sealed};
+use super::super::private::Private;
 use crate::ops::{self, Cell, LayerIds, Recurrence};
-
-impl Sealed for GateController {}
-impl PrivateLayer for GateController {}
 
 impl Private<GateController> {
     /// The sum of the two linear layers of a gate.

@@ -3,12 +3,9 @@ use burn::tensor::Tensor;
 
 use super::super::activation::{activation, gate_function};
 use super::super::linear::linear;
-use super::super::private::{Private, PrivateLayer, sealed::Sealed};
+use super::super::private::Private;
 use super::{exchange, gates::Gates, zero_state};
 use crate::ops::Cell;
-
-impl Sealed for Rnn {}
-impl PrivateLayer for Rnn {}
 
 impl Private<Rnn> {
     /// Applies the layer to a sequence.

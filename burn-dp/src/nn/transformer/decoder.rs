@@ -166,8 +166,7 @@ fn decode(
         let input = MhaInput::new(x, memory.clone(), memory).with_masks(pad, attn);
         layer.dropout.forward(multi_head(&layer.cross_attn, input, cross).context)
     };
-    let feed_forward =
-        |x| layer.dropout.forward(extend(pwff, x, |x| feed_forward(&layer.pwff, x)));
+    let feed_forward = |x| layer.dropout.forward(extend(pwff, x, |x| feed_forward(&layer.pwff, x)));
 
     let x = input.target;
     input.target = if layer.norm_first {

@@ -48,9 +48,10 @@ impl Private<TransformerEncoder> {
     /// As the private attention.
     pub fn forward(&self, input: TransformerEncoderInput) -> Tensor<3> {
         let TransformerEncoderInput { tensor, mask_pad, mask_attn } = input;
-        self.inner.layers.iter().fold(tensor, |x, layer| {
-            encode(layer, x, mask_pad.clone(), mask_attn.clone(), None)
-        })
+        self.inner
+            .layers
+            .iter()
+            .fold(tensor, |x, layer| encode(layer, x, mask_pad.clone(), mask_attn.clone(), None))
     }
 
     /// Applies the encoder to the last position of the input and takes the others from `cache`.
@@ -78,7 +79,9 @@ impl Private<TransformerEncoder> {
     /// An empty cache for this encoder.
     pub fn new_autoregressive_cache(&self) -> TransformerEncoderAutoregressiveCache {
         let empty = |_: &_| TransformerEncoderLayerAutoregressiveCache::empty();
-        TransformerEncoderAutoregressiveCache { layers: self.inner.layers.iter().map(empty).collect() }
+        TransformerEncoderAutoregressiveCache {
+            layers: self.inner.layers.iter().map(empty).collect(),
+        }
     }
 }
 
@@ -143,8 +146,7 @@ fn encode(
         let input = MhaInput::self_attn(x).with_masks(mask_pad, mask_attn);
         layer.dropout.forward(multi_head(&layer.mha, input, mha).context)
     };
-    let feed_forward =
-        |x| layer.dropout.forward(extend(pwff, x, |x| feed_forward(&layer.pwff, x)));
+    let feed_forward = |x| layer.dropout.forward(extend(pwff, x, |x| feed_forward(&layer.pwff, x)));
 
     let x = input;
     if layer.norm_first {

@@ -2,10 +2,7 @@ use burn::nn::transformer::PositionWiseFeedForward;
 use burn::tensor::Tensor;
 
 use super::super::linear::linear;
-use super::super::private::{Private, PrivateLayer, sealed::Sealed};
-
-impl Sealed for PositionWiseFeedForward {}
-impl PrivateLayer for PositionWiseFeedForward {}
+use super::super::private::Private;
 
 impl Private<PositionWiseFeedForward> {
     /// Applies the layer.

@@ -1,6 +1,7 @@
 //! The backward step of a recurrent layer.
 
 use burn::backend::{Backend, tensor::FloatTensor};
+use burn::tensor::Shape;
 use burn_autodiff::{
     Autodiff,
     checkpoint::{base::Checkpointer, strategy::CheckpointStrategy},
@@ -13,7 +14,7 @@ use super::sequence::{HiddenUse, Operands, Trace};
 use super::value::Value;
 use super::{Recurrence, RecurrentOps};
 use crate::grads::recording::{self, RawRecord};
-use crate::ops::{LayerIds, LayerRule, Slot};
+use crate::ops::{LayerIds, Primitive, Slot};
 
 /// Projected input, hidden state and cell, weights, biases.
 const PARENTS: usize = 3 + 2 * GATES;
@@ -85,13 +86,15 @@ impl<B: Backend> HiddenUse<B> {
 
     /// One contribution for all positions: the batch on axis 0, the positions on axis 1.
     fn record(&self, index: usize, layer: LayerIds, weight: bool, bias: bool) {
+        let [_, _, size] = self.input.dims();
         let by_example = |value: Value<B>| Slot::new(value.swap_dims(0, 1).0);
         recording::push(RawRecord {
             layer,
-            rule: LayerRule::Linear,
-            weight,
+            primitive: Primitive::Linear,
+            weight: weight.then(|| Shape::new([size, size])),
             bias,
-            input: weight.then(|| by_example(self.input.clone())),
+            kept: weight.then(|| by_example(self.input.clone())).into_iter().collect(),
+            ids: None,
             output_grad: by_example(self.grad_of(index)),
         });
     }
