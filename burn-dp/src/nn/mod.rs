@@ -2,7 +2,8 @@
 //!
 //! [`Private<M>`] wraps a Burn layer and calls the [parametric primitives](crate::ops) in its place.
 //! Under an ordinary backward pass it is that layer; under a
-//! [private one](crate::grads::PrivateBackward) it yields per-example information.
+//! [private one](crate::grads::PrivateBackward) it yields per-example information. [`LAYERS`] lists what
+//! can be wrapped, with its options and the test that compares it with the loop over examples.
 
 mod activation;
 mod affine;
@@ -12,6 +13,7 @@ mod conv2d;
 mod embedding;
 mod group_norm;
 mod layer_norm;
+mod layers;
 mod linear;
 mod normalization;
 mod padding;
@@ -24,6 +26,7 @@ mod swiglu;
 mod transformer;
 
 pub use attention::{CrossAttentionCache, MhaCache, MhaInput, PrivateCrossAttention};
+pub use layers::{LAYERS, LayerSupport, NormRule, layer_table};
 pub use parameter::parameter;
 pub use private::{IntoPrivate, Private, PrivateLayer};
 pub use transformer::{

@@ -20,6 +20,10 @@ macro_rules! private_layers {
             impl sealed::Sealed for $layer {}
             impl PrivateLayer for $layer {}
         )*
+
+        /// The types of Burn that can be wrapped, besides bare parameters.
+        #[cfg(test)]
+        pub(super) const WRAPPED: &[&str] = &[$(stringify!($layer)),*];
     };
 }
 

@@ -13,6 +13,7 @@ mod recurrent;
 mod refusals;
 mod robustness;
 mod transformer;
+mod wrappers;
 
 use std::collections::HashMap;
 

@@ -81,26 +81,25 @@ fn check_layer<M: PrivateLayer>(
     );
 }
 
-fn encoder_config() -> TransformerEncoderConfig {
-    TransformerEncoderConfig::new(D_MODEL, 6, 2, 2).with_dropout(0.0)
+fn encoder_config(layers: usize) -> TransformerEncoderConfig {
+    TransformerEncoderConfig::new(D_MODEL, 6, 2, layers).with_dropout(0.0)
 }
 
-fn decoder_config() -> TransformerDecoderConfig {
-    TransformerDecoderConfig::new(D_MODEL, 6, 2, 1).with_dropout(0.0)
+fn decoder_config(layers: usize) -> TransformerDecoderConfig {
+    TransformerDecoderConfig::new(D_MODEL, 6, 2, layers).with_dropout(0.0)
 }
 
 #[test]
 fn every_option_of_an_encoder_equals_the_loop_over_examples() {
     for device in training_devices() {
         for (config, masked) in [
-            (encoder_config(), false),
-            (encoder_config().with_norm_first(true).with_n_layers(1), true),
+            (encoder_config(2), false),
+            (encoder_config(1).with_norm_first(true), true),
             (
-                encoder_config()
+                encoder_config(1)
                     .with_quiet_softmax(true)
                     .with_activation(ActivationConfig::Relu)
-                    .with_layer_norm_eps(1e-3)
-                    .with_n_layers(1),
+                    .with_layer_norm_eps(1e-3),
                 true,
             ),
         ] {
@@ -127,10 +126,10 @@ fn every_option_of_an_encoder_equals_the_loop_over_examples() {
 fn every_option_of_a_decoder_equals_the_loop_over_examples() {
     for device in training_devices() {
         for (config, masked) in [
-            (decoder_config().with_n_layers(2), false),
-            (decoder_config().with_norm_first(true), true),
+            (decoder_config(2), false),
+            (decoder_config(1).with_norm_first(true), true),
             (
-                decoder_config()
+                decoder_config(1)
                     .with_quiet_softmax(true)
                     .with_activation(ActivationConfig::Relu)
                     .with_layer_norm_eps(1e-3),
@@ -151,7 +150,7 @@ fn every_option_of_a_decoder_equals_the_loop_over_examples() {
 #[test]
 fn frozen_parts_of_a_transformer_stay_out_of_the_norm() {
     for device in training_devices() {
-        let layer: Encoder = numbered(encoder_config().with_n_layers(1).init(&device), 4);
+        let layer: Encoder = numbered(encoder_config(1).init(&device), 4);
         for group in [
             ParamGroup::ids_from_module(layer.layers[0].mha.clone()),
             ParamGroup::ids_from_module(layer.layers[0].norm_1.clone()),
@@ -172,7 +171,7 @@ fn frozen_parts_of_a_transformer_stay_out_of_the_norm() {
 fn decoding_one_position_after_another_is_that_of_burn() {
     for device in devices() {
         for norm_first in [false, true] {
-            let config = encoder_config().with_norm_first(norm_first);
+            let config = encoder_config(2).with_norm_first(norm_first);
             let layer: Encoder = numbered(config.init(&device), 4);
             let twin = layer.clone().private();
             let x = numbers([2, POSITIONS, D_MODEL], 6, &device);
@@ -188,7 +187,7 @@ fn decoding_one_position_after_another_is_that_of_burn() {
                 );
             }
 
-            let config = decoder_config().with_norm_first(norm_first).with_n_layers(2);
+            let config = decoder_config(2).with_norm_first(norm_first);
             let layer: Decoder = numbered(config.init(&device), 4);
             let twin = layer.clone().private();
             let memory = numbers([2, 5, D_MODEL], 7, &device);
