@@ -65,7 +65,7 @@ impl Rule for ConvWeight {
         size(self.input.shape()) + size(self.output_grad.shape())
     }
 
-    fn batch_size(self.shape()) -> usize {
+    fn batch_size(&self) -> usize {
         self.output_grad.dims()[0]
     }
 

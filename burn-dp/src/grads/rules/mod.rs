@@ -27,7 +27,7 @@ pub(crate) use crate::ops::row_squared_norms;
 /// The contribution of a layer to one parameter.
 pub(crate) trait Rule: Debug {
     /// Number of examples, or of units of several rows.
-    fn batch_size(self.shape()) -> usize;
+    fn batch_size(&self) -> usize;
 
     /// Costs for one example.
     fn cost(&self) -> Cost;
