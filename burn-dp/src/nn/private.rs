@@ -23,10 +23,9 @@ macro_rules! private_layers {
             impl PrivateLayer for $layer {}
         )*
 
-        /// Types of the layers, with their paths.
-        pub(crate) fn private_layers() -> Vec<&'static str> {
-            vec![$(std::any::type_name::<$layer>()),*]
-        }
+        /// The types of Burn that can be wrapped, besides bare parameters.
+        #[cfg(test)]
+        pub(super) const WRAPPED: &[&str] = &[$(stringify!($layer)),*];
     };
 }
 
@@ -40,6 +39,22 @@ private_layers!(
     nn::BatchNorm,
     nn::PRelu,
     nn::conv::Conv2d,
+    nn::GateController,
+    nn::Rnn,
+    nn::BiRnn,
+    nn::Gru,
+    nn::BiGru,
+    nn::Lstm,
+    nn::BiLstm,
+    nn::norm::Normalization,
+    nn::activation::Activation,
+    nn::activation::SwiGlu,
+    nn::attention::MultiHeadAttention,
+    nn::transformer::PositionWiseFeedForward,
+    nn::transformer::TransformerEncoder,
+    nn::transformer::TransformerEncoderLayer,
+    nn::transformer::TransformerDecoder,
+    nn::transformer::TransformerDecoderLayer,
 );
 
 impl<const D: usize> sealed::Sealed for Param<Tensor<D>> {}
