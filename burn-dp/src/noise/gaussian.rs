@@ -1,12 +1,14 @@
 //! The Gaussian mechanism on a grid.
 
+use std::sync::atomic::{AtomicBool, Ordering};
+
 use pulp::{Arch, Simd, WithSimd};
-use rayon::prelude::*;
 use zeroize::Zeroize;
 
 use super::NoiseStream;
 use super::keystream::{GROUP_BLOCKS, GROUP_WORDS, Group, Keystream};
 use super::normal::box_muller;
+use super::share::share;
 use crate::DpError;
 
 /// Groups that one task computes.
@@ -125,20 +127,36 @@ impl GaussianMechanism {
     /// nothing is released. Whether the error occurs depends on the data: clipping has to make
     /// sure that it cannot.
     pub fn release(&self, stream: NoiseStream, sums: &mut [f32]) -> Result<(), DpError> {
-        let keystream = stream.into_keystream();
-        let task = |(task, values): (usize, &mut [f32])| {
-            let first = (task * TASK_GROUPS) as u64;
-            Release { mechanism: self, keystream: &keystream, first, values }.run()
-        };
-        let finite = if sums.len() <= TASK_VALUES {
-            task((0, &mut *sums))
-        } else {
-            sums.par_chunks_mut(TASK_VALUES).enumerate().map(task).reduce(|| true, |a, b| a & b)
-        };
-        if finite {
+        Self::release_all(vec![(*self, stream, sums)])
+    }
+
+    /// The same for several parameters at once, each with its mechanism: faster than one by one.
+    ///
+    /// # Errors
+    ///
+    /// As [`release`](Self::release); one sum that is not finite sets all of them to zero.
+    pub fn release_all(
+        parameters: Vec<(GaussianMechanism, NoiseStream, &mut [f32])>,
+    ) -> Result<(), DpError> {
+        let (mut jobs, mut sums) = (Vec::new(), Vec::new());
+        for (mechanism, stream, values) in parameters {
+            jobs.push((mechanism, stream.into_keystream()));
+            sums.push(values);
+        }
+        let tasks = jobs.iter().zip(&mut sums).flat_map(|((mechanism, keystream), sums)| {
+            sums.chunks_mut(TASK_VALUES).enumerate().map(move |(task, values)| {
+                let first = (task * TASK_GROUPS) as u64;
+                Release { mechanism, keystream, first, values }
+            })
+        });
+        let finite = AtomicBool::new(true);
+        share(tasks.collect(), |task| {
+            finite.fetch_and(task.run(), Ordering::Relaxed);
+        });
+        if finite.into_inner() {
             return Ok(());
         }
-        sums.zeroize();
+        sums.iter_mut().for_each(|sums| sums.zeroize());
         Err(not_finite())
     }
 
@@ -169,7 +187,7 @@ impl NoiseStream {
     /// values are on no grid: to release a sum, use [`GaussianMechanism::release`].
     pub fn standard_normal(self, out: &mut [f64]) {
         let keystream = self.into_keystream();
-        out.par_chunks_mut(TASK_VALUES).enumerate().for_each(|(task, out)| {
+        share(out.chunks_mut(TASK_VALUES).enumerate().collect(), |(task, out)| {
             let first = (task * TASK_GROUPS) as u64;
             Arch::new().dispatch(StandardNormal { keystream: &keystream, first, out });
         });

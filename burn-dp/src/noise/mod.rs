@@ -31,6 +31,7 @@ mod gaussian;
 mod key;
 mod keystream;
 mod normal;
+mod share;
 mod source;
 #[cfg(test)]
 mod statistics;

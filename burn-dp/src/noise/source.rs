@@ -8,8 +8,12 @@ use rand_core::{CryptoRng, Rng, SeedableRng};
 use zeroize::Zeroizing;
 
 use super::keystream::Keystream;
+use super::share::share;
 use super::{InsecureSeed, NoiseKey};
 use crate::DpError;
+
+/// Values of one digest of the content that noise is bound to.
+const HASHED_VALUES: usize = 1 << 14;
 
 /// Marks the derivation of keys for other generators; no purpose has this bit.
 const DERIVED_KEYS: u64 = 1 << 63;
@@ -223,11 +227,24 @@ impl NoiseStep {
         if !self.secure {
             return self;
         }
+        // The digests of the parts, which several threads make, then theirs in order.
+        let parts: Vec<&[f32]> = content.into_iter().collect();
+        let mut digests: Vec<Vec<[u8; 32]>> =
+            parts.iter().map(|part| vec![[0; 32]; part.len().div_ceil(HASHED_VALUES)]).collect();
+        let tasks = parts
+            .iter()
+            .zip(&mut digests)
+            .flat_map(|(part, digests)| part.chunks(HASHED_VALUES).zip(digests));
+        share(tasks.collect(), |(values, digest)| {
+            *digest = *blake3::keyed_hash(&self.key, bytemuck::cast_slice(values)).as_bytes();
+        });
         let mut hash = blake3::Hasher::new_keyed(&self.key);
-        for part in content {
+        for (part, digests) in parts.iter().zip(&digests) {
             hash.update(&(part.len() as u64).to_le_bytes());
-            hash.update(bytemuck::cast_slice(part));
+            hash.update(digests.as_flattened());
         }
+        // Values have four bytes: no part of the content is the content of another part.
+        hash.update(&[1]);
         let mut key = Zeroizing::new([0; 32]);
         key.copy_from_slice(hash.finalize().as_bytes());
         hash.reset();
