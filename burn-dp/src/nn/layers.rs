@@ -58,8 +58,8 @@ use NormRule::{Ghost, Instantiated, Planned, Wrapped};
 
 /// The layers of Burn that have a private twin.
 ///
-/// Every row holds on every backend, as the rules are written once, on Burn's tensors. The tests run on
-/// all backends that are compiled in, without and with gradient checkpointing.
+/// Every row holds on every backend, as the rules are written once, on Burn's tensors. The tests run
+/// on all backends that are compiled in, without and with gradient checkpointing.
 #[rustfmt::skip]
 pub const LAYERS: &[LayerSupport] = &[
     row("Linear",
@@ -216,7 +216,7 @@ mod tests {
         }
     }
 
-    /// Writes the table into the README where `UPDATE_README` is set, and compares it where it is not.
+    /// Compares the table with the README, or writes it there if `UPDATE_README` is set.
     #[test]
     fn the_readme_has_the_table_of_the_code() {
         let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("README.md");
