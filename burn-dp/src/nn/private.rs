@@ -32,7 +32,13 @@ private_layers!(
     nn::InstanceNorm,
     nn::BatchNorm,
     nn::PRelu,
+    nn::conv::Conv1d,
     nn::conv::Conv2d,
+    nn::conv::Conv3d,
+    nn::conv::ConvTranspose1d,
+    nn::conv::ConvTranspose2d,
+    nn::conv::ConvTranspose3d,
+    nn::conv::DeformConv2d,
 );
 
 impl<const D: usize> sealed::Sealed for Param<Tensor<D>> {}

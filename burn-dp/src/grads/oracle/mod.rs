@@ -3,13 +3,17 @@
 #![allow(clippy::unwrap_used)]
 
 mod convolution;
+mod convolutions_1d_3d;
+mod deformable;
 mod embedding;
 mod groups;
+mod half;
 mod linear;
 mod norms;
 mod parameter;
 mod refusals;
 mod robustness;
+mod transposed;
 
 use std::collections::HashMap;
 
