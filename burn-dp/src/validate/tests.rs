@@ -116,7 +116,9 @@ fn nothing_to_train_is_a_fault_of_the_whole_model() {
 
 #[test]
 fn a_parameter_that_is_trained_here_and_frozen_there_is_refused_everywhere() {
+    // Clones share a parameter, frozen or not, until it is initialised.
     let shared = linear();
+    let _ = shared.forward(Tensor::<2>::ones([1, 3], &device()));
     for (first, second) in
         [(shared.clone().no_grad(), shared.clone()), (shared.clone(), shared.clone().no_grad())]
     {
