@@ -1,8 +1,12 @@
 //! The experiments of the papers; one subcommand, one file.
 
+mod adaptive_clipping;
 mod batch_clipping;
+mod batch_clipping_privacy;
 
+pub use adaptive_clipping::{AdaptiveClippingOptions, AdaptiveClippingRun};
 pub use batch_clipping::{BatchClippingExperiment, BatchClippingOptions};
+pub use batch_clipping_privacy::{BatchClippingPrivacy, BatchClippingPrivacyOptions};
 
 use clap::{Parser, Subcommand};
 
@@ -20,8 +24,12 @@ pub struct ExperimentOptions {
 /// The experiments.
 #[derive(Subcommand, Debug, Clone)]
 pub enum Experiment {
+    /// Clipping to a private quantile of the norms against the best threshold of a grid.
+    AdaptiveClipping(AdaptiveClippingOptions),
     /// Batch clipping against individual clipping, adaptive layerwise against full gradient clipping.
     BatchClipping(BatchClippingOptions),
+    /// The trade-off functions of batch clipping with layerwise clipping: the limit and the guarantee.
+    BatchClippingPrivacy(BatchClippingPrivacyOptions),
 }
 
 /// Runs the experiment.
@@ -31,6 +39,10 @@ pub enum Experiment {
 /// When an option is impossible, the data cannot be read, or a run fails.
 pub fn run(options: ExperimentOptions) -> Result<(), TrainError> {
     match options.experiment {
+        Experiment::AdaptiveClipping(options) => adaptive_clipping::run(options).map(|_| ()),
+        Experiment::BatchClippingPrivacy(options) => {
+            batch_clipping_privacy::run(options).map(|_| ())
+        }
         Experiment::BatchClipping(options) => batch_clipping::run(options).map(|_| ()),
     }
 }

@@ -24,7 +24,7 @@ const SETTINGS_FILE: &str = "settings.json";
 /// With another learning rate, say, the two results would differ by something that no noise covers.
 /// So all settings are compared, not only those that ε depends on.
 #[derive(Debug)]
-pub(super) struct Checkpoints {
+pub(crate) struct Checkpoints {
     folder: PathBuf,
     settings: BTreeMap<String, String>,
     checkpointer: Checkpointer,
@@ -171,6 +171,7 @@ fn compared(settings: &Settings) -> BTreeMap<String, String> {
         set("--delta", Some(format!("{:e}", privacy.delta)));
         set("--noise-multiplier", privacy.noise_multiplier.map(|sigma| sigma.to_string()));
         set("--max-grad-norm", Some(privacy.max_grad_norm.to_string()));
+        set("--clipping", Some(format!("{:?}", privacy.clipping)));
         set("--insecure-seed", privacy.insecure_seed.map(|seed| seed.to_string()));
     }
     compared

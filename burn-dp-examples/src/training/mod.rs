@@ -2,23 +2,28 @@
 
 pub mod batch_clipping;
 mod checkpoints;
+mod clipping;
+mod clipping_policy;
 mod device;
 mod error;
 mod evaluation;
 pub mod federated;
 mod figures;
 pub(crate) mod files;
+mod noise;
 mod options;
 mod ordinary;
 pub(crate) mod plot;
 mod private;
 mod progress;
+mod public_images;
 mod recipe;
 mod run;
 mod schedule;
 mod settings;
 mod statement;
 
+pub use clipping::{ClippingName, ClippingOptions, ClippingSettings, RuleName};
 pub use device::device;
 pub use error::TrainError;
 pub use evaluation::Evaluation;

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::{Parser, ValueEnum};
 
-use super::ScheduleName;
+use super::{ClippingOptions, ScheduleName};
 
 /// Train a classifier of digits with differential privacy.
 ///
@@ -42,6 +42,9 @@ pub struct TrainOptions {
     /// Clipping threshold of each example's gradient.
     #[arg(long, value_name = "C", allow_hyphen_values = true)]
     pub max_grad_norm: Option<f64>,
+    /// Which policy clips, and its options.
+    #[command(flatten)]
+    pub clipping: ClippingOptions,
     /// Expected size of a logical batch; each example is drawn with probability batch size / N.
     #[arg(long, value_name = "N")]
     pub batch_size: Option<usize>,

@@ -3,6 +3,7 @@
 use burn::data::dataloader::batcher::Batcher;
 use burn::optim::ModuleOptimizer;
 use burn::tensor::{Device, Tensor};
+use burn_dp::clipping::Clipping;
 use burn_dp::losses::{CrossEntropyLoss, CrossEntropyLossConfig};
 use burn_dp::noise::InsecureSeed;
 use burn_dp::optim::{DpOptimizer, PrivacyPlan, PrivacyPlanConfig};
@@ -11,6 +12,7 @@ use burn_dp_accountant::Budget;
 
 use super::checkpoints::Checkpoints;
 use super::progress::{Clipped, Step};
+use super::public_images::PublicImages;
 use super::{PrivacySettings, Settings, TrainError};
 use crate::data::{ImageBatch, ImageBatcher, ImageDataset, digits};
 use crate::models::Classifier;
@@ -24,6 +26,8 @@ pub(super) struct PrivateTraining<M> {
     optim: DpOptimizer,
     checkpoints: Checkpoints,
     loss: CrossEntropyLoss,
+    /// Public images, where the policy measures norms on them as the model trains.
+    public: Option<PublicImages>,
 }
 
 impl<M: Classifier> PrivateTraining<M> {
@@ -40,10 +44,19 @@ impl<M: Classifier> PrivateTraining<M> {
         privacy: PrivacySettings,
         settings: &Settings,
         train_items: usize,
+        public: ImageDataset,
         device: &Device,
     ) -> Result<Self, TrainError> {
         let loss = CrossEntropyLossConfig::new().init();
-        let plan = plan(privacy, settings, train_items)?;
+        let public = PublicImages::new(public, loss.clone(), device.clone());
+        let norm = privacy.max_grad_norm;
+        let steps_per_epoch = settings.steps_per_epoch(train_items);
+        let policy = privacy.clipping.policy(&model, norm, steps_per_epoch, &public)?;
+        let public = match privacy.clipping.adapts() {
+            true => Some(public.with_groups_of(&*policy)?),
+            false => None,
+        };
+        let plan = plan(privacy, policy, settings, train_items)?;
         probe(&model, &loss, device)?;
         let checkpoints = Checkpoints::new(settings);
         let (optim, model) = if settings.resume {
@@ -52,7 +65,7 @@ impl<M: Classifier> PrivateTraining<M> {
             checkpoints.refuse_interrupted_run()?;
             (plan.optimizer(inner), model)
         };
-        Ok(Self { model, optim, checkpoints, loss })
+        Ok(Self { model, optim, checkpoints, loss, public })
     }
 
     /// Number of steps that were made before.
@@ -75,7 +88,7 @@ impl<M: Classifier> PrivateTraining<M> {
         device: &Device,
         mut after_step: impl FnMut(&M, Step) -> Result<(), TrainError>,
     ) -> Result<(M, DpOptimizer, Checkpoints), TrainError> {
-        let Self { mut model, mut optim, checkpoints, loss } = self;
+        let Self { mut model, mut optim, checkpoints, loss, public } = self;
         let items = train.items().len();
         let (steps, steps_per_epoch) = (settings.steps(items), settings.steps_per_epoch(items));
         checkpoints.begin()?;
@@ -96,6 +109,9 @@ impl<M: Classifier> PrivateTraining<M> {
             };
             let number = optim.next_step() as usize;
             let ends_epoch = number.is_multiple_of(steps_per_epoch);
+            if ends_epoch && let Some(public) = &public {
+                optim.learn_from_public(&public.measured(&model)?)?;
+            }
             if ends_epoch && number < steps {
                 checkpoints.save(&model, &optim)?;
             }
@@ -120,11 +136,12 @@ impl<M: Classifier> PrivateTraining<M> {
 /// The plan that the settings ask for.
 fn plan(
     privacy: PrivacySettings,
+    policy: impl Clipping + 'static,
     settings: &Settings,
     train_items: usize,
 ) -> Result<PrivacyPlan, TrainError> {
-    let mut config = PrivacyPlanConfig::new(train_items, settings.batch_size as f64)
-        .with_max_grad_norm(privacy.max_grad_norm);
+    let mut config =
+        PrivacyPlanConfig::new(train_items, settings.batch_size as f64).with_clipping(policy);
     if let Some(epsilon) = privacy.epsilon {
         let budget = Budget::new(epsilon, privacy.delta).map_err(DpError::from)?;
         config = config.with_budget(budget);
@@ -163,7 +180,11 @@ fn probe<M: Classifier>(
 }
 
 /// One loss for each image, `[batch_size]`.
-fn losses<M: Classifier>(model: &M, loss: &CrossEntropyLoss, batch: ImageBatch) -> Tensor<1> {
+pub(super) fn losses<M: Classifier>(
+    model: &M,
+    loss: &CrossEntropyLoss,
+    batch: ImageBatch,
+) -> Tensor<1> {
     loss.forward(model.forward(batch.images), batch.targets)
 }
 
@@ -173,6 +194,7 @@ mod tests {
 
     use burn::module::Module;
     use burn::nn::LinearConfig;
+    use burn_dp::clipping::FlatClipping;
     use burn_dp::nn::{IntoPrivate, Private};
     use clap::Parser;
 
@@ -187,7 +209,8 @@ mod tests {
 
     fn planned(line: &str) -> Result<PrivacyPlan, TrainError> {
         let settings = settings(line);
-        plan(settings.privacy.unwrap(), &settings, 1_000)
+        let privacy = settings.privacy.unwrap();
+        plan(privacy, FlatClipping::new(privacy.max_grad_norm)?, &settings, 1_000)
     }
 
     #[test]

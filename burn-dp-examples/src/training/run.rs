@@ -10,7 +10,7 @@ use super::private::PrivateTraining;
 use super::progress::{Progress, Step};
 use super::statement::{STATEMENT_JSON, STATEMENT_TEXT};
 use super::{Evaluation, RunFigures, Settings, TrainError, device, files, ordinary, statement};
-use crate::data::{Splits, digits, mnist};
+use crate::data::{ImageDataset, Splits, digits, mnist};
 use crate::models::{Classifier, CnnConfig, MlpConfig};
 
 /// Name of the file with the trained parameters, a Burn record.
@@ -27,7 +27,6 @@ pub fn run(options: TrainOptions) -> Result<RunFigures, TrainError> {
     let settings = Settings::new(options, data_dir)?;
     let device = device(settings.backend)?;
     let data = load(&settings)?;
-    settings.fit(data.train.items().len())?;
     // Of the initial weights only: noise and sampling have generators of their own.
     device.seed(settings.seed);
     let trained = device.clone().autodiff();
@@ -73,7 +72,17 @@ fn train<M: Classifier>(
     settings: &Settings,
     device: &Device,
 ) -> Result<RunFigures, TrainError> {
+    let mut data = data;
+    let public = match settings.privacy {
+        None => ImageDataset::new(Vec::new()),
+        Some(privacy) => {
+            let (train, public) = privacy.clipping.split(data.train)?;
+            data.train = train;
+            public
+        }
+    };
     let items = [data.train.items().len(), data.test.items().len()];
+    settings.fit(items[0])?;
     let (steps, steps_per_epoch) = (settings.steps(items[0]), settings.steps_per_epoch(items[0]));
     let trained = device.clone().autodiff();
     // Everything that can be refused is refused before the first file.
@@ -85,6 +94,7 @@ fn train<M: Classifier>(
             privacy,
             settings,
             items[0],
+            public,
             &trained,
         )?),
     };

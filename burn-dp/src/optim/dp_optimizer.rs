@@ -10,7 +10,7 @@ use super::buffers::BufferCheck;
 use super::independence::{Independence, IndependenceCheck};
 use super::release::Release;
 use super::{PrivacyPlan, RefusedStep};
-use crate::clipping::{ClippedSum, ClippingStatistics, PublicNorms, Thresholds};
+use crate::clipping::{ClippedSum, ClippingStatistics, PublicNorms, StepNoise, Thresholds};
 use crate::grads::{PerExampleGradients, PrivateBackward, tie};
 use crate::noise::Purpose;
 use crate::sampling::{Draw, ExampleWeights};
@@ -83,6 +83,8 @@ pub struct DpOptimizer {
     pub(super) next_step: u64,
     pending: Option<ClippedSum>,
     statistics: ClippingStatistics,
+    /// What the last step clipped to, and its noise.
+    last: Option<(Thresholds, StepNoise)>,
     pub(super) buffers: BufferCheck,
     pub(super) independence: IndependenceCheck,
     facts: BTreeMap<String, String>,
@@ -99,6 +101,7 @@ impl DpOptimizer {
             backward: PrivateBackward::new(),
             pending: None,
             statistics: ClippingStatistics::default(),
+            last: None,
             buffers: BufferCheck::default(),
             independence: IndependenceCheck::new(),
             facts: BTreeMap::new(),
@@ -286,12 +289,13 @@ impl DpOptimizer {
             Some(_) => Some(self.plan.source.begin_step(Purpose::Count, step)?),
             None => None,
         };
-        let sum = self.pending.take().unwrap_or_else(|| ClippedSum::empty(thresholds));
+        let sum = self.pending.take().unwrap_or_else(|| ClippedSum::empty(thresholds.clone()));
         // Recorded before it is made: an interrupted release is paid for.
         self.independence.end_of_step(step);
         self.ledger.record(&event)?;
         self.next_step += 1;
         self.frozen = None;
+        self.last = Some((thresholds, noise));
         self.statistics = sum.statistics().reveal();
         let fractions = prepared.counts(&sum.balances, count_noise)?;
         let grads = match sum.thresholds().releases_sum() {
@@ -371,6 +375,23 @@ impl DpOptimizer {
     /// The optimizer inside.
     pub fn inner(&self) -> &ModuleOptimizer {
         &self.inner
+    }
+
+    /// Standard deviation of the noise on each value of the last released gradient of the parameter with
+    /// that path.
+    ///
+    /// # Errors
+    ///
+    /// [`DpError::InvalidState`] when no gradient was released yet, and [`DpError::UnsupportedModel`]
+    /// for a parameter that belongs to no clipping group.
+    pub fn gradient_noise_std(&self, path: &str) -> Result<f64, DpError> {
+        let (thresholds, noise) = self
+            .last
+            .as_ref()
+            .filter(|(thresholds, _)| thresholds.releases_sum())
+            .ok_or_else(|| DpError::state("no gradient was released yet; make a step first"))?;
+        let group = thresholds.groups().index_of(path)?;
+        Ok(noise.group_stds[group] / self.plan.expected_batch_size)
     }
 
     /// The number of the next step, which is the number of releases so far.

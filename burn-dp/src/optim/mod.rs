@@ -24,6 +24,7 @@ mod plan_config;
 mod refused;
 mod release;
 mod schedule;
+mod sparsification;
 mod units;
 
 pub use checkpoint::{Checkpoint, Checkpointer};
@@ -33,6 +34,7 @@ pub use plan::PrivacyPlan;
 pub use plan_config::{PrivacyPlanConfig, SamplingScheme};
 pub use refused::RefusedStep;
 pub use schedule::Schedule;
+pub use sparsification::Sparsifier;
 
 #[cfg(test)]
 mod tests;
