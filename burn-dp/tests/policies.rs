@@ -619,11 +619,12 @@ fn a_parameter_that_joins_later_has_no_group_and_the_step_is_refused_before_any_
     let groups = ParameterGroups::per_layer(&frozen).unwrap();
     assert_eq!(groups.names(), ["second"]);
     let clipping = GroupedClipping::equal(groups, 1.0).unwrap();
-    let mut optim =
-        config().with_clipping(clipping).init().unwrap().optimizer(SgdConfig::new().init());
+    let config = config().with_clipping(clipping);
+    let begin = || config.clone().init().unwrap().optimizer(SgdConfig::new().init());
+    let mut optim = begin();
     let draw = optim.plan().sampler().unwrap().draw(0).unwrap();
     let drawn: Vec<_> = draw.private_indices().iter().map(|&unit| rows(200)[unit]).collect();
-    let error = optim.backward(model.losses(&drawn), &model).unwrap_err().to_string();
+    let error = begin().backward(model.losses(&drawn), &model).unwrap_err().to_string();
     assert!(error.contains("`first.") && error.contains("no clipping group"), "{error}");
     optim.backward(frozen.losses(&drawn), &frozen).unwrap();
     let error = optim.step(0.1, model, draw).unwrap_err().error().to_string();

@@ -1,24 +1,11 @@
 //! Which clipping policy a run has.
 
-use burn::data::dataloader::batcher::Batcher;
-use burn::tensor::Device;
-use burn_dp::DpError;
-use burn_dp::clipping::{
-    AutomaticClipping, Clipping, CountNoise, FlatClipping, GroupedClipping, LayerwiseClipping,
-    MultipliedClipping, ParameterGroups, PublicNorms, QuantileClipping, QuantileRule,
-    ScheduledClipping,
-};
-use burn_dp::losses::CrossEntropyLoss;
-use burn_dp::optim::Schedule;
+use burn_dp::clipping::CountNoise;
 use clap::{Args, ValueEnum};
 
+use super::TrainError;
 use super::options::typed;
-use super::{TrainError, private};
-use crate::data::{ImageBatcher, ImageDataset};
-use crate::models::Classifier;
-
-/// Public images that are put together to measure norms.
-const BATCH_SIZE: usize = 256;
+use crate::data::ImageDataset;
 
 /// The part of the training images that is public where a policy needs public images.
 const PUBLIC_PART: usize = 10;
@@ -53,6 +40,7 @@ pub enum RuleName {
 #[derive(Args, Debug, Clone, Default)]
 pub struct ClippingOptions {
     /// How gradients are clipped; --max-grad-norm is the threshold, or the first or master one.
+    /// Also `batch`, with options of its own: `--clipping batch --help`.
     #[arg(long, value_enum, default_value_t = ClippingName::Flat)]
     pub clipping: ClippingName,
     /// Quantile: fraction of the examples that are not to be clipped [default: 0.5].
@@ -236,7 +224,7 @@ impl ClippingSettings {
     }
 
     /// Whether the policy looks at public images.
-    fn needs_public(&self) -> bool {
+    pub(super) fn needs_public(&self) -> bool {
         self.name == ClippingName::Layerwise || self.groups.is_some()
     }
 
@@ -277,132 +265,13 @@ impl ClippingSettings {
         let public = items.split_off(items.len() - size);
         Ok((ImageDataset::new(items), ImageDataset::new(public)))
     }
-
-    /// The policy for a model.
-    ///
-    /// # Errors
-    ///
-    /// When the policy refuses the threshold or the model.
-    pub(super) fn policy<M: Classifier>(
-        &self,
-        model: &M,
-        max_grad_norm: f64,
-        steps_per_epoch: usize,
-        public: &PublicImages,
-    ) -> Result<Box<dyn Clipping>, TrainError> {
-        let policy: Box<dyn Clipping> = match self.name {
-            ClippingName::Flat => Box::new(FlatClipping::new(max_grad_norm)?),
-            ClippingName::Automatic => Box::new(AutomaticClipping::new().with_norm(max_grad_norm)?),
-            ClippingName::PerLayer => {
-                let layers = public.norms(model, self.groups)?.groups().clone();
-                Box::new(GroupedClipping::equal(layers, max_grad_norm)?)
-            }
-            ClippingName::Quantile => {
-                let (target, learning_rate, rule) = self.quantile;
-                let rule = match rule {
-                    RuleName::Geometric => QuantileRule::Geometric,
-                    RuleName::Linear => QuantileRule::Linear,
-                };
-                let mut clipping = QuantileClipping::new(target)?
-                    .with_initial(max_grad_norm)?
-                    .with_rule(rule)
-                    .with_learning_rate(learning_rate)?
-                    .with_count_noise(self.count_noise);
-                if self.per_layer {
-                    clipping = clipping.with_groups(ParameterGroups::per_layer(model)?);
-                }
-                Box::new(clipping)
-            }
-            ClippingName::Layerwise => {
-                let norms = public.norms(model, self.groups)?;
-                match self.multipliers {
-                    true => Box::new(MultipliedClipping::from_public(max_grad_norm, &norms)?),
-                    false => Box::new(LayerwiseClipping::enhanced(max_grad_norm, &norms)?),
-                }
-            }
-        };
-        if self.decay == 1.0 {
-            return Ok(policy);
-        }
-        let schedule = Schedule::exponential(self.decay, steps_per_epoch as u64)?;
-        Ok(Box::new(ScheduledClipping::new(policy, schedule)))
-    }
-}
-
-/// Public images to measure norms on.
-pub(super) struct PublicImages {
-    images: ImageDataset,
-    loss: CrossEntropyLoss,
-    device: Device,
-    /// The groups of the run, once they are known.
-    groups: Option<ParameterGroups>,
-}
-
-impl PublicImages {
-    pub(super) fn new(images: ImageDataset, loss: CrossEntropyLoss, device: Device) -> Self {
-        Self { images, loss, device, groups: None }
-    }
-
-    /// The mean norms of the layers, which are merged into `count` groups if it is given.
-    fn norms<M: Classifier>(
-        &self,
-        model: &M,
-        count: Option<usize>,
-    ) -> Result<PublicNorms, DpError> {
-        let layers = ParameterGroups::per_layer(model)?;
-        let Some(count) = count else {
-            // Without images the layers are all there is to say.
-            return match self.images.items().is_empty() {
-                true => Ok(PublicNorms::new(layers)),
-                false => self.measure(model, layers),
-            };
-        };
-        let norms = self.measure(model, layers.clone())?.means()?;
-        // A layer without any gradient is put to the smallest.
-        let least = norms.iter().copied().filter(|&norm| norm > 0.0).fold(f64::MAX, f64::min);
-        let norms: Vec<f64> = norms.into_iter().map(|norm| norm.max(least)).collect();
-        self.measure(model, layers.merged_by_norm(&norms, count)?)
-    }
-
-    fn measure<M: Classifier>(
-        &self,
-        model: &M,
-        groups: ParameterGroups,
-    ) -> Result<PublicNorms, DpError> {
-        let mut norms = PublicNorms::new(groups);
-        for items in self.images.items().chunks(BATCH_SIZE) {
-            let batch = ImageBatcher.batch(items.to_vec(), &self.device);
-            norms.add(private::losses(model, &self.loss, batch), model)?;
-        }
-        Ok(norms)
-    }
-
-    /// Remembers the groups that the policy of the run has.
-    pub(super) fn with_groups_of(mut self, policy: &dyn Clipping) -> Result<Self, DpError> {
-        self.groups = Some(policy.thresholds(0)?.groups().clone());
-        Ok(self)
-    }
-
-    /// The mean norms of the groups of the run under the model as it is now.
-    pub(super) fn measured<M: Classifier>(&self, model: &M) -> Result<PublicNorms, DpError> {
-        let groups = match &self.groups {
-            Some(groups) => groups.clone(),
-            None => ParameterGroups::per_layer(model)?,
-        };
-        self.measure(model, groups)
-    }
 }
 
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used)]
 
-    use burn::tensor::Device;
-    use burn_dp::losses::CrossEntropyLossConfig;
-
     use super::*;
-    use crate::data::digits;
-    use crate::models::MlpConfig;
 
     fn options(clipping: ClippingName) -> ClippingOptions {
         ClippingOptions { clipping, ..ClippingOptions::default() }
@@ -438,50 +307,6 @@ mod tests {
         ] {
             let error = options.check().unwrap_err().to_string();
             assert!(error.starts_with(name), "{error}");
-        }
-    }
-
-    #[test]
-    fn every_policy_is_built_for_a_model() {
-        let device = Device::flex().autodiff();
-        let model = MlpConfig::new().init(&device);
-        let train = digits::splits(0, 60, 0).train;
-        for (options, words) in [
-            (options(ClippingName::Flat), "flat"),
-            (options(ClippingName::PerLayer), "per group"),
-            (
-                ClippingOptions { layer_groups: Some(2), ..options(ClippingName::PerLayer) },
-                "per group",
-            ),
-            (options(ClippingName::Automatic), "automatic"),
-            (options(ClippingName::Quantile), "flat, to the 0.5 quantile"),
-            (
-                ClippingOptions { quantile_per_layer: true, ..options(ClippingName::Quantile) },
-                "per group",
-            ),
-            (options(ClippingName::Layerwise), "per layer"),
-            (
-                ClippingOptions { layer_multipliers: true, ..options(ClippingName::Layerwise) },
-                "multiplied",
-            ),
-            (
-                ClippingOptions { threshold_decay: Some(0.9), ..options(ClippingName::Flat) },
-                "schedule: times 0.9 every 7 steps",
-            ),
-        ] {
-            let settings = options.check().unwrap();
-            let (private, public) = settings.split(train.clone()).unwrap();
-            assert_eq!(private.items().len() + public.items().len(), 60);
-            assert_eq!(public.items().is_empty(), !settings.needs_public());
-            let loss = CrossEntropyLossConfig::new().init();
-            let public = PublicImages::new(public, loss, device.clone());
-            let policy = settings.policy(&model, 0.5, 7, &public).unwrap();
-            assert!(policy.describe().contains(words), "{}", policy.describe());
-            if settings.adapts() {
-                let public = public.with_groups_of(&*policy).unwrap();
-                let mut policy = policy;
-                policy.learn_public(&public.measured(&model).unwrap()).unwrap();
-            }
         }
     }
 }

@@ -3,6 +3,7 @@
 pub mod batch_clipping;
 mod checkpoints;
 mod clipping;
+mod clipping_policy;
 mod device;
 mod error;
 mod evaluation;
@@ -15,6 +16,7 @@ mod ordinary;
 pub(crate) mod plot;
 mod private;
 mod progress;
+mod public_images;
 mod recipe;
 mod run;
 mod schedule;

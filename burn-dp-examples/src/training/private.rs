@@ -11,8 +11,8 @@ use burn_dp::{DpError, check_independence};
 use burn_dp_accountant::Budget;
 
 use super::checkpoints::Checkpoints;
-use super::clipping::PublicImages;
 use super::progress::{Clipped, Step};
+use super::public_images::PublicImages;
 use super::{PrivacySettings, Settings, TrainError};
 use crate::data::{ImageBatch, ImageBatcher, ImageDataset, digits};
 use crate::models::Classifier;

@@ -26,12 +26,14 @@ mod flat;
 mod grouped;
 mod groups;
 mod layerwise;
+mod merged_groups;
 mod multiplied;
 mod public_norms;
 mod quantile;
 mod quantile_estimate;
 mod quantile_tracker;
 mod scheduled;
+mod step_noise;
 mod thresholds;
 
 pub use automatic::AutomaticClipping;
@@ -48,7 +50,9 @@ pub use quantile::QuantileClipping;
 pub use quantile_estimate::{QuantileEstimate, QuantileRule};
 pub use quantile_tracker::QuantileTracker;
 pub use scheduled::ScheduledClipping;
-pub use thresholds::{NoiseSplit, StepNoise, Thresholds};
+pub use step_noise::{NoiseSplit, StepNoise};
+pub use thresholds::Thresholds;
+pub(crate) use thresholds::positive;
 
 use crate::DpError;
 use crate::grads::PerExampleGradients;

@@ -170,7 +170,7 @@ impl Clipping for QuantileClipping {
         );
         format!(
             "{groups}, to the {} quantile of the norms; from {:?}, {:?} rule with learning rate {} \
-             ({}), at least {}; {}",
+             ({}), at least {:e}; {}",
             self.estimates[0].target(),
             self.initial,
             self.rule,

@@ -152,7 +152,7 @@ impl PrivateBackward {
         };
         let recording = Recording::start()?;
         let grads = (losses.sum() / self.group_size as f64).backward();
-        let layers = recording.finish_scaled(&witness, &mut scale);
+        let layers = recording.finish(&witness, &mut scale);
         parameters.refuse_ordinary_gradients(model, &grads)?;
         if let Some(probed) = probed {
             layers.iter().try_for_each(|layer| layer.check_batch_size(batch_size))?;

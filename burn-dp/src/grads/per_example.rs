@@ -88,8 +88,8 @@ impl PerExampleGradients {
                 let index = position(id).ok_or_else(|| DpError::UnsupportedModel {
                     path: format!("parameter {id}"),
                     reason: "a private layer used it, but the model does not list it as trained; \
-                             pass the model that computed the losses, and fold LoRA adapters with \
-                             `Module::materialize`"
+                             pass the model that computed the losses; of LoRA adapters on layers \
+                             that are not linear, fold them with `Module::materialize`"
                         .into(),
                 })?;
                 uses[index].push(contribution);

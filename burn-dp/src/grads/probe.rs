@@ -12,9 +12,9 @@ use crate::noise::{NoiseSource, Purpose};
 const LARGER: f64 = (1u64 << 40) as f64;
 const SMALLER: f64 = 1.0 / LARGER;
 
-/// A small row that is so much larger than all large ones, once the factors are taken out, did not come
-/// from its own loss. Of the factor 2^80 between the two, 2^30 are left to find weak dependences and 2^50
-/// to let gradients of different examples differ.
+/// A small unit that is so much larger than the median of the large ones, once the factors are taken
+/// out, did not come from its own loss. Of the factor 2^80 between the two, 2^30 are left to find weak
+/// dependences and 2^50 to let gradients of different examples differ.
 const SUSPICIOUS: f64 = (1u64 << 50) as f64;
 
 /// Tests, in the backward passes of a step, that the gradient of one loss does not reach the rows of other
@@ -29,7 +29,8 @@ const SUSPICIOUS: f64 = (1u64 << 50) as f64;
 /// # Privacy
 ///
 /// The coins are independent of the data, and each unit has its own. So whatever rounding the factors
-/// could cause is a property of the unit alone and leaves the sensitivity as it is.
+/// could cause is a property of the unit alone and leaves the sensitivity as it is. A single unit, however
+/// large its gradient, does not make a batch look mixed: a quarter of the small ones must, at least two.
 #[derive(Debug)]
 pub(crate) struct Probe {
     key: Zeroizing<[u8; 32]>,
@@ -38,9 +39,9 @@ pub(crate) struct Probe {
 }
 
 impl Probe {
-    pub(crate) fn new() -> Result<Self, DpError> {
-        let key = NoiseSource::from_os()?.derive_key(Purpose::Statistic);
-        Ok(Self { key, tossed: 0, conclusive: false })
+    /// A probe whose coins follow from the secret of `source`.
+    pub(crate) fn new(source: &NoiseSource) -> Self {
+        Self { key: source.derive_key(Purpose::Statistic), tossed: 0, conclusive: false }
     }
 
     /// Whether some pass could tell.
@@ -71,67 +72,71 @@ impl Probe {
         if !mixed || !has_range(losses.dtype()) || !all_have_range(model) {
             return None;
         }
-        let small: Vec<bool> =
-            units.into_iter().flat_map(|small| std::iter::repeat_n(small, group_size)).collect();
-        let device = losses.device();
-        let dtype = losses.dtype();
-        let factors = factors(&small, [LARGER, SMALLER], &device, dtype);
-        Some((losses * factors, Probed { probe: self, small }))
+        let factors =
+            factors(&units, group_size, [LARGER, SMALLER], (&losses.device(), losses.dtype()));
+        Some((losses * factors, Probed { probe: self, small: units, group_size }))
     }
 }
 
-/// The rows that were scaled down; the others were scaled up.
+/// The units that were scaled down; the others were scaled up.
 pub(super) struct Probed<'a> {
     probe: &'a mut Probe,
     small: Vec<bool>,
+    group_size: usize,
 }
 
 impl Probed<'_> {
     /// What takes the factors out of the rows again.
     pub(super) fn inverse_factors(&self, device: &Device) -> Tensor<1> {
-        factors(&self.small, [SMALLER, LARGER], device, DType::F32)
+        factors(&self.small, self.group_size, [SMALLER, LARGER], (device, DType::F32))
     }
 
     /// Refuses a batch whose rows, the factors taken out, show a dependence.
     pub(super) fn judge(self, scale: RowScale) -> Result<(), DpError> {
         for rows in scale.into_magnitudes()? {
             let of = |small: bool| {
-                (rows.iter().zip(&self.small).enumerate())
-                    .filter(move |(_, (_, is_small))| **is_small == small)
-                    .map(|(row, (&magnitude, _))| (row, f64::from(magnitude)))
-                    .filter(|(_, magnitude)| magnitude.is_finite())
+                (rows.chunks_exact(self.group_size).zip(&self.small))
+                    .filter(move |(_, is_small)| **is_small == small)
+                    .map(|(unit, _)| unit.iter().map(|&row| f64::from(row)).sum::<f64>())
+                    .filter(|magnitude| magnitude.is_finite())
+                    .collect::<Vec<f64>>()
             };
-            let largest = of(false).map(|(_, magnitude)| magnitude).fold(0.0, f64::max);
-            if largest == 0.0 {
+            let (small, mut large) = (of(true), of(false));
+            large.retain(|&magnitude| magnitude > 0.0);
+            if small.len() < 2 || large.is_empty() {
                 continue;
             }
-            for (row, magnitude) in of(true) {
-                self.probe.conclusive = true;
-                if magnitude > largest * SUSPICIOUS {
-                    return Err(DpError::NotPerExample {
-                        reason: format!(
-                            "another loss reaches example {row} of the batch; take out what mixes \
-                             the examples (batch statistics, a normaliser over the batch, \
-                             contrastive terms). If `check_independence` finds nothing on such a \
-                             batch, the gradients of its examples differ by more than 2^50: switch \
-                             this test off with `DpOptimizer::with_independence_check(false)`"
-                        ),
-                    });
-                }
+            self.probe.conclusive = true;
+            large.sort_by(f64::total_cmp);
+            let limit = large[large.len() / 2] * SUSPICIOUS;
+            let suspicious = small.iter().filter(|&&magnitude| magnitude > limit).count();
+            if suspicious >= small.len().div_ceil(4).max(2) {
+                return Err(DpError::NotPerExample {
+                    reason: "the loss of one example reaches another example of the batch; take out \
+                             what mixes the examples (batch statistics, a normaliser over the batch, \
+                             contrastive terms). If `check_independence` finds nothing on such \
+                             batches, many gradients of their examples differ by more than 2^50: \
+                             switch this test off with `DpOptimizer::with_independence_check(false)`"
+                        .into(),
+                });
             }
         }
         Ok(())
     }
 }
 
+/// One factor for each row: `[units · group_size]`.
 fn factors(
     small: &[bool],
+    group_size: usize,
     [of_large, of_small]: [f64; 2],
-    device: &Device,
-    dtype: DType,
+    (device, dtype): (&Device, DType),
 ) -> Tensor<1> {
-    let factors: Vec<f32> =
-        small.iter().map(|&small| if small { of_small } else { of_large } as f32).collect();
+    let factors: Vec<f32> = small
+        .iter()
+        .map(|&small| if small { of_small } else { of_large } as f32)
+        .flat_map(|factor| std::iter::repeat_n(factor, group_size))
+        .collect();
     Tensor::from_data(factors.as_slice(), (device, dtype))
 }
 
@@ -160,7 +165,7 @@ mod tests {
 
     #[test]
     fn the_coins_are_fair_and_new_in_every_batch() {
-        let mut probe = Probe::new().unwrap();
+        let mut probe = Probe::new(&NoiseSource::from_os().unwrap());
         let (first, second) = (probe.toss(4096), probe.toss(4096));
         assert_ne!(first, second);
         // Five standard deviations of 4096 coins are 160: probability below 6e-7.

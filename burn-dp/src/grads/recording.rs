@@ -72,14 +72,9 @@ impl Recording {
     }
 
     /// Ends the scope and lifts the records to Burn's tensors; `witness` is a plain tensor of the
-    /// backend that recorded.
-    pub(crate) fn finish(self, witness: &Tensor<1>) -> Vec<Layer> {
-        self.finish_scaled(witness, &mut RowScale::none())
-    }
-
-    /// The same with the rows of the output gradients multiplied by the factors of `scale`, which
-    /// learns their magnitudes.
-    pub(super) fn finish_scaled(self, witness: &Tensor<1>, scale: &mut RowScale) -> Vec<Layer> {
+    /// backend that recorded. The rows of the output gradients are multiplied by the factors of `scale`,
+    /// which learns their magnitudes.
+    pub(super) fn finish(self, witness: &Tensor<1>, scale: &mut RowScale) -> Vec<Layer> {
         self.take().into_iter().map(|record| Layer::lift(record, witness, scale)).collect()
     }
 

@@ -4,7 +4,9 @@ mod activation;
 mod affine;
 mod attention;
 mod batch_norm;
-mod conv2d;
+mod conv;
+mod conv_transpose;
+mod deform_conv2d;
 mod embedding;
 mod group_norm;
 mod layer_norm;
@@ -25,7 +27,6 @@ mod transformer;
 pub use attention::{CrossAttentionCache, MhaCache, MhaInput, PrivateCrossAttention};
 pub use layers::{LAYERS, LayerSupport, NormRule, layer_table};
 pub use parameter::parameter;
-pub(crate) use private::private_layers;
 pub use private::{IntoPrivate, Private, PrivateLayer};
 pub use transformer::{
     TransformerDecoderAutoregressiveCache, TransformerDecoderInput,

@@ -23,10 +23,6 @@ macro_rules! private_layers {
             impl PrivateLayer for $layer {}
         )*
 
-        /// Types of the layers, with their paths.
-        pub(crate) fn private_layers() -> Vec<&'static str> {
-            vec![$(std::any::type_name::<$layer>()),*]
-        }
         /// The types of Burn that can be wrapped, besides bare parameters.
         #[cfg(test)]
         pub(super) const WRAPPED: &[&str] = &[$(stringify!($layer)),*];
@@ -42,7 +38,13 @@ private_layers!(
     nn::InstanceNorm,
     nn::BatchNorm,
     nn::PRelu,
+    nn::conv::Conv1d,
     nn::conv::Conv2d,
+    nn::conv::Conv3d,
+    nn::conv::ConvTranspose1d,
+    nn::conv::ConvTranspose2d,
+    nn::conv::ConvTranspose3d,
+    nn::conv::DeformConv2d,
     nn::GateController,
     nn::Rnn,
     nn::BiRnn,

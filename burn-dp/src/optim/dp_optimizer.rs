@@ -121,8 +121,9 @@ impl DpOptimizer {
     /// # Privacy
     ///
     /// Found is what mixes the examples of a batch between private layers, or between them and the loss,
-    /// on those batches. What mixes them before the first private layer is not found, nor can anything be
-    /// found in physical batches of one example or in models of half precision.
+    /// on those batches, if a quarter of the examples shows it. What mixes them before the first private
+    /// layer is not found, nor can anything be found in physical batches of a few examples or in models
+    /// of half precision.
     pub fn with_independence_check(mut self, enabled: bool) -> Self {
         self.independence = match enabled {
             true => IndependenceCheck::new(),
@@ -149,7 +150,7 @@ impl DpOptimizer {
     /// batch before working it off again.
     pub fn backward<M: Module>(&mut self, losses: Tensor<1>, model: &M) -> Result<(), DpError> {
         self.buffers.look(model)?;
-        let probe = self.independence.probe()?;
+        let probe = self.independence.probe(&self.plan.source);
         let grads = self.backward.run_probed(losses, model, probe)?;
         self.add(grads)
     }
@@ -167,7 +168,7 @@ impl DpOptimizer {
     ) -> Result<(), DpError> {
         self.buffers.look(model)?;
         let real = weights.is_padding().map(|padding| !padding).collect();
-        let probe = self.independence.probe()?;
+        let probe = self.independence.probe(&self.plan.source);
         let grads = self.backward.run_probed(losses, model, probe)?.with_padding(real)?;
         self.add(grads)
     }

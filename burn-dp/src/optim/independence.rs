@@ -2,8 +2,8 @@
 
 use std::fmt;
 
-use crate::DpError;
 use crate::grads::Probe;
+use crate::noise::NoiseSource;
 
 /// What is known of the assumption that loss i depends on example i alone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -54,19 +54,16 @@ impl IndependenceCheck {
     }
 
     /// The probe for the next backward pass, if it is to be tested.
-    pub(super) fn probe(&mut self) -> Result<Option<&mut Probe>, DpError> {
+    pub(super) fn probe(&mut self, source: &NoiseSource) -> Option<&mut Probe> {
         if matches!(self.found, Independence::Checked { .. }) {
-            return Ok(None);
+            return None;
         }
         self.found = Independence::NotChecked;
         self.batches = true;
         if !self.enabled {
-            return Ok(None);
+            return None;
         }
-        if self.probe.is_none() {
-            self.probe = Some(Probe::new()?);
-        }
-        Ok(self.probe.as_mut())
+        Some(self.probe.get_or_insert_with(|| Probe::new(source)))
     }
 
     /// Units were computed one by one, not as rows of a batch.

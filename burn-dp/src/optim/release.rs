@@ -70,9 +70,9 @@ impl Release {
     /// # Privacy
     ///
     /// The parameters that get noise are those that require gradients, in the order in which the model
-    /// visits them, each once however many copies the model holds: a parameter that no example reached is released as noise, so which parameters moved
-    /// says nothing. The noise is added in double precision on the host; the cast to the precision of
-    /// the parameter is post-processing.
+    /// visits them, each once however many copies the model holds: a parameter that no example reached
+    /// is released as noise, so which parameters moved says nothing. The noise is added in double
+    /// precision on the host; the cast to the precision of the parameter is post-processing.
     pub(super) fn gradients<M: Module>(
         &self,
         model: &M,

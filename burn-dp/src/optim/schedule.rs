@@ -2,6 +2,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use crate::DpError;
+use crate::clipping::positive;
 
 /// How a threshold or the noise changes over the steps: a factor for each step.
 ///
@@ -35,7 +36,7 @@ impl Schedule {
     ///
     /// Refuses a decay that is not positive and finite, and an interval of zero.
     pub fn exponential(decay: f64, every: u64) -> Result<Self, DpError> {
-        check("decay", decay)?;
+        positive("decay", decay)?;
         if every == 0 {
             return Err(DpError::invalid("every", "must be at least 1, got 0"));
         }
@@ -49,7 +50,7 @@ impl Schedule {
     /// Refuses steps that do not increase, and factors that are not positive and finite.
     pub fn steps(factors: impl Into<Vec<(u64, f64)>>) -> Result<Self, DpError> {
         let factors = factors.into();
-        factors.iter().try_for_each(|&(_, factor)| check("factor", factor))?;
+        factors.iter().try_for_each(|&(_, factor)| positive("factor", factor))?;
         if let Some(pair) = factors.windows(2).find(|pair| pair[0].0 >= pair[1].0) {
             let reason = format!("must increase, got {} after {}", pair[1].0, pair[0].0);
             return Err(DpError::invalid("steps", reason));
@@ -145,13 +146,6 @@ impl fmt::Debug for Schedule {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Schedule({self})")
     }
-}
-
-fn check(name: &'static str, value: f64) -> Result<(), DpError> {
-    if value > 0.0 && value.is_finite() {
-        return Ok(());
-    }
-    Err(DpError::invalid(name, format!("must be positive and finite, got {value}")))
 }
 
 #[cfg(test)]

@@ -7,6 +7,7 @@ use burn::tensor::{DType, Tensor, TensorData};
 
 use super::DpOptimizer;
 use crate::DpError;
+use crate::clipping::positive;
 
 /// Fixes weights that have converged: over a window of steps they hover around an average with no
 /// more deviation than the noise makes, so their average is as good as they are.
@@ -67,10 +68,7 @@ impl Sparsifier {
         if window < 2 {
             return Err(DpError::invalid("window", format!("must be at least 2, got {window}")));
         }
-        if !(factor > 0.0 && factor.is_finite()) {
-            let reason = format!("must be positive and finite, got {factor}");
-            return Err(DpError::invalid("factor", reason));
-        }
+        positive("factor", factor)?;
         Ok(Self { window, factor, steps: 0, weights: BTreeMap::new() })
     }
 

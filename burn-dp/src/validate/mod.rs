@@ -30,7 +30,6 @@
 
 mod fault;
 mod survey;
-mod twins;
 
 pub use fault::{Fault, FaultKind, Faults};
 pub(crate) use survey::{Survey, Trained};

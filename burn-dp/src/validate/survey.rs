@@ -5,8 +5,8 @@ use std::collections::{BTreeMap, HashMap};
 use burn::module::{Flag, Module, ModuleVisitor, Param, ParamId};
 use burn::tensor::{DType, Tensor};
 
-use super::twins::has_private_twin;
 use super::{Fault, FaultKind, Faults};
+use crate::nn::LAYERS;
 use crate::nn::scope::PrivateScope;
 
 /// A trained parameter, at the first place in which the model holds it.
@@ -60,10 +60,12 @@ impl Survey {
 
     fn finish(&mut self) {
         for (path, name) in std::mem::take(&mut self.replace) {
-            let reason = format!(
-                "a {name} of Burn sums the gradients of a batch; use `Private<{name}>`: \
-                 `Private::from(layer)` or `layer.private()`, or freeze it"
-            );
+            let twin = match name.as_str() {
+                "CrossAttention" => "`PrivateCrossAttention`".to_string(),
+                _ => format!("`Private<{name}>`: `Private::from(layer)` or `layer.private()`"),
+            };
+            let reason =
+                format!("a {name} of Burn sums the gradients of a batch; use {twin}, or freeze it");
             self.faults.push(Fault::new(FaultKind::Replace, path, reason));
         }
         if self.trained.is_empty() {
@@ -90,8 +92,11 @@ impl Survey {
     /// The outermost layer around the current parameter that has a private twin: path and name.
     fn replaceable(&self) -> Option<(String, String)> {
         self.containers.iter().enumerate().find_map(|(depth, container)| {
-            let name = container.strip_prefix("Struct:")?;
-            has_private_twin(name).then(|| (self.path[..depth].join("."), name.to_string()))
+            let (_, name) = container.split_once(':')?;
+            LAYERS
+                .iter()
+                .any(|row| row.layer == name)
+                .then(|| (self.path[..depth].join("."), name.to_string()))
         })
     }
 

@@ -116,7 +116,9 @@ fn nothing_to_train_is_a_fault_of_the_whole_model() {
 
 #[test]
 fn a_parameter_that_is_trained_here_and_frozen_there_is_refused_everywhere() {
+    // Clones share a parameter, frozen or not, until it is initialised.
     let shared = linear();
+    let _ = shared.forward(Tensor::<2>::ones([1, 3], &device()));
     for (first, second) in
         [(shared.clone().no_grad(), shared.clone()), (shared.clone(), shared.clone().no_grad())]
     {
@@ -212,4 +214,33 @@ fn the_optimizer_refuses_with_the_words_of_the_validator() {
     };
     assert_eq!(path, "second.weight");
     assert_eq!(Some(&reason), faults.iter().next().map(|fault| &fault.reason));
+}
+
+#[test]
+fn the_outermost_layer_that_has_a_twin_is_the_one_to_replace() {
+    use burn::nn::Lstm;
+    use burn::nn::LstmConfig;
+    use burn::nn::transformer::{TransformerEncoder, TransformerEncoderConfig};
+
+    #[derive(Module, Debug)]
+    struct Text {
+        encoder: TransformerEncoder,
+        lstm: Lstm,
+        private: Private<Lstm>,
+    }
+    let device = device();
+    let lstm = || LstmConfig::new(4, 3, true).init(&device);
+    let model = Text {
+        encoder: TransformerEncoderConfig::new(4, 8, 2, 1).init(&device),
+        lstm: lstm(),
+        private: lstm().private(),
+    };
+    let expected = ["encoder", "lstm"].map(|path| (path.to_string(), FaultKind::Replace));
+    assert_eq!(kinds(&model), expected);
+
+    // The gates of a recurrent layer are applied together: an adapter on them has no rule.
+    let adapted = lstm().private().apply_lora(Lora::new(2, 4.0));
+    let faults = validate(&adapted).unwrap_err();
+    assert_eq!(faults.len(), 8, "{faults}");
+    assert!(faults.iter().all(|fault| fault.kind == FaultKind::NotYet));
 }

@@ -1,12 +1,15 @@
 //! What the options mean: checked before anything is written.
 
+use std::collections::BTreeMap;
+
 use burn_dp::clipping::Clipping;
 use burn_dp::optim::{PrivacyPlan, PrivacyPlanConfig, SamplingScheme};
 use burn_dp::units::MiniSets;
 
-use super::{BatchModelName, BatchOptions, BatchPolicyName};
+use super::{BatchModelName, BatchOptions, BatchPolicyName, DataOptions};
 use crate::training::TrainError;
 use crate::training::noise::Noise;
+use crate::training::options::typed;
 
 /// The noise multiplier of the paper's experiments: σ = 0.5, times two for the sensitivity 2C.
 const NOISE_MULTIPLIER: f64 = 1.0;
@@ -90,6 +93,18 @@ impl BatchSettings {
             seed: options.data.seed,
             insecure_seed: options.insecure_seed,
         })
+    }
+
+    /// The settings that the steps depend on: a resumed run must share them.
+    pub(super) fn compared(&self, options: &BatchOptions) -> BTreeMap<String, String> {
+        let DataOptions { dataset, train_size, public_size, .. } = &options.data;
+        BTreeMap::from([
+            ("the data set".into(), typed(*dataset)),
+            ("--train-size".into(), format!("{train_size:?}")),
+            ("--public-size".into(), format!("{public_size:?}")),
+            ("--backend".into(), typed(options.backend)),
+            ("the settings".into(), format!("{self:?}")),
+        ])
     }
 
     /// The mini-sets of so many private images; their membership is public.

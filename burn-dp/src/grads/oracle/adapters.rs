@@ -128,3 +128,23 @@ fn a_packed_base_is_left_packed_and_its_factors_are_clipped_as_by_the_loop() {
         compare(model);
     }
 }
+
+#[test]
+fn adapters_inside_of_an_attention_layer_are_clipped_as_by_the_loop() {
+    use burn::nn::attention::{MhaInput, MultiHeadAttentionConfig};
+    for device in training_devices() {
+        let config = MultiHeadAttentionConfig::new(6, 2).with_dropout(0.0);
+        let plain = config.init(&device).apply_lora(Lora::new(2, 3.0));
+        let plain = plain.map(&mut FillFactors::default());
+        let private = plain.clone().private();
+        assert!(crate::validate::validate(&private).is_ok());
+        let loss = |output: Tensor<3>| output.powi_scalar(2).sum_dim(2).sum_dim(1).reshape([-1]);
+        check(
+            &private,
+            &plain,
+            numbers([3, 4, 6], 3, &device),
+            |model, x| loss(model.forward(crate::nn::MhaInput::self_attn(x)).context),
+            |model, x| loss(model.forward(MhaInput::self_attn(x)).context),
+        );
+    }
+}

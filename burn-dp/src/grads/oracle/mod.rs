@@ -5,9 +5,12 @@
 mod adapters;
 mod attention;
 mod convolution;
+mod convolutions_1d_3d;
+mod deformable;
 mod embedding;
 mod frozen;
 mod groups;
+mod half;
 mod linear;
 mod norms;
 mod parameter;
@@ -16,6 +19,7 @@ mod refusals;
 mod robustness;
 mod tied;
 mod transformer;
+mod transposed;
 mod wrappers;
 
 use std::collections::HashMap;

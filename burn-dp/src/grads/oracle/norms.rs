@@ -170,6 +170,9 @@ fn batch_norm(device: &Device) -> BatchNorm {
     layer.beta = set(layer.beta, 2);
     layer.running_mean.update(numbers([3], 3, device));
     layer.running_var.update(numbers([3], 4, device).abs() + 0.5);
+    // An update is seen after the next synchronisation; copies of the layer make one.
+    let _ = layer.running_mean.value_sync();
+    let _ = layer.running_var.value_sync();
     layer
 }
 

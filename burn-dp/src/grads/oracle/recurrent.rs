@@ -375,7 +375,7 @@ fn a_sequence_leaves_one_record_for_each_linear_layer_of_a_gate() {
         let witness = losses.clone().inner();
         let recording = Recording::start().unwrap();
         let _ = losses.sum().backward();
-        assert_eq!(recording.finish(&witness).len(), 2 * 4);
+        assert_eq!(recording.finish_output_grads(&witness).len(), 2 * 4);
     }
 }
 

@@ -146,12 +146,18 @@ impl Indexed {
 
 impl Rule for OuterProducts {
     fn kept_values(&self) -> usize {
-        let dense = self.dense.as_ref().map_or(0, |dense| size(dense.left.shape()) + size(dense.right.shape()));
-        let indexed = self.indexed.as_ref().map_or(0, |part| size(part.ids.shape()) + size(part.right.shape()));
+        let dense = self
+            .dense
+            .as_ref()
+            .map_or(0, |dense| size(dense.left.shape()) + size(dense.right.shape()));
+        let indexed = self
+            .indexed
+            .as_ref()
+            .map_or(0, |part| size(part.ids.shape()) + size(part.right.shape()));
         dense + indexed
     }
 
-    fn batch_size(self.shape()) -> usize {
+    fn batch_size(&self) -> usize {
         self.dense
             .as_ref()
             .map(|dense| dense.right.dims()[0])

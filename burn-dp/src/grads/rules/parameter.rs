@@ -14,7 +14,7 @@ impl Rule for Repeated {
         size(self.output_grad.shape())
     }
 
-    fn batch_size(self.shape()) -> usize {
+    fn batch_size(&self) -> usize {
         self.output_grad.dims()[0]
     }
 

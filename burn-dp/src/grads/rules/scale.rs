@@ -17,7 +17,7 @@ impl Rule for Scale {
         size(self.input.shape()) + size(self.output_grad.shape())
     }
 
-    fn batch_size(self.shape()) -> usize {
+    fn batch_size(&self) -> usize {
         self.output_grad.dims()[0]
     }
 
@@ -57,7 +57,7 @@ impl Rule for Shift {
         size(self.output_grad.shape())
     }
 
-    fn batch_size(self.shape()) -> usize {
+    fn batch_size(&self) -> usize {
         self.output_grad.dims()[0]
     }
 

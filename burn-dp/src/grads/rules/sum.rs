@@ -29,7 +29,7 @@ impl Rule for Summed {
         self.uses.iter().map(|part| part.kept_values()).sum()
     }
 
-    fn batch_size(self.shape()) -> usize {
+    fn batch_size(&self) -> usize {
         self.uses.first().map_or(0, |part| part.batch_size()) / self.group_size
     }
 
