@@ -2,7 +2,7 @@
 
 use burn::module::ParamId;
 use burn::tensor::ops::DeformConvOptions;
-use burn::tensor::{DType, Tensor};
+use burn::tensor::{DType, Shape, Tensor};
 
 use super::recording::RawRecord;
 use super::row_scale::RowScale;
@@ -10,7 +10,7 @@ use super::rules::{
     ConvWeight, DeformConvWeight, OuterProducts, Repeated, Rule, Scale, Shift, Summed,
 };
 use crate::DpError;
-use crate::ops::{self, Primitive, Slot};
+use crate::ops::{self, LayerIds, Primitive, Slot};
 
 /// One use of a layer in the recorded pass.
 pub(crate) struct Layer {
@@ -19,6 +19,8 @@ pub(crate) struct Layer {
 }
 
 /// What one use of a layer contributes to one parameter.
+// A few for each layer, moved once: a box would only cost an allocation.
+#[allow(clippy::large_enum_variant)]
 pub(crate) enum Contribution {
     /// Outer products over positions, which those of other uses join.
     Outer(OuterProducts),
@@ -40,50 +42,72 @@ impl Layer {
     /// Lifts a record to Burn's tensors, which are on the backend of `witness`; the rows of the output
     /// gradient are scaled by `scale`.
     pub(super) fn lift(record: RawRecord, witness: &Tensor<1>, scale: &mut RowScale) -> Self {
-        let mut lift = Lift { record, witness, scale, contributions: Vec::with_capacity(2) };
-        let batch_size = match lift.record.primitive.clone() {
-            Primitive::Linear | Primitive::TransposedLinear | Primitive::Embedding => lift.linear(),
-            Primitive::Scale { negative, .. } => lift.scale(negative),
-            Primitive::Repeat => lift.repeat(),
-            Primitive::Conv1d(_) | Primitive::ConvTranspose1d(_) => lift.convolution::<3>(),
-            Primitive::Conv2d(_) | Primitive::ConvTranspose2d(_) => lift.convolution::<4>(),
-            Primitive::Conv3d(_) | Primitive::ConvTranspose3d(_) => lift.convolution::<5>(),
-            Primitive::DeformConv2d(options) => lift.deformed(options),
+        let RawRecord { layer, primitive, weight, bias, kept, ids, output_grad } = record;
+        let contributions = Vec::with_capacity(2);
+        let kept = kept.into_iter();
+        let mut lift = Lift { witness, scale, layer, weight, bias, kept, ids, contributions };
+        let batch_size = match primitive {
+            Primitive::Linear => lift.linear(output_grad),
+            Primitive::TransposedLinear => lift.transposed_linear(output_grad),
+            Primitive::Embedding => lift.embedding(output_grad),
+            Primitive::Scale { negative, .. } => lift.scale(output_grad, negative),
+            Primitive::Repeat => lift.repeat(output_grad),
+            Primitive::Conv1d(_) | Primitive::ConvTranspose1d(_) => {
+                lift.convolution::<3>(output_grad, primitive)
+            }
+            Primitive::Conv2d(_) | Primitive::ConvTranspose2d(_) => {
+                lift.convolution::<4>(output_grad, primitive)
+            }
+            Primitive::Conv3d(_) | Primitive::ConvTranspose3d(_) => {
+                lift.convolution::<5>(output_grad, primitive)
+            }
+            Primitive::DeformConv2d(options) => lift.deformed(output_grad, options),
         };
         Self { batch_size, contributions: lift.contributions }
     }
 }
 
-/// A record on its way to contributions. Each method returns the number of rows.
+/// A record on its way to contributions. The methods take the gradient of the output and return its
+/// number of rows.
 struct Lift<'a> {
-    record: RawRecord,
     witness: &'a Tensor<1>,
     scale: &'a mut RowScale,
+    layer: LayerIds,
+    /// Shape of the weight, if it is trained.
+    weight: Option<Shape>,
+    /// Whether the bias is trained.
+    bias: bool,
+    kept: std::vec::IntoIter<Slot>,
+    ids: Option<Slot>,
     contributions: Vec<(ParamId, Contribution)>,
 }
 
 impl Lift<'_> {
-    fn output_grad<const D: usize>(&mut self) -> Tensor<D> {
-        // Each record is lifted once; what is left in its place holds nothing.
-        let slot = std::mem::replace(&mut self.record.output_grad, Slot::new(()));
-        self.scale.apply(single(ops::take(self.witness, slot)))
+    fn take<const D: usize>(&self, slot: Slot) -> Tensor<D> {
+        single(ops::take(self.witness, slot))
+    }
+
+    fn output_grad<const D: usize>(&mut self, slot: Slot) -> Tensor<D> {
+        let grad = self.take(slot);
+        self.scale.apply(grad)
     }
 
     /// What the forward pass kept, in that order; absent if only the bias is trained.
     fn kept<const D: usize>(&mut self) -> Option<Tensor<D>> {
-        if self.record.kept.is_empty() {
-            return None;
-        }
-        Some(single(ops::take(self.witness, self.record.kept.remove(0))))
+        self.kept.next().map(|slot| self.take(slot))
     }
 
     fn push(&mut self, id: ParamId, rule: impl Rule + 'static) {
         self.contributions.push((id, Contribution::Other(Box::new(rule))));
     }
 
+    fn push_outer(&mut self, outer: OuterProducts) {
+        self.contributions.push((self.layer.weight, Contribution::Outer(outer)));
+    }
+
     /// The bias along `axis` of the gradient, if it is trained.
     fn shift<const D: usize>(&mut self, output_grad: &Tensor<D>, axis: usize) {
-        let (true, Some(id)) = (self.record.bias, self.record.layer.bias) else {
+        let (true, Some(id)) = (self.bias, self.layer.bias) else {
             return;
         };
         let dims = output_grad.dims();
@@ -96,69 +120,75 @@ impl Lift<'_> {
         self.push(id, Shift { output_grad });
     }
 
-    fn linear(&mut self) -> usize {
-        let output_grad = self.output_grad::<3>();
+    fn linear(&mut self, output_grad: Slot) -> usize {
+        let output_grad = self.output_grad::<3>(output_grad);
         let batch_size = output_grad.dims()[0];
         self.shift(&output_grad, 2);
-        if let Some(shape) = self.record.weight.take() {
-            let outer = match self.record.primitive {
-                Primitive::Linear => {
-                    self.kept().map(|input| OuterProducts::dense(input, output_grad))
-                }
-                Primitive::TransposedLinear => {
-                    self.kept().map(|input| OuterProducts::dense(output_grad, input))
-                }
-                _ => self.record.ids.take().map(|slot| {
-                    let ids = ops::take_ids(self.witness, slot);
-                    OuterProducts::indexed(shape[0], ids, output_grad)
-                }),
-            };
-            let id = self.record.layer.weight;
-            self.contributions.extend(outer.map(|outer| (id, Contribution::Outer(outer))));
+        if let Some(input) = self.kept() {
+            self.push_outer(OuterProducts::dense(input, output_grad));
         }
         batch_size
     }
 
-    fn scale(&mut self, negative: bool) -> usize {
-        let output_grad = self.output_grad::<4>();
+    fn transposed_linear(&mut self, output_grad: Slot) -> usize {
+        let output_grad = self.output_grad::<3>(output_grad);
+        let batch_size = output_grad.dims()[0];
+        self.shift(&output_grad, 2);
+        if let Some(input) = self.kept() {
+            self.push_outer(OuterProducts::dense(output_grad, input));
+        }
+        batch_size
+    }
+
+    fn embedding(&mut self, output_grad: Slot) -> usize {
+        let output_grad = self.output_grad::<3>(output_grad);
+        let batch_size = output_grad.dims()[0];
+        if let (Some(shape), Some(ids)) = (self.weight.take(), self.ids.take()) {
+            let ids = ops::take_ids(self.witness, ids);
+            self.push_outer(OuterProducts::indexed(shape[0], ids, output_grad));
+        }
+        batch_size
+    }
+
+    fn scale(&mut self, output_grad: Slot, negative: bool) -> usize {
+        let output_grad = self.output_grad::<4>(output_grad);
         let batch_size = output_grad.dims()[0];
         self.shift(&output_grad, 2);
         if let Some(input) = self.kept::<4>() {
             let input = if negative { input.clamp_max(0.0) } else { input };
-            self.push(self.record.layer.weight, Scale { input, output_grad });
+            self.push(self.layer.weight, Scale { input, output_grad });
         }
         batch_size
     }
 
-    fn repeat(&mut self) -> usize {
-        let output_grad = self.output_grad::<2>();
+    fn repeat(&mut self, output_grad: Slot) -> usize {
+        let output_grad = self.output_grad::<2>(output_grad);
         let batch_size = output_grad.dims()[0];
-        self.push(self.record.layer.weight, Repeated { output_grad });
+        self.push(self.layer.weight, Repeated { output_grad });
         batch_size
     }
 
-    fn convolution<const D: usize>(&mut self) -> usize {
-        let output_grad = self.output_grad::<D>();
+    fn convolution<const D: usize>(&mut self, output_grad: Slot, primitive: Primitive) -> usize {
+        let output_grad = self.output_grad::<D>(output_grad);
         let batch_size = output_grad.dims()[0];
         self.shift(&output_grad, 1);
-        if let (Some(input), Some(weight)) = (self.kept::<D>(), self.record.weight.take()) {
-            let primitive = self.record.primitive.clone();
-            if let Some(rule) = ConvWeight::new(primitive, weight, input, output_grad) {
-                self.push(self.record.layer.weight, rule);
-            }
+        if let (Some(input), Some(weight)) = (self.kept::<D>(), self.weight.take())
+            && let Some(rule) = ConvWeight::new(primitive, weight, input, output_grad)
+        {
+            self.push(self.layer.weight, rule);
         }
         batch_size
     }
 
-    fn deformed(&mut self, options: DeformConvOptions<2>) -> usize {
-        let output_grad = self.output_grad::<4>();
+    fn deformed(&mut self, output_grad: Slot, options: DeformConvOptions<2>) -> usize {
+        let output_grad = self.output_grad::<4>(output_grad);
         let batch_size = output_grad.dims()[0];
         self.shift(&output_grad, 1);
         if let (Some(input), Some(offset), mask, Some(weight)) =
-            (self.kept(), self.kept(), self.kept(), self.record.weight.take())
+            (self.kept(), self.kept(), self.kept(), self.weight.take())
         {
             let rule = DeformConvWeight { input, offset, mask, output_grad, weight, options };
-            self.push(self.record.layer.weight, rule);
+            self.push(self.layer.weight, rule);
         }
         batch_size
     }

@@ -53,6 +53,8 @@ struct ParameterGradients {
 }
 
 /// What the gradients of one parameter are computed from.
+// One for each parameter.
+#[allow(clippy::large_enum_variant)]
 #[derive(Debug)]
 enum Source {
     /// What the backward pass recorded.

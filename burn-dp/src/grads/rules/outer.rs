@@ -169,10 +169,16 @@ impl Rule for OuterProducts {
         let [rows, columns] = self.weight;
         let dense = self.dense.as_ref().map_or(0, Dense::positions);
         let indexed = self.indexed.as_ref().map_or(0, Indexed::positions);
-        let flops = 2.0 * (dense * dense) as f64 * (rows + columns) as f64;
+        let flops = match dense {
+            // The gradient of an embedding alone is mostly zeros and is never worth its memory.
+            0 => 0.0,
+            _ => {
+                let pairs_by_column = dense * dense + indexed * indexed + dense * indexed;
+                2.0 * (dense * dense * rows + pairs_by_column * columns) as f64
+            }
+        };
         Cost {
-            // The gradient of an embedding is mostly zeros and is never worth its memory.
-            ghost_flops: Some(if indexed > 0 { 0.0 } else { flops }),
+            ghost_flops: Some(flops),
             ghost_temporary: match (dense, indexed) {
                 (1, 0) => 0,
                 (dense, indexed) => 2 * (dense + indexed) * (dense + indexed),
