@@ -10,6 +10,7 @@ mod evaluation;
 pub mod federated;
 mod figures;
 pub(crate) mod files;
+mod noise;
 mod options;
 mod ordinary;
 pub(crate) mod plot;
