@@ -176,15 +176,16 @@ mod tests {
     fn the_figures_of_appendix_b_1_come_out_beside_what_is_guaranteed() {
         let folder = tempfile::tempdir().unwrap();
         let rows = run(options(folder.path())).unwrap();
-        // The paper: h = 1.513 (1.5142 in more digits) and G_0.52 at sigma 2.5, h = 5.783 and G_1.99 at sigma 1.5.
-        for (row, h, mu) in [(&rows[0], 1.513, 0.52), (&rows[1], 5.783, 1.99)] {
+        // The paper: h = 1.513 (in more digits 1.5142) and G_0.52 at sigma 2.5, h = 5.783 and G_1.99 at
+        // sigma 1.5. The composition has come to its limit at the former and not at the latter, where
+        // the true curve is 0.07 above it.
+        for (row, h, mu, far) in [(&rows[0], 1.513, 0.52, 5e-3), (&rows[1], 5.783, 1.99, 0.1)] {
             assert!((row.h - h).abs() < 2e-3, "{}", row.h);
             assert!((row.approximate_mu - mu).abs() < 5e-3, "{}", row.approximate_mu);
-            // A guarantee lies on the safe side of the limit, up to what the limit is wrong by.
             let limit = GaussianDp::new(row.approximate_mu).unwrap();
             let (alpha, beta) = row.tradeoff[20];
-            assert!(beta < limit.type_two_error(alpha) + 0.02, "{alpha} {beta}");
-            assert!(row.epsilon.unwrap() > limit.epsilon(1e-5).unwrap() * 0.9);
+            assert!((beta - limit.type_two_error(alpha)).abs() < far, "{alpha} {beta}");
+            assert!((row.epsilon.unwrap() / limit.epsilon(1e-5).unwrap() - 1.0).abs() < 0.1);
         }
         assert_eq!(rows[2].epsilon, None);
         assert!(folder.path().join("out/tradeoff.svg").exists());

@@ -43,18 +43,18 @@ impl ParameterGroups {
             range.for_each(|position| label[order[position]] = part);
         }
         let mut names: Vec<String> = Vec::new();
-        let mut new_of: Vec<usize> = vec![0; norms.len()];
+        let mut new_of: Vec<usize> = Vec::with_capacity(norms.len());
         let mut seen: BTreeMap<usize, usize> = BTreeMap::new();
-        for group in 0..norms.len() {
-            let index = *seen.entry(label[group]).or_insert_with(|| {
+        for (name, part) in self.names.iter().zip(label) {
+            let index = *seen.entry(part).or_insert_with(|| {
                 names.push(String::new());
                 names.len() - 1
             });
-            new_of[group] = index;
+            new_of.push(index);
             if !names[index].is_empty() {
                 names[index].push('+');
             }
-            names[index].push_str(&self.names[group]);
+            names[index].push_str(name);
         }
         let of = self
             .of
@@ -75,17 +75,17 @@ fn least_squares_parts(sorted: &[f64], count: usize) -> Vec<std::ops::Range<usiz
         part.iter().map(|value| (value - mean).powi(2)).sum::<f64>()
     };
     // best[k][end]: least cost of the first `end` values in k + 1 parts, and where the last begins.
-    let mut best = vec![vec![(f64::INFINITY, 0); n + 1]; count];
-    for end in 1..=n {
-        best[0][end] = (cost(0, end), 0);
-    }
+    let impossible = (f64::INFINITY, 0);
+    let first = (0..=n).map(|end| if end == 0 { impossible } else { (cost(0, end), 0) });
+    let mut best: Vec<Vec<(f64, usize)>> = vec![first.collect()];
     for k in 1..count {
-        for end in k + 1..=n {
-            best[k][end] = (k..end)
-                .map(|start| (best[k - 1][start].0 + cost(start, end), start))
-                .min_by(|a, b| a.0.total_cmp(&b.0))
-                .unwrap_or((f64::INFINITY, 0));
-        }
+        let before = &best[k - 1];
+        let least = |end: usize| {
+            let cuts = (k..end).map(|start| (before[start].0 + cost(start, end), start));
+            cuts.min_by(|a, b| a.0.total_cmp(&b.0)).unwrap_or(impossible)
+        };
+        let row = (0..=n).map(least).collect();
+        best.push(row);
     }
     let (mut end, mut ranges) = (n, Vec::new());
     for row in best.iter().rev() {
