@@ -63,7 +63,7 @@ fn impossible_options_are_refused_before_anything_is_written() {
     for (line, expected) in [
         ("--epsilon 0", "--epsilon must be a number greater than 0, got 0"),
         ("--delta 0.5", "--delta must be less than 1/N = 1/12000"),
-        ("--batch-size 12001", "--batch-size must be at most the 12000 images"),
+        ("--batch-size 12001", "--batch-size must be at most the 12000 examples"),
         ("--noise-multiplier 0 --epsilon 3", "no budget such as --epsilon 3 can be met"),
         ("--noise-multiplier 0", "--noise-multiplier must be greater than 0, got 0"),
         ("--noise-multiplier 0.1 --epsilon 0.1", "more than --epsilon 0.1"),
@@ -72,7 +72,15 @@ fn impossible_options_are_refused_before_anything_is_written() {
         ("--non-private --epsilon 3", "--epsilon 3 has no meaning together with --non-private"),
         ("--non-private --resume", "--resume has no meaning together with --non-private"),
         ("--resume", "--resume finds no checkpoint in"),
-        ("--model rnn", "invalid value 'rnn'"),
+        ("--model magic", "invalid value 'magic'"),
+        ("cifar10", "--data-dir must be given for cifar10"),
+        ("imdb --data-dir . --model cnn", "--model cnn reads images, and imdb holds texts"),
+        ("imdb --data-dir nowhere", "nowhere holds none of aclImdb"),
+        ("imdb --data-dir . --word-vectors nowhere.txt", "nowhere.txt"),
+        ("cifar10 --data-dir nowhere", "nowhere holds none of data_batch_1.bin"),
+        ("folder --data-dir nowhere", "nowhere holds none of train"),
+        ("fashion-mnist --data-dir nowhere", "nowhere holds none of train-images-idx3-ubyte.gz"),
+        ("--image-size 64", "--image-size 64 is for the data set folder, not digits"),
         ("mnist --data-dir nowhere", "nowhere holds none of train-images-idx3-ubyte.gz"),
     ] {
         let message = refusal(line);

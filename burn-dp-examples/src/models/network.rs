@@ -1,0 +1,162 @@
+//! Networks by their names.
+
+use burn::tensor::{Device, Int, Tensor};
+use clap::ValueEnum;
+
+use super::{Classifier, CnnConfig, MlpConfig, VggConfig, VggDepth};
+use crate::data::{ImageShape, Inputs, WordVectors};
+
+/// A network of the fast-clipping paper.
+#[derive(ValueEnum, Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ModelName {
+    /// Multi-layer perceptron.
+    Mlp,
+    /// Convolutional network.
+    Cnn,
+    /// Recurrent network on the rows of an image or the words of a text.
+    Rnn,
+    /// Long short-term memory, on rows or words.
+    Lstm,
+    /// One block of a transformer encoder, on rows or words.
+    Transformer,
+    /// Residual network of 18 layers.
+    #[value(name = "resnet18")]
+    ResNet18,
+    /// Residual network of 34 layers.
+    #[value(name = "resnet34")]
+    ResNet34,
+    /// Residual network of 50 layers.
+    #[value(name = "resnet50")]
+    ResNet50,
+    /// Residual network of 101 layers.
+    #[value(name = "resnet101")]
+    ResNet101,
+    /// VGG network of 11 layers.
+    #[value(name = "vgg11")]
+    Vgg11,
+    /// VGG network of 16 layers.
+    #[value(name = "vgg16")]
+    Vgg16,
+    /// VGG network of 19 layers.
+    #[value(name = "vgg19")]
+    Vgg19,
+}
+
+impl ModelName {
+    /// The network as one that reads sequences; nothing for those that read images only.
+    pub fn sequence(self) -> Option<SequenceModel> {
+        match self {
+            Self::Rnn => Some(SequenceModel::Rnn),
+            Self::Lstm => Some(SequenceModel::Lstm),
+            Self::Transformer => Some(SequenceModel::Transformer),
+            _ => None,
+        }
+    }
+
+    /// Whether the network has layers that normalise.
+    pub fn is_normalised(self) -> bool {
+        matches!(self, Self::ResNet18 | Self::ResNet34 | Self::ResNet50 | Self::ResNet101)
+    }
+
+    /// Smallest number of pixels on a side of an image.
+    pub fn smallest_side(self) -> usize {
+        match self {
+            Self::Cnn => 16,
+            _ => 1,
+        }
+    }
+}
+
+/// N
+#[derive(ValueEnum, Debug, Clone, Copy, PartialEq, Eq)]
+pub enum NormName {
+    /// A
+    Group,
+    /// B
+    FrozenBatch,
+}
+/// A network that reads sequences.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum SequenceModel {
+    /// Recurrent network.
+    Rnn,
+    /// Long short-term memory.
+    Lstm,
+    /// One block of a transformer encoder.
+    Transformer,
+}
+
+/// What is done with a network once it is made.
+pub trait NetworkVisitor<I: Inputs> {
+    /// What comes of it.
+    type Output;
+
+    /// Does it.
+    fn visit<M: Classifier<Inputs = I>>(self, model: M) -> Self::Output;
+}
+
+/// A network for images.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ImageNetwork {
+    /// Which.
+    pub name: ModelName,
+    /// Shape of the images.
+    pub shape: ImageShape,
+    /// Number of classes.
+    pub classes: usize,
+    /// Normalisation of the residual networks.
+    pub norm: NormName,
+}
+
+impl ImageNetwork {
+    /// Makes the network and hands it on.
+    pub fn visit<V: NetworkVisitor<Tensor<4>>>(&self, device: &Device, visitor: V) -> V::Output {
+        let ImageShape { channels, height, width } = self.shape;
+        let (image, classes) = ([channels, height, width], self.classes);
+        let vgg = |depth| VggConfig::new(depth, image, classes).init(device);
+        match self.name {
+            ModelName::Mlp => {
+                let config = MlpConfig::new().with_pixels(self.shape.values());
+                visitor.visit(config.with_classes(classes).init(device))
+            }
+            ModelName::Cnn => {
+                let config = CnnConfig::new().with_image(image).with_classes(classes);
+                visitor.visit(config.init(device))
+            }
+            ModelName::Vgg11 => visitor.visit(vgg(VggDepth::D11)),
+            ModelName::Vgg16 => visitor.visit(vgg(VggDepth::D16)),
+            ModelName::Vgg19 => visitor.visit(vgg(VggDepth::D19)),
+            _ => unimplemented!(),
+        }
+    }
+}
+
+/// A network for texts.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct TextNetwork<'a> {
+    /// Which.
+    pub name: SequenceModel,
+    /// Size of the vocabulary.
+    pub vocabulary: usize,
+    /// Number of words of a text.
+    pub length: usize,
+    /// Number of classes.
+    pub classes: usize,
+    /// Word vectors from elsewhere; without them, vectors are trained from scratch.
+    pub vectors: Option<&'a WordVectors>,
+}
+
+/// Length of word vectors that are trained from scratch.
+const WORD_WIDTH: usize = 64;
+
+impl TextNetwork<'_> {
+    /// Makes the network and hands it on.
+    pub fn visit<V: NetworkVisitor<Tensor<2, Int>>>(
+        &self,
+        device: &Device,
+        visitor: V,
+    ) -> V::Output {
+        let _ = (device, visitor);
+        unimplemented!()
+    }
+}
