@@ -12,12 +12,16 @@
 mod cnn;
 mod mlp;
 mod network;
+mod recurrent;
+mod sequence;
 mod vgg;
 
 pub use cnn::{Cnn, CnnConfig};
 pub use mlp::{Mlp, MlpConfig};
-pub use network::NormName;
 pub use network::{ImageNetwork, ModelName, NetworkVisitor, SequenceModel, TextNetwork};
+pub use network::NormName;
+pub use recurrent::{Cell, Recurrent, RecurrentConfig};
+pub use sequence::{Rows, Sequence};
 pub use vgg::{Vgg, VggConfig, VggDepth};
 
 use burn::module::Module;

@@ -3,7 +3,9 @@
 use burn::tensor::{Device, Int, Tensor};
 use clap::ValueEnum;
 
-use super::{Classifier, CnnConfig, MlpConfig, VggConfig, VggDepth};
+use super::{
+    Classifier, CnnConfig, MlpConfig, RecurrentConfig, Rows,Sequence, VggConfig, VggDepth,
+};
 use crate::data::{ImageShape, Inputs, WordVectors};
 
 /// A network of the fast-clipping paper.
@@ -69,12 +71,9 @@ impl ModelName {
 
 /// N
 #[derive(ValueEnum, Debug, Clone, Copy, PartialEq, Eq)]
-pub enum NormName {
-    /// A
-    Group,
-    /// B
-    FrozenBatch,
-}
+pub enum NormName {/// A
+Group,/// B
+FrozenBatch}
 /// A network that reads sequences.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SequenceModel {
@@ -114,6 +113,7 @@ impl ImageNetwork {
         let ImageShape { channels, height, width } = self.shape;
         let (image, classes) = ([channels, height, width], self.classes);
         let vgg = |depth| VggConfig::new(depth, image, classes).init(device);
+        let rows = Rows { width: channels * width };
         match self.name {
             ModelName::Mlp => {
                 let config = MlpConfig::new().with_pixels(self.shape.values());
@@ -123,10 +123,15 @@ impl ImageNetwork {
                 let config = CnnConfig::new().with_image(image).with_classes(classes);
                 visitor.visit(config.init(device))
             }
+            ModelName::Rnn => sequence(SequenceModel::Rnn, rows, height, classes, device, visitor),
+            ModelName::Lstm => sequence(SequenceModel::Lstm, rows, height, classes, device, visitor),
+            ModelName::Transformer => {
+                sequence(SequenceModel::Transformer, rows, height, classes, device, visitor)
+            }
             ModelName::Vgg11 => visitor.visit(vgg(VggDepth::D11)),
             ModelName::Vgg16 => visitor.visit(vgg(VggDepth::D16)),
             ModelName::Vgg19 => visitor.visit(vgg(VggDepth::D19)),
-            _ => unimplemented!(),
+ _=>unimplemented!(),
         }
     }
 }
@@ -156,7 +161,19 @@ impl TextNetwork<'_> {
         device: &Device,
         visitor: V,
     ) -> V::Output {
-        let _ = (device, visitor);
-        unimplemented!()
+let _=(device,visitor); unimplemented!()
     }
 }
+
+fn sequence<S: Sequence, V: NetworkVisitor<S::Inputs>>(
+    name: SequenceModel,
+    inputs: S,
+    length: usize,
+    classes: usize,
+    device: &Device,
+    visitor: V,
+) -> V::Output {
+    match name {
+        SequenceModel::Rnn => visitor.visit(RecurrentConfig::new(classes).rnn(inputs, device)),
+        SequenceModel::Lstm => visitor.visit(RecurrentConfig::new(classes).lstm(inputs, device)),
+_=>{let _=length;unimplemented!()}}}

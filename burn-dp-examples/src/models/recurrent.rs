@@ -1,5 +1,5 @@
 use burn::config::Config;
-use burn::module::Module;
+use burn::module::{Module, ModuleDisplay};
 use burn::nn::{Linear, LinearConfig, Lstm, LstmConfig, Rnn, RnnConfig};
 use burn::tensor::{Device, Tensor};
 use burn_dp::nn::{IntoPrivate, Private};
@@ -29,7 +29,7 @@ pub struct Recurrent<S: Module, C: Module> {
 }
 
 /// A layer that reads vectors one after the other and has a state after each of them.
-pub trait Cell: Module {
+pub trait Cell: Module + ModuleDisplay {
     /// The states.
     ///
     /// # Shapes
