@@ -3,10 +3,10 @@
 use burn::module::ParamId;
 use burn::tensor::{DType, Device, Tensor};
 
-use super::contribution::Layer;
-use super::planner::{Planner, Strategy};
+use super::contribution::{Contribution, Layer, combine};
+use super::planner::{Plan, Planner, Strategy};
 use super::rules::{
-    ExampleRule, Keep, LinearWeight, Rounding, SquaredNorms, row_squared_norms, weighted_rows,
+    Keep, Restriction, Rounding, Rule, SquaredNorms, row_squared_norms, weighted_rows,
 };
 use super::{ParameterInfo, TrainableParameters};
 use crate::DpError;
@@ -46,9 +46,17 @@ impl Rows {
 #[derive(Debug)]
 struct ParameterGradients {
     info: ParameterInfo,
-    rules: Vec<ExampleRule>,
-    strategy: Strategy,
-    instantiated: Option<Tensor<2>>,
+    plan: Plan,
+    source: Source,
+}
+
+/// What the gradients of one parameter are computed from.
+#[derive(Debug)]
+enum Source {
+    /// What the backward pass recorded.
+    Rule(Box<dyn Rule>),
+    /// The gradients themselves, `[batch_size, values]`.
+    Instantiated(Tensor<2>),
 }
 
 impl std::fmt::Debug for PerExampleGradients {
@@ -70,11 +78,11 @@ impl PerExampleGradients {
         device: Device,
         mut planner: Planner,
     ) -> Result<Self, DpError> {
-        let mut rules: Vec<Vec<ExampleRule>> = parameters.iter().map(|_| Vec::new()).collect();
+        let mut uses: Vec<Vec<Contribution>> = parameters.iter().map(|_| Vec::new()).collect();
         let position = |id: ParamId| parameters.iter().position(|info| info.id == id);
         for layer in layers {
             layer.check_batch_size(rows.count)?;
-            for (id, rule) in layer.into_contributions() {
+            for (id, contribution) in layer.into_contributions() {
                 let index = position(id).ok_or_else(|| DpError::UnsupportedModel {
                     path: format!("parameter {id}"),
                     reason: "a private layer used it, but the model does not list it as trained; \
@@ -82,15 +90,17 @@ impl PerExampleGradients {
                              `Module::materialize`"
                         .into(),
                 })?;
-                rules[index].push(rule);
+                uses[index].push(contribution);
             }
         }
 
         let parameters = parameters
             .iter()
-            .zip(rules)
-            .filter(|(_, rules)| !rules.is_empty())
-            .map(|(info, rules)| ParameterGradients::new(info, rules, rows, &mut planner))
+            .zip(uses)
+            .filter(|(_, uses)| !uses.is_empty())
+            .map(|(info, uses)| {
+                ParameterGradients::new(info, combine(uses, rows.group_size), &mut planner)
+            })
             .collect();
         Ok(Self { batch_size: rows.units(), device, parameters, real: None })
     }
@@ -121,7 +131,9 @@ impl PerExampleGradients {
 
     /// The strategy chosen for each parameter, by path.
     pub fn strategies(&self) -> impl Iterator<Item = (&str, Strategy)> {
-        self.parameters.iter().map(|parameter| (parameter.info.path.as_str(), parameter.strategy))
+        self.parameters
+            .iter()
+            .map(|parameter| (parameter.info.path.as_str(), parameter.plan.strategy))
     }
 
     /// Squared norms of the gradients, per example, rounded up: `[batch_size]`, on the host.
@@ -201,75 +213,56 @@ impl PerExampleGradients {
 }
 
 impl ParameterGradients {
-    fn new(
-        info: &ParameterInfo,
-        rules: Vec<ExampleRule>,
-        rows: Rows,
-        planner: &mut Planner,
-    ) -> Self {
-        let Rows { count, group_size } = rows;
-        let rules = merge(rules.into_iter().map(|rule| rule.regroup(group_size)).collect());
-        let (strategy, instantiated) = match rules.as_slice() {
-            [rule] if rule.batch_size() == rows.units() => {
-                match planner.plan(rule.cost(), rows.units()) {
-                    Strategy::Instantiate => (Strategy::Instantiate, Some(rule.instantiate())),
-                    strategy => (strategy, None),
-                }
-            }
-            // The uses of one parameter, and the rows of one unit, are summed before the norm.
-            rules => {
-                let sum = rules.iter().map(|rule| rule.instantiate_groups(rows.units()));
-                (Strategy::Instantiate, sum.reduce(|sum, one| sum + one))
-            }
+    fn new(info: &ParameterInfo, rule: Box<dyn Rule>, planner: &mut Planner) -> Self {
+        let plan = planner.plan(rule.cost(), rule.batch_size());
+        let source = match plan.strategy {
+            // What is instantiated needs its factors no more.
+            Strategy::Instantiate => Source::Instantiated(rule.instantiate()),
+            _ => Source::Rule(rule),
         };
-        debug_assert!(count.is_multiple_of(group_size));
-        // What is instantiated needs its factors no more.
-        let rules = if instantiated.is_some() { Vec::new() } else { rules };
-        Self { info: info.clone(), rules, strategy, instantiated }
+        Self { info: info.clone(), plan, source }
     }
 
     fn squared_norms(&self) -> SquaredNorms {
-        if let Some(rows) = &self.instantiated {
-            let values = row_squared_norms(rows.clone());
-            return SquaredNorms { values, rounding: Rounding::Relative };
-        }
-        let rule = &self.rules[0];
-        let chunk = match self.strategy {
-            Strategy::InstantiateInChunks(chunk) => chunk,
-            _ => {
-                if let Some(norms) = rule.ghost_norms() {
-                    return norms;
-                }
-                usize::MAX
+        let rule = match &self.source {
+            Source::Rule(rule) => rule,
+            Source::Instantiated(rows) => {
+                let values = row_squared_norms(rows.clone());
+                return SquaredNorms { values, rounding: Rounding::Relative };
             }
         };
         let batch_size = rule.batch_size();
-        let (mut values, mut magnitudes) = (Vec::new(), Vec::new());
-        for start in (0..batch_size).step_by(chunk.min(batch_size)) {
-            let part = rule.narrow(start, chunk.min(batch_size - start));
-            values.push(row_squared_norms(part.instantiate()));
-            magnitudes.extend(part.magnitudes());
+        let chunk = self.plan.chunk.clamp(1, batch_size);
+        let mut parts = Vec::with_capacity(batch_size.div_ceil(chunk));
+        for start in (0..batch_size).step_by(chunk) {
+            let length = chunk.min(batch_size - start);
+            let examples = match length == batch_size {
+                true => Restriction::All,
+                false => Restriction::Range { start, length },
+            };
+            let part = rule.restrict(&examples);
+            let ghost = match self.plan.strategy {
+                Strategy::Ghost => part.ghost_norms(),
+                _ => None,
+            };
+            parts.push(ghost.unwrap_or_else(|| SquaredNorms {
+                values: row_squared_norms(part.instantiate()),
+                rounding: part.magnitudes().map_or(Rounding::Relative, Rounding::Reordered),
+            }));
         }
-        let rounding = match magnitudes.is_empty() {
-            true => Rounding::Relative,
-            false => Rounding::Reordered(Tensor::cat(magnitudes, 0)),
-        };
-        SquaredNorms { values: Tensor::cat(values, 0), rounding }
+        SquaredNorms::concatenate(parts)
     }
 
     fn weighted_sum(self, coefficients: Tensor<1>, keep: Option<&Keep>) -> Tensor<1> {
-        match self.instantiated {
-            Some(rows) => {
-                let rows = match keep {
-                    Some(keep) => keep.apply(rows),
-                    None => rows,
-                };
-                weighted_rows(coefficients, rows)
+        match (self.source, keep) {
+            (Source::Instantiated(rows), None) => weighted_rows(coefficients, rows),
+            (Source::Instantiated(rows), Some(keep)) => {
+                weighted_rows(coefficients, keep.apply(rows))
             }
-            None => match keep {
-                Some(keep) => self.rules[0].select(keep).weighted_sum(coefficients),
-                None => self.rules[0].weighted_sum(coefficients),
-            },
+            (Source::Rule(rule), None) => rule.weighted_sum(coefficients),
+            (Source::Rule(rule), Some(keep)) => {
+                rule.restrict(&Restriction::Keep(keep)).weighted_sum(coefficients)
+            }
         }
     }
 }
@@ -282,20 +275,4 @@ fn gram(squared_norm: f64, squared_magnitude: f64) -> f64 {
 /// Rounds up a squared norm of a gradient that the weighted sum adds in another order.
 fn reordered(squared_norm: f64, squared_magnitude: f64) -> f64 {
     (squared_norm.sqrt() + SUM_ROUNDING * squared_magnitude.sqrt()).powi(2)
-}
-
-/// Several uses of one linear weight are one use with the positions of all of them.
-fn merge(rules: Vec<ExampleRule>) -> Vec<ExampleRule> {
-    let all_linear = rules.iter().all(|rule| matches!(rule, ExampleRule::LinearWeight(_)));
-    if rules.len() < 2 || !all_linear {
-        return rules;
-    }
-    let uses = rules
-        .into_iter()
-        .filter_map(|rule| match rule {
-            ExampleRule::LinearWeight(rule) => Some(rule),
-            _ => None,
-        })
-        .collect();
-    vec![ExampleRule::LinearWeight(LinearWeight::concatenate(uses))]
 }

@@ -52,27 +52,37 @@ impl Planner {
         Self { left: bound.bytes, chunk: bound.bytes / 4, always_instantiate }
     }
 
-    /// The strategy for one parameter of `batch_size` examples.
-    pub(crate) fn plan(&mut self, cost: Cost, batch_size: usize) -> Strategy {
+    /// The plan for one parameter of `batch_size` examples.
+    pub(crate) fn plan(&mut self, cost: Cost, batch_size: usize) -> Plan {
         let size = size_of::<f32>();
         let kept = batch_size * cost.values * size;
         let needed = kept + batch_size * cost.temporary * size;
         let ghost_is_cheaper =
             cost.ghost_flops.is_some_and(|flops| flops <= FLOPS_PER_VALUE * cost.values as f64);
+        let chunk =
+            |values: usize| (self.chunk / (values * size).max(1)).clamp(1, batch_size.max(1));
 
         if self.always_instantiate {
-            return Strategy::Instantiate;
+            return Plan { strategy: Strategy::Instantiate, chunk: batch_size };
         }
         if ghost_is_cheaper {
-            return Strategy::Ghost;
+            return Plan { strategy: Strategy::Ghost, chunk: chunk(cost.ghost_temporary) };
         }
         if needed <= self.left {
             self.left -= kept;
-            return Strategy::Instantiate;
+            return Plan { strategy: Strategy::Instantiate, chunk: batch_size };
         }
-        let per_example = (cost.values + cost.temporary) * size;
-        Strategy::InstantiateInChunks((self.chunk / per_example.max(1)).clamp(1, batch_size.max(1)))
+        let chunk = chunk(cost.values + cost.temporary);
+        Plan { strategy: Strategy::InstantiateInChunks(chunk), chunk }
     }
+}
+
+/// How the norms of one parameter are computed.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Plan {
+    pub(crate) strategy: Strategy,
+    /// Examples at a time.
+    pub(crate) chunk: usize,
 }
 
 #[cfg(test)]
@@ -82,6 +92,7 @@ mod tests {
     fn linear(positions: usize, d_input: usize, d_output: usize) -> Cost {
         Cost {
             ghost_flops: Some((2 * positions * positions * (d_input + d_output)) as f64),
+            ghost_temporary: 2 * positions * positions,
             values: d_input * d_output,
             temporary: 0,
         }
@@ -90,19 +101,31 @@ mod tests {
     #[test]
     fn one_position_takes_the_ghost_norm() {
         let mut planner = Planner::new(MemoryBound::default(), false);
-        assert_eq!(planner.plan(linear(1, 784, 128), 128), Strategy::Ghost);
+        assert_eq!(planner.plan(linear(1, 784, 128), 128).strategy, Strategy::Ghost);
     }
 
     #[test]
     fn many_positions_of_a_small_layer_are_instantiated() {
         let mut planner = Planner::new(MemoryBound::default(), false);
-        assert_eq!(planner.plan(linear(576, 25, 20), 128), Strategy::Instantiate);
+        assert_eq!(planner.plan(linear(576, 25, 20), 128).strategy, Strategy::Instantiate);
+    }
+
+    #[test]
+    fn the_gram_matrices_of_a_ghost_norm_stay_within_the_memory_bound() {
+        let mut planner = Planner::new(MemoryBound::bytes(4 * 4 * 2 * 64 * 64), false);
+        let plan = planner.plan(linear(64, 2000, 2000), 128);
+        assert_eq!(plan, Plan { strategy: Strategy::Ghost, chunk: 1 });
+        let mut planner = Planner::new(MemoryBound::default(), false);
+        assert_eq!(planner.plan(linear(64, 2000, 2000), 128).chunk, 128);
     }
 
     #[test]
     fn beyond_the_memory_bound_the_gradients_are_measured_in_chunks() {
         let mut planner = Planner::new(MemoryBound::bytes(16 * 500 * 4), false);
-        assert_eq!(planner.plan(linear(576, 25, 20), 16), Strategy::Instantiate);
-        assert_eq!(planner.plan(linear(576, 25, 20), 16), Strategy::InstantiateInChunks(4));
+        assert_eq!(planner.plan(linear(576, 25, 20), 16).strategy, Strategy::Instantiate);
+        assert_eq!(
+            planner.plan(linear(576, 25, 20), 16).strategy,
+            Strategy::InstantiateInChunks(4)
+        );
     }
 }

@@ -6,22 +6,25 @@
 use std::cell::RefCell;
 use std::marker::PhantomData;
 
-use burn::tensor::{DType, Tensor};
+use burn::tensor::{Shape, Tensor};
 
-use super::contribution::{Layer, LayerTensors};
+use super::contribution::Layer;
 use crate::DpError;
-use crate::ops::{self, LayerIds, LayerRule, Slot};
+use crate::ops::{self, LayerIds, Primitive, Slot};
 
-/// What one call of a primitive left behind, still as a primitive of its backend.
+/// What one call of a primitive left behind, still as primitives of its backend, in the
+/// [layout](Primitive::layout) of its rule.
 pub(crate) struct RawRecord {
     pub(crate) layer: LayerIds,
-    pub(crate) rule: LayerRule,
-    /// Whether the weight requires a gradient.
-    pub(crate) weight: bool,
+    pub(crate) primitive: Primitive,
+    /// Shape of the weight, if it requires a gradient.
+    pub(crate) weight: Option<Shape>,
     /// Whether the bias requires a gradient.
     pub(crate) bias: bool,
-    /// The layer's input; absent when only the bias is trained.
-    pub(crate) input: Option<Slot>,
+    /// What the forward pass kept; nothing when only the bias is trained.
+    pub(crate) kept: Vec<Slot>,
+    /// The indices that it kept.
+    pub(crate) ids: Option<Slot>,
     pub(crate) output_grad: Slot,
 }
 
@@ -70,36 +73,22 @@ impl Recording {
     /// Ends the scope and lifts the records to Burn's tensors; `witness` is a plain tensor of the
     /// backend that recorded.
     pub(crate) fn finish(self, witness: &Tensor<1>) -> Vec<Layer> {
-        let records = RECORDS.with_borrow_mut(Option::take).unwrap_or_default();
-        records.into_iter().map(|record| record.lift(witness)).collect()
+        self.take().into_iter().map(|record| Layer::lift(record, witness)).collect()
+    }
+
+    /// Ends the scope and returns the gradients of the outputs alone, as rows: `[batch_size, values]`.
+    pub(crate) fn finish_output_grads(self, witness: &Tensor<1>) -> Vec<Tensor<2>> {
+        let records = self.take().into_iter();
+        records.map(|record| ops::take_rows(witness, record.output_grad)).collect()
+    }
+
+    fn take(self) -> Vec<RawRecord> {
+        RECORDS.with_borrow_mut(Option::take).unwrap_or_default()
     }
 }
 
 impl Drop for Recording {
     fn drop(&mut self) {
         RECORDS.with_borrow_mut(|records| *records = None);
-    }
-}
-
-/// Norms and sums are in single precision, whatever the precision of the model.
-fn single<const D: usize>(tensor: Tensor<D>) -> Tensor<D> {
-    if tensor.dtype() == DType::F32 { tensor } else { tensor.cast(DType::F32) }
-}
-
-impl RawRecord {
-    fn lift(self, witness: &Tensor<1>) -> Layer {
-        let tensors = match self.rule {
-            LayerRule::Linear => LayerTensors::Linear {
-                input: self.input.map(|slot| single(ops::take::<3>(witness, slot))),
-                output_grad: single(ops::take::<3>(witness, self.output_grad)),
-            },
-            LayerRule::Conv2d { weight, options } => LayerTensors::Conv2d {
-                weight,
-                options,
-                input: self.input.map(|slot| single(ops::take::<4>(witness, slot))),
-                output_grad: single(ops::take::<4>(witness, self.output_grad)),
-            },
-        };
-        Layer { ids: self.layer, weight: self.weight, bias: self.bias, tensors }
     }
 }

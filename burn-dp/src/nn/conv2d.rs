@@ -1,9 +1,9 @@
 use burn::nn::conv::Conv2d;
-use burn::tensor::Tensor;
 use burn::tensor::ops::ConvOptions;
+use burn::tensor::{Tensor, module};
 
 use super::{Private, padding};
-use crate::ops::{self, LayerIds};
+use crate::ops::{self, Primitive};
 
 impl Private<Conv2d> {
     /// Applies the convolution.
@@ -17,23 +17,24 @@ impl Private<Conv2d> {
     ///
     /// Panics if the channels of `input` are not those of the layer.
     pub fn forward(&self, input: Tensor<4>) -> Tensor<4> {
-        let layer = &self.inner;
-        let weight = layer.weight.val();
-        let [_, channels_in, height, width] = input.dims();
-        let [_, group_channels, ..] = weight.dims();
-        assert_eq!(
-            channels_in,
-            group_channels * layer.groups,
-            "the convolution expects {} input channels, got {channels_in}",
-            group_channels * layer.groups,
-        );
-
-        let padding =
-            padding::pairs_2d(&layer.padding, [height, width], layer.kernel_size, layer.stride);
-        let options =
-            ConvOptions::new_with_padding(layer.stride, padding, layer.dilation, layer.groups);
-        let ids =
-            LayerIds { weight: layer.weight.id, bias: layer.bias.as_ref().map(|bias| bias.id) };
-        ops::conv2d(input, weight, layer.bias.as_ref().map(|bias| bias.val()), options, ids)
+        conv2d(&self.inner, input)
     }
+}
+
+/// See [`Private<Conv2d>::forward`](Private).
+pub(crate) fn conv2d(layer: &Conv2d, input: Tensor<4>) -> Tensor<4> {
+    let [_, channels_in, height, width] = input.dims();
+    padding::check_channels(channels_in, layer.weight.dims()[1] * layer.groups);
+    let padding =
+        padding::pairs_2d(&layer.padding, [height, width], layer.kernel_size, layer.stride);
+    let options =
+        ConvOptions::new_with_padding(layer.stride, padding, layer.dilation, layer.groups);
+    let kept = input.clone();
+    ops::apply(
+        &layer.weight,
+        layer.bias.as_ref(),
+        Primitive::Conv2d(options.clone()),
+        || ops::keep(kept),
+        |weight, bias| module::conv2d(input, weight, bias, options),
+    )
 }

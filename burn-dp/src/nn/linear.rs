@@ -1,8 +1,8 @@
 use burn::nn::Linear;
-use burn::tensor::{Tensor, assert_shape};
+use burn::tensor::{Tensor, assert_shape, module};
 
 use super::Private;
-use crate::ops::{self, LayerIds};
+use crate::ops::{self, Primitive};
 
 impl Private<Linear> {
     /// Applies the linear layer.
@@ -17,14 +17,21 @@ impl Private<Linear> {
     /// Panics if the last axis of `input` is not `d_input`, or if `input` has no batch axis: an
     /// example needs an axis of its own, also in a batch of one.
     pub fn forward<const D: usize>(&self, input: Tensor<D>) -> Tensor<D> {
-        assert!(D >= 2, "the input of a private linear layer needs a batch axis, got rank {D}");
-        let layer = &self.inner;
-        let weight = layer.weight.val();
-        let [d_input, _] = weight.dims();
-        assert_shape!(input, [.., d_input]);
-
-        let ids =
-            LayerIds { weight: layer.weight.id, bias: layer.bias.as_ref().map(|bias| bias.id) };
-        ops::linear(input, weight, layer.bias.as_ref().map(|bias| bias.val()), ids)
+        linear(&self.inner, input)
     }
+}
+
+/// See [`Private<Linear>::forward`](Private).
+pub(crate) fn linear<const D: usize>(layer: &Linear, input: Tensor<D>) -> Tensor<D> {
+    assert!(D >= 2, "the input of a private linear layer needs a batch axis, got rank {D}");
+    let [d_input, _] = layer.weight.dims();
+    assert_shape!(input, [.., d_input]);
+    let kept = input.clone();
+    ops::apply(
+        &layer.weight,
+        layer.bias.as_ref(),
+        Primitive::Linear,
+        || ops::keep(kept),
+        |weight, bias| module::linear(input, weight, bias),
+    )
 }

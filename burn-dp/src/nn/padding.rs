@@ -26,3 +26,8 @@ fn same(size: usize, kernel_size: usize, stride: usize) -> (usize, usize) {
     let total = if outputs == 0 { 0 } else { covered.saturating_sub(size) };
     (total / 2, total - total / 2)
 }
+
+/// Panics if the input of a convolution has other channels than its layer.
+pub(super) fn check_channels(found: usize, expected: usize) {
+    assert_eq!(found, expected, "the convolution expects {expected} input channels, got {found}");
+}

@@ -2,21 +2,41 @@ use std::fmt;
 
 use burn::module::{
     Content, Devices, DisplaySettings, Module, ModuleDisplay, ModuleDisplayDefault, ModuleMapper,
-    ModuleVisitor,
+    ModuleVisitor, Param,
 };
-use burn::tensor::Device;
+use burn::nn;
+use burn::tensor::{Device, Tensor};
 
 mod sealed {
     pub trait Sealed {}
-    impl Sealed for burn::nn::Linear {}
-    impl Sealed for burn::nn::conv::Conv2d {}
 }
 
 /// A layer of Burn that has a per-example rule.
 pub trait PrivateLayer: Module + sealed::Sealed {}
 
-impl PrivateLayer for burn::nn::Linear {}
-impl PrivateLayer for burn::nn::conv::Conv2d {}
+macro_rules! private_layers {
+    ($($layer:ty),* $(,)?) => {
+        $(
+            impl sealed::Sealed for $layer {}
+            impl PrivateLayer for $layer {}
+        )*
+    };
+}
+
+private_layers!(
+    nn::Linear,
+    nn::Embedding,
+    nn::LayerNorm,
+    nn::RmsNorm,
+    nn::GroupNorm,
+    nn::InstanceNorm,
+    nn::BatchNorm,
+    nn::PRelu,
+    nn::conv::Conv2d,
+);
+
+impl<const D: usize> sealed::Sealed for Param<Tensor<D>> {}
+impl<const D: usize> PrivateLayer for Param<Tensor<D>> {}
 
 /// A Burn layer whose backward pass can yield per-example information.
 ///

@@ -1,230 +1,132 @@
-//! The hand-written backward steps.
+//! The hand-written backward step.
 
-use burn::backend::{Backend, TensorMetadata, tensor::FloatTensor};
-use burn::tensor::{Shape, ops::ConvOptions};
+use burn::backend::{
+    Backend, TensorMetadata,
+    tensor::{FloatTensor, IntTensor},
+};
+use burn::tensor::Shape;
 use burn_autodiff::{
     Autodiff, NodeId,
     checkpoint::{base::Checkpointer, strategy::CheckpointStrategy},
     grads::Gradients,
-    ops::{Backward, Ops, OpsKind},
+    ops::{Backward, NodeGuard, Ops, OpsKind},
 };
 
-use super::{Bias, LayerIds, LayerRule, ParametricOps, Slot};
+use super::{Bias, Kept, LayerIds, ParametricOps, Primitive, Slot};
 use crate::grads::recording::{self, RawRecord};
 
-/// What a backward step needs of the forward pass.
-///
-/// The input is kept for the gradient of the weight and the weight for the gradient of the input,
-/// each only where that gradient is wanted.
+/// What the backward step needs of the forward pass.
 #[derive(Clone, Debug)]
-struct State {
-    input: Option<NodeId>,
-    weight: Option<NodeId>,
-    bias: Option<NodeId>,
+struct State<B: Backend> {
+    kept: Vec<NodeId>,
+    ids: Option<IntTensor<B>>,
+    weight: Shape,
     layer: LayerIds,
-    rule: LayerRule,
+    primitive: Primitive,
 }
 
-/// One backward step for all primitives: parents are input, weight and, if there is one, bias.
+/// The step of a tap: parents are the tapped output, the weight and, if there is one, the bias.
+///
+/// The output's gradient passes through to the operation that computed it, for which the parameters
+/// are constants. The parameters get theirs here: their sum over the batch, or a record.
 #[derive(Debug)]
-struct ParametricStep;
+struct TapStep;
 
-impl<B: ParametricOps, const N: usize> Backward<B, N> for ParametricStep {
-    type State = State;
+impl<B: ParametricOps, const N: usize> Backward<B, N> for TapStep {
+    type State = State<B>;
 
-    fn backward(self, ops: Ops<State, N>, grads: &mut Gradients, checkpointer: &mut Checkpointer) {
+    fn backward(
+        self,
+        ops: Ops<State<B>, N>,
+        grads: &mut Gradients,
+        checkpointer: &mut Checkpointer,
+    ) {
         let output_grad = grads.consume::<B>(&ops.node);
-        let State { input, weight, bias, layer, rule } = ops.state;
-        let mut retrieve = |id: Option<NodeId>| {
-            id.map(|id| checkpointer.retrieve_node_output::<FloatTensor<B>>(id))
-        };
-        let (input, weight, bias) = (retrieve(input), retrieve(weight), retrieve(bias));
+        let State { kept, ids, weight, layer, primitive } = ops.state;
+        let kept: Vec<_> = kept
+            .into_iter()
+            .map(|id| checkpointer.retrieve_node_output::<FloatTensor<B>>(id))
+            .collect();
 
         let mut parents = ops.parents.into_iter();
         let mut parent = || parents.next().flatten();
-        let (input_node, weight_node, bias_node) = (parent(), parent(), parent());
+        let (output_node, weight_node, bias_node) = (parent(), parent(), parent());
 
-        if let Some(node) = input_node {
-            let grad = input_backward::<B>(&rule, &input, &weight, &output_grad);
-            grads.register::<B>(node.id, grad);
+        if let Some(node) = output_node {
+            grads.register::<B>(node.id, output_grad.clone());
         }
         if weight_node.is_none() && bias_node.is_none() {
             return;
         }
 
         if recording::is_active() {
-            let lay_out = |tensor| lay_out::<B>(&rule, tensor);
+            let lay_out = |tensor: FloatTensor<B>| {
+                let shape = primitive.layout(tensor.shape());
+                Slot::new(B::float_reshape(tensor, shape))
+            };
             recording::push(RawRecord {
                 layer,
-                weight: weight_node.is_some(),
+                weight: weight_node.map(|_| weight),
                 bias: bias_node.is_some(),
-                input: weight_node.and(input).map(lay_out).map(Slot::new),
-                output_grad: Slot::new(lay_out(output_grad)),
-                rule,
+                kept: kept.into_iter().map(lay_out).collect(),
+                ids: ids.map(Slot::new),
+                output_grad: lay_out(output_grad),
+                primitive,
             });
             return;
         }
 
-        if let Some(node) = weight_node {
-            let grad = weight_backward::<B>(&rule, input.clone(), weight, &output_grad);
-            grads.register::<B>(node.id, grad);
-        }
         if let Some(node) = bias_node {
-            let grad = bias_backward::<B>(&rule, input, bias, output_grad);
+            grads.register::<B>(node.id, primitive.bias_gradient::<B>(output_grad.clone()));
+        }
+        if let Some(node) = weight_node {
+            let kept = Kept::from_parts(kept, ids);
+            let grad = primitive.weight_gradient::<B>(kept, weight, output_grad);
             grads.register::<B>(node.id, grad);
         }
     }
 }
 
-/// Brings a tensor to the rank that its rule works on: `[batch_size, positions, features]` for a
-/// linear layer, whatever the rank of its input.
-fn lay_out<B: Backend>(rule: &LayerRule, tensor: FloatTensor<B>) -> FloatTensor<B> {
-    match rule {
-        LayerRule::Linear => {
-            let shape = tensor.shape();
-            let (batch, features) = (shape[0], shape[shape.num_dims() - 1]);
-            let positions = shape.iter().skip(1).take(shape.num_dims() - 2).product();
-            B::float_reshape(tensor, Shape::new([batch, positions, features]))
-        }
-        LayerRule::Conv2d { .. } => tensor,
-    }
-}
-
-const KEPT: &str = "the forward pass keeps what its backward step needs";
-
-fn input_backward<B: Backend>(
-    rule: &LayerRule,
-    input: &Option<FloatTensor<B>>,
-    weight: &Option<FloatTensor<B>>,
-    output_grad: &FloatTensor<B>,
-) -> FloatTensor<B> {
-    let weight = weight.clone().expect(KEPT);
-    match rule {
-        LayerRule::Linear => B::linear_x_backward(weight, output_grad.clone()),
-        LayerRule::Conv2d { options, .. } => B::conv2d_x_backward(
-            input.clone().expect(KEPT),
-            weight,
-            output_grad.clone(),
-            options.clone(),
-        ),
-    }
-}
-
-fn weight_backward<B: Backend>(
-    rule: &LayerRule,
-    input: Option<FloatTensor<B>>,
-    weight: Option<FloatTensor<B>>,
-    output_grad: &FloatTensor<B>,
-) -> FloatTensor<B> {
-    let input = input.expect(KEPT);
-    match rule {
-        LayerRule::Linear => B::linear_weight_backward(input, output_grad.clone()),
-        LayerRule::Conv2d { options, .. } => B::conv2d_weight_backward(
-            input,
-            weight.expect(KEPT),
-            output_grad.clone(),
-            options.clone(),
-        ),
-    }
-}
-
-fn bias_backward<B: Backend>(
-    rule: &LayerRule,
-    input: Option<FloatTensor<B>>,
-    bias: Option<FloatTensor<B>>,
-    output_grad: FloatTensor<B>,
-) -> FloatTensor<B> {
-    match rule {
-        LayerRule::Linear => B::linear_bias_backward(output_grad),
-        LayerRule::Conv2d { .. } => {
-            B::conv2d_bias_backward(input.expect(KEPT), bias.expect(KEPT), output_grad)
-        }
-    }
-}
-
-/// Registers the step of one primitive; `forward` computes its output on the inner backend.
-fn register<B: ParametricOps, C: CheckpointStrategy>(
-    input: FloatTensor<Autodiff<B, C>>,
-    weight: FloatTensor<Autodiff<B, C>>,
-    bias: Option<FloatTensor<Autodiff<B, C>>>,
+/// Registers the step; `kept` are tensors of the graph.
+fn register<B: ParametricOps, C: CheckpointStrategy, const N: usize>(
+    nodes: [NodeGuard; N],
+    output: FloatTensor<B>,
+    weight: Shape,
+    kept: Kept<Autodiff<B, C>>,
     layer: LayerIds,
-    rule: LayerRule,
-    forward: impl FnOnce(FloatTensor<B>, FloatTensor<B>, Option<FloatTensor<B>>) -> FloatTensor<B>,
+    primitive: Primitive,
 ) -> FloatTensor<Autodiff<B, C>> {
-    // A convolution's gradients all ask for its input and weight, for their shapes at least.
-    let shapes = matches!(rule, LayerRule::Conv2d { .. });
-    let bias_tracked = bias.as_ref().is_some_and(|bias| bias.is_tracked());
-    let keep_input = weight.is_tracked() || shapes;
-    let keep_weight = input.is_tracked() || shapes;
-
-    match bias {
-        Some(bias) => {
-            let nodes = [input.node(), weight.node(), bias.node()];
-            match Backward::<B, 3>::prepare::<C>(ParametricStep, nodes).compute_bound().stateful() {
-                OpsKind::Tracked(mut prep) => {
-                    let state = State {
-                        input: keep_input.then(|| prep.checkpoint(&input)),
-                        weight: keep_weight.then(|| prep.checkpoint(&weight)),
-                        bias: (shapes && bias_tracked).then(|| prep.checkpoint(&bias)),
-                        layer,
-                        rule,
-                    };
-                    let output = forward(
-                        input.into_primitive(),
-                        weight.into_primitive(),
-                        Some(bias.into_primitive()),
-                    );
-                    prep.finish(state, output)
-                }
-                OpsKind::UnTracked(prep) => prep.finish(forward(
-                    input.into_primitive(),
-                    weight.into_primitive(),
-                    Some(bias.into_primitive()),
-                )),
-            }
+    match Backward::<B, N>::prepare::<C>(TapStep, nodes).compute_bound().stateful() {
+        OpsKind::Tracked(mut prep) => {
+            let (floats, ids) = kept.into_parts();
+            let kept = floats.iter().map(|tensor| prep.checkpoint(tensor)).collect();
+            prep.finish(State { kept, ids, weight, layer, primitive }, output)
         }
-        None => {
-            let nodes = [input.node(), weight.node()];
-            match Backward::<B, 2>::prepare::<C>(ParametricStep, nodes).compute_bound().stateful() {
-                OpsKind::Tracked(mut prep) => {
-                    let state = State {
-                        input: keep_input.then(|| prep.checkpoint(&input)),
-                        weight: keep_weight.then(|| prep.checkpoint(&weight)),
-                        bias: None,
-                        layer,
-                        rule,
-                    };
-                    let output = forward(input.into_primitive(), weight.into_primitive(), None);
-                    prep.finish(state, output)
-                }
-                OpsKind::UnTracked(prep) => {
-                    prep.finish(forward(input.into_primitive(), weight.into_primitive(), None))
-                }
-            }
-        }
+        OpsKind::UnTracked(prep) => prep.finish(output),
     }
 }
 
 impl<B: ParametricOps, C: CheckpointStrategy> ParametricOps for Autodiff<B, C> {
-    fn parametric_linear(
-        input: FloatTensor<Self>,
+    fn tap(
+        output: FloatTensor<Self>,
         weight: FloatTensor<Self>,
         bias: Bias<Self>,
+        kept: Kept<Self>,
         layer: LayerIds,
+        primitive: Primitive,
     ) -> FloatTensor<Self> {
-        register::<B, C>(input, weight, bias.into_option(), layer, LayerRule::Linear, B::linear)
-    }
-
-    fn parametric_conv2d(
-        input: FloatTensor<Self>,
-        weight: FloatTensor<Self>,
-        bias: Bias<Self>,
-        options: ConvOptions<2>,
-        layer: LayerIds,
-    ) -> FloatTensor<Self> {
-        let rule = LayerRule::Conv2d { weight: weight.shape().dims(), options: options.clone() };
-        register::<B, C>(input, weight, bias.into_option(), layer, rule, |input, weight, bias| {
-            B::conv2d(input, weight, bias, options)
-        })
+        let shape = weight.shape();
+        let (output_node, weight_node) = (output.node(), weight.node());
+        let output = output.into_primitive();
+        match bias.into_option() {
+            Some(bias) => {
+                let nodes = [output_node, weight_node, bias.node()];
+                register::<B, C, 3>(nodes, output, shape, kept, layer, primitive)
+            }
+            None => {
+                let nodes = [output_node, weight_node];
+                register::<B, C, 2>(nodes, output, shape, kept, layer, primitive)
+            }
+        }
     }
 }

@@ -1,7 +1,10 @@
 //! What the Flex backend does better than views and generic operations: one pass over memory, on all
 //! cores.
 
-use burn::backend::{Flex, TensorMetadata, tensor::FloatTensor};
+use burn::backend::{
+    Flex, TensorMetadata,
+    tensor::{FloatTensor, IntTensor},
+};
 use burn::tensor::TensorData;
 use rayon::prelude::*;
 
@@ -51,6 +54,51 @@ impl ParametricOps for Flex {
             .collect();
         Some(FloatTensor::<Self>::from_data(TensorData::new(norms, [count])))
     }
+
+    fn native_indexed_squared_norms(
+        ids: IntTensor<Self>,
+        rows: FloatTensor<Self>,
+    ) -> Option<FloatTensor<Self>> {
+        let [batch_size, positions, features] = rows.shape().dims();
+        if positions * features == 0 {
+            return None;
+        }
+        let values = rows.as_slice::<f32>()?;
+        let ids: Vec<i64> = match (ids.as_slice::<i64>(), ids.as_slice::<i32>()) {
+            (Some(ids), _) => ids.to_vec(),
+            (None, Some(ids)) => ids.iter().map(|&id| i64::from(id)).collect(),
+            (None, None) => return None,
+        };
+        let norms: Vec<f32> = values
+            .par_chunks_exact(positions * features)
+            .zip(ids.par_chunks_exact(positions))
+            .with_min_len(TASK_VALUES.div_ceil(positions * features))
+            .map(|(rows, ids)| indexed_squared_norm(ids, rows, features))
+            .collect();
+        Some(FloatTensor::<Self>::from_data(TensorData::new(norms, [batch_size])))
+    }
+}
+
+/// `Σ_v ‖Σ_{t: ids[t] = v} rows[t]‖²` of one example: the rows of an id are added up one id after
+/// another.
+fn indexed_squared_norm(ids: &[i64], rows: &[f32], features: usize) -> f32 {
+    let mut order: Vec<usize> = (0..ids.len()).collect();
+    order.sort_unstable_by_key(|&position| (ids[position], position));
+    let row = |position: usize| &rows[position * features..(position + 1) * features];
+    let mut sum = vec![0.0f32; features];
+    let mut total = 0.0f64;
+    for positions in order.chunk_by(|&a, &b| ids[a] == ids[b]) {
+        if let [position] = positions {
+            total += f64::from(squared_norm(row(*position)));
+            continue;
+        }
+        sum.fill(0.0);
+        for &position in positions {
+            sum.iter_mut().zip(row(position)).for_each(|(sum, value)| *sum += value);
+        }
+        total += f64::from(squared_norm(&sum));
+    }
+    total as f32
 }
 
 /// Sum of squares: blocks in f32 on independent lanes, the blocks added in f64. Overflow of a block is

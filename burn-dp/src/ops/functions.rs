@@ -1,69 +1,87 @@
 //! The primitives on Burn's high-level tensors.
 
 use burn::backend::Dispatch;
-use burn::tensor::Tensor;
-use burn::tensor::ops::ConvOptions;
+use burn::module::Param;
+use burn::tensor::{Int, Shape, Tensor};
 
-use super::{Bias, LayerIds, ParametricOps, Patches, Slot};
+use super::{Bias, Kept, LayerIds, ParametricOps, Patches, Primitive, Slot};
 
-/// `input @ weight + bias`.
+/// Calls a layer's operation so that its parameters get their gradients from a tap.
 ///
-/// # Shapes
+/// `forward` is Burn's operation; it sees the parameters as constants where they are trained. `kept` is
+/// asked for what the gradient of the weight needs, if it is trained; see [`Primitive`].
 ///
-/// - input: `[batch_size, …, d_input]`
-/// - weight: `[d_input, d_output]`
-/// - bias: `[d_output]`
-/// - output: `[batch_size, …, d_output]`
-pub(crate) fn linear<const D: usize>(
-    input: Tensor<D>,
-    weight: Tensor<2>,
-    bias: Option<Tensor<1>>,
-    layer: LayerIds,
+/// The batch must be axis 0 of the output and of what is kept.
+pub(crate) fn apply<const W: usize, const D: usize>(
+    weight: &Param<Tensor<W>>,
+    bias: Option<&Param<Tensor<1>>>,
+    primitive: Primitive,
+    kept: impl FnOnce() -> Kept<Dispatch>,
+    forward: impl FnOnce(Tensor<W>, Option<Tensor<1>>) -> Tensor<D>,
 ) -> Tensor<D> {
-    let output = Dispatch::parametric_linear(
-        input.into_dispatch(),
-        weight.into_dispatch(),
-        lower(bias),
-        layer,
-    );
-    Tensor::from_dispatch(output)
-}
-
-/// Two-dimensional convolution.
-///
-/// # Shapes
-///
-/// - input: `[batch_size, channels_in, height, width]`
-/// - weight: `[channels_out, channels_in / groups, kernel_height, kernel_width]`
-/// - bias: `[channels_out]`
-/// - output: `[batch_size, channels_out, height_out, width_out]`
-pub(crate) fn conv2d(
-    input: Tensor<4>,
-    weight: Tensor<4>,
-    bias: Option<Tensor<1>>,
-    options: ConvOptions<2>,
-    layer: LayerIds,
-) -> Tensor<4> {
-    let output = Dispatch::parametric_conv2d(
-        input.into_dispatch(),
-        weight.into_dispatch(),
-        lower(bias),
-        options,
-        layer,
-    );
-    Tensor::from_dispatch(output)
-}
-
-fn lower(bias: Option<Tensor<1>>) -> Bias<Dispatch> {
-    match bias {
-        Some(bias) => Bias::Present(bias.into_dispatch()),
-        None => Bias::Absent,
+    let layer = LayerIds { weight: weight.id, bias: bias.map(|bias| bias.id) };
+    let (weight, bias) = (weight.val(), bias.map(Param::val));
+    let weight_trained = weight.is_tracked();
+    if !weight_trained && !bias.as_ref().is_some_and(Tensor::is_tracked) {
+        // What would be kept is dropped first, so that the operation may work in place.
+        drop(kept);
+        return forward(weight, bias);
     }
+    let output = forward(constant(&weight), bias.as_ref().map(constant));
+    let kept = if weight_trained { kept() } else { Kept::Nothing };
+    Tensor::from_dispatch(Dispatch::tap(
+        output.into_dispatch(),
+        weight.into_dispatch(),
+        match bias {
+            Some(bias) => Bias::Present(bias.into_dispatch()),
+            None => Bias::Absent,
+        },
+        kept,
+        layer,
+        primitive,
+    ))
+}
+
+/// The same values outside of the graph.
+fn constant<const D: usize>(tensor: &Tensor<D>) -> Tensor<D> {
+    tensor.clone().set_require_grad(false)
+}
+
+/// Keeps an input.
+pub(crate) fn keep<const D: usize>(input: Tensor<D>) -> Kept<Dispatch> {
+    Kept::One(input.into_dispatch())
+}
+
+/// Keeps indices.
+pub(crate) fn keep_ids(ids: Tensor<2, Int>) -> Kept<Dispatch> {
+    Kept::Ids(ids.into_dispatch())
+}
+
+/// The gradient of a weight, summed over the batch, flattened: `[values]`. All tensors are on a device
+/// without autodiff.
+pub(crate) fn weight_gradient<const D: usize>(
+    output_grad: Tensor<D>,
+    kept: Kept<Dispatch>,
+    weight: Shape,
+    primitive: Primitive,
+) -> Tensor<1> {
+    let grad = Dispatch::weight_gradient(output_grad.into_dispatch(), kept, weight, primitive);
+    Tensor::from_dispatch(grad)
 }
 
 /// Takes a recorded tensor out of its slot, as a tensor of the backend of `witness`.
 pub(crate) fn take<const D: usize>(witness: &Tensor<1>, slot: Slot) -> Tensor<D> {
     Tensor::from_dispatch(Dispatch::take_recorded(witness.clone().into_dispatch(), slot))
+}
+
+/// Takes a recorded tensor out of its slot, its rows flattened: `[batch_size, values]`.
+pub(crate) fn take_rows(witness: &Tensor<1>, slot: Slot) -> Tensor<2> {
+    Tensor::from_dispatch(Dispatch::take_recorded_rows(witness.clone().into_dispatch(), slot))
+}
+
+/// Takes recorded indices out of their slot.
+pub(crate) fn take_ids(witness: &Tensor<1>, slot: Slot) -> Tensor<2, Int> {
+    Tensor::from_dispatch(Dispatch::take_recorded_ids(witness.clone().into_dispatch(), slot))
 }
 
 /// The patches that the kernel of a convolution sees (im2col).
@@ -93,4 +111,17 @@ pub(crate) fn row_squared_norms(rows: Tensor<2>) -> Tensor<1> {
             rows.square().sum_dim(1).reshape([count])
         }
     }
+}
+
+/// Per example, `Σ_v ‖Σ_{t: ids[t] = v} rows[t]‖²`, if the backend has a way that is linear in the
+/// positions.
+///
+/// # Shapes
+///
+/// - ids: `[batch_size, positions]`
+/// - rows: `[batch_size, positions, features]`
+/// - output: `[batch_size]`
+pub(crate) fn indexed_squared_norms(ids: Tensor<2, Int>, rows: Tensor<3>) -> Option<Tensor<1>> {
+    Dispatch::native_indexed_squared_norms(ids.into_dispatch(), rows.into_dispatch())
+        .map(Tensor::from_dispatch)
 }

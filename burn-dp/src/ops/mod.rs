@@ -1,46 +1,38 @@
 //! The parametric primitives: Burn's operations with parameters, with a backward step that can yield
 //! per-example information instead of the summed gradient.
 //!
-//! [`ParametricOps`] extends every backend. On a plain backend a primitive *is* Burn's operation. On
-//! an autodiff backend its backward step is hand-written and does one of two things: the ordinary
-//! thing, or, while a [recording](crate::grads) is active on the thread, it hands the layer's input
-//! and the gradient of its output to the recording and computes no gradient of the parameters.
+//! A primitive is Burn's own operation with its parameters as constants, followed by a *tap*: an
+//! identity whose parents are the output and the parameters, and which keeps what their gradients
+//! follow from. Its backward step is hand-written and does one of two things: the ordinary thing, or,
+//! while a [recording](crate::grads) is active on the thread, it hands what was kept and the gradient
+//! of the output to the recording and computes no gradient of the parameters. The gradient of the
+//! layer's input is Burn's in both cases, and so is the output.
+//!
+//! [`ParametricOps`] extends every backend with the tap and with what the rules need of a backend.
 
 mod autodiff;
 mod backends;
 #[cfg(feature = "flex")]
 mod flex;
 mod functions;
-mod layer;
+mod kept;
 mod patches;
+mod primitive;
 mod slot;
 
-use burn::backend::{Backend, ExtensionType, backend_extension, tensor::FloatTensor};
-use burn::tensor::ops::ConvOptions;
-pub(crate) use functions::{conv2d, linear, patches, row_squared_norms, take};
-pub use layer::LayerIds;
-pub(crate) use layer::LayerRule;
+use burn::backend::{
+    Backend, TensorMetadata, backend_extension,
+    tensor::{FloatTensor, IntTensor},
+};
+use burn::tensor::Shape;
+pub(crate) use functions::{
+    apply, indexed_squared_norms, keep, keep_ids, patches, row_squared_norms, take, take_ids,
+    take_rows, weight_gradient,
+};
+pub use kept::{Bias, Kept};
 pub use patches::Patches;
+pub use primitive::{LayerIds, Primitive};
 pub use slot::Slot;
-
-/// A bias that a layer may have.
-#[doc(hidden)]
-#[derive(ExtensionType)]
-pub enum Bias<B: Backend> {
-    /// The layer has this bias, `[d_output]`.
-    Present(FloatTensor<B>),
-    /// The layer has none.
-    Absent,
-}
-
-impl<B: Backend> Bias<B> {
-    fn into_option(self) -> Option<FloatTensor<B>> {
-        match self {
-            Self::Present(bias) => Some(bias),
-            Self::Absent => None,
-        }
-    }
-}
 
 /// The parametric primitives of a backend.
 ///
@@ -54,29 +46,30 @@ impl<B: Backend> Bias<B> {
     Fusion: cfg(feature = "fusion"),
 )]
 pub trait ParametricOps: Backend {
-    /// `input @ weight + bias`, the batch on axis 0 of `input`.
+    /// Returns `output`, whose gradient will be the source of the parameters' gradients.
     #[fusion(default)]
     #[allow(unused_variables)]
-    fn parametric_linear(
-        input: FloatTensor<Self>,
+    fn tap(
+        output: FloatTensor<Self>,
         weight: FloatTensor<Self>,
         #[extension_type] bias: Bias<Self>,
+        #[extension_type] kept: Kept<Self>,
         layer: LayerIds,
+        primitive: Primitive,
     ) -> FloatTensor<Self> {
-        Self::linear(input, weight, bias.into_option())
+        output
     }
 
-    /// Two-dimensional convolution.
+    /// The gradient of a weight of shape `weight`, summed over the batch and flattened.
     #[fusion(default)]
-    #[allow(unused_variables)]
-    fn parametric_conv2d(
-        input: FloatTensor<Self>,
-        weight: FloatTensor<Self>,
-        #[extension_type] bias: Bias<Self>,
-        options: ConvOptions<2>,
-        layer: LayerIds,
+    fn weight_gradient(
+        output_grad: FloatTensor<Self>,
+        #[extension_type] kept: Kept<Self>,
+        weight: Shape,
+        primitive: Primitive,
     ) -> FloatTensor<Self> {
-        Self::conv2d(input, weight, bias.into_option(), options)
+        let values = Shape::new([weight.num_elements()]);
+        Self::float_reshape(primitive.weight_gradient::<Self>(kept, weight, output_grad), values)
     }
 
     /// The patches that the kernel of a convolution sees, `[batch_size · groups, channels / groups ·
@@ -96,11 +89,39 @@ pub trait ParametricOps: Backend {
         None
     }
 
+    /// Per example, `Σ_v ‖Σ_{t: ids[t] = v} rows[t]‖²`, `[batch_size]`, of `ids: [batch_size, positions]`
+    /// and `rows: [batch_size, positions, features]`, where the backend has a better way than comparing
+    /// all pairs of positions.
+    #[fusion(default)]
+    #[allow(unused_variables)]
+    fn native_indexed_squared_norms(
+        ids: IntTensor<Self>,
+        rows: FloatTensor<Self>,
+    ) -> Option<FloatTensor<Self>> {
+        None
+    }
+
     /// Returns the tensor that a recording stored in `slot`; `witness` routes the call to the
     /// backend that stored it.
     #[fusion(default)]
     #[allow(unused_variables)]
     fn take_recorded(witness: FloatTensor<Self>, slot: Slot) -> FloatTensor<Self> {
         slot.take::<FloatTensor<Self>>()
+    }
+
+    /// The same, with the rows flattened: `[batch_size, values]`.
+    #[fusion(default)]
+    fn take_recorded_rows(witness: FloatTensor<Self>, slot: Slot) -> FloatTensor<Self> {
+        let tensor = Self::take_recorded(witness, slot);
+        let shape = tensor.shape();
+        let rows = Shape::new([shape[0], shape.iter().skip(1).product()]);
+        Self::float_reshape(tensor, rows)
+    }
+
+    /// The same for indices.
+    #[fusion(default)]
+    #[allow(unused_variables)]
+    fn take_recorded_ids(witness: FloatTensor<Self>, slot: Slot) -> IntTensor<Self> {
+        slot.take::<IntTensor<Self>>()
     }
 }

@@ -3,8 +3,11 @@
 #![allow(clippy::unwrap_used)]
 
 mod convolution;
+mod embedding;
 mod groups;
 mod linear;
+mod norms;
+mod parameter;
 mod refusals;
 mod robustness;
 
@@ -101,6 +104,19 @@ pub(super) fn backwards() -> Vec<PrivateBackward> {
     ]
 }
 
+/// One loss per example that weighs every output differently.
+pub(super) fn losses<const D: usize>(output: Tensor<D>) -> Tensor<1> {
+    let dims = output.dims();
+    let rows: Tensor<2> = output.reshape([dims[0], dims[1..].iter().product()]);
+    let weights = numbers([1, rows.dims()[1]], 99, &rows.device());
+    ((rows + weights).powi_scalar(2)).sum_dim(1).reshape([dims[0]])
+}
+
+/// Replaces the values of a parameter, so that every backend has the same.
+pub(super) fn set<const D: usize>(parameter: Param<Tensor<D>>, seed: u64) -> Param<Tensor<D>> {
+    parameter.map(|tensor| numbers(tensor.dims(), seed, &tensor.device()).require_grad())
+}
+
 #[track_caller]
 pub(super) fn assert_close(found: &Flat, expected: &Flat, context: &str) {
     let scale = norm(expected).max(1e-12);
@@ -157,6 +173,12 @@ pub(super) fn check<P: Module, M: Module, const D: usize>(
             |model: &P, example| private_losses(model, input.clone().narrow(0, example, 1));
         let each = clipping.microbatch(private, examples, single).unwrap();
         assert_close(&flat_sum(each), &expected, &format!("{device:?}, microbatch"));
+    }
+
+    let output = private_losses(private, input.clone());
+    let expected = host(plain_losses(plain, input.clone()));
+    for (found, expected) in host(output).into_iter().zip(expected) {
+        assert!((found - expected).abs() <= 1e-5 * expected.abs().max(1e-3), "{device:?}, losses");
     }
 
     // Without a recording the private model is the plain one.

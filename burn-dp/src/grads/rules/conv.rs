@@ -2,8 +2,7 @@ use burn::tensor::Tensor;
 use burn::tensor::module::conv2d_weight_backward;
 use burn::tensor::ops::ConvOptions;
 
-use super::linear::{ghost_norms, magnitudes};
-use super::{Cost, Rounding, SquaredNorms};
+use super::{Cost, Restriction, Rounding, Rule, SquaredNorms, ghost};
 use crate::ops::{self, Patches};
 
 /// The weight of a two-dimensional convolution.
@@ -42,56 +41,6 @@ impl ConvWeight {
         }
     }
 
-    pub(crate) fn cost(&self) -> Cost {
-        let Sizes { groups, positions, d_input, d_output, .. } = self.sizes();
-        let features = (d_input + d_output) as f64;
-        let positions_f = positions as f64;
-        Cost {
-            ghost_flops: Some(2.0 * groups as f64 * positions_f * positions_f * features),
-            values: groups * d_input * d_output,
-            temporary: groups * positions * d_input,
-        }
-    }
-
-    pub(crate) fn ghost_norms(&self) -> SquaredNorms {
-        let Sizes { batch_size, groups, .. } = self.sizes();
-        let norms =
-            ghost_norms(self.patches().swap_dims(1, 2), self.grad_positions().swap_dims(1, 2));
-        let sum_groups =
-            |norms: Tensor<1>| norms.reshape([batch_size, groups]).sum_dim(1).reshape([batch_size]);
-        let rounding = match norms.rounding {
-            Rounding::Relative => Rounding::Relative,
-            Rounding::Gram(magnitudes) => Rounding::Gram(sum_groups(magnitudes)),
-            Rounding::Reordered(magnitudes) => Rounding::Reordered(sum_groups(magnitudes)),
-        };
-        SquaredNorms { values: sum_groups(norms.values), rounding }
-    }
-
-    pub(crate) fn magnitudes(&self) -> Tensor<1> {
-        let Sizes { batch_size, groups, .. } = self.sizes();
-        magnitudes(self.patches().swap_dims(1, 2), self.grad_positions().swap_dims(1, 2))
-            .reshape([batch_size, groups])
-            .sum_dim(1)
-            .reshape([batch_size])
-    }
-
-    pub(crate) fn instantiate(&self) -> Tensor<2> {
-        let Sizes { batch_size, groups, d_input, d_output, .. } = self.sizes();
-        // [B·G, P, T] @ [B·G, T, K] is laid out as the weight is: [B, O, C/G·kh·kw].
-        self.grad_positions()
-            .matmul(self.patches().swap_dims(1, 2))
-            .reshape([batch_size, groups * d_output * d_input])
-    }
-
-    pub(crate) fn weighted_sum(&self, coefficients: Tensor<1>) -> Tensor<1> {
-        let batch_size = self.output_grad.dims()[0];
-        let scaled = self.output_grad.clone() * coefficients.reshape([batch_size, 1, 1, 1]);
-        let shape_only = Tensor::zeros(self.weight, (&scaled.device(), scaled.dtype()));
-        let values = self.weight.iter().product::<usize>();
-        conv2d_weight_backward(self.input.clone(), shape_only, scaled, self.options.clone())
-            .reshape([values])
-    }
-
     /// `[batch_size · groups, d_output, positions]`.
     fn grad_positions(&self) -> Tensor<3> {
         let Sizes { batch_size, groups, positions, d_output, .. } = self.sizes();
@@ -111,6 +60,73 @@ impl ConvWeight {
     }
 }
 
+impl Rule for ConvWeight {
+    fn batch_size(&self) -> usize {
+        self.output_grad.dims()[0]
+    }
+
+    fn cost(&self) -> Cost {
+        let Sizes { groups, positions, d_input, d_output, .. } = self.sizes();
+        let features = (d_input + d_output) as f64;
+        let positions_f = positions as f64;
+        Cost {
+            ghost_flops: Some(2.0 * groups as f64 * positions_f * positions_f * features),
+            ghost_temporary: groups * positions * (2 * positions + d_input),
+            values: groups * d_input * d_output,
+            temporary: groups * positions * d_input,
+        }
+    }
+
+    fn ghost_norms(&self) -> Option<SquaredNorms> {
+        let Sizes { batch_size, groups, .. } = self.sizes();
+        let norms =
+            ghost::outer(self.patches().swap_dims(1, 2), self.grad_positions().swap_dims(1, 2));
+        let sum_groups =
+            |norms: Tensor<1>| norms.reshape([batch_size, groups]).sum_dim(1).reshape([batch_size]);
+        let rounding = match norms.rounding {
+            Rounding::Relative => Rounding::Relative,
+            Rounding::Gram(magnitudes) => Rounding::Gram(sum_groups(magnitudes)),
+            Rounding::Reordered(magnitudes) => Rounding::Reordered(sum_groups(magnitudes)),
+        };
+        Some(SquaredNorms { values: sum_groups(norms.values), rounding })
+    }
+
+    fn magnitudes(&self) -> Option<Tensor<1>> {
+        let Sizes { batch_size, groups, .. } = self.sizes();
+        let magnitudes = ghost::magnitudes(
+            self.patches().swap_dims(1, 2),
+            self.grad_positions().swap_dims(1, 2),
+        );
+        Some(magnitudes.reshape([batch_size, groups]).sum_dim(1).reshape([batch_size]))
+    }
+
+    fn instantiate(&self) -> Tensor<2> {
+        let Sizes { batch_size, groups, d_input, d_output, .. } = self.sizes();
+        // [B·G, P, T] @ [B·G, T, K] is laid out as the weight is: [B, O, C/G·kh·kw].
+        self.grad_positions()
+            .matmul(self.patches().swap_dims(1, 2))
+            .reshape([batch_size, groups * d_output * d_input])
+    }
+
+    fn weighted_sum(&self, coefficients: Tensor<1>) -> Tensor<1> {
+        let batch_size = self.output_grad.dims()[0];
+        let scaled = self.output_grad.clone() * coefficients.reshape([batch_size, 1, 1, 1]);
+        let shape_only = Tensor::zeros(self.weight, (&scaled.device(), scaled.dtype()));
+        let values = self.weight.iter().product::<usize>();
+        conv2d_weight_backward(self.input.clone(), shape_only, scaled, self.options.clone())
+            .reshape([values])
+    }
+
+    fn restrict(&self, examples: &Restriction) -> Box<dyn Rule> {
+        Box::new(Self {
+            input: examples.apply(&self.input),
+            output_grad: examples.apply(&self.output_grad),
+            weight: self.weight,
+            options: self.options.clone(),
+        })
+    }
+}
+
 /// The sizes of the linear rule that a convolution becomes.
 struct Sizes {
     batch_size: usize,
@@ -118,26 +134,4 @@ struct Sizes {
     positions: usize,
     d_input: usize,
     d_output: usize,
-}
-
-/// The bias of a convolution: the sum over the pixels of each channel.
-#[derive(Clone, Debug)]
-pub(crate) struct ConvBias {
-    /// `[batch_size, channels_out, height_out, width_out]`.
-    pub(crate) output_grad: Tensor<4>,
-}
-
-impl ConvBias {
-    pub(crate) fn cost(&self) -> Cost {
-        Cost { ghost_flops: None, values: self.output_grad.dims()[1], temporary: 0 }
-    }
-
-    pub(crate) fn instantiate(&self) -> Tensor<2> {
-        let [batch_size, channels, height, width] = self.output_grad.dims();
-        self.output_grad
-            .clone()
-            .reshape([batch_size * channels, height * width])
-            .sum_dim(1)
-            .reshape([batch_size, channels])
-    }
 }

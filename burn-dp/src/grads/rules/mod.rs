@@ -1,15 +1,64 @@
 //! The per-example rules, one a file: how the gradient of one parameter, for each example, follows
-//! from a layer's input and the gradient of its output.
+//! from what a layer kept and the gradient of its output.
 
 mod conv;
-mod linear;
+mod cost;
+mod ghost;
+mod outer;
+mod parameter;
+mod restriction;
+mod scale;
+mod sum;
 
-pub(crate) use conv::{ConvBias, ConvWeight};
-pub(crate) use linear::{LinearBias, LinearWeight};
+pub(crate) use conv::ConvWeight;
+pub(crate) use cost::Cost;
+pub(crate) use outer::OuterProducts;
+pub(crate) use parameter::Repeated;
+pub(crate) use restriction::{Keep, Restriction};
+pub(crate) use scale::{Scale, Shift};
+pub(crate) use sum::Summed;
+
+use std::fmt::Debug;
 
 use burn::tensor::Tensor;
 
 pub(crate) use crate::ops::row_squared_norms;
+
+/// The contribution of a layer to one parameter.
+pub(crate) trait Rule: Debug {
+    /// Number of examples, or of units of several rows.
+    fn batch_size(&self) -> usize;
+
+    /// Costs for one example.
+    fn cost(&self) -> Cost;
+
+    /// Squared norms without forming the gradients, where the rule has such a way.
+    fn ghost_norms(&self) -> Option<SquaredNorms> {
+        None
+    }
+
+    /// Bounds `(Σ_t ‖a_t‖‖g_t‖)²` on what is added up to reach a gradient, `[batch_size]`; `None` where
+    /// nothing can cancel that the weighted sum adds in another order.
+    fn magnitudes(&self) -> Option<Tensor<1>> {
+        None
+    }
+
+    /// The per-example gradients, `[batch_size, values]`, in the order of the parameter's values.
+    fn instantiate(&self) -> Tensor<2>;
+
+    /// `Σ_i coefficients[i] · gradient_i`, flattened: `[values]`.
+    fn weighted_sum(&self, coefficients: Tensor<1>) -> Tensor<1> {
+        weighted_rows(coefficients, self.instantiate())
+    }
+
+    /// The rule for some of the examples.
+    fn restrict(&self, examples: &Restriction) -> Box<dyn Rule>;
+
+    /// Makes one example of every `group_size` rows where the rule can: positions of one unit.
+    fn regroup(&self, group_size: usize) -> Option<Box<dyn Rule>> {
+        (group_size == 1).then(|| self.restrict(&Restriction::All))
+    }
+}
 
 /// Squared norms of the per-example gradients of one parameter.
 pub(crate) struct SquaredNorms {
@@ -34,167 +83,30 @@ pub(crate) enum Rounding {
     Reordered(Tensor<1>),
 }
 
-/// Costs of the ways to reach a norm, for one example.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) struct Cost {
-    /// Floating-point operations of the ghost norm beyond what the weighted sum costs; `None` where
-    /// the rule has no ghost norm.
-    pub(crate) ghost_flops: Option<f64>,
-    /// Values of the per-example gradient.
-    pub(crate) values: usize,
-    /// Values of the temporaries that instantiation needs.
-    pub(crate) temporary: usize,
-}
-
-/// The contribution of one use of a layer to one parameter.
-#[derive(Clone, Debug)]
-pub(crate) enum ExampleRule {
-    LinearWeight(LinearWeight),
-    LinearBias(LinearBias),
-    ConvWeight(ConvWeight),
-    ConvBias(ConvBias),
-}
-
-macro_rules! each_rule {
-    ($self:expr, $rule:ident => $body:expr) => {
-        match $self {
-            ExampleRule::LinearWeight($rule) => $body,
-            ExampleRule::LinearBias($rule) => $body,
-            ExampleRule::ConvWeight($rule) => $body,
-            ExampleRule::ConvBias($rule) => $body,
+impl SquaredNorms {
+    /// The norms of one part of the batch after another.
+    pub(crate) fn concatenate(mut parts: Vec<Self>) -> Self {
+        if parts.len() == 1 {
+            return parts.remove(0);
         }
-    };
-}
-
-impl ExampleRule {
-    /// Costs for one example.
-    pub(crate) fn cost(&self) -> Cost {
-        each_rule!(self, rule => rule.cost())
-    }
-
-    /// Number of examples.
-    pub(crate) fn batch_size(&self) -> usize {
-        each_rule!(self, rule => rule.output_grad.dims()[0])
-    }
-
-    /// Squared norms without forming the gradients, where the rule has such a way.
-    pub(crate) fn ghost_norms(&self) -> Option<SquaredNorms> {
-        match self {
-            Self::LinearWeight(rule) => Some(rule.ghost_norms()),
-            Self::ConvWeight(rule) => Some(rule.ghost_norms()),
-            Self::LinearBias(_) | Self::ConvBias(_) => None,
-        }
-    }
-
-    /// Bounds `(Σ_t ‖a_t‖‖g_t‖)²` on what is added up to reach a gradient, `[batch_size]`; `None` where
-    /// nothing can cancel that the weighted sum adds in another order.
-    pub(crate) fn magnitudes(&self) -> Option<Tensor<1>> {
-        match self {
-            Self::LinearWeight(rule) => Some(rule.magnitudes()),
-            Self::ConvWeight(rule) => Some(rule.magnitudes()),
-            Self::LinearBias(_) | Self::ConvBias(_) => None,
-        }
-    }
-
-    /// The per-example gradients, `[batch_size, values]`, in the order of the parameter's values.
-    pub(crate) fn instantiate(&self) -> Tensor<2> {
-        each_rule!(self, rule => rule.instantiate())
-    }
-
-    /// The same with the rows of each unit summed, `[units, values]`.
-    pub(crate) fn instantiate_groups(&self, units: usize) -> Tensor<2> {
-        let rows = self.instantiate();
-        let [count, values] = rows.dims();
-        if count == units {
-            return rows;
-        }
-        rows.reshape([units, count / units, values]).sum_dim(1).reshape([units, values])
-    }
-
-    /// Makes one row of every `group_size` rows where the rule can: positions of one unit.
-    pub(crate) fn regroup(self, group_size: usize) -> Self {
-        match self {
-            Self::LinearWeight(rule) if group_size > 1 => {
-                Self::LinearWeight(rule.regroup(group_size))
-            }
-            rule => rule,
-        }
-    }
-
-    /// `Σ_i coefficients[i] · gradient_i`, flattened: `[values]`.
-    pub(crate) fn weighted_sum(&self, coefficients: Tensor<1>) -> Tensor<1> {
-        match self {
-            Self::LinearWeight(rule) => rule.weighted_sum(coefficients),
-            Self::ConvWeight(rule) => rule.weighted_sum(coefficients),
-            Self::LinearBias(_) | Self::ConvBias(_) => {
-                weighted_rows(coefficients, self.instantiate())
+        let (mut values, mut magnitudes, mut gram) = (Vec::new(), Vec::new(), false);
+        for part in parts {
+            values.push(part.values);
+            match part.rounding {
+                Rounding::Relative => {}
+                Rounding::Gram(magnitude) => {
+                    gram = true;
+                    magnitudes.push(magnitude);
+                }
+                Rounding::Reordered(magnitude) => magnitudes.push(magnitude),
             }
         }
-    }
-
-    /// The rule restricted to the examples `range`.
-    pub(crate) fn narrow(&self, start: usize, length: usize) -> Self {
-        match self {
-            Self::LinearWeight(rule) => Self::LinearWeight(LinearWeight {
-                input: rule.input.clone().narrow(0, start, length),
-                output_grad: rule.output_grad.clone().narrow(0, start, length),
-            }),
-            Self::LinearBias(rule) => Self::LinearBias(LinearBias {
-                output_grad: rule.output_grad.clone().narrow(0, start, length),
-            }),
-            Self::ConvWeight(rule) => Self::ConvWeight(ConvWeight {
-                input: rule.input.clone().narrow(0, start, length),
-                output_grad: rule.output_grad.clone().narrow(0, start, length),
-                weight: rule.weight,
-                options: rule.options.clone(),
-            }),
-            Self::ConvBias(rule) => Self::ConvBias(ConvBias {
-                output_grad: rule.output_grad.clone().narrow(0, start, length),
-            }),
-        }
-    }
-
-    /// Replaces the rows of the examples that `keep` marks with `false` by zeros, by selection: a
-    /// product with zero would keep a NaN.
-    pub(crate) fn select(&self, keep: &Keep) -> Self {
-        match self {
-            Self::LinearWeight(rule) => Self::LinearWeight(LinearWeight {
-                input: keep.apply(rule.input.clone()),
-                output_grad: keep.apply(rule.output_grad.clone()),
-            }),
-            Self::LinearBias(rule) => {
-                Self::LinearBias(LinearBias { output_grad: keep.apply(rule.output_grad.clone()) })
-            }
-            Self::ConvWeight(rule) => Self::ConvWeight(ConvWeight {
-                input: keep.apply(rule.input.clone()),
-                output_grad: keep.apply(rule.output_grad.clone()),
-                weight: rule.weight,
-                options: rule.options.clone(),
-            }),
-            Self::ConvBias(rule) => {
-                Self::ConvBias(ConvBias { output_grad: keep.apply(rule.output_grad.clone()) })
-            }
-        }
-    }
-}
-
-/// Which examples to keep.
-pub(crate) struct Keep {
-    drop: Tensor<1, burn::tensor::Bool>,
-}
-
-impl Keep {
-    pub(crate) fn new(keep: &[bool], device: &burn::tensor::Device) -> Self {
-        let drop: Vec<bool> = keep.iter().map(|keep| !keep).collect();
-        Self { drop: Tensor::from_data(drop.as_slice(), device) }
-    }
-
-    /// Zeros in the rows that are not kept.
-    pub(crate) fn apply<const D: usize>(&self, tensor: Tensor<D>) -> Tensor<D> {
-        let mut shape = [1; D];
-        shape[0] = tensor.dims()[0];
-        let mask = self.drop.clone().reshape(shape).expand(tensor.dims());
-        tensor.mask_fill(mask, 0.0)
+        let rounding = match magnitudes.is_empty() {
+            true => Rounding::Relative,
+            false if gram => Rounding::Gram(Tensor::cat(magnitudes, 0)),
+            false => Rounding::Reordered(Tensor::cat(magnitudes, 0)),
+        };
+        Self { values: Tensor::cat(values, 0), rounding }
     }
 }
 
@@ -208,4 +120,10 @@ impl Keep {
 pub(crate) fn weighted_rows(coefficients: Tensor<1>, rows: Tensor<2>) -> Tensor<1> {
     let values = rows.dims()[1];
     coefficients.unsqueeze::<2>().matmul(rows).reshape([values])
+}
+
+/// Rows of a tensor: axis 0 stays, all others become one.
+pub(super) fn rows<const D: usize>(tensor: Tensor<D>) -> Tensor<2> {
+    let dims = tensor.dims();
+    tensor.reshape([dims[0], dims[1..].iter().product()])
 }

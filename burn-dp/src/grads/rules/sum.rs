@@ -1,0 +1,84 @@
+use burn::tensor::Tensor;
+
+use super::{Cost, Restriction, Rule, row_squared_norms};
+
+/// The sum of what several uses of a parameter, or the rows of one unit, contribute: they are added
+/// before the norm, because their cross terms count.
+#[derive(Debug)]
+pub(crate) struct Summed {
+    /// At least one; each of `units · group_size` rows.
+    pub(crate) uses: Vec<Box<dyn Rule>>,
+    /// Rows that make one unit.
+    pub(crate) group_size: usize,
+}
+
+impl Summed {
+    /// Adds the rows of each unit: `[units · group_size, values]` to `[units, values]`.
+    fn units(&self, rows: Tensor<2>) -> Tensor<2> {
+        if self.group_size == 1 {
+            return rows;
+        }
+        let [count, values] = rows.dims();
+        let units = count / self.group_size;
+        rows.reshape([units, self.group_size, values]).sum_dim(1).reshape([units, values])
+    }
+}
+
+impl Rule for Summed {
+    fn batch_size(&self) -> usize {
+        self.uses.first().map_or(0, |part| part.batch_size()) / self.group_size
+    }
+
+    fn cost(&self) -> Cost {
+        let costs: Vec<Cost> = self.uses.iter().map(|part| part.cost()).collect();
+        let values = costs.iter().map(|cost| cost.values).max().unwrap_or(0);
+        let temporary = costs.iter().map(|cost| cost.temporary).max().unwrap_or(0);
+        Cost { values, temporary: self.group_size * (values + temporary), ..Cost::default() }
+    }
+
+    fn magnitudes(&self) -> Option<Tensor<1>> {
+        let lengths = self.uses.iter().map(|part| {
+            part.magnitudes().unwrap_or_else(|| row_squared_norms(part.instantiate())).sqrt()
+        });
+        let lengths: Tensor<1> = lengths.reduce(|sum, lengths| sum + lengths)?;
+        let [count] = lengths.dims();
+        let units = count / self.group_size;
+        Some(self.units(lengths.reshape([count, 1])).square().reshape([units]))
+    }
+
+    fn instantiate(&self) -> Tensor<2> {
+        let rows = self.uses.iter().map(|part| self.units(part.instantiate()));
+        match rows.reduce(|sum, rows| sum + rows) {
+            Some(sum) => sum,
+            None => unreachable!("a parameter has at least one use"),
+        }
+    }
+
+    fn weighted_sum(&self, coefficients: Tensor<1>) -> Tensor<1> {
+        let [units] = coefficients.dims();
+        let coefficients = coefficients
+            .reshape([units, 1])
+            .repeat_dim(1, self.group_size)
+            .reshape([units * self.group_size]);
+        let sums = self.uses.iter().map(|part| part.weighted_sum(coefficients.clone()));
+        match sums.reduce(|sum, part| sum + part) {
+            Some(sum) => sum,
+            None => unreachable!("a parameter has at least one use"),
+        }
+    }
+
+    fn restrict(&self, examples: &Restriction) -> Box<dyn Rule> {
+        let restrict = |examples: &Restriction| -> Box<dyn Rule> {
+            let uses = self.uses.iter().map(|part| part.restrict(examples)).collect();
+            Box::new(Self { uses, group_size: self.group_size })
+        };
+        match examples {
+            Restriction::All => restrict(&Restriction::All),
+            Restriction::Range { start, length } => restrict(&Restriction::Range {
+                start: start * self.group_size,
+                length: length * self.group_size,
+            }),
+            Restriction::Keep(keep) => restrict(&Restriction::Keep(&keep.repeat(self.group_size))),
+        }
+    }
+}

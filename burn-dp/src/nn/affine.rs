@@ -1,0 +1,37 @@
+//! The affine part of a norm: scale and shift along one axis.
+
+use burn::module::Param;
+use burn::tensor::Tensor;
+
+use crate::ops::{self, Primitive};
+
+/// `input · gamma + beta` along `axis`.
+///
+/// # Shapes
+///
+/// - input, output: `[batch_size, …]`
+/// - gamma, beta: the length of `axis`
+pub(crate) fn affine<const D: usize>(
+    input: Tensor<D>,
+    gamma: &Param<Tensor<1>>,
+    beta: Option<&Param<Tensor<1>>>,
+    axis: usize,
+) -> Tensor<D> {
+    assert!(axis > 0 && axis < D, "a private norm needs a batch axis, got rank {D}");
+    let mut shape = [1; D];
+    shape[axis] = input.dims()[axis];
+    let kept = input.clone();
+    ops::apply(
+        gamma,
+        beta,
+        Primitive::Scale { axis: Some(axis), negative: false },
+        || ops::keep(kept),
+        |gamma, beta| {
+            let scaled = input * gamma.reshape(shape);
+            match beta {
+                Some(beta) => scaled + beta.reshape(shape),
+                None => scaled,
+            }
+        },
+    )
+}

@@ -1,0 +1,55 @@
+use burn::module::Param;
+use burn::nn::BatchNorm;
+use burn::tensor::{Tensor, assert_shape};
+
+use super::{Private, affine::affine};
+
+impl Private<BatchNorm> {
+    /// The layer with its stored statistics: it normalises with them and never changes them. Its
+    /// scale and shift are trained if they require gradients.
+    pub fn with_stored_statistics(mut layer: BatchNorm) -> Self {
+        layer.training = Param::from_bool(false);
+        Self::new(layer)
+    }
+
+    /// Applies the norm with the stored statistics.
+    ///
+    /// # Shapes
+    ///
+    /// - input, output: `[batch_size, num_features, …]`
+    ///
+    /// # Privacy
+    ///
+    /// The statistics of a batch mix its examples, and the running ones would be published without
+    /// noise. So the stored statistics must come from public data, and the layer uses nothing else.
+    ///
+    /// # Panics
+    ///
+    /// Panics if the layer is in training mode on an autodiff device, and if axis 1 of `input` is not
+    /// `num_features`.
+    pub fn forward<const D: usize>(&self, input: Tensor<D>) -> Tensor<D> {
+        batch_norm(&self.inner, input)
+    }
+}
+
+/// See [`Private<BatchNorm>::forward`](Private).
+pub(crate) fn batch_norm<const D: usize>(layer: &BatchNorm, input: Tensor<D>) -> Tensor<D> {
+    let [num_features] = layer.gamma.dims();
+    assert_shape!(input, [_, num_features, ..]);
+    let device = input.device();
+    assert!(
+        !(device.is_autodiff() && layer.training.is_enabled()),
+        "a BatchNorm in training mode mixes the examples of a batch; use GroupNorm, LayerNorm or \
+         InstanceNorm, or `Private::<BatchNorm>::with_stored_statistics`"
+    );
+    if !device.is_autodiff() {
+        // One operation where nothing is trained.
+        return layer.forward(input);
+    }
+    let mut shape = [1; D];
+    shape[1] = num_features;
+    let mean = layer.running_mean.value().to_device(&device).reshape(shape);
+    let variance = layer.running_var.value().to_device(&device).reshape(shape);
+    let normalized = (input - mean) / variance.add_scalar(layer.epsilon).sqrt();
+    affine(normalized, &layer.gamma, Some(&layer.beta), 1)
+}

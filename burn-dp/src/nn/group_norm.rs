@@ -1,0 +1,78 @@
+use burn::module::Param;
+use burn::nn::{GroupNorm, InstanceNorm};
+use burn::tensor::Tensor;
+
+use super::{Private, affine::affine};
+
+impl Private<GroupNorm> {
+    /// Applies the norm over groups of channels.
+    ///
+    /// # Shapes
+    ///
+    /// - input, output: `[batch_size, num_channels, …]`
+    ///
+    /// # Panics
+    ///
+    /// Panics if axis 1 of `input` is not `num_channels`.
+    pub fn forward<const D: usize>(&self, input: Tensor<D>) -> Tensor<D> {
+        group_norm(&self.inner, input)
+    }
+}
+
+impl Private<InstanceNorm> {
+    /// Applies the norm over each channel.
+    ///
+    /// # Shapes
+    ///
+    /// - input, output: `[batch_size, num_channels, …]`
+    ///
+    /// # Panics
+    ///
+    /// Panics if axis 1 of `input` is not `num_channels`.
+    pub fn forward<const D: usize>(&self, input: Tensor<D>) -> Tensor<D> {
+        instance_norm(&self.inner, input)
+    }
+}
+
+/// See [`Private<GroupNorm>::forward`](Private).
+pub(crate) fn group_norm<const D: usize>(layer: &GroupNorm, input: Tensor<D>) -> Tensor<D> {
+    normalize_groups(
+        input,
+        layer.num_groups,
+        layer.epsilon,
+        layer.affine.then_some((&layer.gamma, &layer.beta)),
+    )
+}
+
+/// See [`Private<InstanceNorm>::forward`](Private).
+pub(crate) fn instance_norm<const D: usize>(layer: &InstanceNorm, input: Tensor<D>) -> Tensor<D> {
+    normalize_groups(
+        input,
+        layer.num_channels,
+        layer.epsilon,
+        layer.affine.then_some((&layer.gamma, &layer.beta)),
+    )
+}
+
+type Parameter = Option<Param<Tensor<1>>>;
+
+/// Burn's norm without its parameters, then the parameters.
+fn normalize_groups<const D: usize>(
+    input: Tensor<D>,
+    num_groups: usize,
+    epsilon: f64,
+    parameters: Option<(&Parameter, &Parameter)>,
+) -> Tensor<D> {
+    let num_channels = match parameters {
+        Some((Some(gamma), _)) => gamma.dims()[0],
+        _ => input.dims()[1],
+    };
+    let plain =
+        GroupNorm { gamma: None, beta: None, num_groups, num_channels, epsilon, affine: false };
+    let normalized = plain.forward(input);
+    match parameters {
+        None => normalized,
+        Some((Some(gamma), beta)) => affine(normalized, gamma, beta.as_ref(), 1),
+        Some((None, _)) => panic!("affine is set to true, but gamma is None"),
+    }
+}

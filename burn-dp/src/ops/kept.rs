@@ -1,0 +1,90 @@
+use burn::backend::{
+    Backend, ExtensionType,
+    tensor::{FloatTensor, IntTensor},
+};
+
+/// A bias that a layer may have.
+#[doc(hidden)]
+#[derive(ExtensionType)]
+pub enum Bias<B: Backend> {
+    /// The layer has this bias.
+    Present(FloatTensor<B>),
+    /// The layer has none.
+    Absent,
+}
+
+impl<B: Backend> Bias<B> {
+    pub(super) fn into_option(self) -> Option<FloatTensor<B>> {
+        match self {
+            Self::Present(bias) => Some(bias),
+            Self::Absent => None,
+        }
+    }
+}
+
+/// What the forward pass keeps for the gradient of a weight.
+#[doc(hidden)]
+#[derive(ExtensionType)]
+pub enum Kept<B: Backend> {
+    /// Nothing: the weight is not trained, or its gradient needs nothing.
+    Nothing,
+    /// The input.
+    One(FloatTensor<B>),
+    /// Input and offset of a deformable convolution.
+    Deformed(FloatTensor<B>, FloatTensor<B>),
+    /// Input, offset and mask of a deformable convolution.
+    Modulated(FloatTensor<B>, FloatTensor<B>, FloatTensor<B>),
+    /// Indices of rows of the weight.
+    Ids(IntTensor<B>),
+}
+
+const KEPT: &str = "the forward pass keeps what its backward step needs";
+
+impl<B: Backend> Kept<B> {
+    /// From the float tensors and indices that [`into_parts`](Self::into_parts) gave.
+    pub(super) fn from_parts(floats: Vec<FloatTensor<B>>, ids: Option<IntTensor<B>>) -> Self {
+        let mut floats = floats.into_iter();
+        match (floats.next(), floats.next(), floats.next(), ids) {
+            (Some(input), None, None, None) => Self::One(input),
+            (Some(input), Some(offset), None, None) => Self::Deformed(input, offset),
+            (Some(input), Some(offset), Some(mask), None) => Self::Modulated(input, offset, mask),
+            (None, None, None, Some(ids)) => Self::Ids(ids),
+            _ => Self::Nothing,
+        }
+    }
+
+    pub(super) fn into_parts(self) -> (Vec<FloatTensor<B>>, Option<IntTensor<B>>) {
+        match self {
+            Self::Nothing => (vec![], None),
+            Self::One(input) => (vec![input], None),
+            Self::Deformed(input, offset) => (vec![input, offset], None),
+            Self::Modulated(input, offset, mask) => (vec![input, offset, mask], None),
+            Self::Ids(ids) => (vec![], Some(ids)),
+        }
+    }
+
+    pub(super) fn one(self) -> FloatTensor<B> {
+        match self {
+            Self::One(input) => Some(input),
+            _ => None,
+        }
+        .expect(KEPT)
+    }
+
+    pub(super) fn ids(self) -> IntTensor<B> {
+        match self {
+            Self::Ids(ids) => Some(ids),
+            _ => None,
+        }
+        .expect(KEPT)
+    }
+
+    pub(super) fn deformed(self) -> (FloatTensor<B>, FloatTensor<B>, Option<FloatTensor<B>>) {
+        match self {
+            Self::Deformed(input, offset) => Some((input, offset, None)),
+            Self::Modulated(input, offset, mask) => Some((input, offset, Some(mask))),
+            _ => None,
+        }
+        .expect(KEPT)
+    }
+}
