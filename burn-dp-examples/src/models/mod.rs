@@ -10,18 +10,23 @@
 //! clipping, 2021, sections 6.1 and 6.5.
 
 mod cnn;
+mod encoder;
 mod mlp;
 mod network;
-mod recurrent;
+mod norm;
+mod resnet;
 mod sequence;
+mod transformer;
 mod vgg;
 
 pub use cnn::{Cnn, CnnConfig};
+pub use encoder::EncoderBlock;
 pub use mlp::{Mlp, MlpConfig};
 pub use network::{ImageNetwork, ModelName, NetworkVisitor, SequenceModel, TextNetwork};
-pub use network::NormName;
-pub use recurrent::{Cell, Recurrent, RecurrentConfig};
-pub use sequence::{Rows, Sequence};
+pub use norm::{Norm, NormName};
+pub use resnet::{ResNet, ResNetConfig, ResNetDepth};
+pub use sequence::{Rows, Sequence, Words};
+pub use transformer::{Transformer, TransformerConfig};
 pub use vgg::{Vgg, VggConfig, VggDepth};
 
 use burn::module::Module;

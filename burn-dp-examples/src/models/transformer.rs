@@ -1,14 +1,14 @@
 use burn::config::Config;
 use burn::module::Module;
-use burn::nn::transformer::{TransformerEncoder, TransformerEncoderConfig};
 use burn::nn::{
-    LayerNorm, LayerNormConfig, Linear, LinearConfig, PositionalEncoding, PositionalEncodingConfig,
+    Initializer, LayerNorm, LayerNormConfig, Linear, LinearConfig, PositionalEncoding,
+    PositionalEncodingConfig,
 };
 use burn::tensor::{Device, Tensor};
 use burn_dp::nn::{IntoPrivate, Private};
 
 use super::sequence::mean;
-use super::{Classifier, Sequence};
+use super::{Classifier, EncoderBlock, Sequence};
 
 /// Configuration of the [transformer](Transformer).
 #[derive(Config, Debug)]
@@ -42,7 +42,7 @@ pub struct Transformer<S: Module> {
     /// Adds sines of the position.
     pub positions: PositionalEncoding,
     /// The encoder block.
-    pub encoder: Private<TransformerEncoder>,
+    pub encoder: EncoderBlock,
     /// Normalises the mean.
     pub norm: Private<LayerNorm>,
     /// From the mean to the classes.
@@ -54,17 +54,16 @@ impl TransformerConfig {
     pub fn init<S: Sequence>(&self, sequence: S, device: &Device) -> Transformer<S> {
         let width = sequence.width();
         let linear = |input, output| LinearConfig::new(input, output).init(device).private();
-        let encoder = TransformerEncoderConfig::new(self.width, self.feed_forward, self.heads, 1)
-            .with_norm_first(true)
-            .with_dropout(0.0)
-            .init(device);
+        // Small, as in BERT: before training, the block hands on what it gets.
+        let small = Initializer::Normal { mean: 0.0, std: 0.02 };
+        let encoder = EncoderBlock::new(self.width, self.feed_forward, self.heads, &small, device);
         Transformer {
             sequence,
             input: (width != self.width).then(|| linear(width, self.width)),
             positions: PositionalEncodingConfig::new(self.width)
                 .with_max_sequence_size(self.length)
                 .init(device),
-            encoder: encoder.private(),
+            encoder,
             norm: LayerNormConfig::new(self.width).init(device).private(),
             output: linear(self.width, self.classes),
         }
@@ -79,8 +78,11 @@ impl<S: Sequence> Classifier for Transformer<S> {
         if let Some(input) = &self.input {
             vectors = input.forward(vectors);
         }
-        let vectors = self.positions.forward(vectors);
-        let states = self.encoder.forward(vectors, padding.clone(), None);
+        let placed = self.positions.forward(vectors.clone());
+        // The block adds to what it gets. Without the positions, which are the same for every example
+        // and longer than most vectors, the mean is made of the words alone.
+        let positions = placed.clone() - vectors;
+        let states = self.encoder.forward(placed, padding.clone()) - positions;
         self.output.forward(self.norm.forward(mean(states, padding)))
     }
 }
