@@ -5,7 +5,7 @@ use burn::module::{Module, ModuleVisitor, Param};
 use burn::nn::conv::{Conv2d, Conv2dConfig};
 use burn::nn::{Linear, LinearConfig, LinearLayout};
 use burn::tensor::{Device, Tensor};
-use burn_dp::nn::{IntoPrivate, Private};
+use burn_dp::nn::{IntoPrivate, Private, PrivateLayer};
 
 #[derive(Module, Debug)]
 struct Plain {
@@ -92,4 +92,38 @@ fn the_wrapper_forwards_what_a_module_does() {
     assert!(format!("{model}").contains("fc: Private<Linear> {d_input: 5"), "{model}");
     let inner: Linear = model.fc.into_inner();
     assert_eq!(inner.weight.dims(), [5, 4]);
+}
+
+fn exchange_records<M: PrivateLayer>(init: impl Fn() -> M) {
+    let saved = init();
+    let private = init().private().load_record(saved.clone().into_record());
+    assert_eq!(values(&private), values(&saved));
+    let back = init().load_record(private.clone().into_record());
+    assert_eq!(values(&back), values(&private));
+    assert!(values(&private).len() > 1);
+}
+
+#[test]
+fn the_records_of_composite_layers_are_those_of_burn() {
+    use burn::nn::activation::{ActivationConfig, PReluConfig, SwiGluConfig};
+    use burn::nn::attention::MultiHeadAttentionConfig;
+    use burn::nn::transformer::{
+        PositionWiseFeedForwardConfig, TransformerDecoderConfig, TransformerEncoderConfig,
+    };
+    use burn::nn::{BiGruConfig, BiLstmConfig, BiRnnConfig, GruConfig, LstmConfig, RnnConfig};
+    let device = Device::flex();
+    let prelu: ActivationConfig = PReluConfig::new().into();
+    exchange_records(|| {
+        RnnConfig::new(3, 2, true).with_hidden_activation(prelu.clone()).init(&device)
+    });
+    exchange_records(|| BiRnnConfig::new(3, 2, true).init(&device));
+    exchange_records(|| GruConfig::new(3, 2, false).init(&device));
+    exchange_records(|| BiGruConfig::new(3, 2, true).init(&device));
+    exchange_records(|| LstmConfig::new(3, 2, true).with_input_forget(true).init(&device));
+    exchange_records(|| BiLstmConfig::new(3, 2, true).init(&device));
+    exchange_records(|| SwiGluConfig::new(3, 2).init(&device));
+    exchange_records(|| MultiHeadAttentionConfig::new(4, 2).init(&device));
+    exchange_records(|| PositionWiseFeedForwardConfig::new(4, 2).init(&device));
+    exchange_records(|| TransformerEncoderConfig::new(4, 6, 2, 2).init(&device));
+    exchange_records(|| TransformerDecoderConfig::new(4, 6, 2, 2).init(&device));
 }

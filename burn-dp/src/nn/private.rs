@@ -20,6 +20,10 @@ macro_rules! private_layers {
             impl sealed::Sealed for $layer {}
             impl PrivateLayer for $layer {}
         )*
+
+        /// The types of Burn that can be wrapped, besides bare parameters.
+        #[cfg(test)]
+        pub(super) const WRAPPED: &[&str] = &[$(stringify!($layer)),*];
     };
 }
 
@@ -33,6 +37,22 @@ private_layers!(
     nn::BatchNorm,
     nn::PRelu,
     nn::conv::Conv2d,
+    nn::GateController,
+    nn::Rnn,
+    nn::BiRnn,
+    nn::Gru,
+    nn::BiGru,
+    nn::Lstm,
+    nn::BiLstm,
+    nn::norm::Normalization,
+    nn::activation::Activation,
+    nn::activation::SwiGlu,
+    nn::attention::MultiHeadAttention,
+    nn::transformer::PositionWiseFeedForward,
+    nn::transformer::TransformerEncoder,
+    nn::transformer::TransformerEncoderLayer,
+    nn::transformer::TransformerDecoder,
+    nn::transformer::TransformerDecoderLayer,
 );
 
 impl<const D: usize> sealed::Sealed for Param<Tensor<D>> {}

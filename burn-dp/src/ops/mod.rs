@@ -18,6 +18,7 @@ mod functions;
 mod kept;
 mod patches;
 mod primitive;
+mod recurrent;
 mod slot;
 
 use burn::backend::{
@@ -32,6 +33,8 @@ pub(crate) use functions::{
 pub use kept::{Bias, Kept};
 pub use patches::Patches;
 pub use primitive::{LayerIds, Primitive};
+pub(crate) use recurrent::recurrent;
+pub use recurrent::{Cell, GateFunction, HiddenParameters, Recurrence, RecurrentOps};
 pub use slot::Slot;
 
 /// The parametric primitives of a backend.

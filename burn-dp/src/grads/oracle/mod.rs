@@ -2,18 +2,22 @@
 
 #![allow(clippy::unwrap_used)]
 
+mod attention;
 mod convolution;
 mod embedding;
 mod groups;
 mod linear;
 mod norms;
 mod parameter;
+mod recurrent;
 mod refusals;
 mod robustness;
+mod transformer;
+mod wrappers;
 
 use std::collections::HashMap;
 
-use burn::module::{Module, ModuleVisitor, Param, ParamId};
+use burn::module::{Module, ModuleMapper, ModuleVisitor, Param, ParamId};
 use burn::tensor::{Device, Distribution, Gradients, Tensor, TensorData};
 
 use super::{MemoryBound, PrivateBackward};
@@ -34,6 +38,29 @@ pub(super) fn numbers<const D: usize>(shape: [usize; D], seed: u64, device: &Dev
         })
         .collect();
     Tensor::from_data(TensorData::new(values, shape), device)
+}
+
+/// A model whose parameters follow from a number.
+pub(super) fn numbered<M: Module>(model: M, seed: u64) -> M {
+    struct Number(u64);
+    impl ModuleMapper for Number {
+        fn map_float<const D: usize>(&mut self, param: Param<Tensor<D>>) -> Param<Tensor<D>> {
+            self.0 += 1;
+            let trained = param.base().is_require_grad();
+            param.map(|old| numbers(old.dims(), self.0, &old.device()).set_require_grad(trained))
+        }
+    }
+    model.map(&mut Number(1000 * seed))
+}
+
+/// Compares two tensors, shape included.
+#[track_caller]
+pub(super) fn assert_equal<const D: usize>(found: Tensor<D>, expected: Tensor<D>, tolerance: f64) {
+    assert_eq!(found.dims(), expected.dims());
+    for (found, expected) in host(found).into_iter().zip(host(expected)) {
+        let difference = (found - expected).abs();
+        assert!(difference <= tolerance * expected.abs().max(1.0), "{found} is not {expected}");
+    }
 }
 
 struct Collect<'a> {

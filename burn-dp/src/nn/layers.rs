@@ -1,0 +1,234 @@
+//! The layers that have a private twin.
+
+use std::fmt;
+
+/// How the norms of the per-example gradients of a layer's parameters are reached.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum NormRule {
+    /// For every weight the cheaper of ghost norm and instantiation; biases, scales and shifts are
+    /// instantiated, as they are no larger than what was recorded.
+    Planned,
+    /// From the recorded tensors alone; the gradients are never formed.
+    Ghost,
+    /// The gradients are formed, as they are no larger than what was recorded.
+    Instantiated,
+    /// That of the layer that is wrapped.
+    Wrapped,
+}
+
+impl fmt::Display for NormRule {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Planned => "ghost or instantiated",
+            Self::Ghost => "ghost",
+            Self::Instantiated => "instantiated",
+            Self::Wrapped => "that of the wrapped",
+        })
+    }
+}
+
+/// What is private of one layer of Burn.
+#[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
+pub struct LayerSupport {
+    /// Name of Burn's type.
+    pub layer: &'static str,
+    /// Options that the layer has, all of them supported.
+    pub options: &'static str,
+    /// What the per-example gradients follow from.
+    pub rule: &'static str,
+    /// How their norms are reached.
+    pub norms: NormRule,
+    /// The test that compares the layer with the loop over single examples.
+    pub test: &'static str,
+}
+
+const fn row(
+    layer: &'static str,
+    options: &'static str,
+    rule: &'static str,
+    norms: NormRule,
+    test: &'static str,
+) -> LayerSupport {
+    LayerSupport { layer, options, rule, norms, test }
+}
+
+use NormRule::{Ghost, Instantiated, Planned, Wrapped};
+
+/// The layers of Burn that have a private twin.
+///
+/// Every row holds on every backend, as the rules are written once, on Burn's tensors. The tests run on
+/// all backends that are compiled in, without and with gradient checkpointing.
+#[rustfmt::skip]
+pub const LAYERS: &[LayerSupport] = &[
+    row("Linear",
+        "bias, layout, any rank of input",
+        "outer products of input and output gradient, summed over positions",
+        Planned, "positions_are_summed_before_the_norm"),
+    row("Conv2d",
+        "bias, stride, padding (also asymmetric), dilation, groups",
+        "as linear, on the patches that the kernel sees",
+        Planned, "every_option_of_a_convolution_equals_the_loop_over_examples"),
+    row("Embedding",
+        "reuse, tied output layer",
+        "output gradients of equal ids are added",
+        Ghost, "embeddings_equal_the_loop_over_examples"),
+    row("LayerNorm",
+        "no beta, epsilon",
+        "normalised input times output gradient",
+        Instantiated, "layer_norms_equal_the_loop_over_examples"),
+    row("RmsNorm",
+        "epsilon",
+        "normalised input times output gradient",
+        Instantiated, "rms_norms_equal_the_loop_over_examples"),
+    row("GroupNorm",
+        "groups, epsilon, not affine",
+        "normalised input times output gradient",
+        Instantiated, "group_norms_equal_the_loop_over_examples"),
+    row("InstanceNorm",
+        "epsilon, not affine",
+        "normalised input times output gradient",
+        Instantiated, "instance_norms_equal_the_loop_over_examples"),
+    row("BatchNorm",
+        "stored statistics only",
+        "normalised input times output gradient",
+        Instantiated, "a_batch_norm_with_stored_statistics_equals_the_loop_over_examples"),
+    row("PRelu",
+        "one parameter or one a channel",
+        "negative input times output gradient",
+        Instantiated, "parametric_relus_equal_the_loop_over_examples"),
+    row("Param<Tensor>",
+        "any rank, any reuse",
+        "output gradient of the copy of each example",
+        Instantiated, "bare_parameters_equal_the_loop_over_examples"),
+    row("GateController",
+        "bias",
+        "two linear layers",
+        Planned, "one_gate_equals_the_loop_over_examples"),
+    row("Rnn",
+        "bias, batch_first, reverse, clip, every activation, state in and out",
+        "as linear, the sequence as positions",
+        Planned, "every_option_of_an_rnn_equals_the_loop_over_examples"),
+    row("BiRnn",
+        "as Rnn",
+        "two RNNs",
+        Planned, "every_option_of_a_bidirectional_layer_equals_the_loop_over_examples"),
+    row("Gru",
+        "bias, reset_after, clip, every activation, state in",
+        "as linear, the sequence as positions",
+        Planned, "every_option_of_a_gru_equals_the_loop_over_examples"),
+    row("BiGru",
+        "as Gru, batch_first, state out",
+        "two GRUs",
+        Planned, "every_option_of_a_bidirectional_layer_equals_the_loop_over_examples"),
+    row("Lstm",
+        "bias, batch_first, reverse, clip, input_forget, every activation, state in and out",
+        "as linear, the sequence as positions",
+        Planned, "every_option_of_an_lstm_equals_the_loop_over_examples"),
+    row("BiLstm",
+        "as Lstm",
+        "two LSTMs",
+        Planned, "every_option_of_a_bidirectional_layer_equals_the_loop_over_examples"),
+    row("MultiHeadAttention",
+        "self and cross, masks, biases, quiet softmax, min_float, dropout, cache",
+        "four linear layers",
+        Planned, "every_option_of_self_attention_equals_the_loop_over_examples"),
+    row("CrossAttention",
+        "grouped heads, mask, quiet softmax, min_float, dropout, cache (`PrivateCrossAttention`)",
+        "four linear layers",
+        Planned, "every_option_of_cross_attention_equals_the_loop_over_examples"),
+    row("PositionWiseFeedForward",
+        "every activation, dropout",
+        "two linear layers",
+        Planned, "a_feed_forward_layer_equals_the_loop_over_examples"),
+    row("TransformerEncoder",
+        "norm_first, masks, quiet softmax, activation, layer_norm_eps, dropout, cache",
+        "attention, feed-forward and layer norms",
+        Planned, "every_option_of_an_encoder_equals_the_loop_over_examples"),
+    row("TransformerEncoderLayer",
+        "as TransformerEncoder",
+        "attention, feed-forward and layer norms",
+        Planned, "every_option_of_an_encoder_equals_the_loop_over_examples"),
+    row("TransformerDecoder",
+        "as TransformerEncoder, masks of the memory",
+        "attention, feed-forward and layer norms",
+        Planned, "every_option_of_a_decoder_equals_the_loop_over_examples"),
+    row("TransformerDecoderLayer",
+        "as TransformerDecoder",
+        "attention, feed-forward and layer norms",
+        Planned, "every_option_of_a_decoder_equals_the_loop_over_examples"),
+    row("SwiGlu",
+        "bias, layout",
+        "two linear layers",
+        Planned, "a_gated_linear_unit_equals_the_loop_over_examples"),
+    row("Activation",
+        "every activation",
+        "that of the wrapped",
+        Wrapped, "every_activation_equals_the_loop_over_examples"),
+    row("Normalization",
+        "every norm",
+        "that of the wrapped",
+        Wrapped, "every_normalization_equals_the_loop_over_examples"),
+];
+
+/// [`LAYERS`] as a table in Markdown.
+pub fn layer_table() -> String {
+    let mut table =
+        String::from("| layer | options | rule | norms | test |\n|---|---|---|---|---|\n");
+    for LayerSupport { layer, options, rule, norms, test } in LAYERS {
+        table += &format!("| `{layer}` | {options} | {rule} | {norms} | `{test}` |\n");
+    }
+    table
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use std::collections::BTreeSet;
+    use std::path::Path;
+
+    use super::*;
+    use crate::nn::private::WRAPPED;
+
+    #[test]
+    fn the_table_lists_what_can_be_wrapped() {
+        let wrapped: BTreeSet<&str> = WRAPPED
+            .iter()
+            .map(|path| path.rsplit("::").next().unwrap().trim())
+            // Reached without `Private<M>`.
+            .chain(["Param<Tensor>", "CrossAttention"])
+            .collect();
+        let listed: BTreeSet<&str> = LAYERS.iter().map(|row| row.layer).collect();
+        assert_eq!(listed, wrapped);
+        assert_eq!(listed.len(), LAYERS.len(), "a layer is listed twice");
+    }
+
+    #[test]
+    fn the_tests_of_the_table_exist() {
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/grads/oracle");
+        let source: String = std::fs::read_dir(folder)
+            .unwrap()
+            .map(|file| std::fs::read_to_string(file.unwrap().path()).unwrap())
+            .collect();
+        for LayerSupport { layer, test, .. } in LAYERS {
+            assert!(source.contains(&format!("#[test]\nfn {test}(")), "{layer}: {test}");
+        }
+    }
+
+    /// Writes the table into the README where `UPDATE_README` is set, and compares it where it is not.
+    #[test]
+    fn the_readme_has_the_table_of_the_code() {
+        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("README.md");
+        let (begin, end) = ("<!-- layers: from `nn::LAYERS` -->\n", "<!-- end of layers -->");
+        let readme = std::fs::read_to_string(&path).unwrap();
+        let (before, rest) = readme.split_once(begin).unwrap();
+        let (found, after) = rest.split_once(end).unwrap();
+        let expected = layer_table();
+        if std::env::var_os("UPDATE_README").is_some() {
+            std::fs::write(&path, [before, begin, &expected, end, after].concat()).unwrap();
+            return;
+        }
+        assert_eq!(found, expected, "run this test with `UPDATE_README=1`");
+    }
+}

@@ -1,0 +1,37 @@
+use burn::nn::{BiLstm, LstmState};
+use burn::tensor::Tensor;
+
+use super::super::private::Private;
+use super::{direction, exchange, lstm};
+
+impl Private<BiLstm> {
+    /// Applies the layer to a sequence, in both directions.
+    ///
+    /// # Shapes
+    ///
+    /// - input: `[batch_size, positions, d_input]`; batch and positions exchanged without `batch_first`
+    /// - state: cell and hidden state, `[2, batch_size, d_hidden]` each, forward then reverse, zeros if
+    ///   absent
+    /// - output: `[batch_size, positions, 2 · d_hidden]`, in the layout of the input, and the last states
+    ///
+    /// # Panics
+    ///
+    /// As [`Private<Lstm>`](burn::nn::Lstm).
+    pub fn forward(
+        &self,
+        input: Tensor<3>,
+        state: Option<LstmState<3>>,
+    ) -> (Tensor<3>, LstmState<3>) {
+        let layer = &self.inner;
+        let input = exchange(layer.batch_first, input);
+        let state = |index| {
+            state.as_ref().map(|state| {
+                LstmState::new(direction(&state.cell, index), direction(&state.hidden, index))
+            })
+        };
+        let (output, last) = lstm::forward(&layer.forward, input.clone(), state(0));
+        let (reverse, first) = lstm::sequence(&layer.reverse, input, state(1), true);
+        let output = Tensor::cat(vec![output, reverse], 2);
+        (exchange(layer.batch_first, output), LstmState::stack(vec![last, first], 0))
+    }
+}

@@ -1,0 +1,34 @@
+use burn::nn::{BiRnn, RnnState};
+use burn::tensor::Tensor;
+
+use super::super::private::Private;
+use super::{direction, exchange, rnn};
+
+impl Private<BiRnn> {
+    /// Applies the layer to a sequence, in both directions.
+    ///
+    /// # Shapes
+    ///
+    /// - input: `[batch_size, positions, d_input]`; batch and positions exchanged without `batch_first`
+    /// - state: `[2, batch_size, d_hidden]`, forward then reverse, zeros if absent
+    /// - output: `[batch_size, positions, 2 · d_hidden]`, in the layout of the input, and the last states
+    ///
+    /// # Panics
+    ///
+    /// As a private linear layer.
+    pub fn forward(
+        &self,
+        input: Tensor<3>,
+        state: Option<RnnState<3>>,
+    ) -> (Tensor<3>, RnnState<3>) {
+        let layer = &self.inner;
+        let input = exchange(layer.batch_first, input);
+        let state =
+            |index| state.as_ref().map(|state| RnnState::new(direction(&state.hidden, index)));
+        let (output, last) = rnn::forward(&layer.forward, input.clone(), state(0));
+        let (reverse, first) = rnn::sequence(&layer.reverse, input, state(1), true);
+        let output = Tensor::cat(vec![output, reverse], 2);
+        let state = RnnState::new(Tensor::stack(vec![last.hidden, first.hidden], 0));
+        (exchange(layer.batch_first, output), state)
+    }
+}

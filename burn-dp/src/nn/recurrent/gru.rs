@@ -1,0 +1,77 @@
+use burn::nn::Gru;
+use burn::tensor::Tensor;
+
+use super::super::activation::{activation, gate_function};
+use super::super::linear::linear;
+use super::super::private::Private;
+use super::{gates::Gates, zero_state};
+use crate::ops::Cell;
+
+impl Private<Gru> {
+    /// Applies the layer to a sequence.
+    ///
+    /// # Shapes
+    ///
+    /// - input: `[batch_size, positions, d_input]`
+    /// - state: `[batch_size, d_hidden]`, zeros if absent
+    /// - output: `[batch_size, positions, d_hidden]`
+    ///
+    /// # Panics
+    ///
+    /// As a private linear layer.
+    pub fn forward(&self, input: Tensor<3>, state: Option<Tensor<2>>) -> Tensor<3> {
+        sequence(&self.inner, input, state, false).0
+    }
+}
+
+/// The layer in either direction: the hidden states and the last of them.
+pub(super) fn sequence(
+    layer: &Gru,
+    input: Tensor<3>,
+    state: Option<Tensor<2>>,
+    reverse: bool,
+) -> (Tensor<3>, Tensor<2>) {
+    let gates = Gates::new([&layer.update_gate, &layer.reset_gate, &layer.new_gate]);
+    let hidden = state.unwrap_or_else(|| zero_state(&input, layer.d_hidden));
+    let [_, positions, _] = input.dims();
+    match cell(layer) {
+        Some(cell) if positions > 0 => {
+            let (output, _) = gates.sequence(input, [hidden.clone(), hidden], cell, reverse);
+            let last = if reverse { 0 } else { positions - 1 };
+            let hidden = output.clone().narrow(1, last, 1).squeeze_dim(1);
+            (output, hidden)
+        }
+        _ => gates.unroll(input, reverse, hidden, |projected, hidden| {
+            let hidden = step(layer, &gates, projected, hidden);
+            (hidden.clone(), hidden)
+        }),
+    }
+}
+
+fn cell(layer: &Gru) -> Option<Cell> {
+    Some(Cell::Gru {
+        reset_after: layer.reset_after,
+        gates: gate_function(&layer.gate_activation)?,
+        candidate: gate_function(&layer.hidden_activation)?,
+        clip: layer.clip,
+    })
+}
+
+fn step(layer: &Gru, gates: &Gates, projected: &[Tensor<2>], hidden: Tensor<2>) -> Tensor<2> {
+    let product = |index: usize, hidden: Tensor<2>| linear(gates.hidden(index), hidden);
+    let gate = |index: usize| {
+        let sum = projected[index].clone() + product(index, hidden.clone());
+        activation(&layer.gate_activation, sum)
+    };
+    let (update, reset) = (gate(0), gate(1));
+    let candidate = match layer.reset_after {
+        true => reset * product(2, hidden.clone()),
+        false => product(2, hidden.clone() * reset),
+    };
+    let candidate = activation(&layer.hidden_activation, projected[2].clone() + candidate);
+    let hidden = candidate * update.clone().neg().add_scalar(1.0) + update * hidden;
+    match layer.clip {
+        Some(bound) => hidden.clamp(-bound, bound),
+        None => hidden,
+    }
+}

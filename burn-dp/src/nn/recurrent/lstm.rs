@@ -1,0 +1,119 @@
+use burn::nn::{Lstm, LstmState};
+use burn::tensor::Tensor;
+
+use super::super::activation::{activation, gate_function};
+use super::super::linear::linear;
+use super::super::private::Private;
+use super::{exchange, gates::Gates, zero_state};
+use crate::ops::Cell;
+
+impl Private<Lstm> {
+    /// Applies the layer to a sequence.
+    ///
+    /// # Shapes
+    ///
+    /// - input: `[batch_size, positions, d_input]`; batch and positions exchanged without `batch_first`
+    /// - state: cell and hidden state, `[batch_size, d_hidden]` each, zeros if absent
+    /// - output: `[batch_size, positions, d_hidden]`, in the layout of the input, and the last state
+    ///
+    /// # Panics
+    ///
+    /// As a private linear layer; if the layer has no forget gate and its gates are not coupled.
+    pub fn forward(
+        &self,
+        input: Tensor<3>,
+        state: Option<LstmState<2>>,
+    ) -> (Tensor<3>, LstmState<2>) {
+        forward(&self.inner, input, state)
+    }
+}
+
+pub(super) fn forward(
+    layer: &Lstm,
+    input: Tensor<3>,
+    state: Option<LstmState<2>>,
+) -> (Tensor<3>, LstmState<2>) {
+    let input = exchange(layer.batch_first, input);
+    let (output, state) = sequence(layer, input, state, layer.reverse);
+    (exchange(layer.batch_first, output), state)
+}
+
+/// The layer on `[batch_size, positions, d_input]`, whatever its own layout and direction.
+pub(super) fn sequence(
+    layer: &Lstm,
+    input: Tensor<3>,
+    state: Option<LstmState<2>>,
+    reverse: bool,
+) -> (Tensor<3>, LstmState<2>) {
+    let state = state.unwrap_or_else(|| {
+        let zeros = zero_state(&input, layer.d_hidden);
+        LstmState::new(zeros.clone(), zeros)
+    });
+    let [_, positions, _] = input.dims();
+    match cell(layer) {
+        Some(cell) if positions > 0 => {
+            let state = [state.hidden, state.cell];
+            let (output, last_cell) = gates(layer).sequence(input, state, cell, reverse);
+            let last = if reverse { 0 } else { positions - 1 };
+            let hidden: Tensor<2> = output.clone().narrow(1, last, 1).squeeze_dim(1);
+            let cell = last_cell.expect("an LSTM has a cell");
+            (output, LstmState::new(cell, hidden))
+        }
+        _ => by_step(layer, input, state, reverse),
+    }
+}
+
+/// The gates in the order of the cell: input, forget (unless it is coupled), output, candidate.
+fn gates(layer: &Lstm) -> Gates<'_> {
+    let forget = match layer.input_forget {
+        true => None,
+        false => {
+            let gate = layer.forget_gate.as_ref();
+            Some(gate.expect("an LSTM whose gates are not coupled has a forget gate"))
+        }
+    };
+    let last = [&layer.output_gate, &layer.cell_gate];
+    Gates::new([&layer.input_gate].into_iter().chain(forget).chain(last))
+}
+
+fn cell(layer: &Lstm) -> Option<Cell> {
+    Some(Cell::Lstm {
+        coupled: layer.input_forget,
+        gates: gate_function(&layer.gate_activation)?,
+        candidate: gate_function(&layer.cell_activation)?,
+        hidden: gate_function(&layer.hidden_activation)?,
+        clip: layer.clip,
+    })
+}
+
+fn by_step(
+    layer: &Lstm,
+    input: Tensor<3>,
+    state: LstmState<2>,
+    reverse: bool,
+) -> (Tensor<3>, LstmState<2>) {
+    let gates = gates(layer);
+    let step = |projected: &[Tensor<2>], state: LstmState<2>| {
+        let LstmState { cell, hidden } = state;
+        let sum =
+            |index: usize| projected[index].clone() + linear(gates.hidden(index), hidden.clone());
+        let gate = |index: usize| activation(&layer.gate_activation, sum(index));
+        let last = projected.len() - 1;
+        let input = gate(0);
+        let forget = match layer.input_forget {
+            true => input.clone().neg().add_scalar(1.0),
+            false => gate(1),
+        };
+        let output = gate(last - 1);
+        let candidate = activation(&layer.cell_activation, sum(last));
+
+        let cell = forget * cell + input * candidate;
+        let cell = match layer.clip {
+            Some(bound) => cell.clamp(-bound, bound),
+            None => cell,
+        };
+        let hidden = output * activation(&layer.hidden_activation, cell.clone());
+        (hidden.clone(), LstmState::new(cell, hidden))
+    };
+    gates.unroll(input, reverse, state, step)
+}

@@ -1,0 +1,30 @@
+//! Recurrent layers.
+//!
+//! The projections of the input are one linear primitive a gate for the whole sequence, the steps over
+//! the hidden state one [recurrent primitive](crate::ops). Gates whose activation is none of identity,
+//! ReLU, sigmoid and tanh are taken step by step instead, with the same result.
+
+mod bigru;
+mod bilstm;
+mod birnn;
+mod gates;
+mod gru;
+mod lstm;
+mod rnn;
+
+use burn::tensor::Tensor;
+
+/// Exchanges batch and sequence where a layer has the sequence first.
+fn exchange(batch_first: bool, tensor: Tensor<3>) -> Tensor<3> {
+    if batch_first { tensor } else { tensor.swap_dims(0, 1) }
+}
+
+/// Zeros before the first position, for every example of `input`, `[batch_size, …]`.
+fn zero_state(input: &Tensor<3>, d_hidden: usize) -> Tensor<2> {
+    Tensor::zeros([input.dims()[0], d_hidden], (&input.device(), input.dtype()))
+}
+
+/// The state of one direction out of `[2, batch_size, d_hidden]`.
+fn direction(state: &Tensor<3>, index: usize) -> Tensor<2> {
+    state.clone().narrow(0, index, 1).squeeze_dim(0)
+}

@@ -1,0 +1,76 @@
+use burn::nn::{Rnn, RnnState};
+use burn::tensor::Tensor;
+
+use super::super::activation::{activation, gate_function};
+use super::super::linear::linear;
+use super::super::private::Private;
+use super::{exchange, gates::Gates, zero_state};
+use crate::ops::Cell;
+
+impl Private<Rnn> {
+    /// Applies the layer to a sequence.
+    ///
+    /// # Shapes
+    ///
+    /// - input: `[batch_size, positions, d_input]`; batch and positions exchanged without `batch_first`
+    /// - state: `[batch_size, d_hidden]`, zeros if absent
+    /// - output: `[batch_size, positions, d_hidden]`, in the layout of the input, and the last state
+    ///
+    /// # Panics
+    ///
+    /// As a private linear layer.
+    pub fn forward(
+        &self,
+        input: Tensor<3>,
+        state: Option<RnnState<2>>,
+    ) -> (Tensor<3>, RnnState<2>) {
+        forward(&self.inner, input, state)
+    }
+}
+
+pub(super) fn forward(
+    layer: &Rnn,
+    input: Tensor<3>,
+    state: Option<RnnState<2>>,
+) -> (Tensor<3>, RnnState<2>) {
+    let input = exchange(layer.batch_first, input);
+    let (output, state) = sequence(layer, input, state, layer.reverse);
+    (exchange(layer.batch_first, output), state)
+}
+
+/// The layer on `[batch_size, positions, d_input]`, whatever its own layout and direction.
+pub(super) fn sequence(
+    layer: &Rnn,
+    input: Tensor<3>,
+    state: Option<RnnState<2>>,
+    reverse: bool,
+) -> (Tensor<3>, RnnState<2>) {
+    let gates = Gates::new([&layer.gate]);
+    let hidden = match state {
+        Some(state) => state.hidden,
+        None => zero_state(&input, layer.d_hidden),
+    };
+    let [_, positions, _] = input.dims();
+    match gate_function(&layer.hidden_activation) {
+        Some(function) if positions > 0 => {
+            let cell = Cell::Rnn { activation: function, clip: layer.clip };
+            let (output, _) = gates.sequence(input, [hidden.clone(), hidden], cell, reverse);
+            let last = if reverse { 0 } else { positions - 1 };
+            let hidden = output.clone().narrow(1, last, 1).squeeze_dim(1);
+            (output, RnnState::new(hidden))
+        }
+        _ => {
+            let step = |projected: &[Tensor<2>], hidden: Tensor<2>| {
+                let sum = projected[0].clone() + linear(gates.hidden(0), hidden);
+                let hidden = activation(&layer.hidden_activation, sum);
+                let hidden = match layer.clip {
+                    Some(bound) => hidden.clamp(-bound, bound),
+                    None => hidden,
+                };
+                (hidden.clone(), hidden)
+            };
+            let (output, hidden) = gates.unroll(input, reverse, hidden, step);
+            (output, RnnState::new(hidden))
+        }
+    }
+}

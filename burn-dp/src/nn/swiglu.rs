@@ -1,0 +1,26 @@
+use burn::nn::activation::SwiGlu;
+use burn::tensor::{Tensor, activation::silu};
+
+use super::linear::linear;
+use super::private::Private;
+
+impl Private<SwiGlu> {
+    /// Applies the gated linear unit: `silu(inner(input)) · outer(input)`.
+    ///
+    /// # Shapes
+    ///
+    /// - input: `[batch_size, …, d_input]`
+    /// - output: `[batch_size, …, d_output]`
+    ///
+    /// # Panics
+    ///
+    /// As a private linear layer.
+    pub fn forward<const D: usize>(&self, input: Tensor<D>) -> Tensor<D> {
+        swiglu(&self.inner, input)
+    }
+}
+
+/// The forward pass of a layer that may be a part of another one.
+pub(super) fn swiglu<const D: usize>(layer: &SwiGlu, input: Tensor<D>) -> Tensor<D> {
+    silu(linear(&layer.linear_inner, input.clone())) * linear(&layer.linear_outer, input)
+}

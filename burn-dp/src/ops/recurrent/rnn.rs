@@ -1,0 +1,51 @@
+use burn::backend::Backend;
+
+use super::GateFunction;
+use super::cell::{HiddenLayer, State, StepGrads};
+use super::value::Value;
+
+/// What one position leaves for the backward pass.
+#[derive(Clone, Debug)]
+pub(super) struct Step<B: Backend> {
+    hidden_before: Value<B>,
+    /// Output of the activation, before it is clipped.
+    output: Value<B>,
+}
+
+pub(super) fn forward<B: Backend>(
+    activation: GateFunction,
+    clip: Option<f64>,
+    projected: Value<B>,
+    state: State<B>,
+    layer: &HiddenLayer<B>,
+) -> (State<B>, Step<B>) {
+    let hidden_before = state.hidden;
+    let output = activation.apply(projected + layer.forward(hidden_before.clone(), 0..1));
+    let hidden = match clip {
+        Some(bound) => output.clone().clamp(bound),
+        None => output.clone(),
+    };
+    (State { hidden, cell: state.cell }, Step { hidden_before, output })
+}
+
+pub(super) fn backward<B: Backend>(
+    activation: GateFunction,
+    clip: Option<f64>,
+    step: Step<B>,
+    grad: State<B>,
+    weight: &Value<B>,
+) -> StepGrads<B> {
+    let Step { hidden_before, output } = step;
+    let hidden = match clip {
+        Some(bound) => Value::clamp_backward(output.clone(), grad.hidden, bound),
+        None => grad.hidden,
+    };
+    let projected = activation.backward(output, hidden);
+    let hidden = HiddenLayer::backward(weight, projected.clone(), 0..1);
+    StepGrads {
+        projected,
+        product: None,
+        inputs: vec![hidden_before],
+        carried: State { hidden, cell: grad.cell },
+    }
+}
