@@ -10,20 +10,20 @@
 //! clipping, 2021, sections 6.1 and 6.5.
 
 mod cnn;
-mod encoder;
 mod mlp;
 mod network;
 mod norm;
+mod recurrent;
 mod resnet;
 mod sequence;
 mod transformer;
 mod vgg;
 
 pub use cnn::{Cnn, CnnConfig};
-pub use encoder::EncoderBlock;
 pub use mlp::{Mlp, MlpConfig};
 pub use network::{ImageNetwork, ModelName, NetworkVisitor, SequenceModel, TextNetwork};
 pub use norm::{Norm, NormName};
+pub use recurrent::{Cell, Recurrent, RecurrentConfig};
 pub use resnet::{ResNet, ResNetConfig, ResNetDepth};
 pub use sequence::{Rows, Sequence, Words};
 pub use transformer::{Transformer, TransformerConfig};

@@ -4,8 +4,8 @@ use burn::tensor::{Device, Int, Tensor};
 use clap::ValueEnum;
 
 use super::{
-    Classifier, CnnConfig, MlpConfig, NormName, ResNetConfig, ResNetDepth, Rows, Sequence,
-    TransformerConfig, VggConfig, VggDepth, Words,
+    Classifier, CnnConfig, MlpConfig, NormName, RecurrentConfig, ResNetConfig, ResNetDepth, Rows,
+    Sequence, TransformerConfig, VggConfig, VggDepth, Words,
 };
 use crate::data::{ImageShape, Inputs, WordVectors};
 
@@ -183,10 +183,11 @@ fn sequence<S: Sequence, V: NetworkVisitor<S::Inputs>>(
     visitor: V,
 ) -> V::Output {
     match name {
+        SequenceModel::Rnn => visitor.visit(RecurrentConfig::new(classes).rnn(inputs, device)),
+        SequenceModel::Lstm => visitor.visit(RecurrentConfig::new(classes).lstm(inputs, device)),
         SequenceModel::Transformer => {
             visitor.visit(TransformerConfig::new(classes, length).init(inputs, device))
         }
-        _ => unimplemented!(),
     }
 }
 

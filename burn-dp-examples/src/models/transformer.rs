@@ -1,14 +1,15 @@
 use burn::config::Config;
 use burn::module::Module;
+use burn::nn::transformer::{TransformerEncoder, TransformerEncoderConfig};
 use burn::nn::{
     Initializer, LayerNorm, LayerNormConfig, Linear, LinearConfig, PositionalEncoding,
     PositionalEncodingConfig,
 };
 use burn::tensor::{Device, Tensor};
-use burn_dp::nn::{IntoPrivate, Private};
+use burn_dp::nn::{IntoPrivate, Private, TransformerEncoderInput};
 
 use super::sequence::mean;
-use super::{Classifier, EncoderBlock, Sequence};
+use super::{Classifier, Sequence};
 
 /// Configuration of the [transformer](Transformer).
 #[derive(Config, Debug)]
@@ -42,7 +43,7 @@ pub struct Transformer<S: Module> {
     /// Adds sines of the position.
     pub positions: PositionalEncoding,
     /// The encoder block.
-    pub encoder: EncoderBlock,
+    pub encoder: Private<TransformerEncoder>,
     /// Normalises the mean.
     pub norm: Private<LayerNorm>,
     /// From the mean to the classes.
@@ -56,14 +57,18 @@ impl TransformerConfig {
         let linear = |input, output| LinearConfig::new(input, output).init(device).private();
         // Small, as in BERT: before training, the block hands on what it gets.
         let small = Initializer::Normal { mean: 0.0, std: 0.02 };
-        let encoder = EncoderBlock::new(self.width, self.feed_forward, self.heads, &small, device);
+        let encoder = TransformerEncoderConfig::new(self.width, self.feed_forward, self.heads, 1)
+            .with_norm_first(true)
+            .with_dropout(0.0)
+            .with_initializer(small)
+            .init(device);
         Transformer {
             sequence,
             input: (width != self.width).then(|| linear(width, self.width)),
             positions: PositionalEncodingConfig::new(self.width)
                 .with_max_sequence_size(self.length)
                 .init(device),
-            encoder,
+            encoder: encoder.private(),
             norm: LayerNormConfig::new(self.width).init(device).private(),
             output: linear(self.width, self.classes),
         }
@@ -82,7 +87,11 @@ impl<S: Sequence> Classifier for Transformer<S> {
         // The block adds to what it gets. Without the positions, which are the same for every example
         // and longer than most vectors, the mean is made of the words alone.
         let positions = placed.clone() - vectors;
-        let states = self.encoder.forward(placed, padding.clone()) - positions;
+        let mut input = TransformerEncoderInput::new(placed);
+        if let Some(padding) = &padding {
+            input = input.mask_pad(padding.clone());
+        }
+        let states = self.encoder.forward(input) - positions;
         self.output.forward(self.norm.forward(mean(states, padding)))
     }
 }
