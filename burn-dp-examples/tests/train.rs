@@ -230,6 +230,48 @@ fn a_private_run_writes_the_model_its_figures_and_a_statement_that_agree() {
 }
 
 #[test]
+fn every_clipping_policy_trains_and_is_named_in_the_statement() {
+    for (line, words) in [
+        ("per-layer", "per group"),
+        ("per-layer --layer-groups 2", "per group"),
+        ("automatic", "automatic"),
+        ("quantile --target-quantile 0.4 --count-share 0.2", "to the 0.4 quantile of the norms"),
+        ("quantile --quantile-per-layer --quantile-rule linear", "Linear rule"),
+        ("layerwise --public-size 100", "on public data"),
+        ("layerwise --layer-multipliers --threshold-decay 0.9", "multiplied"),
+    ] {
+        // Two passes over the data, so that public norms are measured anew.
+        let small = SMALL.replace("--batch-size 50", "--batch-size 250");
+        let line = format!("{small} --epochs 2 --clipping {line}");
+        let (folder, figures) = figures(&line);
+        assert_eq!(figures["private"], true, "{line}");
+        assert!(figures["clipping"].as_str().unwrap().contains(words), "{line}");
+        let text = std::fs::read_to_string(folder.path().join("out/privacy.txt")).unwrap();
+        assert!(text.contains(words), "{line}: {text}");
+        let adapts = line.contains("quantile") || line.contains("layerwise");
+        assert_eq!(figures["thresholds"].as_object().unwrap().is_empty(), !adapts, "{line}");
+        if line.contains("--public-size 100") {
+            assert_eq!(figures["train_items"], 900);
+        }
+    }
+}
+
+#[test]
+fn options_of_another_policy_are_refused_before_anything_is_written() {
+    for (line, expected) in [
+        ("--target-quantile 0.5", "--target-quantile has no meaning with --clipping flat"),
+        ("--clipping automatic --layer-groups 2", "--layer-groups has no meaning"),
+        ("--clipping quantile --count-share 2", "--count-share must be between 0 and 1"),
+        ("--clipping quantile --target-quantile 2", "--target-quantile must be between 0 and 1"),
+        ("--clipping layerwise --public-size 12000", "--public-size must be less than the 12000"),
+        ("--non-private --clipping quantile", "--clipping has no meaning together with"),
+    ] {
+        let message = refusal(line);
+        assert!(message.contains(expected), "`{line}`: {message}");
+    }
+}
+
+#[test]
 fn a_run_with_a_known_seed_is_never_called_private() {
     let (folder, figures) = figures(&format!("{SMALL} --steps 3 --insecure-seed 7"));
     assert_eq!((&figures["private"], &figures["epsilon"]), (&Value::from(false), &Value::Null));

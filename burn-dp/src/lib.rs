@@ -104,6 +104,8 @@
 //! | [`sampling`] | Poisson and other samplers, logical and physical batches |
 //! | [`grads`] | the private backward pass |
 //! | [`clipping`] | clipping policies, and two baselines |
+//! | [`units`] | unit updates: batch clipping, models with BatchNorm, one pass an example |
+//! | [`federated`] | user-level training |
 //! | [`noise`] | the Gaussian mechanism and its cryptographic source |
 //! | [`optim`] | plan, optimizer, checkpoints |
 //!
@@ -118,6 +120,7 @@
 
 pub mod clipping;
 mod error;
+pub mod federated;
 pub mod grads;
 pub mod losses;
 pub mod nn;
@@ -127,6 +130,7 @@ mod non_private;
 pub mod ops;
 pub mod optim;
 pub mod sampling;
+pub mod units;
 
 #[cfg(test)]
 mod test_devices;

@@ -455,7 +455,7 @@ fn damaged_checkpoints_are_refused_with_the_file() {
     assert!(error.contains("privacy.json is damaged"), "{error}");
     let error = restore(|folder| {
         let path = folder.join("privacy.json");
-        let text = fs::read_to_string(&path).unwrap().replace("\"format\": 1", "\"format\": 7");
+        let text = fs::read_to_string(&path).unwrap().replace("\"format\": 2", "\"format\": 7");
         fs::write(path, text).unwrap();
     });
     assert!(error.contains("format Some(7)"), "{error}");
@@ -576,7 +576,7 @@ fn a_sum_that_was_clipped_to_another_threshold_is_refused() {
     let grads = burn_dp::grads::PrivateBackward::new().run(model.losses(x), &model).unwrap();
     let sum = FlatClipping::new(2.0).unwrap().clip(grads).unwrap();
     let error = optim.accumulate(sum).unwrap_err().to_string();
-    assert!(error.contains("that of the plan, 1, got 2"), "{error}");
+    assert!(error.contains("that of the logical step, [1.0], got [2.0]"), "{error}");
 }
 
 #[test]

@@ -33,6 +33,9 @@ enum Command {
     /// Measure steps and algorithms (`cargo xtask bench --help` lists the benchmarks).
     #[command(disable_help_flag = true)]
     Bench(program::Args),
+    /// Run an experiment of a paper (`cargo xtask experiment --help` lists them).
+    #[command(disable_help_flag = true)]
+    Experiment(program::Args),
     /// Run all tests, the doc tests included.
     Test {
         /// Also build and test this backend; Flex and NdArray are always tested.
@@ -74,6 +77,7 @@ impl Command {
         Ok(match self {
             Self::Train(args) => vec![program::train(&args)?],
             Self::Bench(args) => vec![program::bench(&args)?],
+            Self::Experiment(args) => vec![program::experiment(&args)?],
             Self::Test { backend, args } => test::processes(backend, &args, test::nextest_found()),
             Self::Lint => checks::lint(),
             Self::Doc { open } => vec![checks::doc(open)],

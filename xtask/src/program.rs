@@ -1,4 +1,4 @@
-//! The programs of `burn-dp-examples`: training and benchmarks.
+//! The programs of `burn-dp-examples`: training, benchmarks and experiments.
 
 use clap::Args as ClapArgs;
 
@@ -44,6 +44,15 @@ pub(crate) fn bench(args: &Args) -> Result<Process, String> {
     }
 }
 
+/// The experiments of the papers.
+///
+/// # Errors
+///
+/// For a `--backend` that does not exist.
+pub(crate) fn experiment(args: &Args) -> Result<Process, String> {
+    program("experiment", args)
+}
+
 fn program(name: &str, args: &Args) -> Result<Process, String> {
     let backend = Backend::among(&args.args)?;
     let mut process = Process::cargo().args(["run", "--quiet", "-p", "burn-dp-examples"]);
@@ -78,6 +87,13 @@ mod tests {
         assert!(text.contains("--features cuda --bin bench -- step --backend=cuda"), "{text}");
         let text = train(&Args::from(["--backend", "wgpu"])).unwrap().to_string();
         assert!(text.contains("--features wgpu --bin train -- --backend wgpu"), "{text}");
+    }
+
+    #[test]
+    fn an_experiment_is_a_program_of_the_examples() {
+        let text =
+            experiment(&Args::from(["batch-clipping", "--epochs", "1"])).unwrap().to_string();
+        assert!(text.ends_with("--bin experiment -- batch-clipping --epochs 1"), "{text}");
     }
 
     #[test]

@@ -32,6 +32,11 @@ pub enum DataError {
         /// Number of each.
         counts: [usize; 2],
     },
+    /// The plays by speaking role are not there.
+    NoRoles {
+        /// Where they were looked for, if anywhere.
+        folder: Option<PathBuf>,
+    },
     /// An item of a data set could not be taken from it.
     Item {
         /// The cause.
@@ -77,6 +82,7 @@ impl fmt::Display for DataError {
                 images.display(),
                 labels.display()
             ),
+            Self::NoRoles { folder } => f.write_str(&super::shakespeare::missing(folder.as_ref())),
             Self::Layout { path, reason } => write!(f, "{}: {reason}", path.display()),
             Self::Item { reason } => write!(f, "an item cannot be read: {reason}"),
             Self::Download { reason } => write!(

@@ -23,6 +23,7 @@ pub mod idx;
 mod image;
 pub mod imdb;
 pub mod mnist;
+pub mod shakespeare;
 mod stroke;
 mod tar;
 mod text;

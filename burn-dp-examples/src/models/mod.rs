@@ -9,9 +9,11 @@
 //! J. Lee, D. Kifer: Scaling up differentially private deep learning with fast per-example gradient
 //! clipping, 2021, sections 6.1 and 6.5.
 
+mod bn_lenet5;
 mod cnn;
 mod mlp;
 mod network;
+mod next_token;
 mod norm;
 mod recurrent;
 mod resnet;
@@ -19,9 +21,11 @@ mod sequence;
 mod transformer;
 mod vgg;
 
+pub use bn_lenet5::{BnLeNet5, BnLeNet5Config};
 pub use cnn::{Cnn, CnnConfig};
 pub use mlp::{Mlp, MlpConfig};
 pub use network::{ImageNetwork, ModelName, NetworkVisitor, SequenceModel, TextNetwork};
+pub use next_token::{NextToken, NextTokenConfig, WindowBatch};
 pub use norm::{Norm, NormName};
 pub use recurrent::{Cell, Recurrent, RecurrentConfig};
 pub use resnet::{ResNet, ResNetConfig, ResNetDepth};

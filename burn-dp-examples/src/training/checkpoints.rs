@@ -1,7 +1,7 @@
 //! What an interrupted private run leaves behind, and how it goes on.
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use burn::module::Module;
 use burn::optim::ModuleOptimizer;
@@ -33,9 +33,13 @@ pub(super) struct Checkpoints {
 impl Checkpoints {
     /// The checkpoints of the run with these settings.
     pub(super) fn new(settings: &Settings) -> Self {
-        let folder = settings.file(FOLDER);
-        let checkpointer = Checkpointer::new(&folder);
-        Self { settings: compared(settings), checkpointer, folder }
+        Self::of(&settings.output, compared(settings))
+    }
+
+    /// The checkpoints of a run with this output folder and these settings, by option.
+    pub(super) fn of(output: &Path, settings: BTreeMap<String, String>) -> Self {
+        let folder = output.join(FOLDER);
+        Self { settings, checkpointer: Checkpointer::new(&folder), folder }
     }
 
     /// Refuses to begin where another run was interrupted: its checkpoints would be mixed up with
@@ -170,6 +174,7 @@ fn compared(settings: &Settings) -> BTreeMap<String, String> {
         set("--delta", Some(format!("{:e}", privacy.delta)));
         set("--noise-multiplier", privacy.noise_multiplier.map(|sigma| sigma.to_string()));
         set("--max-grad-norm", Some(privacy.max_grad_norm.to_string()));
+        set("--clipping", Some(format!("{:?}", privacy.clipping)));
         set("--insecure-seed", privacy.insecure_seed.map(|seed| seed.to_string()));
     }
     compared

@@ -1,5 +1,7 @@
 //! The figures of a run, for tables and scripts.
 
+use std::collections::BTreeMap;
+
 use serde::Serialize;
 
 use burn_dp::optim::DpOptimizer;
@@ -34,6 +36,10 @@ pub struct RunFigures {
     pub expected_batch_size: usize,
     /// Clipping threshold; nothing without privacy.
     pub max_grad_norm: Option<f64>,
+    /// The clipping policy in words; nothing without privacy.
+    pub clipping: Option<String>,
+    /// What the policy adapted, at the end, by name.
+    pub thresholds: BTreeMap<String, f64>,
     /// Share of the test examples that are classified correctly.
     pub test_accuracy: f64,
     /// Mean cross entropy on the test examples.
@@ -63,12 +69,14 @@ pub struct RunFigures {
 }
 
 /// The privacy that a run has spent.
-#[derive(Debug, Clone, Copy, PartialEq)]
+#[derive(Debug, Clone, PartialEq)]
 pub(super) struct Spent {
     /// Infinite if nothing is guaranteed.
     pub(super) epsilon: f64,
     pub(super) noise_multiplier: f64,
     pub(super) sampling_probability: f64,
+    pub(super) clipping: String,
+    pub(super) thresholds: BTreeMap<String, f64>,
 }
 
 impl Spent {
@@ -82,12 +90,14 @@ impl Spent {
             epsilon: optim.privacy_spent(delta)?.upper,
             noise_multiplier: optim.plan().noise_multiplier(),
             sampling_probability: optim.plan().sampling_probability(),
+            clipping: optim.plan().clipping().describe(),
+            thresholds: optim.plan().clipping().adapted().into_iter().collect(),
         })
     }
 }
 
 /// What the settings do not know.
-#[derive(Debug, Clone, Copy, PartialEq)]
+#[derive(Debug, Clone, PartialEq)]
 pub(super) struct Outcome {
     pub(super) steps: usize,
     pub(super) items: [usize; 2],
@@ -100,18 +110,21 @@ impl RunFigures {
     pub(super) fn new(dataset: String, settings: &Settings, outcome: Outcome) -> Self {
         let Outcome { steps, items: [train_items, test_items], test, seconds, spent } = outcome;
         let momentum = settings.optimizer == OptimizerName::Sgd;
-        let epsilon = spent.map(|spent| spent.epsilon).filter(|epsilon| epsilon.is_finite());
+        let epsilon =
+            spent.as_ref().map(|spent| spent.epsilon).filter(|epsilon| epsilon.is_finite());
         Self {
             dataset,
             model: typed(settings.model),
             private: epsilon.is_some(),
             epsilon,
             delta: settings.privacy.map(|privacy| privacy.delta),
-            noise_multiplier: spent.map(|spent| spent.noise_multiplier),
-            sampling_probability: spent.map(|spent| spent.sampling_probability),
+            noise_multiplier: spent.as_ref().map(|spent| spent.noise_multiplier),
+            sampling_probability: spent.as_ref().map(|spent| spent.sampling_probability),
             steps,
             expected_batch_size: settings.batch_size,
             max_grad_norm: settings.privacy.map(|privacy| privacy.max_grad_norm),
+            clipping: spent.as_ref().map(|spent| spent.clipping.clone()),
+            thresholds: spent.map(|spent| spent.thresholds).unwrap_or_default(),
             test_accuracy: test.accuracy,
             test_loss: test.loss,
             train_items,

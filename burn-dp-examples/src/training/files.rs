@@ -80,7 +80,7 @@ pub(super) fn remove(path: &Path) -> Result<(), TrainError> {
 /// # Errors
 ///
 /// When that is not possible.
-pub(super) fn make_folder(path: &Path) -> Result<(), TrainError> {
+pub(crate) fn make_folder(path: &Path) -> Result<(), TrainError> {
     std::fs::create_dir_all(path).map_err(|source| TrainError::Io { path: path.into(), source })
 }
 

@@ -1,23 +1,30 @@
 //! The training program: options, the run, and what it writes.
 
+pub mod batch_clipping;
 mod checkpoints;
+mod clipping;
+mod clipping_policy;
 mod device;
 mod error;
 mod evaluation;
+pub mod federated;
 mod figures;
-mod files;
+pub(crate) mod files;
 mod inputs;
 mod loading;
 mod options;
 mod ordinary;
+pub(crate) mod plot;
 mod private;
 mod progress;
+mod public_items;
 mod recipe;
 mod run;
 mod schedule;
 mod settings;
 mod statement;
 
+pub use clipping::{ClippingName, ClippingOptions, ClippingSettings, RuleName};
 pub use device::device;
 pub use error::TrainError;
 pub use evaluation::Evaluation;

@@ -4,8 +4,8 @@ use std::path::PathBuf;
 
 use clap::{Parser, ValueEnum};
 
-use super::ScheduleName;
 use super::inputs::InputOptions;
+use super::{ClippingOptions, ScheduleName};
 use crate::models::ModelName;
 
 /// Train a classifier of images or texts with differential privacy.
@@ -49,6 +49,9 @@ pub struct TrainOptions {
     /// Clipping threshold of each example's gradient.
     #[arg(long, value_name = "C", allow_hyphen_values = true)]
     pub max_grad_norm: Option<f64>,
+    /// Which policy clips, and its options.
+    #[command(flatten)]
+    pub clipping: ClippingOptions,
     /// Expected size of a logical batch; each example is drawn with probability batch size / N.
     #[arg(long, value_name = "N")]
     pub batch_size: Option<usize>,

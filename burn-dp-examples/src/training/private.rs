@@ -2,6 +2,7 @@
 
 use burn::optim::ModuleOptimizer;
 use burn::tensor::{Device, Tensor};
+use burn_dp::clipping::Clipping;
 use burn_dp::losses::{CrossEntropyLoss, CrossEntropyLossConfig};
 use burn_dp::noise::InsecureSeed;
 use burn_dp::optim::{DpOptimizer, PrivacyPlan, PrivacyPlanConfig};
@@ -10,6 +11,7 @@ use burn_dp_accountant::Budget;
 
 use super::checkpoints::Checkpoints;
 use super::progress::{Clipped, Step};
+use super::public_items::PublicItems;
 use super::{PrivacySettings, Settings, TrainError};
 use crate::data::{Batch, Encoder, ItemDataset, Splits};
 use crate::models::Classifier;
@@ -18,14 +20,16 @@ use crate::models::Classifier;
 const PROBE_ITEMS: usize = 4;
 
 /// A private training that has been checked and may begin, or go on.
-pub(super) struct PrivateTraining<M> {
+pub(super) struct PrivateTraining<E: Encoder, M> {
     model: M,
     optim: DpOptimizer,
     checkpoints: Checkpoints,
     loss: CrossEntropyLoss,
+    /// Public examples, where the policy measures norms on them as the model trains.
+    public: Option<PublicItems<E>>,
 }
 
-impl<M: Classifier> PrivateTraining<M> {
+impl<E: Encoder, M: Classifier<Inputs = E::Inputs>> PrivateTraining<E, M> {
     /// Makes the plan, tests the model, and reads the checkpoint if the run is resumed. Writes
     /// nothing.
     ///
@@ -33,16 +37,26 @@ impl<M: Classifier> PrivateTraining<M> {
     ///
     /// When the noise cannot be calibrated, the model mixes examples, or there is something to resume
     /// and `--resume` is missing, or the reverse.
-    pub(super) fn prepare<E: Encoder<Inputs = M::Inputs>>(
+    pub(super) fn prepare(
         model: M,
         inner: ModuleOptimizer,
         privacy: PrivacySettings,
         settings: &Settings,
         data: &Splits<E>,
+        public: ItemDataset<E::Item>,
         device: &Device,
     ) -> Result<Self, TrainError> {
         let loss = CrossEntropyLossConfig::new().init();
-        let plan = plan(privacy, settings, data.train.items().len())?;
+        let train_items = data.train.items().len();
+        let public = PublicItems::new(data.encoder.clone(), public, loss.clone(), device.clone());
+        let norm = privacy.max_grad_norm;
+        let steps_per_epoch = settings.steps_per_epoch(train_items);
+        let policy = privacy.clipping.policy(&model, norm, steps_per_epoch, &public)?;
+        let public = match privacy.clipping.adapts() {
+            true => Some(public.with_groups_of(&*policy)?),
+            false => None,
+        };
+        let plan = plan(privacy, policy, settings, train_items)?;
         probe(&model, &loss, &data.encoder, data.classes, device)?;
         let checkpoints = Checkpoints::new(settings);
         let (optim, model) = if settings.resume {
@@ -51,7 +65,7 @@ impl<M: Classifier> PrivateTraining<M> {
             checkpoints.refuse_interrupted_run()?;
             (plan.optimizer(inner), model)
         };
-        Ok(Self { model, optim, checkpoints, loss })
+        Ok(Self { model, optim, checkpoints, loss, public })
     }
 
     /// Number of steps that were made before.
@@ -67,7 +81,7 @@ impl<M: Classifier> PrivateTraining<M> {
     /// # Errors
     ///
     /// Those of `after_step`, and when a checkpoint cannot be written.
-    pub(super) fn train<E: Encoder<Inputs = M::Inputs>>(
+    pub(super) fn train(
         self,
         encoder: &E,
         train: &ItemDataset<E::Item>,
@@ -75,7 +89,7 @@ impl<M: Classifier> PrivateTraining<M> {
         device: &Device,
         mut after_step: impl FnMut(&M, Step) -> Result<(), TrainError>,
     ) -> Result<(M, DpOptimizer, Checkpoints), TrainError> {
-        let Self { mut model, mut optim, checkpoints, loss } = self;
+        let Self { mut model, mut optim, checkpoints, loss, public } = self;
         let items = train.items().len();
         let (steps, steps_per_epoch) = (settings.steps(items), settings.steps_per_epoch(items));
         checkpoints.begin()?;
@@ -96,6 +110,9 @@ impl<M: Classifier> PrivateTraining<M> {
             };
             let number = optim.next_step() as usize;
             let ends_epoch = number.is_multiple_of(steps_per_epoch);
+            if ends_epoch && let Some(public) = &public {
+                optim.learn_from_public(&public.measured(&model)?)?;
+            }
             if ends_epoch && number < steps {
                 checkpoints.save(&model, &optim)?;
             }
@@ -120,11 +137,12 @@ impl<M: Classifier> PrivateTraining<M> {
 /// The plan that the settings ask for.
 fn plan(
     privacy: PrivacySettings,
+    policy: impl Clipping + 'static,
     settings: &Settings,
     train_items: usize,
 ) -> Result<PrivacyPlan, TrainError> {
-    let mut config = PrivacyPlanConfig::new(train_items, settings.batch_size as f64)
-        .with_max_grad_norm(privacy.max_grad_norm);
+    let mut config =
+        PrivacyPlanConfig::new(train_items, settings.batch_size as f64).with_clipping(policy);
     if let Some(epsilon) = privacy.epsilon {
         let budget = Budget::new(epsilon, privacy.delta).map_err(DpError::from)?;
         config = config.with_budget(budget);
@@ -164,7 +182,11 @@ fn probe<E: Encoder, M: Classifier<Inputs = E::Inputs>>(
 }
 
 /// One loss for each example, `[batch_size]`.
-fn losses<M: Classifier>(model: &M, loss: &CrossEntropyLoss, batch: Batch<M::Inputs>) -> Tensor<1> {
+pub(super) fn losses<M: Classifier>(
+    model: &M,
+    loss: &CrossEntropyLoss,
+    batch: Batch<M::Inputs>,
+) -> Tensor<1> {
     loss.forward(model.forward(batch.inputs), batch.targets)
 }
 
@@ -174,6 +196,7 @@ mod tests {
 
     use burn::module::Module;
     use burn::nn::LinearConfig;
+    use burn_dp::clipping::FlatClipping;
     use burn_dp::nn::{IntoPrivate, Private};
     use clap::Parser;
 
@@ -188,7 +211,8 @@ mod tests {
 
     fn planned(line: &str) -> Result<PrivacyPlan, TrainError> {
         let settings = settings(line);
-        plan(settings.privacy.unwrap(), &settings, 1_000)
+        let privacy = settings.privacy.unwrap();
+        plan(privacy, FlatClipping::new(privacy.max_grad_norm)?, &settings, 1_000)
     }
 
     #[test]

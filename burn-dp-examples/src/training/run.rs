@@ -11,7 +11,7 @@ use super::private::PrivateTraining;
 use super::progress::{Progress, Step};
 use super::statement::{STATEMENT_JSON, STATEMENT_TEXT};
 use super::{Evaluation, RunFigures, Settings, TrainError, device, files, ordinary, statement};
-use crate::data::{Encoder, Splits};
+use crate::data::{Encoder, ItemDataset, Splits};
 use crate::models::{Classifier, ImageNetwork, NetworkVisitor, TextNetwork};
 
 /// Name of the file with the trained parameters, a Burn record.
@@ -35,7 +35,7 @@ pub fn run(options: TrainOptions) -> Result<RunFigures, TrainError> {
                 classes: data.classes,
                 norm: settings.inputs.norm,
             };
-            let run = Run::new(data, &settings, &device)?;
+            let run = Run::new(data, &settings, &device);
             network.visit(&device.clone().autodiff(), run)
         }
         Data::Texts(data, vectors) => {
@@ -50,7 +50,7 @@ pub fn run(options: TrainOptions) -> Result<RunFigures, TrainError> {
                 classes: data.classes,
                 vectors: vectors.as_ref(),
             };
-            let run = Run::new(data, &settings, &device)?;
+            let run = Run::new(data, &settings, &device);
             network.visit(&device.clone().autodiff(), run)
         }
     }
@@ -64,16 +64,11 @@ struct Run<'a, E: Encoder> {
 }
 
 impl<'a, E: Encoder> Run<'a, E> {
-    /// Checks the settings against the data, and seeds the initial weights.
-    fn new(
-        data: Splits<E>,
-        settings: &'a Settings,
-        device: &'a Device,
-    ) -> Result<Self, TrainError> {
-        settings.fit(data.train.items().len())?;
+    /// Seeds the initial weights.
+    fn new(data: Splits<E>, settings: &'a Settings, device: &'a Device) -> Self {
         // Of the initial weights only: noise and sampling have generators of their own.
         device.seed(settings.seed);
-        Ok(Self { data, settings, device })
+        Self { data, settings, device }
     }
 }
 
@@ -101,7 +96,17 @@ fn train<E: Encoder, M: Classifier<Inputs = E::Inputs>>(
     settings: &Settings,
     device: &Device,
 ) -> Result<RunFigures, TrainError> {
+    let mut data = data;
+    let public = match settings.privacy {
+        None => ItemDataset::new(Vec::new()),
+        Some(privacy) => {
+            let (train, public) = privacy.clipping.split(data.train)?;
+            data.train = train;
+            public
+        }
+    };
     let items = [data.train.items().len(), data.test.items().len()];
+    settings.fit(items[0])?;
     let (steps, steps_per_epoch) = (settings.steps(items[0]), settings.steps_per_epoch(items[0]));
     let trained = device.clone().autodiff();
     // Everything that can be refused is refused before the first file.
@@ -113,6 +118,7 @@ fn train<E: Encoder, M: Classifier<Inputs = E::Inputs>>(
             privacy,
             settings,
             &data,
+            public,
             &trained,
         )?),
     };

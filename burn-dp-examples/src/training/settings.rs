@@ -5,11 +5,10 @@
 
 use std::path::{Path, PathBuf};
 
-use super::ScheduleName;
-use super::TrainError;
 use super::inputs::InputSettings;
 use super::options::{BackendName, DatasetName, OptimizerName, TrainOptions, typed};
 use super::recipe::{self, Recipe};
+use super::{ClippingSettings, ScheduleName, TrainError};
 use crate::models::ModelName;
 
 /// Checked settings of a run.
@@ -67,6 +66,8 @@ pub struct PrivacySettings {
     pub delta: f64,
     /// Clipping threshold of each example's gradient.
     pub max_grad_norm: f64,
+    /// The clipping policy, of which that is the threshold.
+    pub clipping: ClippingSettings,
     /// Known seed of sampling and noise: nothing is private then.
     pub insecure_seed: Option<u64>,
 }
@@ -217,7 +218,7 @@ impl Settings {
 }
 
 /// The refusal of a data set without the folder of its files.
-pub(super) fn no_data_dir(dataset: DatasetName) -> TrainError {
+pub(crate) fn no_data_dir(dataset: DatasetName) -> TrainError {
     let dataset = typed(dataset);
     let reason =
         format!("must be given for {dataset}, or BURN_DP_DATA be set: the folder with its files");
@@ -238,7 +239,13 @@ fn refuse_private_options(options: &TrainOptions) -> Result<(), TrainError> {
         ("--insecure-seed", options.insecure_seed.map(|seed| seed.to_string())),
         ("--resume", options.resume.then(String::new)),
     ];
-    match numbers.into_iter().chain(others).find_map(|(name, value)| Some((name, value?))) {
+    let clipping = options.clipping.given().map(|name| (name, Some(String::new())));
+    match numbers
+        .into_iter()
+        .chain(others)
+        .chain(clipping)
+        .find_map(|(name, value)| Some((name, value?)))
+    {
         Some((name, value)) => {
             let reason = format!(
                 "{value} has no meaning together with --non-private; leave one of them out"
@@ -275,10 +282,12 @@ fn privacy(options: &TrainOptions, recipe: &Recipe) -> Result<PrivacySettings, T
         let reason = format!("must be between 0 and 1/N, got {delta}; try --delta 1e-5");
         return Err(TrainError::option("--delta", reason));
     }
-    let max_grad_norm = options.max_grad_norm.unwrap_or(recipe.max_grad_norm);
+    let clipping = options.clipping.check()?;
+    let default = clipping.default_norm(recipe.max_grad_norm);
+    let max_grad_norm = options.max_grad_norm.unwrap_or(default);
     let max_grad_norm = positive("--max-grad-norm", max_grad_norm)?;
     let insecure_seed = options.insecure_seed;
-    Ok(PrivacySettings { epsilon, noise_multiplier, delta, max_grad_norm, insecure_seed })
+    Ok(PrivacySettings { epsilon, noise_multiplier, delta, max_grad_norm, clipping, insecure_seed })
 }
 
 fn length(options: &TrainOptions, default_epochs: usize) -> Result<Length, TrainError> {

@@ -1,11 +1,12 @@
 //! Other ways to the same clipped sum, to compare with.
 
-use burn::module::{Module, ModuleVisitor, Param, ParamId};
-use burn::tensor::{DType, Gradients, Tensor};
+use burn::module::Module;
+use burn::tensor::{DType, Tensor};
 
-use super::{ClippedSum, ClippingStatistics, FlatClipping};
+use super::{ClippedSum, Clipping, FlatClipping};
 use crate::DpError;
-use crate::grads::{PrivateBackward, TrainableParameters};
+use crate::grads::PrivateBackward;
+use crate::units::{UnitUpdate, clip_updates};
 
 impl FlatClipping {
     /// The clipped sum by two passes: one for the norms, and an ordinary one over the losses weighted
@@ -34,12 +35,13 @@ impl FlatClipping {
     ) -> Result<ClippedSum, DpError> {
         let first = losses(model);
         let grads = PrivateBackward::new().run(first.clone(), model)?;
-        let squared_norms = grads.squared_norms()?;
-        let (coefficients, keep, statistics) = self.coefficients(&squared_norms, |_| true);
-        if keep.contains(&false) {
+        let thresholds = self.thresholds(0)?;
+        let squared_norms = grads.squared_norms(thresholds.groups())?;
+        let coefficients = thresholds.coefficients(&squared_norms, |_| true);
+        if coefficients.keep.contains(&false) {
             // A weight of zero does not stop NaN in an ordinary backward pass.
-            let sums = grads.weighted_sum(&coefficients, &keep);
-            return Ok(ClippedSum::new(sums, self.max_grad_norm(), statistics));
+            let sums = grads.weighted_sum(&coefficients, thresholds.groups())?;
+            return Ok(ClippedSum::new(sums, thresholds, coefficients));
         }
         drop(grads);
 
@@ -52,9 +54,10 @@ impl FlatClipping {
                     .into(),
             });
         }
-        let weights = Tensor::<1>::from_data(coefficients.as_slice(), &second.device());
+        let weights = Tensor::<1>::from_data(coefficients.of_group(0), &second.device());
         let grads = (second * weights).sum().backward();
-        Ok(ClippedSum::new(flat_gradients(model, &grads), self.max_grad_norm(), statistics))
+        let sums = UnitUpdate::from_gradients(model, &grads).into_values();
+        Ok(ClippedSum::new(sums, thresholds, coefficients))
     }
 
     /// The clipped sum by one ordinary backward pass for each example: slow, and right for every model
@@ -66,31 +69,16 @@ impl FlatClipping {
     ///
     /// # Errors
     ///
-    /// As [`TrainableParameters::of`], and if a norm cannot be read from the device.
+    /// As [`clip_updates`].
     pub fn microbatch<M: Module>(
         &self,
         model: &M,
         examples: usize,
         loss: impl Fn(&M, usize) -> Tensor<1>,
     ) -> Result<ClippedSum, DpError> {
-        TrainableParameters::of(model)?;
-        let mut total = ClippedSum::new([], self.max_grad_norm(), ClippingStatistics::default());
-        for example in 0..examples {
-            let grads = loss(model, example).sum().backward();
-            let gradient = flat_gradients(model, &grads);
-            let squares = gradient.iter().map(|(_, values)| values.clone().square().sum());
-            let squared_norm = match squares.collect::<Vec<_>>() {
-                squares if squares.is_empty() => 0.0,
-                squares => host(Tensor::cat(squares, 0))?.into_iter().map(f64::from).sum(),
-            };
-            let (coefficients, keep, statistics) = self.coefficients(&[squared_norm], |_| true);
-            let scaled = gradient.into_iter().filter(|_| keep[0]).map(|(id, values)| {
-                let coefficient = coefficients[0];
-                (id, if coefficient == 1.0 { values } else { values * coefficient })
-            });
-            total.accumulate(ClippedSum::new(scaled, self.max_grad_norm(), statistics))?;
-        }
-        Ok(total)
+        clip_updates(&self.thresholds(0)?, model, 0..examples, |model, example| {
+            UnitUpdate::gradient(&model, loss(&model, example).sum().reshape([1]))
+        })
     }
 }
 
@@ -98,25 +86,4 @@ fn host(tensor: Tensor<1>) -> Result<Vec<f32>, DpError> {
     tensor.into_data().convert_dtype(DType::F32).try_into_vec::<f32>().map_err(|error| {
         DpError::state(format!("gradients cannot be read from the device: {error:?}"))
     })
-}
-
-/// The ordinary gradients of the trained parameters, flattened.
-fn flat_gradients<M: Module>(model: &M, grads: &Gradients) -> Vec<(ParamId, Tensor<1>)> {
-    let mut flatten = Flatten { grads, flat: Vec::new() };
-    model.visit(&mut flatten);
-    flatten.flat
-}
-
-struct Flatten<'a> {
-    grads: &'a Gradients,
-    flat: Vec<(ParamId, Tensor<1>)>,
-}
-
-impl ModuleVisitor for Flatten<'_> {
-    fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<D>>) {
-        if let Some(grad) = param.base().grad(self.grads) {
-            let values = grad.shape().num_elements();
-            self.flat.push((param.id, grad.reshape([values])));
-        }
-    }
 }

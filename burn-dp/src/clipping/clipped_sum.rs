@@ -3,6 +3,7 @@ use std::collections::HashMap;
 use burn::module::ParamId;
 use burn::tensor::Tensor;
 
+use super::{Coefficients, Thresholds};
 use crate::DpError;
 use crate::NonPrivate;
 
@@ -10,12 +11,14 @@ use crate::NonPrivate;
 ///
 /// # Privacy
 ///
-/// Not private yet. Its sensitivity is that of the policy that made it; several sums of one logical
-/// batch add up with [`accumulate`](Self::accumulate) because their examples are different.
+/// Not private yet. Its sensitivity is that of its [`thresholds`](Self::thresholds); several sums of
+/// one logical batch add up with [`accumulate`](Self::accumulate) because their examples are different.
 #[must_use = "a clipped sum reaches the model through noise"]
 pub struct ClippedSum {
     pub(crate) sums: HashMap<ParamId, Tensor<1>>,
-    clipping_norm: f64,
+    /// `Σ_i (b_i - ½)` of each count.
+    pub(crate) balances: Vec<f64>,
+    thresholds: Thresholds,
     statistics: ClippingStatistics,
 }
 
@@ -48,23 +51,36 @@ impl std::ops::AddAssign for ClippingStatistics {
 impl std::fmt::Debug for ClippedSum {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("ClippedSum")
-            .field("clipping_norm", &self.clipping_norm)
+            .field("clipping_norm", &self.thresholds.total_norm())
             .finish_non_exhaustive()
     }
 }
 
 impl ClippedSum {
+    /// The sums of units that were multiplied with these coefficients.
     pub(crate) fn new(
         sums: impl IntoIterator<Item = (ParamId, Tensor<1>)>,
-        clipping_norm: f64,
-        statistics: ClippingStatistics,
+        thresholds: Thresholds,
+        coefficients: Coefficients,
     ) -> Self {
-        Self { sums: sums.into_iter().collect(), clipping_norm, statistics }
+        let Coefficients { statistics, balances, .. } = coefficients;
+        Self { sums: sums.into_iter().collect(), balances, thresholds, statistics }
     }
 
-    /// The threshold that every unit was clipped to.
+    /// The sum of no unit at all.
+    pub(crate) fn empty(thresholds: Thresholds) -> Self {
+        let none = thresholds.coefficients(&[], |_| true);
+        Self::new([], thresholds, none)
+    }
+
+    /// What every unit was clipped to.
+    pub fn thresholds(&self) -> &Thresholds {
+        &self.thresholds
+    }
+
+    /// Largest norm that a unit contributes; see [`Thresholds::total_norm`].
     pub fn clipping_norm(&self) -> f64 {
-        self.clipping_norm
+        self.thresholds.total_norm()
     }
 
     /// Counts of the examples. They are exact, so they are not private.
@@ -76,14 +92,16 @@ impl ClippedSum {
     ///
     /// # Errors
     ///
-    /// Refuses a sum that was clipped to another threshold: its noise would not fit.
+    /// Refuses a sum that was clipped to other thresholds: its noise would not fit.
     pub fn accumulate(&mut self, other: Self) -> Result<(), DpError> {
-        if self.clipping_norm != other.clipping_norm {
+        if self.thresholds != other.thresholds {
             return Err(DpError::invalid(
                 "clipping_norm",
                 format!(
-                    "changed from {} to {} inside one logical batch; keep it until the step is made",
-                    self.clipping_norm, other.clipping_norm
+                    "changed from {:?} to {:?} inside one logical batch; keep it until the step is \
+                     made",
+                    self.thresholds.norms(),
+                    other.thresholds.norms()
                 ),
             ));
         }
@@ -94,6 +112,7 @@ impl ClippedSum {
             };
             self.sums.insert(id, sum);
         }
+        self.balances.iter_mut().zip(other.balances).for_each(|(sum, other)| *sum += other);
         self.statistics += other.statistics;
         Ok(())
     }

@@ -43,7 +43,16 @@ impl TrainableParameters {
     /// with the same trained parameter in two places of the tree (Burn's optimizer would update the
     /// first copy only), or with nothing to train.
     pub fn of<M: Module>(model: &M) -> Result<Self, DpError> {
-        let mut collector = Collector::default();
+        Self::collect(model, Collector::default())
+    }
+
+    /// The same for a model whose units see it one at a time: the examples of a unit may mix, so a
+    /// BatchNorm may train.
+    pub(crate) fn of_units<M: Module>(model: &M) -> Result<Self, DpError> {
+        Self::collect(model, Collector { may_mix: true, ..Collector::default() })
+    }
+
+    fn collect<M: Module>(model: &M, mut collector: Collector) -> Result<Self, DpError> {
         model.visit(&mut collector);
         if let Some(error) = collector.error {
             return Err(error);
@@ -95,6 +104,8 @@ struct Collector {
     containers: Vec<String>,
     seen: HashMap<ParamId, String>,
     parameters: Vec<ParameterInfo>,
+    /// Whether layers may mix the rows of a batch.
+    may_mix: bool,
     error: Option<DpError>,
 }
 
@@ -111,13 +122,15 @@ impl ModuleVisitor for Collector {
 
     fn visit_flag(&mut self, flag: &Param<Flag>) {
         let in_batch_norm = self.containers.last().is_some_and(|name| name == "Struct:BatchNorm");
-        if in_batch_norm && flag.val().is_enabled() && self.error.is_none() {
+        let refused = in_batch_norm && !self.may_mix && flag.val().is_enabled();
+        if refused && self.error.is_none() {
             let parent = &self.path[..self.path.len().saturating_sub(1)];
             self.error = Some(DpError::UnsupportedModel {
                 path: parent.join("."),
                 reason: "a BatchNorm in training mode mixes the examples of a batch and stores \
-                         statistics of them; use GroupNorm, LayerNorm or InstanceNorm, or freeze \
-                         it with `Module::freeze_group` to use its stored statistics"
+                         statistics of them; use GroupNorm, LayerNorm or InstanceNorm, freeze it \
+                         with `Module::freeze_group` to use its stored statistics, or train with \
+                         mini-sets as units (`burn_dp::units`)"
                     .into(),
             });
         }

@@ -10,6 +10,7 @@ use super::rules::{
 };
 use super::{ParameterInfo, TrainableParameters};
 use crate::DpError;
+use crate::clipping::{Coefficients, ParameterGroups};
 
 /// Sixteen units in the last place of f32: the rounding of sums whose terms cancel, relative to the
 /// magnitude of the terms.
@@ -136,24 +137,30 @@ impl PerExampleGradients {
             .map(|parameter| (parameter.info.path.as_str(), parameter.plan.strategy))
     }
 
-    /// Squared norms of the gradients, per example, rounded up: `[batch_size]`, on the host.
+    /// Squared norms of the gradients for each group of parameters and each example, rounded up:
+    /// `[groups][batch_size]`, on the host.
     ///
-    /// Added up in f64 over the parameters. NaN and infinity mean what they say: the norm of that
-    /// example cannot be known.
-    pub(crate) fn squared_norms(&self) -> Result<Vec<f64>, DpError> {
-        let mut totals = vec![0.0f64; self.batch_size];
+    /// Added up in f64 over the parameters of a group. NaN and infinity mean what they say: the norm of
+    /// that example cannot be known.
+    ///
+    /// # Errors
+    ///
+    /// Refuses a parameter that belongs to no group.
+    pub(crate) fn squared_norms(&self, groups: &ParameterGroups) -> Result<Vec<Vec<f64>>, DpError> {
+        let mut totals = vec![vec![0.0f64; self.batch_size]; groups.len()];
         if self.parameters.is_empty() {
             return Ok(totals);
         }
         let mut rows = Vec::new();
         let mut kinds = Vec::new();
-        let mut underflow = 0.0f64;
+        let mut underflow = vec![0.0f64; groups.len()];
         for parameter in &self.parameters {
+            let group = groups.index_of(&parameter.info.path)?;
             let SquaredNorms { values, rounding } = parameter.squared_norms();
             // What its squares can have lost by underflow.
-            underflow += parameter.info.num_values() as f64 * f64::from(f32::MIN_POSITIVE);
+            underflow[group] += parameter.info.num_values() as f64 * f64::from(f32::MIN_POSITIVE);
             rows.push(values);
-            kinds.push(match rounding {
+            let round_up = match rounding {
                 Rounding::Relative => None,
                 Rounding::Gram(magnitudes) => {
                     rows.push(magnitudes);
@@ -163,14 +170,16 @@ impl PerExampleGradients {
                     rows.push(magnitudes);
                     Some(reordered as fn(f64, f64) -> f64)
                 }
-            });
+            };
+            kinds.push((group, round_up));
         }
         let table = Tensor::<1>::stack::<2>(rows, 0).into_data().convert_dtype(DType::F32);
         let table = table.as_slice::<f32>().map_err(|error| DpError::NotPerExample {
             reason: format!("their norms cannot be read from the device: {error:?}"),
         })?;
         let mut rows = table.chunks_exact(self.batch_size);
-        for round_up in kinds {
+        for (group, round_up) in kinds {
+            let totals = &mut totals[group];
             // A ghost norm may round below zero. NaN stays.
             let values = rows
                 .next()
@@ -189,26 +198,39 @@ impl PerExampleGradients {
                 }
             }
         }
-        totals.iter_mut().for_each(|total| *total += underflow);
+        for (totals, underflow) in totals.iter_mut().zip(underflow) {
+            totals.iter_mut().for_each(|total| *total += underflow);
+        }
         Ok(totals)
     }
 
-    /// `Σ_i coefficients[i] · gradient_i` per parameter. Rows that `keep` excludes count as zero even
-    /// where they hold NaN or infinity.
+    /// `Σ_i coefficients[i] · gradient_i` per parameter, with the coefficients of its group. Rows that
+    /// are not kept count as zero even where they hold NaN or infinity.
+    ///
+    /// # Errors
+    ///
+    /// Refuses a parameter that belongs to no group.
     pub(crate) fn weighted_sum(
         self,
-        coefficients: &[f32],
-        keep: &[bool],
-    ) -> Vec<(ParamId, Tensor<1>)> {
+        coefficients: &Coefficients,
+        groups: &ParameterGroups,
+    ) -> Result<Vec<(ParamId, Tensor<1>)>, DpError> {
         let device = self.device;
+        let keep = &coefficients.keep;
         let keep = keep.contains(&false).then(|| Keep::new(keep, &device));
-        let coefficients = Tensor::<1>::from_data(coefficients, (&device, DType::F32));
-        self.parameters
-            .into_iter()
-            .map(|parameter| {
-                (parameter.info.id, parameter.weighted_sum(coefficients.clone(), keep.as_ref()))
-            })
-            .collect()
+        // One upload for each norm that is bounded: the whole gradient has one.
+        let mut uploaded: Vec<Option<Tensor<1>>> = vec![None; groups.len()];
+        let sum = |parameter: ParameterGradients| {
+            let group = match coefficients.per_group() {
+                true => groups.index_of(&parameter.info.path)?,
+                false => 0,
+            };
+            let coefficients = uploaded[group].get_or_insert_with(|| {
+                Tensor::from_data(coefficients.of_group(group), (&device, DType::F32))
+            });
+            Ok((parameter.info.id, parameter.weighted_sum(coefficients.clone(), keep.as_ref())))
+        };
+        self.parameters.into_iter().map(sum).collect()
     }
 }
 

@@ -17,7 +17,7 @@ use crate::DpError;
 use crate::noise::{NoiseKey, NoiseSource};
 
 /// Version of the format of `privacy.json`. Unknown versions are refused.
-const FORMAT: u32 = 1;
+const FORMAT: u32 = 2;
 const MODEL: &str = "model.bpk";
 const OPTIMIZER: &str = "optimizer.bpk";
 const PRIVACY: &str = "privacy.json";
@@ -52,6 +52,8 @@ struct PrivacyState {
     plan: BTreeMap<String, String>,
     next_step: u64,
     ledger: serde_json::Value,
+    /// What the clipping policy has learned.
+    clipping: serde_json::Value,
     /// The key of the run, in hexadecimal digits.
     key: String,
     /// Length and CRC-32 of the other files.
@@ -93,6 +95,7 @@ impl Checkpointer {
             plan: optim.plan.fingerprint(),
             next_step: optim.next_step,
             ledger: parse(&path, optim.ledger.to_json()?.as_bytes())?,
+            clipping: optim.plan.clipping.save_state(),
             key: key.clone(),
             files,
         };
@@ -215,12 +218,10 @@ impl Checkpoint {
         }
         let key = from_hex(&state.key).ok_or_else(|| damaged(&path, "the key is unreadable"))?;
         let expected = plan.new_ledger();
-        let event = plan.event();
-        if ledger.header() != expected.header()
-            || ledger.entries().iter().any(|entry| entry.event != event)
-        {
+        if ledger.header() != expected.header() || !plan.is_prefix(&ledger) {
             return Err(damaged(&path, "the ledger is not that of the plan"));
         }
+        plan.clipping.load_state(&state.clipping)?;
         plan.source = NoiseSource::resume(NoiseKey::from_bytes(&key)?, state.next_step);
         plan.origin = plan.sampler()?.origin();
 

@@ -1,15 +1,17 @@
+use std::collections::BTreeMap;
+
 use burn::lr_scheduler::module_lr_scheduler::ModuleLearningRate;
 use burn::module::Module;
-use burn::optim::ModuleOptimizer;
+use burn::optim::{GradientsParams, ModuleOptimizer};
 use burn::tensor::Tensor;
 use burn_dp_accountant::{DpEvent, Epsilon, PrivacyLedger, PrivacyStatement};
 
 use super::buffers::BufferCheck;
-use super::release::release;
+use super::release::Release;
 use super::{PrivacyPlan, RefusedStep};
-use crate::clipping::{ClippedSum, Clipping, ClippingStatistics};
+use crate::clipping::{ClippedSum, ClippingStatistics, PublicNorms, StepNoise, Thresholds};
 use crate::grads::{PerExampleGradients, PrivateBackward};
-use crate::noise::{GaussianMechanism, Purpose};
+use crate::noise::Purpose;
 use crate::sampling::{Draw, ExampleWeights};
 use crate::{DpError, NonPrivate};
 
@@ -75,17 +77,21 @@ pub struct DpOptimizer {
     pub(super) inner: ModuleOptimizer,
     pub(super) ledger: PrivacyLedger,
     backward: PrivateBackward,
-    event: DpEvent,
+    /// What the logical step under way clips to.
+    frozen: Option<Thresholds>,
     pub(super) next_step: u64,
     pending: Option<ClippedSum>,
     statistics: ClippingStatistics,
-    buffers: BufferCheck,
+    /// What the last step clipped to, and its noise.
+    last: Option<(Thresholds, StepNoise)>,
+    pub(super) buffers: BufferCheck,
+    facts: BTreeMap<String, String>,
 }
 
 impl DpOptimizer {
     pub(super) fn new(plan: PrivacyPlan, inner: ModuleOptimizer, ledger: PrivacyLedger) -> Self {
         Self {
-            event: plan.event(),
+            frozen: None,
             next_step: ledger.releases(),
             plan,
             inner,
@@ -93,7 +99,9 @@ impl DpOptimizer {
             backward: PrivateBackward::new(),
             pending: None,
             statistics: ClippingStatistics::default(),
+            last: None,
             buffers: BufferCheck::default(),
+            facts: BTreeMap::new(),
         }
     }
 
@@ -138,22 +146,41 @@ impl DpOptimizer {
     }
 
     fn add(&mut self, grads: PerExampleGradients) -> Result<(), DpError> {
-        self.accumulate(self.plan.clipping.clip(grads)?)
+        let sum = self.thresholds()?.clip(grads)?;
+        self.accumulate(sum)
+    }
+
+    /// What the logical step under way clips to: the same until [`step`](Self::step) or
+    /// [`discard`](Self::discard).
+    ///
+    /// # Errors
+    ///
+    /// When the policy has no thresholds for the step.
+    pub fn thresholds(&mut self) -> Result<Thresholds, DpError> {
+        if let Some(thresholds) = &self.frozen {
+            return Ok(thresholds.clone());
+        }
+        let thresholds = self.plan.clipping.thresholds(self.next_step)?;
+        self.frozen = Some(thresholds.clone());
+        Ok(thresholds)
     }
 
     /// Adds a clipped sum that was made outside, over further examples of the same draw.
     ///
     /// # Errors
     ///
-    /// Refuses a sum that was clipped to another threshold than the plan's.
+    /// Refuses a sum that was clipped to other thresholds than those of the
+    /// [logical step](Self::thresholds).
     pub fn accumulate(&mut self, sum: ClippedSum) -> Result<(), DpError> {
-        if sum.clipping_norm() != self.plan.clipping.max_grad_norm() {
+        let thresholds = self.thresholds()?;
+        if *sum.thresholds() != thresholds {
             return Err(DpError::invalid(
                 "clipping_norm",
                 format!(
-                    "must be that of the plan, {}, got {}",
-                    self.plan.clipping.max_grad_norm(),
-                    sum.clipping_norm()
+                    "must be that of the logical step, {:?}, got {:?}; clip with \
+                     `DpOptimizer::thresholds`",
+                    thresholds.norms(),
+                    sum.thresholds().norms()
                 ),
             ));
         }
@@ -166,9 +193,25 @@ impl DpOptimizer {
         }
     }
 
+    /// Gives the clipping policy norms of gradients on public data, between two steps.
+    ///
+    /// # Errors
+    ///
+    /// Refuses norms within a logical step, and norms that the policy has no use for.
+    pub fn learn_from_public(&mut self, norms: &PublicNorms) -> Result<(), DpError> {
+        if self.frozen.is_some() {
+            return Err(DpError::state(
+                "the thresholds of a logical step stay as they are until the step is made; give \
+                 public norms between two steps, or discard the logical batch",
+            ));
+        }
+        self.plan.clipping.learn_public(norms)
+    }
+
     /// Forgets what was accumulated since the last step. Nothing of it was released.
     pub fn discard(&mut self) {
         self.pending = None;
+        self.frozen = None;
     }
 
     /// Adds the noise, enters the release into the ledger, and updates the model.
@@ -192,7 +235,9 @@ impl DpOptimizer {
         draw: impl Into<Draw>,
     ) -> Result<M, Box<RefusedStep<M>>> {
         match self.release(&model, &draw.into()) {
-            Ok(grads) => Ok(self.inner.step(lr, model, grads)),
+            Ok(Some(grads)) => Ok(self.inner.step(lr, model, grads)),
+            // Nothing but counts was released.
+            Ok(None) => Ok(model),
             Err(error) => Err(RefusedStep::new(model, error)),
         }
     }
@@ -201,22 +246,34 @@ impl DpOptimizer {
         &mut self,
         model: &M,
         draw: &Draw,
-    ) -> Result<burn::optim::GradientsParams, DpError> {
+    ) -> Result<Option<GradientsParams>, DpError> {
         self.check_draw(draw)?;
-        self.check_budget()?;
-        let clipping = &self.plan.clipping;
-        let sum = self.pending.take().unwrap_or_else(|| {
-            ClippedSum::new([], clipping.max_grad_norm(), ClippingStatistics::default())
-        });
-        // The noise follows the object that clipped.
-        let noise_std = self.plan.noise_multiplier * sum.clipping_norm();
-        let mechanism = GaussianMechanism::new(noise_std, 1.0 / self.plan.expected_batch_size)?;
-        let noise = self.plan.source.begin_step(Purpose::Gradient, self.next_step)?;
+        let (step, batch) = (self.next_step, self.plan.expected_batch_size);
+        let thresholds = self.thresholds()?;
+        // Noise and event follow the very object that clipped.
+        let noise = thresholds.noise(self.plan.noise_multiplier_at(step), batch)?;
+        let event = self.plan.mechanism.event(noise.event.clone());
+        self.check_budget(&event)?;
+        let prepared = Release::new(model, &thresholds, &noise, batch)?;
+        let gradient_noise = self.plan.source.begin_step(Purpose::Gradient, step)?;
+        let count_noise = match noise.count_std {
+            Some(_) => Some(self.plan.source.begin_step(Purpose::Count, step)?),
+            None => None,
+        };
+        let sum = self.pending.take().unwrap_or_else(|| ClippedSum::empty(thresholds.clone()));
         // Recorded before it is made: an interrupted release is paid for.
-        self.ledger.record(&self.event)?;
+        self.ledger.record(&event)?;
         self.next_step += 1;
+        self.frozen = None;
+        self.last = Some((thresholds, noise));
         self.statistics = sum.statistics().reveal();
-        release(model, sum, mechanism, noise)
+        let fractions = prepared.counts(&sum.balances, count_noise)?;
+        let grads = match sum.thresholds().releases_sum() {
+            true => Some(prepared.gradients(model, sum, gradient_noise)?),
+            false => None,
+        };
+        self.plan.clipping.learn(step, &fractions);
+        Ok(grads)
     }
 
     fn check_draw(&self, draw: &Draw) -> Result<(), DpError> {
@@ -251,12 +308,13 @@ impl DpOptimizer {
         Ok(())
     }
 
-    fn check_budget(&self) -> Result<(), DpError> {
+    fn check_budget(&self, event: &DpEvent) -> Result<(), DpError> {
         if let Some(budget) = self.plan.budget
-            && !self.ledger.within_budget(&self.event, 1, budget)?
+            && !self.plan.is_certified(self.next_step, event, &self.ledger)
+            && !self.ledger.within_budget(event, 1, budget)?
         {
             let mut after = self.ledger.clone();
-            after.record(&self.event)?;
+            after.record(event)?;
             return Err(DpError::BudgetExhausted {
                 epsilon: after.nominal_epsilon(budget.delta())?.upper,
                 budget: budget.epsilon(),
@@ -289,6 +347,23 @@ impl DpOptimizer {
         &self.inner
     }
 
+    /// Standard deviation of the noise on each value of the last released gradient of the parameter with
+    /// that path.
+    ///
+    /// # Errors
+    ///
+    /// [`DpError::InvalidState`] when no gradient was released yet, and [`DpError::UnsupportedModel`]
+    /// for a parameter that belongs to no clipping group.
+    pub fn gradient_noise_std(&self, path: &str) -> Result<f64, DpError> {
+        let (thresholds, noise) = self
+            .last
+            .as_ref()
+            .filter(|(thresholds, _)| thresholds.releases_sum())
+            .ok_or_else(|| DpError::state("no gradient was released yet; make a step first"))?;
+        let group = thresholds.groups().index_of(path)?;
+        Ok(noise.group_stds[group] / self.plan.expected_batch_size)
+    }
+
     /// The number of the next step, which is the number of releases so far.
     pub fn next_step(&self) -> u64 {
         self.next_step
@@ -312,7 +387,14 @@ impl DpOptimizer {
     /// As [`privacy_spent`](Self::privacy_spent), and for no δ.
     pub fn statement(&self, deltas: &[f64]) -> Result<PrivacyStatement, DpError> {
         deltas.iter().try_for_each(|&delta| self.plan.check_delta(delta))?;
-        Ok(PrivacyStatement::from_ledger(&self.ledger, deltas)?)
+        let mut statement = PrivacyStatement::from_ledger(&self.ledger, deltas)?;
+        statement.facts.extend(self.facts.clone());
+        Ok(statement)
+    }
+
+    /// Adds a public fact of this run to its statements.
+    pub(crate) fn note(&mut self, name: &str, value: impl Into<String>) {
+        self.facts.insert(name.into(), value.into());
     }
 
     /// Counts of the last step. They are exact, so they are not private.

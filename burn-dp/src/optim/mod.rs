@@ -22,9 +22,14 @@ mod plan;
 mod plan_config;
 mod refused;
 mod release;
+mod schedule;
+mod sparsification;
+mod units;
 
 pub use checkpoint::{Checkpoint, Checkpointer};
 pub use dp_optimizer::DpOptimizer;
 pub use plan::PrivacyPlan;
 pub use plan_config::{PrivacyPlanConfig, SamplingScheme};
 pub use refused::RefusedStep;
+pub use schedule::Schedule;
+pub use sparsification::Sparsifier;

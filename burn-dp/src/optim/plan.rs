@@ -9,11 +9,14 @@ use burn_dp_accountant::{
 };
 
 use super::plan_config::check_delta;
-use super::{DpOptimizer, SamplingScheme};
+use super::{DpOptimizer, SamplingScheme, Schedule};
 use crate::DpError;
-use crate::clipping::{Clipping, FlatClipping};
-use crate::noise::NoiseSource;
-use crate::sampling::{LogicalBatches, PrivateDataLoaderBuilder, Sampler, SamplingMechanism};
+use crate::clipping::Clipping;
+use crate::noise::{NoiseSource, Purpose};
+use crate::sampling::{
+    LogicalBatches, PrivateDataLoaderBuilder, Sampler, SamplingKey, SamplingMechanism,
+};
+use crate::units::MiniSets;
 
 /// The numbers of a private training, from which sampler, clipping, noise and accounting are made.
 ///
@@ -26,11 +29,17 @@ pub struct PrivacyPlan {
     pub(super) steps: u64,
     pub(super) budget: Option<Budget>,
     pub(super) noise_multiplier: f64,
-    pub(super) clipping: FlatClipping,
+    pub(super) noise_schedule: Schedule,
+    /// The events of all planned steps, in order, run-length encoded.
+    pub(super) planned: Vec<(DpEvent, u64)>,
+    /// Whether all of them together are known to keep the budget.
+    pub(super) certified: bool,
+    pub(super) clipping: Box<dyn Clipping>,
     pub(super) scheme: SamplingScheme,
     pub(super) mechanism: SamplingMechanism,
     pub(super) origin: u64,
     pub(super) unit: UnitOfPrivacy,
+    pub(super) mini_sets: Option<MiniSets>,
     pub(super) source: NoiseSource,
 }
 
@@ -60,14 +69,21 @@ impl PrivacyPlan {
         self.budget
     }
 
-    /// Standard deviation of the noise over the clipping norm.
+    /// Standard deviation of the noise over the clipping norm, before a schedule changes it. Where
+    /// groups are clipped apart or units are counted, that of the one Gaussian release which costs the
+    /// same.
     pub fn noise_multiplier(&self) -> f64 {
         self.noise_multiplier
     }
 
-    /// The clipping policy.
-    pub fn clipping(&self) -> &FlatClipping {
-        &self.clipping
+    /// The noise multiplier of one step.
+    pub fn noise_multiplier_at(&self, step: u64) -> f64 {
+        self.noise_multiplier * self.noise_schedule.factor(step)
+    }
+
+    /// The clipping policy, as it is now.
+    pub fn clipping(&self) -> &dyn Clipping {
+        &*self.clipping
     }
 
     /// How units are drawn.
@@ -80,14 +96,60 @@ impl PrivacyPlan {
         self.mechanism.relation()
     }
 
+    /// What is protected.
+    pub fn unit(&self) -> &UnitOfPrivacy {
+        &self.unit
+    }
+
+    /// The mini-sets that a step draws, in batch clipping.
+    pub fn mini_sets(&self) -> Option<&MiniSets> {
+        self.mini_sets.as_ref()
+    }
+
+    /// The key of the order of examples inside of a unit.
+    pub(crate) fn shuffling_key(&self) -> SamplingKey {
+        let key = SamplingKey::from_secret(*self.source.derive_key(Purpose::Shuffling));
+        if self.is_secure() { key } else { key.into_insecure() }
+    }
+
     /// Whether the noise is secret. If not, nothing of the run is private.
     pub fn is_secure(&self) -> bool {
         self.source.is_secure()
     }
 
-    /// What the accountant is told of one step.
+    /// What the accountant is told of the first step, and of every other one unless the noise has a
+    /// schedule.
     pub fn event(&self) -> DpEvent {
-        self.mechanism.event(DpEvent::gaussian(self.noise_multiplier))
+        match self.planned.first() {
+            Some((event, _)) => event.clone(),
+            None => self.mechanism.event(DpEvent::gaussian(self.noise_multiplier)),
+        }
+    }
+
+    /// Whether `event` is the planned one of `step`, in a run that went as planned, whose plan as a whole
+    /// keeps the budget. Then there is nothing left to compute: a part costs no more than the whole.
+    pub(super) fn is_certified(&self, step: u64, event: &DpEvent, ledger: &PrivacyLedger) -> bool {
+        self.certified && self.planned_event(step) == Some(event) && self.is_prefix(ledger)
+    }
+
+    fn planned_event(&self, step: u64) -> Option<&DpEvent> {
+        let mut end = 0;
+        self.planned.iter().find_map(|(event, count)| {
+            end += count;
+            (step < end).then_some(event)
+        })
+    }
+
+    /// Whether the ledger holds the first of the planned events, in order, and nothing else.
+    pub(super) fn is_prefix(&self, ledger: &PrivacyLedger) -> bool {
+        let Some((last, before)) = ledger.entries().split_last() else { return true };
+        let mut planned = self.planned.iter();
+        let whole = before.iter().all(|entry| {
+            let next = planned.next();
+            next.is_some_and(|(event, count)| *event == entry.event && *count == entry.count)
+        });
+        let next = planned.next();
+        whole && next.is_some_and(|(event, count)| *event == last.event && last.count <= *count)
     }
 
     /// An upper bound of ε after all steps, as if the noise were secret.
@@ -97,7 +159,9 @@ impl PrivacyPlan {
     /// [`DpError::Accountant`] for a δ outside of (0, 1).
     pub fn epsilon_at_end(&self, delta: f64) -> Result<f64, DpError> {
         let mut ledger = self.new_ledger();
-        ledger.record_many(&self.event(), self.steps)?;
+        for (event, count) in &self.planned {
+            ledger.record_many(event, *count)?;
+        }
         Ok(ledger.nominal_epsilon(delta)?.upper)
     }
 
@@ -139,7 +203,7 @@ impl PrivacyPlan {
 
     /// Refuses a δ that allows to publish a unit outright.
     pub(super) fn check_delta(&self, delta: f64) -> Result<(), DpError> {
-        check_delta(self.dataset_size, delta)
+        check_delta(self.mini_sets.as_ref().map_or(self.dataset_size, MiniSets::examples), delta)
     }
 
     /// Every number of the plan, by name: what a checkpoint compares.
@@ -147,12 +211,17 @@ impl PrivacyPlan {
         let budget = self.budget.map_or("none".to_string(), |budget| {
             format!("epsilon {}, delta {}", budget.epsilon(), budget.delta())
         });
+        let mini_sets = self.mini_sets.as_ref().map_or("none".to_string(), |sets| {
+            format!("{} examples in sets of {}, {}", sets.examples(), sets.size(), sets.digest())
+        });
         [
+            ("mini_sets", mini_sets),
             ("dataset_size", self.dataset_size.to_string()),
             ("expected_batch_size", self.expected_batch_size.to_string()),
             ("steps", self.steps.to_string()),
             ("budget", budget),
             ("noise_multiplier", self.noise_multiplier.to_string()),
+            ("noise_schedule", self.noise_schedule.to_string()),
             ("clipping", self.clipping.describe()),
             ("sampling", self.mechanism.to_string()),
             ("unit", self.unit.to_string()),
@@ -175,11 +244,32 @@ impl PrivacyPlan {
             .with_fact("dataset_size", self.dataset_size)
             .with_fact("expected_batch_size", self.expected_batch_size)
             .with_fact("planned_steps", self.steps)
+            .with_fact("noise_multiplier", self.noise_multiplier)
+            .with_fact("noise_schedule", &self.noise_schedule)
             .with_not_covered(
                 "The rounding of the sum of clipped gradients, which is in single precision before \
                  the noise is added in double precision.",
             )
             .with_fact("noise", "Gaussian on a grid, ChaCha20, keyed by run, step and parameter");
+        let header = match &self.mini_sets {
+            Some(sets) => self.describe_mini_sets(sets, header),
+            None => header,
+        };
         PrivacyLedger::new(header)
+    }
+
+    fn describe_mini_sets(&self, sets: &MiniSets, header: LedgerHeader) -> LedgerHeader {
+        let header = header
+            .with_fact("mini_sets", sets.len())
+            .with_fact("mini_set_size", sets.size())
+            .with_fact("examples", sets.examples());
+        match self.unit {
+            UnitOfPrivacy::MiniSet => header.with_not_covered(
+                "A single example added, removed or replaced changes its mini-set, which is one \
+                 mini-set removed and another added: two steps of the relation, so for one example \
+                 epsilon doubles and delta grows by the factor 1 + exp(epsilon).",
+            ),
+            _ => header,
+        }
     }
 }

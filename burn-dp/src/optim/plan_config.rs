@@ -1,12 +1,17 @@
-use burn_dp_accountant::{Budget, Calibration, DpEvent, UnitOfPrivacy};
+use burn_dp_accountant::{Budget, Calibration, DpEvent, NeighboringRelation, UnitOfPrivacy};
 
-use super::PrivacyPlan;
+use super::{PrivacyPlan, Schedule};
 use crate::DpError;
-use crate::clipping::FlatClipping;
+use crate::clipping::{Clipping, FlatClipping};
 use crate::noise::{InsecureSeed, NoiseSource, Purpose};
 use crate::sampling::{
     FixedSizeSampler, PoissonSampler, Sampler, SamplingKey, SamplingMechanism, ShuffledSampler,
 };
+use crate::units::MiniSets;
+
+/// A calibrated multiplier is rounded up by this factor, so that the rounding of its division among
+/// a sum and counts does not break the budget in the last step.
+const SPLIT_ROUNDING: f64 = 1.0 + 1e-12;
 
 /// How the units of a step are drawn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -59,10 +64,13 @@ pub struct PrivacyPlanConfig {
     epochs: Option<f64>,
     budget: Option<Budget>,
     noise_multiplier: Option<f64>,
-    max_grad_norm: f64,
+    noise_schedule: Schedule,
+    max_grad_norm: Option<f64>,
+    clipping: Option<Box<dyn Clipping>>,
     scheme: SamplingScheme,
     unit: UnitOfPrivacy,
     insecure_seed: Option<InsecureSeed>,
+    mini_sets: Option<MiniSets>,
 }
 
 impl PrivacyPlanConfig {
@@ -79,11 +87,27 @@ impl PrivacyPlanConfig {
             epochs: None,
             budget: None,
             noise_multiplier: None,
-            max_grad_norm: 1.0,
+            noise_schedule: Schedule::constant(),
+            max_grad_norm: None,
+            clipping: None,
             scheme: SamplingScheme::Poisson,
             unit: UnitOfPrivacy::Example,
             insecure_seed: None,
+            mini_sets: None,
         }
+    }
+
+    /// A plan for batch clipping: the units that a step draws, `expected_mini_sets` of them in the
+    /// mean, are mini-sets.
+    ///
+    /// # Privacy
+    ///
+    /// With fixed-size sampling the guarantee is for one example replaced. With Poisson sampling it is
+    /// for one whole mini-set added or removed, unless a mini-set is one example; see [`MiniSets`].
+    pub fn for_mini_sets(mini_sets: &MiniSets, expected_mini_sets: impl Into<f64>) -> Self {
+        let mini_sets = mini_sets.clone();
+        let config = Self::new(mini_sets.len(), expected_mini_sets);
+        Self { mini_sets: Some(mini_sets), ..config }
     }
 
     /// Number of steps.
@@ -105,14 +129,31 @@ impl PrivacyPlanConfig {
     }
 
     /// Standard deviation of the noise over the clipping norm.
+    ///
+    /// Where groups are clipped apart or units are counted, this is the multiplier of the one Gaussian
+    /// release that costs the same, `(Σ (C_h/σ_h)²)^(-1/2)`: L groups with a multiplier σ each have
+    /// `σ/√L`.
     pub fn with_noise_multiplier(mut self, noise_multiplier: f64) -> Self {
         self.noise_multiplier = Some(noise_multiplier);
         self
     }
 
+    /// How the noise multiplier changes over the steps. The ledger gets the multiplier of each step. A
+    /// budget is calibrated for the whole schedule. Default: it stays.
+    pub fn with_noise_schedule(mut self, schedule: Schedule) -> Self {
+        self.noise_schedule = schedule;
+        self
+    }
+
     /// Threshold of flat clipping. Default: 1.
     pub fn with_max_grad_norm(mut self, max_grad_norm: f64) -> Self {
-        self.max_grad_norm = max_grad_norm;
+        self.max_grad_norm = Some(max_grad_norm);
+        self
+    }
+
+    /// The clipping policy. Default: [`FlatClipping`].
+    pub fn with_clipping(mut self, clipping: impl Clipping + 'static) -> Self {
+        self.clipping = Some(Box::new(clipping));
         self
     }
 
@@ -147,10 +188,11 @@ impl PrivacyPlanConfig {
     /// no noise reaches the budget, [`DpError::Entropy`] when there is none.
     pub fn init(self) -> Result<PrivacyPlan, DpError> {
         let steps = self.check_steps()?;
-        let clipping = FlatClipping::new(self.max_grad_norm)?;
+        let clipping = self.clipping()?;
         self.check_batch()?;
         if let Some(budget) = self.budget {
-            check_delta(self.dataset_size, budget.delta())?;
+            let examples = self.mini_sets.as_ref().map_or(self.dataset_size, MiniSets::examples);
+            check_delta(examples, budget.delta())?;
         }
         let source = match self.insecure_seed {
             Some(seed) => NoiseSource::insecure(seed),
@@ -159,20 +201,69 @@ impl PrivacyPlanConfig {
         let (size, batch) = (self.dataset_size, self.expected_batch_size);
         let sampler = self.scheme.sampler(size, batch, &source)?;
         let (mechanism, origin) = (sampler.mechanism(), sampler.origin());
-        let noise_multiplier = self.noise_multiplier(steps, &mechanism)?;
-        Ok(PrivacyPlan {
+        let unit = self.resolved_unit(mechanism.relation())?;
+        let runs = self.noise_schedule.runs(steps);
+        let noise_multiplier = self.noise_multiplier(&runs, &mechanism)?;
+        let thresholds = clipping.thresholds(0)?;
+        let planned = runs
+            .iter()
+            .map(|&(factor, count)| {
+                let noise = thresholds.noise(noise_multiplier * factor, batch)?;
+                Ok((mechanism.event(noise.event), count))
+            })
+            .collect::<Result<Vec<_>, DpError>>()?;
+        let mut plan = PrivacyPlan {
             dataset_size: self.dataset_size,
             expected_batch_size: self.expected_batch_size,
             steps,
             budget: self.budget,
             noise_multiplier,
+            noise_schedule: self.noise_schedule,
+            planned,
+            certified: false,
             clipping,
             scheme: self.scheme,
             mechanism,
             origin,
-            unit: self.unit,
+            unit,
+            mini_sets: self.mini_sets,
             source,
-        })
+        };
+        // Where every step is the same, the ledger knows how many of them fit.
+        if let Some(budget) = plan.budget
+            && plan.planned.len() > 1
+        {
+            plan.certified = plan.epsilon_at_end(budget.delta())? <= budget.epsilon();
+        }
+        Ok(plan)
+    }
+
+    fn clipping(&self) -> Result<Box<dyn Clipping>, DpError> {
+        match (&self.clipping, self.max_grad_norm) {
+            (Some(clipping), None) => Ok(clipping.clone()),
+            (None, norm) => Ok(Box::new(FlatClipping::new(norm.unwrap_or(1.0))?)),
+            (Some(clipping), Some(norm)) => Err(DpError::invalid(
+                "max_grad_norm",
+                format!(
+                    "{norm} and a clipping policy ({}) were both given; give one of them",
+                    clipping.describe()
+                ),
+            )),
+        }
+    }
+
+    /// What the relation protects, where mini-sets are drawn.
+    fn resolved_unit(&self, relation: NeighboringRelation) -> Result<UnitOfPrivacy, DpError> {
+        let Some(mini_sets) = &self.mini_sets else { return Ok(self.unit.clone()) };
+        let one_example = mini_sets.size() == 1 || relation == NeighboringRelation::ReplaceOne;
+        match &self.unit {
+            UnitOfPrivacy::Example if one_example => Ok(UnitOfPrivacy::Example),
+            UnitOfPrivacy::Example | UnitOfPrivacy::MiniSet => Ok(UnitOfPrivacy::MiniSet),
+            other => Err(DpError::invalid(
+                "unit",
+                format!("is {other}, but the plan draws mini-sets of examples; leave it out"),
+            )),
+        }
     }
 
     fn check_batch(&self) -> Result<(), DpError> {
@@ -217,7 +308,12 @@ impl PrivacyPlanConfig {
         }
     }
 
-    fn noise_multiplier(&self, steps: u64, mechanism: &SamplingMechanism) -> Result<f64, DpError> {
+    /// The noise multiplier before the schedule.
+    fn noise_multiplier(
+        &self,
+        runs: &[(f64, u64)],
+        mechanism: &SamplingMechanism,
+    ) -> Result<f64, DpError> {
         match (self.noise_multiplier, self.budget) {
             (Some(sigma), _) if sigma > 0.0 && sigma.is_finite() => Ok(sigma),
             (Some(sigma), _) => Err(DpError::invalid(
@@ -230,7 +326,18 @@ impl PrivacyPlanConfig {
             (None, Some(budget)) => {
                 let calibration = Calibration::new(budget).with_relation(mechanism.relation());
                 let event = |sigma: f64| mechanism.event(DpEvent::gaussian(sigma));
-                Ok(calibration.noise_multiplier(steps, event)?)
+                if let [(1.0, steps)] = *runs {
+                    return Ok(calibration.noise_multiplier(steps, event)? * SPLIT_ROUNDING);
+                }
+                let whole = |sigma: f64| DpEvent::Composed {
+                    events: runs
+                        .iter()
+                        .map(|&(factor, count)| {
+                            DpEvent::self_composed(event(sigma * factor), count)
+                        })
+                        .collect(),
+                };
+                Ok(calibration.noise_multiplier(1, whole)? * SPLIT_ROUNDING)
             }
             (None, None) => Err(DpError::invalid(
                 "budget",
@@ -317,6 +424,35 @@ mod tests {
     fn a_delta_that_allows_to_publish_a_unit_is_refused() {
         let error = refused(config().with_budget(Budget::new(1.0, 1e-4).unwrap()));
         assert!(error.contains("1 / dataset_size"), "{error}");
+    }
+
+    // SHARP_EDGES row 15: the relation decides what a mini-set protects.
+    #[test]
+    fn what_mini_sets_protect_follows_from_the_relation() {
+        let sets = MiniSets::consecutive(1000, 10).unwrap();
+        let plan = |sets: &MiniSets, scheme| {
+            PrivacyPlanConfig::for_mini_sets(sets, 5.0)
+                .with_noise_multiplier(1.0)
+                .with_steps(3)
+                .with_sampling(scheme)
+        };
+        let fixed = plan(&sets, SamplingScheme::FixedSize).init().unwrap();
+        assert_eq!(fixed.unit, UnitOfPrivacy::Example);
+        assert_eq!(fixed.relation(), NeighboringRelation::ReplaceOne);
+        assert_eq!((fixed.dataset_size(), fixed.expected_batch_size()), (100, 5.0));
+        let poisson = plan(&sets, SamplingScheme::Poisson).init().unwrap();
+        assert_eq!(poisson.unit, UnitOfPrivacy::MiniSet);
+        let not_covered = poisson.new_ledger().header().not_covered.join(" ");
+        assert!(not_covered.contains("one mini-set removed and another added"), "{not_covered}");
+        let single = MiniSets::consecutive(1000, 1).unwrap();
+        let single = plan(&single, SamplingScheme::Poisson).init().unwrap();
+        assert_eq!(single.unit, UnitOfPrivacy::Example);
+        let user = plan(&sets, SamplingScheme::Poisson).with_unit(UnitOfPrivacy::User);
+        assert!(refused(user).starts_with("unit is one user"));
+        // There are 1000 examples, not 100: a larger delta would allow to publish one.
+        let budget = Budget::new(1.0, 0.002).unwrap();
+        let error = refused(plan(&sets, SamplingScheme::FixedSize).with_budget(budget));
+        assert!(error.contains("1 / dataset_size = 1e-3"), "{error}");
     }
 
     #[test]

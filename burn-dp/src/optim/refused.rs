@@ -11,7 +11,7 @@ pub struct RefusedStep<M> {
 }
 
 impl<M> RefusedStep<M> {
-    pub(super) fn new(model: M, error: DpError) -> Box<Self> {
+    pub(crate) fn new(model: M, error: DpError) -> Box<Self> {
         Box::new(Self { model, error })
     }
 

@@ -5,37 +5,94 @@ use burn::optim::GradientsParams;
 use burn::tensor::{DType, Tensor, TensorData};
 
 use crate::DpError;
-use crate::clipping::ClippedSum;
+use crate::clipping::{ClippedSum, StepNoise, Thresholds};
 use crate::noise::{GaussianMechanism, NoiseStep};
 
-/// Adds noise to every trained parameter of `model`, whether or not the batch contributed to it, and
-/// divides by the expected batch size.
-///
-/// # Privacy
-///
-/// The parameters that get noise are those that require gradients, in the order in which the model
-/// visits them: a parameter that no example reached is released as noise, so which parameters moved
-/// says nothing. The noise is added in double precision on the host; the cast to the precision of the
-/// parameter is post-processing.
-pub(super) fn release<M: Module>(
-    model: &M,
-    sum: ClippedSum,
-    mechanism: GaussianMechanism,
-    noise: NoiseStep,
-) -> Result<GradientsParams, DpError> {
-    let mut read = Read { sum, sums: Vec::new(), error: None };
-    model.visit(&mut read);
-    if let Some(error) = read.error {
-        return Err(error);
+/// A release that has been checked and may begin.
+pub(super) struct Release {
+    /// Group of each trained parameter, in the order in which the model visits them.
+    groups: Vec<usize>,
+    /// Mechanism of each group.
+    mechanisms: Vec<GaussianMechanism>,
+    /// Mechanism of the counts, if there are any.
+    counts: Option<GaussianMechanism>,
+    /// Standard deviations, which the noise is bound to: other noise on the same sum in a step that is
+    /// made again must be independent.
+    stds: Vec<f64>,
+}
+
+impl Release {
+    /// The mechanisms that the noise of a step needs.
+    ///
+    /// # Errors
+    ///
+    /// Refuses a model with a trained parameter that belongs to no group.
+    pub(super) fn new<M: Module>(
+        model: &M,
+        thresholds: &Thresholds,
+        noise: &StepNoise,
+        expected_batch_size: f64,
+    ) -> Result<Self, DpError> {
+        let mechanism = |std: f64| GaussianMechanism::new(std, 1.0 / expected_batch_size);
+        Ok(Self {
+            groups: thresholds.groups().of_model(model)?,
+            mechanisms: noise
+                .group_stds
+                .iter()
+                .map(|&std| mechanism(std))
+                .collect::<Result<_, _>>()?,
+            counts: noise.count_std.map(mechanism).transpose()?,
+            stds: noise.group_stds.iter().copied().chain(noise.count_std).collect(),
+        })
     }
-    let mut sums = read.sums;
-    let mut noise = noise.bound_to(sums.iter().map(Vec::as_slice));
-    for (position, sums) in (0u32..).zip(&mut sums) {
-        mechanism.release(noise.stream(position)?, sums)?;
+
+    /// Adds noise to the counts: the noisy fraction of units at or below each threshold.
+    pub(super) fn counts(
+        &self,
+        balances: &[f64],
+        noise: Option<NoiseStep>,
+    ) -> Result<Vec<f64>, DpError> {
+        let (Some(mechanism), Some(noise)) = (self.counts, noise) else { return Ok(Vec::new()) };
+        let content = [bytemuck::cast_slice(balances), bytemuck::cast_slice(&self.stds)];
+        let mut noise = noise.bound_to(content);
+        (0u32..)
+            .zip(balances)
+            .map(|(position, &balance)| {
+                Ok(mechanism.release_scalar(noise.stream(position)?, balance)? + 0.5)
+            })
+            .collect()
     }
-    let mut write = Write { released: sums.into_iter(), grads: GradientsParams::new() };
-    model.visit(&mut write);
-    Ok(write.grads)
+
+    /// Adds noise to every trained parameter of `model`, whether or not the batch contributed to it,
+    /// and divides by the expected batch size.
+    ///
+    /// # Privacy
+    ///
+    /// The parameters that get noise are those that require gradients, in the order in which the model
+    /// visits them: a parameter that no example reached is released as noise, so which parameters moved
+    /// says nothing. The noise is added in double precision on the host; the cast to the precision of
+    /// the parameter is post-processing.
+    pub(super) fn gradients<M: Module>(
+        &self,
+        model: &M,
+        sum: ClippedSum,
+        noise: NoiseStep,
+    ) -> Result<GradientsParams, DpError> {
+        let mut read = Read { sum, sums: Vec::new(), error: None };
+        model.visit(&mut read);
+        if let Some(error) = read.error {
+            return Err(error);
+        }
+        let mut sums = read.sums;
+        let content = sums.iter().map(Vec::as_slice);
+        let mut noise = noise.bound_to(content.chain([bytemuck::cast_slice(&self.stds)]));
+        for (position, (sums, &group)) in (0u32..).zip(sums.iter_mut().zip(&self.groups)) {
+            self.mechanisms[group].release(noise.stream(position)?, sums)?;
+        }
+        let mut write = Write { released: sums.into_iter(), grads: GradientsParams::new() };
+        model.visit(&mut write);
+        Ok(write.grads)
+    }
 }
 
 /// Brings the sums to the host, zeros where no example contributed.

@@ -74,4 +74,5 @@ pub use physical_batch::{ExampleWeights, PhysicalBatch};
 pub use poisson::PoissonSampler;
 pub use sampler::{Sampler, SamplingMechanism};
 pub use shuffled::ShuffledSampler;
+pub(crate) use source::WordStream;
 pub use source::{InsecureSamplingSeed, SamplingKey};

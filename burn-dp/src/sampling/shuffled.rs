@@ -82,11 +82,7 @@ impl Sampler for ShuffledSampler {
 
     fn draw(&self, step: u64) -> Result<Draw, DpError> {
         let (epoch, part) = (step / self.steps_per_epoch(), step % self.steps_per_epoch());
-        let mut words = WordStream::new(&*self.source, epoch);
-        let mut permutation: Vec<usize> = (0..self.dataset_size).collect();
-        for last in (1..self.dataset_size).rev() {
-            permutation.swap(last, words.below(last as u64 + 1) as usize);
-        }
+        let permutation = WordStream::new(&*self.source, epoch).permutation(self.dataset_size);
         let first = part as usize * self.batch_size;
         let end = (first + self.batch_size).min(self.dataset_size);
         let mut indices = permutation[first..end].to_vec();

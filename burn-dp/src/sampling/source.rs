@@ -75,6 +75,18 @@ impl SamplingKey {
         Self { insecure: true, ..self }
     }
 
+    /// A key for one step alone, whose streams belong to the units of that step: for the order of a
+    /// unit's own examples.
+    pub(crate) fn of_step(&self, step: u64) -> Self {
+        let mut words = Zeroizing::new([0; 4]);
+        self.words(step, 0, &mut words[..]);
+        let mut bytes = Zeroizing::new([0; 32]);
+        for (bytes, word) in bytes.chunks_exact_mut(8).zip(words.iter()) {
+            bytes.copy_from_slice(&word.to_le_bytes());
+        }
+        Self { bytes, insecure: self.insecure }
+    }
+
     /// The bytes of the key, to be stored where the data may be stored; `None` for an insecure key,
     /// which would otherwise come back as a secret one.
     pub fn expose_secret(&self) -> Option<&[u8; 32]> {
@@ -135,6 +147,15 @@ impl<'a> WordStream<'a> {
         }
         self.position += 1;
         self.buffer[index]
+    }
+
+    /// A permutation of `0..len`, every one with the same probability.
+    pub(crate) fn permutation(&mut self, len: usize) -> Vec<usize> {
+        let mut permutation: Vec<usize> = (0..len).collect();
+        for last in (1..len).rev() {
+            permutation.swap(last, self.below(last as u64 + 1) as usize);
+        }
+        permutation
     }
 
     /// A number below `bound`, exactly uniform.
@@ -230,6 +251,23 @@ mod tests {
         }
         let expected = vec![draws as f64 / bound as f64; bound];
         assert_chi_squared(chi_squared(&counts, &expected), bound - 1);
+    }
+
+    #[test]
+    fn a_permutation_moves_every_number_to_every_place_with_error_rate_1e_6() {
+        let key = SamplingKey::from(InsecureSamplingSeed(3));
+        let mut counts = vec![0.0; 24];
+        for step in 0..24_000 {
+            let found = WordStream::new(&key.of_step(step), 5).permutation(4);
+            let rest = |at: usize| (at..4).filter(|&i| found[i] < found[at]).count();
+            counts[rest(0) * 6 + rest(1) * 2 + rest(2)] += 1.0;
+        }
+        assert_chi_squared(chi_squared(&counts, &[1000.0; 24]), 23);
+        assert!(WordStream::new(&key, 0).permutation(0).is_empty());
+        assert_ne!(
+            WordStream::new(&key.of_step(0), 5).permutation(50),
+            WordStream::new(&key.of_step(0), 6).permutation(50)
+        );
     }
 
     #[derive(Debug)]

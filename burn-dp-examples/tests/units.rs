@@ -1,0 +1,157 @@
+//! User-level training and batch clipping, from the command line to the files.
+
+#![allow(clippy::unwrap_used)]
+
+use std::path::Path;
+use std::process::{Command, Output};
+
+use serde_json::{Value, json};
+
+fn train(folder: &Path, line: &str) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_train"));
+    command.args(line.split_whitespace()).current_dir(folder).env_remove("BURN_DP_DATA");
+    command.output().unwrap()
+}
+
+/// The message of a run that must be refused, and whether it left an output folder behind.
+fn refusal(folder: &Path, line: &str) -> String {
+    let output = train(folder, line);
+    let message = String::from_utf8(output.stderr).unwrap();
+    assert!(!output.status.success(), "`{line}` must be refused");
+    assert!(!folder.join("out").exists(), "`{line}` left something behind: {message}");
+    message
+}
+
+fn figures(folder: &Path, line: &str) -> (Value, String) {
+    let output = train(folder, &format!("{line} --output out --json figures.json"));
+    let message = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(output.status.success(), "`{line}` failed: {message}");
+    let text = std::fs::read_to_string(folder.join("figures.json")).unwrap();
+    (serde_json::from_str(&text).unwrap(), String::from_utf8(output.stdout).unwrap())
+}
+
+/// Sixty roles, some of which say nothing.
+fn roles(folder: &Path) {
+    let line = |user: usize| {
+        let text = "To be, or not to be, that is the question. ".repeat(user % 4);
+        format!("{}\n", json!({ "user": format!("PLAY/{user}"), "text": text }))
+    };
+    let lines: String = (0..60).map(line).collect();
+    std::fs::write(folder.join("shakespeare-users.jsonl"), lines).unwrap();
+}
+
+const USERS: &str = "shakespeare --federated --data-dir . --users-per-round 20 --rounds 4 --delta 1e-3 \
+                     --hidden 8 --embedding 4 --length 20 --evaluate-every 2";
+
+#[test]
+fn users_are_trained_on_with_a_statement_for_the_user_and_with_plots() {
+    let folder = tempfile::tempdir().unwrap();
+    roles(folder.path());
+    let (figures, output) = figures(folder.path(), &format!("{USERS} --epsilon 10"));
+    assert_eq!(figures["users"], json!([54, 6]));
+    assert_eq!((figures["rounds"].as_u64(), figures["private"].as_bool()), (Some(4), Some(true)));
+    let epsilon = figures["epsilon"].as_f64().unwrap();
+    assert!(epsilon <= 10.0 && epsilon > 9.9, "{epsilon}");
+    assert_eq!(figures["measurements"].as_array().unwrap().len(), 2);
+    let norms = figures["update_norms"].as_array().unwrap();
+    assert!(norms.iter().any(|norm| norm[0] == "embedding.weight"));
+    assert!(norms.iter().all(|norm| norm[1].as_f64().unwrap() > 0.0), "{norms:?}");
+    assert!(output.contains("one user, with all of their examples"), "{output}");
+    assert!(output.contains("federated averaging"), "{output}");
+    let thresholds: Vec<_> = (figures["measurements"].as_array().unwrap().iter())
+        .map(|measured| measured["threshold"].as_f64().unwrap())
+        .collect();
+    assert_ne!(thresholds[0], thresholds[1]);
+    for name in ["model.bpk", "privacy.json", "privacy.txt", "loss.svg", "threshold.svg"] {
+        assert!(folder.path().join("out").join(name).is_file(), "{name}");
+    }
+    assert!(!folder.path().join("out/checkpoints").exists());
+    let plot = std::fs::read_to_string(folder.path().join("out/update-norms.svg")).unwrap();
+    assert!(plot.contains("embedding.weight"));
+}
+
+#[test]
+fn the_same_insecure_seed_gives_the_same_model_and_no_privacy() {
+    let model = |algorithm: &str| {
+        let folder = tempfile::tempdir().unwrap();
+        roles(folder.path());
+        let line =
+            format!("{USERS} --noise-multiplier 1 --insecure-seed 3 --algorithm {algorithm}");
+        let (figures, _) = figures(folder.path(), &line);
+        assert_eq!(figures["private"], false);
+        assert!(figures["epsilon"].is_null());
+        figures["measurements"][1]["test_loss"].as_f64().unwrap()
+    };
+    assert_eq!(model("fed-avg"), model("fed-avg"));
+    assert_ne!(model("fed-avg"), model("fed-sgd"));
+}
+
+#[test]
+fn without_the_plays_the_message_says_what_to_download() {
+    let folder = tempfile::tempdir().unwrap();
+    let text = refusal(folder.path(), "shakespeare --federated --output out");
+    assert!(text.contains("gutenberg.org") && text.contains("--data-dir"), "{text}");
+    let text = refusal(folder.path(), &format!("{USERS} --output out"));
+    assert!(text.contains("holds no shakespeare-users.jsonl"), "{text}");
+}
+
+#[test]
+fn a_delta_that_would_publish_a_user_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    roles(folder.path());
+    let line = USERS.replace("--delta 1e-3", "--delta 0.1 --output out");
+    let text = refusal(folder.path(), &line);
+    assert!(text.contains("less than 1 / users"), "{text}");
+}
+
+const SETS: &str = "--clipping batch --train-size 660 --public-size 100 --test-size 100 --mini-set-size \
+                    20 --epochs 2 --delta 1e-4";
+
+#[test]
+fn mini_sets_are_trained_on_with_batch_norm_and_the_statement_says_what_it_stores() {
+    let folder = tempfile::tempdir().unwrap();
+    let (figures, output) = figures(folder.path(), &format!("digits {SETS} --mini-sets 2"));
+    assert_eq!(figures["model"], "bn-lenet5");
+    // 28 mini-sets of 560 private images, two in a step.
+    assert_eq!(figures["steps"], 28);
+    assert_eq!(figures["unit"], "one example");
+    assert_eq!(figures["relation"], "replace one unit");
+    assert_eq!(figures["epochs"].as_array().unwrap().len(), 2);
+    assert!(figures["epsilon"].as_f64().unwrap() > 0.0);
+    let statement = std::fs::read_to_string(folder.path().join("out/privacy.json")).unwrap();
+    let statement: Value = serde_json::from_str(&statement).unwrap();
+    let statistics = statement["facts"]["running_statistics"].as_str().unwrap();
+    assert!(statistics.starts_with("of public images"), "{statistics}");
+    assert_eq!(statement["facts"]["mini_set_size"], "20");
+    assert!(output.contains("sampling 2 of 28 units"), "{output}");
+    assert!(folder.path().join("out/accuracy.svg").is_file());
+}
+
+#[test]
+fn layerwise_thresholds_come_from_public_images() {
+    let folder = tempfile::tempdir().unwrap();
+    let (figures, output) = figures(folder.path(), &format!("digits {SETS} --policy layerwise"));
+    let clipping = figures["clipping"].as_str().unwrap();
+    assert!(clipping.contains("conv1") && clipping.contains("public data"), "{clipping}");
+    let noise = figures["noise_multiplier"].as_f64().unwrap();
+    assert!((noise - 1.0 / 8f64.sqrt()).abs() < 1e-12, "{noise}");
+    assert!(output.contains("SampledWithoutReplacement(1 of 28"), "{output}");
+}
+
+#[test]
+fn several_local_steps_and_poisson_sampling_of_mini_sets_are_options() {
+    let folder = tempfile::tempdir().unwrap();
+    let line = format!("digits {SETS} --local-steps 2 --poisson --model lenet5");
+    let (figures, output) = figures(folder.path(), &line);
+    assert_eq!(figures["unit"], "one mini-set of examples");
+    assert_eq!(figures["model"], "lenet5");
+    assert!(output.contains("one mini-set removed and another added"), "{output}");
+}
+
+#[test]
+fn a_public_part_that_leaves_nothing_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let line = SETS.replace("--public-size 100", "--public-size 660 --output out");
+    let text = refusal(folder.path(), &format!("digits {line}"));
+    assert!(text.contains("--public-size must be less than the 660 images"), "{text}");
+}

@@ -1,0 +1,91 @@
+use super::thresholds::positive;
+use super::{Clipping, Thresholds};
+use crate::DpError;
+
+/// Automatic clipping: every gradient is scaled to almost the same norm, `g · C/(‖g‖ + γ)`.
+///
+/// There is no threshold to tune: C is a factor of the learning rate for optimizers such as SGD, and
+/// has no effect at all on Adam.
+///
+/// # Privacy
+///
+/// As [`FlatClipping`](super::FlatClipping) with the threshold C: a contribution has norm
+/// `C ‖g‖/(‖g‖ + γ) < C`.
+///
+/// # References
+///
+/// Bu, Wang, Zha, Karypis, Automatic clipping: differentially private deep learning made easier and
+/// stronger, 2022, section 4 (AUTO-S).
+#[derive(Clone, Debug, PartialEq)]
+pub struct AutomaticClipping {
+    norm: f64,
+    stability: f64,
+}
+
+impl AutomaticClipping {
+    /// Norm 1 and γ = 0.01.
+    pub fn new() -> Self {
+        Self { norm: 1.0, stability: 0.01 }
+    }
+
+    /// Scales to this norm.
+    ///
+    /// # Errors
+    ///
+    /// Refuses a norm that is not positive and finite.
+    pub fn with_norm(mut self, norm: f64) -> Result<Self, DpError> {
+        positive("max_grad_norm", norm)?;
+        self.norm = norm;
+        Ok(self)
+    }
+
+    /// The constant γ: gradients that are much shorter keep their relative size.
+    ///
+    /// # Errors
+    ///
+    /// Refuses a constant that is not positive and finite.
+    pub fn with_stability(mut self, stability: f64) -> Result<Self, DpError> {
+        positive("stability", stability)?;
+        self.stability = stability;
+        Ok(self)
+    }
+}
+
+impl Default for AutomaticClipping {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Clipping for AutomaticClipping {
+    fn thresholds(&self, _step: u64) -> Result<Thresholds, DpError> {
+        Thresholds::whole(self.norm)?.normalized(self.stability)
+    }
+
+    fn describe(&self) -> String {
+        format!(
+            "automatic, per-example gradients times {} / (L2 norm + {})",
+            self.norm, self.stability
+        )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    #[test]
+    fn every_gradient_is_scaled_by_the_closed_form() {
+        let thresholds = AutomaticClipping::new().thresholds(0).unwrap();
+        let norms: [f64; 4] = [0.0, 0.01, 1.0, 1e6];
+        let table = [norms.iter().map(|norm| norm * norm).collect::<Vec<_>>()];
+        let found = thresholds.coefficients(&table, |_| true);
+        for (&norm, &coefficient) in norms.iter().zip(found.of_group(0)) {
+            let expected = 1.0 / (norm + 0.01);
+            assert!((f64::from(coefficient) / expected - 1.0).abs() < 1.1e-6, "{norm}");
+            assert!(f64::from(coefficient) * norm < 1.0);
+        }
+        assert_eq!(thresholds.total_norm(), 1.0);
+    }
+}

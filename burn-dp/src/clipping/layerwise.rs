@@ -1,0 +1,192 @@
+use super::thresholds::positive;
+use super::{Clipping, NoiseSplit, ParameterGroups, PublicNorms, Thresholds};
+use crate::DpError;
+use crate::optim::Schedule;
+
+/// Smallest threshold of a layer over that of the largest: a layer without any gradient on the public
+/// data can have one on the private data.
+const LEAST: f64 = 1e-3;
+
+/// Adaptive layerwise clipping: the threshold of each layer is in proportion to the mean norm of its
+/// gradients on public data.
+///
+/// The norms are measured anew as the model trains, once an epoch in the papers, with
+/// [`DpOptimizer::learn_from_public`](crate::optim::DpOptimizer::learn_from_public). A decay of the
+/// master threshold is a [`Schedule`]. Fewer groups cost less noise: see
+/// [`ParameterGroups::merged_by_norm`].
+///
+/// # Privacy
+///
+/// As [`GroupedClipping`](super::GroupedClipping): L layers with a noise multiplier σ each cost what one
+/// release with σ/√L costs, and the plan's multiplier is the latter. The public data is not protected.
+///
+/// # References
+///
+/// - Nguyen et al., Batch clipping and adaptive layerwise clipping for differential private stochastic
+///   gradient descent, 2023, section 3.3 (enhanced: `C_h = C e_h / max e`).
+/// - Zhang, Ji, Wang, Differentially private releasing via deep generative model, 2018 (`C_h = e_h`).
+#[derive(Clone, Debug, PartialEq)]
+pub struct LayerwiseClipping {
+    groups: ParameterGroups,
+    /// The master threshold C; nothing for Zhang's rule.
+    master: Option<f64>,
+    schedule: Schedule,
+    split: NoiseSplit,
+    /// With a master threshold relative to the largest, else as measured.
+    norms: Vec<f64>,
+}
+
+impl LayerwiseClipping {
+    /// The enhanced rule, `C_h = C e_h / max e`.
+    ///
+    /// # Errors
+    ///
+    /// Refuses a master threshold that is not positive and finite, and norms of no example.
+    pub fn enhanced(master: f64, norms: &PublicNorms) -> Result<Self, DpError> {
+        positive("max_grad_norm", master)?;
+        Self::new(Some(master), norms)
+    }
+
+    /// Zhang's rule, `C_h = e_h`.
+    ///
+    /// # Errors
+    ///
+    /// Refuses norms of no example, and norms that are all zero.
+    pub fn zhang(norms: &PublicNorms) -> Result<Self, DpError> {
+        Self::new(None, norms)
+    }
+
+    fn new(master: Option<f64>, norms: &PublicNorms) -> Result<Self, DpError> {
+        let clipping = Self {
+            groups: norms.groups().clone(),
+            master,
+            schedule: Schedule::constant(),
+            split: NoiseSplit::default(),
+            norms: Self::norms(master, norms)?,
+        };
+        clipping.thresholds(0)?;
+        Ok(clipping)
+    }
+
+    fn norms(master: Option<f64>, norms: &PublicNorms) -> Result<Vec<f64>, DpError> {
+        let relative = norms.relative(LEAST)?;
+        if master.is_some() {
+            return Ok(relative);
+        }
+        let largest = norms.means()?.into_iter().fold(0.0, f64::max);
+        positive("largest public norm", largest)?;
+        Ok(relative.into_iter().map(|norm| norm * largest).collect())
+    }
+
+    /// How the thresholds change over the steps, beside what the public norms say. Default: they stay.
+    pub fn with_schedule(mut self, schedule: Schedule) -> Self {
+        self.schedule = schedule;
+        self
+    }
+
+    /// How the noise is divided among the layers. Default: every layer costs the same.
+    ///
+    /// # Errors
+    ///
+    /// Refuses shares that are not positive and finite, and another number of them than layers.
+    pub fn with_noise_split(mut self, split: NoiseSplit) -> Result<Self, DpError> {
+        self.split = split;
+        self.thresholds(0)?;
+        Ok(self)
+    }
+}
+
+impl Clipping for LayerwiseClipping {
+    fn thresholds(&self, step: u64) -> Result<Thresholds, DpError> {
+        let factor = self.master.unwrap_or(1.0) * self.schedule.factor(step);
+        let norms = self.norms.iter().map(|norm| norm * factor).collect();
+        Thresholds::per_group(self.groups.clone(), norms, &self.split)
+    }
+
+    fn describe(&self) -> String {
+        let rule = self.master.map_or("the norm of each".to_string(), |master| {
+            format!("{master} times the norm of each over the largest")
+        });
+        format!(
+            "per layer ({}), to {rule} on public data; schedule {}, noise {:?}",
+            self.groups.names().join(", "),
+            self.schedule,
+            self.split
+        )
+    }
+
+    fn learn_public(&mut self, norms: &PublicNorms) -> Result<(), DpError> {
+        self.norms = Self::norms(self.master, norms.of_groups(&self.groups)?)?;
+        Ok(())
+    }
+
+    fn adapted(&self) -> Vec<(String, f64)> {
+        let master = self.master.unwrap_or(1.0);
+        let norms = self.norms.iter().map(|norm| norm * master);
+        self.groups.names().iter().cloned().zip(norms).collect()
+    }
+
+    fn save_state(&self) -> serde_json::Value {
+        self.norms.iter().copied().collect()
+    }
+
+    fn load_state(&mut self, state: &serde_json::Value) -> Result<(), DpError> {
+        self.norms = super::saved_norms(state, self.groups.len())?;
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+    use crate::clipping::groups::three_groups;
+
+    fn norms(means: [f64; 3]) -> PublicNorms {
+        PublicNorms::from_means(three_groups(), means.into()).unwrap()
+    }
+
+    #[test]
+    fn the_enhanced_rule_is_the_master_threshold_times_the_relative_norm() {
+        let mut clipping = LayerwiseClipping::enhanced(0.2, &norms([1.0, 4.0, 2.0])).unwrap();
+        assert_eq!(clipping.thresholds(0).unwrap().norms(), [0.05, 0.2, 0.1]);
+        clipping.learn_public(&norms([3.0, 0.0, 1.5])).unwrap();
+        assert_eq!(clipping.thresholds(9).unwrap().norms(), [0.2, 0.2 * 1e-3, 0.1]);
+    }
+
+    #[test]
+    fn the_rule_of_zhang_is_the_norm_itself() {
+        let clipping = LayerwiseClipping::zhang(&norms([1.0, 4.0, 2.0])).unwrap();
+        assert_eq!(clipping.thresholds(0).unwrap().norms(), [1.0, 4.0, 2.0]);
+        assert!(LayerwiseClipping::zhang(&norms([0.0; 3])).is_err());
+    }
+
+    // SHARP_EDGES row 38: thresholds that change take their noise with them.
+    #[test]
+    fn the_noise_of_each_layer_follows_its_threshold_when_the_master_decays() {
+        let schedule = Schedule::exponential(0.9, 10).unwrap();
+        let clipping = LayerwiseClipping::enhanced(0.2, &norms([1.0, 4.0, 2.0])).unwrap();
+        let clipping = clipping.with_schedule(schedule);
+        for (step, decay) in [(0, 1.0), (10, 0.9), (25, 0.81)] {
+            let thresholds = clipping.thresholds(step).unwrap();
+            let noise = thresholds.noise(0.5, 64.0).unwrap();
+            for (&norm, std) in thresholds.norms().iter().zip(noise.group_stds) {
+                assert!((std / (0.5 * 3f64.sqrt() * norm) - 1.0).abs() < 1e-11);
+            }
+            assert!((thresholds.norms()[1] / (0.2 * decay) - 1.0).abs() < 1e-14);
+        }
+    }
+
+    #[test]
+    fn the_state_is_restored_bit_for_bit() {
+        let mut clipping = LayerwiseClipping::enhanced(0.2, &norms([1.0, 3.0, 7.0])).unwrap();
+        clipping.learn_public(&norms([0.3, 0.1, 0.7])).unwrap();
+        let text = clipping.save_state().to_string();
+        let mut restored = LayerwiseClipping::enhanced(0.2, &norms([1.0; 3])).unwrap();
+        restored.load_state(&serde_json::from_str(&text).unwrap()).unwrap();
+        assert_eq!(restored, clipping);
+        for text in ["[1.0]", "null", "[1.0, 2.0, 0.0]"] {
+            assert!(restored.load_state(&serde_json::from_str(text).unwrap()).is_err());
+        }
+    }
+}

@@ -1,0 +1,264 @@
+use super::quantile_estimate::{restore, saved};
+use super::{
+    Clipping, Count, CountNoise, NoiseSplit, ParameterGroups, QuantileEstimate, QuantileRule,
+    Thresholds,
+};
+use crate::DpError;
+use crate::optim::Schedule;
+
+/// Clipping to a quantile of the norms, which is followed privately while the model trains.
+///
+/// Each step also releases, with noise, how many of its units were not clipped; the threshold of the
+/// next step moves so that in the end a fraction `target_quantile` of the units is not. Where there are
+/// groups, each has a threshold and a count of its own.
+///
+/// # Privacy
+///
+/// Sum and counts are released from the same draw of units, a joint Gaussian release, and together cost
+/// what one release with the plan's noise multiplier z costs: the sum gets a little more noise,
+/// `z_Δ = (z⁻² − K (2σ_b)⁻²)^(-1/2)` for K counts with noise σ_b. A count of bits shifted to ±½ has
+/// sensitivity ½ when a unit is added or removed, and 1 when one is replaced. Thresholds follow from
+/// noisy counts alone and stay the same within a step.
+///
+/// # Example
+///
+/// ```
+/// use burn_dp::clipping::QuantileClipping;
+/// use burn_dp::optim::PrivacyPlanConfig;
+///
+/// # fn main() -> Result<(), burn_dp::DpError> {
+/// let plan = PrivacyPlanConfig::new(60_000, 1024.0)
+///     .with_steps(500)
+///     .with_noise_multiplier(1.0)
+///     .with_clipping(QuantileClipping::new(0.5)?)
+///     .init()?;
+/// # Ok(())
+/// # }
+/// ```
+///
+/// # References
+///
+/// Andrew, Thakkar, McMahan, Ramaswamy, Differentially private learning with adaptive clipping, 2021,
+/// algorithm 1 and theorem 1.
+#[derive(Clone, Debug, PartialEq)]
+pub struct QuantileClipping {
+    groups: Option<ParameterGroups>,
+    estimates: Vec<QuantileEstimate>,
+    /// As configured: the words of the policy must not change while it learns.
+    initial: Vec<f64>,
+    rule: QuantileRule,
+    learning_rate: f64,
+    schedule: Schedule,
+    noise: CountNoise,
+    split: NoiseSplit,
+}
+
+impl QuantileClipping {
+    /// Flat clipping to the `target_quantile` of the norms: from a threshold of 0.1, by the geometric
+    /// rule with learning rate 0.2.
+    ///
+    /// # Errors
+    ///
+    /// Refuses a target outside of 0 to 1.
+    pub fn new(target_quantile: f64) -> Result<Self, DpError> {
+        let estimate = QuantileEstimate::new(target_quantile, 0.1)?;
+        Ok(Self {
+            groups: None,
+            initial: vec![estimate.value()],
+            estimates: vec![estimate],
+            rule: QuantileRule::default(),
+            learning_rate: 0.2,
+            schedule: Schedule::constant(),
+            noise: CountNoise::default(),
+            split: NoiseSplit::default(),
+        })
+    }
+
+    /// The threshold of the first step, in all groups.
+    ///
+    /// # Errors
+    ///
+    /// Refuses a threshold that is not positive and finite.
+    pub fn with_initial(mut self, threshold: f64) -> Result<Self, DpError> {
+        let estimate = QuantileEstimate::new(self.estimates[0].target(), threshold)?;
+        self.estimates = vec![estimate; self.estimates.len()];
+        self.initial = vec![threshold; self.estimates.len()];
+        Ok(self)
+    }
+
+    /// Clips each group to the quantile of its own norms.
+    pub fn with_groups(mut self, groups: ParameterGroups) -> Self {
+        self.estimates = vec![self.estimates[0].clone(); groups.len()];
+        self.initial = vec![self.initial[0]; groups.len()];
+        self.groups = Some(groups);
+        self
+    }
+
+    /// How the noise of the sum is divided among the groups. Default: every group costs the same.
+    ///
+    /// # Errors
+    ///
+    /// Refuses shares that are not positive and finite, and another number of them than groups.
+    pub fn with_noise_split(mut self, split: NoiseSplit) -> Result<Self, DpError> {
+        self.split = split;
+        self.thresholds(0)?;
+        Ok(self)
+    }
+
+    /// How the thresholds move. Default: geometric.
+    pub fn with_rule(mut self, rule: QuantileRule) -> Self {
+        self.rule = rule;
+        self
+    }
+
+    /// The learning rate η_C of the thresholds. Default: 0.2.
+    ///
+    /// # Errors
+    ///
+    /// Refuses a learning rate that is negative or not finite; 0 keeps the thresholds.
+    pub fn with_learning_rate(mut self, learning_rate: f64) -> Result<Self, DpError> {
+        if !(learning_rate >= 0.0 && learning_rate.is_finite()) {
+            let reason = format!("must be finite and not negative, got {learning_rate}");
+            return Err(DpError::invalid("quantile_lr", reason));
+        }
+        self.learning_rate = learning_rate;
+        Ok(self)
+    }
+
+    /// How the learning rate of the thresholds changes over the steps. Default: it stays.
+    pub fn with_schedule(mut self, schedule: Schedule) -> Self {
+        self.schedule = schedule;
+        self
+    }
+
+    /// The smallest threshold.
+    ///
+    /// # Errors
+    ///
+    /// Refuses a floor that is not positive, or above the present thresholds.
+    pub fn with_floor(mut self, floor: f64) -> Result<Self, DpError> {
+        let floored = self.estimates.into_iter().map(|estimate| estimate.with_floor(floor));
+        self.estimates = floored.collect::<Result<_, _>>()?;
+        Ok(self)
+    }
+
+    /// The noise of the counts. Default: a standard deviation of 1/20 of the expected batch.
+    pub fn with_count_noise(mut self, noise: CountNoise) -> Self {
+        self.noise = noise;
+        self
+    }
+}
+
+impl Clipping for QuantileClipping {
+    fn thresholds(&self, _step: u64) -> Result<Thresholds, DpError> {
+        let values: Vec<f64> = self.estimates.iter().map(QuantileEstimate::value).collect();
+        let (thresholds, counts) = match &self.groups {
+            None => (Thresholds::whole(values[0])?, vec![Count::whole(values[0])]),
+            Some(groups) => {
+                let counts = values.iter().enumerate();
+                let counts = counts.map(|(group, &at)| Count::of_group(group, at)).collect();
+                (Thresholds::per_group(groups.clone(), values, &self.split)?, counts)
+            }
+        };
+        thresholds.counting(counts, self.noise)
+    }
+
+    fn describe(&self) -> String {
+        let groups = self.groups.as_ref().map_or_else(
+            || "flat".to_string(),
+            |groups| format!("per group ({}; noise {:?})", groups.names().join(", "), self.split),
+        );
+        format!(
+            "{groups}, to the {} quantile of the norms; from {:?}, {:?} rule with learning rate {} \
+             ({}), at least {:e}; {}",
+            self.estimates[0].target(),
+            self.initial,
+            self.rule,
+            self.learning_rate,
+            self.schedule,
+            self.estimates[0].floor(),
+            self.noise,
+        )
+    }
+
+    fn learn(&mut self, step: u64, fractions: &[f64]) {
+        let learning_rate = self.learning_rate * self.schedule.factor(step);
+        for (estimate, &fraction) in self.estimates.iter_mut().zip(fractions) {
+            estimate.update(self.rule, learning_rate, fraction);
+        }
+    }
+
+    fn adapted(&self) -> Vec<(String, f64)> {
+        let whole = ParameterGroups::whole();
+        let names = self.groups.as_ref().unwrap_or(&whole).names();
+        names.iter().cloned().zip(self.estimates.iter().map(QuantileEstimate::value)).collect()
+    }
+
+    fn save_state(&self) -> serde_json::Value {
+        saved(&self.estimates)
+    }
+
+    fn load_state(&mut self, state: &serde_json::Value) -> Result<(), DpError> {
+        restore(&mut self.estimates, state)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use burn_dp_accountant::DpEvent;
+
+    use super::*;
+    use crate::clipping::groups::three_groups;
+
+    // SHARP_EDGES row 39: a threshold moves by noisy counts, whose cost is in the event.
+    #[test]
+    fn the_counts_are_part_of_the_event_of_the_step() {
+        let clipping = QuantileClipping::new(0.5).unwrap().with_groups(three_groups());
+        let noise = clipping.thresholds(0).unwrap().noise(0.9, 100.0).unwrap();
+        let DpEvent::JointGaussian { noise_multipliers } = noise.event else { panic!() };
+        // σ_b is a twentieth of 100; a count has sensitivity ½.
+        assert_eq!(noise_multipliers[1..], [10.0; 3]);
+        let expected = (0.9f64.powi(-2) - 3.0 * 10f64.powi(-2)).powf(-0.5);
+        assert!((noise_multipliers[0] - expected).abs() < 1e-14);
+        assert_eq!(noise.count_std, Some(5.0));
+    }
+
+    #[test]
+    fn thresholds_move_by_the_fractions_of_their_own_groups_and_the_words_stay() {
+        let mut clipping = QuantileClipping::new(0.5)
+            .unwrap()
+            .with_groups(three_groups())
+            .with_initial(1.0)
+            .unwrap()
+            .with_schedule(Schedule::steps([(5, 0.5)]).unwrap());
+        let words = clipping.describe();
+        clipping.learn(0, &[1.0, 0.5, 0.0]);
+        let expected = [(-0.1f64).exp(), 1.0, 0.1f64.exp()];
+        assert_eq!(clipping.thresholds(1).unwrap().norms(), expected);
+        clipping.learn(5, &[0.0, 0.5, 0.5]);
+        assert!((clipping.adapted()[0].1 - (-0.05f64).exp()).abs() < 1e-15);
+        assert_eq!(clipping.describe(), words);
+    }
+
+    // SHARP_EDGES row 10: a threshold that was learned survives a checkpoint bit for bit.
+    #[test]
+    fn a_saved_state_is_restored_bit_for_bit_and_another_one_is_refused() {
+        let new = || QuantileClipping::new(0.3).unwrap().with_groups(three_groups());
+        let mut clipping = new();
+        for step in 0..100 {
+            clipping.learn(step, &[0.1 + 0.001 * step as f64, 1.0 / 3.0, 0.9]);
+        }
+        let text = clipping.save_state().to_string();
+        let mut restored = new();
+        restored.load_state(&serde_json::from_str(&text).unwrap()).unwrap();
+        assert_eq!(restored, clipping);
+        for text in ["[1.0]", "null", "[1.0, 2.0, -3.0]", "[1.0, 2.0, \"x\"]"] {
+            let state = serde_json::from_str(text).unwrap();
+            assert!(
+                new().load_state(&state).unwrap_err().to_string().contains("expected"),
+                "{text}"
+            );
+        }
+    }
+}
