@@ -75,8 +75,10 @@ fn the_same_insecure_seed_gives_the_same_model_and_no_privacy() {
     let model = |algorithm: &str| {
         let folder = tempfile::tempdir().unwrap();
         roles(folder.path());
-        let line =
-            format!("{USERS} --noise-multiplier 1 --insecure-seed 3 --algorithm {algorithm}");
+        // With one epoch of one batch the two algorithms are the same.
+        let line = format!(
+            "{USERS} --noise-multiplier 1 --insecure-seed 3 --local-epochs 2 --algorithm {algorithm}"
+        );
         let (figures, _) = figures(folder.path(), &line);
         assert_eq!(figures["private"], false);
         assert!(figures["epsilon"].is_null());
@@ -146,6 +148,15 @@ fn several_local_steps_and_poisson_sampling_of_mini_sets_are_options() {
     assert_eq!(figures["unit"], "one mini-set of examples");
     assert_eq!(figures["model"], "lenet5");
     assert!(output.contains("one mini-set removed and another added"), "{output}");
+    assert!(!output.contains("running_statistics"), "{output}");
+}
+
+#[test]
+fn nothing_to_resume_is_refused_with_the_folder() {
+    let folder = tempfile::tempdir().unwrap();
+    let output = train(folder.path(), &format!("digits {SETS} --resume --output out"));
+    let text = String::from_utf8(output.stderr).unwrap();
+    assert!(!output.status.success() && text.contains("finds no checkpoint in"), "{text}");
 }
 
 #[test]

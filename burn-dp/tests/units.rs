@@ -7,7 +7,7 @@ use burn::nn::{BatchNorm, BatchNormConfig, Linear, LinearConfig};
 use burn::optim::{AdamConfig, ModuleOptimizer, SgdConfig};
 use burn::tensor::{Device, Tensor, TensorData};
 use burn_dp::DpError;
-use burn_dp::clipping::{Clipping, QuantileClipping};
+use burn_dp::clipping::QuantileClipping;
 use burn_dp::federated::{FedAvgConfig, FedSgdConfig, FederatedTraining, UserUpdate};
 use burn_dp::nn::{IntoPrivate, Private};
 use burn_dp::noise::InsecureSeed;
@@ -557,4 +557,58 @@ fn a_neighbouring_user_moves_what_is_released_by_the_sensitivity_and_no_more() {
             assert!(moved <= 2.0 * clip + tolerance, "{moved} {clip}");
         }
     }
+}
+
+/// The sum of clipped mini-sets of these examples, noise far below the tolerance.
+fn released_sets(examples: &[usize], size: usize, sets: usize, clip: f64) -> Vec<f64> {
+    let partition = MiniSets::consecutive(examples.len(), size).unwrap();
+    assert_eq!(partition.len(), sets);
+    let plan = PrivacyPlanConfig::for_mini_sets(&partition, sets as f64)
+        .with_sampling(SamplingScheme::FixedSize)
+        .with_steps(1)
+        .with_noise_multiplier(1e-7)
+        .with_max_grad_norm(clip)
+        .with_insecure_seed(InsecureSeed(2))
+        .init()
+        .unwrap();
+    let draw = plan.sampler().unwrap().draw(0).unwrap();
+    let mut optim = plan.optimizer(SgdConfig::new().init());
+    let before = Net::new();
+    let units = draw.private_indices();
+    optim
+        .unit_updates(&before, units, |model: Net, &set| {
+            let members: Vec<usize> = partition.members(set).iter().map(|&i| examples[i]).collect();
+            let losses = model.losses(&members);
+            let losses = match members.iter().max() {
+                Some(1000) => losses * 1e15,
+                Some(1001) => losses * f32::NAN,
+                _ => losses,
+            };
+            UnitUpdate::gradient(&model, losses)
+        })
+        .unwrap();
+    let after = optim.step(sets as f64, before.clone(), draw).unwrap();
+    let moved = values(&before).into_iter().zip(values(&after));
+    moved.map(|(before, after)| f64::from(before) - f64::from(after)).collect()
+}
+
+// SHARP_EDGES row 15: the table of `MiniSets`.
+#[test]
+fn one_example_moves_a_mini_set_and_a_mini_set_the_sum_as_the_relation_says() {
+    let clip = 0.2;
+    let tolerance = clip * 1e-3 + 1e-5;
+    let examples: Vec<usize> = (0..40).collect();
+    let whole = released_sets(&examples, 10, 4, clip);
+    let moved = |other: &[f64]| distance(&whole, other);
+    // One example replaced, also by an adversarial one, changes one mini-set: 2 C.
+    for other in [77, 1000, 1001] {
+        let mut replaced = examples.clone();
+        replaced[13] = other;
+        assert!(moved(&released_sets(&replaced, 10, 4, clip)) <= 2.0 * clip + tolerance);
+    }
+    // One example less makes a mini-set another one: 2 C.
+    assert!(moved(&released_sets(&examples[..39], 10, 4, clip)) <= 2.0 * clip + tolerance);
+    // One mini-set less: C.
+    let without = moved(&released_sets(&examples[..30], 10, 3, clip));
+    assert!(without <= clip + tolerance && without > 0.5 * clip, "{without}");
 }

@@ -114,7 +114,7 @@ pub(super) fn run(options: BatchClippingOptions) -> Result<BatchClippingExperime
             seed: options.data.seed,
             insecure_seed: None,
         };
-        let (_, _, figures) = train(&settings, &data, &device, |_| ())?;
+        let (_, _, figures) = train(&settings, &data, &device, None, |_| ())?;
         println!(
             "{:<24}{:>8}{:>12}{:>12}{:>14.0}",
             contender.name,

@@ -24,7 +24,7 @@ const SETTINGS_FILE: &str = "settings.json";
 /// With another learning rate, say, the two results would differ by something that no noise covers.
 /// So all settings are compared, not only those that ε depends on.
 #[derive(Debug)]
-pub(super) struct Checkpoints {
+pub(crate) struct Checkpoints {
     folder: PathBuf,
     settings: BTreeMap<String, String>,
     checkpointer: Checkpointer,

@@ -40,6 +40,7 @@ pub enum RuleName {
 #[derive(Args, Debug, Clone, Default)]
 pub struct ClippingOptions {
     /// How gradients are clipped; --max-grad-norm is the threshold, or the first or master one.
+    /// Also `batch`, with options of its own: `--clipping batch --help`.
     #[arg(long, value_enum, default_value_t = ClippingName::Flat)]
     pub clipping: ClippingName,
     /// Quantile: fraction of the examples that are not to be clipped [default: 0.5].

@@ -12,6 +12,7 @@ mod figures;
 pub(crate) mod files;
 mod inputs;
 mod loading;
+mod noise;
 mod options;
 mod ordinary;
 pub(crate) mod plot;

@@ -49,7 +49,7 @@ impl Clipping for FlatClipping {
     }
 
     fn describe(&self) -> String {
-        format!("flat, per-example L2 norm at most {}", self.max_grad_norm)
+        format!("flat, L2 norm of each unit at most {}", self.max_grad_norm)
     }
 }
 

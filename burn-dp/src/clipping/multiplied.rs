@@ -73,7 +73,7 @@ impl Clipping for MultipliedClipping {
             false => format!("by {:?}", self.multipliers),
         };
         format!(
-            "layers ({}) multiplied {multipliers}, per-example L2 norm of the whole at most {}",
+            "layers ({}) multiplied {multipliers}, L2 norm of the whole of each unit at most {}",
             self.groups.names().join(", "),
             self.max_grad_norm
         )

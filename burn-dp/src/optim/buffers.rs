@@ -19,6 +19,11 @@ pub(super) struct BufferCheck {
 }
 
 impl BufferCheck {
+    /// Whether further looks would be free because there are none.
+    pub(super) fn is_done(&self) -> bool {
+        self.done
+    }
+
     pub(super) fn look<M: Module>(&mut self, model: &M) -> Result<(), DpError> {
         if self.done {
             return Ok(());

@@ -54,11 +54,10 @@ impl DpOptimizer {
         units: impl IntoIterator<Item = U>,
         update: impl FnMut(M, U) -> Result<UnitUpdate, DpError>,
     ) -> Result<(), DpError> {
-        self.buffers.look(&private_copy(model))?;
+        self.look(model)?;
         let thresholds = self.thresholds()?;
         let sum = clip_updates(&thresholds, model, units, update)?;
-        // The copy has what the running states of the original hold back.
-        self.buffers.look(&private_copy(model))?;
+        self.look(model)?;
         let mut find = TrainingBatchNorm::default();
         model.visit(&mut find);
         if find.found {
@@ -69,6 +68,15 @@ impl DpOptimizer {
             );
         }
         self.accumulate(sum)
+    }
+
+    /// Compares the stored values of `model` before and after the first updates.
+    fn look<M: Module>(&mut self, model: &M) -> Result<(), DpError> {
+        if self.buffers.is_done() {
+            return Ok(());
+        }
+        // The copy has what the running states of the original hold back.
+        self.buffers.look(&private_copy(model))
     }
 }
 

@@ -75,7 +75,10 @@ pub struct BatchOptions {
     /// private.
     #[arg(long, value_name = "N")]
     pub insecure_seed: Option<u64>,
-    /// Folder for the model, the privacy statement, the figures and the plot.
+    /// Go on from the last checkpoint in the output folder, with unchanged settings.
+    #[arg(long)]
+    pub resume: bool,
+    /// Folder for the model, the privacy statement, the figures, the plot, and checkpoints.
     #[arg(long, value_name = "DIR", default_value = "out/batch-clipping")]
     pub output: PathBuf,
     /// File for the figures of the run [default: run.json in the output folder].

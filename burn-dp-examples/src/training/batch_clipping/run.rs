@@ -16,6 +16,7 @@ use serde::Serialize;
 use super::{BatchModelName, BatchOptions, BatchPolicyName, BatchSettings, DataOptions};
 use crate::data::{ImageBatcher, ImageDataset, ImageItem, digits, mnist};
 use crate::models::{BnLeNet5, BnLeNet5Config, Classifier};
+use crate::training::checkpoints::Checkpoints;
 use crate::training::options::typed;
 use crate::training::plot::{self, Series};
 use crate::training::progress::upwards;
@@ -102,13 +103,18 @@ pub fn run(options: BatchOptions) -> Result<BatchFigures, TrainError> {
     let device = device(options.backend)?;
     let data = load(&options.data)?;
     settings.plan(&settings.sets(data.private.len())?, None)?;
+    let checkpoints = Checkpoints::of(&options.output, settings.compared(&options));
+    if !options.resume {
+        checkpoints.refuse_interrupted_run()?;
+    }
     files::make_folder(&options.output)?;
     let at = |name: &str| options.output.join(name);
     for name in [MODEL_FILE, STATEMENT_JSON, STATEMENT_TEXT] {
         files::remove(&at(name))?;
     }
     println!("epoch   test loss   test acc.   epsilon");
-    let (model, optim, figures) = train(&settings, &data, &device, |epoch| {
+    let begun = Some((&checkpoints, options.resume));
+    let (model, optim, figures) = train(&settings, &data, &device, begun, |epoch| {
         println!(
             "{:<8}{:<12.4}{:<12}{}",
             epoch.epoch,
@@ -121,12 +127,12 @@ pub fn run(options: BatchOptions) -> Result<BatchFigures, TrainError> {
     let mut statement = optim.statement(&[settings.delta])?;
     statement.facts.insert("dataset".into(), data.name.clone());
     statement.facts.insert("public_examples".into(), data.public.len().to_string());
-    statement.facts.insert(
-        "running_statistics".into(),
-        "of public images, computed after the training; private batches changed copies of the model \
-         only"
-            .into(),
-    );
+    if let Some(statistics) = statement.facts.get_mut("running_statistics") {
+        *statistics =
+            "of public images, computed after the training; private batches changed copies \
+                       of the model only"
+                .into();
+    }
     statement.not_covered.extend(
         [
             "The public images, and the images and labels of the test set.",
@@ -140,6 +146,7 @@ pub fn run(options: BatchOptions) -> Result<BatchFigures, TrainError> {
     let series = Series { name: figures.clipping.clone(), points: points.collect() };
     plot::lines(&at("accuracy.svg"), ["Batch clipping", "epoch", "test accuracy"], &[series])?;
     files::write_json(options.json.as_ref().unwrap_or(&at("run.json")), &figures)?;
+    checkpoints.remove()?;
     println!("\n{statement}");
     println!("files: {}", options.output.display());
     Ok(figures)
@@ -190,6 +197,10 @@ pub(crate) fn load(options: &DataOptions) -> Result<BatchData, TrainError> {
 
 /// Trains on the private images, and measures after each epoch.
 ///
+/// # Arguments
+///
+/// - `checkpoints`: where one is saved after each epoch, and whether to go on from the last
+///
 /// # Errors
 ///
 /// When the settings do not fit the data, and those of the steps.
@@ -197,6 +208,7 @@ pub(crate) fn train(
     settings: &BatchSettings,
     data: &BatchData,
     device: &Device,
+    checkpoints: Option<(&Checkpoints, bool)>,
     mut after_epoch: impl FnMut(&EpochFigures),
 ) -> Result<(BnLeNet5, DpOptimizer, BatchFigures), TrainError> {
     let sets = settings.sets(data.private.len())?;
@@ -234,13 +246,25 @@ pub(crate) fn train(
     };
     let plan = settings.plan(&sets, clipping)?;
 
-    let sampler = plan.sampler()?;
-    let mut optim = plan.optimizer(SgdConfig::new().init());
-    let (mut epochs, mut lr) = (Vec::new(), settings.lr);
+    let inner = SgdConfig::new().init();
+    let mut optim = match checkpoints {
+        Some((checkpoints, true)) => {
+            let (optim, restored) = checkpoints.resume(plan, inner, model)?;
+            model = restored;
+            optim
+        }
+        _ => plan.optimizer(inner),
+    };
+    if let Some((checkpoints, _)) = checkpoints {
+        checkpoints.begin()?;
+    }
+    let sampler = optim.plan().sampler()?;
+    let first = optim.next_step() as usize / steps_per_epoch;
+    let (mut epochs, mut lr) = (Vec::new(), settings.lr * settings.lr_decay.powi(first as i32));
     let (mut time, mut since) = (Duration::ZERO, Instant::now());
     let measured =
         |model: &BnLeNet5| Evaluation::of(model, &data.encoder, &data.test, device);
-    'epochs: for epoch in 1..=settings.epochs {
+    'epochs: for epoch in first + 1..=settings.epochs {
         for _ in 0..steps_per_epoch {
             let draw = sampler.draw(optim.next_step())?;
             optim.unit_updates(&model, draw.private_indices(), |copy: BnLeNet5, &set| {
@@ -259,6 +283,11 @@ pub(crate) fn train(
         lr *= settings.lr_decay;
         if let Some(layers) = &layers {
             optim.learn_from_public(&public_norms(&model, layers)?)?;
+        }
+        if let Some((checkpoints, _)) = checkpoints
+            && epoch < settings.epochs
+        {
+            checkpoints.save(&model, &optim)?;
         }
         time += since.elapsed();
         let test =

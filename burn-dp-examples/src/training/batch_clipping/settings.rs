@@ -1,14 +1,15 @@
 //! What the options mean: checked before anything is written.
 
-use burn_dp::DpError;
+use std::collections::BTreeMap;
+
 use burn_dp::clipping::Clipping;
-use burn_dp::noise::InsecureSeed;
 use burn_dp::optim::{PrivacyPlan, PrivacyPlanConfig, SamplingScheme};
 use burn_dp::units::MiniSets;
-use burn_dp_accountant::Budget;
 
-use super::{BatchModelName, BatchOptions, BatchPolicyName};
+use super::{BatchModelName, BatchOptions, BatchPolicyName, DataOptions};
 use crate::training::TrainError;
+use crate::training::noise::Noise;
+use crate::training::options::typed;
 
 /// The noise multiplier of the paper's experiments: σ = 0.5, times two for the sensitivity 2C.
 const NOISE_MULTIPLIER: f64 = 1.0;
@@ -94,6 +95,18 @@ impl BatchSettings {
         })
     }
 
+    /// The settings that the steps depend on: a resumed run must share them.
+    pub(super) fn compared(&self, options: &BatchOptions) -> BTreeMap<String, String> {
+        let DataOptions { dataset, train_size, public_size, .. } = &options.data;
+        BTreeMap::from([
+            ("the data set".into(), typed(*dataset)),
+            ("--train-size".into(), format!("{train_size:?}")),
+            ("--public-size".into(), format!("{public_size:?}")),
+            ("--backend".into(), typed(options.backend)),
+            ("the settings".into(), format!("{self:?}")),
+        ])
+    }
+
     /// The mini-sets of so many private images; their membership is public.
     ///
     /// # Errors
@@ -132,34 +145,22 @@ impl BatchSettings {
         sets: &MiniSets,
         clipping: Option<Box<dyn Clipping>>,
     ) -> Result<PrivacyPlan, TrainError> {
-        let largest = 1.0 / sets.examples() as f64;
-        if !(self.delta > 0.0 && self.delta < largest) {
-            let reason = format!(
-                "must be greater than 0 and less than 1/N = {largest:.2e}, got {:e}; give --delta \
-                 {:.0e}",
-                self.delta,
-                0.1 * largest
-            );
-            return Err(TrainError::option("--delta", reason));
-        }
+        let noise = Noise {
+            epsilon: self.epsilon,
+            delta: self.delta,
+            noise_multiplier: self.noise_multiplier,
+            insecure_seed: self.insecure_seed,
+        };
+        noise.check_delta(sets.examples(), "examples")?;
         let scheme = if self.poisson { SamplingScheme::Poisson } else { SamplingScheme::FixedSize };
-        let mut config = PrivacyPlanConfig::for_mini_sets(sets, self.mini_sets as f64)
+        let config = PrivacyPlanConfig::for_mini_sets(sets, self.mini_sets as f64)
             .with_sampling(scheme)
             .with_steps((self.epochs * self.steps_per_epoch(sets)) as u64);
-        config = match clipping {
+        let config = match clipping {
             Some(clipping) => config.with_clipping(clipping),
             None => config.with_max_grad_norm(self.max_grad_norm),
         };
-        if let Some(epsilon) = self.epsilon {
-            config = config.with_budget(Budget::new(epsilon, self.delta).map_err(DpError::from)?);
-        }
-        if let Some(noise_multiplier) = self.noise_multiplier {
-            config = config.with_noise_multiplier(noise_multiplier);
-        }
-        if let Some(seed) = self.insecure_seed {
-            config = config.with_insecure_seed(InsecureSeed(seed));
-        }
-        Ok(config.init()?)
+        Ok(noise.apply(config)?.init()?)
     }
 }
 
@@ -213,6 +214,9 @@ mod tests {
         assert!(error.contains("--mini-sets must be at most the 100"), "{error}");
         let wide = settings("--delta 0.1").unwrap();
         let error = wide.plan(&wide.sets(6400).unwrap(), None).unwrap_err().to_string();
-        assert!(error.contains("--delta must be greater than 0 and less than 1/N"), "{error}");
+        assert!(
+            error.contains("--delta must be greater than 0 and less than 1 / examples"),
+            "{error}"
+        );
     }
 }

@@ -5,7 +5,6 @@ use std::time::{Duration, Instant};
 use burn::module::Module;
 use burn::tensor::{Device, Tensor};
 use burn_dp::DpError;
-use burn_dp::clipping::Clipping;
 use burn_dp::federated::FederatedTraining;
 use burn_dp::units::UnitUpdate;
 

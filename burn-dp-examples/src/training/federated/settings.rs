@@ -5,14 +5,13 @@ use std::collections::BTreeMap;
 use burn::module::Module;
 use burn::optim::momentum::MomentumConfig;
 use burn::optim::{AdamConfig, ModuleOptimizer, SgdConfig};
-use burn_dp::DpError;
 use burn_dp::clipping::{Clipping, CountNoise, FlatClipping, ParameterGroups, QuantileClipping};
 use burn_dp::federated::{FedAvgConfig, FedSgdConfig, UserUpdate};
-use burn_dp::noise::InsecureSeed;
 use burn_dp::optim::{PrivacyPlan, PrivacyPlanConfig};
-use burn_dp_accountant::{Budget, UnitOfPrivacy};
+use burn_dp_accountant::UnitOfPrivacy;
 
 use super::{AlgorithmName, FederatedOptions, UserClippingName};
+use crate::training::noise::Noise;
 use crate::training::options::typed;
 use crate::training::{OptimizerName, TrainError};
 
@@ -94,34 +93,22 @@ impl FederatedOptions {
             );
             return Err(TrainError::option("--users-per-round", reason));
         }
-        let largest = 1.0 / users as f64;
-        if !(self.delta > 0.0 && self.delta < largest) {
-            let reason = format!(
-                "must be greater than 0 and less than 1 / users = {largest:.2e}, got {:e}: a greater \
-                 one would allow publishing somebody's text outright; give --delta {:.0e}",
-                self.delta,
-                0.1 * largest
-            );
-            return Err(TrainError::option("--delta", reason));
-        }
-        let mut config = PrivacyPlanConfig::new(users, self.users_per_round as f64)
-            .with_unit(UnitOfPrivacy::User)
-            .with_clipping(self.clipping(model)?)
-            .with_steps(self.rounds as u64);
         let epsilon = match (self.epsilon, self.noise_multiplier) {
             (None, Some(_)) => None,
             (epsilon, _) => Some(epsilon.unwrap_or(EPSILON)),
         };
-        if let Some(epsilon) = epsilon {
-            config = config.with_budget(Budget::new(epsilon, self.delta).map_err(DpError::from)?);
-        }
-        if let Some(noise_multiplier) = self.noise_multiplier {
-            config = config.with_noise_multiplier(noise_multiplier);
-        }
-        if let Some(seed) = self.insecure_seed {
-            config = config.with_insecure_seed(InsecureSeed(seed));
-        }
-        Ok(config.init()?)
+        let noise = Noise {
+            epsilon,
+            delta: self.delta,
+            noise_multiplier: self.noise_multiplier,
+            insecure_seed: self.insecure_seed,
+        };
+        noise.check_delta(users, "users")?;
+        let config = PrivacyPlanConfig::new(users, self.users_per_round as f64)
+            .with_unit(UnitOfPrivacy::User)
+            .with_clipping(self.clipping(model)?)
+            .with_steps(self.rounds as u64);
+        Ok(noise.apply(config)?.init()?)
     }
 
     /// The clipping policy.
