@@ -24,13 +24,13 @@ fn main() -> Result<(), DpError> {
 
     let budget = Budget::new(3.0, 1e-5)?;
     let plan = PrivacyPlanConfig::new(2_000, 100.0).with_epochs(5.0).with_budget(budget).init()?;
-    let batches = plan.batches(images, ImageBatcher, &device)?; // drawn by Poisson sampling
+    let batches = plan.batches(images, ImageBatcher::MNIST, &device)?; // drawn by Poisson sampling
     let mut optim = plan.optimizer(SgdConfig::new().init());
     for batch in batches {
         let batch = batch?;
         for chunk in batch.chunks(64)? {
             let (chunk, _) = chunk?.into_parts();
-            let hidden = model.hidden.forward(chunk.images.flatten::<2>(1, 3)).tanh();
+            let hidden = model.hidden.forward(chunk.inputs.flatten::<2>(1, 3)).tanh();
             optim.backward(loss.forward(model.output.forward(hidden), chunk.targets), &model)?;
         }
         model = optim.step(0.5, model, batch)?; // noise, ledger, and the step of the optimizer

@@ -46,9 +46,25 @@ fn every_algorithm_has_a_row_with_times_ratio_and_memory() {
 }
 
 #[test]
+fn the_deep_networks_and_those_of_sequences_are_measured_too() {
+    let folder = tempfile::tempdir().unwrap();
+    let json = folder.path().join("steps.json");
+    let models = ["rnn", "lstm", "transformer", "resnet18", "vgg11"];
+    let line = "--batch 2 --repetitions 1 --algorithms book-keeping --json";
+    let output = bench(&format!("step --models {} {line} {}", models.join(","), json.display()));
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let rows: Value = serde_json::from_slice(&std::fs::read(json).unwrap()).unwrap();
+    let found: Vec<_> = rows.as_array().unwrap().iter().map(|row| &row["model"]).collect();
+    let expected: Vec<_> = models.iter().flat_map(|&model| [model, model]).collect();
+    assert_eq!(found, expected);
+}
+
+#[test]
 fn an_impossible_option_is_refused_by_name() {
     for (line, expected) in [
         ("step --batch 0", "--batch must be at least 1, got 0"),
+        ("step --image-size 0 --models vgg11", "--image-size must be at least 1, got 0"),
+        ("step --models magic", "invalid value 'magic'"),
         ("step --algorithms magic", "invalid value 'magic'"),
         ("step --json none/steps.json --models mlp --batch 1 --repetitions 1", "none"),
     ] {

@@ -63,7 +63,7 @@ fn impossible_options_are_refused_before_anything_is_written() {
     for (line, expected) in [
         ("--epsilon 0", "--epsilon must be a number greater than 0, got 0"),
         ("--delta 0.5", "--delta must be less than 1/N = 1/12000"),
-        ("--batch-size 12001", "--batch-size must be at most the 12000 images"),
+        ("--batch-size 12001", "--batch-size must be at most the 12000 examples"),
         ("--noise-multiplier 0 --epsilon 3", "no budget such as --epsilon 3 can be met"),
         ("--noise-multiplier 0", "--noise-multiplier must be greater than 0, got 0"),
         ("--noise-multiplier 0.1 --epsilon 0.1", "more than --epsilon 0.1"),
@@ -72,7 +72,15 @@ fn impossible_options_are_refused_before_anything_is_written() {
         ("--non-private --epsilon 3", "--epsilon 3 has no meaning together with --non-private"),
         ("--non-private --resume", "--resume has no meaning together with --non-private"),
         ("--resume", "--resume finds no checkpoint in"),
-        ("--model rnn", "invalid value 'rnn'"),
+        ("--model magic", "invalid value 'magic'"),
+        ("cifar10", "--data-dir must be given for cifar10"),
+        ("imdb --data-dir . --model cnn", "--model cnn reads images, and imdb holds texts"),
+        ("imdb --data-dir nowhere", "nowhere holds none of aclImdb"),
+        ("imdb --data-dir . --word-vectors nowhere.txt", "nowhere.txt"),
+        ("cifar10 --data-dir nowhere", "nowhere holds none of data_batch_1.bin"),
+        ("folder --data-dir nowhere", "nowhere holds none of train"),
+        ("fashion-mnist --data-dir nowhere", "nowhere holds none of train-images-idx3-ubyte.gz"),
+        ("--image-size 64", "--image-size 64 is for the data set folder, not digits"),
         ("mnist --data-dir nowhere", "nowhere holds none of train-images-idx3-ubyte.gz"),
     ] {
         let message = refusal(line);
@@ -88,6 +96,74 @@ fn a_damaged_file_is_refused_before_anything_is_written() {
     }
     let message = refusal(&format!("mnist --data-dir {}", data.path().display()));
     assert!(message.contains("train-images-idx3-ubyte: the magic number is"), "{message}");
+}
+
+/// Writes files below a folder of their own.
+fn files(files: impl IntoIterator<Item = (String, Vec<u8>)>) -> TempDir {
+    let folder = tempfile::tempdir().unwrap();
+    for (name, content) in files {
+        let path = folder.path().join(name);
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(path, content).unwrap();
+    }
+    folder
+}
+
+/// Trains a few private steps on these files and checks what the figures say of the data.
+fn trains_on(dataset: &str, data: &TempDir, options: &str, items: [usize; 2]) {
+    let folder = tempfile::tempdir().unwrap();
+    let steps = "--epsilon 8 --batch-size 4 --steps 2";
+    let line = format!("{dataset} --data-dir {} {options} {steps}", data.path().display());
+    let (figures, _) = figures_in(folder.path(), &line);
+    assert_eq!((&figures["dataset"], &figures["private"]), (&dataset.into(), &true.into()));
+    assert_eq!([&figures["train_items"], &figures["test_items"]], items);
+    assert!(folder.path().join("out/model.bpk").is_file());
+}
+
+#[test]
+fn every_data_set_trains_privately_from_its_files() {
+    let words = |words: &[u32]| words.iter().flat_map(|w| w.to_be_bytes()).collect::<Vec<_>>();
+    let idx = |split: &str, items: u32| {
+        let pixels = (0..items * 784).map(|i| (i % 251) as u8);
+        let images = words(&[0x803, items, 28, 28]).into_iter().chain(pixels).collect();
+        let labels = words(&[0x801, items]).into_iter().chain((0..items).map(|i| i as u8 % 10));
+        let name = |kind: &str| format!("{split}-{kind}-ubyte");
+        [(name("images-idx3"), images), (name("labels-idx1"), labels.collect())]
+    };
+    let fashion = files(idx("train", 12).into_iter().chain(idx("t10k", 5)));
+    trains_on("fashion-mnist", &fashion, "--model rnn", [12, 5]);
+
+    let records = |items: u32| (0..items * 3073).map(|i| if i % 3073 == 0 { 7 } else { i as u8 });
+    let cifar = [("data_batch_1.bin", 12), ("test_batch.bin", 5)];
+    let cifar = cifar.map(|(name, items)| (name.to_string(), records(items).collect()));
+    trains_on("cifar10", &files(cifar), "--model vgg11", [12, 5]);
+
+    let review = |split: &str, class: &str, number: usize| {
+        let text = if class == "pos" { "a good film" } else { "not worth it" };
+        (format!("{split}/{class}/{number}_5.txt"), format!("{text} {number}").into_bytes())
+    };
+    let classes = ["pos", "neg"];
+    let train = classes.iter().flat_map(|c| (0..6).map(move |i| review("train", c, i)));
+    let reviews = files(train.chain(classes.iter().map(|class| review("test", class, 0))));
+    let short = "--sequence-length 8 --vocabulary-size 20";
+    trains_on("imdb", &reviews, &format!("{short} --model lstm"), [12, 2]);
+    let vectors = reviews.path().join("vectors.txt");
+    std::fs::write(&vectors, "good 1 0 0.5\nworth 0 1 0\n").unwrap();
+    trains_on("imdb", &reviews, &format!("{short} --word-vectors {}", vectors.display()), [12, 2]);
+
+    let picture = |shade: u8| {
+        let mut bytes = std::io::Cursor::new(Vec::new());
+        let image = image::RgbImage::from_fn(20, 24, |x, y| image::Rgb([x as u8, y as u8, shade]));
+        image.write_to(&mut bytes, image::ImageFormat::Png).unwrap();
+        bytes.into_inner()
+    };
+    let folder = [("train", 6_u8), ("test", 2)].into_iter().flat_map(|(split, images)| {
+        let path = move |class, i| format!("{split}/{class}/{i}.png");
+        (0..images).flat_map(move |i| [(path("a", i), i), (path("b", i), 100 + i)])
+    });
+    let folder = files(folder.map(|(path, shade)| (path, picture(shade))));
+    trains_on("folder", &folder, "--image-size 24 --model cnn", [12, 4]);
+    trains_on("folder", &folder, "--image-size 24 --model resnet18 --norm frozen-batch", [12, 4]);
 }
 
 #[test]

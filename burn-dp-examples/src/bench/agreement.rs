@@ -7,7 +7,7 @@ use burn_dp::noise::InsecureSeed;
 
 use super::Algorithm;
 use super::contender::Contender;
-use crate::data::ImageBatch;
+use crate::data::Batch;
 use crate::models::Classifier;
 use crate::training::TrainError;
 
@@ -25,7 +25,7 @@ const NOISE_MULTIPLIER: f64 = 1e-3;
 /// When an update differs from that of book-keeping, naming the algorithm and the difference.
 pub(super) fn check<M: Classifier>(
     model: &M,
-    batch: &ImageBatch,
+    batch: &Batch<M::Inputs>,
     what: &str,
 ) -> Result<(), TrainError> {
     let [reference, others @ ..] = Algorithm::PRIVATE;
@@ -51,7 +51,7 @@ pub(super) fn check<M: Classifier>(
 fn update<M: Classifier>(
     algorithm: Algorithm,
     model: &M,
-    batch: &ImageBatch,
+    batch: &Batch<M::Inputs>,
 ) -> Result<Vec<f64>, TrainError> {
     let [batch_size] = batch.targets.dims();
     let seed = Some(InsecureSeed(0));
@@ -83,15 +83,37 @@ impl ModuleVisitor for Values {
     }
 }
 
+/// Checks that all private algorithms, the loop over single examples among them, make the same step
+/// of a model on a few made-up items.
+#[cfg(test)]
+pub(crate) fn assert_agreement<M, E>(model: &M, encoder: &E, classes: usize)
+where
+    M: Classifier<Inputs = E::Inputs>,
+    E: crate::data::Encoder,
+{
+    let device = burn::tensor::Device::flex().autodiff();
+    for items in [1, 3] {
+        let batch = encoder.batch(encoder.made_up(items, classes), &device);
+        if let Err(error) = check(model, &batch, "the network") {
+            panic!("{error}");
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used)]
 
+    use burn::data::dataloader::batcher::Batcher;
     use burn::tensor::Device;
 
     use super::*;
-    use crate::bench::step::batch;
+    use crate::data::{Encoder, ImageBatcher};
     use crate::models::{CnnConfig, MlpConfig};
+
+    fn batch(size: usize, device: &Device) -> Batch<Tensor<4>> {
+        ImageBatcher::MNIST.batch(ImageBatcher::MNIST.made_up(size, 10), device)
+    }
 
     #[test]
     fn the_private_algorithms_make_the_same_step() {
@@ -110,6 +132,8 @@ mod tests {
     }
 
     impl Classifier for Mixing {
+        type Inputs = Tensor<4>;
+
         fn forward(&self, images: Tensor<4>) -> Tensor<2> {
             let mean = images.clone().mean_dim(0);
             self.mlp.forward(images - mean)

@@ -12,7 +12,7 @@ use burn_dp::optim::{DpOptimizer, PrivacyPlanConfig};
 use burn_dp::sampling::Sampler;
 
 use super::Algorithm;
-use crate::data::ImageBatch;
+use crate::data::Batch;
 use crate::models::Classifier;
 
 /// Clipping threshold of the paper.
@@ -85,11 +85,11 @@ impl<M: Classifier> Contender<M> {
     /// # Errors
     ///
     /// When the step is refused; the contender is then of no further use.
-    pub(super) fn step(&mut self, batch: &ImageBatch) -> Result<(), DpError> {
+    pub(super) fn step(&mut self, batch: &Batch<M::Inputs>) -> Result<(), DpError> {
         let Some(model) = self.model.take() else { return Ok(()) };
         let model = match &mut self.optimizer {
             Optimizer::Ordinary(optimizer) => {
-                let scores = model.forward(batch.images.clone());
+                let scores = model.forward(batch.inputs.clone());
                 let loss = CrossEntropyLossConfig::new().init(&scores.device());
                 let grads = loss.forward(scores, batch.targets.clone()).backward();
                 let grads = GradientsParams::from_grads(grads, &model);
@@ -104,7 +104,7 @@ impl<M: Classifier> Contender<M> {
                     }
                     Algorithm::Nxbp => {
                         let [examples] = batch.targets.dims();
-                        let loss = |model: &M, index| losses_of(model, &one(batch, index));
+                        let loss = |model: &M, index| losses_of(model, &batch.one(index));
                         optim.accumulate(clipping.microbatch(&model, examples, loss)?)?;
                     }
                     _ => optim.backward(losses_of(&model, batch), &model)?,
@@ -117,15 +117,7 @@ impl<M: Classifier> Contender<M> {
     }
 }
 
-fn losses_of<M: Classifier>(model: &M, batch: &ImageBatch) -> Tensor<1> {
+fn losses_of<M: Classifier>(model: &M, batch: &Batch<M::Inputs>) -> Tensor<1> {
     let loss = losses::CrossEntropyLossConfig::new().init();
-    loss.forward(model.forward(batch.images.clone()), batch.targets.clone())
-}
-
-/// The batch of one image.
-fn one(batch: &ImageBatch, index: usize) -> ImageBatch {
-    ImageBatch {
-        images: batch.images.clone().narrow(0, index, 1),
-        targets: batch.targets.clone().narrow(0, index, 1),
-    }
+    loss.forward(model.forward(batch.inputs.clone()), batch.targets.clone())
 }

@@ -6,22 +6,35 @@ use burn::optim::AdamConfig;
 use clap::ValueEnum;
 
 use super::contender::Contender;
-use super::step::{self, LEARNING_RATE, NOISE_MULTIPLIER};
+use super::step::{LEARNING_RATE, NOISE_MULTIPLIER};
+use super::subject::{Measure, Subject};
 use super::{Algorithm, PeakOptions};
+use crate::data::Batch;
 use crate::models::Classifier;
-use crate::training::{BackendName, ModelName, TrainError, device};
+use crate::training::{BackendName, TrainError, device};
 
 /// Steps of the child: the second one has the optimizer's state beside everything else.
 const STEPS: usize = 3;
 
+/// How the allocator of Linux hands memory back, so that the largest resident size is what was in use
+/// and not what was kept for later: large blocks are mapped one by one, and few arenas keep small ones.
+const ALLOCATOR: [(&str, &str); 3] = [
+    ("MALLOC_MMAP_THRESHOLD_", "65536"),
+    ("MALLOC_TRIM_THRESHOLD_", "65536"),
+    ("MALLOC_ARENA_MAX", "1"),
+];
+
 /// Largest memory in MiB that a process takes which makes a few steps and nothing else, the program
 /// itself included; nothing where the system does not tell.
+///
+/// A process of its own for each algorithm: within one, the peak of one algorithm would hide that of
+/// the next.
 ///
 /// # Errors
 ///
 /// When the process cannot be started or fails.
 pub(super) fn peak_mib(
-    model: ModelName,
+    subject: Subject,
     batch: usize,
     algorithm: Algorithm,
     backend: BackendName,
@@ -30,7 +43,8 @@ pub(super) fn peak_mib(
     let failed = |source| TrainError::Io { path: program.clone(), source };
     let mut child = Command::new(&program);
     child.arg("peak").args(["--batch", &batch.to_string()]);
-    child.args(["--model", &name(model), "--algorithm", &name(algorithm)]);
+    child.args(["--model", &name(subject.model), "--algorithm", &name(algorithm)]);
+    child.args(["--image-size", &subject.image_size.to_string()]).envs(ALLOCATOR);
     let output = child.args(["--backend", &name(backend)]).output().map_err(failed)?;
     if !output.status.success() {
         let message = String::from_utf8_lossy(&output.stderr).into_owned();
@@ -46,32 +60,36 @@ pub(super) fn peak_mib(
 /// When a step is refused.
 pub(super) fn child(options: &PeakOptions) -> Result<(), TrainError> {
     let device = device(options.backend)?.autodiff();
-    step::with_model!(options.model, &device, model => steps(model, options, &device))?;
+    let subject = Subject { model: options.model, image_size: options.image_size };
+    subject.measure(options.batch, &device, Steps { options })?;
     if let Some(mib) = own_peak_mib() {
         println!("{mib:.1}");
     }
     Ok(())
 }
 
-fn steps<M: Classifier>(
-    model: M,
-    options: &PeakOptions,
-    device: &burn::tensor::Device,
-) -> Result<(), TrainError> {
-    let batch = step::batch(options.batch, device);
-    let mut contender = Contender::new(
-        options.algorithm,
-        model,
-        AdamConfig::new().init(),
-        LEARNING_RATE,
-        options.batch,
-        NOISE_MULTIPLIER,
-        None,
-    )?;
-    for _ in 0..STEPS {
-        contender.step(&batch)?;
+struct Steps<'a> {
+    options: &'a PeakOptions,
+}
+
+impl Measure for Steps<'_> {
+    type Output = Result<(), TrainError>;
+
+    fn measure<M: Classifier>(self, model: M, batch: Batch<M::Inputs>) -> Self::Output {
+        let mut contender = Contender::new(
+            self.options.algorithm,
+            model,
+            AdamConfig::new().init(),
+            LEARNING_RATE,
+            self.options.batch,
+            NOISE_MULTIPLIER,
+            None,
+        )?;
+        for _ in 0..STEPS {
+            contender.step(&batch)?;
+        }
+        Ok(())
     }
-    Ok(())
 }
 
 /// The largest resident size of this process so far, where Linux tells it.

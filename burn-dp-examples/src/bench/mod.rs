@@ -16,7 +16,10 @@ mod memory;
 mod options;
 mod report;
 mod step;
+mod subject;
 
+#[cfg(test)]
+pub(crate) use agreement::assert_agreement;
 pub use algorithm::Algorithm;
 pub use options::{BenchOptions, Benchmark, PeakOptions, StepOptions};
 pub use report::Row;

@@ -5,7 +5,8 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand};
 
 use super::Algorithm;
-use crate::training::{BackendName, ModelName};
+use crate::models::ModelName;
+use crate::training::BackendName;
 
 /// Measure what privacy costs.
 ///
@@ -41,6 +42,9 @@ pub struct StepOptions {
     #[arg(long, value_enum, value_delimiter = ',', default_values =
         ["non-private", "book-keeping", "materialize", "reweight", "nxbp"])]
     pub algorithms: Vec<Algorithm>,
+    /// Pixels on a side of the images of the resnets and VGG networks; the others read 28.
+    #[arg(long, value_name = "PIXELS", default_value_t = 32)]
+    pub image_size: usize,
     /// Backend to run on.
     #[arg(long, value_enum, default_value = "flex")]
     pub backend: BackendName,
@@ -61,6 +65,9 @@ pub struct PeakOptions {
     /// Batch size.
     #[arg(long)]
     pub batch: usize,
+    /// Pixels on a side of an image, for the networks that take any size.
+    #[arg(long)]
+    pub image_size: usize,
     /// Algorithm to run.
     #[arg(long, value_enum)]
     pub algorithm: Algorithm,

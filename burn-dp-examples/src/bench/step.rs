@@ -2,17 +2,17 @@
 
 use std::time::Instant;
 
-use burn::data::dataloader::batcher::Batcher;
 use burn::optim::AdamConfig;
 use burn::tensor::Device;
 
 use super::contender::Contender;
 use super::memory::{self, name};
 use super::report::{self, Row, median_and_minimum};
+use super::subject::{Measure, Subject};
 use super::{Algorithm, StepOptions, agreement};
-use crate::data::{ImageBatch, ImageBatcher, digits};
+use crate::data::Batch;
 use crate::models::Classifier;
-use crate::training::{ModelName, TrainError, device, write_json};
+use crate::training::{TrainError, device, write_json};
 
 /// Learning rate of the paper.
 pub(super) const LEARNING_RATE: f64 = 0.001;
@@ -22,23 +22,6 @@ pub(super) const NOISE_MULTIPLIER: f64 = 1.0;
 
 /// Steps before the first measured one.
 const WARM_UP: usize = 2;
-
-/// Evaluates an expression with `$model` bound to a new model of the named type.
-macro_rules! with_model {
-    ($name:expr, $device:expr, $model:ident => $expression:expr) => {
-        match $name {
-            $crate::training::ModelName::Mlp => {
-                let $model = $crate::models::MlpConfig::new().init($device);
-                $expression
-            }
-            $crate::training::ModelName::Cnn => {
-                let $model = $crate::models::CnnConfig::new().init($device);
-                $expression
-            }
-        }
-    };
-}
-pub(super) use with_model;
 
 /// Measures, prints the table, and writes the figures.
 ///
@@ -51,7 +34,7 @@ pub(super) fn run(options: &StepOptions) -> Result<(), TrainError> {
         .batch
         .iter()
         .map(|&batch| ("--batch", batch))
-        .chain([("--repetitions", options.repetitions)])
+        .chain([("--repetitions", options.repetitions), ("--image-size", options.image_size)])
     {
         if number == 0 {
             let reason = format!("must be at least 1, got {number}");
@@ -60,12 +43,12 @@ pub(super) fn run(options: &StepOptions) -> Result<(), TrainError> {
     }
     let device = device(options.backend)?.autodiff();
     let mut rows = Vec::new();
-    for &model_name in &options.models {
+    for &model in &options.models {
         for &batch_size in &options.batch {
-            eprintln!("{} with {batch_size} images", name(model_name));
-            let measured = with_model!(model_name, &device, model =>
-                measure(model, model_name, batch_size, options, &device))?;
-            rows.extend(measured);
+            eprintln!("{} with {batch_size} images", name(model));
+            let subject = Subject { model, image_size: options.image_size };
+            let comparison = Comparison { subject, batch_size, options, device: &device };
+            rows.extend(subject.measure(batch_size, &device, comparison)?);
         }
     }
     println!("{}", report::table(&rows));
@@ -75,50 +58,55 @@ pub(super) fn run(options: &StepOptions) -> Result<(), TrainError> {
     }
 }
 
-/// A batch of drawn digits.
-pub(super) fn batch(size: usize, device: &Device) -> ImageBatch {
-    ImageBatcher.batch(digits::splits(0, size, 0).train.items().to_vec(), device)
+/// Images of a batch on which the algorithms must agree: enough to tell, and nxbp is slow.
+const AGREEMENT_ITEMS: usize = 32;
+
+/// All algorithms on one network and batch size.
+struct Comparison<'a> {
+    subject: Subject,
+    batch_size: usize,
+    options: &'a StepOptions,
+    device: &'a Device,
 }
 
-fn measure<M: Classifier>(
-    model: M,
-    model_name: ModelName,
-    batch_size: usize,
-    options: &StepOptions,
-    device: &Device,
-) -> Result<Vec<Row>, TrainError> {
-    let batch = batch(batch_size, device);
-    let what = format!("{} with {batch_size} images", name(model_name));
-    agreement::check(&model, &batch, &what)?;
+impl Measure for Comparison<'_> {
+    type Output = Result<Vec<Row>, TrainError>;
 
-    let contender = |algorithm: Algorithm| {
-        let adam = AdamConfig::new().init();
-        let (lr, noise) = (LEARNING_RATE, NOISE_MULTIPLIER);
-        Contender::new(algorithm, model.clone(), adam, lr, batch_size, noise, None)
-    };
-    let contenders = algorithms(options).into_iter().map(contender).collect::<Result<_, _>>()?;
-    drop(model);
-    let times = take_turns(contenders, &batch, options.repetitions, device)?;
+    fn measure<M: Classifier>(self, model: M, batch: Batch<M::Inputs>) -> Self::Output {
+        let Self { subject, batch_size, options, device } = self;
+        let what = format!("{} with {batch_size} images", name(subject.model));
+        agreement::check(&model, &batch.first(AGREEMENT_ITEMS.min(batch_size)), &what)?;
 
-    let mut rows = Vec::new();
-    let mut ordinary = 0.0;
-    for (algorithm, times) in times {
-        let (ms, ms_min) = median_and_minimum(times);
-        if algorithm == Algorithm::NonPrivate {
-            ordinary = ms;
+        let contender = |algorithm: Algorithm| {
+            let adam = AdamConfig::new().init();
+            let (lr, noise) = (LEARNING_RATE, NOISE_MULTIPLIER);
+            Contender::new(algorithm, model.clone(), adam, lr, batch_size, noise, None)
+        };
+        let contenders =
+            algorithms(options).into_iter().map(contender).collect::<Result<_, _>>()?;
+        drop(model);
+        let times = take_turns(contenders, &batch, options.repetitions, device)?;
+
+        let mut rows = Vec::new();
+        let mut ordinary = 0.0;
+        for (algorithm, times) in times {
+            let (ms, ms_min) = median_and_minimum(times);
+            if algorithm == Algorithm::NonPrivate {
+                ordinary = ms;
+            }
+            rows.push(Row {
+                model: name(subject.model),
+                batch: batch_size,
+                algorithm: name(algorithm),
+                backend: name(options.backend),
+                ms,
+                ms_min,
+                ratio: ms / ordinary,
+                peak_mib: memory::peak_mib(subject, batch_size, algorithm, options.backend)?,
+            });
         }
-        rows.push(Row {
-            model: name(model_name),
-            batch: batch_size,
-            algorithm: name(algorithm),
-            backend: name(options.backend),
-            ms,
-            ms_min,
-            ratio: ms / ordinary,
-            peak_mib: memory::peak_mib(model_name, batch_size, algorithm, options.backend)?,
-        });
+        Ok(rows)
     }
-    Ok(rows)
 }
 
 /// The ordinary step first, which the others are compared with, then those asked for, once each.
@@ -135,7 +123,7 @@ fn algorithms(options: &StepOptions) -> Vec<Algorithm> {
 /// Milliseconds of the steps of each contender: one step of each, then the next step of each.
 fn take_turns<M: Classifier>(
     mut contenders: Vec<Contender<M>>,
-    batch: &ImageBatch,
+    batch: &Batch<M::Inputs>,
     repetitions: usize,
     device: &Device,
 ) -> Result<Vec<(Algorithm, Vec<f64>)>, TrainError> {
@@ -168,10 +156,12 @@ fn synchronise(device: &Device) -> Result<(), TrainError> {
 mod tests {
     #![allow(clippy::unwrap_used)]
 
+    use burn::data::dataloader::batcher::Batcher;
     use clap::Parser;
 
     use super::*;
     use crate::bench::{BenchOptions, Benchmark};
+    use crate::data::{Encoder, ImageBatcher};
 
     fn options(line: &str) -> StepOptions {
         let words = ["bench", "step"].into_iter().chain(line.split_whitespace());
@@ -191,7 +181,7 @@ mod tests {
     #[test]
     fn every_algorithm_is_timed_as_often_as_asked_and_nxbp_a_fifth_of_it() {
         let device = Device::flex().autodiff();
-        let batch = batch(2, &device);
+        let batch = ImageBatcher::MNIST.batch(ImageBatcher::MNIST.made_up(2, 10), &device);
         let model = crate::models::MlpConfig::new().init(&device);
         let contender = |algorithm| {
             let adam = AdamConfig::new().init();
@@ -206,7 +196,7 @@ mod tests {
 
     #[test]
     fn zero_repetitions_and_empty_batches_are_refused_by_name() {
-        for line in ["--repetitions 0", "--batch 32,0"] {
+        for line in ["--repetitions 0", "--batch 32,0", "--image-size 0"] {
             let error = run(&options(line)).unwrap_err().to_string();
             assert!(error.contains("must be at least 1, got 0"), "{error}");
         }

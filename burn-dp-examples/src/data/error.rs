@@ -1,4 +1,4 @@
-//! What can go wrong with files of images.
+//! What can go wrong with the files of a data set.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -13,6 +13,8 @@ pub enum DataError {
         folder: PathBuf,
         /// The names that were tried.
         tried: Vec<String>,
+        /// What the folder should hold.
+        wanted: &'static str,
     },
     /// A file with other content than its format demands.
     Damaged {
@@ -40,6 +42,13 @@ pub enum DataError {
         /// The cause.
         reason: String,
     },
+    /// A folder or file that does not have the layout of the data set.
+    Layout {
+        /// The folder or file.
+        path: PathBuf,
+        /// What was found, and the way out.
+        reason: String,
+    },
     /// The data could not be downloaded.
     Download {
         /// The cause.
@@ -57,9 +66,9 @@ pub enum DataError {
 impl fmt::Display for DataError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Missing { folder, tried } => write!(
+            Self::Missing { folder, tried, wanted } => write!(
                 f,
-                "{} holds none of {}; give the folder with the four MNIST files",
+                "{} holds none of {}; give the folder with {wanted}",
                 folder.display(),
                 tried.join(", ")
             ),
@@ -74,7 +83,8 @@ impl fmt::Display for DataError {
                 labels.display()
             ),
             Self::NoRoles { folder } => f.write_str(&super::shakespeare::missing(folder.as_ref())),
-            Self::Item { reason } => write!(f, "an image cannot be read: {reason}"),
+            Self::Layout { path, reason } => write!(f, "{}: {reason}", path.display()),
+            Self::Item { reason } => write!(f, "an item cannot be read: {reason}"),
             Self::Download { reason } => write!(
                 f,
                 "MNIST could not be downloaded ({reason}); give a folder with the four files by \

@@ -1,4 +1,4 @@
-//! The IDX files of MNIST, plain or compressed with gzip.
+//! The IDX files of MNIST and Fashion-MNIST, plain or compressed with gzip.
 //!
 //! The reader is strict: a file is refused unless its header, its length and its labels are exactly
 //! as the format demands, so that a truncated download cannot turn into a wrong accuracy.
@@ -7,13 +7,10 @@
 //!
 //! Y. LeCun, C. Cortes, C. Burges: The MNIST database of handwritten digits, "File formats".
 
-use std::fs::File;
-use std::io::{BufRead, BufReader, Read};
+use std::io::Read;
 use std::path::Path;
 
-use flate2::bufread::MultiGzDecoder;
-
-use super::{CLASSES, DataError, PIXELS, SIDE};
+use super::{CLASSES, DataError, PIXELS, SIDE, file};
 
 /// Magic number of a file of images: unsigned bytes in three dimensions.
 pub const IMAGES_MAGIC: u32 = 0x0000_0803;
@@ -68,13 +65,7 @@ struct IdxFile<'a> {
 
 impl<'a> IdxFile<'a> {
     fn open(path: &'a Path, magic: u32) -> Result<Self, DataError> {
-        let io = |source| DataError::Io { path: path.into(), source };
-        let mut file = BufReader::new(File::open(path).map_err(io)?);
-        // The first bytes tell, not the name: browsers unpack or rename downloads at will.
-        let compressed = file.fill_buf().map_err(io)?.starts_with(&[0x1f, 0x8b]);
-        let reader: Box<dyn Read> =
-            if compressed { Box::new(MultiGzDecoder::new(file)) } else { Box::new(file) };
-        let mut file = Self { path, reader };
+        let mut file = Self { path, reader: file::open(path)? };
         let found = file.word()?;
         if found == magic {
             return Ok(file);
@@ -95,17 +86,6 @@ impl<'a> IdxFile<'a> {
         DataError::Damaged { path: self.path.into(), reason }
     }
 
-    /// An error while reading; whatever the decompressor objects to is damage.
-    fn unreadable(&self, source: std::io::Error) -> DataError {
-        match source.kind() {
-            std::io::ErrorKind::UnexpectedEof => self.damaged("the file ends early".into()),
-            std::io::ErrorKind::InvalidInput | std::io::ErrorKind::InvalidData => {
-                self.damaged(format!("the compressed data is damaged ({source})"))
-            }
-            _ => DataError::Io { path: self.path.into(), source },
-        }
-    }
-
     fn word(&mut self) -> Result<u32, DataError> {
         let mut bytes = [0; 4];
         match self.reader.read_exact(&mut bytes) {
@@ -113,7 +93,7 @@ impl<'a> IdxFile<'a> {
             Err(error) if error.kind() == std::io::ErrorKind::UnexpectedEof => {
                 Err(self.damaged("the file ends inside its header".into()))
             }
-            Err(error) => Err(self.unreadable(error)),
+            Err(error) => Err(file::unreadable(self.path, error)),
         }
     }
 
@@ -130,7 +110,7 @@ impl<'a> IdxFile<'a> {
         let expected = count as u64 * size as u64;
         let mut bytes = Vec::new();
         let read = self.reader.by_ref().take(expected).read_to_end(&mut bytes);
-        read.map_err(|error| self.unreadable(error))?;
+        read.map_err(|error| file::unreadable(self.path, error))?;
         if (bytes.len() as u64) < expected {
             return Err(self.damaged(format!(
                 "the header announces {count} {what} ({expected} bytes) but only {} bytes follow",
@@ -140,7 +120,7 @@ impl<'a> IdxFile<'a> {
         match self.reader.read(&mut [0]) {
             Ok(0) => Ok(bytes),
             Ok(_) => Err(self.damaged(format!("more bytes follow after the {count} {what}"))),
-            Err(error) => Err(self.unreadable(error)),
+            Err(error) => Err(file::unreadable(self.path, error)),
         }
     }
 }

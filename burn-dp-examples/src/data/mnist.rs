@@ -1,9 +1,13 @@
-//! MNIST, from its four files or from the cache and download of `burn-dataset`.
+//! MNIST and Fashion-MNIST, from their four files; MNIST also from the cache and download of
+//! `burn-dataset`.
 //!
 //! # References
 //!
 //! Y. LeCun, L. Bottou, Y. Bengio, P. Haffner: Gradient-based learning applied to document
 //! recognition, 1998.
+//!
+//! H. Xiao, K. Rasul, R. Vollgraf: Fashion-MNIST: a novel image dataset for benchmarking machine
+//! learning algorithms, 2017.
 
 use std::panic;
 use std::path::{Path, PathBuf};
@@ -11,43 +15,66 @@ use std::path::{Path, PathBuf};
 use burn::data::dataset::Dataset;
 use burn::data::dataset::vision::{MnistDataset, MnistItem};
 
-use super::{DataError, ImageDataset, ImageItem, PIXELS, SIDE, Splits, idx};
+use super::{CLASSES, DataError, ImageBatcher, ImageDataset, ImageItem, PIXELS, Splits, file, idx};
 
-/// Name of the data set in reports.
+/// Name of the handwritten digits in reports.
 pub const NAME: &str = "mnist";
 
-/// Reads the four files of a folder, plain or compressed.
-///
-/// Fashion-MNIST and other data sets of the same format and size read just as well.
+/// Name of the articles of clothing in reports.
+pub const FASHION_NAME: &str = "fashion-mnist";
+
+/// Reads the four files of MNIST, plain or compressed, from a folder or its subfolder `mnist`.
 ///
 /// # Errors
 ///
 /// When a file is missing (the message lists the names that were tried), is damaged, or holds
 /// another number of labels than there are images.
-pub fn from_folder(folder: &Path) -> Result<Splits, DataError> {
-    Ok(Splits {
-        name: NAME.into(),
-        train: read_split(folder, "train")?,
-        test: read_split(folder, "t10k")?,
-    })
+pub fn from_folder(folder: &Path) -> Result<Splits<ImageBatcher>, DataError> {
+    read(folder, NAME, ImageBatcher::MNIST)
 }
 
-/// Takes the files from the cache of `burn-dataset`, downloading them the first time.
+/// Reads the four files of Fashion-MNIST, plain or compressed, from a folder or its subfolder
+/// `fashion-mnist`. They are called as those of MNIST are.
+///
+/// # Errors
+///
+/// As [`from_folder`].
+pub fn fashion_from_folder(folder: &Path) -> Result<Splits<ImageBatcher>, DataError> {
+    read(folder, FASHION_NAME, ImageBatcher::FASHION_MNIST)
+}
+
+/// Takes the files of MNIST from the cache of `burn-dataset`, downloading them the first time.
 ///
 /// # Errors
 ///
 /// When the download fails.
-pub fn downloaded() -> Result<Splits, DataError> {
+pub fn downloaded() -> Result<Splits<ImageBatcher>, DataError> {
     Ok(Splits {
         name: NAME.into(),
+        classes: CLASSES,
+        encoder: ImageBatcher::MNIST,
         train: download(MnistDataset::train)?,
         test: download(MnistDataset::test)?,
     })
 }
 
-fn read_split(folder: &Path, prefix: &str) -> Result<ImageDataset, DataError> {
-    let images_path = find(folder, &format!("{prefix}-images"), "idx3-ubyte")?;
-    let labels_path = find(folder, &format!("{prefix}-labels"), "idx1-ubyte")?;
+fn read(
+    folder: &Path,
+    name: &str,
+    encoder: ImageBatcher,
+) -> Result<Splits<ImageBatcher>, DataError> {
+    Ok(Splits {
+        name: name.into(),
+        classes: CLASSES,
+        encoder,
+        train: read_split(folder, name, "train")?,
+        test: read_split(folder, name, "t10k")?,
+    })
+}
+
+fn read_split(folder: &Path, name: &str, prefix: &str) -> Result<ImageDataset, DataError> {
+    let images_path = find(folder, name, &format!("{prefix}-images"), "idx3-ubyte")?;
+    let labels_path = find(folder, name, &format!("{prefix}-labels"), "idx1-ubyte")?;
     let images = idx::read_images(&images_path)?;
     let labels = idx::read_labels(&labels_path)?;
     if images.len() != labels.len() {
@@ -55,17 +82,16 @@ fn read_split(folder: &Path, prefix: &str) -> Result<ImageDataset, DataError> {
         return Err(DataError::CountMismatch { images: images_path, labels: labels_path, counts });
     }
     let items = images.into_iter().zip(labels);
-    Ok(ImageDataset::new(items.map(|(image, label)| ImageItem { image, label }).collect()))
+    let item =
+        |(image, label): ([u8; PIXELS], u8)| ImageItem { image: image.into(), label: label.into() };
+    Ok(ImageDataset::new(items.map(item).collect()))
 }
 
 /// The first file that exists among the names in use.
-fn find(folder: &Path, stem: &str, kind: &str) -> Result<PathBuf, DataError> {
+fn find(folder: &Path, name: &str, stem: &str, kind: &str) -> Result<PathBuf, DataError> {
     let tried = ['-', '.'].map(|mark| format!("{stem}{mark}{kind}"));
     let tried: Vec<_> = tried.into_iter().flat_map(|name| [format!("{name}.gz"), name]).collect();
-    match tried.iter().map(|name| folder.join(name)).find(|path| path.is_file()) {
-        Some(path) => Ok(path),
-        None => Err(DataError::Missing { folder: folder.into(), tried }),
-    }
+    file::find(folder, name, &tried, "the four IDX files of the data set")
 }
 
 /// `burn-dataset` reports a failed download by a panic; here it becomes an error.
@@ -88,13 +114,8 @@ fn download(split: fn() -> MnistDataset) -> Result<ImageDataset, DataError> {
 
 /// Burn's item holds the bytes of the file as floats.
 fn from_burn(item: &MnistItem) -> ImageItem {
-    let mut image = [0; PIXELS];
-    for (row, pixels) in image.chunks_exact_mut(SIDE).zip(&item.image) {
-        for (to, from) in row.iter_mut().zip(pixels) {
-            *to = *from as u8;
-        }
-    }
-    ImageItem { image, label: item.label }
+    let image = item.image.as_flattened().iter().map(|&pixel| pixel as u8).collect();
+    ImageItem { image, label: item.label.into() }
 }
 
 #[cfg(test)]
@@ -107,6 +128,7 @@ mod tests {
     use tempfile::TempDir;
 
     use super::*;
+    use crate::data::SIDE;
 
     fn images(count: u32) -> Vec<u8> {
         let words = [idx::IMAGES_MAGIC, count, 28, 28];
@@ -138,7 +160,9 @@ mod tests {
         let splits = from_folder(folder.path()).unwrap();
         assert_eq!((splits.train.len(), splits.test.len()), (3, 2));
         let last = splits.train.get(2).unwrap();
-        assert_eq!((last.label, last.image), (2, [2; PIXELS]));
+        assert_eq!((last.label, &last.image[..]), (2, &[2; PIXELS][..]));
+        let fashion = fashion_from_folder(folder.path()).unwrap();
+        assert_eq!((fashion.name.as_str(), fashion.train), (FASHION_NAME, splits.train));
     }
 
     #[test]

@@ -166,7 +166,7 @@ fn series(name: &str, values: impl Iterator<Item = f64>, first: f64) -> Series {
     Series { name: name.to_string(), points: points.collect() }
 }
 
-fn load(options: &AdaptiveClippingOptions) -> Result<Splits, TrainError> {
+fn load(options: &AdaptiveClippingOptions) -> Result<Splits<ImageBatcher>, TrainError> {
     let cut = |size: Option<usize>| size.unwrap_or(usize::MAX);
     let splits = match &options.data_dir {
         Some(folder) => mnist::from_folder(folder)?,
@@ -176,11 +176,7 @@ fn load(options: &AdaptiveClippingOptions) -> Result<Splits, TrainError> {
             options.test_size.unwrap_or(digits::TEST_ITEMS),
         ),
     };
-    Ok(Splits {
-        name: splits.name,
-        train: splits.train.truncated(cut(options.train_size)),
-        test: splits.test.truncated(cut(options.test_size)),
-    })
+    Ok(splits.truncated(cut(options.train_size), cut(options.test_size)))
 }
 
 fn optimizer() -> ModuleOptimizer {
@@ -193,7 +189,7 @@ fn train(
     fixed: bool,
     policy: Box<dyn Clipping>,
     options: &AdaptiveClippingOptions,
-    data: &Splits,
+    data: &Splits<ImageBatcher>,
     device: &Device,
 ) -> Result<AdaptiveClippingRun, TrainError> {
     let trained = device.clone().autodiff();
@@ -208,7 +204,7 @@ fn train(
         .with_budget(budget)
         .with_clipping(policy)
         .init()?;
-    let batches = plan.batches(data.train.clone(), ImageBatcher, &trained)?;
+    let batches = plan.batches(data.train.clone(), data.encoder, &trained)?;
     let mut optim = plan.optimizer(optimizer());
     let loss = CrossEntropyLossConfig::new().init();
     let (mut test_accuracy, mut thresholds) = (Vec::new(), Vec::new());
@@ -218,14 +214,14 @@ fn train(
         thresholds.push(threshold);
         for chunk in batch.chunks(options.physical_batch_size)? {
             let (images, _) = chunk?.into_parts();
-            let losses = loss.forward(model.forward(images.images), images.targets);
+            let losses = loss.forward(model.forward(images.inputs), images.targets);
             optim.backward(losses, &model)?;
         }
         let left = (steps - step) as f64 / steps as f64;
         let lr = options.lr * left / threshold;
         model = optim.step(lr, model, batch).map_err(burn_dp::DpError::from)?;
         if (step + 1).is_multiple_of(steps_per_epoch) {
-            test_accuracy.push(Evaluation::of(&model, &data.test, device).accuracy);
+            test_accuracy.push(Evaluation::of(&model, &data.encoder, &data.test, device).accuracy);
         }
     }
     Ok(AdaptiveClippingRun {

@@ -75,6 +75,8 @@ fn normalised(norm: &Option<BatchNorm>, features: Tensor<4>) -> Tensor<4> {
 }
 
 impl Classifier for BnLeNet5 {
+    type Inputs = Tensor<4>;
+
     fn forward(&self, images: Tensor<4>) -> Tensor<2> {
         let features = normalised(&self.norm1, self.conv1.forward(images).tanh());
         let features = self.pool.forward(features);

@@ -7,7 +7,6 @@ use burn::tensor::{Device, Tensor};
 use burn_dp::nn::{IntoPrivate, Private};
 
 use super::Classifier;
-use crate::data::CLASSES;
 
 /// Configuration of the [convolutional network](Cnn).
 #[derive(Config, Debug)]
@@ -18,6 +17,12 @@ pub struct CnnConfig {
     /// Width of the hidden layer.
     #[config(default = "128")]
     pub hidden: usize,
+    /// Channels, height and width of an image.
+    #[config(default = "[1, 28, 28]")]
+    pub image: [usize; 3],
+    /// Number of classes.
+    #[config(default = "10")]
+    pub classes: usize,
 }
 
 /// The paper's convolutional network: two convolutions of 5 × 5 without padding, each followed by a
@@ -42,21 +47,30 @@ pub struct Cnn {
 
 impl CnnConfig {
     /// Initializes the network.
+    ///
+    /// # Panics
+    ///
+    /// Panics if an image has less than 16 pixels on a side: the convolutions would leave nothing.
     pub fn init(&self, device: &Device) -> Cnn {
         let [first, second] = self.kernels;
-        // 28 -> 24 -> 12 -> 8 -> 4 pixels on a side.
-        let features = second * 4 * 4;
+        let [channels, height, width] = self.image;
+        assert!(height.min(width) >= 16, "at least 16 pixels on a side, got {height} x {width}");
+        // For example 28 -> 24 -> 12 -> 8 -> 4 pixels on a side.
+        let side = |pixels: usize| ((pixels - 4) / 2 - 4) / 2;
+        let features = second * side(height) * side(width);
         Cnn {
-            conv1: Conv2dConfig::new([1, first], [5, 5]).init(device).private(),
+            conv1: Conv2dConfig::new([channels, first], [5, 5]).init(device).private(),
             conv2: Conv2dConfig::new([first, second], [5, 5]).init(device).private(),
             fc1: LinearConfig::new(features, self.hidden).init(device).private(),
-            fc2: LinearConfig::new(self.hidden, CLASSES).init(device).private(),
+            fc2: LinearConfig::new(self.hidden, self.classes).init(device).private(),
             pool: MaxPool2dConfig::new([2, 2]).init(),
         }
     }
 }
 
 impl Classifier for Cnn {
+    type Inputs = Tensor<4>;
+
     fn forward(&self, images: Tensor<4>) -> Tensor<2> {
         // Pooling and tanh commute, and in this order there is a quarter as much to compute.
         let features = self.pool.forward(self.conv1.forward(images)).tanh();

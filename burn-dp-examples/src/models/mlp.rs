@@ -6,7 +6,6 @@ use burn::tensor::{Device, Tensor};
 use burn_dp::nn::{IntoPrivate, Private};
 
 use super::Classifier;
-use crate::data::{CLASSES, PIXELS};
 
 /// Configuration of the [multi-layer perceptron](Mlp).
 #[derive(Config, Debug)]
@@ -14,6 +13,12 @@ pub struct MlpConfig {
     /// Widths of the hidden layers.
     #[config(default = "[128, 256]")]
     pub hidden: [usize; 2],
+    /// Number of values of an image.
+    #[config(default = "784")]
+    pub pixels: usize,
+    /// Number of classes.
+    #[config(default = "10")]
+    pub classes: usize,
 }
 
 /// The paper's multi-layer perceptron: two hidden layers with sigmoids.
@@ -32,14 +37,16 @@ impl MlpConfig {
     pub fn init(&self, device: &Device) -> Mlp {
         let [first, second] = self.hidden;
         Mlp {
-            fc1: LinearConfig::new(PIXELS, first).init(device).private(),
+            fc1: LinearConfig::new(self.pixels, first).init(device).private(),
             fc2: LinearConfig::new(first, second).init(device).private(),
-            fc3: LinearConfig::new(second, CLASSES).init(device).private(),
+            fc3: LinearConfig::new(second, self.classes).init(device).private(),
         }
     }
 }
 
 impl Classifier for Mlp {
+    type Inputs = Tensor<4>;
+
     fn forward(&self, images: Tensor<4>) -> Tensor<2> {
         let pixels: Tensor<2> = images.flatten(1, 3);
         let hidden = sigmoid(self.fc1.forward(pixels));

@@ -1,30 +1,53 @@
-//! The image models of the fast-clipping paper.
+//! The networks of the fast-clipping paper.
+//!
+//! Those of the small experiments ([`Mlp`], [`Cnn`], [`Recurrent`] and [`Transformer`]) and the deep
+//! ones for images ([`ResNet`] and [`Vgg`]). [`ImageNetwork`] and [`TextNetwork`] make one by its
+//! [name](ModelName).
 //!
 //! # References
 //!
 //! J. Lee, D. Kifer: Scaling up differentially private deep learning with fast per-example gradient
-//! clipping, 2021, section 6.1.1.
+//! clipping, 2021, sections 6.1 and 6.5.
 
 mod bn_lenet5;
 mod cnn;
 mod mlp;
+mod network;
 mod next_token;
+mod norm;
+mod recurrent;
+mod resnet;
+mod sequence;
+mod transformer;
+mod vgg;
 
 pub use bn_lenet5::{BnLeNet5, BnLeNet5Config};
 pub use cnn::{Cnn, CnnConfig};
 pub use mlp::{Mlp, MlpConfig};
+pub use network::{ImageNetwork, ModelName, NetworkVisitor, SequenceModel, TextNetwork};
 pub use next_token::{NextToken, NextTokenConfig, WindowBatch};
+pub use norm::{Norm, NormName};
+pub use recurrent::{Cell, Recurrent, RecurrentConfig};
+pub use resnet::{ResNet, ResNetConfig, ResNetDepth};
+pub use sequence::{Rows, Sequence, Words};
+pub use transformer::{Transformer, TransformerConfig};
+pub use vgg::{Vgg, VggConfig, VggDepth};
 
 use burn::module::Module;
 use burn::tensor::Tensor;
 
-/// A network that scores the classes of images.
+use crate::data::Inputs;
+
+/// A network that scores classes.
 pub trait Classifier: Module {
+    /// What it reads: `Tensor<4>` for images, `Tensor<2, Int>` for texts.
+    type Inputs: Inputs;
+
     /// Scores of the classes, not normalised.
     ///
     /// # Shapes
     ///
-    /// - images: `[batch_size, 1, 28, 28]`
-    /// - output: `[batch_size, 10]`
-    fn forward(&self, images: Tensor<4>) -> Tensor<2>;
+    /// - inputs: images `[batch_size, channels, height, width]`, or texts `[batch_size, length]`
+    /// - output: `[batch_size, classes]`
+    fn forward(&self, inputs: Self::Inputs) -> Tensor<2>;
 }

@@ -154,6 +154,9 @@ fn compared(settings: &Settings) -> BTreeMap<String, String> {
     set("the data set", Some(typed(settings.dataset)));
     set("--train-size", settings.train_size.map(|size| size.to_string()));
     set("--model", Some(typed(settings.model)));
+    for (name, value) in settings.inputs.compared() {
+        set(name, Some(value));
+    }
     set("--backend", Some(typed(settings.backend)));
     set("--batch-size", Some(settings.batch_size.to_string()));
     set("--physical-batch-size", Some(settings.physical_batch_size.to_string()));

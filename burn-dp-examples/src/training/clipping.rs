@@ -5,7 +5,7 @@ use clap::{Args, ValueEnum};
 
 use super::TrainError;
 use super::options::typed;
-use crate::data::ImageDataset;
+use crate::data::ItemDataset;
 
 /// The part of the training images that is public where a policy needs public images.
 const PUBLIC_PART: usize = 10;
@@ -241,29 +241,29 @@ impl ClippingSettings {
         }
     }
 
-    /// Divides the training images into private and public ones.
+    /// Divides the training examples into private and public ones.
     ///
     /// # Errors
     ///
-    /// When no image would be left to train on.
-    pub(super) fn split(
+    /// When no example would be left to train on.
+    pub(super) fn split<T: Clone>(
         &self,
-        train: ImageDataset,
-    ) -> Result<(ImageDataset, ImageDataset), TrainError> {
+        train: ItemDataset<T>,
+    ) -> Result<(ItemDataset<T>, ItemDataset<T>), TrainError> {
         if !self.needs_public() {
-            return Ok((train, ImageDataset::new(Vec::new())));
+            return Ok((train, ItemDataset::new(Vec::new())));
         }
         let mut items = train.items().to_vec();
         let size = self.public_size.unwrap_or((items.len() / PUBLIC_PART).max(1));
         if size >= items.len() {
             let reason = format!(
-                "must be less than the {} training images, got {size}; give a smaller one",
+                "must be less than the {} training examples, got {size}; give a smaller one",
                 items.len()
             );
             return Err(TrainError::option("--public-size", reason));
         }
         let public = items.split_off(items.len() - size);
-        Ok((ImageDataset::new(items), ImageDataset::new(public)))
+        Ok((ItemDataset::new(items), ItemDataset::new(public)))
     }
 }
 

@@ -6,8 +6,9 @@ use burn_dp::clipping::{
 };
 use burn_dp::optim::Schedule;
 
-use super::public_images::PublicImages;
+use super::public_items::PublicItems;
 use super::{ClippingName, ClippingSettings, RuleName, TrainError};
+use crate::data::Encoder;
 use crate::models::Classifier;
 
 impl ClippingSettings {
@@ -16,12 +17,12 @@ impl ClippingSettings {
     /// # Errors
     ///
     /// When the policy refuses the threshold or the model.
-    pub(super) fn policy<M: Classifier>(
+    pub(super) fn policy<E: Encoder, M: Classifier<Inputs = E::Inputs>>(
         &self,
         model: &M,
         max_grad_norm: f64,
         steps_per_epoch: usize,
-        public: &PublicImages,
+        public: &PublicItems<E>,
     ) -> Result<Box<dyn Clipping>, TrainError> {
         let policy: Box<dyn Clipping> = match self.name {
             ClippingName::Flat => Box::new(FlatClipping::new(max_grad_norm)?),
@@ -70,7 +71,7 @@ mod tests {
     use burn_dp::losses::CrossEntropyLossConfig;
 
     use super::*;
-    use crate::data::digits;
+    use crate::data::{ImageBatcher, digits};
     use crate::models::MlpConfig;
     use crate::training::ClippingOptions;
 
@@ -111,7 +112,7 @@ mod tests {
             assert_eq!(private.items().len() + public.items().len(), 60);
             assert_eq!(public.items().is_empty(), !settings.needs_public());
             let loss = CrossEntropyLossConfig::new().init();
-            let public = PublicImages::new(public, loss, device.clone());
+            let public = PublicItems::new(ImageBatcher::MNIST, public, loss, device.clone());
             let policy = settings.policy(&model, 0.5, 7, &public).unwrap();
             assert!(policy.describe().contains(words), "{}", policy.describe());
             if settings.adapts() {

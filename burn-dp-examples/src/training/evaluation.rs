@@ -1,11 +1,10 @@
 //! Loss and accuracy on the test set.
 
-use burn::data::dataloader::batcher::Batcher;
 use burn::nn::loss::CrossEntropyLossConfig;
 use burn::tensor::Device;
 use serde::Serialize;
 
-use crate::data::{ImageBatcher, ImageDataset};
+use crate::data::{Encoder, ItemDataset};
 use crate::models::Classifier;
 
 /// How well a model does on a test set, which is taken as public.
@@ -13,22 +12,27 @@ use crate::models::Classifier;
 pub struct Evaluation {
     /// Mean cross entropy.
     pub loss: f64,
-    /// Share of the images whose class has the highest score.
+    /// Share of the examples whose class has the highest score.
     pub accuracy: f64,
 }
 
-/// Images that are evaluated together.
-const BATCH_SIZE: usize = 500;
+/// Examples that are evaluated together.
+const BATCH_SIZE: usize = 250;
 
 impl Evaluation {
     /// Evaluates a model on the device where its parameters are, without differentiation.
-    pub fn of<M: Classifier>(model: &M, test: &ImageDataset, device: &Device) -> Self {
+    pub fn of<E: Encoder, M: Classifier<Inputs = E::Inputs>>(
+        model: &M,
+        encoder: &E,
+        test: &ItemDataset<E::Item>,
+        device: &Device,
+    ) -> Self {
         let model = model.valid();
         let cross_entropy = CrossEntropyLossConfig::new().init(device);
         let (mut loss, mut right) = (0.0, 0.0);
         for items in test.items().chunks(BATCH_SIZE) {
-            let batch = ImageBatcher.batch(items.to_vec(), device);
-            let scores = model.forward(batch.images);
+            let batch = encoder.batch(items.to_vec(), device);
+            let scores = model.forward(batch.inputs);
             let matches = scores.clone().argmax(1).flatten::<1>(0, 1).equal(batch.targets.clone());
             right += matches.int().sum().into_scalar::<i64>() as f64;
             let mean = cross_entropy.forward(scores, batch.targets);
@@ -45,13 +49,15 @@ mod tests {
     use burn::tensor::Tensor;
 
     use super::*;
-    use crate::data::{ImageItem, PIXELS};
+    use crate::data::{ImageBatcher, ImageItem, PIXELS};
 
     /// Scores class 3 highest, by a margin of 2, whatever the image.
     #[derive(Module, Debug)]
     struct AlwaysThree;
 
     impl Classifier for AlwaysThree {
+        type Inputs = Tensor<4>;
+
         fn forward(&self, images: Tensor<4>) -> Tensor<2> {
             let device = images.device();
             let mut scores = [0.0; 10];
@@ -62,10 +68,12 @@ mod tests {
 
     #[test]
     fn loss_and_accuracy_are_means_over_all_images_also_of_a_short_last_batch() {
-        let items = (0..BATCH_SIZE + 100)
-            .map(|index| ImageItem { image: [0; PIXELS], label: if index < 150 { 3 } else { 4 } });
-        let test = ImageDataset::new(items.collect());
-        let evaluation = Evaluation::of(&AlwaysThree, &test, &Device::flex());
+        let label = |index| if index < 100 { 3 } else { 4 };
+        let items = (0..BATCH_SIZE + 150)
+            .map(|index| ImageItem { image: [0; PIXELS].into(), label: label(index) });
+        let test = ItemDataset::new(items.collect());
+        let encoder = ImageBatcher::MNIST;
+        let evaluation = Evaluation::of(&AlwaysThree, &encoder, &test, &Device::flex());
         assert_eq!(evaluation.accuracy, 0.25);
         let normaliser = (2.0_f64.exp() + 9.0).ln();
         let expected = 0.25 * (normaliser - 2.0) + 0.75 * normaliser;

@@ -40,13 +40,13 @@ pub struct RunFigures {
     pub clipping: Option<String>,
     /// What the policy adapted, at the end, by name.
     pub thresholds: BTreeMap<String, f64>,
-    /// Share of the test images that are classified correctly.
+    /// Share of the test examples that are classified correctly.
     pub test_accuracy: f64,
-    /// Mean cross entropy on the test images.
+    /// Mean cross entropy on the test examples.
     pub test_loss: f64,
-    /// Number of images to train on.
+    /// Number of examples to train on.
     pub train_items: usize,
-    /// Number of images to test on.
+    /// Number of examples to test on.
     pub test_items: usize,
     /// Time of the steps, evaluations left out; of this process only if the run was resumed.
     pub train_seconds: f64,

@@ -4,9 +4,11 @@ use std::path::PathBuf;
 
 use clap::{Parser, ValueEnum};
 
+use super::inputs::InputOptions;
 use super::{ClippingOptions, ScheduleName};
+use crate::models::ModelName;
 
-/// Train a classifier of digits with differential privacy.
+/// Train a classifier of images or texts with differential privacy.
 ///
 /// Without options: the convolutional network on the embedded data set, at epsilon = 3. What is not
 /// given is taken from the recipe of the data set, which the table of the README was made with.
@@ -16,19 +18,24 @@ pub struct TrainOptions {
     /// Data set to train on.
     #[arg(value_enum, default_value_t = DatasetName::Digits)]
     pub dataset: DatasetName,
-    /// Folder with the four IDX files of MNIST, plain or gzip [default: the variable BURN_DP_DATA,
-    /// else the cache or download of burn-dataset].
+    /// Folder with the files of the data set, as they are published: IDX files, plain or gzip (mnist,
+    /// fashion-mnist), the binary version (cifar10), aclImdb (imdb), train/CLASS/*.png and test/CLASS
+    /// (folder) [default: the variable BURN_DP_DATA; for mnist else the cache or download of
+    /// burn-dataset].
     #[arg(long, value_name = "DIR")]
     pub data_dir: Option<PathBuf>,
-    /// Use only this many images to train on [default: all; 12000 drawn digits].
+    /// Use only this many examples to train on [default: all; 12000 drawn digits].
     #[arg(long, value_name = "N")]
     pub train_size: Option<usize>,
-    /// Use only this many images to test on [default: all; 2000 drawn digits].
+    /// Use only this many examples to test on [default: all; 2000 drawn digits].
     #[arg(long, value_name = "N")]
     pub test_size: Option<usize>,
-    /// Network to train.
-    #[arg(long, value_enum, default_value_t = ModelName::Cnn)]
-    pub model: ModelName,
+    /// Network to train [default: transformer for imdb, else cnn].
+    #[arg(long, value_enum)]
+    pub model: Option<ModelName>,
+    /// Options of some data sets and networks.
+    #[command(flatten)]
+    pub inputs: InputOptions,
     /// Privacy budget: the noise is calibrated to end at this epsilon [default: 3].
     #[arg(long, value_name = "E", allow_hyphen_values = true)]
     pub epsilon: Option<f64>,
@@ -102,15 +109,15 @@ pub enum DatasetName {
     Digits,
     /// The original MNIST.
     Mnist,
-}
-
-/// A network of the fast-clipping paper.
-#[derive(ValueEnum, Debug, Clone, Copy, PartialEq, Eq)]
-pub enum ModelName {
-    /// Multi-layer perceptron.
-    Mlp,
-    /// Convolutional network.
-    Cnn,
+    /// Articles of clothing, in the format of MNIST.
+    FashionMnist,
+    /// Small photographs of ten classes.
+    #[value(name = "cifar10")]
+    Cifar10,
+    /// Film reviews, positive and negative.
+    Imdb,
+    /// Images in one folder a class.
+    Folder,
 }
 
 /// A rule that turns gradients into updates.

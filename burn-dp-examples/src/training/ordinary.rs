@@ -7,7 +7,7 @@ use burn::tensor::Device;
 
 use super::progress::Step;
 use super::{Settings, TrainError};
-use crate::data::{ImageBatch, ImageBatcher, ImageDataset};
+use crate::data::{Batch, Encoder, ItemDataset};
 use crate::models::Classifier;
 
 /// Trains on shuffled batches and hands the model to `after_step` after each of them.
@@ -15,15 +15,16 @@ use crate::models::Classifier;
 /// # Errors
 ///
 /// Those of `after_step`.
-pub(super) fn train<M: Classifier>(
+pub(super) fn train<E: Encoder, M: Classifier<Inputs = E::Inputs>>(
     mut model: M,
     mut optimizer: ModuleOptimizer,
-    train: &ImageDataset,
+    encoder: &E,
+    train: &ItemDataset<E::Item>,
     settings: &Settings,
     device: &Device,
     mut after_step: impl FnMut(&M, Step) -> Result<(), TrainError>,
 ) -> Result<M, TrainError> {
-    let loader = DataLoaderBuilder::new(ImageBatcher)
+    let loader = DataLoaderBuilder::new(encoder.clone())
         .batch_size(settings.batch_size)
         .shuffle(settings.seed)
         .set_device(device.clone())
@@ -33,8 +34,8 @@ pub(super) fn train<M: Classifier>(
     let mut number = 0;
     while number < steps {
         for batch in loader.iter().take(steps - number) {
-            let ImageBatch { images, targets } = batch?;
-            let loss = cross_entropy.forward(model.forward(images), targets);
+            let Batch { inputs, targets } = batch?;
+            let loss = cross_entropy.forward(model.forward(inputs), targets);
             let gradients = GradientsParams::from_grads(loss.backward(), &model);
             model = optimizer.step(settings.lr_of_step(number, steps), model, gradients);
             number += 1;

@@ -1,6 +1,5 @@
 //! Training with differential privacy.
 
-use burn::data::dataloader::batcher::Batcher;
 use burn::optim::ModuleOptimizer;
 use burn::tensor::{Device, Tensor};
 use burn_dp::clipping::Clipping;
@@ -12,25 +11,25 @@ use burn_dp_accountant::Budget;
 
 use super::checkpoints::Checkpoints;
 use super::progress::{Clipped, Step};
-use super::public_images::PublicImages;
+use super::public_items::PublicItems;
 use super::{PrivacySettings, Settings, TrainError};
-use crate::data::{ImageBatch, ImageBatcher, ImageDataset, digits};
+use crate::data::{Batch, Encoder, ItemDataset, Splits};
 use crate::models::Classifier;
 
-/// Images on which the independence of the examples is tested.
+/// Items on which the independence of the examples is tested.
 const PROBE_ITEMS: usize = 4;
 
 /// A private training that has been checked and may begin, or go on.
-pub(super) struct PrivateTraining<M> {
+pub(super) struct PrivateTraining<E: Encoder, M> {
     model: M,
     optim: DpOptimizer,
     checkpoints: Checkpoints,
     loss: CrossEntropyLoss,
-    /// Public images, where the policy measures norms on them as the model trains.
-    public: Option<PublicImages>,
+    /// Public examples, where the policy measures norms on them as the model trains.
+    public: Option<PublicItems<E>>,
 }
 
-impl<M: Classifier> PrivateTraining<M> {
+impl<E: Encoder, M: Classifier<Inputs = E::Inputs>> PrivateTraining<E, M> {
     /// Makes the plan, tests the model, and reads the checkpoint if the run is resumed. Writes
     /// nothing.
     ///
@@ -43,12 +42,13 @@ impl<M: Classifier> PrivateTraining<M> {
         inner: ModuleOptimizer,
         privacy: PrivacySettings,
         settings: &Settings,
-        train_items: usize,
-        public: ImageDataset,
+        data: &Splits<E>,
+        public: ItemDataset<E::Item>,
         device: &Device,
     ) -> Result<Self, TrainError> {
         let loss = CrossEntropyLossConfig::new().init();
-        let public = PublicImages::new(public, loss.clone(), device.clone());
+        let train_items = data.train.items().len();
+        let public = PublicItems::new(data.encoder.clone(), public, loss.clone(), device.clone());
         let norm = privacy.max_grad_norm;
         let steps_per_epoch = settings.steps_per_epoch(train_items);
         let policy = privacy.clipping.policy(&model, norm, steps_per_epoch, &public)?;
@@ -57,7 +57,7 @@ impl<M: Classifier> PrivateTraining<M> {
             false => None,
         };
         let plan = plan(privacy, policy, settings, train_items)?;
-        probe(&model, &loss, device)?;
+        probe(&model, &loss, &data.encoder, data.classes, device)?;
         let checkpoints = Checkpoints::new(settings);
         let (optim, model) = if settings.resume {
             checkpoints.resume(plan, inner, model)?
@@ -83,7 +83,8 @@ impl<M: Classifier> PrivateTraining<M> {
     /// Those of `after_step`, and when a checkpoint cannot be written.
     pub(super) fn train(
         self,
-        train: &ImageDataset,
+        encoder: &E,
+        train: &ItemDataset<E::Item>,
         settings: &Settings,
         device: &Device,
         mut after_step: impl FnMut(&M, Step) -> Result<(), TrainError>,
@@ -92,12 +93,12 @@ impl<M: Classifier> PrivateTraining<M> {
         let items = train.items().len();
         let (steps, steps_per_epoch) = (settings.steps(items), settings.steps_per_epoch(items));
         checkpoints.begin()?;
-        let batches = optim.plan().batches(train.clone(), ImageBatcher, device)?;
+        let batches = optim.plan().batches(train.clone(), encoder.clone(), device)?;
         for batch in batches.skip_to(optim.next_step())? {
             let batch = batch?;
             for chunk in batch.chunks(settings.physical_batch_size)? {
-                let (images, _) = chunk?.into_parts();
-                optim.backward(losses(&model, &loss, images), &model)?;
+                let (examples, _) = chunk?.into_parts();
+                optim.backward(losses(&model, &loss, examples), &model)?;
             }
             let lr = settings.lr_of_step(optim.next_step() as usize, steps);
             model = match optim.step(lr, model, batch) {
@@ -165,27 +166,28 @@ fn plan(
     Ok(config.with_steps(settings.steps(train_items) as u64).init()?)
 }
 
-/// Tests once that the loss of one image does not depend on the others.
+/// Tests once that the loss of one example does not depend on the others.
 ///
-/// The images are drawn for the purpose and public, so that the test releases nothing, whatever
+/// The examples are made up for the purpose and public, so that the test releases nothing, whatever
 /// comes of it.
-fn probe<M: Classifier>(
+fn probe<E: Encoder, M: Classifier<Inputs = E::Inputs>>(
     model: &M,
     loss: &CrossEntropyLoss,
+    encoder: &E,
+    classes: usize,
     device: &Device,
 ) -> Result<(), TrainError> {
-    let items = digits::splits(0, PROBE_ITEMS, 0).train.items().to_vec();
-    let images = ImageBatcher.batch(items, device);
-    Ok(check_independence(losses(model, loss, images), model)?)
+    let examples = encoder.batch(encoder.made_up(PROBE_ITEMS, classes), device);
+    Ok(check_independence(losses(model, loss, examples), model)?)
 }
 
-/// One loss for each image, `[batch_size]`.
+/// One loss for each example, `[batch_size]`.
 pub(super) fn losses<M: Classifier>(
     model: &M,
     loss: &CrossEntropyLoss,
-    batch: ImageBatch,
+    batch: Batch<M::Inputs>,
 ) -> Tensor<1> {
-    loss.forward(model.forward(batch.images), batch.targets)
+    loss.forward(model.forward(batch.inputs), batch.targets)
 }
 
 #[cfg(test)]
@@ -199,7 +201,7 @@ mod tests {
     use clap::Parser;
 
     use super::*;
-    use crate::data::{CLASSES, PIXELS};
+    use crate::data::{CLASSES, ImageBatcher, PIXELS};
     use crate::training::TrainOptions;
 
     fn settings(line: &str) -> Settings {
@@ -247,6 +249,8 @@ mod tests {
     }
 
     impl Classifier for Mixing {
+        type Inputs = Tensor<4>;
+
         fn forward(&self, images: Tensor<4>) -> Tensor<2> {
             let hidden = self.first.forward(images.flatten::<2>(1, 3)).tanh();
             let mean = hidden.clone().mean_dim(0);
@@ -261,9 +265,10 @@ mod tests {
         let model =
             Mixing { first: layer(PIXELS, 8).private(), second: layer(8, CLASSES).private() };
         let loss = CrossEntropyLossConfig::new().init();
-        let error = probe(&model, &loss, &device).unwrap_err().to_string();
+        let digits = ImageBatcher::MNIST;
+        let error = probe(&model, &loss, &digits, 10, &device).unwrap_err().to_string();
         assert!(error.contains("depends on example"), "{error}");
         let model = crate::models::MlpConfig::new().init(&device);
-        assert!(probe(&model, &loss, &device).is_ok());
+        assert!(probe(&model, &loss, &digits, 10, &device).is_ok());
     }
 }

@@ -1,7 +1,8 @@
 //! What the program does unless told otherwise.
 
 use super::ScheduleName;
-use super::options::{DatasetName, ModelName, OptimizerName};
+use super::options::{DatasetName, OptimizerName};
+use crate::models::ModelName;
 
 /// Settings that belong together; those of a data set and a model are tuned together.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -24,19 +25,34 @@ pub(super) const DELTA: f64 = 1e-5;
 /// Default of `--physical-batch-size`.
 pub(super) const PHYSICAL_BATCH_SIZE: usize = 256;
 
+/// The network that is trained unless another is asked for.
+pub(super) fn model(dataset: DatasetName) -> ModelName {
+    match dataset {
+        DatasetName::Imdb => ModelName::Transformer,
+        _ => ModelName::Cnn,
+    }
+}
+
 impl Recipe {
     /// The recipe of a data set and a model, with differential privacy or without.
     pub(super) fn of(dataset: DatasetName, model: ModelName, private: bool) -> Self {
-        use DatasetName::{Digits, Mnist};
-        use ModelName::{Cnn, Mlp};
+        use DatasetName::{Digits, Imdb, Mnist};
+        use ModelName::{Cnn, Lstm, Mlp, Rnn, Transformer};
         match (private, dataset, model) {
-            (true, Digits, Mlp) => Self::sgd(512, 20, 0.5),
             (true, Digits, Cnn) => Self::sgd(512, 20, 0.5),
-            (true, Mnist, Mlp) => Self::sgd(1024, 15, 0.5),
+            (true, Digits, _) => Self::sgd(512, 20, 0.5),
             (true, Mnist, Cnn) => Self { max_grad_norm: 0.5, ..Self::sgd(1024, 10, 1.0) },
+            (true, Imdb, _) => Self::adam(1024, 10, 0.005).linear(),
+            (true, _, Mlp) => Self::sgd(1024, 15, 0.5),
+            (true, _, Rnn | Lstm | Transformer) => Self::adam(1024, 15, 0.003).linear(),
+            (true, _, _) => Self::sgd(1024, 15, 0.5),
             (false, _, Mlp) => Self::adam(64, 5, 0.003),
-            (false, _, Cnn) => Self::adam(64, 5, 0.001),
+            (false, _, _) => Self::adam(64, 5, 0.001),
         }
+    }
+
+    fn linear(self) -> Self {
+        Self { schedule: ScheduleName::Linear, ..self }
     }
 
     fn sgd(batch_size: usize, epochs: usize, lr: f64) -> Self {

@@ -5,13 +5,14 @@ use burn::optim::{AdamConfig, ModuleOptimizer, SgdConfig};
 use burn::tensor::Device;
 
 use super::figures::{Outcome, Spent};
-use super::options::{DatasetName, ModelName, OptimizerName, TrainOptions};
+use super::loading::{self, Data};
+use super::options::{OptimizerName, TrainOptions, typed};
 use super::private::PrivateTraining;
 use super::progress::{Progress, Step};
 use super::statement::{STATEMENT_JSON, STATEMENT_TEXT};
 use super::{Evaluation, RunFigures, Settings, TrainError, device, files, ordinary, statement};
-use crate::data::{ImageDataset, Splits, digits, mnist};
-use crate::models::{Classifier, CnnConfig, MlpConfig};
+use crate::data::{Encoder, ItemDataset, Splits};
+use crate::models::{Classifier, ImageNetwork, NetworkVisitor, TextNetwork};
 
 /// Name of the file with the trained parameters, a Burn record.
 pub const MODEL_FILE: &str = "model.bpk";
@@ -26,34 +27,57 @@ pub fn run(options: TrainOptions) -> Result<RunFigures, TrainError> {
     let data_dir = std::env::var_os("BURN_DP_DATA").map(Into::into);
     let settings = Settings::new(options, data_dir)?;
     let device = device(settings.backend)?;
-    let data = load(&settings)?;
-    // Of the initial weights only: noise and sampling have generators of their own.
-    device.seed(settings.seed);
-    let trained = device.clone().autodiff();
-    match settings.model {
-        ModelName::Mlp => train(MlpConfig::new().init(&trained), data, &settings, &device),
-        ModelName::Cnn => train(CnnConfig::new().init(&trained), data, &settings, &device),
+    match loading::load(&settings)? {
+        Data::Images(data) => {
+            let network = ImageNetwork {
+                name: settings.model,
+                shape: data.encoder.shape,
+                classes: data.classes,
+                norm: settings.inputs.norm,
+            };
+            let run = Run::new(data, &settings, &device);
+            network.visit(&device.clone().autodiff(), run)
+        }
+        Data::Texts(data, vectors) => {
+            let name = settings.model.sequence().ok_or_else(|| {
+                let reason = format!("{} does not read texts", typed(settings.model));
+                TrainError::option("--model", reason)
+            })?;
+            let network = TextNetwork {
+                name,
+                vocabulary: data.encoder.vocabulary,
+                length: data.encoder.length,
+                classes: data.classes,
+                vectors: vectors.as_ref(),
+            };
+            let run = Run::new(data, &settings, &device);
+            network.visit(&device.clone().autodiff(), run)
+        }
     }
 }
 
-fn load(settings: &Settings) -> Result<Splits, TrainError> {
-    let cut = |size: Option<usize>| size.unwrap_or(usize::MAX);
-    let splits = match (settings.dataset, &settings.data_dir) {
-        (DatasetName::Digits, _) => {
-            return Ok(digits::splits(
-                settings.seed,
-                settings.train_size.unwrap_or(digits::TRAIN_ITEMS),
-                settings.test_size.unwrap_or(digits::TEST_ITEMS),
-            ));
-        }
-        (DatasetName::Mnist, Some(folder)) => mnist::from_folder(folder)?,
-        (DatasetName::Mnist, None) => mnist::downloaded()?,
-    };
-    Ok(Splits {
-        name: splits.name,
-        train: splits.train.truncated(cut(settings.train_size)),
-        test: splits.test.truncated(cut(settings.test_size)),
-    })
+/// A run that waits for its network.
+struct Run<'a, E: Encoder> {
+    data: Splits<E>,
+    settings: &'a Settings,
+    device: &'a Device,
+}
+
+impl<'a, E: Encoder> Run<'a, E> {
+    /// Seeds the initial weights.
+    fn new(data: Splits<E>, settings: &'a Settings, device: &'a Device) -> Self {
+        // Of the initial weights only: noise and sampling have generators of their own.
+        device.seed(settings.seed);
+        Self { data, settings, device }
+    }
+}
+
+impl<E: Encoder> NetworkVisitor<E::Inputs> for Run<'_, E> {
+    type Output = Result<RunFigures, TrainError>;
+
+    fn visit<M: Classifier<Inputs = E::Inputs>>(self, model: M) -> Self::Output {
+        train(model, self.data, self.settings, self.device)
+    }
 }
 
 fn optimizer(settings: &Settings) -> ModuleOptimizer {
@@ -66,15 +90,15 @@ fn optimizer(settings: &Settings) -> ModuleOptimizer {
     }
 }
 
-fn train<M: Classifier>(
+fn train<E: Encoder, M: Classifier<Inputs = E::Inputs>>(
     model: M,
-    data: Splits,
+    data: Splits<E>,
     settings: &Settings,
     device: &Device,
 ) -> Result<RunFigures, TrainError> {
     let mut data = data;
     let public = match settings.privacy {
-        None => ImageDataset::new(Vec::new()),
+        None => ItemDataset::new(Vec::new()),
         Some(privacy) => {
             let (train, public) = privacy.clipping.split(data.train)?;
             data.train = train;
@@ -93,7 +117,7 @@ fn train<M: Classifier>(
             optimizer(settings),
             privacy,
             settings,
-            items[0],
+            &data,
             public,
             &trained,
         )?),
@@ -113,7 +137,7 @@ fn train<M: Classifier>(
         last = None;
         if step.number.is_multiple_of(steps_per_epoch) || step.number == steps {
             progress.pause();
-            let test = Evaluation::of(model, &data.test, device);
+            let test = Evaluation::of(model, &data.encoder, &data.test, device);
             let epoch = step.number as f64 / steps_per_epoch as f64;
             progress.row(epoch, step.number, test, step.epsilon);
             last = Some(test);
@@ -123,18 +147,19 @@ fn train<M: Classifier>(
     let (model, private) = match prepared {
         Some(training) => {
             let (model, optim, checkpoints) =
-                training.train(&data.train, settings, &trained, after_step)?;
+                training.train(&data.encoder, &data.train, settings, &trained, after_step)?;
             (model, Some((optim, checkpoints)))
         }
         None => {
             let optimizer = optimizer(settings);
+            let (encoder, items) = (&data.encoder, &data.train);
             let model =
-                ordinary::train(model, optimizer, &data.train, settings, &trained, after_step)?;
+                ordinary::train(model, optimizer, encoder, items, settings, &trained, after_step)?;
             (model, None)
         }
     };
     let seconds = progress.finish().as_secs_f64();
-    let test = last.unwrap_or_else(|| Evaluation::of(&model, &data.test, device));
+    let test = last.unwrap_or_else(|| Evaluation::of(&model, &data.encoder, &data.test, device));
 
     files::write_model(&settings.file(MODEL_FILE), model)?;
     let mut outcome = Outcome { steps, items, test, seconds, spent: None };

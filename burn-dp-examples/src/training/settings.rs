@@ -5,9 +5,11 @@
 
 use std::path::{Path, PathBuf};
 
-use super::options::{BackendName, DatasetName, ModelName, OptimizerName, TrainOptions};
+use super::inputs::InputSettings;
+use super::options::{BackendName, DatasetName, OptimizerName, TrainOptions, typed};
 use super::recipe::{self, Recipe};
 use super::{ClippingSettings, ScheduleName, TrainError};
+use crate::models::ModelName;
 
 /// Checked settings of a run.
 #[derive(Debug, Clone, PartialEq)]
@@ -16,12 +18,14 @@ pub struct Settings {
     pub dataset: DatasetName,
     /// Folder of the data set's files, if one is given.
     pub data_dir: Option<PathBuf>,
-    /// Largest number of images to train on.
+    /// Largest number of examples to train on.
     pub train_size: Option<usize>,
-    /// Largest number of images to test on.
+    /// Largest number of examples to test on.
     pub test_size: Option<usize>,
     /// Network to train.
     pub model: ModelName,
+    /// What the network reads.
+    pub inputs: InputSettings,
     /// Backend to train on.
     pub backend: BackendName,
     /// Privacy that is asked for; nothing for ordinary training.
@@ -86,7 +90,8 @@ impl Settings {
     ///
     /// For an option that is impossible whatever the data, naming the value and the way out.
     pub fn new(options: TrainOptions, data_dir: Option<PathBuf>) -> Result<Self, TrainError> {
-        let recipe = Recipe::of(options.dataset, options.model, !options.non_private);
+        let model = options.model.unwrap_or_else(|| recipe::model(options.dataset));
+        let recipe = Recipe::of(options.dataset, model, !options.non_private);
         if options.dataset == DatasetName::Digits
             && let Some(folder) = &options.data_dir
         {
@@ -99,6 +104,7 @@ impl Settings {
         if options.non_private {
             refuse_private_options(&options)?;
         }
+        let inputs = InputSettings::new(options.inputs.clone(), options.dataset, model)?;
         let privacy = if options.non_private { None } else { Some(privacy(&options, &recipe)?) };
         let optimizer = options.optimizer.unwrap_or(recipe.optimizer);
         let settings = Self {
@@ -118,21 +124,27 @@ impl Settings {
             test_size: optional_count("--test-size", options.test_size)?,
             data_dir: match options.dataset {
                 DatasetName::Digits => None,
-                DatasetName::Mnist => options.data_dir.or(data_dir),
+                _ => options.data_dir.or(data_dir),
             },
             json: options.json.unwrap_or_else(|| options.output.join("run.json")),
             dataset: options.dataset,
-            model: options.model,
+            model,
+            inputs,
             backend: options.backend,
             seed: options.seed,
             resume: options.resume,
             output: options.output,
         };
+        if settings.data_dir.is_none()
+            && !matches!(settings.dataset, DatasetName::Digits | DatasetName::Mnist)
+        {
+            return Err(no_data_dir(settings.dataset));
+        }
         settings.check_paths()?;
         Ok(settings)
     }
 
-    /// Checks the settings against the number of images to train on.
+    /// Checks the settings against the number of examples to train on.
     ///
     /// # Errors
     ///
@@ -140,7 +152,7 @@ impl Settings {
     pub fn fit(&self, train_items: usize) -> Result<(), TrainError> {
         let too_large = |name, size: usize| {
             let reason = format!(
-                "must be at most the {train_items} images to train on, got {size}; give a smaller \
+                "must be at most the {train_items} examples to train on, got {size}; give a smaller \
                  one"
             );
             Err(TrainError::option(name, reason))
@@ -153,7 +165,7 @@ impl Settings {
         {
             let reason = format!(
                 "must be less than 1/N = 1/{train_items} = {:.2e}, got {delta:e}: a greater one \
-                 would allow publishing somebody's image outright; give --delta {:.0e}",
+                 would allow publishing somebody's data outright; give --delta {:.0e}",
                 1.0 / train_items as f64,
                 0.1 / train_items as f64
             );
@@ -203,6 +215,14 @@ impl Settings {
     pub(super) fn file(&self, name: impl AsRef<Path>) -> PathBuf {
         self.output.join(name)
     }
+}
+
+/// The refusal of a data set without the folder of its files.
+pub(crate) fn no_data_dir(dataset: DatasetName) -> TrainError {
+    let dataset = typed(dataset);
+    let reason =
+        format!("must be given for {dataset}, or BURN_DP_DATA be set: the folder with its files");
+    TrainError::option("--data-dir", reason)
 }
 
 /// Options that ordinary training would have to ignore.
@@ -397,7 +417,7 @@ mod tests {
         let text = settings.fit(1_000).unwrap_err().to_string();
         assert_eq!(
             text,
-            "--batch-size must be at most the 1000 images to train on, got 1001; give a smaller one"
+            "--batch-size must be at most the 1000 examples to train on, got 1001; give a smaller one"
         );
         assert!(settings.fit(1_001).is_ok());
     }
@@ -443,7 +463,7 @@ mod tests {
     }
 
     #[test]
-    fn the_drawn_digits_take_no_folder() {
+    fn the_drawn_digits_take_no_folder_and_other_data_sets_need_one() {
         assert!(error("digits --data-dir somewhere").contains("need no files"));
         let words = ["train", "mnist"];
         let options = TrainOptions::try_parse_from(words).unwrap();
@@ -451,6 +471,11 @@ mod tests {
         assert_eq!(settings.data_dir, Some("from-environment".into()));
         let options = TrainOptions::try_parse_from(["train", "digits"]).unwrap();
         assert_eq!(Settings::new(options, Some("unused".into())).unwrap().data_dir, None);
+        for name in ["fashion-mnist", "cifar10", "imdb", "folder"] {
+            let text = error(name);
+            assert!(text.starts_with(&format!("--data-dir must be given for {name}")), "{text}");
+            assert!(settings(&format!("{name} --data-dir d")).is_ok());
+        }
     }
 
     #[test]

@@ -21,6 +21,7 @@ use crate::training::options::typed;
 use crate::training::plot::{self, Series};
 use crate::training::progress::upwards;
 use crate::training::run::MODEL_FILE;
+use crate::training::settings::no_data_dir;
 use crate::training::statement::{STATEMENT_JSON, STATEMENT_TEXT};
 use crate::training::{DatasetName, Evaluation, TrainError, device, files};
 
@@ -37,6 +38,7 @@ const PUBLIC_UNITS: usize = 100;
 /// Images that are trained on, that are public, and that are measured on.
 pub(crate) struct BatchData {
     pub(crate) name: String,
+    pub(crate) encoder: ImageBatcher,
     pub(crate) private: Vec<ImageItem>,
     pub(crate) public: Vec<ImageItem>,
     pub(crate) test: ImageDataset,
@@ -166,6 +168,16 @@ pub(crate) fn load(options: &DataOptions) -> Result<BatchData, TrainError> {
         ),
         (DatasetName::Mnist, Some(folder)) => mnist::from_folder(&folder)?,
         (DatasetName::Mnist, None) => mnist::downloaded()?,
+        (DatasetName::FashionMnist, Some(folder)) => mnist::fashion_from_folder(&folder)?,
+        (DatasetName::FashionMnist, None) => return Err(no_data_dir(options.dataset)),
+        (dataset, _) => {
+            let dataset = typed(dataset);
+            let reason = format!(
+                "batch trains on grey images of 28 x 28 pixels, not on {dataset}; give digits, \
+                 mnist or fashion-mnist"
+            );
+            return Err(TrainError::option("--clipping", reason));
+        }
     };
     let train = splits.train.truncated(options.train_size.unwrap_or(usize::MAX));
     let test = splits.test.truncated(options.test_size.unwrap_or(usize::MAX));
@@ -180,7 +192,7 @@ pub(crate) fn load(options: &DataOptions) -> Result<BatchData, TrainError> {
     }
     // The last ones, whoever they are.
     let public = private.split_off(private.len() - public);
-    Ok(BatchData { name: splits.name, private, public, test })
+    Ok(BatchData { name: splits.name, encoder: splits.encoder, private, public, test })
 }
 
 /// Trains on the private images, and measures after each epoch.
@@ -209,7 +221,9 @@ pub(crate) fn train(
     let loss = CrossEntropyLossConfig::new().init();
     let local = local_training(settings)?;
     let compute =
-        |model: BnLeNet5, items: Vec<ImageItem>| update(model, items, &local, &loss, &trained);
+        |model: BnLeNet5, items: Vec<ImageItem>| {
+            update(model, data.encoder, items, &local, &loss, &trained)
+        };
     let layers = match settings.policy {
         BatchPolicyName::Flat => None,
         BatchPolicyName::Layerwise => Some(ParameterGroups::per_layer(&model)?),
@@ -248,11 +262,13 @@ pub(crate) fn train(
     let first = optim.next_step() as usize / steps_per_epoch;
     let (mut epochs, mut lr) = (Vec::new(), settings.lr * settings.lr_decay.powi(first as i32));
     let (mut time, mut since) = (Duration::ZERO, Instant::now());
+    let measured =
+        |model: &BnLeNet5| Evaluation::of(model, &data.encoder, &data.test, device);
     'epochs: for epoch in first + 1..=settings.epochs {
         for _ in 0..steps_per_epoch {
             let draw = sampler.draw(optim.next_step())?;
             optim.unit_updates(&model, draw.private_indices(), |copy: BnLeNet5, &set| {
-                compute(copy, sets.members(set).iter().map(|&i| data.private[i]).collect())
+                compute(copy, sets.members(set).iter().map(|&i| data.private[i].clone()).collect())
             })?;
             model = match optim.step(lr, model, draw) {
                 Ok(model) => model,
@@ -275,7 +291,7 @@ pub(crate) fn train(
         }
         time += since.elapsed();
         let test =
-            Evaluation::of(&with_public_statistics(&model, data, &trained), &data.test, device);
+            measured(&with_public_statistics(&model, data, &trained));
         let epsilon = optim.privacy_spent(settings.delta)?.upper;
         let figures = EpochFigures {
             epoch,
@@ -288,7 +304,7 @@ pub(crate) fn train(
         since = Instant::now();
     }
     let model = with_public_statistics(&model, data, &trained);
-    let test = Evaluation::of(&model, &data.test, device);
+    let test = measured(&model);
     let epsilon = optim.privacy_spent(settings.delta)?.upper;
     let figures = BatchFigures {
         dataset: data.name.clone(),
@@ -321,14 +337,15 @@ fn local_training(settings: &BatchSettings) -> Result<Option<(usize, LocalTraini
 /// What one mini-set contributes.
 fn update(
     model: BnLeNet5,
+    encoder: ImageBatcher,
     items: Vec<ImageItem>,
     local: &Option<(usize, LocalTraining)>,
     loss: &CrossEntropyLoss,
     device: &Device,
 ) -> Result<UnitUpdate, DpError> {
     let losses = |model: &BnLeNet5, items: Vec<ImageItem>| {
-        let batch = ImageBatcher.batch(items, device);
-        loss.forward(model.forward(batch.images), batch.targets)
+        let batch = encoder.batch(items, device);
+        loss.forward(model.forward(batch.inputs), batch.targets)
     };
     match local {
         None => {
@@ -348,7 +365,7 @@ fn update(
 fn with_public_statistics(model: &BnLeNet5, data: &BatchData, trained: &Device) -> BnLeNet5 {
     let batches = data.public.chunks(PUBLIC_BATCH).cycle().take(PUBLIC_BATCHES);
     public_statistics(model.clone(), batches, |model, items| {
-        let batch = ImageBatcher.batch(items.to_vec(), trained);
-        let _ = model.forward(batch.images);
+        let batch = data.encoder.batch(items.to_vec(), trained);
+        let _ = model.forward(batch.inputs);
     })
 }

@@ -1,42 +1,47 @@
-//! Public images, on which a clipping policy measures norms.
+//! Public examples, on which a clipping policy measures norms.
 
-use burn::data::dataloader::batcher::Batcher;
 use burn::tensor::Device;
 use burn_dp::DpError;
 use burn_dp::clipping::{Clipping, ParameterGroups, PublicNorms};
 use burn_dp::losses::CrossEntropyLoss;
 
 use super::private;
-use crate::data::{ImageBatcher, ImageDataset};
+use crate::data::{Encoder, ItemDataset};
 use crate::models::Classifier;
 
-/// Public images that are put together to measure norms.
+/// Public examples that are put together to measure norms.
 const BATCH_SIZE: usize = 256;
 
-/// Public images to measure norms on.
-pub(super) struct PublicImages {
-    images: ImageDataset,
+/// Public examples to measure norms on.
+pub(super) struct PublicItems<E: Encoder> {
+    encoder: E,
+    items: ItemDataset<E::Item>,
     loss: CrossEntropyLoss,
     device: Device,
     /// The groups of the run, once they are known.
     groups: Option<ParameterGroups>,
 }
 
-impl PublicImages {
-    pub(super) fn new(images: ImageDataset, loss: CrossEntropyLoss, device: Device) -> Self {
-        Self { images, loss, device, groups: None }
+impl<E: Encoder> PublicItems<E> {
+    pub(super) fn new(
+        encoder: E,
+        items: ItemDataset<E::Item>,
+        loss: CrossEntropyLoss,
+        device: Device,
+    ) -> Self {
+        Self { encoder, items, loss, device, groups: None }
     }
 
     /// The mean norms of the layers, which are merged into `count` groups if it is given.
-    pub(super) fn norms<M: Classifier>(
+    pub(super) fn norms<M: Classifier<Inputs = E::Inputs>>(
         &self,
         model: &M,
         count: Option<usize>,
     ) -> Result<PublicNorms, DpError> {
         let layers = ParameterGroups::per_layer(model)?;
         let Some(count) = count else {
-            // Without images the layers are all there is to say.
-            return match self.images.items().is_empty() {
+            // Without examples the layers are all there is to say.
+            return match self.items.items().is_empty() {
                 true => Ok(PublicNorms::new(layers)),
                 false => self.measure(model, layers),
             };
@@ -48,14 +53,14 @@ impl PublicImages {
         self.measure(model, layers.merged_by_norm(&norms, count)?)
     }
 
-    fn measure<M: Classifier>(
+    fn measure<M: Classifier<Inputs = E::Inputs>>(
         &self,
         model: &M,
         groups: ParameterGroups,
     ) -> Result<PublicNorms, DpError> {
         let mut norms = PublicNorms::new(groups);
-        for items in self.images.items().chunks(BATCH_SIZE) {
-            let batch = ImageBatcher.batch(items.to_vec(), &self.device);
+        for items in self.items.items().chunks(BATCH_SIZE) {
+            let batch = self.encoder.batch(items.to_vec(), &self.device);
             norms.add(private::losses(model, &self.loss, batch), model)?;
         }
         Ok(norms)
@@ -68,7 +73,7 @@ impl PublicImages {
     }
 
     /// The mean norms of the groups of the run under the model as it is now.
-    pub(super) fn measured<M: Classifier>(&self, model: &M) -> Result<PublicNorms, DpError> {
+    pub(super) fn measured<M: Classifier<Inputs = E::Inputs>>(&self, model: &M) -> Result<PublicNorms, DpError> {
         let groups = match &self.groups {
             Some(groups) => groups.clone(),
             None => ParameterGroups::per_layer(model)?,

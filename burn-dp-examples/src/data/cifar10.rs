@@ -1,0 +1,220 @@
+//! CIFAR-10 in its binary version: from the folder, or from the archive it comes in.
+//!
+//! # References
+//!
+//! A. Krizhevsky: Learning multiple layers of features from tiny images, 2009.
+//! The binary version: <https://www.cs.toronto.edu/~kriz/cifar.html>.
+
+use std::io::Read;
+use std::path::{Path, PathBuf};
+
+use super::{CLASSES, DataError, ImageBatcher, ImageDataset, ImageItem, Splits, file, tar};
+
+/// Name of the data set in reports.
+pub const NAME: &str = "cifar10";
+
+/// Largest number of files of the training set.
+const BATCHES: usize = 5;
+
+/// Bytes of an image: red, green and blue, row by row.
+const PIXELS: usize = 3 * 32 * 32;
+
+/// Bytes of a record: the label, then the image.
+const RECORD: usize = 1 + PIXELS;
+
+/// Folder inside the archive.
+const FOLDER: &str = "cifar-10-batches-bin";
+
+/// What to give when nothing is found.
+const WANTED: &str = "the binary version of CIFAR-10 (cifar-10-binary.tar.gz, or its files \
+                      data_batch_1.bin to data_batch_5.bin and test_batch.bin)";
+
+/// Reads `data_batch_1.bin` and those that follow it, and `test_batch.bin`.
+///
+/// `path` is the folder with these files, one that holds it as `cifar-10-batches-bin` or `cifar10`, one
+/// with the archive `cifar-10-binary.tar.gz`, or an archive itself. A training set that ends after
+/// fewer than five files is read as far as it goes.
+///
+/// # Errors
+///
+/// When nothing of this is found, a file is missing between others, or is damaged.
+pub fn read(path: &Path) -> Result<Splits<ImageBatcher>, DataError> {
+    if path.is_file() {
+        return from_archive(path);
+    }
+    let first = ["data_batch_1.bin".to_string(), format!("{FOLDER}/data_batch_1.bin")];
+    let archive = ["cifar-10-binary.tar.gz".to_string(), "cifar-10-binary.tar".to_string()];
+    let names = [first, archive].concat();
+    let found = file::find(path, NAME, &names, WANTED)?;
+    match found.parent().filter(|_| found.ends_with("data_batch_1.bin")) {
+        Some(folder) => from_folder(folder),
+        None => from_archive(&found),
+    }
+}
+
+fn from_folder(folder: &Path) -> Result<Splits<ImageBatcher>, DataError> {
+    splits(folder, |name| {
+        let path = folder.join(name);
+        if !path.is_file() {
+            return Ok(None);
+        }
+        let mut bytes = Vec::new();
+        let read = file::open(&path)?.read_to_end(&mut bytes);
+        read.map_err(|error| file::unreadable(&path, error))?;
+        Ok(Some((path, bytes)))
+    })
+}
+
+fn from_archive(archive: &Path) -> Result<Splits<ImageBatcher>, DataError> {
+    let mut files = tar::files(archive, |name| name.ends_with("_batch.bin") || batch_of(name))?;
+    splits(archive, |name| {
+        let position = files.iter().position(|(path, _)| path.rsplit('/').next() == Some(name));
+        Ok(position.map(|position| {
+            let (path, bytes) = files.swap_remove(position);
+            (archive.join(path), bytes)
+        }))
+    })
+}
+
+fn batch_of(name: &str) -> bool {
+    name.rsplit('/').next().is_some_and(|name| name.starts_with("data_batch_"))
+}
+
+/// The splits, from the content of the file with a name.
+fn splits(
+    place: &Path,
+    mut content: impl FnMut(&str) -> Result<Option<(PathBuf, Vec<u8>)>, DataError>,
+) -> Result<Splits<ImageBatcher>, DataError> {
+    let missing = |name: String| DataError::Missing {
+        folder: place.into(),
+        tried: vec![name],
+        wanted: WANTED,
+    };
+    let mut train = Vec::new();
+    let mut absent: Option<String> = None;
+    for number in 1..=BATCHES {
+        let name = format!("data_batch_{number}.bin");
+        match (content(&name)?, &absent) {
+            (Some(_), Some(before)) => return Err(missing(before.clone())),
+            (Some((path, bytes)), None) => train.extend(records(&path, &bytes)?),
+            (None, _) => absent = absent.or(Some(name)),
+        }
+    }
+    if let (true, Some(name)) = (train.is_empty(), absent) {
+        return Err(missing(name));
+    }
+    let name = "test_batch.bin";
+    let (path, bytes) = content(name)?.ok_or_else(|| missing(name.into()))?;
+    Ok(Splits {
+        name: NAME.into(),
+        classes: CLASSES,
+        encoder: ImageBatcher::CIFAR10,
+        train: ImageDataset::new(train),
+        test: ImageDataset::new(records(&path, &bytes)?),
+    })
+}
+
+/// The records of one file.
+fn records(path: &Path, bytes: &[u8]) -> Result<Vec<ImageItem>, DataError> {
+    let damaged = |reason| Err(DataError::Damaged { path: path.into(), reason });
+    if bytes.is_empty() {
+        return damaged("the file is empty".into());
+    }
+    let (records, rest) = bytes.as_chunks::<RECORD>();
+    if !rest.is_empty() {
+        return damaged(format!(
+            "the file ends at byte {} inside record {}: a record has {RECORD} bytes",
+            bytes.len(),
+            records.len()
+        ));
+    }
+    if let Some(index) = records.iter().position(|record| usize::from(record[0]) >= CLASSES) {
+        return damaged(format!(
+            "the label at byte {} is {}, expected 0 to {}",
+            index * RECORD,
+            records[index][0],
+            CLASSES - 1
+        ));
+    }
+    let item =
+        |record: &[u8; RECORD]| ImageItem { image: record[1..].into(), label: record[0].into() };
+    Ok(records.iter().map(item).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use burn::data::dataset::Dataset;
+    use tempfile::TempDir;
+
+    use super::*;
+
+    /// A file whose record `i` has label `first + i` and that value in all pixels.
+    fn batch(first: u8, records: u8) -> Vec<u8> {
+        (first..first + records).flat_map(|label| vec![label; RECORD]).collect()
+    }
+
+    fn folder(files: &[(&str, Vec<u8>)]) -> TempDir {
+        let folder = tempfile::tempdir().unwrap();
+        for (name, content) in files {
+            let path = folder.path().join(name);
+            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+            std::fs::write(path, content).unwrap();
+        }
+        folder
+    }
+
+    fn error(files: &[(&str, Vec<u8>)]) -> String {
+        read(folder(files).path()).unwrap_err().to_string()
+    }
+
+    #[test]
+    fn the_files_follow_one_another_in_a_folder_and_in_an_archive() {
+        let files = [
+            ("cifar-10-batches-bin/data_batch_1.bin", batch(0, 2)),
+            ("cifar-10-batches-bin/data_batch_2.bin", batch(2, 3)),
+            ("cifar-10-batches-bin/test_batch.bin", batch(7, 1)),
+        ];
+        let plain = folder(&files);
+        let splits = read(plain.path()).unwrap();
+        let labels: Vec<_> = splits.train.items().iter().map(|item| item.label).collect();
+        assert_eq!(labels, [0, 1, 2, 3, 4]);
+        assert_eq!(splits.train.get(4).unwrap().image[..], [4; PIXELS]);
+        assert_eq!((splits.test.len(), splits.test.get(0).unwrap().label), (1, 7));
+        let inside = read(&plain.path().join("cifar-10-batches-bin")).unwrap();
+        assert_eq!(inside.train, splits.train);
+
+        let archive = folder(&[("cifar-10-binary.tar.gz", tar::tests::archive(&files, true))]);
+        for path in [archive.path().into(), archive.path().join("cifar-10-binary.tar.gz")] {
+            let archived = read(&path).unwrap();
+            assert_eq!((&archived.train, &archived.test), (&splits.train, &splits.test));
+        }
+    }
+
+    #[test]
+    fn missing_files_are_named_also_between_others() {
+        let text = error(&[]);
+        assert!(text.contains("none of data_batch_1.bin") && text.contains(".tar.gz"), "{text}");
+        let text = error(&[("data_batch_1.bin", batch(0, 1))]);
+        assert!(text.contains("none of test_batch.bin"), "{text}");
+        let gap = [
+            ("data_batch_1.bin", batch(0, 1)),
+            ("data_batch_3.bin", batch(0, 1)),
+            ("test_batch.bin", batch(0, 1)),
+        ];
+        assert!(error(&gap).contains("none of data_batch_2.bin"), "{}", error(&gap));
+    }
+
+    #[test]
+    fn damage_is_reported_with_the_byte_where_it_is() {
+        let mut short = batch(0, 2);
+        short.pop();
+        let text = error(&[("data_batch_1.bin", short)]);
+        assert!(text.contains("data_batch_1.bin: the file ends at byte 6145"), "{text}");
+        assert!(text.contains("inside record 1"), "{text}");
+        let text = error(&[("data_batch_1.bin", batch(9, 2))]);
+        assert!(text.contains("the label at byte 3073 is 10, expected 0 to 9"), "{text}");
+        assert!(error(&[("data_batch_1.bin", Vec::new())]).contains("the file is empty"));
+    }
+}

@@ -1,0 +1,98 @@
+//! Data sets in memory.
+
+use burn::data::dataset::{Dataset, DatasetError};
+
+use super::Encoder;
+
+/// Width and height of the digits.
+pub const SIDE: usize = 28;
+
+/// Number of pixels of a digit.
+pub const PIXELS: usize = SIDE * SIDE;
+
+/// Number of classes of the digits.
+pub const CLASSES: usize = 10;
+
+/// Labelled items in memory.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ItemDataset<T> {
+    items: Vec<T>,
+}
+
+impl<T> ItemDataset<T> {
+    /// A data set of these items, in this order.
+    pub fn new(items: Vec<T>) -> Self {
+        Self { items }
+    }
+
+    /// The items, in order.
+    pub fn items(&self) -> &[T] {
+        &self.items
+    }
+
+    /// The same data set cut to its first `len` items; unchanged if it is not longer.
+    pub fn truncated(mut self, len: usize) -> Self {
+        self.items.truncate(len);
+        self
+    }
+}
+
+impl<T: Clone + Send + Sync> Dataset<T> for ItemDataset<T> {
+    fn get(&self, index: usize) -> Result<T, DatasetError> {
+        Ok(self.items[index].clone())
+    }
+
+    fn len(&self) -> usize {
+        self.items.len()
+    }
+}
+
+/// A training set and the test set that goes with it.
+#[derive(Debug, Clone)]
+pub struct Splits<E: Encoder> {
+    /// Name of the data, as it appears in reports.
+    pub name: String,
+    /// Number of classes.
+    pub classes: usize,
+    /// How the items become tensors.
+    pub encoder: E,
+    /// The items to train on, which the privacy guarantee protects.
+    pub train: ItemDataset<E::Item>,
+    /// The items to measure on, taken as public.
+    pub test: ItemDataset<E::Item>,
+}
+
+impl<E: Encoder> Splits<E> {
+    /// The same splits, each cut to its first items; unchanged where it is not longer.
+    pub fn truncated(self, train_items: usize, test_items: usize) -> Self {
+        let (train, test) = (self.train.truncated(train_items), self.test.truncated(test_items));
+        Self { train, test, ..self }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use super::*;
+
+    #[test]
+    fn items_come_back_in_their_order() {
+        let dataset = ItemDataset::new(vec!['a', 'b', 'c']);
+        assert_eq!(dataset.len(), 3);
+        assert_eq!(dataset.get(2).unwrap(), 'c');
+        assert_eq!(dataset.get_many(vec![2, 0]).unwrap(), ['c', 'a']);
+    }
+
+    #[test]
+    fn a_data_set_is_cut_but_never_extended() {
+        assert_eq!(ItemDataset::new(vec![1, 2, 3]).truncated(1).len(), 1);
+        assert_eq!(ItemDataset::new(vec![1, 2, 3]).truncated(9).len(), 3);
+    }
+
+    #[test]
+    #[should_panic(expected = "index out of bounds")]
+    fn an_index_past_the_end_panics_as_burn_asks() {
+        let _ = ItemDataset::new(vec![1, 2, 3]).get(3);
+    }
+}
