@@ -1,0 +1,46 @@
+//! The images of a run: private, public, and measured on.
+
+use super::DataOptions;
+use crate::data::{ImageDataset, ImageItem, digits, mnist};
+use crate::training::{DatasetName, TrainError};
+
+/// Images that are trained on, that are public, and that are measured on.
+pub(crate) struct BatchData {
+    pub(crate) name: String,
+    pub(crate) private: Vec<ImageItem>,
+    pub(crate) public: Vec<ImageItem>,
+    pub(crate) test: ImageDataset,
+}
+
+/// Reads the data and keeps some images as public.
+///
+/// # Errors
+///
+/// When it cannot be read, or nothing would be left to train on.
+pub(crate) fn load(options: &DataOptions) -> Result<BatchData, TrainError> {
+    let folder = options.data_dir.clone();
+    let folder = folder.or_else(|| std::env::var_os("BURN_DP_DATA").map(Into::into));
+    let splits = match (options.dataset, folder) {
+        (DatasetName::Digits, _) => digits::splits(
+            options.seed,
+            options.train_size.unwrap_or(digits::TRAIN_ITEMS),
+            options.test_size.unwrap_or(digits::TEST_ITEMS),
+        ),
+        (DatasetName::Mnist, Some(folder)) => mnist::from_folder(&folder)?,
+        (DatasetName::Mnist, None) => mnist::downloaded()?,
+    };
+    let train = splits.train.truncated(options.train_size.unwrap_or(usize::MAX));
+    let test = splits.test.truncated(options.test_size.unwrap_or(usize::MAX));
+    let mut private = train.items().to_vec();
+    let public = options.public_size.unwrap_or(private.len().div_ceil(10));
+    if public >= private.len() {
+        let reason = format!(
+            "must be less than the {} images to train on, got {public}; give a smaller one",
+            private.len()
+        );
+        return Err(TrainError::option("--public-size", reason));
+    }
+    // The last ones, whoever they are.
+    let public = private.split_off(private.len() - public);
+    Ok(BatchData { name: splits.name, private, public, test })
+}
