@@ -11,19 +11,20 @@ use burn_dp::clipping::{Clipping, LayerwiseClipping, ParameterGroups, PublicNorm
 use burn_dp::losses::{CrossEntropyLoss, CrossEntropyLossConfig};
 use burn_dp::optim::DpOptimizer;
 use burn_dp::units::{LocalTraining, UnitUpdate, private_copy, public_statistics};
-use serde::Serialize;
 
-use super::{BatchModelName, BatchOptions, BatchPolicyName, BatchSettings, DataOptions};
-use crate::data::{ImageBatcher, ImageDataset, ImageItem, digits, mnist};
+use super::data::{BatchData, load};
+use super::{
+    BatchFigures, BatchModelName, BatchOptions, BatchPolicyName, BatchSettings, EpochFigures,
+};
+use crate::data::{ImageBatcher, ImageItem};
 use crate::models::{BnLeNet5, BnLeNet5Config, Classifier};
 use crate::training::checkpoints::Checkpoints;
 use crate::training::options::typed;
 use crate::training::plot::{self, Series};
 use crate::training::progress::upwards;
 use crate::training::run::MODEL_FILE;
-use crate::training::settings::no_data_dir;
 use crate::training::statement::{STATEMENT_JSON, STATEMENT_TEXT};
-use crate::training::{DatasetName, Evaluation, TrainError, device, files};
+use crate::training::{Evaluation, TrainError, device, files};
 
 /// Images of a public batch.
 const PUBLIC_BATCH: usize = 64;
@@ -34,63 +35,6 @@ const PUBLIC_BATCHES: usize = 100;
 
 /// Public units whose norms the layerwise thresholds follow.
 const PUBLIC_UNITS: usize = 100;
-
-/// Images that are trained on, that are public, and that are measured on.
-pub(crate) struct BatchData {
-    pub(crate) name: String,
-    pub(crate) encoder: ImageBatcher,
-    pub(crate) private: Vec<ImageItem>,
-    pub(crate) public: Vec<ImageItem>,
-    pub(crate) test: ImageDataset,
-}
-
-/// A measurement after an epoch.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
-pub struct EpochFigures {
-    /// Number of epochs so far.
-    pub epoch: usize,
-    /// Mean cross entropy of the test images.
-    pub test_loss: f64,
-    /// Share of them that are classified right.
-    pub test_accuracy: f64,
-    /// Upper bound of ε so far; nothing if no finite one is guaranteed.
-    pub epsilon: Option<f64>,
-}
-
-/// What a run with mini-sets did and how well. It holds only what is public.
-#[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct BatchFigures {
-    /// Name of the data set.
-    pub dataset: String,
-    /// Name of the model.
-    pub model: String,
-    /// What the policy clips to, in words.
-    pub clipping: String,
-    /// Images in a mini-set.
-    pub mini_set_size: usize,
-    /// Mini-sets in a step.
-    pub mini_sets: usize,
-    /// What is protected.
-    pub unit: String,
-    /// Which data sets are neighbours.
-    pub relation: String,
-    /// Standard deviation of the noise over the clipping threshold.
-    pub noise_multiplier: f64,
-    /// δ at which ε is meant.
-    pub delta: f64,
-    /// Number of steps.
-    pub steps: u64,
-    /// Test accuracy at the end.
-    pub test_accuracy: f64,
-    /// Upper bound of ε at the end; nothing if no finite one is guaranteed.
-    pub epsilon: Option<f64>,
-    /// The measurements.
-    pub epochs: Vec<EpochFigures>,
-    /// Time of the steps, measurements left out.
-    pub train_seconds: f64,
-    /// Version of this crate.
-    pub version: &'static str,
-}
 
 /// Trains as the options say, and writes model, privacy statement, figures and plot.
 ///
@@ -152,49 +96,6 @@ pub fn run(options: BatchOptions) -> Result<BatchFigures, TrainError> {
     Ok(figures)
 }
 
-/// Reads the data and keeps some images as public.
-///
-/// # Errors
-///
-/// When it cannot be read, or nothing would be left to train on.
-pub(crate) fn load(options: &DataOptions) -> Result<BatchData, TrainError> {
-    let folder = options.data_dir.clone();
-    let folder = folder.or_else(|| std::env::var_os("BURN_DP_DATA").map(Into::into));
-    let splits = match (options.dataset, folder) {
-        (DatasetName::Digits, _) => digits::splits(
-            options.seed,
-            options.train_size.unwrap_or(digits::TRAIN_ITEMS),
-            options.test_size.unwrap_or(digits::TEST_ITEMS),
-        ),
-        (DatasetName::Mnist, Some(folder)) => mnist::from_folder(&folder)?,
-        (DatasetName::Mnist, None) => mnist::downloaded()?,
-        (DatasetName::FashionMnist, Some(folder)) => mnist::fashion_from_folder(&folder)?,
-        (DatasetName::FashionMnist, None) => return Err(no_data_dir(options.dataset)),
-        (dataset, _) => {
-            let dataset = typed(dataset);
-            let reason = format!(
-                "batch trains on grey images of 28 x 28 pixels, not on {dataset}; give digits, \
-                 mnist or fashion-mnist"
-            );
-            return Err(TrainError::option("--clipping", reason));
-        }
-    };
-    let train = splits.train.truncated(options.train_size.unwrap_or(usize::MAX));
-    let test = splits.test.truncated(options.test_size.unwrap_or(usize::MAX));
-    let mut private = train.items().to_vec();
-    let public = options.public_size.unwrap_or(private.len().div_ceil(10));
-    if public >= private.len() {
-        let reason = format!(
-            "must be less than the {} images to train on, got {public}; give a smaller one",
-            private.len()
-        );
-        return Err(TrainError::option("--public-size", reason));
-    }
-    // The last ones, whoever they are.
-    let public = private.split_off(private.len() - public);
-    Ok(BatchData { name: splits.name, encoder: splits.encoder, private, public, test })
-}
-
 /// Trains on the private images, and measures after each epoch.
 ///
 /// # Arguments
@@ -220,10 +121,9 @@ pub(crate) fn train(
     let mut model = BnLeNet5Config::new().with_batch_norm(batch_norm).init(&trained);
     let loss = CrossEntropyLossConfig::new().init();
     let local = local_training(settings)?;
-    let compute =
-        |model: BnLeNet5, items: Vec<ImageItem>| {
-            update(model, data.encoder, items, &local, &loss, &trained)
-        };
+    let compute = |model: BnLeNet5, items: Vec<ImageItem>| {
+        update(model, data.encoder, items, &local, &loss, &trained)
+    };
     let layers = match settings.policy {
         BatchPolicyName::Flat => None,
         BatchPolicyName::Layerwise => Some(ParameterGroups::per_layer(&model)?),
@@ -262,8 +162,7 @@ pub(crate) fn train(
     let first = optim.next_step() as usize / steps_per_epoch;
     let (mut epochs, mut lr) = (Vec::new(), settings.lr * settings.lr_decay.powi(first as i32));
     let (mut time, mut since) = (Duration::ZERO, Instant::now());
-    let measured =
-        |model: &BnLeNet5| Evaluation::of(model, &data.encoder, &data.test, device);
+    let measured = |model: &BnLeNet5| Evaluation::of(model, &data.encoder, &data.test, device);
     'epochs: for epoch in first + 1..=settings.epochs {
         for _ in 0..steps_per_epoch {
             let draw = sampler.draw(optim.next_step())?;
@@ -290,8 +189,7 @@ pub(crate) fn train(
             checkpoints.save(&model, &optim)?;
         }
         time += since.elapsed();
-        let test =
-            measured(&with_public_statistics(&model, data, &trained));
+        let test = measured(&with_public_statistics(&model, data, &trained));
         let epsilon = optim.privacy_spent(settings.delta)?.upper;
         let figures = EpochFigures {
             epoch,

@@ -1,0 +1,51 @@
+//! The figures of a run with mini-sets.
+
+use serde::Serialize;
+
+/// A measurement after an epoch.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub struct EpochFigures {
+    /// Number of epochs so far.
+    pub epoch: usize,
+    /// Mean cross entropy of the test images.
+    pub test_loss: f64,
+    /// Share of them that are classified right.
+    pub test_accuracy: f64,
+    /// Upper bound of ε so far; nothing if no finite one is guaranteed.
+    pub epsilon: Option<f64>,
+}
+
+/// What a run with mini-sets did and how well. It holds only what is public.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct BatchFigures {
+    /// Name of the data set.
+    pub dataset: String,
+    /// Name of the model.
+    pub model: String,
+    /// What the policy clips to, in words.
+    pub clipping: String,
+    /// Images in a mini-set.
+    pub mini_set_size: usize,
+    /// Mini-sets in a step.
+    pub mini_sets: usize,
+    /// What is protected.
+    pub unit: String,
+    /// Which data sets are neighbours.
+    pub relation: String,
+    /// Standard deviation of the noise over the clipping threshold.
+    pub noise_multiplier: f64,
+    /// δ at which ε is meant.
+    pub delta: f64,
+    /// Number of steps.
+    pub steps: u64,
+    /// Test accuracy at the end.
+    pub test_accuracy: f64,
+    /// Upper bound of ε at the end; nothing if no finite one is guaranteed.
+    pub epsilon: Option<f64>,
+    /// The measurements.
+    pub epochs: Vec<EpochFigures>,
+    /// Time of the steps, measurements left out.
+    pub train_seconds: f64,
+    /// Version of this crate.
+    pub version: &'static str,
+}
