@@ -4,7 +4,7 @@
 use std::hint::black_box;
 use std::time::Instant;
 
-use burn::module::Module;
+use burn::module::{Module, ModuleDisplay};
 use burn::nn::{Gru, GruConfig, Linear, LinearConfig, Lstm, LstmConfig, Rnn, RnnConfig};
 use burn::tensor::{Device, Distribution, Tensor};
 use burn_dp::clipping::{Clipping, FlatClipping};
@@ -67,7 +67,7 @@ fn median(mut times: Vec<f64>) -> f64 {
 
 fn measure<R>(name: &str, layer: R, device: &Device) -> Result<(), DpError>
 where
-    R: Hidden + IntoPrivate,
+    R: Hidden + IntoPrivate + ModuleDisplay,
     Private<R>: Hidden,
 {
     let head: Linear = LinearConfig::new(D_HIDDEN, CLASSES).init(device);

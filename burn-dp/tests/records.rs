@@ -2,8 +2,14 @@
 #![allow(clippy::unwrap_used)]
 
 use burn::module::{Module, ModuleVisitor, Param};
-use burn::nn::conv::{Conv2d, Conv2dConfig};
-use burn::nn::{Linear, LinearConfig, LinearLayout};
+use burn::nn::conv::{
+    Conv1dConfig, Conv2d, Conv2dConfig, Conv3dConfig, ConvTranspose1dConfig, ConvTranspose2dConfig,
+    ConvTranspose3dConfig, DeformConv2dConfig,
+};
+use burn::nn::{
+    BatchNormConfig, EmbeddingConfig, GroupNormConfig, InstanceNormConfig, LayerNormConfig, Linear,
+    LinearConfig, LinearLayout, PReluConfig, RmsNormConfig,
+};
 use burn::tensor::{Device, Tensor};
 use burn_dp::nn::{IntoPrivate, Private, PrivateLayer};
 
@@ -67,6 +73,40 @@ fn a_record_of_the_plain_model_loads_into_the_private_one_and_back() {
         let back = plain(layout, &device).load_record(private.clone().into_record());
         assert_eq!(values(&back), values(&private));
     }
+}
+
+/// Saves a layer, loads it into its private twin and back into another plain one.
+fn there_and_back<M: PrivateLayer>(saved: M, other: M) -> Vec<String> {
+    let private: Private<M> = other.clone().private().load_record(saved.clone().into_record());
+    assert_eq!(values(&private), values(&saved));
+    let back = other.load_record(private.into_record());
+    assert_eq!(values(&back), values(&saved));
+    values(&saved).into_iter().map(|(path, _)| path).collect()
+}
+
+#[test]
+fn the_records_of_every_layer_are_those_of_burn() {
+    let device = Device::flex();
+    macro_rules! layers {
+        ($($config:expr => $paths:expr),* $(,)?) => {
+            $(assert_eq!(there_and_back($config.init(&device), $config.init(&device)), $paths);)*
+        };
+    }
+    layers!(
+        EmbeddingConfig::new(5, 3) => ["weight"],
+        Conv1dConfig::new(2, 3, 3) => ["weight", "bias"],
+        Conv3dConfig::new([2, 3], [1, 2, 3]) => ["weight", "bias"],
+        ConvTranspose1dConfig::new([2, 3], 3) => ["weight", "bias"],
+        ConvTranspose2dConfig::new([2, 3], [1, 2]) => ["weight", "bias"],
+        ConvTranspose3dConfig::new([2, 3], [1, 2, 3]) => ["weight", "bias"],
+        DeformConv2dConfig::new([2, 3], [3, 3]).with_bias(false) => ["weight"],
+        LayerNormConfig::new(3) => ["gamma", "beta"],
+        RmsNormConfig::new(3) => ["gamma"],
+        GroupNormConfig::new(2, 4) => ["gamma", "beta"],
+        InstanceNormConfig::new(4) => ["gamma", "beta"],
+        BatchNormConfig::new(4) => ["gamma", "beta", "running_mean", "running_var"],
+        PReluConfig::new() => ["alpha"],
+    );
 }
 
 #[test]

@@ -73,7 +73,10 @@ impl<E: Encoder> PublicItems<E> {
     }
 
     /// The mean norms of the groups of the run under the model as it is now.
-    pub(super) fn measured<M: Classifier<Inputs = E::Inputs>>(&self, model: &M) -> Result<PublicNorms, DpError> {
+    pub(super) fn measured<M: Classifier<Inputs = E::Inputs>>(
+        &self,
+        model: &M,
+    ) -> Result<PublicNorms, DpError> {
         let groups = match &self.groups {
             Some(groups) => groups.clone(),
             None => ParameterGroups::per_layer(model)?,

@@ -1,12 +1,15 @@
 //! From the record of a layer to one contribution per parameter.
 
 use burn::module::ParamId;
+use burn::tensor::ops::DeformConvOptions;
 use burn::tensor::{DType, Tensor};
 
 use super::recording::RawRecord;
-use super::rules::{ConvWeight, OuterProducts, Repeated, Rule, Scale, Shift, Summed};
+use super::rules::{
+    ConvWeight, DeformConvWeight, OuterProducts, Repeated, Rule, Scale, Shift, Summed,
+};
 use crate::DpError;
-use crate::ops::{self, Primitive};
+use crate::ops::{self, Primitive, Slot};
 
 /// One use of a layer in the recorded pass.
 pub(crate) struct Layer {
@@ -35,77 +38,126 @@ impl Layer {
 
     /// Lifts a record to Burn's tensors, which are on the backend of `witness`.
     pub(super) fn lift(record: RawRecord, witness: &Tensor<1>) -> Self {
-        let RawRecord { layer, weight, bias, primitive, kept, ids, output_grad } = record;
-        let bias = if bias { layer.bias } else { None };
-        let weight = weight.map(|shape| (layer.weight, shape));
-        let mut kept = kept.into_iter();
-        let mut contributions = Vec::with_capacity(2);
-        let mut push = |id: ParamId, rule: Box<dyn Rule>| {
-            contributions.push((id, Contribution::Other(rule)));
+        let mut lift = Lift { record, witness, contributions: Vec::with_capacity(2) };
+        let batch_size = match lift.record.primitive.clone() {
+            Primitive::Linear | Primitive::TransposedLinear | Primitive::Embedding => lift.linear(),
+            Primitive::Scale { negative, .. } => lift.scale(negative),
+            Primitive::Repeat => lift.repeat(),
+            Primitive::Conv1d(_) | Primitive::ConvTranspose1d(_) => lift.convolution::<3>(),
+            Primitive::Conv2d(_) | Primitive::ConvTranspose2d(_) => lift.convolution::<4>(),
+            Primitive::Conv3d(_) | Primitive::ConvTranspose3d(_) => lift.convolution::<5>(),
+            Primitive::DeformConv2d(options) => lift.deformed(options),
         };
+        Self { batch_size, contributions: lift.contributions }
+    }
+}
 
-        let batch_size = match primitive {
-            Primitive::Linear | Primitive::TransposedLinear | Primitive::Embedding => {
-                let grad = single(ops::take::<3>(witness, output_grad));
-                let [batch_size, positions, features] = grad.dims();
-                if let Some(id) = bias {
-                    let output_grad = grad.clone().reshape([batch_size, positions, features, 1]);
-                    push(id, Box::new(Shift { output_grad }));
-                }
-                if let Some((id, shape)) = weight {
-                    let mut input =
-                        || kept.next().map(|slot| single(ops::take::<3>(witness, slot)));
-                    let ids = ids.map(|slot| ops::take_ids(witness, slot));
-                    let outer = match primitive {
-                        Primitive::Linear => input().map(|a| OuterProducts::dense(a, grad)),
-                        Primitive::TransposedLinear => {
-                            input().map(|a| OuterProducts::dense(grad, a))
-                        }
-                        _ => ids.map(|ids| OuterProducts::indexed(shape[0], ids, grad)),
-                    };
-                    contributions.extend(outer.map(|outer| (id, Contribution::Outer(outer))));
-                }
-                batch_size
-            }
-            Primitive::Scale { negative, .. } => {
-                let output_grad = single(ops::take::<4>(witness, output_grad));
-                let batch_size = output_grad.dims()[0];
-                if let Some(id) = bias {
-                    push(id, Box::new(Shift { output_grad: output_grad.clone() }));
-                }
-                if let (Some((id, _)), Some(input)) = (weight, kept.next()) {
-                    let input = single(ops::take::<4>(witness, input));
-                    let input = if negative { input.clamp_max(0.0) } else { input };
-                    push(id, Box::new(Scale { input, output_grad }));
-                }
-                batch_size
-            }
-            Primitive::Repeat => {
-                let output_grad = single(ops::take::<2>(witness, output_grad));
-                let batch_size = output_grad.dims()[0];
-                if let Some((id, _)) = weight {
-                    push(id, Box::new(Repeated { output_grad }));
-                }
-                batch_size
-            }
-            Primitive::Conv2d(options) => {
-                let output_grad = single(ops::take::<4>(witness, output_grad));
-                let [batch_size, channels, height, width] = output_grad.dims();
-                if let Some(id) = bias {
-                    let output_grad =
-                        output_grad.clone().reshape([batch_size, 1, channels, height * width]);
-                    push(id, Box::new(Shift { output_grad }));
-                }
-                if let (Some((id, shape)), Some(input)) = (weight, kept.next()) {
-                    let input = single(ops::take::<4>(witness, input));
-                    let weight = shape.dims();
-                    push(id, Box::new(ConvWeight { input, output_grad, weight, options }));
-                }
-                batch_size
-            }
-            _ => todo!(),
+/// A record on its way to contributions. Each method returns the number of rows.
+struct Lift<'a> {
+    record: RawRecord,
+    witness: &'a Tensor<1>,
+    contributions: Vec<(ParamId, Contribution)>,
+}
+
+impl Lift<'_> {
+    fn output_grad<const D: usize>(&mut self) -> Tensor<D> {
+        // Each record is lifted once; what is left in its place holds nothing.
+        let slot = std::mem::replace(&mut self.record.output_grad, Slot::new(()));
+        single(ops::take(self.witness, slot))
+    }
+
+    /// What the forward pass kept, in that order; absent if only the bias is trained.
+    fn kept<const D: usize>(&mut self) -> Option<Tensor<D>> {
+        if self.record.kept.is_empty() {
+            return None;
+        }
+        Some(single(ops::take(self.witness, self.record.kept.remove(0))))
+    }
+
+    fn push(&mut self, id: ParamId, rule: impl Rule + 'static) {
+        self.contributions.push((id, Contribution::Other(Box::new(rule))));
+    }
+
+    /// The bias along `axis` of the gradient, if it is trained.
+    fn shift<const D: usize>(&mut self, output_grad: &Tensor<D>, axis: usize) {
+        let (true, Some(id)) = (self.record.bias, self.record.layer.bias) else {
+            return;
         };
-        Self { batch_size, contributions }
+        let dims = output_grad.dims();
+        let output_grad = output_grad.clone().reshape([
+            dims[0],
+            dims[1..axis].iter().product(),
+            dims[axis],
+            dims[axis + 1..].iter().product(),
+        ]);
+        self.push(id, Shift { output_grad });
+    }
+
+    fn linear(&mut self) -> usize {
+        let output_grad = self.output_grad::<3>();
+        let batch_size = output_grad.dims()[0];
+        self.shift(&output_grad, 2);
+        if let Some(shape) = self.record.weight.take() {
+            let outer = match self.record.primitive {
+                Primitive::Linear => {
+                    self.kept().map(|input| OuterProducts::dense(input, output_grad))
+                }
+                Primitive::TransposedLinear => {
+                    self.kept().map(|input| OuterProducts::dense(output_grad, input))
+                }
+                _ => self.record.ids.take().map(|slot| {
+                    let ids = ops::take_ids(self.witness, slot);
+                    OuterProducts::indexed(shape[0], ids, output_grad)
+                }),
+            };
+            let id = self.record.layer.weight;
+            self.contributions.extend(outer.map(|outer| (id, Contribution::Outer(outer))));
+        }
+        batch_size
+    }
+
+    fn scale(&mut self, negative: bool) -> usize {
+        let output_grad = self.output_grad::<4>();
+        let batch_size = output_grad.dims()[0];
+        self.shift(&output_grad, 2);
+        if let Some(input) = self.kept::<4>() {
+            let input = if negative { input.clamp_max(0.0) } else { input };
+            self.push(self.record.layer.weight, Scale { input, output_grad });
+        }
+        batch_size
+    }
+
+    fn repeat(&mut self) -> usize {
+        let output_grad = self.output_grad::<2>();
+        let batch_size = output_grad.dims()[0];
+        self.push(self.record.layer.weight, Repeated { output_grad });
+        batch_size
+    }
+
+    fn convolution<const D: usize>(&mut self) -> usize {
+        let output_grad = self.output_grad::<D>();
+        let batch_size = output_grad.dims()[0];
+        self.shift(&output_grad, 1);
+        if let (Some(input), Some(weight)) = (self.kept::<D>(), self.record.weight.take()) {
+            let primitive = self.record.primitive.clone();
+            if let Some(rule) = ConvWeight::new(primitive, weight, input, output_grad) {
+                self.push(self.record.layer.weight, rule);
+            }
+        }
+        batch_size
+    }
+
+    fn deformed(&mut self, options: DeformConvOptions<2>) -> usize {
+        let output_grad = self.output_grad::<4>();
+        let batch_size = output_grad.dims()[0];
+        self.shift(&output_grad, 1);
+        if let (Some(input), Some(offset), mask, Some(weight)) =
+            (self.kept(), self.kept(), self.kept(), self.record.weight.take())
+        {
+            let rule = DeformConvWeight { input, offset, mask, output_grad, weight, options };
+            self.push(self.record.layer.weight, rule);
+        }
+        batch_size
     }
 }
 

@@ -91,7 +91,8 @@ impl TrainableParameters {
             Some(path) => Err(DpError::UnsupportedModel {
                 path,
                 reason: "its gradient is summed over the batch, because it is used outside of a \
-                         private layer; wrap the layer with `Private::from(layer)` or freeze it"
+                         private layer; wrap the layer with `Private::from(layer)`, pass a bare \
+                         parameter through `nn::parameter`, or freeze it"
                     .into(),
             }),
         }
@@ -146,7 +147,8 @@ impl ModuleVisitor for Collector {
                 path,
                 reason: format!(
                     "it shares its parameter with `{first}`, of which Burn's optimizers update one \
-                     copy only; keep the parameter in one layer and use that layer twice"
+                     copy only; keep the parameter in one layer and use that layer twice (an \
+                     output layer that is tied to an embedding is `Private<Embedding>::attend`)"
                 ),
             });
             return;

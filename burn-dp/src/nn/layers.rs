@@ -58,18 +58,42 @@ use NormRule::{Ghost, Instantiated, Planned, Wrapped};
 
 /// The layers of Burn that have a private twin.
 ///
-/// Every row holds on every backend, as the rules are written once, on Burn's tensors. The tests run on
-/// all backends that are compiled in, without and with gradient checkpointing.
+/// Every row holds on every backend, as the rules are written once, on Burn's tensors. The tests run
+/// on all backends that are compiled in, without and with gradient checkpointing.
 #[rustfmt::skip]
 pub const LAYERS: &[LayerSupport] = &[
     row("Linear",
         "bias, layout, any rank of input",
         "outer products of input and output gradient, summed over positions",
         Planned, "positions_are_summed_before_the_norm"),
+    row("Conv1d",
+        "bias, stride, padding (also asymmetric), dilation, groups",
+        "as linear, on the patches that the kernel sees",
+        Planned, "every_option_of_a_convolution_over_time_equals_the_loop_over_examples"),
     row("Conv2d",
         "bias, stride, padding (also asymmetric), dilation, groups",
         "as linear, on the patches that the kernel sees",
         Planned, "every_option_of_a_convolution_equals_the_loop_over_examples"),
+    row("Conv3d",
+        "bias, stride, padding (also asymmetric), dilation, groups",
+        "as linear, on the patches that the kernel sees",
+        Planned, "every_option_of_a_convolution_over_volumes_equals_the_loop_over_examples"),
+    row("ConvTranspose1d",
+        "bias, stride, padding, output padding, dilation, groups",
+        "as a convolution, with input and output gradient exchanged",
+        Planned, "transposed_convolutions_over_time_equal_the_loop_over_examples"),
+    row("ConvTranspose2d",
+        "bias, stride, padding, output padding, dilation, groups",
+        "as a convolution, with input and output gradient exchanged",
+        Planned, "every_option_of_a_transposed_convolution_equals_the_loop_over_examples"),
+    row("ConvTranspose3d",
+        "bias, stride, padding, output padding, dilation, groups",
+        "as a convolution, with input and output gradient exchanged",
+        Planned, "transposed_convolutions_over_volumes_equal_the_loop_over_examples"),
+    row("DeformConv2d",
+        "bias, stride, padding, dilation, groups, offset groups, mask",
+        "as linear, on the samples that the kernel sees",
+        Planned, "deformable_convolutions_equal_the_loop_over_examples"),
     row("Embedding",
         "reuse, tied output layer",
         "output gradients of equal ids are added",
@@ -216,7 +240,7 @@ mod tests {
         }
     }
 
-    /// Writes the table into the README where `UPDATE_README` is set, and compares it where it is not.
+    /// Compares the table with the README, or writes it there if `UPDATE_README` is set.
     #[test]
     fn the_readme_has_the_table_of_the_code() {
         let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("README.md");

@@ -4,12 +4,17 @@
 //! Under an ordinary backward pass it is that layer; under a
 //! [private one](crate::grads::PrivateBackward) it yields per-example information. [`LAYERS`] lists what
 //! can be wrapped, with its options and the test that compares it with the loop over examples.
+//!
+//! A layer that is used several times in one forward pass, and the copies of one unit, are summed before
+//! the norm.
 
 mod activation;
 mod affine;
 mod attention;
 mod batch_norm;
-mod conv2d;
+mod conv;
+mod conv_transpose;
+mod deform_conv2d;
 mod embedding;
 mod group_norm;
 mod layer_norm;

@@ -1,6 +1,42 @@
 //! Padding of a convolution, as Burn's layers compute it.
 
-use burn::nn::PaddingConfig2d;
+use burn::nn::{PaddingConfig1d, PaddingConfig2d, PaddingConfig3d};
+
+/// Padding of the length as a (begin, end) pair.
+pub(super) fn pairs_1d(
+    padding: &PaddingConfig1d,
+    size: usize,
+    kernel_size: usize,
+    stride: usize,
+) -> (usize, usize) {
+    match padding {
+        PaddingConfig1d::Valid => (0, 0),
+        PaddingConfig1d::Explicit(left, right) => (*left, *right),
+        PaddingConfig1d::Same => same(size, kernel_size, stride),
+    }
+}
+
+/// Padding of both sides of `[depth, height, width]`.
+pub(super) fn symmetric_3d(
+    padding: &PaddingConfig3d,
+    size: [usize; 3],
+    kernel_size: [usize; 3],
+    stride: [usize; 3],
+) -> [usize; 3] {
+    match padding {
+        PaddingConfig3d::Valid => [0; 3],
+        PaddingConfig3d::Explicit(depth, height, width) => [*depth, *height, *width],
+        PaddingConfig3d::Same => std::array::from_fn(|axis| {
+            both_sides(same(size[axis], kernel_size[axis], stride[axis]))
+        }),
+    }
+}
+
+/// The padding of each side; panics if the sides differ.
+pub(super) fn both_sides((begin, end): (usize, usize)) -> usize {
+    assert_eq!(begin, end, "the padding must be the same on both sides, got {begin} and {end}");
+    begin
+}
 
 /// Padding of `[height, width]` as (begin, end) pairs.
 ///

@@ -15,21 +15,19 @@ const TASK_VALUES: usize = 1 << 14;
 
 impl ParametricOps for Flex {
     fn native_patches(input: FloatTensor<Self>, patches: Patches) -> Option<FloatTensor<Self>> {
-        let [batch_size, channels, height, width] = input.shape().dims();
+        let [batch_size, channels, depth, height, width] = input.shape().dims();
         let values = input.as_slice::<f32>()?;
-        let [kernel_height, kernel_width] = patches.kernel_size;
         let positions: usize = patches.output_size.iter().product();
         let groups = patches.options.groups;
-        let kernel_values = kernel_height * kernel_width;
+        let kernel_values = patches.kernel_size.iter().product::<usize>();
 
-        // One row for each (example, channel, kernel row, kernel column).
+        // One row for each (example, channel, kernel depth, kernel row, kernel column).
         let mut rows = vec![0.0f32; batch_size * channels * kernel_values * positions];
-        let image = height * width;
+        let volume = depth * height * width;
         let fill = |(index, rows): (usize, &mut [f32])| {
-            let image = &values[index * image..(index + 1) * image];
-            for (kernel, row) in rows.chunks_exact_mut(positions).enumerate() {
-                let offset = [kernel / kernel_width, kernel % kernel_width];
-                patches.fill_row(image, [height, width], offset, row);
+            let volume = &values[index * volume..(index + 1) * volume];
+            for (kernel, row) in rows.chunks_exact_mut(positions.max(1)).enumerate() {
+                patches.fill_volume(volume, [depth, height, width], kernel, row);
             }
         };
         let channel_values = kernel_values * positions;
@@ -122,14 +120,35 @@ fn squared_norm(row: &[f32]) -> f32 {
 }
 
 impl Patches {
-    /// The pixels that one element of the kernel sees, output row by output row; `row` holds zeros.
-    fn fill_row(&self, image: &[f32], size: [usize; 2], kernel: [usize; 2], row: &mut [f32]) {
+    /// The pixels that element `kernel` of the kernel sees, output plane by output plane; `row` holds
+    /// zeros.
+    fn fill_volume(&self, volume: &[f32], size: [usize; 3], kernel: usize, row: &mut [f32]) {
+        let [depth, height, width] = size;
+        let [_, kernel_height, kernel_width] = self.kernel_size;
+        let [_, height_out, width_out] = self.output_size;
+        let (front, _) = self.options.padding[0];
+        let column = kernel % kernel_width;
+        let line = kernel / kernel_width % kernel_height;
+        let plane = kernel / (kernel_width * kernel_height) * self.options.dilation[0];
+        for (z_out, row) in row.chunks_exact_mut((height_out * width_out).max(1)).enumerate() {
+            let z = z_out * self.options.stride[0] + plane;
+            if z >= front && z - front < depth {
+                let area = height * width;
+                let image = &volume[(z - front) * area..(z - front + 1) * area];
+                self.fill_plane(image, [height, width], [line, column], row);
+            }
+        }
+    }
+
+    /// The pixels that one element of the kernel sees in one plane, output row by output row.
+    fn fill_plane(&self, image: &[f32], size: [usize; 2], kernel: [usize; 2], row: &mut [f32]) {
         let [height, width] = size;
-        let [_, width_out] = self.output_size;
-        let stride = self.options.stride;
-        let [(top, _), (left, _)] = self.options.padding;
-        let row_offset = kernel[0] * self.options.dilation[0];
-        let column_offset = kernel[1] * self.options.dilation[1];
+        let [_, _, width_out] = self.output_size;
+        let [_, stride @ ..] = self.options.stride;
+        let [_, dilation @ ..] = self.options.dilation;
+        let [_, (top, _), (left, _)] = self.options.padding;
+        let row_offset = kernel[0] * dilation[0];
+        let column_offset = kernel[1] * dilation[1];
 
         // The output columns whose pixel lies inside of the image.
         let first = left.saturating_sub(column_offset).div_ceil(stride[1]).min(width_out);
@@ -162,7 +181,7 @@ mod tests {
     #![allow(clippy::unwrap_used)]
     use burn::backend::Dispatch;
     use burn::tensor::ops::ConvOptions;
-    use burn::tensor::{Device, Tensor, module::conv2d};
+    use burn::tensor::{Device, Int, Tensor};
     use proptest::prelude::*;
 
     use super::*;
@@ -178,28 +197,71 @@ mod tests {
 
         #[test]
         fn the_native_patches_are_those_of_the_views(
-            batch_size in 1usize..4,
+            batch_size in 1usize..3,
             groups in 1usize..3,
-            channels in 1usize..4,
-            kernel_size in [1usize..4, 1usize..4],
-            stride in [1usize..4, 1usize..4],
-            dilation in [1usize..3, 1usize..3],
-            padding in [(0usize..4, 0usize..4), (0usize..4, 0usize..4)],
-            size in [7usize..12, 7usize..12],
+            channels in 1usize..3,
+            kernel_size in [1usize..3, 1usize..4, 1usize..4],
+            stride in [1usize..3, 1usize..4, 1usize..4],
+            dilation in [1usize..3, 1usize..3, 1usize..3],
+            padding in [(0usize..2, 0usize..2), (0usize..4, 0usize..4), (0usize..4, 0usize..4)],
+            size in [4usize..6, 7usize..12, 7usize..12],
+            flat: bool,
         ) {
+            let (kernel_size, stride, dilation, padding, size) = match flat {
+                true => (
+                    [1, kernel_size[1], kernel_size[2]],
+                    [1, stride[1], stride[2]],
+                    [1, dilation[1], dilation[2]],
+                    [(0, 0), padding[1], padding[2]],
+                    [1, size[1], size[2]],
+                ),
+                false => (kernel_size, stride, dilation, padding, size),
+            };
+            let output_size = std::array::from_fn(|axis| {
+                let (begin, end) = padding[axis];
+                let extent = dilation[axis] * (kernel_size[axis] - 1) + 1;
+                (begin + size[axis] + end - extent) / stride[axis] + 1
+            });
             let options = ConvOptions::new_with_padding(stride, padding, dilation, groups);
-            let channels = channels * groups;
-            let input = ramp([batch_size, channels, size[0], size[1]]);
-            let kernel = Tensor::ones(
-                [groups, channels / groups, kernel_size[0], kernel_size[1]],
-                &input.device(),
-            );
-            let [_, _, height, width] =
-                conv2d(input.clone(), kernel, None, options.clone()).dims();
-            let patches = Patches { kernel_size, output_size: [height, width], options };
+            let input = ramp([batch_size, channels * groups, size[0], size[1], size[2]]);
+            let patches = Patches { kernel_size, output_size, options };
             let views = patches.by_views(input.clone());
             let native = Dispatch::native_patches(input.into_dispatch(), patches).unwrap();
             views.into_data().assert_eq(&Tensor::<3>::from_dispatch(native).into_data(), true);
+        }
+
+        #[test]
+        fn the_native_norms_of_indexed_rows_are_those_of_the_sums(
+            batch_size in 1usize..4,
+            positions in 1usize..20,
+            features in 1usize..40,
+            words in 1i64..10,
+        ) {
+            let rows = ramp([batch_size, positions, features]);
+            let count = batch_size * positions;
+            let ids: Vec<i64> = (0..count as i64).map(|i| (i * i + 3 * i) % words).collect();
+            let values = rows.to_data();
+            let values = values.as_slice::<f32>().unwrap();
+            let expected: Vec<f64> = (0..batch_size)
+                .map(|example| {
+                    let mut sums = vec![0.0f64; words as usize * features];
+                    for position in example * positions..(example + 1) * positions {
+                        for feature in 0..features {
+                            sums[ids[position] as usize * features + feature] +=
+                                f64::from(values[position * features + feature]);
+                        }
+                    }
+                    sums.iter().map(|sum| sum * sum).sum()
+                })
+                .collect();
+            let ids = TensorData::new(ids, [batch_size, positions]);
+            let ids = Tensor::<2, Int>::from_data(ids, &Device::flex());
+            let native =
+                Dispatch::native_indexed_squared_norms(ids.into_dispatch(), rows.into_dispatch());
+            let native = Tensor::<1>::from_dispatch(native.unwrap()).into_data();
+            for (native, expected) in native.as_slice::<f32>().unwrap().iter().zip(expected) {
+                prop_assert!((f64::from(*native) - expected).abs() <= 1e-5 * expected.max(1e-3));
+            }
         }
 
         #[test]

@@ -57,6 +57,19 @@ pub(crate) fn keep_ids(ids: Tensor<2, Int>) -> Kept<Dispatch> {
     Kept::Ids(ids.into_dispatch())
 }
 
+/// Keeps what a deformable convolution samples.
+pub(crate) fn keep_deformed(
+    input: Tensor<4>,
+    offset: Tensor<4>,
+    mask: Option<Tensor<4>>,
+) -> Kept<Dispatch> {
+    let (input, offset) = (input.into_dispatch(), offset.into_dispatch());
+    match mask {
+        Some(mask) => Kept::Modulated(input, offset, mask.into_dispatch()),
+        None => Kept::Deformed(input, offset),
+    }
+}
+
 /// The gradient of a weight, summed over the batch, flattened: `[values]`. All tensors are on a device
 /// without autodiff.
 pub(crate) fn weight_gradient<const D: usize>(
@@ -88,9 +101,19 @@ pub(crate) fn take_ids(witness: &Tensor<1>, slot: Slot) -> Tensor<2, Int> {
 ///
 /// # Shapes
 ///
-/// - input: `[batch_size, channels, height, width]`, on a device without autodiff
-/// - output: `[batch_size · groups, channels / groups · kernel_height · kernel_width, positions]`
-pub(crate) fn patches(input: Tensor<4>, patches: &Patches) -> Tensor<3> {
+/// - input: `[batch_size, channels, …]` with one to three more axes, on a device without autodiff
+/// - output: `[batch_size · groups, channels / groups · kernel values, positions]`
+pub(crate) fn patches<const D: usize>(input: Tensor<D>, patches: &Patches) -> Tensor<3> {
+    let dims = input.dims();
+    let shape: [usize; 5] = std::array::from_fn(|axis| match axis {
+        0 | 1 => dims[axis],
+        _ if axis + D < 7 => 1,
+        _ => dims[axis + D - 5],
+    });
+    patches_of_volumes(input.reshape(shape), patches)
+}
+
+fn patches_of_volumes(input: Tensor<5>, patches: &Patches) -> Tensor<3> {
     match Dispatch::native_patches(input.clone().into_dispatch(), patches.clone()) {
         Some(native) => Tensor::from_dispatch(native),
         None => patches.by_views(input),

@@ -27,8 +27,8 @@ use burn::backend::{
 };
 use burn::tensor::Shape;
 pub(crate) use functions::{
-    apply, indexed_squared_norms, keep, keep_ids, patches, row_squared_norms, take, take_ids,
-    take_rows, weight_gradient,
+    apply, indexed_squared_norms, keep, keep_deformed, keep_ids, patches, row_squared_norms, take,
+    take_ids, take_rows, weight_gradient,
 };
 pub use kept::{Bias, Kept};
 pub use patches::Patches;
@@ -76,8 +76,8 @@ pub trait ParametricOps: Backend {
     }
 
     /// The patches that the kernel of a convolution sees, `[batch_size · groups, channels / groups ·
-    /// kernel_height · kernel_width, height_out · width_out]`, where the backend has a better way than
-    /// views and a copy.
+    /// kernel values, positions]` of `[batch_size, channels, depth, height, width]`, where the backend
+    /// has a better way than views and a copy.
     #[fusion(default)]
     #[allow(unused_variables)]
     fn native_patches(input: FloatTensor<Self>, patches: Patches) -> Option<FloatTensor<Self>> {

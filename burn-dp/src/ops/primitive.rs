@@ -3,7 +3,7 @@ use burn::module::ParamId;
 use burn::tensor::Shape;
 use burn::tensor::ops::{ConvOptions, ConvTransposeOptions, DeformConvOptions};
 
-use super::Kept;
+use super::{Kept, Patches};
 
 /// Which parameters a primitive was called with.
 #[derive(Clone, Copy, Debug)]
@@ -77,6 +77,33 @@ impl Primitive {
             Self::Repeat => Shape::new([shape[0], shape.iter().skip(1).product()]),
             _ => shape,
         }
+    }
+
+    /// im2col of a convolution whose weight and pixels have these shapes; the pixels are the output of a
+    /// convolution and the input of a transposed one. `None` for other primitives.
+    pub(crate) fn patches(&self, weight: &Shape, pixels: &Shape) -> Option<Patches> {
+        fn last<const N: usize>(shape: &Shape) -> [usize; N] {
+            std::array::from_fn(|axis| shape[axis + 2])
+        }
+        // The patches of a transposed convolution are those of the convolution that it transposes.
+        fn transposed<const N: usize>(options: &ConvTransposeOptions<N>) -> ConvOptions<N> {
+            ConvOptions::new(options.stride, options.padding, options.dilation, options.groups)
+        }
+        Some(match self {
+            Self::Conv1d(options) => Patches::new(last(weight), last(pixels), options),
+            Self::Conv2d(options) => Patches::new(last(weight), last(pixels), options),
+            Self::Conv3d(options) => Patches::new(last(weight), last(pixels), options),
+            Self::ConvTranspose1d(options) => {
+                Patches::new(last(weight), last(pixels), &transposed(options))
+            }
+            Self::ConvTranspose2d(options) => {
+                Patches::new(last(weight), last(pixels), &transposed(options))
+            }
+            Self::ConvTranspose3d(options) => {
+                Patches::new(last(weight), last(pixels), &transposed(options))
+            }
+            _ => return None,
+        })
     }
 
     /// The ordinary gradient of the weight, summed over the batch, in the shape `weight`.

@@ -220,10 +220,9 @@ pub(crate) fn train(
     let mut model = BnLeNet5Config::new().with_batch_norm(batch_norm).init(&trained);
     let loss = CrossEntropyLossConfig::new().init();
     let local = local_training(settings)?;
-    let compute =
-        |model: BnLeNet5, items: Vec<ImageItem>| {
-            update(model, data.encoder, items, &local, &loss, &trained)
-        };
+    let compute = |model: BnLeNet5, items: Vec<ImageItem>| {
+        update(model, data.encoder, items, &local, &loss, &trained)
+    };
     let layers = match settings.policy {
         BatchPolicyName::Flat => None,
         BatchPolicyName::Layerwise => Some(ParameterGroups::per_layer(&model)?),
@@ -262,8 +261,7 @@ pub(crate) fn train(
     let first = optim.next_step() as usize / steps_per_epoch;
     let (mut epochs, mut lr) = (Vec::new(), settings.lr * settings.lr_decay.powi(first as i32));
     let (mut time, mut since) = (Duration::ZERO, Instant::now());
-    let measured =
-        |model: &BnLeNet5| Evaluation::of(model, &data.encoder, &data.test, device);
+    let measured = |model: &BnLeNet5| Evaluation::of(model, &data.encoder, &data.test, device);
     'epochs: for epoch in first + 1..=settings.epochs {
         for _ in 0..steps_per_epoch {
             let draw = sampler.draw(optim.next_step())?;
@@ -290,8 +288,7 @@ pub(crate) fn train(
             checkpoints.save(&model, &optim)?;
         }
         time += since.elapsed();
-        let test =
-            measured(&with_public_statistics(&model, data, &trained));
+        let test = measured(&with_public_statistics(&model, data, &trained));
         let epsilon = optim.privacy_spent(settings.delta)?.upper;
         let figures = EpochFigures {
             epoch,

@@ -1,11 +1,16 @@
-use burn::module::Module;
-use burn::nn::conv::{Conv2d, Conv2dConfig};
-use burn::nn::{Linear, LinearConfig};
-use burn::tensor::Tensor;
+use burn::module::{Module, Param};
+use burn::nn::conv::{
+    Conv1d, Conv1dConfig, Conv2d, Conv2dConfig, ConvTranspose1d, ConvTranspose1dConfig,
+};
+use burn::nn::{
+    Embedding, EmbeddingConfig, LayerNorm, LayerNormConfig, Linear, LinearConfig, PRelu,
+    PReluConfig,
+};
+use burn::tensor::{Device, Tensor};
 
-use super::{assert_close, backwards, clipped_by_loop, flat_sum, norm, numbers};
+use super::{assert_close, backwards, check, clipped_by_loop, flat_sum, norm, numbers, set};
 use crate::clipping::{Clipping, FlatClipping};
-use crate::nn::{IntoPrivate, Private};
+use crate::nn::{IntoPrivate, Private, parameter};
 use crate::test_devices::training_devices;
 
 const COPIES: usize = 3;
@@ -47,6 +52,124 @@ fn the_copies_of_a_unit_are_averaged_before_clipping() {
                 let sum = FlatClipping::new(clipping_norm).unwrap().clip(grads).unwrap();
                 assert_eq!(sum.statistics().reveal().examples, 4);
                 assert_close(&flat_sum(sum), &expected, &format!("threshold {clipping_norm}"));
+            }
+        }
+    }
+}
+
+/// One layer for every rule.
+#[derive(Module, Debug)]
+struct Rules<E, C, T, N, P> {
+    embedding: E,
+    conv: C,
+    transposed: T,
+    norm: N,
+    relu: P,
+    table: Param<Tensor<2>>,
+}
+
+type PrivateRules = Rules<
+    Private<Embedding>,
+    Private<Conv1d>,
+    Private<ConvTranspose1d>,
+    Private<LayerNorm>,
+    Private<PRelu>,
+>;
+type PlainRules = Rules<Embedding, Conv1d, ConvTranspose1d, LayerNorm, PRelu>;
+
+const WORDS: usize = 7;
+
+fn rules(device: &Device) -> (PrivateRules, PlainRules) {
+    let mut plain = Rules {
+        embedding: EmbeddingConfig::new(WORDS, 4).init(device),
+        conv: Conv1dConfig::new(4, 4, 2).init(device),
+        transposed: ConvTranspose1dConfig::new([4, 4], 2).init(device),
+        norm: LayerNormConfig::new(4).init(device),
+        relu: PReluConfig::new().init(device),
+        table: set(Param::from_tensor(Tensor::zeros([5, 4], device)), 1),
+    };
+    plain.embedding.weight = set(plain.embedding.weight, 2);
+    plain.conv.weight = set(plain.conv.weight, 3);
+    plain.transposed.weight = set(plain.transposed.weight, 4);
+    let private = Rules {
+        embedding: plain.embedding.clone().private(),
+        conv: plain.conv.clone().private(),
+        transposed: plain.transposed.clone().private(),
+        norm: plain.norm.clone().private(),
+        relu: plain.relu.clone().private(),
+        table: plain.table.clone(),
+    };
+    (private, plain)
+}
+
+fn private_rules(model: &PrivateRules, x: Tensor<2>) -> Tensor<1> {
+    let table: Tensor<3> = parameter(&model.table, x.dims()[0]);
+    let embedded = model.embedding.forward(x.int()) + table;
+    let channels = model.conv.forward(embedded.swap_dims(1, 2));
+    // Two uses of one convolution.
+    let channels = model.conv.forward(model.relu.forward(channels));
+    let positions = model.transposed.forward(channels).swap_dims(1, 2);
+    super::losses(model.embedding.attend(model.norm.forward(positions)))
+}
+
+fn plain_rules(model: &PlainRules, x: Tensor<2>) -> Tensor<1> {
+    let embedded = model.embedding.forward(x.int()) + model.table.val().unsqueeze();
+    let channels = model.conv.forward(embedded.swap_dims(1, 2));
+    let channels = model.conv.forward(model.relu.forward(channels));
+    let positions = model.transposed.forward(channels).swap_dims(1, 2);
+    let weight = model.embedding.weight.val().transpose().unsqueeze();
+    super::losses(model.norm.forward(positions).matmul(weight))
+}
+
+fn words(rows: usize, device: &Device) -> Tensor<2> {
+    ((numbers([rows, 5], 11, device) + 1.0) * (WORDS as f64 / 2.0)).floor()
+}
+
+#[test]
+fn the_copies_of_a_unit_are_averaged_in_every_rule() {
+    for device in training_devices() {
+        let (private, plain) = rules(&device);
+        let x = words(3 * COPIES, &device);
+        for clipping_norm in [1e-2, 1e4] {
+            let expected = clipped_by_loop(&plain, 3, clipping_norm, |model, unit| {
+                plain_rules(model, x.clone().narrow(0, unit * COPIES, COPIES)).mean()
+            });
+            for backward in backwards() {
+                let losses = private_rules(&private, x.clone());
+                let grads = backward.with_group_size(COPIES).run(losses, &private).unwrap();
+                let sum = FlatClipping::new(clipping_norm).unwrap().clip(grads).unwrap();
+                assert_close(&flat_sum(sum), &expected, &format!("threshold {clipping_norm}"));
+            }
+        }
+    }
+}
+
+#[test]
+fn a_network_of_every_rule_equals_the_loop_over_examples() {
+    for device in training_devices() {
+        let (private, plain) = rules(&device);
+        check(&private, &plain, words(4, &device), private_rules, plain_rules);
+    }
+}
+
+#[test]
+fn no_example_moves_the_sum_of_any_rule_by_more_than_the_threshold() {
+    for device in training_devices() {
+        for exponent in [-30, -10, 0, 6, 12, 18, 30] {
+            let (mut private, _) = rules(&device);
+            private.table =
+                private.table.map(|table| (table * 10f64.powi(exponent)).detach().require_grad());
+            for (clipping_norm, copies) in [(1e-3, 1), (10.0, 2)] {
+                for backward in backwards() {
+                    let losses = private_rules(&private, words(copies, &device));
+                    let grads = backward.with_group_size(copies).run(losses, &private).unwrap();
+                    let sum = FlatClipping::new(clipping_norm).unwrap().clip(grads).unwrap();
+                    let moved = norm(&flat_sum(sum));
+                    assert!(
+                        moved <= clipping_norm * (1.0 + 1.0 / f64::from(1 << 20)),
+                        "1e{exponent} moved the sum by {moved}, threshold {clipping_norm}"
+                    );
+                }
             }
         }
     }

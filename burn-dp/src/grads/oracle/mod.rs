@@ -4,8 +4,11 @@
 
 mod attention;
 mod convolution;
+mod convolutions_1d_3d;
+mod deformable;
 mod embedding;
 mod groups;
+mod half;
 mod linear;
 mod norms;
 mod parameter;
@@ -13,6 +16,7 @@ mod recurrent;
 mod refusals;
 mod robustness;
 mod transformer;
+mod transposed;
 mod wrappers;
 
 use std::collections::HashMap;

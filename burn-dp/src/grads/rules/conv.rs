@@ -1,137 +1,114 @@
-use burn::tensor::Tensor;
-use burn::tensor::module::conv2d_weight_backward;
-use burn::tensor::ops::ConvOptions;
+use burn::tensor::{Shape, Tensor};
 
-use super::{Cost, Restriction, Rounding, Rule, SquaredNorms, ghost};
-use crate::ops::{self, Patches};
+use super::columns::{Columns, Sizes};
+use super::{Cost, Restriction, Rule, SquaredNorms};
+use crate::ops::{self, Patches, Primitive};
 
-/// The weight of a two-dimensional convolution.
+/// The weight of a convolution of one, two or three dimensions, also of a transposed one.
 ///
 /// With `U` the patches that the kernel sees (im2col), the gradient of example i is
 /// `Σ_l U(input_i)_l ⊗ output_grad[i, ·, l]`, per group: the linear rule with output pixels as
-/// positions.
+/// positions. In a transposed convolution the kernel slides over the output, and input and gradient of
+/// the output exchange their roles.
 ///
 /// # References
 ///
 /// Rochette, Manoel, Tramel, Efficient per-example gradient computations in convolutional neural
 /// networks, 2019; Lee and Kifer 2021, section 5.2.
 #[derive(Clone, Debug)]
-pub(crate) struct ConvWeight {
-    /// `[batch_size, channels_in, height, width]`.
-    pub(crate) input: Tensor<4>,
-    /// `[batch_size, channels_out, height_out, width_out]`.
-    pub(crate) output_grad: Tensor<4>,
-    /// `[channels_out, channels_in / groups, kernel_height, kernel_width]`.
-    pub(crate) weight: [usize; 4],
-    /// Options of the forward pass.
-    pub(crate) options: ConvOptions<2>,
+pub(crate) struct ConvWeight<const D: usize> {
+    /// What the kernel slides over, `[batch_size, channels, …]`.
+    image: Tensor<D>,
+    /// What its positions are paired with, `[batch_size, channels, …]`.
+    pixels: Tensor<D>,
+    patches: Patches,
+    /// `[channels of the pixels, channels of the image / groups, …]`.
+    weight: Shape,
+    transposed: bool,
+    primitive: Primitive,
 }
 
-impl ConvWeight {
+impl<const D: usize> ConvWeight<D> {
+    /// The rule of a convolution; `None` if `primitive` is none of that many axes.
+    pub(crate) fn new(
+        primitive: Primitive,
+        weight: Shape,
+        input: Tensor<D>,
+        output_grad: Tensor<D>,
+    ) -> Option<Self> {
+        let transposed = matches!(
+            primitive,
+            Primitive::ConvTranspose1d(_)
+                | Primitive::ConvTranspose2d(_)
+                | Primitive::ConvTranspose3d(_)
+        );
+        let (image, pixels) = if transposed { (output_grad, input) } else { (input, output_grad) };
+        let patches = primitive.patches(&weight, &pixels.shape())?;
+        Some(Self { image, pixels, patches, weight, transposed, primitive })
+    }
+
     fn sizes(&self) -> Sizes {
-        let [batch_size, channels_out, height, width] = self.output_grad.dims();
-        let groups = self.options.groups;
-        let [_, channels, kernel_height, kernel_width] = self.weight;
+        let groups = self.patches.options.groups;
         Sizes {
-            batch_size,
             groups,
-            positions: height * width,
-            d_input: channels * kernel_height * kernel_width,
-            d_output: channels_out / groups,
+            positions: self.patches.output_size.iter().product(),
+            d_input: self.weight.iter().skip(1).product(),
+            d_output: self.weight[0] / groups,
         }
     }
 
-    /// `[batch_size · groups, d_output, positions]`.
-    fn grad_positions(&self) -> Tensor<3> {
-        let Sizes { batch_size, groups, positions, d_output, .. } = self.sizes();
-        self.output_grad.clone().reshape([batch_size * groups, d_output, positions])
-    }
-
-    /// The patches, `[batch_size · groups, d_input, positions]`.
-    fn patches(&self) -> Tensor<3> {
-        let [_, _, kernel_height, kernel_width] = self.weight;
-        let [_, _, height_out, width_out] = self.output_grad.dims();
-        let patches = Patches {
-            kernel_size: [kernel_height, kernel_width],
-            output_size: [height_out, width_out],
-            options: self.options.clone(),
-        };
-        ops::patches(self.input.clone(), &patches)
+    fn columns(&self) -> Columns {
+        let Sizes { groups, positions, d_output, .. } = self.sizes();
+        let rows = self.pixels.dims()[0] * groups;
+        Columns {
+            columns: ops::patches(self.image.clone(), &self.patches),
+            pixels: self.pixels.clone().reshape([rows, d_output, positions]),
+            groups,
+        }
     }
 }
 
-impl Rule for ConvWeight {
+impl<const D: usize> Rule for ConvWeight<D> {
     fn batch_size(&self) -> usize {
-        self.output_grad.dims()[0]
+        self.pixels.dims()[0]
     }
 
     fn cost(&self) -> Cost {
-        let Sizes { groups, positions, d_input, d_output, .. } = self.sizes();
-        let features = (d_input + d_output) as f64;
-        let positions_f = positions as f64;
-        Cost {
-            ghost_flops: Some(2.0 * groups as f64 * positions_f * positions_f * features),
-            ghost_temporary: groups * positions * (2 * positions + d_input),
-            values: groups * d_input * d_output,
-            temporary: groups * positions * d_input,
-        }
+        self.sizes().cost()
     }
 
     fn ghost_norms(&self) -> Option<SquaredNorms> {
-        let Sizes { batch_size, groups, .. } = self.sizes();
-        let norms =
-            ghost::outer(self.patches().swap_dims(1, 2), self.grad_positions().swap_dims(1, 2));
-        let sum_groups =
-            |norms: Tensor<1>| norms.reshape([batch_size, groups]).sum_dim(1).reshape([batch_size]);
-        let rounding = match norms.rounding {
-            Rounding::Relative => Rounding::Relative,
-            Rounding::Gram(magnitudes) => Rounding::Gram(sum_groups(magnitudes)),
-            Rounding::Reordered(magnitudes) => Rounding::Reordered(sum_groups(magnitudes)),
-        };
-        Some(SquaredNorms { values: sum_groups(norms.values), rounding })
+        Some(self.columns().ghost_norms())
     }
 
     fn magnitudes(&self) -> Option<Tensor<1>> {
-        let Sizes { batch_size, groups, .. } = self.sizes();
-        let magnitudes = ghost::magnitudes(
-            self.patches().swap_dims(1, 2),
-            self.grad_positions().swap_dims(1, 2),
-        );
-        Some(magnitudes.reshape([batch_size, groups]).sum_dim(1).reshape([batch_size]))
+        Some(self.columns().magnitudes())
     }
 
     fn instantiate(&self) -> Tensor<2> {
-        let Sizes { batch_size, groups, d_input, d_output, .. } = self.sizes();
-        // [B·G, P, T] @ [B·G, T, K] is laid out as the weight is: [B, O, C/G·kh·kw].
-        self.grad_positions()
-            .matmul(self.patches().swap_dims(1, 2))
-            .reshape([batch_size, groups * d_output * d_input])
+        self.columns().instantiate()
     }
 
+    /// The ordinary gradient for scaled pixels.
     fn weighted_sum(&self, coefficients: Tensor<1>) -> Tensor<1> {
-        let batch_size = self.output_grad.dims()[0];
-        let scaled = self.output_grad.clone() * coefficients.reshape([batch_size, 1, 1, 1]);
-        let shape_only = Tensor::zeros(self.weight, (&scaled.device(), scaled.dtype()));
-        let values = self.weight.iter().product::<usize>();
-        conv2d_weight_backward(self.input.clone(), shape_only, scaled, self.options.clone())
-            .reshape([values])
+        let mut shape = [1; D];
+        shape[0] = self.batch_size();
+        let pixels = self.pixels.clone() * coefficients.reshape(shape);
+        let image = self.image.clone();
+        let (input, output_grad) = if self.transposed { (pixels, image) } else { (image, pixels) };
+        ops::weight_gradient(
+            output_grad,
+            ops::keep(input),
+            self.weight.clone(),
+            self.primitive.clone(),
+        )
     }
 
     fn restrict(&self, examples: &Restriction) -> Box<dyn Rule> {
         Box::new(Self {
-            input: examples.apply(&self.input),
-            output_grad: examples.apply(&self.output_grad),
-            weight: self.weight,
-            options: self.options.clone(),
+            image: examples.apply(&self.image),
+            pixels: examples.apply(&self.pixels),
+            ..self.clone()
         })
     }
-}
-
-/// The sizes of the linear rule that a convolution becomes.
-struct Sizes {
-    batch_size: usize,
-    groups: usize,
-    positions: usize,
-    d_input: usize,
-    d_output: usize,
 }

@@ -1,8 +1,10 @@
 //! The per-example rules, one a file: how the gradient of one parameter, for each example, follows
 //! from what a layer kept and the gradient of its output.
 
+mod columns;
 mod conv;
 mod cost;
+mod deform;
 mod ghost;
 mod outer;
 mod parameter;
@@ -12,6 +14,7 @@ mod sum;
 
 pub(crate) use conv::ConvWeight;
 pub(crate) use cost::Cost;
+pub(crate) use deform::DeformConvWeight;
 pub(crate) use outer::OuterProducts;
 pub(crate) use parameter::Repeated;
 pub(crate) use restriction::{Keep, Restriction};

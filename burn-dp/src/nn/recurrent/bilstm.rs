@@ -16,7 +16,7 @@ impl Private<BiLstm> {
     ///
     /// # Panics
     ///
-    /// As [`Private<Lstm>`](burn::nn::Lstm).
+    /// As the private LSTM.
     pub fn forward(
         &self,
         input: Tensor<3>,

@@ -3,6 +3,7 @@ use burn::tensor::Tensor;
 
 use super::super::linear::linear;
 use super::super::private::Private;
+use super::is_empty;
 use crate::ops::{self, Cell, LayerIds, Recurrence};
 
 impl Private<GateController> {
@@ -70,9 +71,9 @@ impl<'a> Gates<'a> {
     ) -> (Tensor<3>, S) {
         let [batch_size, positions, _] = input.dims();
         let [size, _] = self.hidden(0).weight.shape().dims();
-        if positions == 0 {
+        if is_empty(&input) {
             let options = (&input.device(), input.dtype());
-            return (Tensor::zeros([batch_size, 0, size], options), state);
+            return (Tensor::zeros([batch_size, positions, size], options), state);
         }
         let projected = self.projections(input);
         let mut outputs = Vec::with_capacity(positions);

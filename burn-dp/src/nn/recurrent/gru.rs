@@ -4,7 +4,7 @@ use burn::tensor::Tensor;
 use super::super::activation::{activation, gate_function};
 use super::super::linear::linear;
 use super::super::private::Private;
-use super::{gates::Gates, zero_state};
+use super::{gates::Gates, is_empty, last_hidden, zero_state};
 use crate::ops::Cell;
 
 impl Private<Gru> {
@@ -33,12 +33,10 @@ pub(super) fn sequence(
 ) -> (Tensor<3>, Tensor<2>) {
     let gates = Gates::new([&layer.update_gate, &layer.reset_gate, &layer.new_gate]);
     let hidden = state.unwrap_or_else(|| zero_state(&input, layer.d_hidden));
-    let [_, positions, _] = input.dims();
     match cell(layer) {
-        Some(cell) if positions > 0 => {
+        Some(cell) if !is_empty(&input) => {
             let (output, _) = gates.sequence(input, [hidden.clone(), hidden], cell, reverse);
-            let last = if reverse { 0 } else { positions - 1 };
-            let hidden = output.clone().narrow(1, last, 1).squeeze_dim(1);
+            let hidden = last_hidden(&output, reverse);
             (output, hidden)
         }
         _ => gates.unroll(input, reverse, hidden, |projected, hidden| {

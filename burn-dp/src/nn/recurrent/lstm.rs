@@ -4,7 +4,7 @@ use burn::tensor::Tensor;
 use super::super::activation::{activation, gate_function};
 use super::super::linear::linear;
 use super::super::private::Private;
-use super::{exchange, gates::Gates, zero_state};
+use super::{exchange, gates::Gates, is_empty, last_hidden, zero_state};
 use crate::ops::Cell;
 
 impl Private<Lstm> {
@@ -49,13 +49,11 @@ pub(super) fn sequence(
         let zeros = zero_state(&input, layer.d_hidden);
         LstmState::new(zeros.clone(), zeros)
     });
-    let [_, positions, _] = input.dims();
     match cell(layer) {
-        Some(cell) if positions > 0 => {
+        Some(cell) if !is_empty(&input) => {
             let state = [state.hidden, state.cell];
             let (output, last_cell) = gates(layer).sequence(input, state, cell, reverse);
-            let last = if reverse { 0 } else { positions - 1 };
-            let hidden: Tensor<2> = output.clone().narrow(1, last, 1).squeeze_dim(1);
+            let hidden = last_hidden(&output, reverse);
             let cell = last_cell.expect("an LSTM has a cell");
             (output, LstmState::new(cell, hidden))
         }

@@ -28,3 +28,16 @@ fn zero_state(input: &Tensor<3>, d_hidden: usize) -> Tensor<2> {
 fn direction(state: &Tensor<3>, index: usize) -> Tensor<2> {
     state.clone().narrow(0, index, 1).squeeze_dim(0)
 }
+
+/// Whether there is nothing to compute: no example or no position.
+fn is_empty(input: &Tensor<3>) -> bool {
+    let [batch_size, positions, _] = input.dims();
+    batch_size == 0 || positions == 0
+}
+
+/// The last hidden state that was computed, out of `[batch_size, positions, d_hidden]`.
+fn last_hidden(hidden: &Tensor<3>, reverse: bool) -> Tensor<2> {
+    let [_, positions, _] = hidden.dims();
+    let last = if reverse { 0 } else { positions - 1 };
+    hidden.clone().narrow(1, last, 1).squeeze_dim(1)
+}

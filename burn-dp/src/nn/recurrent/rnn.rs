@@ -4,7 +4,7 @@ use burn::tensor::Tensor;
 use super::super::activation::{activation, gate_function};
 use super::super::linear::linear;
 use super::super::private::Private;
-use super::{exchange, gates::Gates, zero_state};
+use super::{exchange, gates::Gates, is_empty, last_hidden, zero_state};
 use crate::ops::Cell;
 
 impl Private<Rnn> {
@@ -50,13 +50,11 @@ pub(super) fn sequence(
         Some(state) => state.hidden,
         None => zero_state(&input, layer.d_hidden),
     };
-    let [_, positions, _] = input.dims();
     match gate_function(&layer.hidden_activation) {
-        Some(function) if positions > 0 => {
+        Some(function) if !is_empty(&input) => {
             let cell = Cell::Rnn { activation: function, clip: layer.clip };
             let (output, _) = gates.sequence(input, [hidden.clone(), hidden], cell, reverse);
-            let last = if reverse { 0 } else { positions - 1 };
-            let hidden = output.clone().narrow(1, last, 1).squeeze_dim(1);
+            let hidden = last_hidden(&output, reverse);
             (output, RnnState::new(hidden))
         }
         _ => {

@@ -40,13 +40,15 @@ impl<B: Backend> Backward<B, PARENTS> for RecurrentStep {
             }
         }
         for one in found.uses {
+            let seen = recording::is_active().then(|| by_example(one.input.clone()));
             for (index, &layer) in recurrence.gates.iter().enumerate() {
                 let (weight, bias) = (&weights[index], &biases[index]);
                 if !one.gates.contains(&index) || (weight.is_none() && bias.is_none()) {
                     continue;
                 }
-                if recording::is_active() {
-                    one.record(index, layer, weight.is_some(), bias.is_some());
+                if let Some(seen) = &seen {
+                    let seen = weight.is_some().then(|| seen.clone());
+                    one.record(index, layer, seen, bias.is_some());
                     continue;
                 }
                 if let Some(node) = weight {
@@ -84,20 +86,28 @@ impl<B: Backend> HiddenUse<B> {
         Value::<B>(B::float_sum_dim(rows.0, 0)).reshape([features])
     }
 
-    /// One contribution for all positions: the batch on axis 0, the positions on axis 1.
-    fn record(&self, index: usize, layer: LayerIds, weight: bool, bias: bool) {
+    /// One contribution for all positions; `seen` are the inputs by example, if the weight is trained.
+    fn record(&self, index: usize, layer: LayerIds, seen: Option<Value<B>>, bias: bool) {
         let [_, _, size] = self.input.dims();
-        let by_example = |value: Value<B>| Slot::new(value.swap_dims(0, 1).0);
         recording::push(RawRecord {
             layer,
             primitive: Primitive::Linear,
-            weight: weight.then(|| Shape::new([size, size])),
+            weight: seen.is_some().then(|| Shape::new([size, size])),
             bias,
-            kept: weight.then(|| by_example(self.input.clone())).into_iter().collect(),
+            kept: seen.into_iter().map(|seen| Slot::new(seen.0)).collect(),
             ids: None,
-            output_grad: by_example(self.grad_of(index)),
+            output_grad: Slot::new(by_example(self.grad_of(index)).0),
         });
     }
+}
+
+/// The batch on axis 0 and the positions on axis 1, in memory too: the rules read it several times.
+fn by_example<B: Backend>(value: Value<B>) -> Value<B> {
+    let [positions, batch_size, features] = value.dims();
+    value
+        .swap_dims(0, 1)
+        .reshape([batch_size, positions * features])
+        .reshape([batch_size, positions, features])
 }
 
 impl<B: RecurrentOps, C: CheckpointStrategy> RecurrentOps for Autodiff<B, C> {

@@ -1,0 +1,117 @@
+use burn::nn::conv::{
+    ConvTranspose1d, ConvTranspose1dConfig, ConvTranspose2d, ConvTranspose2dConfig,
+    ConvTranspose3d, ConvTranspose3dConfig,
+};
+use burn::tensor::{Device, Tensor};
+use proptest::prelude::*;
+
+use super::{check, losses, numbers, set};
+use crate::nn::{IntoPrivate, Private};
+use crate::test_devices::training_devices;
+
+fn check_2d(config: &ConvTranspose2dConfig, input: [usize; 4], device: &Device) {
+    let mut layer = config.init(device);
+    layer.weight = set(layer.weight, 17);
+    layer.bias = layer.bias.map(|bias| set(bias, 18));
+    check(
+        &layer.clone().private(),
+        &layer,
+        numbers(input, 23, device),
+        |model: &Private<ConvTranspose2d>, x: Tensor<4>| losses(model.forward(x)),
+        |model: &ConvTranspose2d, x: Tensor<4>| losses(model.forward(x)),
+    );
+}
+
+#[test]
+fn every_option_of_a_transposed_convolution_equals_the_loop_over_examples() {
+    let config = || ConvTranspose2dConfig::new([4, 6], [3, 2]);
+    for device in training_devices() {
+        for config in [
+            config(),
+            config().with_bias(false),
+            config().with_stride([2, 3]),
+            config().with_stride([2, 3]).with_padding_out([1, 2]),
+            config().with_dilation([2, 2]),
+            config().with_groups(2),
+            config().with_padding([1, 1]),
+            config().with_padding([1, 0]).with_stride([2, 2]).with_padding_out([1, 1]),
+            config().with_padding([1, 1]).with_stride([2, 1]).with_dilation([1, 2]).with_groups(2),
+        ] {
+            check_2d(&config, [3, 4, 3, 4], &device);
+        }
+    }
+}
+
+#[test]
+fn transposed_convolutions_over_time_equal_the_loop_over_examples() {
+    let config = || ConvTranspose1dConfig::new([4, 2], 3);
+    for device in training_devices() {
+        for config in [
+            config(),
+            config().with_stride(2).with_padding_out(1),
+            config().with_padding(1).with_dilation(2),
+            config().with_groups(2).with_bias(false),
+        ] {
+            let mut layer = config.init(&device);
+            layer.weight = set(layer.weight, 17);
+            layer.bias = layer.bias.map(|bias| set(bias, 18));
+            check(
+                &layer.clone().private(),
+                &layer,
+                numbers([3, 4, 5], 23, &device),
+                |model: &Private<ConvTranspose1d>, x: Tensor<3>| losses(model.forward(x)),
+                |model: &ConvTranspose1d, x: Tensor<3>| losses(model.forward(x)),
+            );
+        }
+    }
+}
+
+#[test]
+fn transposed_convolutions_over_volumes_equal_the_loop_over_examples() {
+    let config = || ConvTranspose3dConfig::new([2, 4], [2, 3, 2]);
+    for device in training_devices() {
+        for config in [
+            config(),
+            config().with_stride([2, 1, 2]).with_padding_out([1, 0, 1]),
+            config().with_padding([1, 0, 1]).with_groups(2),
+        ] {
+            let mut layer = config.init(&device);
+            layer.weight = set(layer.weight, 17);
+            layer.bias = layer.bias.map(|bias| set(bias, 18));
+            check(
+                &layer.clone().private(),
+                &layer,
+                numbers([2, 2, 2, 3, 3], 23, &device),
+                |model: &Private<ConvTranspose3d>, x: Tensor<5>| losses(model.forward(x)),
+                |model: &ConvTranspose3d, x: Tensor<5>| losses(model.forward(x)),
+            );
+        }
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 8, failure_persistence: None, ..Default::default() })]
+
+    #[test]
+    fn random_transposed_convolutions_equal_the_loop_over_examples(
+        batch_size in 1usize..4,
+        groups in 1usize..3,
+        channels in [1usize..3, 1usize..3],
+        kernel in [1usize..4, 1usize..4],
+        stride in [1usize..4, 1usize..4],
+        dilation in [1usize..3, 1usize..3],
+        padding in [0usize..2, 0usize..2],
+        size in [3usize..6, 3usize..6],
+    ) {
+        let channels = channels.map(|channels| channels * groups);
+        let config = ConvTranspose2dConfig::new(channels, kernel)
+            .with_stride(stride)
+            .with_dilation(dilation)
+            .with_groups(groups)
+            .with_padding(padding)
+            .with_padding_out(stride.map(|stride| stride - 1));
+        for device in training_devices() {
+            check_2d(&config, [batch_size, channels[0], size[0], size[1]], &device);
+        }
+    }
+}

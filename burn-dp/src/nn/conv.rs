@@ -1,0 +1,107 @@
+use burn::nn::conv::{Conv1d, Conv2d, Conv3d};
+use burn::tensor::ops::ConvOptions;
+use burn::tensor::{Tensor, module};
+
+use super::{Private, padding};
+use crate::ops::{self, Primitive};
+
+impl Private<Conv1d> {
+    /// Applies the convolution.
+    ///
+    /// # Shapes
+    ///
+    /// - input: `[batch_size, channels_in, length_in]`
+    /// - output: `[batch_size, channels_out, length_out]`
+    ///
+    /// # Panics
+    ///
+    /// Panics if the channels of `input` are not those of the layer.
+    pub fn forward(&self, input: Tensor<3>) -> Tensor<3> {
+        conv1d(&self.inner, input)
+    }
+}
+
+impl Private<Conv2d> {
+    /// Applies the convolution.
+    ///
+    /// # Shapes
+    ///
+    /// - input: `[batch_size, channels_in, height_in, width_in]`
+    /// - output: `[batch_size, channels_out, height_out, width_out]`
+    ///
+    /// # Panics
+    ///
+    /// Panics if the channels of `input` are not those of the layer.
+    pub fn forward(&self, input: Tensor<4>) -> Tensor<4> {
+        conv2d(&self.inner, input)
+    }
+}
+
+impl Private<Conv3d> {
+    /// Applies the convolution.
+    ///
+    /// # Shapes
+    ///
+    /// - input: `[batch_size, channels_in, depth_in, height_in, width_in]`
+    /// - output: `[batch_size, channels_out, depth_out, height_out, width_out]`
+    ///
+    /// # Panics
+    ///
+    /// Panics if the channels of `input` are not those of the layer, and if "same" padding would be
+    /// larger on one side, which Burn does not support in three dimensions.
+    pub fn forward(&self, input: Tensor<5>) -> Tensor<5> {
+        conv3d(&self.inner, input)
+    }
+}
+
+/// See [`Private<Conv1d>::forward`](Private).
+pub(crate) fn conv1d(layer: &Conv1d, input: Tensor<3>) -> Tensor<3> {
+    let [_, channels_in, length] = input.dims();
+    padding::check_channels(channels_in, layer.weight.dims()[1] * layer.groups);
+    let padding = padding::pairs_1d(&layer.padding, length, layer.kernel_size, layer.stride);
+    let options =
+        ConvOptions::new_with_padding([layer.stride], [padding], [layer.dilation], layer.groups);
+    let kept = input.clone();
+    ops::apply(
+        &layer.weight,
+        layer.bias.as_ref(),
+        Primitive::Conv1d(options.clone()),
+        || ops::keep(kept),
+        |weight, bias| module::conv1d(input, weight, bias, options),
+    )
+}
+
+/// See [`Private<Conv2d>::forward`](Private).
+pub(crate) fn conv2d(layer: &Conv2d, input: Tensor<4>) -> Tensor<4> {
+    let [_, channels_in, height, width] = input.dims();
+    padding::check_channels(channels_in, layer.weight.dims()[1] * layer.groups);
+    let padding =
+        padding::pairs_2d(&layer.padding, [height, width], layer.kernel_size, layer.stride);
+    let options =
+        ConvOptions::new_with_padding(layer.stride, padding, layer.dilation, layer.groups);
+    let kept = input.clone();
+    ops::apply(
+        &layer.weight,
+        layer.bias.as_ref(),
+        Primitive::Conv2d(options.clone()),
+        || ops::keep(kept),
+        |weight, bias| module::conv2d(input, weight, bias, options),
+    )
+}
+
+/// See [`Private<Conv3d>::forward`](Private).
+pub(crate) fn conv3d(layer: &Conv3d, input: Tensor<5>) -> Tensor<5> {
+    let [_, channels_in, depth, height, width] = input.dims();
+    padding::check_channels(channels_in, layer.weight.dims()[1] * layer.groups);
+    let size = [depth, height, width];
+    let padding = padding::symmetric_3d(&layer.padding, size, layer.kernel_size, layer.stride);
+    let options = ConvOptions::new(layer.stride, padding, layer.dilation, layer.groups);
+    let kept = input.clone();
+    ops::apply(
+        &layer.weight,
+        layer.bias.as_ref(),
+        Primitive::Conv3d(options.clone()),
+        || ops::keep(kept),
+        |weight, bias| module::conv3d(input, weight, bias, options),
+    )
+}
