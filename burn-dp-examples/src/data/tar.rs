@@ -50,6 +50,9 @@ pub(super) fn files(
             _ => archive.skip(header.size, &name)?,
         }
     }
+    // What follows the last file is empty, but the checksum of the compression comes after it.
+    let rest = std::io::copy(&mut archive.reader, &mut std::io::sink());
+    rest.map_err(|error| file::unreadable(path, error))?;
     Ok(found)
 }
 

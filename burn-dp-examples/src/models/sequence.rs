@@ -53,8 +53,10 @@ impl Sequence for Rows {
     }
 }
 
-/// Standard deviation of word vectors before training, as in BERT.
-const STD: f64 = 0.02;
+/// Standard deviation of word vectors before training.
+///
+/// Small: where the mean over many words is read, long random vectors would drown what is learned.
+const STD: f64 = 0.0025;
 
 /// The vectors of the words of a text; the mean of the states is the summary.
 #[derive(Module, Debug)]
@@ -63,16 +65,22 @@ pub struct Words {
     pub embedding: Private<Embedding>,
     /// Length of a vector.
     pub width: usize,
+    /// What the vectors are multiplied by.
+    pub scale: f64,
 }
 
 impl Words {
-    /// Vectors that are trained from scratch.
+    /// Vectors that are trained from scratch, multiplied by the square root of their length: one
+    /// learning rate then serves them and the layers behind them.
+    ///
+    /// # References
+    ///
+    /// A. Vaswani et al.: Attention is all you need, 2017, section 3.4.
     pub fn trained(vocabulary: usize, width: usize, device: &Device) -> Self {
-        // Where the mean over many words is read, vectors of length 1 would drown what is learned.
         let initializer = Initializer::Normal { mean: 0.0, std: STD };
         let embedding =
             EmbeddingConfig::new(vocabulary, width).with_initializer(initializer).init(device);
-        Self { embedding: embedding.private(), width }
+        Self { embedding: embedding.private(), width, scale: (width as f64).sqrt() }
     }
 
     /// Vectors from elsewhere, which are public and stay as they are: they need no noise.
@@ -80,7 +88,7 @@ impl Words {
         let shape = [vectors.vocabulary.len(), vectors.dimension];
         let rows = Tensor::from_data(TensorData::new(vectors.rows.clone(), shape), device);
         let embedding = Embedding { weight: Param::from_tensor(rows) }.no_grad();
-        Self { embedding: embedding.private(), width: vectors.dimension }
+        Self { embedding: embedding.private(), width: vectors.dimension, scale: 1.0 }
     }
 }
 
@@ -93,7 +101,7 @@ impl Sequence for Words {
 
     fn vectors(&self, texts: Tensor<2, Int>) -> (Tensor<3>, Option<Tensor<2, Bool>>) {
         let padding = texts.clone().equal_elem(PADDING);
-        (self.embedding.forward(texts), Some(padding))
+        (self.embedding.forward(texts) * self.scale, Some(padding))
     }
 
     fn summary(&self, states: Tensor<3>, padding: Option<Tensor<2, Bool>>) -> Tensor<2> {

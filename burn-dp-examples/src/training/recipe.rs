@@ -39,12 +39,12 @@ impl Recipe {
         use DatasetName::{Digits, Imdb, Mnist};
         use ModelName::{Cnn, Lstm, Mlp, Rnn, Transformer};
         match (private, dataset, model) {
-            (true, Digits, Cnn) => Self::sgd(512, 20, 0.5),
+            (true, Digits, Cnn) => Self { max_grad_norm: 0.5, ..Self::sgd(512, 10, 1.0) },
             (true, Digits, _) => Self::sgd(512, 20, 0.5),
             (true, Mnist, Cnn) => Self { max_grad_norm: 0.5, ..Self::sgd(1024, 10, 1.0) },
-            (true, Imdb, _) => Self::adam(1024, 10, 0.005).linear(),
+            (true, Imdb, _) => Self::adam(1024, 6, 0.002).linear(),
             (true, _, Mlp) => Self::sgd(1024, 15, 0.5),
-            (true, _, Rnn | Lstm | Transformer) => Self::adam(1024, 15, 0.003).linear(),
+            (true, _, Rnn | Lstm | Transformer) => Self::adam(512, 4, 0.005).linear(),
             (true, _, _) => Self::sgd(1024, 15, 0.5),
             (false, _, Mlp) => Self::adam(64, 5, 0.003),
             (false, _, _) => Self::adam(64, 5, 0.001),

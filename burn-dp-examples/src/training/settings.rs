@@ -474,7 +474,8 @@ mod tests {
         for name in ["fashion-mnist", "cifar10", "imdb", "folder"] {
             let text = error(name);
             assert!(text.starts_with(&format!("--data-dir must be given for {name}")), "{text}");
-            assert!(settings(&format!("{name} --data-dir d")).is_ok());
+            let line = format!("{name} --data-dir d");
+            assert!(self::settings(&line).is_ok(), "{line}");
         }
     }
 
