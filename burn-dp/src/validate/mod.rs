@@ -25,8 +25,8 @@
 //! };
 //! let faults = validate(&net).unwrap_err();
 //! // The norm mixes the examples, and its scale and shift are trained outside of a private layer.
-let paths: Vec<&str> = faults.iter().map(|fault| fault.path.as_str()).collect();
-assert_eq!(paths, ["fc2", "norm", "norm"]);
+//! let paths: Vec<&str> = faults.iter().map(|fault| fault.path.as_str()).collect();
+//! assert_eq!(paths, ["fc2", "norm", "norm"]);
 //! println!("{faults}");
 //! ```
 
