@@ -195,8 +195,6 @@ fn sequence<S: Sequence, V: NetworkVisitor<S::Inputs>>(
 mod tests {
     #![allow(clippy::unwrap_used)]
 
-    use burn::data::dataloader::batcher::Batcher;
-
     use super::*;
     use crate::data::{Encoder, ImageBatcher, TextBatcher};
 

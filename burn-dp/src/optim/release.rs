@@ -87,9 +87,11 @@ impl Release {
         let mut sums = read.sums;
         let content = sums.iter().map(Vec::as_slice);
         let mut noise = noise.bound_to(content.chain([bytemuck::cast_slice(&self.stds)]));
-        for (position, (sums, &group)) in (0u32..).zip(sums.iter_mut().zip(&self.groups)) {
-            self.mechanisms[group].release(noise.stream(position)?, sums)?;
-        }
+        let parameters = (0u32..).zip(sums.iter_mut().zip(&self.groups));
+        let parameters = parameters.map(|(position, (sums, &group))| {
+            Ok((self.mechanisms[group], noise.stream(position)?, sums.as_mut_slice()))
+        });
+        GaussianMechanism::release_all(parameters.collect::<Result<_, DpError>>()?)?;
         let mut write = Write {
             released: sums.into_iter(),
             first: FirstCopies::default(),
