@@ -214,7 +214,7 @@ fn check_sensitivity(
 const ADVERSARIES: [[f32; 3]; 5] =
     [[1e25, -1e25, 1e20], [f32::NAN, 0.0, 1.0], [0.0; 3], [1e-30; 3], [3.0, -5.0, 9.0]];
 
-// SHARP_EDGES rows 28, 30 and 34, for every policy.
+// Sharp edges, for every policy.
 #[test]
 fn neighbours_by_adding_or_removing_a_unit_differ_by_no_more_than_the_sensitivity() {
     const UNITS: usize = 40;
@@ -264,7 +264,7 @@ fn neighbours_by_replacing_a_unit_differ_by_no_more_than_twice_the_sensitivity()
     }
 }
 
-// SHARP_EDGES row 32: the units are clipped, never the sum of a physical batch.
+// Sharp edge: the units are clipped, never the sum of a physical batch.
 #[test]
 fn the_size_of_the_virtual_batches_changes_no_policy() {
     for (name, policy) in policies() {
@@ -280,7 +280,7 @@ fn the_size_of_the_virtual_batches_changes_no_policy() {
     }
 }
 
-// SHARP_EDGES row 31: the copies of a unit are averaged before its norm is taken.
+// Sharp edge: the copies of a unit are averaged before its norm is taken.
 #[test]
 fn swapping_all_copies_of_a_unit_moves_the_sum_by_no_more_than_one_unit() {
     for (name, policy) in policies().into_iter().filter(|(name, _)| !name.contains("quantile")) {
@@ -341,7 +341,7 @@ fn train(optim: &mut DpOptimizer, mut model: Net, steps: u64, physical: usize) -
     model
 }
 
-// SHARP_EDGES rows 9 and 40: virtual batches make one release, with one set of thresholds.
+// Sharp edges: virtual batches make one release, with one set of thresholds.
 #[test]
 fn a_logical_step_is_one_release_with_thresholds_that_stay_until_it_is_made() {
     let mut optim =
@@ -367,7 +367,7 @@ fn a_logical_step_is_one_release_with_thresholds_that_stay_until_it_is_made() {
     assert_eq!(optim.ledger().entries().len(), 1, "every step has the same event");
 }
 
-// SHARP_EDGES row 40: a sum with the thresholds of another step is refused.
+// Sharp edge: a sum with the thresholds of another step is refused.
 #[test]
 fn a_sum_with_the_thresholds_of_an_earlier_step_is_refused() {
     let mut optim =
@@ -380,7 +380,7 @@ fn a_sum_with_the_thresholds_of_an_earlier_step_is_refused() {
     assert!(error.contains("must be that of the logical step"), "{error}");
 }
 
-// SHARP_EDGES rows 39 and 50: the counts are in the ledger, and their noise is of the run's source.
+// Sharp edges: the counts are in the ledger, and their noise is of the run's source.
 #[test]
 fn counts_are_in_the_ledger_and_cost_what_the_formula_says() {
     let run = |config: PrivacyPlanConfig| {
@@ -415,7 +415,7 @@ fn counts_are_in_the_ledger_and_cost_what_the_formula_says() {
     assert_ne!(other.plan().clipping().adapted(), optim.plan().clipping().adapted());
 }
 
-// SHARP_EDGES rows 10 and 11: thresholds, draws and noise go on where they were.
+// Sharp edges: thresholds, draws and noise go on where they were.
 #[test]
 fn a_resumed_run_has_the_thresholds_of_the_run_bit_for_bit() {
     for (name, policy) in policies() {
@@ -469,7 +469,7 @@ fn a_checkpoint_does_not_go_on_with_another_policy() {
     assert!(restored.unwrap_err().to_string().contains("noise_schedule was constant"));
 }
 
-// SHARP_EDGES row 38, for the noise itself: what is released has the noise of its thresholds.
+// Sharp edge, for the noise itself: what is released has the noise of its thresholds.
 #[test]
 fn the_noise_that_is_added_follows_a_scheduled_threshold_and_a_scheduled_multiplier() {
     let noise = |threshold: f64, multiplier: f64| {
@@ -566,7 +566,7 @@ fn a_budget_stops_a_scheduled_run_before_the_step_that_would_break_it() {
     assert!(optim.ledger().nominal_epsilon(1e-4).unwrap().upper <= 4.0);
 }
 
-// SHARP_EDGES rows 15 and 16: relation and unit are in the statement, and never mixed.
+// Sharp edges: relation and unit are in the statement, and never mixed.
 #[test]
 fn the_statement_names_the_relation_the_unit_and_the_policy() {
     for (scheme, relation) in [
@@ -594,7 +594,7 @@ fn the_statement_names_the_relation_the_unit_and_the_policy() {
     assert!(epsilon(SamplingScheme::FixedSize) > epsilon(SamplingScheme::Poisson));
 }
 
-// SHARP_EDGES row 33.
+// Sharp edge: one unit twice in a batch.
 #[test]
 fn a_unit_that_is_given_twice_is_refused_under_every_policy() {
     for (name, policy) in policies() {

@@ -234,7 +234,7 @@ impl Normed {
     }
 }
 
-// SHARP_EDGES row 22.
+// Sharp edge: the running statistics of a BatchNorm are private data.
 #[test]
 fn a_model_with_batch_norm_trains_and_its_running_statistics_stay_as_they_were() {
     let sets = MiniSets::shuffled(EXAMPLES, 10, 0).unwrap();
@@ -440,7 +440,7 @@ fn users_without_examples_take_part_and_contribute_nothing() {
     assert!((0.5..1.5).contains(&(deviation / (0.5 / 40.0))), "{deviation}");
 }
 
-// SHARP_EDGES rows 9, 39 and 40: sum and counts are one release of a round, and the threshold moves by
+// Sharp edges: sum and counts are one release of a round, and the threshold moves by
 // noisy counts alone, between rounds.
 #[test]
 fn the_updates_of_users_adapt_their_clipping_threshold() {
@@ -467,7 +467,7 @@ fn the_updates_of_users_adapt_their_clipping_threshold() {
     assert_eq!(values(&rounds(&mut second, model, 2)), values(&expected));
 }
 
-// SHARP_EDGES row 16.
+// Sharp edge: the guarantee of an example where users own many.
 #[test]
 fn a_plan_for_examples_does_not_train_users() {
     let optim = finish(PrivacyPlanConfig::new(USERS, 10.0))
@@ -530,7 +530,7 @@ fn distance(a: &[f64], b: &[f64]) -> f64 {
     a.iter().zip(b).map(|(a, b)| (a - b).powi(2)).sum::<f64>().sqrt()
 }
 
-// SHARP_EDGES rows 15, 16 and 28: the noise of the smallest multiplier is far below the tolerance.
+// Sharp edges: the noise of the smallest multiplier is far below the tolerance.
 #[test]
 fn a_neighbouring_user_moves_what_is_released_by_the_sensitivity_and_no_more() {
     let users: Vec<Vec<usize>> = (0..6).map(|u| vec![u, u + 7, u + 50]).collect();
@@ -592,7 +592,7 @@ fn released_sets(examples: &[usize], size: usize, sets: usize, clip: f64) -> Vec
     moved.map(|(before, after)| f64::from(before) - f64::from(after)).collect()
 }
 
-// SHARP_EDGES row 15: the table of `MiniSets`.
+// Sharp edge: the table of `MiniSets`.
 #[test]
 fn one_example_moves_a_mini_set_and_a_mini_set_the_sum_as_the_relation_says() {
     let clip = 0.2;

@@ -90,7 +90,7 @@ mod tests {
         assert_eq!(thresholds.norms().len(), 3);
     }
 
-    // SHARP_EDGES row 34: with C each, L groups have sensitivity C √L, and the noise follows.
+    // Sharp edge: with C each, L groups have sensitivity C √L, and the noise follows.
     #[test]
     fn noise_follows_the_vector_of_thresholds_and_is_never_typed_in() {
         let std = |norms: Vec<f64>| {

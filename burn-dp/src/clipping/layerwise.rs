@@ -161,7 +161,7 @@ mod tests {
         assert!(LayerwiseClipping::zhang(&norms([0.0; 3])).is_err());
     }
 
-    // SHARP_EDGES row 38: thresholds that change take their noise with them.
+    // Sharp edge: thresholds that change take their noise with them.
     #[test]
     fn the_noise_of_each_layer_follows_its_threshold_when_the_master_decays() {
         let schedule = Schedule::exponential(0.9, 10).unwrap();

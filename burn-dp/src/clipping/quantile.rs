@@ -211,7 +211,7 @@ mod tests {
     use super::*;
     use crate::clipping::groups::three_groups;
 
-    // SHARP_EDGES row 39: a threshold moves by noisy counts, whose cost is in the event.
+    // Sharp edge: a threshold moves by noisy counts, whose cost is in the event.
     #[test]
     fn the_counts_are_part_of_the_event_of_the_step() {
         let clipping = QuantileClipping::new(0.5).unwrap().with_groups(three_groups());
@@ -241,7 +241,7 @@ mod tests {
         assert_eq!(clipping.describe(), words);
     }
 
-    // SHARP_EDGES row 10: a threshold that was learned survives a checkpoint bit for bit.
+    // Sharp edge: a threshold that was learned survives a checkpoint bit for bit.
     #[test]
     fn a_saved_state_is_restored_bit_for_bit_and_another_one_is_refused() {
         let new = || QuantileClipping::new(0.3).unwrap().with_groups(three_groups());

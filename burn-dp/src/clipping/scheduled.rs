@@ -73,7 +73,7 @@ mod tests {
     use super::*;
     use crate::clipping::FlatClipping;
 
-    // SHARP_EDGES row 38: a scheduler changes the threshold, and the noise follows.
+    // Sharp edge: a scheduler changes the threshold, and the noise follows.
     #[test]
     fn noise_follows_a_threshold_that_a_schedule_changes() {
         let schedule = Schedule::steps([(2, 0.01), (3, 100.0)]).unwrap();

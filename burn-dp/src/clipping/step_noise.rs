@@ -139,7 +139,7 @@ mod tests {
         Thresholds::per_group(three_groups(), vec![0.1, 1.0, 2.0], split).unwrap()
     }
 
-    // SHARP_EDGES row 34: every split costs the multiplier of the plan, never √L of it.
+    // Sharp edge: every split costs the multiplier of the plan, never √L of it.
     #[test]
     fn every_split_of_the_noise_costs_the_noise_multiplier_and_no_more() {
         for split in [

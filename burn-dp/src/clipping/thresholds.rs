@@ -291,7 +291,7 @@ mod tests {
         Thresholds::per_group(three_groups(), vec![0.1, 1.0, 2.0], split).unwrap()
     }
 
-    // SHARP_EDGES row 34: the sensitivity is that of the vector of norms.
+    // Sharp edge: the sensitivity is that of the vector of norms.
     #[test]
     fn the_sensitivity_of_groups_is_the_root_of_the_sum_of_their_squares() {
         let thresholds = per_group(&NoiseSplit::Proportional);
@@ -299,7 +299,7 @@ mod tests {
         assert!(
             (thresholds.sensitivity(NeighboringRelation::AddOrRemoveOne) - expected).abs() < 1e-15
         );
-        // SHARP_EDGES row 15: the relation decides about the factor of two.
+        // Sharp edge: the relation decides about the factor of two.
         assert_eq!(
             thresholds.sensitivity(NeighboringRelation::ReplaceOne),
             2.0 * thresholds.sensitivity(NeighboringRelation::AddOrRemoveOne)

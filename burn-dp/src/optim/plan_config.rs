@@ -426,7 +426,7 @@ mod tests {
         assert!(error.contains("1 / dataset_size"), "{error}");
     }
 
-    // SHARP_EDGES row 15: the relation decides what a mini-set protects.
+    // Sharp edge: the relation decides what a mini-set protects.
     #[test]
     fn what_mini_sets_protect_follows_from_the_relation() {
         let sets = MiniSets::consecutive(1000, 10).unwrap();

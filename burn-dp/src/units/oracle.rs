@@ -134,7 +134,7 @@ fn public_updates_tell_the_norms_of_the_groups() {
     assert!((means[0] - 10.0).abs() < 1e-5 && means[1] == 0.0, "{means:?}");
 }
 
-// SHARP_EDGES rows 28 and 29.
+// Sharp edges: NaN, infinity, and squares that overflow.
 #[test]
 fn an_update_that_is_not_finite_counts_as_zero_and_does_not_reach_the_others() {
     let device = Device::flex().autodiff();
@@ -258,7 +258,7 @@ fn statistics(model: &Normed) -> Vec<f32> {
     synced.into_data().try_into_vec().unwrap()
 }
 
-// SHARP_EDGES rows 22 and 26.
+// Sharp edges: running statistics and buffers stay out of the release.
 #[test]
 fn the_running_statistics_of_a_unit_reach_neither_the_model_nor_the_next_unit() {
     for device in training_devices() {
