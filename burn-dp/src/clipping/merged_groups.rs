@@ -78,7 +78,8 @@ fn least_squares_parts(sorted: &[f64], count: usize) -> Vec<std::ops::Range<usiz
     let impossible = (f64::INFINITY, 0);
     let first = (0..=n).map(|end| if end == 0 { impossible } else { (cost(0, end), 0) });
     let mut best: Vec<Vec<(f64, usize)>> = vec![first.collect()];
-    for k in 1..count {
+    while best.len() < count {
+        let k = best.len();
         let before = &best[k - 1];
         let least = |end: usize| {
             let cuts = (k..end).map(|start| (before[start].0 + cost(start, end), start));

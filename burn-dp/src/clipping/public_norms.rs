@@ -57,14 +57,15 @@ impl PublicNorms {
     pub fn add<M: Module>(&mut self, losses: Tensor<1>, model: &M) -> Result<(), DpError> {
         let grads = PrivateBackward::new().run(losses, model)?;
         let squared_norms = grads.squared_norms(&self.groups)?;
-        for example in 0..squared_norms.first().map_or(0, Vec::len) {
-            let of_group = |group: usize| squared_norms[group][example];
-            if !(0..self.groups.len()).all(|group| of_group(group).is_finite()) {
+        let examples = squared_norms.first().map_or(0, Vec::len);
+        for example in 0..examples {
+            let of_groups: Vec<f64> = squared_norms.iter().map(|group| group[example]).collect();
+            if !of_groups.iter().all(|squared_norm| squared_norm.is_finite()) {
                 continue;
             }
             self.examples += 1;
-            for (group, sum) in self.sums.iter_mut().enumerate() {
-                *sum += of_group(group).sqrt();
+            for (sum, squared_norm) in self.sums.iter_mut().zip(of_groups) {
+                *sum += squared_norm.sqrt();
             }
         }
         Ok(())

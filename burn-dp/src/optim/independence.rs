@@ -25,7 +25,8 @@ impl fmt::Display for Independence {
         match self {
             Self::NotChecked => f.write_str("not checked"),
             Self::ByConstruction => f.write_str("every unit is computed by itself"),
-            Self::Checked { step } => write!(f, "checked on the batches of step {step}"),
+            // A resumed run tests again: the words are those of the whole run.
+            Self::Checked { .. } => f.write_str("checked on the first batches"),
         }
     }
 }

@@ -142,7 +142,7 @@ fn the_statement_says_whether_it_was_checked() {
     optim.backward(losses(model.forward(x)), &model).unwrap();
     model = optim.step(0.1, model, draw).unwrap();
     let text = optim.statement(&[1e-3]).unwrap().to_string();
-    assert!(text.contains("checked on the batches of step 0"), "{text}");
+    assert!(text.contains("checked on the first batches"), "{text}");
     assert!(!text.contains("this was not checked"), "{text}");
     drop(model);
 }
