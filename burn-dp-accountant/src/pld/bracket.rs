@@ -119,7 +119,8 @@ fn one_direction(
         } else {
             f64::INFINITY
         };
-        if light || best.upper.is_finite() {
+        // A poor guess of the width is corrected before anything is done without being asked for.
+        if light || narrow {
             width = width.min(free);
         }
         let attempt = Lattices::new(parts, direction, width, tail, effort.max_points);
