@@ -1,7 +1,7 @@
 //! The default analysis: the tightest guarantee that the events have.
 
 use crate::budget::check_delta;
-use crate::exact::gaussian_epsilon;
+use crate::exact::{Patience, gaussian_epsilon};
 use crate::mechanism::{Lowered, Pair, lower};
 use crate::{
     AccountantError, DpEvent, Epsilon, ExactAccountant, Method, NeighboringRelation, PldAccountant,
@@ -40,7 +40,7 @@ pub(crate) fn epsilon_of_events<'a>(
         if rdp.upper.is_finite() {
             answer = rdp;
         }
-    } else if let Some(exact) = exact_epsilon(&lowered, delta)
+    } else if let Some(exact) = exact_epsilon(&lowered, delta, Patience::Quick)
         && exact >= answer.lower * (1.0 - 1e-9)
         && exact <= answer.upper * (1.0 + 1e-9)
     {
@@ -59,15 +59,15 @@ pub(crate) fn quick_epsilon(
     let lowered = lower(events.iter().copied().filter(|(_, n)| *n > 0), relation).ok()?;
     match closed_form(&lowered, delta) {
         Some(epsilon) => Some(epsilon.estimate),
-        None => exact_epsilon(&lowered, delta),
+        None => exact_epsilon(&lowered, delta, Patience::Quick),
     }
 }
 
-fn exact_epsilon(lowered: &Lowered, delta: f64) -> Option<f64> {
+fn exact_epsilon(lowered: &Lowered, delta: f64, patience: Patience) -> Option<f64> {
     if lowered.loose || lowered.total_variation > 0.0 {
         return None;
     }
-    ExactAccountant::of(lowered.clone()).epsilon(delta).ok()
+    ExactAccountant::of(lowered.clone(), patience).epsilon(delta).ok()
 }
 
 /// Gaussian releases compose to one Gaussian (Dong, Roth, Su 2022, Corollary 2).
