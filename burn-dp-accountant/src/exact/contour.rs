@@ -66,7 +66,7 @@ impl Contour {
             let start = step * values.len() as f64;
             let end = start + step * BLOCK as f64;
             if end > capacity {
-                capacity = end.max(3.0 * capacity);
+                capacity = end.max(1.7 * capacity);
                 rule = rules(capacity)?;
             }
             for (k, moment) in rule.ln_moments(theta, start, step).into_iter().enumerate() {
@@ -120,6 +120,7 @@ impl Contour {
     pub(super) fn epsilon(&self, delta: f64, start: f64) -> Option<f64> {
         let target = delta.ln();
         let mut epsilon = start;
+        let mut previous = f64::INFINITY;
         for _ in 0..50 {
             let (value, decay) = self.ln_delta(epsilon);
             if !value.is_finite() || decay.is_nan() || decay <= 0.0 {
@@ -130,6 +131,12 @@ impl Contour {
             if step.abs() <= 1e-15 * epsilon.abs().max(1e-300) {
                 return Some(epsilon);
             }
+            // Below the rounding of a long contour the steps no longer fall; what that costs is seen on
+            // the second contour.
+            if step.abs() >= 0.5 * previous && step.abs() <= 1e-8 * epsilon.abs() {
+                return Some(epsilon);
+            }
+            previous = step.abs();
             if step.abs() <= 1e-12 * epsilon.abs() {
                 // One more step of a quadratic method is below the rounding.
                 let (value, decay) = self.ln_delta(epsilon);

@@ -16,9 +16,16 @@ impl Nodes {
         let shift = self.peak(order).max(0.0);
         let shift = if shift < LARGEST_EXPONENT { 0.0 } else { shift };
         let (mut losses, mut tilted, mut tangent) = (Vec::new(), Vec::new(), 0.0);
+        let ln_scale = self.ln_moment(order);
+        let excess = if shift == 0.0 { ln_scale.exp_m1() } else { (ln_scale - shift).exp() };
+        // All nodes below this together are below the rounding of the excess.
+        let negligible = 1e-19 * excess / self.len() as f64;
         for (ln_weight, _, y) in self.nodes() {
-            losses.push(y);
-            tilted.push((ln_weight + order * y - shift).exp());
+            let weight = (ln_weight + order * y - shift).exp();
+            if weight > negligible {
+                losses.push(y);
+                tilted.push(weight);
+            }
             tangent += if y < LARGEST_EXPONENT {
                 (ln_weight - shift).exp() * y.exp_m1()
             } else {
@@ -27,8 +34,6 @@ impl Nodes {
         }
         losses.resize(losses.len().next_multiple_of(LANES), 0.0);
         tilted.resize(losses.len(), 0.0);
-        let ln_scale = self.ln_moment(order);
-        let excess = if shift == 0.0 { ln_scale.exp_m1() } else { (ln_scale - shift).exp() };
         ContourMoments { losses, tilted, tangent, shift, excess }
     }
 }

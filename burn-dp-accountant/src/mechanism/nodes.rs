@@ -139,6 +139,10 @@ impl Nodes {
         Some(nodes)
     }
 
+    pub(super) fn len(&self) -> usize {
+        self.loss.len()
+    }
+
     pub(super) fn from_points(points: Vec<(f64, f64)>) -> Self {
         let (ln_weight, loss): (Vec<f64>, Vec<f64>) = points.into_iter().unzip();
         let weight = ln_weight.iter().map(|w: &f64| w.exp()).collect();

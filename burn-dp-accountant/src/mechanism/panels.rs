@@ -12,8 +12,9 @@ use super::pair::Pair;
 /// Nodes in one panel.
 const POINTS: usize = 16;
 
-/// Largest change of the exponent over half a panel: the rule is then exact to rounding.
-const LARGEST_CHANGE: f64 = 5.0;
+/// Largest change `κ` of the exponent over half a panel: the error of the rule,
+/// `2^33 (16!)^4 κ^32 / (33 (32!)^3)` relative to the largest value, is then below rounding.
+const LARGEST_CHANGE: f64 = 7.0;
 
 /// More nodes are never worth it.
 const MAX_NODES: usize = 300_000;

@@ -11,6 +11,7 @@ mod effort;
 mod lattice;
 mod powers;
 mod profile;
+mod quadrature;
 mod rotation;
 mod shape;
 mod spectrum;

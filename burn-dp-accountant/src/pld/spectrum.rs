@@ -12,15 +12,16 @@
 //! # References
 //!
 //! Inversion and its aliases: "The Fourier-series method for inverting transforms of probability
-//! distributions", Abate and Whitt 1992. Rounding of the transform: "Accuracy and Stability of
-//! Numerical Algorithms", Higham 2002, Theorem 24.2.
+//! distributions", Abate and Whitt 1992. Rounding of the transform: see
+//! [`FFT_ERROR`](super::compose::FFT_ERROR).
 
 use rustfft::num_complex::Complex64;
 
-use super::compose::{Refusal, fast_size, ln_moment, spread};
+use super::compose::{LOSS_ERROR, Refusal, fast_size, largest_losses, ln_moment, spread};
 use super::contour::{Contour, Target, ln_largest_weight};
-use super::lattice::{Lattice, MASS_ERROR};
+use super::lattice::Lattice;
 use super::powers::{Powers, Transform};
+use super::quadrature::MASS_ERROR;
 use super::rotation::{BLOCK, Rotation, Sum};
 
 /// The spectrum of a composed lattice.
@@ -107,7 +108,9 @@ impl Spectrum {
             origin,
             frequencies,
             error,
-            relative: MASS_ERROR * repetitions + 8.0 * f64::EPSILON * (1e3 + ln_scale.abs()),
+            relative: MASS_ERROR * repetitions
+                + LOSS_ERROR * (theta + 1.0) * largest_losses(parts, width)
+                + 8.0 * f64::EPSILON * (1e3 + ln_scale.abs()),
             ln_below: down - ln_scale + series(contour.fall),
             ln_above: up - ln_scale + series(contour.rise) + ln_largest_weight(theta),
         })
