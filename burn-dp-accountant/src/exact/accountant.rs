@@ -7,8 +7,8 @@ use crate::saddle::Cumulants;
 use crate::{AccountantError, DpEvent, NeighboringRelation};
 
 /// Exact ε and δ by numerical inversion of the moment generating function of the privacy loss, in
-/// about a millisecond and independent of the number of steps. The error is estimated with a second
-/// contour, not proven: use [`PldAccountant`](crate::PldAccountant) for a certified bracket.
+/// about a millisecond and independent of the number of steps; up to seconds where few rare losses
+/// decide. The error is estimated with a second contour, not proven: use [`PldAccountant`](crate::PldAccountant) for a certified bracket.
 ///
 /// # References
 ///

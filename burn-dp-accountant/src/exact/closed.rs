@@ -57,9 +57,37 @@ pub(crate) fn gaussian_delta(mu: f64, epsilon: f64) -> f64 {
 }
 
 fn ln_gaussian_delta(mu: f64, epsilon: f64) -> f64 {
+    if mu < SMALL_SHIFT {
+        return ln_gaussian_delta_of_small_shift(mu, epsilon);
+    }
     let (a, b) = (-epsilon / mu + 0.5 * mu, -epsilon / mu - 0.5 * mu);
     let (first, second) = (normal::ln_cdf(a), epsilon + normal::ln_cdf(b));
     if second < first { crate::math::ln_sub_exp(first, second) } else { f64::NEG_INFINITY }
+}
+
+/// Below this shift the difference of the closed form cancels.
+const SMALL_SHIFT: f64 = 5e-3;
+
+/// With Mills' ratio `R(x) = Φ(-x)/φ(x)` and `e^ε φ(t + μ/2) = φ(t - μ/2)`, `t = ε/μ`, the closed form is
+/// `φ(t - μ/2) (R(t - μ/2) - R(t + μ/2))`, and `-R'(x) = 1 - x R(x)` is positive. Its integral over a length
+/// of μ by three nodes has an error of `μ^6` relative.
+fn ln_gaussian_delta_of_small_shift(mu: f64, epsilon: f64) -> f64 {
+    let t = epsilon / mu;
+    let decline = |x: f64| {
+        if x > 25.0 {
+            // Asymptotic series; the next term is below 1e-10 of the first.
+            let inverse = 1.0 / (x * x);
+            let series = 15.0 - inverse * (105.0 - inverse * 945.0);
+            inverse * (1.0 - inverse * (3.0 - inverse * series))
+        } else {
+            let ln_ratio = normal::ln_cdf(-x) + 0.5 * x * x - normal::LN_DENSITY_AT_ZERO;
+            1.0 - x * ln_ratio.exp()
+        }
+    };
+    let node = 0.5 * mu * 0.6f64.sqrt();
+    let mean = (5.0 * (decline(t - node) + decline(t + node)) + 8.0 * decline(t)) / 18.0;
+    let start = t - 0.5 * mu;
+    normal::LN_DENSITY_AT_ZERO - 0.5 * start * start + (mu * mean).ln()
 }
 
 /// The ε at which [`gaussian_delta`] falls to `delta`; 0 if `δ(0)` is below already. Newton's method
@@ -91,6 +119,24 @@ pub(crate) fn gaussian_epsilon(mu: f64, delta: f64) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_small_shift_does_not_cancel() {
+        // Both formulas just at the seam, where the closed form has lost three digits.
+        for t in [0.0, 0.7, 3.0, 6.0] {
+            let mu = SMALL_SHIFT;
+            let small = ln_gaussian_delta_of_small_shift(mu, t * mu);
+            let closed = ln_gaussian_delta(mu, t * mu);
+            assert!((small - closed).abs() < 1e-11, "{t}: {small} {closed}");
+        }
+        // δ(0) = 2Φ(μ/2) - 1 = μ/sqrt(2π) for tiny shifts.
+        for mu in [1e-6, 1e-9, 1e-12] {
+            let truth = mu / (2.0 * std::f64::consts::PI).sqrt();
+            assert!((gaussian_delta(mu, 0.0) / truth - 1.0).abs() < 1e-12, "{mu}");
+            let epsilon = gaussian_epsilon(mu, 0.1 * truth);
+            assert!((gaussian_delta(mu, epsilon) / (0.1 * truth) - 1.0).abs() < 1e-12, "{mu}");
+        }
+    }
 
     #[test]
     fn gaussian_duality_has_its_golden_values() {
