@@ -23,15 +23,16 @@ use super::quadrature::MASS_ERROR;
 /// `FFT_ERROR (log2(n) + 3)`, for every factorisation into stages of radix 2, 3, 4 and 5 (larger radices
 /// are built of them), in any order.
 ///
-/// A stage multiplies by twiddle factors (each known to 2 units of roundoff `u`; a complex product rounds
-/// by `sqrt(5) u`) and then adds `r` terms with coefficients of modulus at most 1. If no path through the
-/// butterfly has more than `r + 4` roundings, each of its outputs is known to `(r + 4) u Σ|x_i|`, at most
-/// `(r + 4) u sqrt(r)` of the 2-norm, beside which the stage grows the norm by exactly `sqrt(r)`; summed
-/// over its `r` outputs the relative error is `((r + 4) sqrt(r) + 5) u` at most. For each level of
-/// `log2(r)` that is 13.5 u, 10.9 u, 10.5 u and 10.8 u for `r` = 2, 3, 4, 5. (Higham 2002, Theorem 24.2, is
-/// the case of radix 2 with fewer roundings.) The real transform of even length adds one level of
+/// A stage multiplies by twiddle factors, then adds `r` terms with coefficients of modulus at most 1. The
+/// angle of a twiddle factor is a product of three rounded numbers of at most one turn, so that the
+/// factor is known to `2.5 · 2π + 1 < 17` units of roundoff `u`; the complex product rounds by
+/// `sqrt(5) u`. A path through the butterfly has at most `m` = 1, 4, 2, 6 roundings for `r` = 2, 3, 4, 5:
+/// each output is known to `m u Σ|x_i|`, at most `m u sqrt(r)` of the 2-norm, beside which the stage grows
+/// the norm by exactly `sqrt(r)`; over the `r` outputs the relative error is `(m sqrt(r) + 19.3) u` at most.
+/// For each level of `log2(r)` that is 20.8 u, 16.6 u, 11.7 u and 14.1 u. (Higham 2002, Theorem 24.2, is the
+/// case of radix 2 with exact twiddle factors.) The real transform of even length adds one level of
 /// radix 2; two more are left for terms of the second order.
-pub(super) const FFT_ERROR: f64 = 7.0 * f64::EPSILON;
+pub(super) const FFT_ERROR: f64 = 10.5 * f64::EPSILON;
 
 /// Relative error of a tilted mass by the rounding of its loss, over the tilt and the largest loss.
 pub(super) const LOSS_ERROR: f64 = 16.0 * f64::EPSILON;

@@ -226,7 +226,8 @@ mod tests {
                     })
                     .sum();
                 assert!((p - 1.0).abs() < 1e-12, "{pair:?} {direction:?}: {p}");
-                assert!((q - 1.0).abs() < 1e-9, "{pair:?} {direction:?}: Q adds up to {q}");
+                // The doubt about the split, 1.5e-7 of the mass of a cell, is moved up by one cell.
+                assert!((q - 1.0).abs() < 3e-9, "{pair:?} {direction:?}: Q adds up to {q}");
                 assert!(grid.optimistic.mass.iter().all(|&m| m >= 0.0));
             }
         }
@@ -256,7 +257,12 @@ mod tests {
                     }
                 };
                 assert!((sums.0 - 1.0).abs() < 1e-12, "{q} {mu} {direction:?}: {sums:?}");
-                assert!((sums.1 - expected).abs() < 1e-12, "{q} {mu} {direction:?}: {sums:?}");
+                // The doubt about the split was moved up: never down.
+                let missing = expected - sums.1;
+                assert!(
+                    missing > -1e-12 && missing < 2e-7 * width,
+                    "{q} {mu} {direction:?}: {sums:?}"
+                );
             }
         }
     }
