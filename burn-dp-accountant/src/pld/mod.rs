@@ -8,6 +8,7 @@ mod contour;
 mod convex;
 mod delta;
 mod effort;
+mod heavy;
 mod lattice;
 mod powers;
 mod profile;
