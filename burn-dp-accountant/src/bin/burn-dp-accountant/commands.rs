@@ -8,7 +8,7 @@ use burn_dp_accountant::{
 use serde_json::{Value, json};
 
 use crate::arguments::{
-    Accountant, Calibrate, Command, Delta, Epsilon, Events, Statement, Tan, Tradeoff,
+    Accountant, Calibrate, Command, Delta, Epsilon, Events, Statement, Tan, Tradeoff, released,
 };
 use crate::plot;
 
@@ -150,6 +150,9 @@ fn calibrate(arguments: &Calibrate) -> Output {
 }
 
 fn tradeoff(arguments: &Tradeoff) -> Output {
+    if let Some(alpha) = arguments.alpha.iter().find(|alpha| !(0.0..=1.0).contains(*alpha)) {
+        return Err(invalid("--alpha", format!("must be between 0 and 1, got {alpha}")));
+    }
     let events = arguments.training.read()?;
     let curve = PldAccountant::new(events.counted(), events.relation)?.tradeoff(1_000)?;
     if let Some(path) = &arguments.plot {
@@ -229,7 +232,7 @@ fn parse_run(text: &str) -> Result<(f64, f64), AccountantError> {
 }
 
 fn statement(arguments: &Statement) -> Output {
-    let ledger = PrivacyLedger::load(&arguments.ledger)?;
+    let ledger = released(&arguments.ledger)?;
     let statement = PrivacyStatement::from_ledger(&ledger, &arguments.delta)?;
     Ok(if arguments.json { statement.to_json()? + "\n" } else { statement.to_string() })
 }
