@@ -236,3 +236,49 @@ fn statement(arguments: &Statement) -> Output {
     let statement = PrivacyStatement::from_ledger(&ledger, &arguments.delta)?;
     Ok(if arguments.json { statement.to_json()? + "\n" } else { statement.to_string() })
 }
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+    use burn_dp_accountant::NeighboringRelation;
+    use clap::Parser;
+
+    fn refusal(arguments: &str) -> String {
+        let arguments = ["program"].into_iter().chain(arguments.split_whitespace());
+        let cli = crate::arguments::Cli::try_parse_from(arguments).unwrap();
+        run(&cli.command).unwrap_err().to_string()
+    }
+
+    #[test]
+    fn bad_input_is_named_with_its_value() {
+        let segment = "--sampling-probability 0.01 --noise-multiplier 1 --steps 10";
+        for (arguments, name) in [
+            ("epsilon --q nan --sigma 1 --steps 10 --delta 1e-5", "sampling_probability"),
+            ("epsilon --q 1.5 --sigma 1 --steps 10 --delta 1e-5", "got 1.5"),
+            ("epsilon --q 0.1 --sigma -1 --steps 10 --delta 1e-5", "noise_multiplier"),
+            ("epsilon --delta 1e-5", "--ledger FILE"),
+            (&format!("epsilon {segment} --delta 1"), "delta must be between 0 and 1"),
+            (&format!("delta {segment} --epsilon -1"), "epsilon must be"),
+            (&format!("tradeoff {segment} --alpha 2"), "--alpha must be between 0 and 1, got 2"),
+            ("calibrate --epsilon 3 --delta 1e-5 --q 0.01", "--steps or --noise-multiplier"),
+        ] {
+            let error = refusal(arguments);
+            assert!(error.contains(name), "{arguments}: {error}");
+        }
+    }
+
+    #[test]
+    fn an_empty_ledger_is_no_proof_of_privacy() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("ledger.json");
+        let relation = NeighboringRelation::AddOrRemoveOne;
+        PrivacyLedger::new(LedgerHeader::new(UnitOfPrivacy::Example, relation))
+            .save(&path)
+            .unwrap();
+        for command in ["epsilon --delta 1e-5", "delta --epsilon 1", "tradeoff", "statement"] {
+            let error = refusal(&format!("{command} --ledger {}", path.display()));
+            assert!(error.contains("at least one release"), "{command}: {error}");
+        }
+    }
+}
