@@ -20,7 +20,7 @@
 //! |---|---|---|
 //! | [`PrivacyLedger::epsilon`](crate::PrivacyLedger::epsilon) | the best guarantee there is, chosen among the ones below | always |
 //! | [`PldAccountant`](crate::PldAccountant) | a certified bracket `[lower, upper]` that contains the true ε | guarantees |
-//! | [`ExactAccountant`](crate::ExactAccountant) | the true ε to nine digits in about a millisecond; its error is estimated, not proven | searches, comparisons |
+//! | [`ExactAccountant`](crate::ExactAccountant) | the true ε to nine digits, in about a millisecond (up to seconds where a few rare losses decide); its error is estimated, not proven | searches, comparisons |
 //! | [`RdpAccountant`](crate::RdpAccountant) | an upper bound, typically 5 to 15 % too large, far more for small sampling probabilities | hyper-parameter search, zCDP |
 //! | [`GaussianDp`](crate::GaussianDp) | closed forms for Gaussian releases without sampling | teaching, f-DP |
 //! | [`CentralLimitEstimate`](crate::CentralLimitEstimate) | an approximation that can be far too small | reading older papers |
@@ -29,7 +29,8 @@
 //!
 //! `upper` is printed to people. Between `lower` and `upper` lie the error of the grid, the truncation of
 //! the privacy loss, the wrap-around of the transform, and the rounding of every operation. The grid is
-//! refined until the relative width is at most 1e-4, within bounds on memory; where that does not suffice
+//! refined until the relative width is at most 1e-4, and further as long as that costs milliseconds; within
+//! bounds on memory. Where that does not suffice
 //! (a few steps with a tiny sampling probability, where nearly all of the loss is one value), a note
 //! says so and the bracket stays valid.
 //!
@@ -40,7 +41,7 @@
 //! | Gaussian, joint Gaussian | exact | exact |
 //! | the same under Poisson sampling | exact | exact (proof at the dominating pair in the source) |
 //! | Laplace | exact | exact |
-//! | Laplace under Poisson sampling | exact | refused |
+//! | Laplace under Poisson sampling | exact | upper bound, that without sampling |
 //! | fixed-size sampling, with and without replacement | refused under add-or-remove (the size is fixed); replace-special as replace-one | certified upper bound; lower end from a data set that attains it (without replacement) |
 //! | truncated Poisson | bracket, δ widened by the probability of a cut | the same |
 //! | zero-concentrated | Rényi bound | Rényi bound |

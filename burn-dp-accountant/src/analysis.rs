@@ -1,7 +1,8 @@
 //! The default analysis: the tightest guarantee that the events have.
 
 use crate::budget::check_delta;
-use crate::exact::gaussian_epsilon;
+use crate::exact::{Patience, gaussian_delta, gaussian_epsilon};
+use crate::math::ln_add_exp;
 use crate::mechanism::{Lowered, Pair, lower};
 use crate::{
     AccountantError, DpEvent, Epsilon, ExactAccountant, Method, NeighboringRelation, PldAccountant,
@@ -35,12 +36,16 @@ pub(crate) fn epsilon_of_events<'a>(
         return Ok(epsilon);
     }
     let mut answer = PldAccountant::of(lowered.clone()).epsilon(delta)?;
-    if lowered.infinite.is_none() && !answer.upper.is_finite() {
-        let rdp = RdpAccountant::new(events, relation)?.epsilon(delta)?;
-        if rdp.upper.is_finite() {
-            answer = rdp;
-        }
-    } else if let Some(exact) = exact_epsilon(&lowered, delta)
+    // Where the bracket could not be narrowed, the Rényi bound may be the better upper end.
+    if lowered.infinite.is_none()
+        && !answer.notes.is_empty()
+        && let Ok(rdp) = RdpAccountant::new(events, relation).and_then(|rdp| rdp.epsilon(delta))
+        && rdp.upper < answer.upper
+    {
+        answer = Epsilon { lower: answer.lower.min(rdp.upper), notes: answer.notes, ..rdp };
+    }
+    if answer.method == Method::Pld
+        && let Some(exact) = exact_epsilon(&lowered, delta, Patience::Quick)
         && exact >= answer.lower * (1.0 - 1e-9)
         && exact <= answer.upper * (1.0 + 1e-9)
     {
@@ -59,34 +64,60 @@ pub(crate) fn quick_epsilon(
     let lowered = lower(events.iter().copied().filter(|(_, n)| *n > 0), relation).ok()?;
     match closed_form(&lowered, delta) {
         Some(epsilon) => Some(epsilon.estimate),
-        None => exact_epsilon(&lowered, delta),
+        None => exact_epsilon(&lowered, delta, Patience::Quick),
     }
 }
 
-fn exact_epsilon(lowered: &Lowered, delta: f64) -> Option<f64> {
+fn exact_epsilon(lowered: &Lowered, delta: f64, patience: Patience) -> Option<f64> {
     if lowered.loose || lowered.total_variation > 0.0 {
         return None;
     }
-    ExactAccountant::of(lowered.clone()).epsilon(delta).ok()
+    ExactAccountant::of(lowered.clone(), patience).epsilon(delta).ok()
 }
 
-/// Gaussian releases compose to one Gaussian (Dong, Roth, Su 2022, Corollary 2).
+/// Gaussian releases compose to one Gaussian (Dong, Roth, Su 2022, Corollary 2); one sampled release is
+/// the Gaussian at the δ over `q` (Balle, Barthe, Gaboardi 2018, Theorem 2), where "remove" decides (Zhu,
+/// Dong, Wang 2022, Theorem 11).
 fn closed_form(lowered: &Lowered, delta: f64) -> Option<Epsilon> {
     if lowered.infinite.is_some() || lowered.mass_at_infinity > 0.0 || lowered.total_variation > 0.0
     {
         return None;
     }
-    let mut square = 0.0;
-    for (pair, count) in &lowered.parts {
-        match pair {
-            Pair::Gaussian { mu } => square += mu * mu * *count as f64,
-            _ => return None,
+    let [lower, estimate, upper] = if let [(Pair::Sampled { q, mu }, 1)] = lowered.parts[..] {
+        if delta >= q { [0.0; 3] } else { gaussian_bracket(mu, delta / q).map(|e| sampled(q, e)) }
+    } else {
+        let mut square = 0.0;
+        for (pair, count) in &lowered.parts {
+            match pair {
+                Pair::Gaussian { mu } => square += mu * mu * *count as f64,
+                _ => return None,
+            }
         }
-    }
-    let estimate = if square > 0.0 { gaussian_epsilon(square.sqrt(), delta) } else { 0.0 };
-    let mut epsilon =
-        Epsilon::bound(delta, estimate * (1.0 + CLOSED_FORM_ERROR), Method::ClosedForm);
+        gaussian_bracket(square.sqrt(), delta)
+    };
+    let mut epsilon = Epsilon::bound(delta, upper, Method::ClosedForm);
     epsilon.estimate = estimate;
-    epsilon.lower = if lowered.loose { 0.0 } else { estimate * (1.0 - CLOSED_FORM_ERROR) };
+    epsilon.lower = if lowered.loose { 0.0 } else { lower };
     Some(epsilon)
+}
+
+/// `ln(1 - q + q e^ε)`.
+fn sampled(q: f64, epsilon: f64) -> f64 {
+    if epsilon > 30.0 {
+        ln_add_exp((-q).ln_1p(), q.ln() + epsilon)
+    } else {
+        (q * epsilon.exp_m1()).ln_1p()
+    }
+}
+
+/// Lower bound, estimate and upper bound of the ε of one Gaussian.
+fn gaussian_bracket(mu: f64, delta: f64) -> [f64; 3] {
+    if mu == 0.0 || gaussian_delta(mu, 0.0) * (1.0 + CLOSED_FORM_ERROR) <= delta {
+        return [0.0; 3];
+    }
+    let estimate = gaussian_epsilon(mu, delta);
+    // Near δ(0) the relative error of ε is not that of δ: there the error is absolute, relative to μ.
+    let absolute = CLOSED_FORM_ERROR * mu;
+    let lower = estimate * (1.0 - CLOSED_FORM_ERROR) - absolute;
+    [lower.max(0.0), estimate, estimate * (1.0 + CLOSED_FORM_ERROR) + absolute]
 }

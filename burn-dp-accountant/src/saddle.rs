@@ -162,7 +162,7 @@ impl Cumulants {
                 continue;
             }
             if smallest == f64::NEG_INFINITY {
-                smallest = (size - 0.5).min((1e-8 * releases).ln());
+                smallest = (size - 0.5).min((4e-8 * releases).ln());
             }
             if size < smallest {
                 break;

@@ -13,6 +13,13 @@ use serde_json::Value;
 
 const ADD_REMOVE: NeighboringRelation = NeighboringRelation::AddOrRemoveOne;
 
+/// Truths that lie outside of a certified bracket by more than their own estimated error, with that
+/// bracket: the exact value must be inside of it instead.
+///
+/// Row p040 (q = 1e-4, σ = 0.6, 1000 steps, δ = 1e-8; error 1.4e-7): the bracket of relative width 1e-7
+/// (`with_relative_width(1e-7)`, `with_max_points(1 << 25)`: 20 s), made without the exact method.
+const CORRECTED: [(f64, f64, f64); 1] = [(0.908720117321615, 0.908720278956092, 0.908720356633247)];
+
 fn table(name: &str) -> Vec<Value> {
     let Ok(folder) = std::env::var("BURN_DP_GOLDEN") else {
         eprintln!("BURN_DP_GOLDEN is not set: the whole table {name} is not checked");
@@ -59,6 +66,13 @@ fn check_epsilon(events: &[(DpEvent, u64)], delta: f64, truth: f64, error: f64) 
     let rdp = RdpAccountant::new(counted(events), ADD_REMOVE).unwrap().epsilon(delta).unwrap();
     assert!(rdp.upper >= truth - slack, "{context}: {rdp:?}");
     if let Ok(exact) = ExactAccountant::new(counted(events), ADD_REMOVE).unwrap().epsilon(delta) {
+        if let Some((_, lower, upper)) = CORRECTED.iter().find(|(known, ..)| *known == truth) {
+            assert!(
+                *lower > truth + error && *lower <= exact && exact <= *upper,
+                "{context}: {exact}"
+            );
+            return;
+        }
         assert!((exact - truth).abs() <= error + 1e-8 * truth, "{context}: exact {exact}");
     }
 }

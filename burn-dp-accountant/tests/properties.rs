@@ -194,3 +194,42 @@ fn extreme_parameters_get_an_answer_in_bounded_time() {
         assert!(epsilon.upper <= rdp.upper * (1.0 + 1e-3), "{epsilon:?} {rdp:?}");
     }
 }
+
+#[test]
+fn a_sweep_of_extreme_parameters_is_answered_and_ordered() {
+    for sigma in [0.1, 1.0, 1000.0] {
+        for q in [1e-7, 1e-3, 1.0] {
+            for delta in [1e-2, 1e-15] {
+                let mut before = 0.0f64;
+                for steps in [1, 1_000, 10_000_000] {
+                    let event = DpEvent::dp_sgd_step(q, sigma);
+                    let header = LedgerHeader::new(UnitOfPrivacy::Example, RELATION);
+                    let mut ledger = PrivacyLedger::new(header);
+                    ledger.record_many(&event, steps).unwrap();
+                    let epsilon = ledger.epsilon(delta).unwrap();
+                    let context = format!("{sigma} {q} {steps} {delta:e}: {epsilon:?}");
+                    assert!(epsilon.lower >= 0.0 && epsilon.lower <= epsilon.upper, "{context}");
+                    assert!(epsilon.upper >= before * (1.0 - 1e-3), "{context} after {before}");
+                    let rdp = RdpAccountant::new([(&event, steps)], RELATION).unwrap();
+                    let rdp = rdp.epsilon(delta).unwrap().upper;
+                    assert!(epsilon.lower <= rdp * (1.0 + 1e-9), "{context} {rdp}");
+                    assert!(epsilon.upper <= rdp * (1.0 + 1e-3) + 1e-12, "{context} {rdp}");
+                    before = epsilon.lower;
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn sampled_laplace_noise_under_replace_one_is_bounded_by_the_release_without_sampling() {
+    let laplace = || DpEvent::Laplace { noise_multiplier: 4.0 };
+    let sampled = DpEvent::poisson_sampled(0.1, laplace());
+    let replace = NeighboringRelation::ReplaceOne;
+    let whole = laplace();
+    let plain = bracket(&[(&whole, 20)], replace, 1e-6);
+    let got = bracket(&[(&sampled, 20)], replace, 1e-6);
+    assert!((got.1 / plain.1 - 1.0).abs() < 1e-12 && got.0 == 0.0, "{got:?} {plain:?}");
+    let special = bracket(&[(&sampled, 20)], NeighboringRelation::ReplaceSpecial, 1e-6);
+    assert!(special.1 < got.1, "{special:?} {got:?}");
+}

@@ -1,14 +1,14 @@
 //! The accountant for the exact value.
 
-use super::inversion::{Exact, delta_of_direction, epsilon_of_direction};
+use super::inversion::{Exact, Patience, TOLERANCE, delta_of_direction, epsilon_of_direction};
 use crate::budget::{check_delta, check_epsilon};
 use crate::mechanism::{Direction, Lowered, lower};
 use crate::saddle::Cumulants;
 use crate::{AccountantError, DpEvent, NeighboringRelation};
 
 /// Exact ε and δ by numerical inversion of the moment generating function of the privacy loss, in
-/// about a millisecond and independent of the number of steps. The error is estimated with a second
-/// contour, not proven: use [`PldAccountant`](crate::PldAccountant) for a certified bracket.
+/// about a millisecond and independent of the number of steps; up to seconds where few rare losses
+/// decide. The error is estimated with a second contour, not proven: use [`PldAccountant`](crate::PldAccountant) for a certified bracket.
 ///
 /// # References
 ///
@@ -17,10 +17,8 @@ use crate::{AccountantError, DpEvent, NeighboringRelation};
 #[derive(Debug, Clone)]
 pub struct ExactAccountant {
     lowered: Lowered,
+    patience: Patience,
 }
-
-/// Largest estimated relative error that is returned as exact.
-const TOLERANCE: f64 = 1e-9;
 
 impl ExactAccountant {
     /// The accountant of these events, each released `count` times.
@@ -40,11 +38,11 @@ impl ExactAccountant {
                 "only bounds are known, no exact value; use PldAccountant",
             ));
         }
-        Ok(Self { lowered })
+        Ok(Self { lowered, patience: Patience::Thorough })
     }
 
-    pub(crate) fn of(lowered: Lowered) -> Self {
-        Self { lowered }
+    pub(crate) fn of(lowered: Lowered, patience: Patience) -> Self {
+        Self { lowered, patience }
     }
 
     /// ε at `delta`: exact within 1e-9 relative, by the estimate of a second contour. Rounded to
@@ -52,7 +50,7 @@ impl ExactAccountant {
     ///
     /// # Errors
     ///
-    /// [`AccountantError::Numerical`] where the integrand decays too slowly (few steps with a tiny
+    /// [`AccountantError::Numerical`] where the integrand decays too slowly (a few steps with a tiny
     /// sampling probability): use [`PldAccountant`](crate::PldAccountant).
     pub fn epsilon(&self, delta: f64) -> Result<f64, AccountantError> {
         check_delta(delta)?;
@@ -75,7 +73,7 @@ impl ExactAccountant {
                     return Some(Exact { value: 0.0, relative_error: 0.0 });
                 }
             }
-            epsilon_of_direction(parts, direction, left)
+            epsilon_of_direction(parts, direction, left, self.patience)
         })
     }
 
@@ -89,8 +87,9 @@ impl ExactAccountant {
         if self.lowered.infinite.is_some() {
             return Ok(1.0);
         }
-        let own = self
-            .largest(|direction, _| delta_of_direction(&self.lowered.parts, direction, epsilon))?;
+        let own = self.largest(|direction, _| {
+            delta_of_direction(&self.lowered.parts, direction, epsilon, self.patience)
+        })?;
         Ok((own + self.lowered.mass_at_infinity).min(1.0))
     }
 

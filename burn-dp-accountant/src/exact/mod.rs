@@ -1,7 +1,10 @@
 //! The exact value by inverse Laplace transform.
 
 mod accountant;
+mod closed;
+mod contour;
 mod inversion;
 
 pub use accountant::ExactAccountant;
-pub(crate) use inversion::{gaussian_delta, gaussian_epsilon};
+pub(crate) use closed::{gaussian_delta, gaussian_epsilon};
+pub(crate) use inversion::Patience;

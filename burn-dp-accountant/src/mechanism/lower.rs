@@ -18,6 +18,8 @@ pub(crate) struct Lowered {
     pub(crate) infinite: Option<String>,
     /// The pairs are an upper bound that no data sets attain: they say nothing from below.
     pub(crate) loose: bool,
+    /// Nothing is known of what data sets attain, not even pairs below these.
+    pub(crate) unattained: bool,
 }
 
 impl Lowered {
@@ -25,6 +27,9 @@ impl Lowered {
     /// bound of fixed-size sampling, those of a data set whose other units all contribute the
     /// opposite (the unit is then drawn or not, as under Poisson sampling). `None` if unknown.
     pub(crate) fn attained(&self) -> Option<Self> {
+        if self.unattained {
+            return None;
+        }
         let mut attained =
             Self { parts: Vec::new(), mass_at_infinity: 0.0, loose: false, ..self.clone() };
         for (pair, count) in &self.parts {
@@ -186,10 +191,13 @@ fn lower_poisson(
     }
     if let DpEvent::Laplace { noise_multiplier } = inner {
         if relation == NeighboringRelation::ReplaceOne {
-            return Err(AccountantError::unsupported(
-                event.to_string(),
-                "sampled Laplace noise is known under add-or-remove-one and replace-special only",
-            ));
+            // Given who else was drawn, both data sets release either the same or sums that differ by
+            // at most 2C; the hockey-stick divergence is jointly convex, so that the mixture costs no
+            // more than the release without sampling. Nothing better is proven here.
+            out.push(Pair::Laplace { mu: 2.0 / noise_multiplier }, count);
+            out.loose = true;
+            out.unattained = true;
+            return Ok(());
         }
         out.push(Pair::SampledLaplace { q, mu: 1.0 / noise_multiplier }, count);
         return Ok(());

@@ -6,7 +6,6 @@
 //! trapezoidal rule converges geometrically (Trefethen and Weideman 2014, Theorem 5.1).
 
 use super::Pair;
-use crate::math::complex::{self, Complex64};
 use crate::math::normal::LN_DENSITY_AT_ZERO;
 use crate::math::{exp_minus_tangent, ln_add_exp};
 
@@ -65,7 +64,7 @@ pub(crate) struct Nodes {
 }
 
 /// Beyond this exponent the subtraction of the first terms is below the rounding.
-const LARGEST_EXPONENT: f64 = 300.0;
+pub(super) const LARGEST_EXPONENT: f64 = 300.0;
 
 /// More nodes than this are never needed for an answer that is better than the closed bounds.
 const MAX_NODES: f64 = 60_000.0;
@@ -140,7 +139,17 @@ impl Nodes {
         Some(nodes)
     }
 
-    fn peak(&self, order: f64) -> f64 {
+    pub(super) fn len(&self) -> usize {
+        self.loss.len()
+    }
+
+    pub(super) fn from_points(points: Vec<(f64, f64)>) -> Self {
+        let (ln_weight, loss): (Vec<f64>, Vec<f64>) = points.into_iter().unzip();
+        let weight = ln_weight.iter().map(|w: &f64| w.exp()).collect();
+        Self { ln_weight, weight, loss }
+    }
+
+    pub(super) fn peak(&self, order: f64) -> f64 {
         let exponents = self.ln_weight.iter().zip(&self.loss).map(|(w, y)| w + order * y);
         exponents.fold(f64::NEG_INFINITY, f64::max)
     }
@@ -165,7 +174,7 @@ impl Nodes {
         peak + terms.map(|(w, y)| (w + order * y - peak).exp()).sum::<f64>().ln()
     }
 
-    fn nodes(&self) -> impl Iterator<Item = (f64, f64, f64)> {
+    pub(super) fn nodes(&self) -> impl Iterator<Item = (f64, f64, f64)> {
         let weights = self.ln_weight.iter().zip(&self.weight);
         weights.zip(&self.loss).map(|((&ln_weight, &weight), &y)| (ln_weight, weight, y))
     }
@@ -185,21 +194,6 @@ impl Nodes {
         (self.ln_moment(order), mean, (second / zeroth - mean * mean).max(0.0))
     }
 
-    /// Prepares `E_Q[L^{s+1}]` for all `s` with real part `theta`.
-    pub(crate) fn on_contour(self, theta: f64) -> ContourMoments {
-        let order = theta + 1.0;
-        let shift = self.peak(order).max(0.0);
-        let shift = if shift < LARGEST_EXPONENT { 0.0 } else { shift };
-        let nodes = self.nodes().map(|(ln_weight, _, y)| {
-            let tilted = (ln_weight + order * y - shift).exp();
-            (y, tilted, (ln_weight + y - shift).exp() - (ln_weight - shift).exp())
-        });
-        let nodes: Vec<_> = nodes.collect();
-        let ln_scale = self.ln_moment(order);
-        let excess = if shift == 0.0 { ln_scale.exp_m1() } else { (ln_scale - shift).exp() };
-        ContourMoments { nodes, shift, excess }
-    }
-
     /// Leaves out what lies more than `reach` beyond the means of `P`: events so rare that δ does not
     /// see them, however much a large tilt would.
     pub(crate) fn truncated(mut self, pair: &Pair, direction: Direction, reach: f64) -> Self {
@@ -216,37 +210,5 @@ impl Nodes {
             };
         }
         self
-    }
-}
-
-/// The moments of one pair on one contour. Only the rotation `e^{ity}` changes along it:
-/// `M(θ+it) - M(θ) = Σ w e^{(θ+1)y} (e^{ity} - 1) - it Σ w (e^y - 1)`, where the last sum is 0 and is
-/// subtracted term by term, so that nothing cancels for tiny sampling probabilities.
-#[derive(Debug, Clone)]
-pub(crate) struct ContourMoments {
-    /// Loss, `w e^{(θ+1)y}`, `w (e^y - 1)`.
-    nodes: Vec<(f64, f64, f64)>,
-    /// Logarithm of a common factor, 0 unless the moments overflow.
-    shift: f64,
-    /// `M(θ) - 1`, or `M(θ)` over the common factor.
-    excess: f64,
-}
-
-impl ContourMoments {
-    /// `ln E_Q[L^{s+1}]` at `s = θ + it`.
-    pub(crate) fn ln_moment(&self, t: f64) -> Complex64 {
-        let (mut re, mut im) = (0.0, 0.0);
-        for &(y, tilted, tangent) in &self.nodes {
-            let (sin, cos) = (0.5 * t * y).sin_cos();
-            re -= 2.0 * tilted * sin * sin;
-            im += 2.0 * tilted * sin * cos - t * tangent;
-        }
-        let difference = Complex64::new(self.excess + re, im);
-        if self.shift == 0.0 { complex::ln_1p(difference) } else { difference.ln() + self.shift }
-    }
-
-    /// Number of nodes.
-    pub(crate) fn len(&self) -> usize {
-        self.nodes.len()
     }
 }

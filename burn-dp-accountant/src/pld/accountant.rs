@@ -41,9 +41,11 @@ impl PldAccountant {
         Self { lowered, effort: Effort::default() }
     }
 
-    /// Sets the relative width of the bracket to reach (1e-4 by default, at least 1e-9).
+    /// Sets the relative width of the bracket to reach, at least 1e-9. By default 1e-4 is reached, and
+    /// as much less as costs only milliseconds; a width that is set here ends the refinement.
     pub fn with_relative_width(mut self, relative_width: f64) -> Self {
         self.effort.relative_width = relative_width.clamp(1e-9, 1.0);
+        self.effort.free_points = 0;
         self
     }
 
@@ -77,7 +79,7 @@ impl PldAccountant {
         if self.lowered.loose {
             match self.lowered.attained() {
                 Some(attained) if !attained.parts.is_empty() => {
-                    let coarse = Effort { relative_width: 1e-3, ..self.effort };
+                    let coarse = Effort { relative_width: 1e-3, free_points: 0, ..self.effort };
                     answer.lower = super::epsilon(&attained, delta, &coarse).lower;
                     answer.notes.push(
                         "the upper end is a bound that no data set is known to attain".to_string(),

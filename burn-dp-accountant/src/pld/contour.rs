@@ -26,6 +26,8 @@ pub(crate) struct Contour {
     pub(super) fall: f64,
     /// Tilt towards higher losses for the aliases from above.
     pub(super) rise: f64,
+    /// The aliases that are allowed, of the scaled δ.
+    pub(super) allowed: f64,
 }
 
 impl Contour {
@@ -61,7 +63,8 @@ impl Contour {
         }
         // The geometric series over the periods.
         let period = below.max(above).max(0.7 / fall.min(rise));
-        period.is_finite().then_some(Self { theta, period, fall, rise })
+        let allowed = allowed.exp();
+        period.is_finite().then_some(Self { theta, period, fall, rise, allowed })
     }
 }
 

@@ -11,12 +11,10 @@
 //!   lies below the true one everywhere: the **optimistic** lattice.
 
 use super::convex::lower_hull;
-use super::shape::{Piece, Shape};
+use super::quadrature::Sums;
+use super::shape::Shape;
 use crate::math::normal;
 use crate::mechanism::{Direction, Pair};
-
-/// Relative error of each mass: quadrature (below 1e-13) and rounding of its exponential.
-pub(crate) const MASS_ERROR: f64 = 2e-13;
 
 /// Masses at `offset + (first + i) · width`.
 #[derive(Debug, Clone)]
@@ -68,15 +66,7 @@ pub(crate) fn discretize(pair: &Pair, direction: Direction, width: f64, tail: f6
     let first = ((low - offset) / width).floor() as i64 - 1;
     let last = ((high - offset) / width).ceil() as i64 + 1;
     let size = (last - first + 1) as usize;
-    let mut sums = Sums {
-        width,
-        offset,
-        first,
-        shrink: -(-width).exp_m1(),
-        growth: width.exp(),
-        mass: vec![0.0; size],
-        gap: vec![0.0; size],
-    };
+    let mut sums = Sums::new(width, offset, first, size);
     for piece in &shape.pieces {
         sums.add_piece(piece);
     }
@@ -84,14 +74,24 @@ pub(crate) fn discretize(pair: &Pair, direction: Direction, width: f64, tail: f6
         let cell = (((y - offset) / width).floor() as i64).clamp(first, last - 1);
         sums.add(cell, y, mass);
     }
+    // Where the quadrature may have split the mass of a cell wrongly, the doubt goes to the safe side.
     let mut optimistic = sums.mass.clone();
-    subtract_gaps(&mut optimistic, &sums.gap, sums.growth);
+    let mut pessimistic = sums.mass;
+    for (i, &doubt) in sums.doubt.iter().enumerate().take(size - 1) {
+        let up = doubt.min(pessimistic[i]);
+        pessimistic[i] -= up;
+        pessimistic[i + 1] += up;
+        let down = doubt.min(optimistic[i + 1]);
+        optimistic[i + 1] -= down;
+        optimistic[i] += down;
+    }
+    subtract_gaps(&mut optimistic, &sums.gap, width.exp());
     lower_hull(&mut optimistic, width);
     // The tails that the shape left out, on either side of each piece: rounded up to infinity, since a
     // piece can end anywhere among the others.
     let left_out = 2.0 * tail * shape.pieces.len() as f64;
     Discretized {
-        pessimistic: Lattice { offset, first, mass: sums.mass },
+        pessimistic: Lattice { offset, first, mass: pessimistic },
         optimistic: Lattice { offset, first, mass: optimistic },
         infinite: left_out,
     }
@@ -109,159 +109,6 @@ fn bulk(pair: &Pair, direction: Direction, width: f64) -> f64 {
         Direction::Remove => value,
         Direction::Add => -value,
     }
-}
-
-struct Sums {
-    width: f64,
-    offset: f64,
-    first: i64,
-    /// `1 - e^{-h}`.
-    shrink: f64,
-    /// `e^h`.
-    growth: f64,
-    mass: Vec<f64>,
-    /// `∫ λ(1-λ) (α_i/α) dP` over cell `i`, `λ` the position of `α` between its grid points: an upper
-    /// bound (in units of `e^h - 1`) of how far the chord lies above the divergence in the cell.
-    gap: Vec<f64>,
-}
-
-impl Sums {
-    /// The nodes of a rule inside of a cell, by the distance from its lower end in the direction of the
-    /// unreversed loss.
-    fn cell_nodes<const N: usize>(&self, rule: &[(f64, f64); N], reversed: bool) -> [Node; N] {
-        rule.map(|(node, weight)| {
-            let share = 0.5 * (1.0 + node);
-            let distance = if reversed { 1.0 - share } else { share } * self.width;
-            let fall = (-distance).exp_m1();
-            let up = (-fall / self.shrink).clamp(0.0, 1.0);
-            Node {
-                growth_minus_one: (share * self.width).exp_m1(),
-                weight: 0.5 * weight * self.width,
-                up,
-                gap: (1.0 - up) * up / (self.growth * (1.0 + fall)),
-            }
-        })
-    }
-
-    /// A whole cell of a sampled Gaussian by quadrature over the loss instead of the line: position
-    /// and density have closed forms, and where the nodes lie in the cell is always the same. `false`
-    /// where the loss varies too quickly with the position, near its infimum `ln(1-q)`.
-    fn add_smooth_cell(&mut self, piece: &Piece, nodes: &CellNodes, edge: i64, y: f64) -> bool {
-        let Some((q, mu)) = piece.sampled() else { return false };
-        let minus_one = y.exp_m1();
-        // e^y - (1-q): the part of the mixture that is shifted.
-        let shifted = minus_one + q;
-        if shifted < 0.05 * q {
-            return false;
-        }
-        let ratio = minus_one + 1.0;
-        let position = |shifted: f64| ((shifted / q).ln() + 0.5 * mu * mu) / mu;
-        let length = self.width * ratio / (mu * shifted);
-        let extent = length * (2.0 + position(shifted).abs() + length + 2.0 * mu);
-        let nodes: &[Node] = if extent < 4e-3 {
-            &nodes.two
-        } else if extent < 0.07 {
-            &nodes.three
-        } else {
-            return false;
-        };
-        let cell = if piece.reversed { -edge - 1 } else { edge };
-        let i = (cell - self.first) as usize;
-        for node in nodes {
-            let grown = ratio * node.growth_minus_one;
-            let (here, shifted) = (ratio + grown, shifted + grown);
-            let x = position(shifted);
-            let density = (normal::LN_DENSITY_AT_ZERO - 0.5 * x * x).exp();
-            let density = if piece.reversed { density } else { density * here };
-            let mass = node.weight * piece.weight * density * here / (mu * shifted);
-            self.mass[i] += mass * (1.0 - node.up);
-            self.mass[i + 1] += mass * node.up;
-            self.gap[i] += mass * node.gap;
-        }
-        true
-    }
-
-    fn add(&mut self, cell: i64, loss: f64, mass: f64) {
-        let i = (cell - self.first) as usize;
-        let fall = (-(loss - self.offset - cell as f64 * self.width)).exp_m1();
-        let up = (-fall / self.shrink).clamp(0.0, 1.0);
-        self.mass[i] += mass * (1.0 - up);
-        self.mass[i + 1] += mass * up;
-        self.gap[i] += mass * (1.0 - up) * up / (self.growth * (1.0 + fall));
-    }
-
-    /// Gauss-Legendre quadrature between the positions of the grid points, in pieces short enough
-    /// for a relative error below 1e-13.
-    fn add_piece(&mut self, piece: &Piece) {
-        if piece.high <= piece.low {
-            return;
-        }
-        let sign = if piece.reversed { -1.0 } else { 1.0 };
-        // Along increasing x a reversed piece passes the grid from above.
-        let offset = sign * self.offset;
-        let start = ((piece.loss(piece.low) - offset) / self.width).floor() as i64;
-        let end = ((piece.loss(piece.high) - offset) / self.width).ceil() as i64;
-        let nodes = CellNodes {
-            two: self.cell_nodes(&GAUSS_2, piece.reversed),
-            three: self.cell_nodes(&GAUSS_3, piece.reversed),
-        };
-        let mut left = piece.low;
-        let mut skipped = false;
-        for edge in start..end {
-            let lower = offset + edge as f64 * self.width;
-            if edge > start && edge + 1 < end && self.add_smooth_cell(piece, &nodes, edge, lower) {
-                skipped = true;
-                continue;
-            }
-            if std::mem::take(&mut skipped) {
-                left = piece.position(lower).clamp(piece.low, piece.high);
-            }
-            let right = if edge + 1 == end {
-                piece.high
-            } else {
-                let y = offset + (edge + 1) as f64 * self.width;
-                piece.position(y).clamp(left, piece.high)
-            };
-            if right <= left {
-                continue;
-            }
-            let cell = if piece.reversed { -edge - 1 } else { edge };
-            let roughness = piece.roughness(left).max(piece.roughness(right));
-            let extent = (right - left) * roughness;
-            let (rule, parts): (&[(f64, f64)], usize) = if extent < 4e-3 {
-                (&GAUSS_2, 1)
-            } else if extent < 0.07 {
-                (&GAUSS_3, 1)
-            } else {
-                (&GAUSS_5, (extent / 0.8).ceil() as usize)
-            };
-            let half = 0.5 * (right - left) / parts as f64;
-            for part in 0..parts {
-                let middle = left + half * (2 * part + 1) as f64;
-                for &(node, weight) in rule {
-                    let x = middle + half * node;
-                    let loss = piece.loss(x);
-                    self.add(cell, sign * loss, half * weight * piece.density(x, loss));
-                }
-            }
-            left = right;
-        }
-    }
-}
-
-/// One node of the quadrature over a cell.
-struct Node {
-    /// `e^t - 1` at distance `t` above the lower end.
-    growth_minus_one: f64,
-    weight: f64,
-    /// Share that goes to the upper grid point, and to the gap.
-    up: f64,
-    gap: f64,
-}
-
-struct CellNodes {
-    two: [Node; 2],
-    three: [Node; 3],
 }
 
 /// Lowers the piecewise linear divergence at every grid point by the larger gap of its two cells, so
@@ -299,23 +146,6 @@ fn subtract_gaps(mass: &mut [f64], gap: &[f64], growth: f64) {
         }
     }
 }
-
-/// Nodes and weights on `[-1, 1]`.
-const GAUSS_2: [(f64, f64); 2] = [(-0.577_350_269_189_625_8, 1.0), (0.577_350_269_189_625_8, 1.0)];
-
-const GAUSS_3: [(f64, f64); 3] = [
-    (-0.774_596_669_241_483_4, 0.555_555_555_555_555_6),
-    (0.0, 0.888_888_888_888_888_8),
-    (0.774_596_669_241_483_4, 0.555_555_555_555_555_6),
-];
-
-const GAUSS_5: [(f64, f64); 5] = [
-    (-0.906_179_845_938_664, 0.236_926_885_056_189_08),
-    (-0.538_469_310_105_683_1, 0.478_628_670_499_366_47),
-    (0.0, 0.568_888_888_888_888_9),
-    (0.538_469_310_105_683_1, 0.478_628_670_499_366_47),
-    (0.906_179_845_938_664, 0.236_926_885_056_189_08),
-];
 
 #[cfg(test)]
 mod tests {
@@ -396,7 +226,8 @@ mod tests {
                     })
                     .sum();
                 assert!((p - 1.0).abs() < 1e-12, "{pair:?} {direction:?}: {p}");
-                assert!((q - 1.0).abs() < 1e-9, "{pair:?} {direction:?}: Q adds up to {q}");
+                // The doubt about the split, 1.5e-7 of the mass of a cell, is moved up by one cell.
+                assert!((q - 1.0).abs() < 3e-9, "{pair:?} {direction:?}: Q adds up to {q}");
                 assert!(grid.optimistic.mass.iter().all(|&m| m >= 0.0));
             }
         }
@@ -426,7 +257,12 @@ mod tests {
                     }
                 };
                 assert!((sums.0 - 1.0).abs() < 1e-12, "{q} {mu} {direction:?}: {sums:?}");
-                assert!((sums.1 - expected).abs() < 1e-12, "{q} {mu} {direction:?}: {sums:?}");
+                // The doubt about the split was moved up: never down.
+                let missing = expected - sums.1;
+                assert!(
+                    missing > -1e-12 && missing < 2e-7 * width,
+                    "{q} {mu} {direction:?}: {sums:?}"
+                );
             }
         }
     }

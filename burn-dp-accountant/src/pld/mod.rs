@@ -3,18 +3,28 @@
 mod accountant;
 mod bracket;
 mod compose;
+mod composition;
 mod contour;
 mod convex;
+mod delta;
+mod effort;
+mod heavy;
 mod lattice;
 mod powers;
+mod profile;
+mod quadrature;
 mod rotation;
 mod shape;
 mod spectrum;
+mod variation;
 
 pub use accountant::PldAccountant;
-pub(crate) use bracket::{Bracket, Effort, delta, directions, epsilon, largest_loss, profile};
+pub(crate) use bracket::{Bracket, directions, epsilon, largest_loss};
 pub(crate) use contour::{Contour, Target};
+pub(crate) use delta::delta;
+pub(crate) use effort::Effort;
 pub(crate) use lattice::span;
+pub(crate) use profile::profile;
 
 use crate::mechanism::{Direction, Pair};
 

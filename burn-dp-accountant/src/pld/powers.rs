@@ -15,7 +15,10 @@ pub(super) struct Transform {
     pub(super) normalizer: f64,
     pub(super) origin: i64,
     differences: Vec<Complex64>,
-    size: usize,
+    pub(super) size: usize,
+    /// The tilted masses, and the index of the largest.
+    pub(super) tilted: Vec<f64>,
+    pub(super) top: usize,
     /// Bounds of the rounding: in the 2-norm, as if of the masses; in each frequency (the twiddle
     /// factors have modulus 1, so that what a level adds is relative to the sum of the masses); and of
     /// the value at frequency 0, subtracted from all.
@@ -75,6 +78,8 @@ impl Transform {
             origin: lattice.first + top as i64,
             differences,
             size,
+            tilted,
+            top,
             norm_error: FFT_ERROR * levels * norm,
             point_error: FFT_ERROR * levels * sum,
             constant_error: 4.0 * f64::EPSILON * sum,
@@ -175,7 +180,7 @@ pub(super) struct Powers {
     pub(super) sources: Vec<Source>,
     /// Bound of each frequency that was left out.
     pub(super) cut: f64,
-    size: usize,
+    pub(super) size: usize,
 }
 
 /// How the rounding of the transform of one part enters a spectrum: its derivatives by it, and its

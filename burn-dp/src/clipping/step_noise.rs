@@ -150,7 +150,7 @@ mod tests {
             let noise = per_group(&split).noise(0.8, 64.0).unwrap();
             let groups: Vec<_> = [0.1, 1.0, 2.0].into_iter().zip(noise.group_stds).collect();
             let effective = effective_noise_multiplier(&groups).unwrap();
-            assert!(effective >= 0.8 && effective < 0.8 * (1.0 + 1e-11), "{split:?} {effective}");
+            assert!((0.8..0.8 * (1.0 + 1e-11)).contains(&effective), "{split:?} {effective}");
             assert_eq!(noise.event, DpEvent::gaussian(0.8));
         }
     }

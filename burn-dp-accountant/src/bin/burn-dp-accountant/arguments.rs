@@ -1,6 +1,6 @@
 //! The arguments of the command.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use burn_dp_accountant::{AccountantError, DpEvent, NeighboringRelation, PrivacyLedger};
 use clap::{Args, Parser, Subcommand, ValueEnum};
@@ -83,7 +83,7 @@ impl Events {
 impl Training {
     pub(crate) fn read(&self) -> Result<Events, AccountantError> {
         if let Some(path) = &self.ledger {
-            let ledger = PrivacyLedger::load(path)?;
+            let ledger = released(path)?;
             let events =
                 ledger.entries().iter().map(|entry| (entry.event.clone(), entry.count)).collect();
             let relation = ledger.header().relation;
@@ -111,6 +111,18 @@ impl Training {
     }
 }
 
+/// The ledger of a file, which must hold something: ε = 0 of the wrong file would be believed.
+pub(crate) fn released(path: &Path) -> Result<PrivacyLedger, AccountantError> {
+    let ledger = PrivacyLedger::load(path)?;
+    if ledger.entries().is_empty() {
+        return Err(AccountantError::InvalidArgument {
+            name: "--ledger",
+            reason: format!("must hold at least one release, but {} is empty", path.display()),
+        });
+    }
+    Ok(ledger)
+}
+
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Accountant {
     /// Certified bracket, with the exact value as the estimate.
@@ -124,6 +136,7 @@ pub(crate) enum Accountant {
 }
 
 #[derive(Debug, Args)]
+#[command(allow_negative_numbers = true)]
 pub(crate) struct Epsilon {
     #[command(flatten)]
     pub(crate) training: Training,
@@ -139,6 +152,7 @@ pub(crate) struct Epsilon {
 }
 
 #[derive(Debug, Args)]
+#[command(allow_negative_numbers = true)]
 pub(crate) struct Delta {
     #[command(flatten)]
     pub(crate) training: Training,
@@ -151,6 +165,7 @@ pub(crate) struct Delta {
 }
 
 #[derive(Debug, Args)]
+#[command(allow_negative_numbers = true)]
 pub(crate) struct Calibrate {
     /// Target ε.
     #[arg(long)]
@@ -162,7 +177,7 @@ pub(crate) struct Calibrate {
     #[arg(long, visible_alias = "q")]
     pub(crate) sampling_probability: f64,
     /// Number of steps: the noise multiplier is searched.
-    #[arg(long, conflicts_with = "noise_multiplier", required_unless_present = "noise_multiplier")]
+    #[arg(long, conflicts_with = "noise_multiplier")]
     pub(crate) steps: Option<u64>,
     /// Noise multiplier: the number of steps is searched.
     #[arg(long, visible_alias = "sigma")]
@@ -176,6 +191,7 @@ pub(crate) struct Calibrate {
 }
 
 #[derive(Debug, Args)]
+#[command(allow_negative_numbers = true)]
 pub(crate) struct Tradeoff {
     #[command(flatten)]
     pub(crate) training: Training,
@@ -191,6 +207,7 @@ pub(crate) struct Tradeoff {
 }
 
 #[derive(Debug, Args)]
+#[command(allow_negative_numbers = true)]
 pub(crate) struct Tan {
     /// Number of units in the data set.
     #[arg(long)]
@@ -219,6 +236,7 @@ pub(crate) struct Tan {
 }
 
 #[derive(Debug, Args)]
+#[command(allow_negative_numbers = true)]
 pub(crate) struct Statement {
     /// The ledger file.
     #[arg(long, value_name = "FILE")]

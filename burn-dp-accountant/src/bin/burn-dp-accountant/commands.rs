@@ -8,7 +8,7 @@ use burn_dp_accountant::{
 use serde_json::{Value, json};
 
 use crate::arguments::{
-    Accountant, Calibrate, Command, Delta, Epsilon, Events, Statement, Tan, Tradeoff,
+    Accountant, Calibrate, Command, Delta, Epsilon, Events, Statement, Tan, Tradeoff, released,
 };
 use crate::plot;
 
@@ -150,6 +150,9 @@ fn calibrate(arguments: &Calibrate) -> Output {
 }
 
 fn tradeoff(arguments: &Tradeoff) -> Output {
+    if let Some(alpha) = arguments.alpha.iter().find(|alpha| !(0.0..=1.0).contains(*alpha)) {
+        return Err(invalid("--alpha", format!("must be between 0 and 1, got {alpha}")));
+    }
     let events = arguments.training.read()?;
     let curve = PldAccountant::new(events.counted(), events.relation)?.tradeoff(1_000)?;
     if let Some(path) = &arguments.plot {
@@ -229,7 +232,53 @@ fn parse_run(text: &str) -> Result<(f64, f64), AccountantError> {
 }
 
 fn statement(arguments: &Statement) -> Output {
-    let ledger = PrivacyLedger::load(&arguments.ledger)?;
+    let ledger = released(&arguments.ledger)?;
     let statement = PrivacyStatement::from_ledger(&ledger, &arguments.delta)?;
     Ok(if arguments.json { statement.to_json()? + "\n" } else { statement.to_string() })
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+    use burn_dp_accountant::NeighboringRelation;
+    use clap::Parser;
+
+    fn refusal(arguments: &str) -> String {
+        let arguments = ["program"].into_iter().chain(arguments.split_whitespace());
+        let cli = crate::arguments::Cli::try_parse_from(arguments).unwrap();
+        run(&cli.command).unwrap_err().to_string()
+    }
+
+    #[test]
+    fn bad_input_is_named_with_its_value() {
+        let segment = "--sampling-probability 0.01 --noise-multiplier 1 --steps 10";
+        for (arguments, name) in [
+            ("epsilon --q nan --sigma 1 --steps 10 --delta 1e-5", "sampling_probability"),
+            ("epsilon --q 1.5 --sigma 1 --steps 10 --delta 1e-5", "got 1.5"),
+            ("epsilon --q 0.1 --sigma -1 --steps 10 --delta 1e-5", "noise_multiplier"),
+            ("epsilon --delta 1e-5", "--ledger FILE"),
+            (&format!("epsilon {segment} --delta 1"), "delta must be between 0 and 1"),
+            (&format!("delta {segment} --epsilon -1"), "epsilon must be"),
+            (&format!("tradeoff {segment} --alpha 2"), "--alpha must be between 0 and 1, got 2"),
+            ("calibrate --epsilon 3 --delta 1e-5 --q 0.01", "--steps or --noise-multiplier"),
+        ] {
+            let error = refusal(arguments);
+            assert!(error.contains(name), "{arguments}: {error}");
+        }
+    }
+
+    #[test]
+    fn an_empty_ledger_is_no_proof_of_privacy() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("ledger.json");
+        let relation = NeighboringRelation::AddOrRemoveOne;
+        PrivacyLedger::new(LedgerHeader::new(UnitOfPrivacy::Example, relation))
+            .save(&path)
+            .unwrap();
+        for command in ["epsilon --delta 1e-5", "delta --epsilon 1", "tradeoff", "statement"] {
+            let error = refusal(&format!("{command} --ledger {}", path.display()));
+            assert!(error.contains("at least one release"), "{command}: {error}");
+        }
+    }
 }

@@ -1,0 +1,50 @@
+//! Brackets of mechanisms that are only close to their pairs, in total variation.
+
+use super::composition::Composition;
+use crate::mechanism::Lowered;
+
+/// The bracket with the total variation `η` of the ledger: `δ ± (1 + e^ε) η`.
+pub(super) fn with_variation(
+    composition: &Composition,
+    lowered: &Lowered,
+    delta: f64,
+    left: f64,
+    start: f64,
+) -> (f64, Option<f64>) {
+    let eta = lowered.total_variation;
+    if eta == 0.0 {
+        return composition.epsilon(left, start);
+    }
+    let (mut lower, _) = composition.epsilon((delta + 2.0 * eta).min(1.0), start);
+    let upper_delta =
+        |e: f64| composition.delta(e).1 + lowered.mass_at_infinity + (1.0 + e.exp()) * eta;
+    let lower_delta =
+        |e: f64| composition.delta(e).0 + lowered.mass_at_infinity - (1.0 + e.exp()) * eta;
+    // Downwards from the value without the correction, by bisection.
+    if lower_delta(lower) < delta {
+        let (mut a, mut b) = (0.0, lower);
+        for _ in 0..60 {
+            let middle = 0.5 * (a + b);
+            if lower_delta(middle) >= delta { a = middle } else { b = middle }
+        }
+        lower = if lower_delta(a) >= delta { a } else { 0.0 };
+    }
+    let (_, Some(start)) = composition.epsilon(left, start) else { return (lower, None) };
+    if upper_delta(start) <= delta {
+        return (lower, Some(start));
+    }
+    let (mut a, mut b) = (start, start.max(1e-6));
+    let mut step = 1e-6;
+    while upper_delta(b) > delta {
+        b += step;
+        step *= 2.0;
+        if b > 700.0 {
+            return (lower, None);
+        }
+    }
+    for _ in 0..80 {
+        let middle = 0.5 * (a + b);
+        if upper_delta(middle) <= delta { b = middle } else { a = middle }
+    }
+    (lower, Some(b))
+}
