@@ -9,12 +9,17 @@ use crate::{
     RdpAccountant,
 };
 
+/// A sampled release of a larger shift (σ below 0.05) is within the reach of privacy loss distributions,
+/// but takes them seconds.
+const STEEP_SHIFT: f64 = 20.0;
+/// From here on nobody needs the width of a bracket.
+const MEANINGLESS_EPSILON: f64 = 1e3;
 /// Relative error of the closed form for Gaussian releases, generously.
 const CLOSED_FORM_ERROR: f64 = 1e-10;
 
 /// ε at `delta` of `events`: the certified bracket by privacy loss distributions with the exact
 /// value as the estimate; a closed form for Gaussian releases alone; Rényi divergences where
-/// nothing else is known.
+/// nothing else is known, or where noise is too small to protect anybody.
 pub(crate) fn epsilon_of_events<'a>(
     events: impl IntoIterator<Item = (&'a DpEvent, u64)>,
     relation: NeighboringRelation,
@@ -35,11 +40,24 @@ pub(crate) fn epsilon_of_events<'a>(
     if let Some(epsilon) = closed_form(&lowered, delta) {
         return Ok(epsilon);
     }
+    let rdp = || RdpAccountant::new(events.iter().copied(), relation)?.epsilon(delta);
+    if steep(&lowered)
+        && let Ok(mut answer) = rdp()
+        && answer.upper.is_finite()
+        && answer.upper > MEANINGLESS_EPSILON
+    {
+        answer.notes.push(
+            "the noise is so small that only the Rényi bound was computed: no epsilon near it protects \
+             anybody; PldAccountant gives a bracket"
+                .into(),
+        );
+        return Ok(answer);
+    }
     let mut answer = PldAccountant::of(lowered.clone()).epsilon(delta)?;
     // Where the bracket could not be narrowed, the Rényi bound may be the better upper end.
     if lowered.infinite.is_none()
         && !answer.notes.is_empty()
-        && let Ok(rdp) = RdpAccountant::new(events, relation).and_then(|rdp| rdp.epsilon(delta))
+        && let Ok(rdp) = rdp()
         && rdp.upper < answer.upper
     {
         answer = Epsilon { lower: answer.lower.min(rdp.upper), notes: answer.notes, ..rdp };
@@ -53,6 +71,12 @@ pub(crate) fn epsilon_of_events<'a>(
         answer.method = Method::Exact;
     }
     Ok(answer)
+}
+
+/// Whether a sampled release has hardly any noise.
+fn steep(lowered: &Lowered) -> bool {
+    let mut pairs = lowered.parts.iter().map(|(pair, _)| pair);
+    pairs.any(|pair| matches!(pair, Pair::Sampled { mu, .. } if *mu > STEEP_SHIFT))
 }
 
 /// The exact value alone, without a guarantee: for searches whose result is certified afterwards.

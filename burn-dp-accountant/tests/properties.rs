@@ -222,6 +222,24 @@ fn a_sweep_of_extreme_parameters_is_answered_and_ordered() {
 }
 
 #[test]
+fn hardly_any_noise_is_answered_at_once_by_an_upper_bound() {
+    for (sigma, steps) in [(0.04, 5), (0.001, 50)] {
+        let event = DpEvent::dp_sgd_step(0.05, sigma);
+        let mut ledger = PrivacyLedger::new(LedgerHeader::new(UnitOfPrivacy::Example, RELATION));
+        ledger.record(&event).unwrap();
+        // One release has a closed form.
+        let one = ledger.epsilon(1e-5).unwrap();
+        ledger.record_many(&event, steps - 1).unwrap();
+        let start = std::time::Instant::now();
+        let all = ledger.epsilon(1e-5).unwrap();
+        // Privacy loss distributions take 20 s for the second.
+        assert!(start.elapsed().as_secs_f64() < 5.0);
+        assert!(all.upper.is_finite() && all.upper > one.upper, "{all:?} {one:?}");
+        assert!(all.upper < steps as f64 * one.upper && !all.notes.is_empty(), "{all:?} {one:?}");
+    }
+}
+
+#[test]
 fn sampled_laplace_noise_under_replace_one_is_bounded_by_the_release_without_sampling() {
     let laplace = || DpEvent::Laplace { noise_multiplier: 4.0 };
     let sampled = DpEvent::poisson_sampled(0.1, laplace());
