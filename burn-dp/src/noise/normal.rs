@@ -14,8 +14,9 @@ const ULP_64: f64 = 1.0 / 18_446_744_073_709_551_616.0;
 /// `radius` gives the radius √(−2 ln U) with U = (radius + ½)/2^64, so that it reaches from
 /// 2^-32 to 9.49; the upper 54 bits of `angle` give the direction, on a grid that is symmetric
 /// about both axes, so that neither value can be exactly zero and both have mean exactly zero.
-/// Only additions, multiplications, a division and a root are used, each rounded as IEEE 754
-/// says, so the result is the same on every machine and with every vector width.
+/// Only additions, multiplications, fused multiply-adds, a division and a root are used, each
+/// rounded as IEEE 754 says, so the result is the same on every machine and with every vector
+/// width. A machine without fused multiply-add computes it in software: slower, and the same.
 #[inline(always)]
 pub(super) fn box_muller(radius: u64, angle: u64) -> (f64, f64) {
     let r = (-2.0 * ln_uniform(radius)).sqrt();
@@ -42,14 +43,14 @@ fn ln_uniform(word: u64) -> f64 {
     // error below 2^-58.
     let s = d / (2.0 + d);
     let z = s * s;
-    let p = 0.147_962_652_592_130_93;
-    let p = p * z + 0.153_140_206_882_739_02;
-    let p = p * z + 0.181_835_654_254_188_1;
-    let p = p * z + 0.222_221_985_533_941_2;
-    let p = p * z + 0.285_714_287_425_666_35;
-    let p = p * z + 0.399_999_999_994_139_4;
-    let p = p * z + 0.666_666_666_666_673_4;
-    exponent * std::f64::consts::LN_2 + (2.0 * s + s * (z * p))
+    let p: f64 = 0.147_962_652_592_130_93;
+    let p = p.mul_add(z, 0.153_140_206_882_739_02);
+    let p = p.mul_add(z, 0.181_835_654_254_188_1);
+    let p = p.mul_add(z, 0.222_221_985_533_941_2);
+    let p = p.mul_add(z, 0.285_714_287_425_666_35);
+    let p = p.mul_add(z, 0.399_999_999_994_139_4);
+    let p = p.mul_add(z, 0.666_666_666_666_673_4);
+    exponent.mul_add(std::f64::consts::LN_2, s.mul_add(z * p, 2.0 * s))
 }
 
 /// Cosine and sine of 2π times the fraction of a turn in the upper 54 bits of `word`.
@@ -63,20 +64,20 @@ fn direction(word: u64) -> (f64, f64) {
     // Minimax polynomials for |x| <= π/4 with errors below 2^-58.
     let x = t * std::f64::consts::FRAC_PI_2;
     let z = x * x;
-    let p = 1.589_682_673_364_951_7e-10;
-    let p = p * z - 2.505_075_863_029_573_8e-8;
-    let p = p * z + 2.755_731_369_505_887e-6;
-    let p = p * z - 1.984_126_982_981_637_8e-4;
-    let p = p * z + 8.333_333_333_322_424e-3;
-    let p = p * z - 1.666_666_666_666_663_2e-1;
-    let sin = x + x * (z * p);
-    let p = -1.135_966_979_215_856_5e-11;
-    let p = p * z + 2.087_572_368_273_363e-9;
-    let p = p * z - 2.755_731_435_522_686e-7;
-    let p = p * z + 2.480_158_728_949_176_3e-5;
-    let p = p * z - 1.388_888_888_887_413_8e-3;
-    let p = p * z + 4.166_666_666_666_66e-2;
-    let cos = 1.0 - (0.5 * z - z * (z * p));
+    let p: f64 = 1.589_682_673_364_951_7e-10;
+    let p = p.mul_add(z, -2.505_075_863_029_573_8e-8);
+    let p = p.mul_add(z, 2.755_731_369_505_887e-6);
+    let p = p.mul_add(z, -1.984_126_982_981_637_8e-4);
+    let p = p.mul_add(z, 8.333_333_333_322_424e-3);
+    let p = p.mul_add(z, -1.666_666_666_666_663_2e-1);
+    let sin = x.mul_add(z * p, x);
+    let p: f64 = -1.135_966_979_215_856_5e-11;
+    let p = p.mul_add(z, 2.087_572_368_273_363e-9);
+    let p = p.mul_add(z, -2.755_731_435_522_686e-7);
+    let p = p.mul_add(z, 2.480_158_728_949_176_3e-5);
+    let p = p.mul_add(z, -1.388_888_888_887_413_8e-3);
+    let p = p.mul_add(z, 4.166_666_666_666_66e-2);
+    let cos = 1.0 - z.mul_add(-(z * p), 0.5 * z);
 
     // Turn by the quadrant: exchange for odd ones, then the signs.
     let odd = quadrant & 1 != 0;

@@ -12,6 +12,8 @@ use super::{ParametricOps, Patches};
 
 /// Values that a task should at least have, so that threads are worth their start.
 const TASK_VALUES: usize = 1 << 14;
+/// Values that one thread has read before others would have woken up.
+const FEW_VALUES: usize = 1 << 18;
 
 impl ParametricOps for Flex {
     fn native_patches(input: FloatTensor<Self>, patches: Patches) -> Option<FloatTensor<Self>> {
@@ -45,11 +47,15 @@ impl ParametricOps for Flex {
             return None;
         }
         let values = rows.as_slice::<f32>()?;
-        let norms: Vec<f32> = values
-            .par_chunks_exact(length)
-            .with_min_len(TASK_VALUES.div_ceil(length))
-            .map(squared_norm)
-            .collect();
+        let norms: Vec<f32> = if values.len() <= FEW_VALUES {
+            values.chunks_exact(length).map(squared_norm).collect()
+        } else {
+            values
+                .par_chunks_exact(length)
+                .with_min_len(TASK_VALUES.div_ceil(length))
+                .map(squared_norm)
+                .collect()
+        };
         Some(FloatTensor::<Self>::from_data(TensorData::new(norms, [count])))
     }
 

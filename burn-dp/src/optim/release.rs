@@ -85,13 +85,10 @@ impl Release {
             return Err(error);
         }
         let mut sums = read.sums;
-        let content = sums.iter().map(Vec::as_slice);
-        let mut noise = noise.bound_to(content.chain([bytemuck::cast_slice(&self.stds)]));
-        let parameters = (0u32..).zip(sums.iter_mut().zip(&self.groups));
-        let parameters = parameters.map(|(position, (sums, &group))| {
-            Ok((self.mechanisms[group], noise.stream(position)?, sums.as_mut_slice()))
-        });
-        GaussianMechanism::release_all(parameters.collect::<Result<_, DpError>>()?)?;
+        let parameters = sums.iter_mut().zip(&self.groups);
+        let parameters =
+            parameters.map(|(sums, &group)| (self.mechanisms[group], sums.as_mut_slice()));
+        noise.release(parameters.collect(), bytemuck::cast_slice(&self.stds))?;
         let mut write = Write {
             released: sums.into_iter(),
             first: FirstCopies::default(),
