@@ -2,7 +2,7 @@
 
 use burn::module::{Module, ModuleVisitor, Param};
 use burn::optim::GradientsParams;
-use burn::tensor::{DType, Tensor, TensorData};
+use burn::tensor::{DType, DataError, Tensor, TensorData};
 
 use crate::DpError;
 use crate::clipping::{ClippedSum, StepNoise, Thresholds};
@@ -79,16 +79,16 @@ impl Release {
         sum: ClippedSum,
         noise: NoiseStep,
     ) -> Result<GradientsParams, DpError> {
-        let mut read = Read { sum, sums: Vec::new(), first: FirstCopies::default(), error: None };
+        let mut read = Read { sum, sums: Vec::new(), first: FirstCopies::default() };
         model.visit(&mut read);
-        if let Some(error) = read.error {
-            return Err(error);
-        }
         let mut sums = read.sums;
-        let parameters = sums.iter_mut().zip(&self.groups);
-        let parameters =
-            parameters.map(|(sums, &group)| (self.mechanisms[group], sums.as_mut_slice()));
-        noise.release(parameters.collect(), bytemuck::cast_slice(&self.stds))?;
+        let parameters = sums.iter_mut().zip(&self.groups).map(|(sums, &group)| {
+            // In place: a copy would cost as much as the digest.
+            let values = sums.as_mut_slice::<f32>().map_err(unreadable)?;
+            Ok((self.mechanisms[group], values))
+        });
+        let parameters = parameters.collect::<Result<_, DpError>>()?;
+        noise.release(parameters, bytemuck::cast_slice(&self.stds))?;
         let mut write = Write {
             released: sums.into_iter(),
             first: FirstCopies::default(),
@@ -102,34 +102,28 @@ impl Release {
 /// Brings the sums to the host, zeros where no example contributed.
 struct Read {
     sum: ClippedSum,
-    sums: Vec<Vec<f32>>,
+    sums: Vec<TensorData>,
     first: FirstCopies,
-    error: Option<DpError>,
 }
 
 impl ModuleVisitor for Read {
     fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<D>>) {
-        let tensor = param.base();
-        if self.error.is_some() || !self.first.is_new(param) {
-            return;
-        }
-        let values = match self.sum.sums.remove(&param.id) {
-            Some(sum) => sum.into_data().convert_dtype(DType::F32).try_into_vec::<f32>(),
-            None => Ok(vec![0.0; tensor.shape().num_elements()]),
-        };
-        match values {
-            Ok(values) => self.sums.push(values),
-            Err(error) => {
-                self.error =
-                    Some(DpError::state(format!("a clipped sum is unreadable: {error:?}")));
-            }
+        if self.first.is_new(param) {
+            self.sums.push(match self.sum.sums.remove(&param.id) {
+                Some(sum) => sum.into_data().convert_dtype(DType::F32),
+                None => TensorData::zeros::<f32, _>(param.base().shape()),
+            });
         }
     }
 }
 
+fn unreadable(error: DataError) -> DpError {
+    DpError::state(format!("a clipped sum is unreadable: {error:?}"))
+}
+
 /// Makes gradients of what was released.
 struct Write {
-    released: std::vec::IntoIter<Vec<f32>>,
+    released: std::vec::IntoIter<TensorData>,
     first: FirstCopies,
     grads: GradientsParams,
 }
@@ -142,7 +136,8 @@ impl ModuleVisitor for Write {
         }
         if let Some(values) = self.released.next() {
             let device = tensor.device().inner();
-            let data = TensorData::new(values, tensor.shape());
+            let (bytes, _, dtype) = values.into_parts();
+            let data = TensorData::from_bytes(bytes, tensor.shape(), dtype);
             let grad = Tensor::<D>::from_data(data, (&device, tensor.dtype()));
             self.grads.register(param.id, grad);
         }
