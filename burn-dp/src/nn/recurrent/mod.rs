@@ -1,7 +1,7 @@
 //! Recurrent layers.
 //!
-//! The projections of the input are one linear primitive a gate for the whole sequence, the steps over
-//! the hidden state one [recurrent primitive](crate::ops). Gates whose activation is none of identity,
+//! A sequence is one [recurrent primitive](crate::ops): one matrix product projects the input of all
+//! positions for all gates, and one a position the hidden state. Gates whose activation is none of identity,
 //! ReLU, sigmoid and tanh are taken step by step instead, with the same result.
 
 mod bigru;
