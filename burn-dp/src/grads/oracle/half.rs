@@ -116,17 +116,17 @@ impl ModuleMapper for Rounded {
 /// Compares a layer in half precision with the loop over single examples on Burn's layer with the same
 /// values in single precision: the difference is what the forward and backward pass round.
 fn check_half<M: PrivateLayer>(
-    layer: &M,
+    init: impl Fn(&Device) -> M,
     private: impl Fn(&Private<M>, Tensor<3>) -> Tensor<3>,
     plain: impl Fn(&M, Tensor<3>) -> Tensor<3>,
 ) {
     for (dtype, tolerance) in [(DType::F16, 1e-2), (DType::BF16, 8e-2)] {
-        let with = |stored| layer.clone().map(&mut Rounded { dtype, stored, seed: 100 });
-        let (twin, layer) = (with(dtype).private(), with(DType::F32));
         for device in
             [Device::flex().autodiff(), Device::flex().autodiff().gradient_checkpointing()]
         {
-            let (twin, layer) = (twin.clone().to_device(&device), layer.clone().to_device(&device));
+            let layer = init(&device);
+            let with = |stored| layer.clone().map(&mut Rounded { dtype, stored, seed: 100 });
+            let (twin, layer) = (with(dtype).private(), with(DType::F32));
             let x = numbers([3, 4, 4], 11, &device).cast(dtype);
             for clipping_norm in [1e-2, 1e3] {
                 let expected = clipped_by_loop(&layer, 3, clipping_norm, |layer, example| {
@@ -152,23 +152,19 @@ fn check_half<M: PrivateLayer>(
 
 #[test]
 fn recurrent_layers_in_half_precision_equal_the_loop_over_examples() {
-    let device = Device::flex().autodiff();
-    let rnn: Rnn = RnnConfig::new(4, 5, true).with_clip(Some(0.7)).init(&device);
     check_half(
-        &rnn,
+        |device| RnnConfig::new(4, 5, true).with_clip(Some(0.7)).init(device),
         |layer: &Private<Rnn>, x| layer.forward(x, None).0,
         |layer: &Rnn, x| layer.forward(x, None).0,
     );
-    let lstm: BiLstm = BiLstmConfig::new(4, 5, true).init(&device);
     check_half(
-        &lstm,
+        |device| BiLstmConfig::new(4, 5, true).init(device),
         |layer: &Private<BiLstm>, x| layer.forward(x, None).0,
         |layer: &BiLstm, x| layer.forward(x, None).0,
     );
     for reset_after in [true, false] {
-        let gru: Gru = GruConfig::new(4, 5, true).with_reset_after(reset_after).init(&device);
         check_half(
-            &gru,
+            |device| GruConfig::new(4, 5, true).with_reset_after(reset_after).init(device),
             |layer: &Private<Gru>, x| layer.forward(x, None),
             |layer: &Gru, x| layer.forward(x, None),
         );
@@ -177,10 +173,8 @@ fn recurrent_layers_in_half_precision_equal_the_loop_over_examples() {
 
 #[test]
 fn attention_and_transformers_in_half_precision_equal_the_loop_over_examples() {
-    let device = Device::flex().autodiff();
-    let attention = MultiHeadAttentionConfig::new(4, 2).with_dropout(0.0).init(&device);
     check_half(
-        &attention,
+        |device| MultiHeadAttentionConfig::new(4, 2).with_dropout(0.0).init(device),
         |layer: &Private<attention::MultiHeadAttention>, x| {
             layer.forward(MhaInput::self_attn(x)).context
         },
@@ -188,9 +182,8 @@ fn attention_and_transformers_in_half_precision_equal_the_loop_over_examples() {
             layer.forward(attention::MhaInput::self_attn(x)).context
         },
     );
-    let encoder = TransformerEncoderConfig::new(4, 6, 2, 2).with_dropout(0.0).init(&device);
     check_half(
-        &encoder,
+        |device| TransformerEncoderConfig::new(4, 6, 2, 2).with_dropout(0.0).init(device),
         |layer: &Private<transformer::TransformerEncoder>, x| {
             layer.forward(TransformerEncoderInput::new(x))
         },
