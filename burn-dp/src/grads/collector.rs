@@ -16,9 +16,8 @@ use crate::DpError;
 
 /// Takes the records of a private backward pass while it runs.
 ///
-/// Where the per-example gradients of a parameter are no larger than what was recorded for them, they
-/// are formed at once, and the record is freed. So the pass frees activations as an ordinary one does,
-/// and what is held beside them is the smaller of the two.
+/// Where the per-example gradients of a parameter are much smaller than what was recorded for them, they
+/// are formed at once, and the record is freed. So the pass frees activations as an ordinary one does.
 pub(super) struct Collector {
     /// A plain tensor of the backend that records.
     witness: Tensor<1>,

@@ -57,11 +57,11 @@ impl ExplainedParameter {
         self
     }
 
-    /// Bytes that the memory bound counts: gradients that are kept though they are larger than what was
-    /// recorded for them.
+    /// Bytes that the memory bound counts: gradients that are kept though they are larger than half of what
+    /// was recorded for them.
     fn bounded_bytes(&self) -> usize {
         let kept = self.strategy == Some(Strategy::Instantiate);
-        if kept && self.gradient_bytes > self.recorded_bytes { self.kept_bytes } else { 0 }
+        if kept && 2 * self.gradient_bytes > self.recorded_bytes { self.kept_bytes } else { 0 }
     }
 }
 
@@ -91,8 +91,8 @@ impl Explanation {
         self.parameters.iter().map(|parameter| parameter.kept_bytes).sum()
     }
 
-    /// Bytes of the kept gradients that are larger than what was recorded for them, which the memory
-    /// bound limits.
+    /// Bytes of the kept gradients that are larger than half of what was recorded for them, which the
+    /// memory bound limits.
     pub fn bounded_bytes(&self) -> usize {
         self.parameters.iter().map(ExplainedParameter::bounded_bytes).sum()
     }
