@@ -69,6 +69,10 @@ pub fn parameter<const D: usize, const E: usize>(
     let shape = parameter.dims();
     let repeated: [usize; E] =
         std::array::from_fn(|axis| if axis == 0 { batch_size } else { shape[axis - 1] });
+    if batch_size == 0 {
+        let value = parameter.val();
+        return Tensor::zeros(repeated, (&value.device(), value.dtype()));
+    }
     ops::apply(
         parameter,
         None,

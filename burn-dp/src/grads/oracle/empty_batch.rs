@@ -128,6 +128,10 @@ fn recurrent_layers_take_a_batch_without_examples() {
     }
     let layer = BiGruConfig::new(3, 2, true).init(device).private();
     check_empty(&layer, layer.forward(none([0, 4, 3]), None).0, [0, 4, 4]);
+    let layer = BiGruConfig::new(3, 2, true).init(device).private();
+    let (output, state) = layer.forward(none([0, 4, 3]), Some(Tensor::zeros([2, 0, 2], device)));
+    assert_eq!(state.dims(), [2, 0, 2]);
+    check_empty(&layer, output, [0, 4, 4]);
     let layer = LstmConfig::new(3, 2, true).init(device).private();
     let (output, state) = layer.forward(none([0, 4, 3]), None);
     assert_eq!((state.cell.dims(), state.hidden.dims()), ([0, 2], [0, 2]));
