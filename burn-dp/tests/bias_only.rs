@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used)]
 
 use burn::module::{Module, ParamGroup};
+use burn::nn::conv::{Conv2d, Conv2dConfig};
 use burn::nn::{Linear, LinearConfig};
 use burn::tensor::{Device, Tensor};
 use burn_dp::clipping::{Clipping, FlatClipping};
@@ -17,15 +18,24 @@ const EXAMPLES: usize = 16;
 const POSITIONS: usize = 12_288;
 const ACTIVATION_MIB: f64 = (EXAMPLES * POSITIONS * FEATURES * 4) as f64 / (1 << 20) as f64;
 
+/// Layers on `[batch_size, positions, features]`, and convolutions with a kernel of one pixel on as many
+/// pixels and channels.
 #[derive(Module, Debug)]
 struct Chain {
-    layers: Vec<Private<Linear>>,
+    linear: Vec<Private<Linear>>,
+    convolutions: Vec<Private<Conv2d>>,
 }
 
 impl Chain {
-    fn losses(&self, x: Tensor<3>) -> Tensor<1> {
-        let output = self.layers.iter().fold(x, |x, layer| layer.forward(x));
-        output.sum_dim(2).sum_dim(1).reshape([-1])
+    fn losses(&self, device: &Device) -> Tensor<1> {
+        if self.convolutions.is_empty() {
+            let x = Tensor::<3>::ones([EXAMPLES, POSITIONS, FEATURES], device) * 0.01;
+            let output = self.linear.iter().fold(x, |x, layer| layer.forward(x));
+            return output.sum_dim(2).sum_dim(1).reshape([-1]);
+        }
+        let x = Tensor::<4>::ones([EXAMPLES, FEATURES, POSITIONS / 64, 64], device) * 0.01;
+        let output = self.convolutions.iter().fold(x, |x, layer| layer.forward(x));
+        output.flatten::<2>(1, 3).sum_dim(1).reshape([-1])
     }
 }
 
@@ -38,8 +48,7 @@ fn resident_mib() -> f64 {
 /// What the forward pass keeps, in MiB, and the number of clipped values.
 fn kept(model: &Chain, device: &Device) -> (f64, usize) {
     let before = resident_mib();
-    let x = Tensor::<3>::ones([EXAMPLES, POSITIONS, FEATURES], device) * 0.01;
-    let losses = model.losses(x);
+    let losses = model.losses(device);
     let _ = losses.clone().inner().into_data();
     let kept = resident_mib() - before;
 
@@ -52,16 +61,22 @@ fn kept(model: &Chain, device: &Device) -> (f64, usize) {
 #[test]
 fn training_the_biases_alone_keeps_no_input() {
     let device = Device::flex().autodiff();
-    let layer = |_| LinearConfig::new(FEATURES, FEATURES).init(&device).private();
-    let chain = || Chain { layers: (0..LAYERS).map(layer).collect() };
-    let biases = ParamGroup::from_regex(r"(^|\.)bias$").unwrap();
-    let (all, bias_only) = (chain(), chain().no_grad().set_require_grad_group(biases, true));
+    let linear = |_| LinearConfig::new(FEATURES, FEATURES).init(&device).private();
+    let convolution = |_| Conv2dConfig::new([FEATURES; 2], [1, 1]).init(&device).private();
+    for convolutional in [false, true] {
+        let chain = || match convolutional {
+            false => Chain { linear: (0..LAYERS).map(linear).collect(), convolutions: vec![] },
+            true => Chain { linear: vec![], convolutions: (0..LAYERS).map(convolution).collect() },
+        };
+        let biases = ParamGroup::from_regex(r"(^|\.)bias$").unwrap();
+        let (all, bias_only) = (chain(), chain().no_grad().set_require_grad_group(biases, true));
 
-    let (kept_all, values_all) = kept(&all, &device);
-    let (kept_biases, values_biases) = kept(&bias_only, &device);
-    assert_eq!(values_all, LAYERS * (FEATURES * FEATURES + FEATURES));
-    assert_eq!(values_biases, LAYERS * FEATURES);
-    // All inputs against none. What is freed lazily may count as one of them.
-    assert!(kept_all > (LAYERS as f64 - 0.5) * ACTIVATION_MIB, "{kept_all}");
-    assert!(kept_biases < 1.5 * ACTIVATION_MIB, "{kept_biases}");
+        let (kept_all, values_all) = kept(&all, &device);
+        let (kept_biases, values_biases) = kept(&bias_only, &device);
+        assert_eq!(values_all, LAYERS * (FEATURES * FEATURES + FEATURES));
+        assert_eq!(values_biases, LAYERS * FEATURES);
+        // All inputs against none. What is freed lazily may count as one of them.
+        assert!(kept_all > (LAYERS as f64 - 0.5) * ACTIVATION_MIB, "{kept_all}");
+        assert!(kept_biases < 1.5 * ACTIVATION_MIB, "{kept_biases}");
+    }
 }

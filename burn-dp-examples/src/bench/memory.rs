@@ -13,9 +13,6 @@ use crate::data::Batch;
 use crate::models::Classifier;
 use crate::training::{BackendName, TrainError, device};
 
-/// Steps of the child: the second one has the optimizer's state beside everything else.
-const STEPS: usize = 3;
-
 /// How the allocator of Linux hands memory back, so that the largest resident size is what was in use
 /// and not what was kept for later: large blocks are mapped one by one, and few arenas keep small ones.
 const ALLOCATOR: [(&str, &str); 3] = [
@@ -85,7 +82,7 @@ impl Measure for Steps<'_> {
             NOISE_MULTIPLIER,
             None,
         )?;
-        for _ in 0..STEPS {
+        for _ in 0..self.options.steps {
             contender.step(&batch)?;
         }
         Ok(())

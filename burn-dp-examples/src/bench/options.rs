@@ -71,6 +71,9 @@ pub struct PeakOptions {
     /// Algorithm to run.
     #[arg(long, value_enum)]
     pub algorithm: Algorithm,
+    /// Steps to make; from the second one on the optimizer's state is there beside everything else.
+    #[arg(long, default_value_t = 3)]
+    pub steps: usize,
     /// Backend to run on.
     #[arg(long, value_enum)]
     pub backend: BackendName,

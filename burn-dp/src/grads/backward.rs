@@ -4,8 +4,8 @@ use burn::module::Module;
 use burn::tensor::Tensor;
 
 use super::{
-    MemoryBound, PerExampleGradients, Probe, TrainableParameters, per_example::Rows,
-    planner::Planner, recording::Recording, row_scale::RowScale,
+    MemoryBound, PerExampleGradients, Probe, TrainableParameters, collector::Collector,
+    per_example::Rows, planner::Planner, recording::Recording, row_scale::RowScale,
 };
 use crate::DpError;
 
@@ -31,6 +31,8 @@ pub struct PrivateBackward {
     memory_bound: MemoryBound,
     materialize: bool,
     group_size: usize,
+    /// Whether nothing is formed before the pass is over.
+    defers: bool,
 }
 
 impl Default for PrivateBackward {
@@ -42,10 +44,15 @@ impl Default for PrivateBackward {
 impl PrivateBackward {
     /// The cheapest way for every parameter within the default memory bound.
     pub fn new() -> Self {
-        Self { memory_bound: MemoryBound::default(), materialize: false, group_size: 1 }
+        Self {
+            memory_bound: MemoryBound::default(),
+            materialize: false,
+            group_size: 1,
+            defers: false,
+        }
     }
 
-    /// Bounds the memory of per-example gradients.
+    /// Bounds the memory of per-example gradients beyond what the pass recorded.
     pub fn with_memory_bound(mut self, bound: MemoryBound) -> Self {
         self.memory_bound = bound;
         self
@@ -73,6 +80,17 @@ impl PrivateBackward {
         assert!(group_size > 0, "group_size must be at least 1, got 0");
         self.group_size = group_size;
         self
+    }
+
+    /// Forms no gradients before the pass is over, so that every rule is asked for its weighted sum.
+    #[cfg(test)]
+    pub(crate) fn with_deferred(mut self, defers: bool) -> Self {
+        self.defers = defers;
+        self
+    }
+
+    fn planner(&self) -> Planner {
+        Planner::new(self.memory_bound, self.materialize).deferred(self.defers)
     }
 
     /// The bound on the memory of per-example gradients.
@@ -146,21 +164,21 @@ impl PrivateBackward {
             Some((losses, probed)) => (losses, Some(probed)),
             None => (losses, None),
         };
-        let mut scale = match &probed {
+        let scale = match &probed {
             Some(probed) => RowScale::new(probed.inverse_factors(&witness.device())),
             None => RowScale::none(),
         };
-        let recording = Recording::start()?;
+        let rows = Rows { count: batch_size, group_size: self.group_size };
+        let collector = Collector::new(witness, scale, &parameters, rows, self.planner());
+        let recording = Recording::start(collector)?;
         let grads = (losses.sum() / self.group_size as f64).backward();
-        let layers = recording.finish(&witness, &mut scale);
+        let mut collector = recording.finish();
         parameters.refuse_ordinary_gradients(model, &grads)?;
+        drop(grads);
+        let scale = collector.take_scale()?;
         if let Some(probed) = probed {
-            layers.iter().try_for_each(|layer| layer.check_batch_size(batch_size))?;
             probed.judge(scale)?;
         }
-
-        let planner = Planner::new(self.memory_bound, self.materialize);
-        let rows = Rows { count: batch_size, group_size: self.group_size };
-        PerExampleGradients::new(layers, &parameters, rows, witness.device(), planner)
+        collector.finish()
     }
 }

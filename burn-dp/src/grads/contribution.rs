@@ -29,9 +29,9 @@ pub(crate) enum Contribution {
 }
 
 impl Layer {
-    /// Refuses a layer whose batch axis is not that of the losses.
-    pub(crate) fn check_batch_size(&self, batch_size: usize) -> Result<(), DpError> {
-        check_batch_size(self.batch_size, batch_size)
+    /// Length of the batch axis.
+    pub(super) fn batch_size(&self) -> usize {
+        self.batch_size
     }
 
     /// The contributions to the trained parameters.
@@ -64,6 +64,16 @@ impl Layer {
             Primitive::DeformConv2d(options) => lift.deformed(output_grad, options),
         };
         Self { batch_size, contributions: lift.contributions }
+    }
+}
+
+impl Contribution {
+    /// The rule of this use alone.
+    pub(super) fn rule(&self) -> &dyn Rule {
+        match self {
+            Self::Outer(outer) => outer,
+            Self::Other(rule) => &**rule,
+        }
     }
 }
 

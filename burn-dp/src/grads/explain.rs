@@ -24,6 +24,8 @@ pub struct ExplainedParameter {
     pub ghost_flops: Option<f64>,
     /// Bytes of the per-example gradients of all units.
     pub gradient_bytes: usize,
+    /// Bytes that the pass recorded for them: inputs and output gradients.
+    pub recorded_bytes: usize,
     /// Bytes kept until the norms are known: the gradients where they are formed and kept, inputs and
     /// output gradients where they are not.
     pub kept_bytes: usize,
@@ -40,14 +42,26 @@ impl ExplainedParameter {
             strategy: None,
             ghost_flops: None,
             gradient_bytes: 0,
+            recorded_bytes: 0,
             kept_bytes: 0,
             temporary_bytes: 0,
         }
     }
 
-    /// Bytes that the memory bound counts: gradients that are kept.
+    /// The same for further uses; the gradients of all of them are formed.
+    pub(super) fn plus(mut self, other: Self) -> Self {
+        self.uses += other.uses;
+        self.ghost_flops = self.ghost_flops.zip(other.ghost_flops).map(|(a, b)| a + b);
+        self.recorded_bytes += other.recorded_bytes;
+        self.temporary_bytes = self.temporary_bytes.max(other.temporary_bytes);
+        self
+    }
+
+    /// Bytes that the memory bound counts: gradients that are kept though they are larger than half of what
+    /// was recorded for them.
     fn bounded_bytes(&self) -> usize {
-        if self.strategy == Some(Strategy::Instantiate) { self.kept_bytes } else { 0 }
+        let kept = self.strategy == Some(Strategy::Instantiate);
+        if kept && 2 * self.gradient_bytes > self.recorded_bytes { self.kept_bytes } else { 0 }
     }
 }
 
@@ -77,7 +91,8 @@ impl Explanation {
         self.parameters.iter().map(|parameter| parameter.kept_bytes).sum()
     }
 
-    /// Bytes of kept gradients, which the memory bound limits.
+    /// Bytes of the kept gradients that are larger than half of what was recorded for them, which the
+    /// memory bound limits.
     pub fn bounded_bytes(&self) -> usize {
         self.parameters.iter().map(ExplainedParameter::bounded_bytes).sum()
     }
@@ -154,7 +169,7 @@ impl fmt::Display for Explanation {
         let bound = self.bound.as_bytes();
         write!(
             f,
-            "{} units; kept {}; gradients kept {} of a bound of {}",
+            "{} units; kept {}; gradients beyond the record {} of a bound of {}",
             self.units,
             Bytes(self.kept_bytes()),
             Bytes(bounded),
@@ -240,12 +255,24 @@ mod tests {
     fn a_bound_that_is_exceeded_by_choice_is_told() {
         let bound = MemoryBound::bytes(1000);
         let backward = PrivateBackward::new().with_memory_bound(bound).with_materialize(true);
-        let text = explained(&backward, 40).to_string();
+        let text = explained(&backward, 100).to_string();
         assert!(text.ends_with("over the bound"), "{text}");
-        let chunks = explained(&PrivateBackward::new().with_memory_bound(bound), 40);
-        let narrow = &chunks.parameters()[4];
-        assert_eq!(narrow.strategy, Some(Strategy::InstantiateInChunks(1)), "{chunks}");
-        assert!(narrow.temporary_bytes >= 200 * 3 * 4, "{chunks}");
+        let chunks = explained(&PrivateBackward::new().with_memory_bound(bound), 100);
+        let wide = &chunks.parameters()[0];
+        assert_eq!(wide.strategy, Some(Strategy::InstantiateInChunks(1)), "{chunks}");
+        assert!(wide.temporary_bytes >= 300 * 200 * 4, "{chunks}");
         assert!(chunks.to_string().contains("in chunks of 1"));
+    }
+
+    #[test]
+    fn gradients_that_are_smaller_than_the_record_take_nothing_of_the_bound() {
+        let backward = PrivateBackward::new().with_memory_bound(MemoryBound::bytes(0));
+        let explanation = explained(&backward, 100);
+        let narrow = &explanation.parameters()[4];
+        assert_eq!((narrow.uses, narrow.strategy), (2, Some(Strategy::Instantiate)));
+        assert_eq!(narrow.gradient_bytes, 4 * 200 * 3 * 4);
+        // Two uses at a hundred positions of four examples.
+        assert_eq!(narrow.recorded_bytes, 2 * 100 * 4 * (200 + 3) * 4);
+        assert_eq!(explanation.bounded_bytes(), 0);
     }
 }

@@ -5,8 +5,8 @@ use burn::tensor::{DType, Tensor};
 
 use super::TrainableParameters;
 use super::contribution::check_batch_size;
-use super::recording::Recording;
-use crate::DpError;
+use super::recording::{RawRecord, Recorder, Recording};
+use crate::{DpError, ops};
 
 /// Tests on one batch whether the losses are independent: the gradient of one loss must not reach the
 /// rows of other examples in any private layer.
@@ -44,10 +44,9 @@ pub fn check_independence<M: Module>(losses: Tensor<1>, model: &M) -> Result<(),
         });
     }
     let probe = batch_size / 2;
-    let witness = losses.clone().inner();
-    let recording = Recording::start()?;
+    let recording = Recording::start(OutputGrads::new(losses.clone().inner()))?;
     let grads = losses.narrow(0, probe, 1).sum().backward();
-    let output_grads = recording.finish_output_grads(&witness);
+    let output_grads = recording.finish().rows;
     parameters.refuse_ordinary_gradients(model, &grads)?;
 
     for output_grad in output_grads {
@@ -63,6 +62,26 @@ pub fn check_independence<M: Module>(losses: Tensor<1>, model: &M) -> Result<(),
         }
     }
     Ok(())
+}
+
+/// Keeps the gradients of the outputs alone.
+pub(crate) struct OutputGrads {
+    /// A plain tensor of the backend that records.
+    witness: Tensor<1>,
+    /// `[batch_size, values]` for every use of a layer.
+    pub(crate) rows: Vec<Tensor<2>>,
+}
+
+impl OutputGrads {
+    pub(crate) fn new(witness: Tensor<1>) -> Self {
+        Self { witness, rows: Vec::new() }
+    }
+}
+
+impl Recorder for OutputGrads {
+    fn record(&mut self, record: RawRecord) {
+        self.rows.push(ops::take_rows(&self.witness, record.output_grad));
+    }
 }
 
 /// Sum of the magnitudes in each row, on the host; NaN where there is one.

@@ -6,9 +6,11 @@
 //! consumes it. No gradient of a single example is ever visible outside.
 
 mod backward;
+mod collector;
 mod contribution;
 mod explain;
 mod independence;
+mod parameter_gradients;
 mod parameters;
 mod per_example;
 mod planner;

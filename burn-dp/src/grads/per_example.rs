@@ -3,12 +3,10 @@
 use burn::module::ParamId;
 use burn::tensor::{DType, Device, Tensor};
 
-use super::contribution::{Contribution, Layer, combine};
-use super::planner::{Plan, Planner, Strategy};
-use super::rules::{
-    Keep, Restriction, Rounding, Rule, SquaredNorms, row_squared_norms, weighted_rows,
-};
-use super::{ExplainedParameter, Explanation, MemoryBound, ParameterInfo, TrainableParameters};
+use super::parameter_gradients::ParameterGradients;
+use super::planner::Strategy;
+use super::rules::{Keep, Rounding, SquaredNorms};
+use super::{ExplainedParameter, Explanation, MemoryBound, ParameterInfo};
 use crate::DpError;
 use crate::clipping::{Coefficients, ParameterGroups};
 
@@ -38,29 +36,9 @@ pub(super) struct Rows {
 }
 
 impl Rows {
-    fn units(self) -> usize {
+    pub(super) fn units(self) -> usize {
         self.count / self.group_size
     }
-}
-
-/// The contributions to one parameter.
-#[derive(Debug)]
-struct ParameterGradients {
-    info: ParameterInfo,
-    plan: Plan,
-    explained: ExplainedParameter,
-    source: Source,
-}
-
-/// What the gradients of one parameter are computed from.
-// One for each parameter.
-#[allow(clippy::large_enum_variant)]
-#[derive(Debug)]
-enum Source {
-    /// What the backward pass recorded.
-    Rule(Box<dyn Rule>),
-    /// The gradients themselves, `[batch_size, values]`.
-    Instantiated(Tensor<2>),
 }
 
 impl std::fmt::Debug for PerExampleGradients {
@@ -76,39 +54,11 @@ impl PerExampleGradients {
     }
 
     pub(super) fn new(
-        layers: Vec<Layer>,
-        parameters: &TrainableParameters,
-        rows: Rows,
+        batch_size: usize,
         device: Device,
-        mut planner: Planner,
-    ) -> Result<Self, DpError> {
-        let mut uses: Vec<Vec<Contribution>> = parameters.iter().map(|_| Vec::new()).collect();
-        let position = |id: ParamId| parameters.iter().position(|info| info.id == id);
-        for layer in layers {
-            layer.check_batch_size(rows.count)?;
-            for (id, contribution) in layer.into_contributions() {
-                let index = position(id).ok_or_else(|| DpError::UnsupportedModel {
-                    path: format!("parameter {id}"),
-                    reason: "a private layer used it, but the model does not list it as trained; \
-                             pass the model that computed the losses; of LoRA adapters on layers \
-                             that are not linear, fold them with `Module::materialize`"
-                        .into(),
-                })?;
-                uses[index].push(contribution);
-            }
-        }
-
-        let parameters = parameters
-            .iter()
-            .zip(uses)
-            .filter(|(_, uses)| !uses.is_empty())
-            .map(|(info, uses)| {
-                let count = uses.len();
-                let rule = combine(uses, rows.group_size);
-                ParameterGradients::new(info, count, rule, &mut planner)
-            })
-            .collect();
-        Ok(Self { batch_size: rows.units(), device, parameters, real: None })
+        parameters: Vec<ParameterGradients>,
+    ) -> Self {
+        Self { batch_size, device, parameters, real: None }
     }
 
     /// Marks the rows that only pad the batch: `false` rows get coefficient zero and are not counted.
@@ -255,87 +205,6 @@ impl PerExampleGradients {
             Ok((parameter.info.id, parameter.weighted_sum(coefficients.clone(), keep.as_ref())))
         };
         self.parameters.into_iter().map(sum).collect()
-    }
-}
-
-impl ParameterGradients {
-    fn new(info: &ParameterInfo, uses: usize, rule: Box<dyn Rule>, planner: &mut Planner) -> Self {
-        let plan = planner.plan(rule.cost(), rule.batch_size());
-        let explained = explained(info, uses, &*rule, plan);
-        let source = match plan.strategy {
-            // What is instantiated needs its factors no more.
-            Strategy::Instantiate => Source::Instantiated(rule.instantiate()),
-            _ => Source::Rule(rule),
-        };
-        Self { info: info.clone(), plan, explained, source }
-    }
-
-    fn squared_norms(&self) -> SquaredNorms {
-        let rule = match &self.source {
-            Source::Rule(rule) => rule,
-            Source::Instantiated(rows) => {
-                let values = row_squared_norms(rows.clone());
-                return SquaredNorms { values, rounding: Rounding::Relative };
-            }
-        };
-        let batch_size = rule.batch_size();
-        let chunk = self.plan.chunk.clamp(1, batch_size);
-        let mut parts = Vec::with_capacity(batch_size.div_ceil(chunk));
-        for start in (0..batch_size).step_by(chunk) {
-            let length = chunk.min(batch_size - start);
-            let examples = match length == batch_size {
-                true => Restriction::All,
-                false => Restriction::Range { start, length },
-            };
-            let part = rule.restrict(&examples);
-            let ghost = match self.plan.strategy {
-                Strategy::Ghost => part.ghost_norms(),
-                _ => None,
-            };
-            parts.push(ghost.unwrap_or_else(|| SquaredNorms {
-                values: row_squared_norms(part.instantiate()),
-                rounding: part.magnitudes().map_or(Rounding::Relative, Rounding::Reordered),
-            }));
-        }
-        SquaredNorms::concatenate(parts)
-    }
-
-    fn weighted_sum(self, coefficients: Tensor<1>, keep: Option<&Keep>) -> Tensor<1> {
-        match (self.source, keep) {
-            (Source::Instantiated(rows), None) => weighted_rows(coefficients, rows),
-            (Source::Instantiated(rows), Some(keep)) => {
-                weighted_rows(coefficients, keep.apply(rows))
-            }
-            (Source::Rule(rule), None) => rule.weighted_sum(coefficients),
-            (Source::Rule(rule), Some(keep)) => {
-                rule.restrict(&Restriction::Keep(keep)).weighted_sum(coefficients)
-            }
-        }
-    }
-}
-
-/// What the planner chose for one parameter, from shapes alone.
-fn explained(info: &ParameterInfo, uses: usize, rule: &dyn Rule, plan: Plan) -> ExplainedParameter {
-    let (cost, units, size) = (rule.cost(), rule.batch_size(), size_of::<f32>());
-    let gradient_bytes = units * info.num_values() * size;
-    let kept_bytes = match plan.strategy {
-        Strategy::Instantiate => gradient_bytes,
-        _ => rule.kept_values() * size,
-    };
-    let temporary = match plan.strategy {
-        Strategy::Instantiate => cost.temporary,
-        Strategy::Ghost => cost.ghost_temporary,
-        Strategy::InstantiateInChunks(_) => cost.values + cost.temporary,
-    };
-    ExplainedParameter {
-        info: info.clone(),
-        rule: Some(rule.name()),
-        uses,
-        strategy: Some(plan.strategy),
-        ghost_flops: cost.ghost_flops.map(|flops| flops * units as f64),
-        gradient_bytes,
-        kept_bytes,
-        temporary_bytes: plan.chunk.min(units) * temporary * size,
     }
 }
 

@@ -5,13 +5,12 @@
 
 use std::cell::RefCell;
 use std::marker::PhantomData;
+use std::rc::Rc;
 
-use burn::tensor::{Shape, Tensor};
+use burn::tensor::Shape;
 
-use super::contribution::Layer;
-use super::row_scale::RowScale;
 use crate::DpError;
-use crate::ops::{self, LayerIds, Primitive, Slot};
+use crate::ops::{LayerIds, Primitive, Slot};
 
 /// What one call of a primitive left behind, still as primitives of its backend, in the
 /// [layout](Primitive::layout) of its rule.
@@ -29,68 +28,72 @@ pub(crate) struct RawRecord {
     pub(crate) output_grad: Slot,
 }
 
+/// What takes the records, each as soon as its layer's backward step is made: what it does not keep is
+/// freed while the pass goes on.
+pub(crate) trait Recorder {
+    fn record(&mut self, record: RawRecord);
+}
+
 thread_local! {
-    static RECORDS: RefCell<Option<Vec<RawRecord>>> = const { RefCell::new(None) };
+    static RECORDER: RefCell<Option<Rc<RefCell<dyn Recorder>>>> = const { RefCell::new(None) };
 }
 
 /// Whether the current thread records.
 pub(crate) fn is_active() -> bool {
-    RECORDS.with_borrow(Option::is_some)
+    RECORDER.with_borrow(Option::is_some)
 }
 
-/// Adds a record; a no-op when nothing records.
+/// Hands over a record; a no-op when nothing records.
 pub(crate) fn push(record: RawRecord) {
-    RECORDS.with_borrow_mut(|records| {
-        if let Some(records) = records {
-            records.push(record);
-        }
-    });
+    let recorder = RECORDER.with_borrow(Clone::clone);
+    if let Some(recorder) = recorder {
+        recorder.borrow_mut().record(record);
+    }
 }
 
 /// The scope in which the current thread records. Dropping it ends the recording.
-pub(crate) struct Recording {
+pub(crate) struct Recording<R> {
+    recorder: Rc<RefCell<R>>,
+    scope: Scope,
+}
+
+/// Ends the recording of its thread when dropped.
+struct Scope {
     // The scope belongs to the thread that opened it.
     _not_send: PhantomData<*const ()>,
 }
 
-impl Recording {
+impl<R: Recorder + 'static> Recording<R> {
     /// Opens the scope.
     ///
     /// # Errors
     ///
     /// Refuses when the thread already records: nested backward passes would mix their examples.
-    pub(crate) fn start() -> Result<Self, DpError> {
-        RECORDS.with_borrow_mut(|records| match records {
+    pub(crate) fn start(recorder: R) -> Result<Self, DpError> {
+        RECORDER.with_borrow_mut(|active| match active {
             Some(_) => Err(DpError::NotPerExample {
                 reason: "a private backward pass was started inside another one".into(),
             }),
             None => {
-                *records = Some(Vec::new());
-                Ok(Self { _not_send: PhantomData })
+                let recorder = Rc::new(RefCell::new(recorder));
+                *active = Some(recorder.clone());
+                Ok(Self { recorder, scope: Scope { _not_send: PhantomData } })
             }
         })
     }
 
-    /// Ends the scope and lifts the records to Burn's tensors; `witness` is a plain tensor of the
-    /// backend that recorded. The rows of the output gradients are multiplied by the factors of `scale`,
-    /// which learns their magnitudes.
-    pub(super) fn finish(self, witness: &Tensor<1>, scale: &mut RowScale) -> Vec<Layer> {
-        self.take().into_iter().map(|record| Layer::lift(record, witness, scale)).collect()
-    }
-
-    /// Ends the scope and returns the gradients of the outputs alone, as rows: `[batch_size, values]`.
-    pub(crate) fn finish_output_grads(self, witness: &Tensor<1>) -> Vec<Tensor<2>> {
-        let records = self.take().into_iter();
-        records.map(|record| ops::take_rows(witness, record.output_grad)).collect()
-    }
-
-    fn take(self) -> Vec<RawRecord> {
-        RECORDS.with_borrow_mut(Option::take).unwrap_or_default()
+    /// Ends the scope and gives the recorder back.
+    pub(crate) fn finish(self) -> R {
+        drop(self.scope);
+        match Rc::try_unwrap(self.recorder) {
+            Ok(recorder) => recorder.into_inner(),
+            Err(_) => unreachable!("the scope held the only other reference"),
+        }
     }
 }
 
-impl Drop for Recording {
+impl Drop for Scope {
     fn drop(&mut self) {
-        RECORDS.with_borrow_mut(|records| *records = None);
+        RECORDER.set(None);
     }
 }

@@ -1,6 +1,7 @@
+use burn::module::Param;
 use burn::nn::conv::{Conv1d, Conv2d, Conv3d};
+use burn::tensor::Tensor;
 use burn::tensor::ops::ConvOptions;
-use burn::tensor::{Tensor, module};
 
 use super::{Private, padding};
 use crate::ops::{self, Primitive};
@@ -61,14 +62,7 @@ pub(crate) fn conv1d(layer: &Conv1d, input: Tensor<3>) -> Tensor<3> {
     let padding = padding::pairs_1d(&layer.padding, length, layer.kernel_size, layer.stride);
     let options =
         ConvOptions::new_with_padding([layer.stride], [padding], [layer.dilation], layer.groups);
-    let kept = input.clone();
-    ops::apply(
-        &layer.weight,
-        layer.bias.as_ref(),
-        Primitive::Conv1d(options.clone()),
-        || ops::keep(kept),
-        |weight, bias| module::conv1d(input, weight, bias, options),
-    )
+    convolution(&layer.weight, layer.bias.as_ref(), Primitive::Conv1d(options), input)
 }
 
 /// See [`Private<Conv2d>::forward`](Private).
@@ -79,14 +73,7 @@ pub(crate) fn conv2d(layer: &Conv2d, input: Tensor<4>) -> Tensor<4> {
         padding::pairs_2d(&layer.padding, [height, width], layer.kernel_size, layer.stride);
     let options =
         ConvOptions::new_with_padding(layer.stride, padding, layer.dilation, layer.groups);
-    let kept = input.clone();
-    ops::apply(
-        &layer.weight,
-        layer.bias.as_ref(),
-        Primitive::Conv2d(options.clone()),
-        || ops::keep(kept),
-        |weight, bias| module::conv2d(input, weight, bias, options),
-    )
+    convolution(&layer.weight, layer.bias.as_ref(), Primitive::Conv2d(options), input)
 }
 
 /// See [`Private<Conv3d>::forward`](Private).
@@ -96,12 +83,22 @@ pub(crate) fn conv3d(layer: &Conv3d, input: Tensor<5>) -> Tensor<5> {
     let size = [depth, height, width];
     let padding = padding::symmetric_3d(&layer.padding, size, layer.kernel_size, layer.stride);
     let options = ConvOptions::new(layer.stride, padding, layer.dilation, layer.groups);
-    let kept = input.clone();
+    convolution(&layer.weight, layer.bias.as_ref(), Primitive::Conv3d(options), input)
+}
+
+/// The convolution that `primitive` says, of one to three axes, also a transposed one.
+pub(super) fn convolution<const D: usize>(
+    weight: &Param<Tensor<D>>,
+    bias: Option<&Param<Tensor<1>>>,
+    primitive: Primitive,
+    input: Tensor<D>,
+) -> Tensor<D> {
+    let (kept, forward) = (input.clone(), primitive.clone());
     ops::apply(
-        &layer.weight,
-        layer.bias.as_ref(),
-        Primitive::Conv3d(options.clone()),
+        weight,
+        bias,
+        primitive,
         || ops::keep(kept),
-        |weight, bias| module::conv3d(input, weight, bias, options),
+        |weight, bias| ops::convolution(input, weight, bias, forward),
     )
 }

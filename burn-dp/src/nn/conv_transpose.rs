@@ -1,9 +1,9 @@
 use burn::nn::conv::{ConvTranspose1d, ConvTranspose2d, ConvTranspose3d};
+use burn::tensor::Tensor;
 use burn::tensor::ops::ConvTransposeOptions;
-use burn::tensor::{Tensor, module};
 
-use super::{Private, padding};
-use crate::ops::{self, Primitive};
+use super::{Private, conv::convolution, padding};
+use crate::ops::Primitive;
 
 impl Private<ConvTranspose1d> {
     /// Applies the transposed convolution.
@@ -63,14 +63,7 @@ pub(crate) fn conv_transpose1d(layer: &ConvTranspose1d, input: Tensor<3>) -> Ten
         [layer.dilation],
         layer.groups,
     );
-    let kept = input.clone();
-    ops::apply(
-        &layer.weight,
-        layer.bias.as_ref(),
-        Primitive::ConvTranspose1d(options.clone()),
-        || ops::keep(kept),
-        |weight, bias| module::conv_transpose1d(input, weight, bias, options),
-    )
+    convolution(&layer.weight, layer.bias.as_ref(), Primitive::ConvTranspose1d(options), input)
 }
 
 /// See [`Private<ConvTranspose2d>::forward`](Private).
@@ -83,14 +76,7 @@ pub(crate) fn conv_transpose2d(layer: &ConvTranspose2d, input: Tensor<4>) -> Ten
         layer.dilation,
         layer.groups,
     );
-    let kept = input.clone();
-    ops::apply(
-        &layer.weight,
-        layer.bias.as_ref(),
-        Primitive::ConvTranspose2d(options.clone()),
-        || ops::keep(kept),
-        |weight, bias| module::conv_transpose2d(input, weight, bias, options),
-    )
+    convolution(&layer.weight, layer.bias.as_ref(), Primitive::ConvTranspose2d(options), input)
 }
 
 /// See [`Private<ConvTranspose3d>::forward`](Private).
@@ -103,12 +89,5 @@ pub(crate) fn conv_transpose3d(layer: &ConvTranspose3d, input: Tensor<5>) -> Ten
         layer.dilation,
         layer.groups,
     );
-    let kept = input.clone();
-    ops::apply(
-        &layer.weight,
-        layer.bias.as_ref(),
-        Primitive::ConvTranspose3d(options.clone()),
-        || ops::keep(kept),
-        |weight, bias| module::conv_transpose3d(input, weight, bias, options),
-    )
+    convolution(&layer.weight, layer.bias.as_ref(), Primitive::ConvTranspose3d(options), input)
 }

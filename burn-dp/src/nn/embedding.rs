@@ -1,7 +1,7 @@
 use burn::nn::Embedding;
 use burn::tensor::{Int, Tensor, assert_shape, module};
 
-use super::Private;
+use super::{Private, linear::without_rows};
 use crate::ops::{self, Primitive};
 
 impl Private<Embedding> {
@@ -53,8 +53,11 @@ pub(crate) fn embedding(layer: &Embedding, input: Tensor<2, Int>) -> Tensor<3> {
 /// See [`Private<Embedding>::attend`](Private).
 pub(crate) fn attend<const D: usize>(layer: &Embedding, input: Tensor<D>) -> Tensor<D> {
     assert!(D >= 2, "the input of a tied output layer needs a batch axis, got rank {D}");
-    let [_, d_model] = layer.weight.dims();
+    let [n_embedding, d_model] = layer.weight.dims();
     assert_shape!(input, [.., d_model]);
+    if let Some(output) = without_rows(&input, n_embedding) {
+        return output;
+    }
     let kept = input.clone();
     ops::apply(
         &layer.weight,

@@ -7,7 +7,8 @@ use std::fmt;
 #[non_exhaustive]
 pub enum NormRule {
     /// For every weight the cheaper of ghost norm and instantiation; biases, scales and shifts are
-    /// instantiated, as they are no larger than what was recorded.
+    /// instantiated, as they are no larger than what was recorded. So are the weights of a convolution that
+    /// is used several times or whose units have several rows, within the memory bound or in chunks.
     Planned,
     /// From the recorded tensors alone; the gradients are never formed.
     Ghost,
@@ -42,7 +43,12 @@ pub struct LayerSupport {
     pub norms: NormRule,
     /// The test that compares the layer with the loop over single examples.
     pub test: &'static str,
+    /// The backends on which `cargo xtask test` runs it, by the names of their features.
+    pub backends: &'static [&'static str],
 }
+
+/// The backends of `cargo xtask test`.
+const TESTED: &[&str] = &["flex", "ndarray"];
 
 const fn row(
     layer: &'static str,
@@ -51,15 +57,16 @@ const fn row(
     norms: NormRule,
     test: &'static str,
 ) -> LayerSupport {
-    LayerSupport { layer, options, rule, norms, test }
+    LayerSupport { layer, options, rule, norms, test, backends: TESTED }
 }
 
 use NormRule::{Ghost, Instantiated, Planned, Wrapped};
 
 /// The layers of Burn that have a private twin.
 ///
-/// Every row holds on every backend, as the rules are written once, on Burn's tensors. The tests run
-/// on all backends that are compiled in, without and with gradient checkpointing.
+/// The rules are written once, on Burn's tensors, so every row is meant for every backend; the last column
+/// says on which of them its test runs each time, without and with gradient checkpointing. `cargo xtask test
+/// --backend wgpu` adds a backend where there is a driver for it.
 #[rustfmt::skip]
 pub const LAYERS: &[LayerSupport] = &[
     row("Linear",
@@ -199,9 +206,10 @@ pub const LAYERS: &[LayerSupport] = &[
 /// [`LAYERS`] as a table in Markdown.
 pub fn layer_table() -> String {
     let mut table =
-        String::from("| layer | options | rule | norms | test |\n|---|---|---|---|---|\n");
-    for LayerSupport { layer, options, rule, norms, test } in LAYERS {
-        table += &format!("| `{layer}` | {options} | {rule} | {norms} | `{test}` |\n");
+        String::from("| layer | options | rule | norms | test | on |\n|---|---|---|---|---|---|\n");
+    for LayerSupport { layer, options, rule, norms, test, backends } in LAYERS {
+        let backends = backends.join(", ");
+        table += &format!("| `{layer}` | {options} | {rule} | {norms} | `{test}` | {backends} |\n");
     }
     table
 }
@@ -235,9 +243,23 @@ mod tests {
             .unwrap()
             .map(|file| std::fs::read_to_string(file.unwrap().path()).unwrap())
             .collect();
-        for LayerSupport { layer, test, .. } in LAYERS {
-            assert!(source.contains(&format!("#[test]\nfn {test}(")), "{layer}: {test}");
+        for LayerSupport { layer, test, backends, .. } in LAYERS {
+            let head = format!("#[test]\nfn {test}(");
+            let (_, rest) = source.split_once(&head).unwrap_or_else(|| panic!("{layer}: {test}"));
+            let (body, _) = rest.split_once("\n}\n").unwrap();
+            assert!(body.contains("for device in training_devices() {"), "{layer}: {test}");
+            assert_eq!(*backends, TESTED);
         }
+    }
+
+    #[test]
+    fn the_backends_of_the_table_are_among_the_test_devices() {
+        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/test_devices.rs");
+        let source = std::fs::read_to_string(path).unwrap();
+        let (_, rest) = source.split_once("pub(crate) fn devices()").unwrap();
+        let (body, _) = rest.split_once("\n}\n").unwrap();
+        let missing = TESTED.iter().find(|name| !body.contains(&format!("feature = \"{name}\"")));
+        assert_eq!(missing, None);
     }
 
     /// Compares the table with the README, or writes it there if `UPDATE_README` is set.

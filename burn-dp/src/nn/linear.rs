@@ -47,6 +47,9 @@ pub(super) fn apply<const D: usize>(
     bias: Option<&Param<Tensor<1>>>,
     input: Tensor<D>,
 ) -> Tensor<D> {
+    if let Some(output) = without_rows(&input, weight.dims()[1]) {
+        return output;
+    }
     let kept = input.clone();
     ops::apply(
         weight,
@@ -55,4 +58,17 @@ pub(super) fn apply<const D: usize>(
         || ops::keep(kept),
         |weight, bias| module::linear(input, weight, bias),
     )
+}
+
+/// The output for an input without rows: a batch without examples, or examples without positions.
+///
+/// Decided here, because a matrix product without rows is outside of what every backend can do.
+pub(super) fn without_rows<const D: usize>(
+    input: &Tensor<D>,
+    d_output: usize,
+) -> Option<Tensor<D>> {
+    let mut shape = input.dims();
+    shape[D - 1] = d_output;
+    let rows: usize = shape[..D - 1].iter().product();
+    (rows == 0).then(|| Tensor::zeros(shape, (&input.device(), input.dtype())))
 }

@@ -50,6 +50,10 @@ impl<const D: usize> Private<Param<Tensor<D>>> {
 /// The gradient of an example is that of its copy. A parameter that is used without this receives
 /// a gradient that is summed over the batch, and is refused.
 ///
+/// [`validate`](crate::validate::validate), which sees the fields of a model and not its forward pass,
+/// reports a bare parameter as a fault. `Private<Param<_>>` is the same with a type that says so: prefer it
+/// in modules of your own.
+///
 /// # Shapes
 ///
 /// - output: `[batch_size, …]`, the shape of the parameter behind the batch axis
@@ -65,6 +69,10 @@ pub fn parameter<const D: usize, const E: usize>(
     let shape = parameter.dims();
     let repeated: [usize; E] =
         std::array::from_fn(|axis| if axis == 0 { batch_size } else { shape[axis - 1] });
+    if batch_size == 0 {
+        let value = parameter.val();
+        return Tensor::zeros(repeated, (&value.device(), value.dtype()));
+    }
     ops::apply(
         parameter,
         None,

@@ -12,6 +12,7 @@ use burn_autodiff::{
     ops::{Backward, NodeGuard, Ops, OpsKind},
 };
 
+use super::convolution::convolution;
 use super::{Bias, Kept, LayerIds, ParametricOps, Primitive, Slot};
 use crate::grads::recording::{self, RawRecord};
 
@@ -128,5 +129,14 @@ impl<B: ParametricOps, C: CheckpointStrategy> ParametricOps for Autodiff<B, C> {
                 register::<B, C, 2>(nodes, output, shape, kept, layer, primitive)
             }
         }
+    }
+
+    fn convolution(
+        input: FloatTensor<Self>,
+        weight: FloatTensor<Self>,
+        bias: Bias<Self>,
+        primitive: Primitive,
+    ) -> FloatTensor<Self> {
+        convolution::<B, C>(input, weight, bias, primitive)
     }
 }

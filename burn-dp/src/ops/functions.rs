@@ -32,12 +32,36 @@ pub(crate) fn apply<const W: usize, const D: usize>(
     Tensor::from_dispatch(Dispatch::tap(
         output.into_dispatch(),
         weight.into_dispatch(),
-        match bias {
-            Some(bias) => Bias::Present(bias.into_dispatch()),
-            None => Bias::Absent,
-        },
+        bias_of(bias),
         kept,
         layer,
+        primitive,
+    ))
+}
+
+fn bias_of(bias: Option<Tensor<1>>) -> Bias<Dispatch> {
+    match bias {
+        Some(bias) => Bias::Present(bias.into_dispatch()),
+        None => Bias::Absent,
+    }
+}
+
+/// The convolution that `primitive` says, with parameters that are constants: gradients reach the input
+/// alone.
+///
+/// # Shapes
+///
+/// As Burn's operation of that name.
+pub(crate) fn convolution<const D: usize>(
+    input: Tensor<D>,
+    weight: Tensor<D>,
+    bias: Option<Tensor<1>>,
+    primitive: Primitive,
+) -> Tensor<D> {
+    Tensor::from_dispatch(Dispatch::convolution(
+        input.into_dispatch(),
+        weight.into_dispatch(),
+        bias_of(bias),
         primitive,
     ))
 }

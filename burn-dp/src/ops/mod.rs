@@ -12,6 +12,7 @@
 
 mod autodiff;
 mod backends;
+mod convolution;
 #[cfg(feature = "flex")]
 mod flex;
 mod functions;
@@ -27,14 +28,14 @@ use burn::backend::{
 };
 use burn::tensor::Shape;
 pub(crate) use functions::{
-    apply, indexed_squared_norms, keep, keep_deformed, keep_ids, patches, row_squared_norms, take,
-    take_ids, take_rows, weight_gradient,
+    apply, convolution, indexed_squared_norms, keep, keep_deformed, keep_ids, patches,
+    row_squared_norms, take, take_ids, take_rows, weight_gradient,
 };
 pub use kept::{Bias, Kept};
 pub use patches::Patches;
 pub use primitive::{LayerIds, Primitive};
 pub(crate) use recurrent::recurrent;
-pub use recurrent::{Cell, GateFunction, HiddenParameters, Recurrence, RecurrentOps};
+pub use recurrent::{Cell, GateFunction, GateIds, GateParameters, Recurrence, RecurrentOps};
 pub use slot::Slot;
 
 /// The parametric primitives of a backend.
@@ -61,6 +62,18 @@ pub trait ParametricOps: Backend {
         primitive: Primitive,
     ) -> FloatTensor<Self> {
         output
+    }
+
+    /// A convolution with parameters that are constants: its backward step gives the gradient of the input
+    /// alone and keeps nothing but the weight.
+    #[fusion(default)]
+    fn convolution(
+        input: FloatTensor<Self>,
+        weight: FloatTensor<Self>,
+        #[extension_type] bias: Bias<Self>,
+        primitive: Primitive,
+    ) -> FloatTensor<Self> {
+        primitive.convolution::<Self>(input, weight, bias.into_option())
     }
 
     /// The gradient of a weight of shape `weight`, summed over the batch and flattened.

@@ -32,6 +32,13 @@ use crate::{DpError, NonPrivate};
 /// What the inner optimizer does with the noisy gradient is post-processing: momentum, adaptive rates,
 /// weight decay, also Burn's own gradient clipping, which is not private clipping.
 ///
+/// # Empty batches
+///
+/// A Poisson draw may be empty. Whether it is, is decided on the host: an empty draw has no
+/// [chunk](crate::sampling::LogicalBatch::chunks), so no layer sees a tensor without rows, which not every
+/// backend can compute with, and the step is noise alone. Losses without rows are taken all the same, where
+/// a model of one's own computed them: they add nothing.
+///
 /// # Example
 ///
 /// ```

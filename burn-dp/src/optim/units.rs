@@ -12,7 +12,8 @@ use crate::units::{UnitUpdate, clip_updates, private_copy};
 impl DpOptimizer {
     /// Adds the clipped updates of units of the draw: what [`backward`](Self::backward) does for the
     /// rows of a batch. Every drawn unit must be given exactly once, in one call or in several, also
-    /// when its update is zero.
+    /// when its update is zero. An empty draw has no units: `update` is not called, and the step is noise
+    /// alone.
     ///
     /// # Arguments
     ///

@@ -42,7 +42,10 @@ use burn::module::Module;
 ///
 /// A model without faults can still be used wrongly: that a layer keeps the examples on axis 0, and that
 /// loss i depends on example i alone, is seen in the backward pass only. A parameter outside of a private
-/// layer is a fault here even if no loss uses it.
+/// layer is a fault here even if no loss uses it, and even if the forward pass reads it through
+/// [`nn::parameter`](crate::nn::parameter) alone, which is private: the walk sees fields, not the forward
+/// pass. Such a model trains; held as a `Private<Param<_>>`, with the same record, the parameter is no
+/// fault.
 ///
 /// # Errors
 ///

@@ -125,8 +125,10 @@ impl Survey {
                 }
                 None => {
                     let reason = "it is trained outside of every private layer, so its gradient is \
-                                  summed over the batch; make it a `Private<Param<_>>`, build the \
-                                  layer of private ones, freeze it, or use \
+                                  summed over the batch; make it a `Private<Param<_>>` (also if it is \
+                                  read through `nn::parameter`, which this walk cannot see: \
+                                  `param.private()`, and `.forward(batch_size)` to read it), build \
+                                  the layer of private ones, freeze it, or use \
                                   `DpOptimizer::backward_each`";
                     self.faults.push(Fault::new(FaultKind::NotYet, self.path(), reason));
                 }

@@ -244,3 +244,34 @@ fn the_outermost_layer_that_has_a_twin_is_the_one_to_replace() {
     assert_eq!(faults.len(), 8, "{faults}");
     assert!(faults.iter().all(|fault| fault.kind == FaultKind::NotYet));
 }
+
+#[test]
+fn a_parameter_that_is_read_through_the_function_trains_and_its_fault_names_the_remedy() {
+    use crate::nn::parameter;
+
+    #[derive(Module, Debug)]
+    struct Bare {
+        table: Param<Tensor<1>>,
+    }
+    #[derive(Module, Debug)]
+    struct Wrapped {
+        table: Private<Param<Tensor<1>>>,
+    }
+    let table = Param::from_tensor(Tensor::ones([3], &device()));
+    let (bare, wrapped) = (Bare { table: table.clone() }, Wrapped { table: table.private() });
+    let faults = validate(&bare).unwrap_err();
+    let fault = faults.iter().next().unwrap();
+    assert_eq!((fault.path.as_str(), fault.kind), ("table", FaultKind::NotYet));
+    assert!(fault.reason.contains("`param.private()`"), "{fault}");
+    assert!(fault.reason.contains("`nn::parameter`"), "{fault}");
+    assert!(validate(&wrapped).is_ok());
+
+    let losses = |copies: Tensor<2>| copies.square().sum_dim(1).reshape([-1]);
+    assert!(PrivateBackward::new().run(losses(parameter(&bare.table, 4)), &bare).is_ok());
+    assert!(PrivateBackward::new().run(losses(wrapped.table.forward(4)), &wrapped).is_ok());
+    let wrapped = wrapped.load_record(bare.into_record());
+    assert_eq!(
+        wrapped.table.forward::<2>(2).into_data(),
+        Tensor::<2>::ones([2, 3], &device()).into_data()
+    );
+}

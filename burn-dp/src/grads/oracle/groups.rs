@@ -2,15 +2,16 @@ use burn::module::{Module, Param};
 use burn::nn::conv::{
     Conv1d, Conv1dConfig, Conv2d, Conv2dConfig, ConvTranspose1d, ConvTranspose1dConfig,
 };
+use burn::nn::transformer::{self, TransformerEncoderConfig};
 use burn::nn::{
-    Embedding, EmbeddingConfig, LayerNorm, LayerNormConfig, Linear, LinearConfig, PRelu,
-    PReluConfig,
+    BiRnn, BiRnnConfig, Embedding, EmbeddingConfig, Gru, GruConfig, LayerNorm, LayerNormConfig,
+    Linear, LinearConfig, Lstm, LstmConfig, PRelu, PReluConfig,
 };
 use burn::tensor::{Device, Tensor};
 
 use super::{assert_close, backwards, check, clipped_by_loop, flat_sum, norm, numbers, set};
 use crate::clipping::{Clipping, FlatClipping};
-use crate::nn::{IntoPrivate, Private, parameter};
+use crate::nn::{IntoPrivate, Private, PrivateLayer, TransformerEncoderInput, parameter};
 use crate::test_devices::training_devices;
 
 const COPIES: usize = 3;
@@ -203,4 +204,74 @@ fn losses_that_are_not_whole_groups_are_refused() {
     let backward = super::PrivateBackward::new().with_group_size(COPIES);
     let error = backward.run(losses, &fc).unwrap_err().to_string();
     assert!(error.contains("whole groups of 3"), "{error}");
+}
+
+/// Checks that the copies of a unit are averaged before clipping in every parameter of a layer.
+fn check_copies<M: PrivateLayer>(
+    layer: M,
+    private: impl Fn(&Private<M>, Tensor<3>) -> Tensor<1>,
+    plain: impl Fn(&M, Tensor<3>) -> Tensor<1>,
+) {
+    let layer = super::numbered(layer, 6);
+    let twin = layer.clone().private();
+    let device = layer.devices().remove(0);
+    for units in [1, 3] {
+        let x = numbers([units * COPIES, 4, 4], 13, &device);
+        for clipping_norm in [1e-2, 1e4] {
+            let expected = clipped_by_loop(&layer, units, clipping_norm, |layer, unit| {
+                plain(layer, x.clone().narrow(0, unit * COPIES, COPIES)).mean()
+            });
+            for backward in backwards() {
+                let backward = backward.with_group_size(COPIES);
+                let grads = backward.run(private(&twin, x.clone()), &twin).unwrap();
+                let sum = FlatClipping::new(clipping_norm).unwrap().clip(grads).unwrap();
+                assert_eq!(sum.statistics().reveal().examples, units);
+                assert_close(&flat_sum(sum), &expected, &format!("threshold {clipping_norm}"));
+            }
+        }
+    }
+}
+
+#[test]
+fn the_copies_of_a_unit_are_averaged_in_recurrent_layers() {
+    use super::losses;
+    for device in training_devices() {
+        let rnn: BiRnn = BiRnnConfig::new(4, 3, true).init(&device);
+        check_copies(
+            rnn,
+            |layer: &Private<BiRnn>, x| losses(layer.forward(x, None).0),
+            |layer: &BiRnn, x| losses(layer.forward(x, None).0),
+        );
+        let lstm: Lstm = LstmConfig::new(4, 3, true).with_clip(Some(0.3)).init(&device);
+        check_copies(
+            lstm,
+            |layer: &Private<Lstm>, x| losses(layer.forward(x, None).0),
+            |layer: &Lstm, x| losses(layer.forward(x, None).0),
+        );
+        for reset_after in [true, false] {
+            let gru: Gru = GruConfig::new(4, 3, true).with_reset_after(reset_after).init(&device);
+            check_copies(
+                gru,
+                |layer: &Private<Gru>, x| losses(layer.forward(x, None)),
+                |layer: &Gru, x| losses(layer.forward(x, None)),
+            );
+        }
+    }
+}
+
+#[test]
+fn the_copies_of_a_unit_are_averaged_in_attention_and_transformers() {
+    use super::losses;
+    for device in training_devices() {
+        let encoder = TransformerEncoderConfig::new(4, 6, 2, 1).with_dropout(0.0).init(&device);
+        check_copies(
+            encoder,
+            |layer: &Private<transformer::TransformerEncoder>, x| {
+                losses(layer.forward(TransformerEncoderInput::new(x)))
+            },
+            |layer: &transformer::TransformerEncoder, x| {
+                losses(layer.forward(transformer::TransformerEncoderInput::new(x)))
+            },
+        );
+    }
 }

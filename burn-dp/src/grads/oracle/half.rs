@@ -1,12 +1,17 @@
 //! Models in half precision: norms and sums are in single precision all the same.
 
-use burn::module::{Module, Param};
-use burn::nn::{Embedding, EmbeddingConfig, LayerNorm, LayerNormConfig, Linear, LinearConfig};
+use burn::module::{Module, ModuleMapper, Param};
+use burn::nn::attention::{self, MultiHeadAttentionConfig};
+use burn::nn::transformer::{self, TransformerEncoderConfig};
+use burn::nn::{
+    BiLstm, BiLstmConfig, Embedding, EmbeddingConfig, Gru, GruConfig, LayerNorm, LayerNormConfig,
+    Linear, LinearConfig, Rnn, RnnConfig,
+};
 use burn::tensor::{DType, Device, Tensor};
 
 use super::{Flat, backwards, clipped_by_loop, flat_sum, norm, numbers};
 use crate::clipping::{Clipping, FlatClipping};
-use crate::nn::{IntoPrivate, Private};
+use crate::nn::{IntoPrivate, MhaInput, Private, PrivateLayer, TransformerEncoderInput};
 
 #[derive(Module, Debug)]
 struct Half<E, N, L> {
@@ -89,4 +94,101 @@ fn models_in_half_precision_equal_the_loop_over_examples() {
             }
         }
     }
+}
+
+/// Parameters that follow from a number, rounded to `dtype` and held as `stored`.
+struct Rounded {
+    dtype: DType,
+    stored: DType,
+    seed: u64,
+}
+
+impl ModuleMapper for Rounded {
+    fn map_float<const D: usize>(&mut self, param: Param<Tensor<D>>) -> Param<Tensor<D>> {
+        self.seed += 1;
+        param.map(|old| {
+            let values = numbers(old.dims(), self.seed, &old.device()) * 0.5;
+            values.cast(self.dtype).cast(self.stored).detach().require_grad()
+        })
+    }
+}
+
+/// Compares a layer in half precision with the loop over single examples on Burn's layer with the same
+/// values in single precision: the difference is what the forward and backward pass round.
+fn check_half<M: PrivateLayer>(
+    init: impl Fn(&Device) -> M,
+    private: impl Fn(&Private<M>, Tensor<3>) -> Tensor<3>,
+    plain: impl Fn(&M, Tensor<3>) -> Tensor<3>,
+) {
+    for (dtype, tolerance) in [(DType::F16, 1e-2), (DType::BF16, 8e-2)] {
+        for device in
+            [Device::flex().autodiff(), Device::flex().autodiff().gradient_checkpointing()]
+        {
+            let layer = init(&device);
+            let with = |stored| layer.clone().map(&mut Rounded { dtype, stored, seed: 100 });
+            let (twin, layer) = (with(dtype).private(), with(DType::F32));
+            let x = numbers([3, 4, 4], 11, &device).cast(dtype);
+            for clipping_norm in [1e-2, 1e3] {
+                let expected = clipped_by_loop(&layer, 3, clipping_norm, |layer, example| {
+                    losses(plain(layer, x.clone().narrow(0, example, 1).cast(DType::F32)))
+                });
+                for backward in backwards() {
+                    let losses = losses(private(&twin, x.clone()));
+                    let grads = backward.run(losses, &twin).unwrap();
+                    let sum = FlatClipping::new(clipping_norm).unwrap().clip(grads).unwrap();
+                    let found = flat_sum(sum);
+                    let difference = largest_difference(&found, &expected);
+                    assert!(
+                        difference <= tolerance * norm(&expected),
+                        "{dtype:?}: {difference}, norm {}",
+                        norm(&expected)
+                    );
+                    assert!(norm(&found) <= 3.0 * clipping_norm * (1.0 + 1e-6));
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn recurrent_layers_in_half_precision_equal_the_loop_over_examples() {
+    check_half(
+        |device| RnnConfig::new(4, 5, true).with_clip(Some(0.7)).init(device),
+        |layer: &Private<Rnn>, x| layer.forward(x, None).0,
+        |layer: &Rnn, x| layer.forward(x, None).0,
+    );
+    check_half(
+        |device| BiLstmConfig::new(4, 5, true).init(device),
+        |layer: &Private<BiLstm>, x| layer.forward(x, None).0,
+        |layer: &BiLstm, x| layer.forward(x, None).0,
+    );
+    for reset_after in [true, false] {
+        check_half(
+            |device| GruConfig::new(4, 5, true).with_reset_after(reset_after).init(device),
+            |layer: &Private<Gru>, x| layer.forward(x, None),
+            |layer: &Gru, x| layer.forward(x, None),
+        );
+    }
+}
+
+#[test]
+fn attention_and_transformers_in_half_precision_equal_the_loop_over_examples() {
+    check_half(
+        |device| MultiHeadAttentionConfig::new(4, 2).with_dropout(0.0).init(device),
+        |layer: &Private<attention::MultiHeadAttention>, x| {
+            layer.forward(MhaInput::self_attn(x)).context
+        },
+        |layer: &attention::MultiHeadAttention, x| {
+            layer.forward(attention::MhaInput::self_attn(x)).context
+        },
+    );
+    check_half(
+        |device| TransformerEncoderConfig::new(4, 6, 2, 2).with_dropout(0.0).init(device),
+        |layer: &Private<transformer::TransformerEncoder>, x| {
+            layer.forward(TransformerEncoderInput::new(x))
+        },
+        |layer: &transformer::TransformerEncoder, x| {
+            layer.forward(transformer::TransformerEncoderInput::new(x))
+        },
+    );
 }

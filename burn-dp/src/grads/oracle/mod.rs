@@ -8,6 +8,7 @@ mod convolution;
 mod convolutions_1d_3d;
 mod deformable;
 mod embedding;
+mod empty_batch;
 mod frozen;
 mod groups;
 mod half;
@@ -134,7 +135,8 @@ pub(super) fn backwards() -> Vec<PrivateBackward> {
     vec![
         PrivateBackward::new(),
         PrivateBackward::new().with_materialize(true),
-        PrivateBackward::new().with_memory_bound(MemoryBound::bytes(0)),
+        PrivateBackward::new().with_memory_bound(MemoryBound::bytes(0)).with_deferred(true),
+        PrivateBackward::new().with_deferred(true),
     ]
 }
 

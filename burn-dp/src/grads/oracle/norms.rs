@@ -6,7 +6,7 @@ use burn::nn::{
 use burn::tensor::{Device, Tensor};
 use proptest::prelude::*;
 
-use super::{check, losses, numbers, set};
+use super::{assert_equal, check, losses, numbers, set};
 use crate::nn::{IntoPrivate, Private};
 use crate::test_devices::training_devices;
 
@@ -243,6 +243,16 @@ fn the_gradient_of_the_input_of_a_norm_is_that_of_burn() {
     }
 }
 
+#[test]
+fn a_group_of_two_values_is_normalised_as_in_a_larger_batch() {
+    for device in training_devices() {
+        let layer = group_norm(1, 1, &device);
+        let x = numbers([3, 1, 2], 3, &device);
+        let expected = layer.forward(x.clone()).narrow(0, 0, 1);
+        assert_equal(layer.private().forward(x.narrow(0, 0, 1)), expected, 1e-6);
+    }
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { cases: 8, failure_persistence: None, ..Default::default() })]
 
@@ -251,7 +261,8 @@ proptest! {
         batch_size in 1usize..5,
         groups in 1usize..4,
         per_group in 1usize..4,
-        size in [2usize..5, 1usize..4],
+        // Burn's own layer takes at most two values for a wrong rank.
+        size in [3usize..6, 1usize..4],
     ) {
         for device in training_devices() {
             let channels = groups * per_group;

@@ -8,7 +8,7 @@ use burn::tensor::{Device, Tensor};
 use proptest::prelude::*;
 
 use super::{assert_equal, check, losses, numbered, numbers};
-use crate::grads::recording::Recording;
+use crate::grads::{independence::OutputGrads, recording::Recording};
 use crate::nn::{IntoPrivate, Private, PrivateLayer};
 use crate::test_devices::training_devices;
 
@@ -372,10 +372,9 @@ fn a_sequence_leaves_one_record_for_each_linear_layer_of_a_gate() {
     for device in training_devices() {
         let layer = LstmConfig::new(D_INPUT, D_HIDDEN, true).init(&device).private();
         let losses = losses(layer.forward(input(3, 9, &device), None).0);
-        let witness = losses.clone().inner();
-        let recording = Recording::start().unwrap();
+        let recording = Recording::start(OutputGrads::new(losses.clone().inner())).unwrap();
         let _ = losses.sum().backward();
-        assert_eq!(recording.finish_output_grads(&witness).len(), 2 * 4);
+        assert_eq!(recording.finish().rows.len(), 2 * 4);
     }
 }
 

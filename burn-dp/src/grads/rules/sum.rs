@@ -4,6 +4,8 @@ use super::{Cost, Restriction, Rule, row_squared_norms};
 
 /// The sum of what several uses of a parameter, or the rows of one unit, contribute: they are added
 /// before the norm, because their cross terms count.
+///
+/// There is no ghost norm: the gradients are formed, as many units at a time as the memory bound allows.
 #[derive(Debug)]
 pub(crate) struct Summed {
     /// At least one; each of `units · group_size` rows.

@@ -166,6 +166,11 @@ impl PrivateCrossAttention {
             return heads;
         }
         let [batch_size, count, positions, size] = heads.dims();
+        if batch_size * positions == 0 {
+            // Burn does not expand to an axis without indices.
+            let shape = [batch_size, count * copies, positions, size];
+            return Tensor::zeros(shape, (&heads.device(), heads.dtype()));
+        }
         heads
             .reshape([batch_size, count, 1, positions, size])
             .expand([batch_size, count, copies, positions, size])

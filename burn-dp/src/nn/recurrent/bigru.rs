@@ -2,7 +2,7 @@ use burn::nn::BiGru;
 use burn::tensor::Tensor;
 
 use super::super::private::Private;
-use super::{direction, exchange, gru};
+use super::{both_directions, direction, exchange, gru};
 
 impl Private<BiGru> {
     /// Applies the layer to a sequence, in both directions.
@@ -23,6 +23,6 @@ impl Private<BiGru> {
         let (output, last) = gru::sequence(&layer.forward, input.clone(), state(0), false);
         let (reverse, first) = gru::sequence(&layer.reverse, input, state(1), true);
         let output = Tensor::cat(vec![output, reverse], 2);
-        (exchange(layer.batch_first, output), Tensor::stack(vec![last, first], 0))
+        (exchange(layer.batch_first, output), both_directions(last, first))
     }
 }

@@ -2,7 +2,7 @@ use burn::nn::{BiLstm, LstmState};
 use burn::tensor::Tensor;
 
 use super::super::private::Private;
-use super::{direction, exchange, lstm};
+use super::{both_directions, direction, exchange, lstm};
 
 impl Private<BiLstm> {
     /// Applies the layer to a sequence, in both directions.
@@ -32,6 +32,10 @@ impl Private<BiLstm> {
         let (output, last) = lstm::forward(&layer.forward, input.clone(), state(0));
         let (reverse, first) = lstm::sequence(&layer.reverse, input, state(1), true);
         let output = Tensor::cat(vec![output, reverse], 2);
-        (exchange(layer.batch_first, output), LstmState::stack(vec![last, first], 0))
+        let state = LstmState::new(
+            both_directions(last.cell, first.cell),
+            both_directions(last.hidden, first.hidden),
+        );
+        (exchange(layer.batch_first, output), state)
     }
 }

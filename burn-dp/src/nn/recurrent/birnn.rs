@@ -2,7 +2,7 @@ use burn::nn::{BiRnn, RnnState};
 use burn::tensor::Tensor;
 
 use super::super::private::Private;
-use super::{direction, exchange, rnn};
+use super::{both_directions, direction, exchange, rnn};
 
 impl Private<BiRnn> {
     /// Applies the layer to a sequence, in both directions.
@@ -28,7 +28,7 @@ impl Private<BiRnn> {
         let (output, last) = rnn::forward(&layer.forward, input.clone(), state(0));
         let (reverse, first) = rnn::sequence(&layer.reverse, input, state(1), true);
         let output = Tensor::cat(vec![output, reverse], 2);
-        let state = RnnState::new(Tensor::stack(vec![last.hidden, first.hidden], 0));
+        let state = RnnState::new(both_directions(last.hidden, first.hidden));
         (exchange(layer.batch_first, output), state)
     }
 }

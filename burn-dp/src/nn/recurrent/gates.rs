@@ -4,7 +4,7 @@ use burn::tensor::Tensor;
 use super::super::linear::linear;
 use super::super::private::Private;
 use super::is_empty;
-use crate::ops::{self, Cell, LayerIds, Recurrence};
+use crate::ops::{self, Cell, GateIds, LayerIds, Recurrence};
 
 impl Private<GateController> {
     /// The sum of the two linear layers of a gate.
@@ -48,12 +48,18 @@ impl<'a> Gates<'a> {
         cell: Cell,
         reverse: bool,
     ) -> (Tensor<3>, Option<Tensor<2>>) {
-        let [_, positions, _] = input.dims();
-        let projected = self.projections(input);
-        let projected = Tensor::cat(projected, 2).swap_dims(0, 1);
-        let (weights, biases) = self.hidden_parameters();
-        let recurrence = Recurrence { cell, reverse, gates: self.ids() };
-        let output = ops::recurrent(projected, state, weights, biases, recurrence);
+        let [_, positions, d_input] = input.dims();
+        let of_input = parameters(self.gates.iter().map(|gate| &gate.input_transform));
+        let of_hidden = parameters(self.gates.iter().map(|gate| &gate.hidden_transform));
+        let [expected, _] = of_input.0[0].dims();
+        assert_eq!(d_input, expected, "the input has {d_input} features, the layer {expected}");
+        let recurrence = Recurrence {
+            cell,
+            reverse,
+            gates: self.gates.iter().map(|gate| ids(gate)).collect(),
+            keeps_input: of_input.0.iter().any(Tensor::is_tracked),
+        };
+        let output = ops::recurrent(input, state, of_input, of_hidden, recurrence);
         let rows = output.dims()[0];
         let hidden = output.clone().narrow(0, 0, positions).swap_dims(0, 1);
         let cell = (rows > positions).then(|| output.narrow(0, positions, 1).squeeze_dim(0));
@@ -95,26 +101,26 @@ impl<'a> Gates<'a> {
     fn projections(&self, input: Tensor<3>) -> Vec<Tensor<3>> {
         self.gates.iter().map(|gate| linear(&gate.input_transform, input.clone())).collect()
     }
+}
 
-    /// Weights and biases of the gates, zero where there is no bias.
-    fn hidden_parameters(&self) -> (Vec<Tensor<2>>, Vec<Tensor<1>>) {
-        let layers = || self.gates.iter().map(|gate| &gate.hidden_transform);
-        let weights: Vec<Tensor<2>> = layers().map(|layer| layer.weight.val()).collect();
-        let biases = layers()
-            .zip(&weights)
-            .map(|(layer, weight)| match &layer.bias {
+/// Weights and biases of one linear layer of each gate, zero where there is no bias.
+fn parameters<'a>(layers: impl Iterator<Item = &'a Linear>) -> (Vec<Tensor<2>>, Vec<Tensor<1>>) {
+    layers
+        .map(|layer| {
+            let weight = layer.weight.val();
+            let bias = match &layer.bias {
                 Some(bias) => bias.val(),
                 None => Tensor::zeros([weight.dims()[1]], (&weight.device(), weight.dtype())),
-            })
-            .collect();
-        (weights, biases)
-    }
+            };
+            (weight, bias)
+        })
+        .unzip()
+}
 
-    fn ids(&self) -> Vec<LayerIds> {
-        let ids = |layer: &Linear| LayerIds {
-            weight: layer.weight.id,
-            bias: layer.bias.as_ref().map(|bias| bias.id),
-        };
-        self.gates.iter().map(|gate| ids(&gate.hidden_transform)).collect()
-    }
+fn ids(gate: &GateController) -> GateIds {
+    let of = |layer: &Linear| LayerIds {
+        weight: layer.weight.id,
+        bias: layer.bias.as_ref().map(|bias| bias.id),
+    };
+    GateIds { input: of(&gate.input_transform), hidden: of(&gate.hidden_transform) }
 }

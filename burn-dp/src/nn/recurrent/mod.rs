@@ -1,7 +1,7 @@
 //! Recurrent layers.
 //!
-//! The projections of the input are one linear primitive a gate for the whole sequence, the steps over
-//! the hidden state one [recurrent primitive](crate::ops). Gates whose activation is none of identity,
+//! A sequence is one [recurrent primitive](crate::ops): one matrix product projects the input of all
+//! positions for all gates, and one a position the hidden state. Gates whose activation is none of identity,
 //! ReLU, sigmoid and tanh are taken step by step instead, with the same result.
 
 mod bigru;
@@ -26,7 +26,21 @@ fn zero_state(input: &Tensor<3>, d_hidden: usize) -> Tensor<2> {
 
 /// The state of one direction out of `[2, batch_size, d_hidden]`.
 fn direction(state: &Tensor<3>, index: usize) -> Tensor<2> {
+    let [_, batch_size, d_hidden] = state.dims();
+    if batch_size == 0 {
+        return Tensor::zeros([0, d_hidden], (&state.device(), state.dtype()));
+    }
     state.clone().narrow(0, index, 1).squeeze_dim(0)
+}
+
+/// The states of both directions, `[2, batch_size, d_hidden]`.
+fn both_directions(forward: Tensor<2>, reverse: Tensor<2>) -> Tensor<3> {
+    let [batch_size, d_hidden] = forward.dims();
+    if batch_size == 0 {
+        // Burn reads a zero in a new shape as an axis that stays as it is.
+        return Tensor::zeros([2, 0, d_hidden], (&forward.device(), forward.dtype()));
+    }
+    Tensor::stack(vec![forward, reverse], 0)
 }
 
 /// Whether there is nothing to compute: no example or no position.

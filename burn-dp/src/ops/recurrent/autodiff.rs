@@ -1,140 +1,127 @@
 //! The backward step of a recurrent layer.
 
 use burn::backend::{Backend, tensor::FloatTensor};
-use burn::tensor::Shape;
 use burn_autodiff::{
-    Autodiff,
+    Autodiff, NodeId,
     checkpoint::{base::Checkpointer, strategy::CheckpointStrategy},
     grads::Gradients,
     ops::{Backward, Ops, OpsKind},
 };
 
-use super::parameters::{GATES, HiddenParameters};
-use super::sequence::{HiddenUse, Operands, Trace};
+use super::gate_parameters::{GATES, GateParameters};
+use super::sequence::{Operands, Trace};
+use super::uses::{Sees, Use, record};
 use super::value::Value;
 use super::{Recurrence, RecurrentOps};
-use crate::grads::recording::{self, RawRecord};
-use crate::ops::{LayerIds, Primitive, Slot};
+use crate::grads::recording;
 
-/// Projected input, hidden state and cell, weights, biases.
-const PARENTS: usize = 3 + 2 * GATES;
+/// Input, hidden state and cell; weights and biases that see the input, then the hidden state.
+const PARENTS: usize = 3 + 4 * GATES;
 
-/// Parents are projected input, hidden state, cell, the weights and the biases of all gates.
+/// Parents are input, hidden state, cell, and of all gates the weights and the biases that see the input,
+/// then those that see the hidden state.
 #[derive(Debug)]
 struct RecurrentStep;
 
 impl<B: Backend> Backward<B, PARENTS> for RecurrentStep {
-    type State = (Trace<B>, Recurrence);
+    /// With the input, if it is kept.
+    type State = (Trace<B>, Recurrence, Option<NodeId>);
 
-    fn backward(self, ops: Ops<Self::State, PARENTS>, grads: &mut Gradients, _: &mut Checkpointer) {
+    fn backward(
+        self,
+        ops: Ops<Self::State, PARENTS>,
+        grads: &mut Gradients,
+        checkpointer: &mut Checkpointer,
+    ) {
         let output_grad = grads.consume::<B>(&ops.node);
-        let (trace, recurrence) = ops.state;
-        let found = trace.backward(output_grad, &recurrence);
-        let (operands, parameters) = ops.parents.split_at(3);
-        let (weights, biases) = parameters.split_at(GATES);
+        let (trace, recurrence, input) = ops.state;
+        let input = input.map(|id| checkpointer.retrieve_node_output::<FloatTensor<B>>(id));
+        let mut found = trace.backward(output_grad, &recurrence);
+        let size = found.state.hidden.dims::<2>()[1];
 
-        let operand_grads = [found.projected, found.state.hidden, found.state.cell];
-        for (node, grad) in operands.iter().zip(operand_grads) {
+        let (operands, parameters) = ops.parents.split_at(3);
+        if let Some(node) = &operands[0] {
+            grads.register::<B>(node.id, found.input().0);
+        }
+        let state = [found.state.hidden.clone(), found.state.cell.clone()];
+        for (node, grad) in operands[1..].iter().zip(state) {
             if let Some(node) = node {
                 grads.register::<B>(node.id, grad.0);
             }
         }
+
+        // Where no weight that sees the input is trained, its biases follow from the products alone.
+        let seen = match input {
+            Some(input) => Value::<B>(input).swap_dims(0, 1),
+            None => found.projected.all(),
+        };
+        let gates = 0..recurrence.gates.len();
+        found.uses.push(Use { sees: Sees::Input, gates, seen });
+
+        let is_recording = recording::is_active();
         for one in found.uses {
-            let seen = recording::is_active().then(|| by_example(one.input.clone()));
-            for (index, &layer) in recurrence.gates.iter().enumerate() {
-                let (weight, bias) = (&weights[index], &biases[index]);
-                if !one.gates.contains(&index) || (weight.is_none() && bias.is_none()) {
-                    continue;
-                }
-                if let Some(seen) = &seen {
-                    let seen = weight.is_some().then(|| seen.clone());
-                    one.record(index, layer, seen, bias.is_some());
+            let products = match one.sees {
+                Sees::Input => &found.projected,
+                Sees::Hidden => found.product.as_ref().unwrap_or(&found.projected),
+            };
+            let first = if one.sees == Sees::Input { 0 } else { 2 * GATES };
+            let trained =
+                |index: usize| (&parameters[first + index], &parameters[first + GATES + index]);
+            let any_weight = one.gates.clone().any(|index| trained(index).0.is_some());
+            let seen = (is_recording && any_weight).then(|| one.seen_by_example());
+            for index in one.gates.clone() {
+                let (weight, bias) = trained(index);
+                if is_recording {
+                    if weight.is_some() || bias.is_some() {
+                        let seen = seen.clone().filter(|_| weight.is_some());
+                        let layers = recurrence.gates[index];
+                        let layer = match one.sees {
+                            Sees::Input => layers.input,
+                            Sees::Hidden => layers.hidden,
+                        };
+                        record(layer, seen, bias.is_some(), products, index, size);
+                    }
                     continue;
                 }
                 if let Some(node) = weight {
-                    grads.register::<B>(node.id, one.weight_grad(index).0);
+                    let grad = one.weight_grad(products, index, size);
+                    grads.register::<B>(node.id, grad.0);
                 }
                 if let Some(node) = bias {
-                    grads.register::<B>(node.id, one.bias_grad(index).0);
+                    let grad = Use::bias_grad(products, index, size);
+                    grads.register::<B>(node.id, grad.0);
                 }
             }
         }
     }
 }
 
-impl<B: Backend> HiddenUse<B> {
-    /// Gradient of the product with gate `index`.
-    fn grad_of(&self, index: usize) -> Value<B> {
-        let [_, _, size] = self.input.dims();
-        self.output_grad.clone().narrow(2, index * size, size)
-    }
-
-    /// Positions and examples as rows.
-    fn rows(value: Value<B>) -> Value<B> {
-        let [positions, batch_size, features] = value.dims();
-        value.reshape([positions * batch_size, features])
-    }
-
-    fn weight_grad(&self, index: usize) -> Value<B> {
-        let grad = Self::rows(self.grad_of(index));
-        Self::rows(self.input.clone()).swap_dims(0, 1).matmul(grad)
-    }
-
-    fn bias_grad(&self, index: usize) -> Value<B> {
-        let rows = Self::rows(self.grad_of(index));
-        let [_, features] = rows.dims();
-        Value::<B>(B::float_sum_dim(rows.0, 0)).reshape([features])
-    }
-
-    /// One contribution for all positions; `seen` are the inputs by example, if the weight is trained.
-    fn record(&self, index: usize, layer: LayerIds, seen: Option<Value<B>>, bias: bool) {
-        let [_, _, size] = self.input.dims();
-        recording::push(RawRecord {
-            layer,
-            primitive: Primitive::Linear,
-            weight: seen.is_some().then(|| Shape::new([size, size])),
-            bias,
-            kept: seen.into_iter().map(|seen| Slot::new(seen.0)).collect(),
-            ids: None,
-            output_grad: Slot::new(by_example(self.grad_of(index)).0),
-        });
-    }
-}
-
-/// The batch on axis 0 and the positions on axis 1, in memory too: the rules read it several times.
-fn by_example<B: Backend>(value: Value<B>) -> Value<B> {
-    let [positions, batch_size, features] = value.dims();
-    value
-        .swap_dims(0, 1)
-        .reshape([batch_size, positions * features])
-        .reshape([batch_size, positions, features])
-}
-
 impl<B: RecurrentOps, C: CheckpointStrategy> RecurrentOps for Autodiff<B, C> {
     fn parametric_recurrent(
-        projected: FloatTensor<Self>,
+        input: FloatTensor<Self>,
         hidden: FloatTensor<Self>,
         cell: FloatTensor<Self>,
-        parameters: HiddenParameters<Self>,
+        of_input: GateParameters<Self>,
+        of_hidden: GateParameters<Self>,
         recurrence: Recurrence,
     ) -> FloatTensor<Self> {
-        let (weights, biases) = parameters.into_parts();
-        let operands = [projected, hidden, cell];
-        let mut tensors = operands.iter().chain(&weights).chain(&biases);
+        let kept = recurrence.keeps_input.then(|| input.clone());
+        let parameters = [of_input.into_parts(), of_hidden.into_parts()];
+        let operands = [input, hidden, cell];
+        let of_gates = parameters.iter().flat_map(|(weights, biases)| weights.iter().chain(biases));
+        let mut tensors = operands.iter().chain(of_gates);
         let nodes: [_; PARENTS] =
             std::array::from_fn(|_| tensors.next().expect("there are that many tensors").node());
         let inner = |tensor: FloatTensor<Self>| tensor.into_primitive();
-        let operands = Operands::<B>::new(
-            operands.map(inner),
-            weights.map(inner),
-            biases.map(inner),
-            &recurrence,
-        );
+        let parameters =
+            parameters.map(|(weights, biases)| (weights.map(inner), biases.map(inner)));
+        let operands = Operands::<B>::new(operands.map(inner), parameters, &recurrence);
         match Backward::<B, PARENTS>::prepare::<C>(RecurrentStep, nodes).compute_bound().stateful()
         {
-            OpsKind::Tracked(prep) => {
+            OpsKind::Tracked(mut prep) => {
+                let kept = kept.map(|input| prep.checkpoint(&input));
                 let (output, trace) = operands.forward(&recurrence);
-                prep.finish((trace, recurrence), output)
+                prep.finish((trace, recurrence, kept), output)
             }
             OpsKind::UnTracked(prep) => prep.finish(operands.forward(&recurrence).0),
         }

@@ -50,17 +50,17 @@ pub(super) struct State<B: Backend> {
     pub(super) cell: Value<B>,
 }
 
-/// The linear layers that see the hidden state, the gates side by side.
+/// The linear layers of all gates that see the same, side by side.
 #[derive(Clone, Debug)]
-pub(super) struct HiddenLayer<B: Backend> {
-    /// `[d_hidden, gates · d_hidden]`.
+pub(super) struct GateLayers<B: Backend> {
+    /// `[d, gates · d_hidden]`.
     pub(super) weight: Value<B>,
     /// `[1, gates · d_hidden]`.
     pub(super) bias: Value<B>,
 }
 
-impl<B: Backend> HiddenLayer<B> {
-    /// Product of `hidden` with the gates `range`, and their bias.
+impl<B: Backend> GateLayers<B> {
+    /// Product of the hidden state with the gates `range`, and their bias.
     pub(super) fn forward(&self, hidden: Value<B>, range: Range<usize>) -> Value<B> {
         let [size, features] = self.weight.dims();
         let (start, length) = (range.start * size, range.len() * size);
@@ -69,6 +69,17 @@ impl<B: Backend> HiddenLayer<B> {
         }
         hidden.matmul(self.weight.clone().narrow(1, start, length))
             + self.bias.clone().narrow(1, start, length)
+    }
+
+    /// Product of the input at all positions with all gates, and their bias: `[positions, batch_size, gates
+    /// · d_hidden]` of `[batch_size, positions, d_input]`.
+    pub(super) fn project(&self, input: Value<B>) -> Value<B> {
+        let [batch_size, positions, d_input] = input.dims();
+        let [_, features] = self.weight.dims();
+        let rows = input.reshape([batch_size * positions, d_input]);
+        (rows.matmul(self.weight.clone()) + self.bias.clone())
+            .reshape([batch_size, positions, features])
+            .swap_dims(0, 1)
     }
 
     /// Gradient of the hidden state from that of the product with the gates `range`.
@@ -120,7 +131,7 @@ impl Cell {
         self,
         projected: Value<B>,
         state: State<B>,
-        layer: &HiddenLayer<B>,
+        layer: &GateLayers<B>,
     ) -> (State<B>, Step<B>) {
         match self {
             Self::Rnn { activation, clip } => {

@@ -1,35 +1,43 @@
 use burn::backend::Dispatch;
 use burn::tensor::Tensor;
 
-use super::{HiddenParameters, Recurrence, RecurrentOps};
+use super::{GateParameters, Recurrence, RecurrentOps};
 
-/// A recurrent layer over projected inputs.
+/// Weights and biases of the gates.
+pub(crate) type GateTensors = (Vec<Tensor<2>>, Vec<Tensor<1>>);
+
+/// A recurrent layer.
 ///
 /// # Shapes
 ///
-/// - projected: `[positions, batch_size, gates · d_hidden]`, at least one position
+/// - input: `[batch_size, positions, d_input]`, at least one of each
 /// - state: hidden state and cell, `[batch_size, d_hidden]` each; only an LSTM looks at the cell
-/// - weights: `[d_hidden, d_hidden]` for every gate
-/// - biases: `[d_hidden]` for every gate
+/// - of_input: weights `[d_input, d_hidden]` and biases `[d_hidden]` for every gate
+/// - of_hidden: weights `[d_hidden, d_hidden]` and biases `[d_hidden]` for every gate
 /// - output: the hidden states and, of an LSTM, the last cell behind them, `[positions (+ 1),
 ///   batch_size, d_hidden]`
 pub(crate) fn recurrent(
-    projected: Tensor<3>,
+    input: Tensor<3>,
     state: [Tensor<2>; 2],
-    weights: Vec<Tensor<2>>,
-    biases: Vec<Tensor<1>>,
+    of_input: GateTensors,
+    of_hidden: GateTensors,
     recurrence: Recurrence,
 ) -> Tensor<3> {
     let [hidden, cell] = state;
     let output = Dispatch::parametric_recurrent(
-        projected.into_dispatch(),
+        input.into_dispatch(),
         hidden.into_dispatch(),
         cell.into_dispatch(),
-        HiddenParameters::new(
-            weights.into_iter().map(Tensor::into_dispatch).collect(),
-            biases.into_iter().map(Tensor::into_dispatch).collect(),
-        ),
+        parameters(of_input),
+        parameters(of_hidden),
         recurrence,
     );
     Tensor::from_dispatch(output)
+}
+
+fn parameters((weights, biases): GateTensors) -> GateParameters<Dispatch> {
+    GateParameters::new(
+        weights.into_iter().map(Tensor::into_dispatch).collect(),
+        biases.into_iter().map(Tensor::into_dispatch).collect(),
+    )
 }

@@ -1,7 +1,7 @@
 use burn::backend::Backend;
 
 use super::GateFunction;
-use super::cell::{HiddenLayer, State, StepGrads};
+use super::cell::{GateLayers, State, StepGrads};
 use super::value::Value;
 
 #[derive(Clone, Copy, Debug)]
@@ -30,7 +30,7 @@ impl Functions {
         self,
         projected: Value<B>,
         state: State<B>,
-        layer: &HiddenLayer<B>,
+        layer: &GateLayers<B>,
     ) -> (State<B>, Step<B>) {
         let before = state.hidden;
         let [_, size] = before.dims();
@@ -88,7 +88,7 @@ impl Functions {
                 let gate_grads = self.gates.backward(gates, gate_grads);
                 let product_grad = candidate_grad.clone() * reset;
                 let product = Value::cat(vec![gate_grads.clone(), product_grad], 1);
-                let hidden = carried + HiddenLayer::backward(weight, product.clone(), 0..3);
+                let hidden = carried + GateLayers::backward(weight, product.clone(), 0..3);
                 StepGrads {
                     projected: Value::cat(vec![gate_grads, candidate_grad], 1),
                     product: Some(product),
@@ -97,13 +97,13 @@ impl Functions {
                 }
             }
             None => {
-                let scaled_grad = HiddenLayer::backward(weight, candidate_grad.clone(), 2..3);
+                let scaled_grad = GateLayers::backward(weight, candidate_grad.clone(), 2..3);
                 let reset_grad = scaled_grad.clone() * before.clone();
                 let gate_grads = Value::cat(vec![update_grad, reset_grad], 1);
                 let gate_grads = self.gates.backward(gates, gate_grads);
                 let hidden = carried
                     + scaled_grad * reset.clone()
-                    + HiddenLayer::backward(weight, gate_grads.clone(), 0..2);
+                    + GateLayers::backward(weight, gate_grads.clone(), 0..2);
                 StepGrads {
                     projected: Value::cat(vec![gate_grads, candidate_grad], 1),
                     product: None,

@@ -1,7 +1,7 @@
 use burn::backend::Backend;
 
 use super::GateFunction;
-use super::cell::{HiddenLayer, State, StepGrads};
+use super::cell::{GateLayers, State, StepGrads};
 use super::value::Value;
 
 #[derive(Clone, Copy, Debug)]
@@ -51,7 +51,7 @@ impl Functions {
         self,
         projected: Value<B>,
         state: State<B>,
-        layer: &HiddenLayer<B>,
+        layer: &GateLayers<B>,
     ) -> (State<B>, Step<B>) {
         let [_, size] = state.hidden.dims();
         let count = self.sigmoid_gates();
@@ -111,7 +111,7 @@ impl Functions {
             ],
             1,
         );
-        let hidden = HiddenLayer::backward(weight, projected.clone(), 0..count + 1);
+        let hidden = GateLayers::backward(weight, projected.clone(), 0..count + 1);
         StepGrads {
             projected,
             product: None,

@@ -1,10 +1,10 @@
 //! Recurrent layers: one primitive for a whole sequence, with a hand-written backward pass through
 //! time.
 //!
-//! Its input is the projection of all positions, made by one linear primitive a gate. Its parameters
-//! are the weights and biases that see the hidden state, the gates side by side. Under a recording it
-//! hands over, for every gate, one contribution for the whole sequence: the hidden states that the gate
-//! saw and the gradients of its product, as a linear layer with the sequence as positions.
+//! The gates lie side by side: one matrix product projects the input of all positions for all of them,
+//! and one a position the hidden state. Under a recording the primitive hands over, for each of the two
+//! linear layers of every gate, one contribution for the whole sequence: what the layer saw and the
+//! gradients of its product, as a linear layer with the sequence as positions.
 //!
 //! # References
 //!
@@ -16,11 +16,12 @@ mod backends;
 mod cell;
 mod functions;
 mod gate_function;
+mod gate_parameters;
 mod gru;
 mod lstm;
-mod parameters;
 mod rnn;
 mod sequence;
+mod uses;
 mod value;
 
 use burn::backend::{Backend, backend_extension, tensor::FloatTensor};
@@ -29,7 +30,7 @@ use super::LayerIds;
 pub use cell::Cell;
 pub(crate) use functions::recurrent;
 pub use gate_function::GateFunction;
-pub use parameters::HiddenParameters;
+pub use gate_parameters::GateParameters;
 
 /// A recurrent layer, without its tensors.
 #[derive(Clone, Debug)]
@@ -37,8 +38,17 @@ pub struct Recurrence {
     pub(crate) cell: Cell,
     /// From the last position to the first.
     pub(crate) reverse: bool,
-    /// The linear layers that see the hidden state, in the order of the cell.
-    pub(crate) gates: Vec<LayerIds>,
+    /// The linear layers of the gates, in the order of the cell.
+    pub(crate) gates: Vec<GateIds>,
+    /// Whether a weight that sees the input is trained, so that the input is kept.
+    pub(crate) keeps_input: bool,
+}
+
+/// The two linear layers of a gate.
+#[derive(Clone, Copy, Debug)]
+pub struct GateIds {
+    pub(crate) input: LayerIds,
+    pub(crate) hidden: LayerIds,
 }
 
 /// The recurrent primitive of a backend.
@@ -56,18 +66,19 @@ pub trait RecurrentOps: Backend {
     /// Hidden states of all positions and, of an LSTM, the last cell behind them: `[positions (+ 1),
     /// batch_size, d_hidden]`.
     ///
-    /// - projected: projections of the input, `[positions, batch_size, gates · d_hidden]`
+    /// - input: `[batch_size, positions, d_input]`, at least one of each
     /// - hidden, cell: the state before the first position, `[batch_size, d_hidden]`
     #[fusion(default)]
     fn parametric_recurrent(
-        projected: FloatTensor<Self>,
+        input: FloatTensor<Self>,
         hidden: FloatTensor<Self>,
         cell: FloatTensor<Self>,
-        #[extension_type] parameters: HiddenParameters<Self>,
+        #[extension_type] of_input: GateParameters<Self>,
+        #[extension_type] of_hidden: GateParameters<Self>,
         recurrence: Recurrence,
     ) -> FloatTensor<Self> {
-        let (weights, biases) = parameters.into_parts();
-        sequence::Operands::<Self>::new([projected, hidden, cell], weights, biases, &recurrence)
+        let parameters = [of_input.into_parts(), of_hidden.into_parts()];
+        sequence::Operands::<Self>::new([input, hidden, cell], parameters, &recurrence)
             .forward(&recurrence)
             .0
     }

@@ -1,7 +1,7 @@
 use burn::backend::Backend;
 
 use super::GateFunction;
-use super::cell::{HiddenLayer, State, StepGrads};
+use super::cell::{GateLayers, State, StepGrads};
 use super::value::Value;
 
 /// What one position leaves for the backward pass.
@@ -17,7 +17,7 @@ pub(super) fn forward<B: Backend>(
     clip: Option<f64>,
     projected: Value<B>,
     state: State<B>,
-    layer: &HiddenLayer<B>,
+    layer: &GateLayers<B>,
 ) -> (State<B>, Step<B>) {
     let hidden_before = state.hidden;
     let output = activation.apply(projected + layer.forward(hidden_before.clone(), 0..1));
@@ -41,7 +41,7 @@ pub(super) fn backward<B: Backend>(
         None => grad.hidden,
     };
     let projected = activation.backward(output, hidden);
-    let hidden = HiddenLayer::backward(weight, projected.clone(), 0..1);
+    let hidden = GateLayers::backward(weight, projected.clone(), 0..1);
     StepGrads {
         projected,
         product: None,

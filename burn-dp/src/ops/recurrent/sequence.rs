@@ -1,78 +1,75 @@
 //! A cell over all positions of a sequence, and back.
 
-use std::ops::Range;
-
 use burn::backend::{Backend, tensor::FloatTensor};
 
 use super::Recurrence;
-use super::cell::{HiddenLayer, State, Step};
-use super::parameters::GATES;
+use super::cell::{GateLayers, State, Step};
+use super::gate_parameters::GATES;
+use super::uses::{Products, Sees, Use};
 use super::value::Value;
 
 /// The tensors of a recurrent layer.
 pub(super) struct Operands<B: Backend> {
-    projected: Value<B>,
+    /// `[batch_size, positions, d_input]`.
+    input: Value<B>,
     state: State<B>,
-    layer: HiddenLayer<B>,
+    of_input: GateLayers<B>,
+    of_hidden: GateLayers<B>,
 }
+
+/// Weights and biases of all gates.
+type Parameters<B> = ([FloatTensor<B>; GATES], [FloatTensor<B>; GATES]);
 
 /// What the forward pass leaves for the backward pass.
 #[derive(Clone, Debug)]
 pub(super) struct Trace<B: Backend> {
-    weight: Value<B>,
+    of_input: Value<B>,
+    of_hidden: Value<B>,
     /// In the order in which the positions were seen.
     steps: Vec<Step<B>>,
 }
 
-/// Gates that saw the same input, at all positions.
-pub(super) struct HiddenUse<B: Backend> {
-    pub(super) gates: Range<usize>,
-    /// `[positions, batch_size, d_hidden]`.
-    pub(super) input: Value<B>,
-    /// Of the product with the weights of all gates, `[positions, batch_size, gates · d_hidden]`.
-    pub(super) output_grad: Value<B>,
-}
-
-/// Gradients of the operands; those of weight and bias follow from the uses.
+/// Gradients of what is carried, and where those of weights and biases follow from.
 pub(super) struct OperandGrads<B: Backend> {
-    pub(super) projected: Value<B>,
+    /// Of the projection of the input.
+    pub(super) projected: Products<B>,
+    /// Of the product with the hidden state, where it is another one.
+    pub(super) product: Option<Products<B>>,
     pub(super) state: State<B>,
-    pub(super) uses: Vec<HiddenUse<B>>,
+    /// Of the layers that see the hidden state.
+    pub(super) uses: Vec<Use<B>>,
+    of_input: Value<B>,
 }
 
 impl<B: Backend> Operands<B> {
-    /// Projected input, hidden state and cell; weights and biases of all gates.
+    /// Input, hidden state and cell; parameters of the layers that see the input and the hidden state.
     pub(super) fn new(
         tensors: [FloatTensor<B>; 3],
-        weights: [FloatTensor<B>; GATES],
-        biases: [FloatTensor<B>; GATES],
+        parameters: [Parameters<B>; 2],
         recurrence: &Recurrence,
     ) -> Self {
-        let [projected, hidden, cell] = tensors.map(Value::<B>);
+        let [input, hidden, cell] = tensors.map(Value::<B>);
         let side_by_side = |parts: [FloatTensor<B>; GATES], dim| {
             let gates = parts.into_iter().take(recurrence.gates.len());
             Value::cat(gates.map(Value).collect(), dim)
         };
-        let bias = side_by_side(biases, 0);
-        let [features] = bias.dims();
-        Self {
-            projected,
-            state: State { hidden, cell },
-            layer: HiddenLayer {
-                weight: side_by_side(weights, 1),
-                bias: bias.reshape([1, features]),
-            },
-        }
+        let [of_input, of_hidden] = parameters.map(|(weights, biases)| {
+            let bias = side_by_side(biases, 0);
+            let [features] = bias.dims();
+            GateLayers { weight: side_by_side(weights, 1), bias: bias.reshape([1, features]) }
+        });
+        Self { input, state: State { hidden, cell }, of_input, of_hidden }
     }
 
     /// The hidden states and, where there is one, the last cell behind them.
     pub(super) fn forward(self, recurrence: &Recurrence) -> (FloatTensor<B>, Trace<B>) {
-        let Self { projected, mut state, layer } = self;
-        let [positions, ..] = projected.dims::<3>();
+        let Self { input, mut state, of_input, of_hidden } = self;
+        let [_, positions, _] = input.dims::<3>();
+        let projected = of_input.project(input);
         let (mut hidden, mut steps) = (Vec::new(), Vec::new());
         for index in 0..positions {
             let t = recurrence.position(index, positions);
-            let (next, step) = recurrence.cell.step(projected.position(t), state, &layer);
+            let (next, step) = recurrence.cell.step(projected.position(t), state, &of_hidden);
             hidden.push(next.hidden.clone());
             steps.push(step);
             state = next;
@@ -83,7 +80,21 @@ impl<B: Backend> Operands<B> {
         if recurrence.cell.has_cell() {
             hidden.push(state.cell);
         }
-        (Value::stack(hidden).0, Trace { weight: layer.weight, steps })
+        let trace = Trace { of_input: of_input.weight, of_hidden: of_hidden.weight, steps };
+        (Value::stack(hidden).0, trace)
+    }
+}
+
+impl<B: Backend> OperandGrads<B> {
+    /// The gradient of the input, `[batch_size, positions, d_input]`.
+    pub(super) fn input(&self) -> Value<B> {
+        let grad = self.projected.all();
+        let [positions, batch_size, features] = grad.dims();
+        let [d_input, _] = self.of_input.dims();
+        grad.reshape([positions * batch_size, features])
+            .matmul(self.of_input.clone().swap_dims(0, 1))
+            .reshape([positions, batch_size, d_input])
+            .swap_dims(0, 1)
     }
 }
 
@@ -108,7 +119,7 @@ impl<B: Backend> Trace<B> {
         for (index, step) in self.steps.into_iter().enumerate().rev() {
             let t = recurrence.position(index, positions);
             state.hidden = state.hidden + output_grad.position(t);
-            let grads = recurrence.cell.step_backward(step, state, &self.weight);
+            let grads = recurrence.cell.step_backward(step, state, &self.of_hidden);
             projected.push(grads.projected);
             products.extend(grads.product);
             inputs.iter_mut().zip(grads.inputs).for_each(|(inputs, input)| inputs.push(input));
@@ -122,18 +133,14 @@ impl<B: Backend> Trace<B> {
             }
             Value::stack(values)
         };
-        let projected = in_order(projected);
-        let products = if products.is_empty() { projected.clone() } else { in_order(products) };
+        let projected = Products::new(in_order(projected));
+        let product = (!products.is_empty()).then(|| Products::new(in_order(products)));
         let uses = ranges
             .into_iter()
             .zip(inputs)
-            .map(|(gates, inputs)| HiddenUse {
-                gates,
-                input: in_order(inputs),
-                output_grad: products.clone(),
-            })
+            .map(|(gates, inputs)| Use { sees: Sees::Hidden, gates, seen: in_order(inputs) })
             .collect();
-        OperandGrads { projected, state, uses }
+        OperandGrads { projected, product, state, uses, of_input: self.of_input }
     }
 }
 

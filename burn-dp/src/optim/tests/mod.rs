@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used)]
 
 mod augmentation;
+mod empty;
 mod fallback;
 mod independence;
 mod tied;

@@ -3,14 +3,14 @@ use burn::backend::{Backend, ExtensionType, tensor::FloatTensor};
 /// Gates that a recurrent layer has at most.
 pub(super) const GATES: usize = 4;
 
-/// Weights, `[d_hidden, d_hidden]`, and biases, `[d_hidden]`, of the linear layers that see the hidden
+/// Weights, `[d, d_hidden]`, and biases, `[d_hidden]`, of the linear layers that see the input or the hidden
 /// state, one a gate. What lies behind the last gate is ignored.
 ///
 /// They are not one tensor, because each belongs to a parameter of the model.
 #[doc(hidden)]
 #[derive(ExtensionType)]
 #[allow(missing_docs)]
-pub struct HiddenParameters<B: Backend> {
+pub struct GateParameters<B: Backend> {
     pub weight_0: FloatTensor<B>,
     pub weight_1: FloatTensor<B>,
     pub weight_2: FloatTensor<B>,
@@ -21,7 +21,7 @@ pub struct HiddenParameters<B: Backend> {
     pub bias_3: FloatTensor<B>,
 }
 
-impl<B: Backend> HiddenParameters<B> {
+impl<B: Backend> GateParameters<B> {
     /// From at least one tensor each; a missing gate repeats the first, which nobody looks at.
     pub(super) fn new(weights: Vec<FloatTensor<B>>, biases: Vec<FloatTensor<B>>) -> Self {
         let weight = |index: usize| weights.get(index).unwrap_or(&weights[0]).clone();

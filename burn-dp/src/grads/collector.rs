@@ -1,0 +1,137 @@
+//! From records to per-example gradients, parameter by parameter.
+
+use std::collections::HashMap;
+
+use burn::module::ParamId;
+use burn::tensor::Tensor;
+
+use super::contribution::{Contribution, Layer, check_batch_size, combine};
+use super::parameter_gradients::ParameterGradients;
+use super::per_example::{PerExampleGradients, Rows};
+use super::planner::Planner;
+use super::recording::{RawRecord, Recorder};
+use super::row_scale::RowScale;
+use super::{ParameterInfo, TrainableParameters};
+use crate::DpError;
+
+/// Takes the records of a private backward pass while it runs.
+///
+/// Where the per-example gradients of a parameter are much smaller than what was recorded for them, they
+/// are formed at once, and the record is freed. So the pass frees activations as an ordinary one does.
+pub(super) struct Collector {
+    /// A plain tensor of the backend that records.
+    witness: Tensor<1>,
+    /// Factors on the rows of the output gradients.
+    scale: RowScale,
+    rows: Rows,
+    planner: Planner,
+    parameters: Vec<Uses>,
+    index: HashMap<ParamId, usize>,
+    /// The first reason to refuse the pass.
+    refused: Option<DpError>,
+}
+
+/// The uses of one parameter so far.
+struct Uses {
+    info: ParameterInfo,
+    /// As they were recorded.
+    kept: Vec<Contribution>,
+    /// The sum of those whose gradients were formed at once.
+    formed: Option<ParameterGradients>,
+}
+
+impl Collector {
+    pub(super) fn new(
+        witness: Tensor<1>,
+        scale: RowScale,
+        parameters: &TrainableParameters,
+        rows: Rows,
+        planner: Planner,
+    ) -> Self {
+        let uses = |info: &ParameterInfo| Uses { info: info.clone(), kept: vec![], formed: None };
+        let parameters: Vec<Uses> = parameters.iter().map(uses).collect();
+        let index = parameters.iter().enumerate().map(|(index, uses)| (uses.info.id, index));
+        let index = index.collect();
+        Self { witness, scale, rows, planner, parameters, index, refused: None }
+    }
+
+    fn collect(&mut self, record: RawRecord) -> Result<(), DpError> {
+        let layer = Layer::lift(record, &self.witness, &mut self.scale);
+        check_batch_size(layer.batch_size(), self.rows.count)?;
+        for (id, contribution) in layer.into_contributions() {
+            let index = self.index.get(&id).ok_or_else(|| DpError::UnsupportedModel {
+                path: format!("parameter {id}"),
+                reason: "a private layer used it, but the model does not list it as trained; \
+                         pass the model that computed the losses; of LoRA adapters on layers \
+                         that are not linear, fold them with `Module::materialize`"
+                    .into(),
+            })?;
+            self.parameters[*index].add(contribution, self.rows, &self.planner);
+        }
+        Ok(())
+    }
+
+    /// What the rows of the output gradients were, or why the pass is refused.
+    pub(super) fn take_scale(&mut self) -> Result<RowScale, DpError> {
+        match self.refused.take() {
+            Some(refused) => Err(refused),
+            None => Ok(std::mem::replace(&mut self.scale, RowScale::none())),
+        }
+    }
+
+    /// The gradients of all parameters that the pass reached.
+    pub(super) fn finish(self) -> Result<PerExampleGradients, DpError> {
+        let Self { witness, rows, mut planner, parameters, refused, .. } = self;
+        if let Some(refused) = refused {
+            return Err(refused);
+        }
+        let parameters =
+            parameters.into_iter().filter_map(|uses| uses.finish(rows, &mut planner)).collect();
+        Ok(PerExampleGradients::new(rows.units(), witness.device(), parameters))
+    }
+}
+
+impl Recorder for Collector {
+    fn record(&mut self, record: RawRecord) {
+        if self.refused.is_none() {
+            self.refused = self.collect(record).err();
+        }
+    }
+}
+
+impl Uses {
+    fn add(&mut self, contribution: Contribution, rows: Rows, planner: &Planner) {
+        if planner.forms_at_once(contribution.rule(), rows.units()) {
+            self.form(vec![contribution], rows, planner);
+        } else {
+            self.kept.push(contribution);
+        }
+    }
+
+    /// Forms the gradients of some uses and adds them to those of the others.
+    fn form(&mut self, uses: Vec<Contribution>, rows: Rows, planner: &Planner) {
+        let count = uses.len();
+        let rule = combine(uses, rows.group_size);
+        let chunk = planner.formation_chunk(&*rule);
+        let formed = ParameterGradients::form(&self.info, count, &*rule, chunk);
+        self.formed = Some(match self.formed.take() {
+            None => formed,
+            Some(others) => others.plus(formed),
+        });
+    }
+
+    fn finish(mut self, rows: Rows, planner: &mut Planner) -> Option<ParameterGradients> {
+        let kept = std::mem::take(&mut self.kept);
+        if self.formed.is_none() {
+            let count = kept.len();
+            return (count > 0).then(|| {
+                let rule = combine(kept, rows.group_size);
+                ParameterGradients::planned(&self.info, count, rule, planner)
+            });
+        }
+        if !kept.is_empty() {
+            self.form(kept, rows, planner);
+        }
+        self.formed
+    }
+}

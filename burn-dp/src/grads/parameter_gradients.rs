@@ -1,0 +1,153 @@
+//! The gradients of one parameter, for each example.
+
+use burn::tensor::Tensor;
+
+use super::planner::{Plan, Planner, Strategy};
+use super::rules::{
+    Keep, Restriction, Rounding, Rule, SquaredNorms, row_squared_norms, weighted_rows,
+};
+use super::{ExplainedParameter, ParameterInfo};
+
+/// The per-example gradients of one parameter, formed or not.
+#[derive(Debug)]
+pub(super) struct ParameterGradients {
+    pub(super) info: ParameterInfo,
+    pub(super) plan: Plan,
+    pub(super) explained: ExplainedParameter,
+    source: Source,
+}
+
+/// What the gradients of one parameter are computed from.
+// One for each parameter.
+#[allow(clippy::large_enum_variant)]
+#[derive(Debug)]
+enum Source {
+    /// What the backward pass recorded.
+    Rule(Box<dyn Rule>),
+    /// The gradients themselves, `[batch_size, values]`.
+    Instantiated(Tensor<2>),
+}
+
+impl ParameterGradients {
+    /// Of `uses` uses, in the way that the planner chooses.
+    pub(super) fn planned(
+        info: &ParameterInfo,
+        uses: usize,
+        rule: Box<dyn Rule>,
+        planner: &mut Planner,
+    ) -> Self {
+        let plan = planner.plan(&*rule);
+        let explained = explained(info, uses, &*rule, plan);
+        let source = match plan.strategy {
+            // What is instantiated needs its factors no more.
+            Strategy::Instantiate => Source::Instantiated(instantiate(&*rule, plan.chunk)),
+            _ => Source::Rule(rule),
+        };
+        Self { info: info.clone(), plan, explained, source }
+    }
+
+    /// Of `uses` uses, formed for `chunk` examples at a time.
+    pub(super) fn form(info: &ParameterInfo, uses: usize, rule: &dyn Rule, chunk: usize) -> Self {
+        let plan = Plan { strategy: Strategy::Instantiate, chunk };
+        Self {
+            info: info.clone(),
+            plan,
+            explained: explained(info, uses, rule, plan),
+            source: Source::Instantiated(instantiate(rule, chunk)),
+        }
+    }
+
+    /// The sum with the gradients of further uses; both are formed.
+    pub(super) fn plus(mut self, other: Self) -> Self {
+        self.source = match (self.source, other.source) {
+            (Source::Instantiated(rows), Source::Instantiated(others)) => {
+                Source::Instantiated(rows + others)
+            }
+            _ => unreachable!("the gradients of all uses are formed"),
+        };
+        self.explained = self.explained.plus(other.explained);
+        self
+    }
+
+    /// Squared norms, `[batch_size]`.
+    pub(super) fn squared_norms(&self) -> SquaredNorms {
+        let rule = match &self.source {
+            Source::Rule(rule) => rule,
+            Source::Instantiated(rows) => {
+                let values = row_squared_norms(rows.clone());
+                return SquaredNorms { values, rounding: Rounding::Relative };
+            }
+        };
+        let parts = chunks(&**rule, self.plan.chunk).map(|part| {
+            let ghost = match self.plan.strategy {
+                Strategy::Ghost => part.ghost_norms(),
+                _ => None,
+            };
+            ghost.unwrap_or_else(|| SquaredNorms {
+                values: row_squared_norms(part.instantiate()),
+                rounding: part.magnitudes().map_or(Rounding::Relative, Rounding::Reordered),
+            })
+        });
+        SquaredNorms::concatenate(parts.collect())
+    }
+
+    /// `Σ_i coefficients[i] · gradient_i`, `[values]`; `keep` clears the rows of the others.
+    pub(super) fn weighted_sum(self, coefficients: Tensor<1>, keep: Option<&Keep>) -> Tensor<1> {
+        match (self.source, keep) {
+            (Source::Instantiated(rows), None) => weighted_rows(coefficients, rows),
+            (Source::Instantiated(rows), Some(keep)) => {
+                weighted_rows(coefficients, keep.apply(rows))
+            }
+            (Source::Rule(rule), None) => rule.weighted_sum(coefficients),
+            (Source::Rule(rule), Some(keep)) => {
+                rule.restrict(&Restriction::Keep(keep)).weighted_sum(coefficients)
+            }
+        }
+    }
+}
+
+/// The rule, `chunk` examples at a time.
+fn chunks(rule: &dyn Rule, chunk: usize) -> impl Iterator<Item = Box<dyn Rule>> {
+    let batch_size = rule.batch_size();
+    let chunk = chunk.clamp(1, batch_size.max(1));
+    (0..batch_size).step_by(chunk).map(move |start| {
+        let length = chunk.min(batch_size - start);
+        rule.restrict(&match length == batch_size {
+            true => Restriction::All,
+            false => Restriction::Range { start, length },
+        })
+    })
+}
+
+/// The gradients of all examples, `[batch_size, values]`, formed for `chunk` of them at a time.
+fn instantiate(rule: &dyn Rule, chunk: usize) -> Tensor<2> {
+    let mut parts: Vec<Tensor<2>> = chunks(rule, chunk).map(|part| part.instantiate()).collect();
+    if parts.len() == 1 { parts.remove(0) } else { Tensor::cat(parts, 0) }
+}
+
+/// What the planner chose for one parameter, from shapes alone.
+fn explained(info: &ParameterInfo, uses: usize, rule: &dyn Rule, plan: Plan) -> ExplainedParameter {
+    let (cost, units, size) = (rule.cost(), rule.batch_size(), size_of::<f32>());
+    let gradient_bytes = units * info.num_values() * size;
+    let recorded_bytes = rule.kept_values() * size;
+    let kept_bytes = match plan.strategy {
+        Strategy::Instantiate => gradient_bytes,
+        _ => recorded_bytes,
+    };
+    let temporary = match plan.strategy {
+        Strategy::Instantiate => cost.temporary,
+        Strategy::Ghost => cost.ghost_temporary,
+        Strategy::InstantiateInChunks(_) => cost.values + cost.temporary,
+    };
+    ExplainedParameter {
+        info: info.clone(),
+        rule: Some(rule.name()),
+        uses,
+        strategy: Some(plan.strategy),
+        ghost_flops: cost.ghost_flops.map(|flops| flops * units as f64),
+        gradient_bytes,
+        recorded_bytes,
+        kept_bytes,
+        temporary_bytes: plan.chunk.min(units) * temporary * size,
+    }
+}
