@@ -28,8 +28,9 @@ const PARTIAL: &str = "partial-";
 /// Writes and finds the checkpoints of one run in a folder of its own.
 ///
 /// Each checkpoint is a folder `checkpoint-STEP` with the model, the optimizer's state, that of a
-/// [`Sparsifier`] if there is one, and `privacy.json`. It is written under another name and renamed when it is complete, then the older
-/// ones are removed: a run that is killed at any time leaves a complete checkpoint behind, or none.
+/// [`Sparsifier`] if there is one, and `privacy.json`. It is written under another name and renamed when
+/// it is complete, then the older ones are removed: a run that is killed at any time leaves a complete
+/// checkpoint behind, or none.
 ///
 /// # Privacy
 ///
