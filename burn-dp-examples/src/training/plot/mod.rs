@@ -156,6 +156,8 @@ pub(crate) fn bars(
         chart
             .configure_mesh()
             .disable_y_mesh()
+            .max_light_lines(1)
+            .light_line_style(TRANSPARENT)
             .y_labels(values.len())
             .y_label_formatter(&label)
             .x_desc(x)
