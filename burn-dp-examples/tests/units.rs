@@ -71,6 +71,23 @@ fn users_are_trained_on_with_a_statement_for_the_user_and_with_plots() {
 }
 
 #[test]
+fn the_norms_of_private_users_are_estimated_beside_the_training() {
+    let folder = tempfile::tempdir().unwrap();
+    roles(folder.path());
+    let line = format!("{USERS} --noise-multiplier 1 --track-norms --count-share 0.5");
+    let (figures, output) = figures(folder.path(), &line);
+    let norms = figures["private_norms"].as_array().unwrap();
+    assert_eq!(norms.len(), figures["update_norms"].as_array().unwrap().len());
+    assert!(norms.iter().any(|norm| norm[0] == "embedding.weight"));
+    // From 0.1, where all began.
+    assert!(norms.iter().all(|norm| norm[2].as_f64().is_some_and(|median| median != 0.1)));
+    assert!(output.contains("quantiles [0.5, 0.9] and means of the norms of"), "{output}");
+    for name in ["private-means.svg", "private-medians.svg"] {
+        assert!(folder.path().join("out").join(name).is_file(), "{name}");
+    }
+}
+
+#[test]
 fn the_same_insecure_seed_gives_the_same_model_and_no_privacy() {
     let model = |algorithm: &str| {
         let folder = tempfile::tempdir().unwrap();
@@ -138,6 +155,22 @@ fn layerwise_thresholds_come_from_public_images() {
     let noise = figures["noise_multiplier"].as_f64().unwrap();
     assert!((noise - 1.0 / 8f64.sqrt()).abs() < 1e-12, "{noise}");
     assert!(output.contains("SampledWithoutReplacement(1 of 28"), "{output}");
+}
+
+#[test]
+fn thresholds_without_a_master_and_layer_multipliers_are_policies_too() {
+    for (policy, words, expected) in [
+        ("zhang", "to the norm of each on public data", 1.0 / 8f64.sqrt()),
+        ("multipliers", "multiplied by the largest norm on public data", 1.0),
+    ] {
+        let folder = tempfile::tempdir().unwrap();
+        let line = format!("digits {SETS} --epochs 1 --policy {policy}").replace("--epochs 2", "");
+        let (figures, _) = figures(folder.path(), &line);
+        let clipping = figures["clipping"].as_str().unwrap();
+        assert!(clipping.contains(words), "{clipping}");
+        let noise = figures["noise_multiplier"].as_f64().unwrap();
+        assert!((noise - expected).abs() < 1e-12, "{noise}");
+    }
 }
 
 #[test]

@@ -149,13 +149,14 @@ pub(super) fn run(
     let at = |name: &str| options.output.join(name);
     let accuracy: Vec<Series> =
         runs.iter().map(|run| series(&run.name, run.test_accuracy.iter().copied(), 1.0)).collect();
-    plot::lines(&at("accuracy.svg"), [&data.name, "epoch", "test accuracy"], &accuracy)?;
+    let title = format!("{}, epsilon {}", data.name, options.epsilon);
+    plot::lines(&at("accuracy.svg"), [&title, "epoch", "test accuracy"], &accuracy)?;
     let thresholds: Vec<Series> = runs
         .iter()
         .filter(|run| !run.fixed)
         .map(|run| series(&run.name, run.thresholds.iter().copied(), 0.0))
         .collect();
-    plot::lines(&at("thresholds.svg"), [&data.name, "step", "threshold"], &thresholds)?;
+    plot::lines(&at("thresholds.svg"), [&title, "step", "clipping threshold C"], &thresholds)?;
     write_json(&at("adaptive-clipping.json"), &runs)?;
     println!("files: {}", options.output.display());
     Ok(runs)

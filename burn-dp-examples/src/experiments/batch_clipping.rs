@@ -4,7 +4,7 @@
 //! # References
 //!
 //! T. N. Nguyen et al.: Batch clipping and adaptive layerwise clipping for differential private
-//! stochastic gradient descent, 2023, sections 4.3, A.2 and A.4.
+//! stochastic gradient descent, 2023, sections 4.3, 4.4, A.2 and A.4.
 
 use std::path::PathBuf;
 
@@ -79,10 +79,17 @@ pub(super) fn run(options: BatchClippingOptions) -> Result<BatchClippingExperime
     let data = load(&options.data)?;
     files::make_folder(&options.output)?;
     let (layerwise, flat) = (BatchPolicyName::Layerwise, BatchPolicyName::Flat);
+    let zhang = BatchPolicyName::Zhang;
     // Layerwise clipping with 2 C_h sigma in each layer costs what a noise of sigma / √L costs.
     let split = 1.0 / (LAYERS as f64).sqrt();
     let contenders = [
         Contender { name: "BC+ALC", individual: false, policy: layerwise, noise: split },
+        Contender {
+            name: "BC+ALC of Zhang et al.",
+            individual: false,
+            policy: zhang,
+            noise: split,
+        },
         Contender { name: "BC+FGC, same noise", individual: false, policy: flat, noise: 1.0 },
         Contender { name: "BC+FGC, same epsilon", individual: false, policy: flat, noise: split },
         Contender { name: "IC+ALC", individual: true, policy: layerwise, noise: split },
@@ -128,7 +135,8 @@ pub(super) fn run(options: BatchClippingOptions) -> Result<BatchClippingExperime
     let experiment = BatchClippingExperiment { runs };
     let series: Vec<Series> = experiment.runs.iter().map(series).collect();
     let at = |name: &str| options.output.join(name);
-    plot::lines(&at("accuracy.svg"), ["BN-LeNet-5", "epoch", "test accuracy"], &series)?;
+    let title = format!("BN-LeNet-5, {}, sigma {}", data.name, options.sigma);
+    plot::lines(&at("accuracy.svg"), [&title, "epoch", "test accuracy"], &series)?;
     write_json(&at("batch-clipping.json"), &experiment)?;
     println!("files: {}", options.output.display());
     Ok(experiment)

@@ -86,8 +86,7 @@ impl Thresholds {
             for (balance, count) in found.balances.iter_mut().zip(self.counts()) {
                 let squared_norm =
                     count.group.map_or_else(|| self.whole_squared_norm(total, of_group), of_group);
-                let below = finite && squared_norm.sqrt() <= count.at;
-                *balance += if below { 0.5 } else { -0.5 };
+                *balance += count.of_unit(finite.then(|| squared_norm.sqrt())) - 0.5;
             }
         }
         found

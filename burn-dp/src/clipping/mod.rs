@@ -15,7 +15,7 @@
 //! | [`LayerwiseClipping`] | one for each layer, in proportion to the norms on public data |
 //! | [`MultipliedClipping`] | one for the whole gradient, whose layers are brought to similar norms first |
 //! | [`ScheduledClipping`] | those of another policy times a factor that changes over the steps |
-//! | [`QuantileTracker`] | those of another policy, or none: it estimates quantiles of norms privately |
+//! | [`QuantileTracker`] | those of another policy, or none: it estimates quantiles and means of norms privately |
 
 mod automatic;
 mod baselines;
@@ -39,7 +39,7 @@ mod thresholds;
 pub use automatic::AutomaticClipping;
 pub use clipped_sum::{ClippedSum, ClippingStatistics};
 pub(crate) use coefficients::Coefficients;
-pub use count::{Count, CountNoise};
+pub use count::{Count, CountNoise, Counted};
 pub use flat::FlatClipping;
 pub use grouped::GroupedClipping;
 pub use groups::ParameterGroups;
@@ -77,7 +77,7 @@ pub trait Clipping: std::fmt::Debug + Send + Sync + CloneClipping {
     fn describe(&self) -> String;
 
     /// Takes what a step released of its counts: for each, the noisy fraction of units at or below the
-    /// threshold.
+    /// threshold, or the noisy mean of what else the units contribute.
     fn learn(&mut self, step: u64, fractions: &[f64]) {
         let _ = (step, fractions);
     }

@@ -56,7 +56,7 @@ impl QuantileEstimate {
             let reason = format!("must be at most {LARGEST:e}, got {initial}");
             return Err(DpError::invalid("initial threshold", reason));
         }
-        Ok(Self { value: initial, target, floor: 1e-9 * initial })
+        Ok(Self { value: initial, target, floor: initial / 1e9 })
     }
 
     /// The smallest value that the estimate takes.

@@ -1,13 +1,17 @@
 use super::quantile_estimate::{restore, saved};
 use super::{
-    Clipping, Count, CountNoise, ParameterGroups, PublicNorms, QuantileEstimate, QuantileRule,
-    Thresholds,
+    Clipping, Count, CountNoise, Counted, ParameterGroups, PublicNorms, QuantileEstimate,
+    QuantileRule, Thresholds,
 };
 use crate::DpError;
 use crate::optim::Schedule;
 
+/// A mean is of norms that are cut at so many times the estimate of the highest quantile.
+const CUT: f64 = 2.0;
+
 /// Estimates quantiles of the gradient norms privately, for each group of parameters and any set of
-/// quantiles: the median norm of every layer, say, or the smallest and largest norm.
+/// quantiles: the median norm of every layer, say, or the smallest and largest norm. And, if asked, the
+/// [mean norm](Self::with_means).
 ///
 /// [`alone`](Self::alone) it releases counts and no gradient: a step leaves the model as it is, and the
 /// whole noise multiplier of the plan goes into the counts. [`beside`](Self::beside) another policy
@@ -17,18 +21,48 @@ use crate::optim::Schedule;
 /// # Privacy
 ///
 /// One count for each estimate and step, on the same draw of units; see
-/// [`QuantileClipping`](super::QuantileClipping). What is estimated is the quantile of the norms of all
-/// units under the model as it is, so the estimates lag behind a model that trains.
+/// [`QuantileClipping`](super::QuantileClipping). A mean costs what a quantile costs. What is estimated
+/// is the quantile of the norms of all units under the model as it is, so the estimates lag behind a
+/// model that trains.
+///
+/// # Example
+///
+/// Median and mean norm of each layer, beside a training with flat clipping, for a tenth of its cost:
+///
+/// ```
+/// # use burn::{module::Module, nn::{Linear, LinearConfig}, tensor::Device};
+/// # use burn_dp::{DpError, nn::{IntoPrivate, Private}};
+/// use burn_dp::clipping::{Clipping, CountNoise, FlatClipping, ParameterGroups, QuantileTracker};
+/// # #[derive(Module, Debug)]
+/// # struct Net { first: Private<Linear>, second: Private<Linear> }
+/// # fn main() -> Result<(), DpError> {
+/// # let device = Device::flex().autodiff();
+/// # let model = Net {
+/// #     first: LinearConfig::new(4, 3).init(&device).private(),
+/// #     second: LinearConfig::new(3, 2).init(&device).private(),
+/// # };
+///
+/// let tracker = QuantileTracker::alone(ParameterGroups::per_layer(&model)?, [0.5])?
+///     .with_means()
+///     .beside(FlatClipping::new(1.0)?, CountNoise::Share(0.1));
+/// let names: Vec<String> = tracker.adapted().into_iter().map(|(name, _)| name).collect();
+/// assert_eq!(names, ["first 0.5", "second 0.5", "first mean", "second mean"]);
+/// # Ok(())
+/// # }
+/// ```
 ///
 /// # References
 ///
 /// Andrew, Thakkar, McMahan, Ramaswamy, Differentially private learning with adaptive clipping, 2021,
-/// section 2.2 (range of the norms) and figure 1 (norms by layer).
+/// section 2.2 (range of the norms) and figure 1 (mean norm of the updates in each layer, which the paper
+/// shows without noise).
 #[derive(Clone, Debug)]
 pub struct QuantileTracker {
     groups: ParameterGroups,
     /// For each group the estimates in the order of the quantiles.
     estimates: Vec<QuantileEstimate>,
+    /// The mean norm of each group, if it is estimated.
+    means: Option<Vec<f64>>,
     quantiles: Vec<f64>,
     initial: f64,
     rule: QuantileRule,
@@ -51,6 +85,7 @@ impl QuantileTracker {
         let tracker = Self {
             groups,
             estimates: Vec::new(),
+            means: None,
             quantiles,
             initial: 0.1,
             rule: QuantileRule::default(),
@@ -78,7 +113,17 @@ impl QuantileTracker {
             .flat_map(|_| &self.quantiles)
             .map(|&quantile| QuantileEstimate::new(quantile, initial))
             .collect::<Result<_, _>>()?;
+        self.means = self.means.map(|means| vec![initial; means.len()]);
         Ok(self)
+    }
+
+    /// Also estimates the mean norm of each group: a moving average with the learning rate of the
+    /// estimates, of norms that are cut at twice the estimate of the highest quantile. So it is below
+    /// the mean until that quantile is found, and where the norms have a long tail beyond it; track a
+    /// high quantile, 0.9 say, to have a mean of nearly all.
+    pub fn with_means(mut self) -> Self {
+        self.means = Some(vec![self.initial; self.groups.len()]);
+        self
     }
 
     /// How the estimates move. Default: geometric, learning rate 0.2.
@@ -94,10 +139,36 @@ impl QuantileTracker {
         self
     }
 
+    /// Those of the estimates, then those of the means.
     fn counts(&self) -> Vec<Count> {
-        let group = |index: usize| (self.groups.len() > 1).then_some(index / self.quantiles.len());
+        let count = |group: usize, at: f64| match self.groups.len() {
+            1 => Count::whole(at),
+            _ => Count::of_group(group, at),
+        };
         let at = self.estimates.iter().map(QuantileEstimate::value);
-        at.enumerate().map(|(index, at)| Count { group: group(index), at }).collect()
+        let quantiles = at.enumerate().map(|(index, at)| count(index / self.quantiles.len(), at));
+        let mean = |group: usize| count(group, self.cut(group)).counting(Counted::Norm);
+        let means = self.means.iter().flatten().enumerate().map(|(group, _)| mean(group));
+        quantiles.chain(means).collect()
+    }
+
+    /// Where the norms of a group are cut for their mean.
+    fn cut(&self, group: usize) -> f64 {
+        let of_group = self.estimates.chunks(self.quantiles.len()).nth(group).unwrap_or_default();
+        let highest = of_group.iter().max_by(|a, b| a.target().total_cmp(&b.target()));
+        CUT * highest.map_or(self.initial, QuantileEstimate::value)
+    }
+
+    /// Moves the means by noisy fractions of the cuts.
+    fn learn_means(&mut self, learning_rate: f64, fractions: &[f64]) {
+        let cuts: Vec<f64> = (0..self.groups.len()).map(|group| self.cut(group)).collect();
+        let means = self.means.iter_mut().flatten();
+        for ((mean, cut), fraction) in means.zip(cuts).zip(fractions) {
+            let moved = *mean + learning_rate.min(1.0) * (fraction * cut - *mean);
+            if moved.is_finite() {
+                *mean = moved.max(0.0);
+            }
+        }
     }
 }
 
@@ -122,8 +193,9 @@ impl Clipping for QuantileTracker {
             None => "nothing but counts is released".to_string(),
             Some((clipping, noise)) => format!("beside {}; {noise}", clipping.describe()),
         };
+        let means = if self.means.is_some() { " and means" } else { "" };
         format!(
-            "quantiles {:?} of the norms of {}, from {}, {:?} rule with learning rate {} ({}); {beside}",
+            "quantiles {:?}{means} of the norms of {}, from {}, {:?} rule with learning rate {} ({}); {beside}",
             self.quantiles,
             self.groups.names().join(", "),
             self.initial,
@@ -134,12 +206,14 @@ impl Clipping for QuantileTracker {
     }
 
     fn learn(&mut self, step: u64, fractions: &[f64]) {
-        let others = fractions.len().saturating_sub(self.estimates.len());
-        let (others, own) = fractions.split_at(others);
+        let own = self.estimates.len() + self.means.as_ref().map_or(0, Vec::len);
+        let (others, own) = fractions.split_at(fractions.len().saturating_sub(own));
         if let Some((clipping, _)) = &mut self.clipping {
             clipping.learn(step, others);
         }
         let learning_rate = self.learning_rate * self.schedule.factor(step);
+        // The cuts are those that the step had: of the estimates before they move.
+        self.learn_means(learning_rate, own.get(self.estimates.len()..).unwrap_or_default());
         for (estimate, &fraction) in self.estimates.iter_mut().zip(own) {
             estimate.update(self.rule, learning_rate, fraction);
         }
@@ -157,19 +231,37 @@ impl Clipping for QuantileTracker {
         let labels =
             names.flat_map(|name| self.quantiles.iter().map(move |q| format!("{name} {q}")));
         let own = labels.zip(self.estimates.iter().map(QuantileEstimate::value));
-        self.clipping.iter().flat_map(|(clipping, _)| clipping.adapted()).chain(own).collect()
+        let means = self.groups.names().iter().zip(self.means.iter().flatten());
+        let means = means.map(|(name, &mean)| (format!("{name} mean"), mean));
+        let others = self.clipping.iter().flat_map(|(clipping, _)| clipping.adapted());
+        others.chain(own).chain(means).collect()
     }
 
     fn save_state(&self) -> serde_json::Value {
         let clipping = self.clipping.as_ref().map(|(clipping, _)| clipping.save_state());
-        serde_json::json!([clipping, saved(&self.estimates)])
+        serde_json::json!([clipping, saved(&self.estimates), self.means])
     }
 
     fn load_state(&mut self, state: &serde_json::Value) -> Result<(), DpError> {
         if let Some((clipping, _)) = &mut self.clipping {
             clipping.load_state(&state[0])?;
         }
-        restore(&mut self.estimates, &state[1])
+        let means: Option<Option<Vec<f64>>> = serde_json::from_value(state[2].clone()).ok();
+        let valid = |mean: &f64| *mean >= 0.0 && mean.is_finite();
+        let means = means
+            .filter(|means| means.as_ref().map(Vec::len) == self.means.as_ref().map(Vec::len))
+            .filter(|means| means.iter().flatten().all(valid))
+            .ok_or_else(|| {
+                DpError::state(format!(
+                    "the means of the clipping policy are {}, and one for each of {} groups is \
+                     expected; resume with the policy of the run",
+                    state[2],
+                    self.means.as_ref().map_or(0, Vec::len)
+                ))
+            })?;
+        restore(&mut self.estimates, &state[1])?;
+        self.means = means;
+        Ok(())
     }
 }
 
@@ -214,6 +306,36 @@ mod tests {
         other.load_state(&tracker.save_state()).unwrap();
         assert_eq!(other.adapted(), tracker.adapted());
         assert!(other.load_state(&serde_json::Value::Null).is_err());
+    }
+
+    #[test]
+    fn means_are_moving_averages_of_norms_up_to_twice_the_highest_quantile() {
+        let new = || {
+            let tracker = QuantileTracker::alone(three_groups(), [0.9, 0.5]).unwrap();
+            tracker.with_initial(1.0).unwrap().with_means()
+        };
+        let mut tracker = new();
+        let thresholds = tracker.thresholds(0).unwrap();
+        assert_eq!(thresholds.counts().len(), 9);
+        let mean = Count::of_group(2, 2.0).counting(Counted::Norm);
+        assert_eq!(thresholds.counts()[8], mean);
+        // The quantiles stay; the noisy means over the cut of 2 are 1/4, 1/2 and below zero.
+        tracker.learn(0, &[0.9, 0.5, 0.9, 0.5, 0.9, 0.5, 0.25, 0.5, -9.0]);
+        let means: Vec<(String, f64)> = tracker.adapted().split_off(6);
+        for ((name, found), (label, expected)) in
+            means.iter().zip([("a mean", 0.9), ("b mean", 1.0), ("c mean", 0.0)])
+        {
+            assert!(name == label && (found - expected).abs() < 1e-15, "{means:?}");
+        }
+        let text = tracker.save_state().to_string();
+        let mut restored = new();
+        restored.load_state(&serde_json::from_str(&text).unwrap()).unwrap();
+        assert_eq!(restored.adapted(), tracker.adapted());
+        let mut without = QuantileTracker::alone(three_groups(), [0.9, 0.5]).unwrap();
+        assert_ne!(without.describe(), new().describe());
+        let error = without.load_state(&tracker.save_state()).unwrap_err().to_string();
+        assert!(error.contains("the means of the clipping policy"), "{error}");
+        assert!(new().load_state(&without.save_state()).is_err());
     }
 
     #[test]

@@ -238,6 +238,6 @@ pub(super) fn check_batch_size(found: usize, losses: usize) -> Result<(), DpErro
 }
 
 /// Norms and sums are in single precision, whatever the precision of the model.
-fn single<const D: usize>(tensor: Tensor<D>) -> Tensor<D> {
+pub(crate) fn single<const D: usize>(tensor: Tensor<D>) -> Tensor<D> {
     if tensor.dtype() == DType::F32 { tensor } else { tensor.cast(DType::F32) }
 }

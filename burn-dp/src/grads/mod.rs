@@ -24,6 +24,7 @@ mod tied;
 pub(crate) mod oracle;
 
 pub use backward::PrivateBackward;
+pub(crate) use contribution::single;
 pub use explain::{ExplainedParameter, Explanation, explain};
 pub use independence::check_independence;
 pub(crate) use parameters::FirstCopies;

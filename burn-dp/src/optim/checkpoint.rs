@@ -12,7 +12,7 @@ use burn::tensor::Bytes;
 use burn_dp_accountant::PrivacyLedger;
 use serde::{Deserialize, Serialize};
 
-use super::{DpOptimizer, PrivacyPlan};
+use super::{DpOptimizer, PrivacyPlan, Sparsifier};
 use crate::DpError;
 use crate::noise::{NoiseKey, NoiseSource};
 
@@ -20,15 +20,17 @@ use crate::noise::{NoiseKey, NoiseSource};
 const FORMAT: u32 = 2;
 const MODEL: &str = "model.bpk";
 const OPTIMIZER: &str = "optimizer.bpk";
+const SPARSIFIER: &str = "sparsifier.bin";
 const PRIVACY: &str = "privacy.json";
 const PREFIX: &str = "checkpoint-";
 const PARTIAL: &str = "partial-";
 
 /// Writes and finds the checkpoints of one run in a folder of its own.
 ///
-/// Each checkpoint is a folder `checkpoint-STEP` with the model, the optimizer's state and
-/// `privacy.json`. It is written under another name and renamed when it is complete, then the older
-/// ones are removed: a run that is killed at any time leaves a complete checkpoint behind, or none.
+/// Each checkpoint is a folder `checkpoint-STEP` with the model, the optimizer's state, that of a
+/// [`Sparsifier`] if there is one, and `privacy.json`. It is written under another name and renamed when
+/// it is complete, then the older ones are removed: a run that is killed at any time leaves a complete
+/// checkpoint behind, or none.
 ///
 /// # Privacy
 ///
@@ -79,12 +81,19 @@ impl Checkpointer {
             .tempdir_in(&self.folder)
             .map_err(|error| DpError::io(&self.folder, error))?;
 
-        let model = model.clone().into_record().into_bytes();
-        let optimizer = optim.inner.into_bytes();
+        let record = |name: &str, bytes: Result<Bytes, RecordError>| {
+            bytes.map_err(|error| record_error(&partial.path().join(name), error))
+        };
+        let mut contents = vec![
+            (MODEL, record(MODEL, model.clone().into_record().into_bytes())?),
+            (OPTIMIZER, record(OPTIMIZER, optim.inner.into_bytes())?),
+        ];
+        if let Some(sparsifier) = &optim.sparsifier {
+            contents.push((SPARSIFIER, Bytes::from_bytes_vec(sparsifier.to_bytes())));
+        }
         let mut files = BTreeMap::new();
-        for (name, bytes) in [(MODEL, model), (OPTIMIZER, optimizer)] {
+        for (name, bytes) in contents {
             let path = partial.path().join(name);
-            let bytes = bytes.map_err(|error| record_error(&path, error))?;
             files.insert(name.to_string(), (bytes.len() as u64, crc32fast::hash(&bytes)));
             write(&path, &bytes)?;
         }
@@ -232,7 +241,14 @@ impl Checkpoint {
         let path = self.folder.join(OPTIMIZER);
         let record = OptimizerRecord::from_bytes(self.read(&path, OPTIMIZER, &state)?)
             .map_err(|error| record_error(&path, error))?;
-        Ok((DpOptimizer::new(plan, inner.load_record(record), ledger), model))
+        let mut optim = DpOptimizer::new(plan, inner.load_record(record), ledger);
+        if state.files.contains_key(SPARSIFIER) {
+            let path = self.folder.join(SPARSIFIER);
+            let sparsifier = Sparsifier::from_bytes(&self.read(&path, SPARSIFIER, &state)?);
+            let unknown = || damaged(&path, "it is of another version");
+            optim.sparsifier = Some(sparsifier.ok_or_else(unknown)?);
+        }
+        Ok((optim, model))
     }
 
     fn read(&self, path: &Path, name: &str, state: &PrivacyState) -> Result<Bytes, DpError> {

@@ -4,17 +4,17 @@ use burn::lr_scheduler::module_lr_scheduler::ModuleLearningRate;
 use burn::module::Module;
 use burn::optim::{GradientsParams, ModuleOptimizer};
 use burn::tensor::Tensor;
-use burn_dp_accountant::{DpEvent, Epsilon, PrivacyLedger, PrivacyStatement};
+use burn_dp_accountant::PrivacyLedger;
 
 use super::buffers::BufferCheck;
 use super::independence::{Independence, IndependenceCheck};
 use super::release::Release;
-use super::{PrivacyPlan, RefusedStep};
+use super::{PrivacyPlan, RefusedStep, Sparsifier};
+use crate::DpError;
 use crate::clipping::{ClippedSum, ClippingStatistics, PublicNorms, StepNoise, Thresholds};
 use crate::grads::{PerExampleGradients, PrivateBackward, tie};
 use crate::noise::Purpose;
 use crate::sampling::{Draw, ExampleWeights};
-use crate::{DpError, NonPrivate};
 
 /// A Burn optimizer behind clipping, noise and a ledger.
 ///
@@ -84,17 +84,18 @@ pub struct DpOptimizer {
     pub(super) plan: PrivacyPlan,
     pub(super) inner: ModuleOptimizer,
     pub(super) ledger: PrivacyLedger,
-    backward: PrivateBackward,
+    pub(super) backward: PrivateBackward,
     /// What the logical step under way clips to.
     frozen: Option<Thresholds>,
     pub(super) next_step: u64,
-    pending: Option<ClippedSum>,
-    statistics: ClippingStatistics,
+    pub(super) pending: Option<ClippedSum>,
+    pub(super) statistics: ClippingStatistics,
     /// What the last step clipped to, and its noise.
-    last: Option<(Thresholds, StepNoise)>,
+    pub(super) last: Option<(Thresholds, StepNoise)>,
     pub(super) buffers: BufferCheck,
     pub(super) independence: IndependenceCheck,
-    facts: BTreeMap<String, String>,
+    pub(super) sparsifier: Option<Sparsifier>,
+    pub(super) facts: BTreeMap<String, String>,
 }
 
 impl DpOptimizer {
@@ -111,6 +112,7 @@ impl DpOptimizer {
             last: None,
             buffers: BufferCheck::default(),
             independence: IndependenceCheck::new(),
+            sparsifier: None,
             facts: BTreeMap::new(),
         }
     }
@@ -262,16 +264,24 @@ impl DpOptimizer {
     /// [`RefusedStep`] gives the model back, unchanged. [`DpError::BudgetExhausted`] when the step
     /// would break the budget or lies beyond the planned steps; [`DpError::InvalidState`] when the
     /// draw does not fit. Then nothing was released. An error after the noise was begun (a sum that
-    /// cannot be read from the device) releases nothing either, but the step is used up and paid for.
+    /// cannot be read from the device) releases nothing either, but the step is used up and paid for. If
+    /// a sparsifier cannot read the model after the step, that is the model that comes back.
     pub fn step<M: Module>(
         &mut self,
         lr: impl Into<ModuleLearningRate>,
         model: M,
         draw: impl Into<Draw>,
     ) -> Result<M, Box<RefusedStep<M>>> {
+        let lr = lr.into();
         match self.release(&model, &draw.into()) {
-            // Burn's optimizers update the first copy of a tied parameter.
-            Ok(Some(grads)) => Ok(tie(self.inner.step(lr, model, grads))),
+            Ok(Some(grads)) => {
+                let model = self.inner.step(lr.clone(), model, grads);
+                // Burn's optimizers update the first copy of a tied parameter.
+                match self.sparsified(model, &lr) {
+                    Ok(model) => Ok(tie(model)),
+                    Err((model, error)) => Err(RefusedStep::new(tie(model), error)),
+                }
+            }
             // Nothing but counts was released.
             Ok(None) => Ok(model),
             Err(error) => Err(RefusedStep::new(model, error)),
@@ -311,144 +321,6 @@ impl DpOptimizer {
         };
         self.plan.clipping.learn(step, &fractions);
         Ok(grads)
-    }
-
-    fn check_draw(&self, draw: &Draw) -> Result<(), DpError> {
-        if draw.step() != self.next_step {
-            return Err(DpError::state(format!(
-                "the draw of step {} was given to step {}; use each logical batch for one step, in \
-                 order, and `LogicalBatches::skip_to` to resume",
-                draw.step(),
-                self.next_step
-            )));
-        }
-        if self.plan.mechanism != *draw.mechanism() {
-            return Err(DpError::state(format!(
-                "the batch was drawn by {}, which is not what the plan accounts for; draw with \
-                 `PrivacyPlan::sampler`",
-                draw.mechanism()
-            )));
-        }
-        if draw.origin() != self.plan.origin {
-            return Err(DpError::state(
-                "the batch was drawn with another key than that of the plan; draw with \
-                 `PrivacyPlan::sampler`, whose key is as secret as the noise",
-            ));
-        }
-        let seen = self.pending.as_ref().map_or(0, |sum| sum.statistics().reveal().examples);
-        if seen != draw.private_indices().len() {
-            return Err(DpError::state(
-                "the losses given to `backward` are not one for each drawn unit; give every \
-                 physical batch of the logical batch to `backward` exactly once",
-            ));
-        }
-        Ok(())
-    }
-
-    fn check_budget(&self, event: &DpEvent) -> Result<(), DpError> {
-        if let Some(budget) = self.plan.budget
-            && !self.plan.is_certified(self.next_step, event, &self.ledger)
-            && !self.ledger.within_budget(event, 1, budget)?
-        {
-            let mut after = self.ledger.clone();
-            after.record(event)?;
-            return Err(DpError::BudgetExhausted {
-                epsilon: after.nominal_epsilon(budget.delta())?.upper,
-                budget: budget.epsilon(),
-                delta: budget.delta(),
-                steps: self.next_step,
-            });
-        }
-        if self.next_step >= self.plan.steps {
-            return Err(DpError::state(format!(
-                "all {} planned steps were made; make a longer plan, whose noise is calibrated for \
-                 its length",
-                self.plan.steps
-            )));
-        }
-        Ok(())
-    }
-
-    /// The plan.
-    pub fn plan(&self) -> &PrivacyPlan {
-        &self.plan
-    }
-
-    /// What was released so far.
-    pub fn ledger(&self) -> &PrivacyLedger {
-        &self.ledger
-    }
-
-    /// The optimizer inside.
-    pub fn inner(&self) -> &ModuleOptimizer {
-        &self.inner
-    }
-
-    /// Standard deviation of the noise on each value of the last released gradient of the parameter with
-    /// that path.
-    ///
-    /// # Errors
-    ///
-    /// [`DpError::InvalidState`] when no gradient was released yet, and [`DpError::UnsupportedModel`]
-    /// for a parameter that belongs to no clipping group.
-    pub fn gradient_noise_std(&self, path: &str) -> Result<f64, DpError> {
-        let (thresholds, noise) = self
-            .last
-            .as_ref()
-            .filter(|(thresholds, _)| thresholds.releases_sum())
-            .ok_or_else(|| DpError::state("no gradient was released yet; make a step first"))?;
-        let group = thresholds.groups().index_of(path)?;
-        Ok(noise.group_stds[group] / self.plan.expected_batch_size)
-    }
-
-    /// The number of the next step, which is the number of releases so far.
-    pub fn next_step(&self) -> u64 {
-        self.next_step
-    }
-
-    /// ε of what was released so far: infinite when the noise is not secret.
-    ///
-    /// # Errors
-    ///
-    /// [`DpError::InvalidArgument`] for a δ of 1 / dataset size or more, which allows to publish a unit
-    /// outright; [`DpError::Accountant`] for a δ outside of (0, 1).
-    pub fn privacy_spent(&self, delta: f64) -> Result<Epsilon, DpError> {
-        self.plan.check_delta(delta)?;
-        Ok(self.ledger.epsilon(delta)?)
-    }
-
-    /// The privacy statement of what was released so far.
-    ///
-    /// # Errors
-    ///
-    /// As [`privacy_spent`](Self::privacy_spent), and for no δ.
-    pub fn statement(&self, deltas: &[f64]) -> Result<PrivacyStatement, DpError> {
-        deltas.iter().try_for_each(|&delta| self.plan.check_delta(delta))?;
-        let mut statement = PrivacyStatement::from_ledger(&self.ledger, deltas)?;
-        statement.facts.extend(self.facts.clone());
-        let independence = self.independence.found();
-        statement.facts.insert("independence_of_examples".into(), independence.to_string());
-        if independence == Independence::NotChecked {
-            statement.not_covered.push(
-                "A loss of one example that depends on other examples: this was not checked."
-                    .into(),
-            );
-        }
-        if self.backward.group_size() > 1 {
-            let copies = self.backward.group_size().to_string();
-            statement.facts.insert("augmentation_multiplicity".into(), copies);
-        }
-        Ok(statement)
-    }
-
-    /// Adds a public fact of this run to its statements.
-    pub(crate) fn note(&mut self, name: &str, value: impl Into<String>) {
-        self.facts.insert(name.into(), value.into());
-    }
-
-    /// Counts of the last step. They are exact, so they are not private.
-    pub fn statistics(&self) -> NonPrivate<ClippingStatistics> {
-        NonPrivate::new(self.statistics)
     }
 }
 

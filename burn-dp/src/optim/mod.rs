@@ -15,14 +15,18 @@
 //! let optim = plan.optimizer(LBFGSConfig::new().init());
 //! ```
 
+mod admission;
 mod buffers;
 mod checkpoint;
 mod dp_optimizer;
 mod independence;
 mod plan;
 mod plan_config;
+mod plan_init;
 mod refused;
 mod release;
+mod report;
+mod sampling_scheme;
 mod schedule;
 mod sparsification;
 mod units;
@@ -31,8 +35,9 @@ pub use checkpoint::{Checkpoint, Checkpointer};
 pub use dp_optimizer::DpOptimizer;
 pub use independence::Independence;
 pub use plan::PrivacyPlan;
-pub use plan_config::{PrivacyPlanConfig, SamplingScheme};
+pub use plan_config::PrivacyPlanConfig;
 pub use refused::RefusedStep;
+pub use sampling_scheme::SamplingScheme;
 pub use schedule::Schedule;
 pub use sparsification::Sparsifier;
 

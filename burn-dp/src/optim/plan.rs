@@ -8,7 +8,7 @@ use burn_dp_accountant::{
     UnitOfPrivacy,
 };
 
-use super::plan_config::check_delta;
+use super::plan_init::check_delta;
 use super::{DpOptimizer, SamplingScheme, Schedule};
 use crate::DpError;
 use crate::clipping::Clipping;

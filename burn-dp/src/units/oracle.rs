@@ -5,7 +5,7 @@
 use burn::module::{Module, Param, ParamId};
 use burn::nn::{BatchNorm, BatchNormConfig, Linear, LinearConfig};
 use burn::optim::{AdamConfig, SgdConfig};
-use burn::tensor::{Device, Tensor};
+use burn::tensor::{DType, Device, Tensor};
 use burn_dp_accountant::NeighboringRelation;
 use proptest::prelude::*;
 
@@ -36,8 +36,9 @@ impl Point {
 
     /// A loss with this gradient.
     fn loss(&self, gradient: [f32; 3]) -> Tensor<1> {
-        let gradient = Tensor::<1>::from_floats(gradient, &self.at.val().device());
-        (self.at.val() * gradient).sum().reshape([1])
+        let at = self.at.val();
+        let gradient = Tensor::<1>::from_floats(gradient, &at.device()).cast(at.dtype());
+        (at * gradient).sum().reshape([1])
     }
 }
 
@@ -64,6 +65,28 @@ fn a_long_update_is_scaled_to_the_threshold_and_a_short_one_is_kept() {
         }
         let statistics = sum.statistics().reveal();
         assert_eq!((statistics.examples, statistics.clipped, statistics.non_finite), (2, 1, 0));
+    }
+}
+
+// Sharp edge: low precision lets a product exceed the threshold, and a sum lose units.
+#[test]
+fn updates_of_models_in_half_precision_are_clipped_and_added_up_in_single_precision() {
+    for dtype in [DType::F16, DType::BF16] {
+        let mut model = Point::new(&Device::flex().autodiff());
+        model.at = model.at.map(|at| at.cast(dtype).detach().require_grad());
+        let sum = |units: usize| {
+            let thresholds = Thresholds::whole(0.3).unwrap();
+            let sum = clip_updates(&thresholds, &model, 0..units, |model: Point, _| {
+                UnitUpdate::gradient(&model, model.loss([0.5, 2.0, 1.25]))
+            });
+            let values = sum.unwrap().sums.remove(&model.at.id).unwrap();
+            assert_eq!(values.dtype(), DType::F32);
+            values.into_data().convert::<f64>().try_into_vec::<f64>().unwrap()
+        };
+        let norm = |values: &[f64]| values.iter().map(|value| value * value).sum::<f64>().sqrt();
+        let one = sum(1);
+        assert!(norm(&one) <= 0.3 && norm(&one) > 0.3 * (1.0 - 1e-5), "{one:?}");
+        assert!((norm(&sum(300)) / 90.0 - 1.0).abs() < 1e-5);
     }
 }
 

@@ -3,11 +3,12 @@ use std::collections::HashMap;
 use burn::module::{Module, ModuleVisitor, Param, ParamId};
 use burn::tensor::{DType, Gradients, Tensor};
 
-use crate::grads::{FirstCopies, TrainableParameters};
+use crate::grads::{FirstCopies, TrainableParameters, single};
 use crate::{DpError, NonPrivate};
 
 /// What one unit contributes to a step: a direction for every trained parameter, downhill being
-/// negative, as in a gradient. Parameters that it does not name count as zero.
+/// negative, as in a gradient. Parameters that it does not name count as zero. Its values are in single
+/// precision, whatever the precision of the model.
 ///
 /// # Privacy
 ///
@@ -204,7 +205,9 @@ impl ModuleVisitor for Subtract {
     }
 }
 
+/// The values, in single precision: in half precision a product with a coefficient can exceed the
+/// threshold, and a sum of many units swallows the next one.
 fn flat<const D: usize>(tensor: Tensor<D>) -> Tensor<1> {
     let values = tensor.shape().num_elements();
-    tensor.reshape([values])
+    single(tensor.reshape([values]))
 }

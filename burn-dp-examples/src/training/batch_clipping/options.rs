@@ -134,6 +134,18 @@ pub enum BatchPolicyName {
     /// Each layer to a threshold in proportion to its norm on the public images, measured anew after
     /// each epoch (enhanced adaptive layerwise clipping).
     Layerwise,
+    /// Each layer to its norm on the public images, measured anew after each epoch, without a master
+    /// threshold (Zhang et al.).
+    Zhang,
+    /// As a whole, after each layer was multiplied to the largest norm on the public images.
+    Multipliers,
+}
+
+impl BatchPolicyName {
+    /// Whether each layer has noise of its own.
+    pub(super) fn splits_the_noise(self) -> bool {
+        matches!(self, Self::Layerwise | Self::Zhang)
+    }
 }
 
 /// A network that batch clipping trains.

@@ -7,7 +7,9 @@ use burn::optim::SgdConfig;
 use burn::optim::momentum::MomentumConfig;
 use burn::tensor::Device;
 use burn_dp::DpError;
-use burn_dp::clipping::{Clipping, LayerwiseClipping, ParameterGroups, PublicNorms};
+use burn_dp::clipping::{
+    Clipping, LayerwiseClipping, MultipliedClipping, ParameterGroups, PublicNorms,
+};
 use burn_dp::losses::{CrossEntropyLoss, CrossEntropyLossConfig};
 use burn_dp::optim::DpOptimizer;
 use burn_dp::units::{LocalTraining, UnitUpdate, private_copy, public_statistics};
@@ -126,7 +128,7 @@ pub(crate) fn train(
     };
     let layers = match settings.policy {
         BatchPolicyName::Flat => None,
-        BatchPolicyName::Layerwise => Some(ParameterGroups::per_layer(&model)?),
+        _ => Some(ParameterGroups::per_layer(&model)?),
     };
     let public_norms = |model: &BnLeNet5, layers: &ParameterGroups| {
         let mut norms = PublicNorms::new(layers.clone());
@@ -139,9 +141,15 @@ pub(crate) fn train(
     let clipping = match &layers {
         None => None,
         Some(layers) => {
-            let norms = public_norms(&model, layers)?;
-            let clipping = LayerwiseClipping::enhanced(settings.max_grad_norm, &norms)?;
-            Some(Box::new(clipping) as Box<dyn Clipping>)
+            let (norms, master) = (public_norms(&model, layers)?, settings.max_grad_norm);
+            let clipping: Box<dyn Clipping> = match settings.policy {
+                BatchPolicyName::Zhang => Box::new(LayerwiseClipping::zhang(&norms)?),
+                BatchPolicyName::Multipliers => {
+                    Box::new(MultipliedClipping::from_public(master, &norms)?)
+                }
+                _ => Box::new(LayerwiseClipping::enhanced(master, &norms)?),
+            };
+            Some(clipping)
         }
     };
     let plan = settings.plan(&sets, clipping)?;

@@ -69,7 +69,7 @@ impl BatchSettings {
             }
         }
         let noise_multiplier = match (options.noise_multiplier, options.epsilon) {
-            (None, None) if options.policy == BatchPolicyName::Layerwise => {
+            (None, None) if options.policy.splits_the_noise() => {
                 // The paper has its noise in each layer; the release as a whole costs more.
                 Some(NOISE_MULTIPLIER / (LAYERS as f64).sqrt())
             }

@@ -43,6 +43,9 @@ pub struct FederatedFigures {
     pub measurements: Vec<RoundFigures>,
     /// Norm of the update of a public user in each parameter, mean over the users: path and norm.
     pub update_norms: Vec<(String, f64)>,
+    /// The same of the private users, estimated by noisy counts: path, mean and median. Empty unless
+    /// asked for.
+    pub private_norms: Vec<(String, f64, f64)>,
     /// Time of the rounds, measurements left out.
     pub train_seconds: f64,
     /// Version of this crate.

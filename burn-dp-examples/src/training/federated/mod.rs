@@ -1,6 +1,7 @@
 //! User-level training of a language model on the plays of Shakespeare, one speaking role a user.
 
 mod figures;
+mod norms;
 mod options;
 mod run;
 mod settings;

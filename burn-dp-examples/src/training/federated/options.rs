@@ -60,9 +60,13 @@ pub struct FederatedOptions {
     /// Learning rate of the threshold of quantile clipping.
     #[arg(long, default_value_t = 0.2, allow_hyphen_values = true)]
     pub quantile_lr: f64,
-    /// Share of a round's privacy cost that the counts of quantile clipping may use.
+    /// Share of a round's privacy cost that the counts of quantile clipping and of --track-norms may use.
     #[arg(long, default_value_t = 0.1, allow_hyphen_values = true)]
     pub count_share: f64,
+    /// Also estimate the mean and the median norm of the private users' updates in each parameter, by
+    /// noisy counts.
+    #[arg(long)]
+    pub track_norms: bool,
     /// Passes of a user over their examples in a round.
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub local_epochs: usize,

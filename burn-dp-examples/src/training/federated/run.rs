@@ -3,12 +3,11 @@
 use std::time::{Duration, Instant};
 
 use burn::module::Module;
-use burn::tensor::{Device, Tensor};
+use burn::tensor::Device;
 use burn_dp::DpError;
 use burn_dp::federated::FederatedTraining;
-use burn_dp::units::UnitUpdate;
 
-use super::{FederatedFigures, FederatedOptions, RoundFigures};
+use super::{FederatedFigures, FederatedOptions, RoundFigures, norms};
 use crate::data::DataError;
 use crate::data::shakespeare::{self, Tokens, UserWindows, Window};
 use crate::models::{NextToken, NextTokenConfig, WindowBatch};
@@ -33,9 +32,6 @@ const LOSS_PLOT: &str = "loss.svg";
 
 /// Name of the plot of the clipping threshold.
 const THRESHOLD_PLOT: &str = "threshold.svg";
-
-/// Name of the plot of the update norms.
-const NORMS_PLOT: &str = "update-norms.svg";
 
 /// Private users, and public ones.
 struct Users {
@@ -177,37 +173,6 @@ fn measure(model: &NextToken, users: &UserWindows, device: &Device) -> (f64, f64
     (loss / tokens, right / tokens)
 }
 
-/// The norm in each parameter of what public users would contribute, mean over the users.
-///
-/// Nothing of it is private: the model is released, and these users are public.
-fn update_norms(
-    options: &FederatedOptions,
-    model: &NextToken,
-    users: &UserWindows,
-    device: &Device,
-) -> Result<Vec<(String, f64)>, TrainError> {
-    /// Public users whose updates are computed.
-    const USERS: usize = 50;
-    let update = options.update()?;
-    let mut sums: Vec<(String, f64)> = Vec::new();
-    let some = users.users().iter().filter(|user| !user.is_empty()).take(USERS);
-    let mut count = 0.0;
-    for user in some {
-        let losses = |model: &NextToken, windows: Vec<Window>| -> Result<Tensor<1>, DpError> {
-            Ok(model.loss(WindowBatch::new(&windows, device)).0)
-        };
-        let update: UnitUpdate = update.of_public_user(model, user.clone(), losses)?;
-        let norms = update.norms(model)?.reveal();
-        if sums.is_empty() {
-            sums = norms.iter().map(|(path, _)| (path.clone(), 0.0)).collect();
-        }
-        sums.iter_mut().zip(norms).for_each(|(sum, (_, norm))| sum.1 += norm);
-        count += 1.0;
-    }
-    sums.iter_mut().for_each(|sum| sum.1 /= count);
-    Ok(sums)
-}
-
 fn finish(
     options: &FederatedOptions,
     users: &Users,
@@ -230,7 +195,7 @@ fn finish(
         .map(String::from),
     );
     let at = |name: &str| options.output.join(name);
-    let norms = update_norms(options, &model, &users.test, trained)?;
+    let norms = norms::of_public_users(options, &model, &users.test, trained)?;
     files::write_model(&at(MODEL_FILE), model)?;
     files::write_json(&at(STATEMENT_JSON), &statement)?;
     files::write(&at(STATEMENT_TEXT), statement.to_string().as_bytes())?;
@@ -241,7 +206,8 @@ fn finish(
     plot::lines(&at(LOSS_PLOT), ["Next token", "round", "cross entropy"], &[loss])?;
     let threshold = Series { name: "threshold".into(), points: points(|m| m.threshold) };
     plot::lines(&at(THRESHOLD_PLOT), ["Clipping threshold", "round", "L2 norm"], &[threshold])?;
-    plot::bars(&at(NORMS_PLOT), ["Updates of public users", "mean L2 norm"], &norms)?;
+    let private = norms::of_private_users(training);
+    norms::draw(&options.output, &norms, &private)?;
 
     let spent = optim.privacy_spent(options.delta)?.upper;
     let figures = FederatedFigures {
@@ -256,6 +222,7 @@ fn finish(
         rounds: training.rounds() as usize,
         measurements,
         update_norms: norms,
+        private_norms: private,
         train_seconds: train_time.as_secs_f64(),
         version: env!("CARGO_PKG_VERSION"),
     };

@@ -5,7 +5,9 @@ use std::collections::BTreeMap;
 use burn::module::Module;
 use burn::optim::momentum::MomentumConfig;
 use burn::optim::{AdamConfig, ModuleOptimizer, SgdConfig};
-use burn_dp::clipping::{Clipping, CountNoise, FlatClipping, ParameterGroups, QuantileClipping};
+use burn_dp::clipping::{
+    Clipping, CountNoise, FlatClipping, ParameterGroups, QuantileClipping, QuantileTracker,
+};
 use burn_dp::federated::{FedAvgConfig, FedSgdConfig, UserUpdate};
 use burn_dp::optim::{PrivacyPlan, PrivacyPlanConfig};
 use burn_dp_accountant::UnitOfPrivacy;
@@ -17,6 +19,9 @@ use crate::training::{OptimizerName, TrainError};
 
 /// Default of `--epsilon`.
 const EPSILON: f64 = 8.0;
+
+/// The quantile that is shown of the norms that are tracked.
+pub(super) const MEDIAN: f64 = 0.5;
 
 impl FederatedOptions {
     /// Refuses numbers that are impossible whatever the data.
@@ -111,8 +116,19 @@ impl FederatedOptions {
         Ok(noise.apply(config)?.init()?)
     }
 
-    /// The clipping policy.
+    /// The clipping policy, and beside it what estimates norms.
     fn clipping<M: Module>(&self, model: &M) -> Result<Box<dyn Clipping>, TrainError> {
+        let clipping = self.policy(model)?;
+        if !self.track_norms {
+            return Ok(clipping);
+        }
+        let parameters = ParameterGroups::per_parameter(model)?;
+        // The mean is of norms up to twice the higher of them.
+        let tracker = QuantileTracker::alone(parameters, [MEDIAN, 0.9])?.with_means();
+        Ok(Box::new(tracker.beside(clipping, CountNoise::Share(self.count_share))))
+    }
+
+    fn policy<M: Module>(&self, model: &M) -> Result<Box<dyn Clipping>, TrainError> {
         let layers = match self.clipping {
             UserClippingName::Flat => {
                 return Ok(Box::new(FlatClipping::new(self.max_update_norm.unwrap_or(1.0))?));
@@ -181,6 +197,7 @@ impl FederatedOptions {
             ("--target-quantile", self.target_quantile.to_string()),
             ("--quantile-lr", self.quantile_lr.to_string()),
             ("--count-share", self.count_share.to_string()),
+            ("--track-norms", self.track_norms.to_string()),
             ("--local-epochs", self.local_epochs.to_string()),
             ("--local-batch-size", self.local_batch_size.to_string()),
             ("--local-lr", self.local_lr.to_string()),
@@ -236,12 +253,18 @@ mod tests {
     fn the_plan_protects_users_with_every_policy() {
         let model = NextTokenConfig::new(10).with_hidden(4).init(&Device::flex().autodiff());
         for clipping in ["flat", "quantile", "layer-quantile"] {
-            let line = format!("--federated --users-per-round 50 --clipping {clipping}");
-            let plan = options(&line).plan(1000, &model).unwrap();
-            assert_eq!(plan.unit(), &UnitOfPrivacy::User);
-            assert_eq!((plan.dataset_size(), plan.expected_batch_size()), (1000, 50.0));
-            let epsilon = plan.epsilon_at_end(1e-4).unwrap();
-            assert!(epsilon <= 8.0 && epsilon > 7.9, "{clipping} {epsilon}");
+            for tracked in ["", "--track-norms"] {
+                let line =
+                    format!("--federated --users-per-round 50 --clipping {clipping} {tracked}");
+                let plan = options(&line).plan(1000, &model).unwrap();
+                assert_eq!(plan.unit(), &UnitOfPrivacy::User);
+                assert_eq!((plan.dataset_size(), plan.expected_batch_size()), (1000, 50.0));
+                let epsilon = plan.epsilon_at_end(1e-4).unwrap();
+                assert!(epsilon <= 8.0 && epsilon > 7.9, "{clipping} {epsilon}");
+                let means = plan.clipping().adapted();
+                let means = means.iter().filter(|(name, _)| name.ends_with(" mean")).count();
+                assert_eq!(means > 0, !tracked.is_empty());
+            }
         }
         let error = options("--federated").plan(100, &model).unwrap_err().to_string();
         assert!(error.starts_with("--users-per-round must be at most the 100 users"), "{error}");

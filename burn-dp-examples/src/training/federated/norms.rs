@@ -1,0 +1,89 @@
+//! Norms of the updates of users, parameter by parameter.
+
+use std::path::Path;
+
+use burn::tensor::{Device, Tensor};
+use burn_dp::DpError;
+use burn_dp::federated::FederatedTraining;
+use burn_dp::units::UnitUpdate;
+
+use super::FederatedOptions;
+use super::settings::MEDIAN;
+use crate::data::shakespeare::{UserWindows, Window};
+use crate::models::{NextToken, WindowBatch};
+use crate::training::{TrainError, plot};
+
+/// Name of the plot of the public users.
+const NORMS_PLOT: &str = "update-norms.svg";
+
+/// Name of the plot of the mean norms of the private users.
+const PRIVATE_MEANS_PLOT: &str = "private-means.svg";
+
+/// Name of the plot of their medians.
+const PRIVATE_MEDIANS_PLOT: &str = "private-medians.svg";
+
+/// The norm in each parameter of what public users would contribute, mean over the users.
+///
+/// Nothing of it is private: the model is released, and these users are public.
+pub(super) fn of_public_users(
+    options: &FederatedOptions,
+    model: &NextToken,
+    users: &UserWindows,
+    device: &Device,
+) -> Result<Vec<(String, f64)>, TrainError> {
+    /// Public users whose updates are computed.
+    const USERS: usize = 50;
+    let update = options.update()?;
+    let mut sums: Vec<(String, f64)> = Vec::new();
+    let some = users.users().iter().filter(|user| !user.is_empty()).take(USERS);
+    let mut count = 0.0;
+    for user in some {
+        let losses = |model: &NextToken, windows: Vec<Window>| -> Result<Tensor<1>, DpError> {
+            Ok(model.loss(WindowBatch::new(&windows, device)).0)
+        };
+        let update: UnitUpdate = update.of_public_user(model, user.clone(), losses)?;
+        let norms = update.norms(model)?.reveal();
+        if sums.is_empty() {
+            sums = norms.iter().map(|(path, _)| (path.clone(), 0.0)).collect();
+        }
+        sums.iter_mut().zip(norms).for_each(|(sum, (_, norm))| sum.1 += norm);
+        count += 1.0;
+    }
+    sums.iter_mut().for_each(|sum| sum.1 /= count);
+    Ok(sums)
+}
+
+/// What a tracker of norms has come to, where there is one: parameter, mean and median.
+pub(super) fn of_private_users(training: &FederatedTraining) -> Vec<(String, f64, f64)> {
+    let adapted = training.optimizer().plan().clipping().adapted();
+    let median = |path: &str| {
+        let name = format!("{path} {MEDIAN}");
+        adapted.iter().find(|(known, _)| *known == name).map_or(f64::NAN, |(_, value)| *value)
+    };
+    let means = adapted.iter().filter_map(|(name, mean)| Some((name.strip_suffix(" mean")?, mean)));
+    means.map(|(path, &mean)| (path.to_string(), mean, median(path))).collect()
+}
+
+/// Draws both.
+///
+/// # Errors
+///
+/// When a file cannot be written.
+pub(super) fn draw(
+    folder: &Path,
+    public: &[(String, f64)],
+    private: &[(String, f64, f64)],
+) -> Result<(), TrainError> {
+    let titles = ["Updates of public users", "mean L2 norm"];
+    plot::bars(&folder.join(NORMS_PLOT), titles, public)?;
+    if private.is_empty() {
+        return Ok(());
+    }
+    let title = "Updates of private users, estimated with noise";
+    let of = |value: fn(&(String, f64, f64)) -> f64| -> Vec<(String, f64)> {
+        private.iter().map(|norms| (norms.0.clone(), value(norms))).collect()
+    };
+    let (means, medians) = (of(|norms| norms.1), of(|norms| norms.2));
+    plot::bars(&folder.join(PRIVATE_MEANS_PLOT), [title, "mean L2 norm"], &means)?;
+    plot::bars(&folder.join(PRIVATE_MEDIANS_PLOT), [title, "median L2 norm"], &medians)
+}

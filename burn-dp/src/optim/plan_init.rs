@@ -1,0 +1,305 @@
+//! From a configuration to a plan: checks and calibration.
+
+use burn_dp_accountant::{Calibration, DpEvent, NeighboringRelation, UnitOfPrivacy};
+
+use super::{PrivacyPlan, PrivacyPlanConfig, SamplingScheme};
+use crate::DpError;
+use crate::clipping::{Clipping, FlatClipping};
+use crate::noise::NoiseSource;
+use crate::sampling::SamplingMechanism;
+use crate::units::MiniSets;
+
+/// A calibrated multiplier is rounded up by this factor, so that the rounding of its division among
+/// a sum and counts does not break the budget in the last step.
+const SPLIT_ROUNDING: f64 = 1.0 + 1e-12;
+
+impl PrivacyPlanConfig {
+    /// Checks the configuration, calibrates the noise, and takes a key from the operating system.
+    ///
+    /// # Errors
+    ///
+    /// [`DpError::InvalidArgument`] naming the value that cannot be used, [`DpError::Accountant`] when
+    /// no noise reaches the budget, [`DpError::Entropy`] when there is none.
+    pub fn init(self) -> Result<PrivacyPlan, DpError> {
+        let steps = self.check_steps()?;
+        let clipping = self.clipping()?;
+        self.check_batch()?;
+        if let Some(budget) = self.budget {
+            let examples = self.mini_sets.as_ref().map_or(self.dataset_size, MiniSets::examples);
+            check_delta(examples, budget.delta())?;
+        }
+        let source = match self.insecure_seed {
+            Some(seed) => NoiseSource::insecure(seed),
+            None => NoiseSource::from_os()?,
+        };
+        let (size, batch) = (self.dataset_size, self.expected_batch_size);
+        let sampler = self.scheme.sampler(size, batch, &source)?;
+        let (mechanism, origin) = (sampler.mechanism(), sampler.origin());
+        let unit = self.resolved_unit(mechanism.relation())?;
+        let runs = self.noise_schedule.runs(steps);
+        let noise_multiplier = self.noise_multiplier(&runs, &mechanism)?;
+        let thresholds = clipping.thresholds(0)?;
+        let planned = runs
+            .iter()
+            .map(|&(factor, count)| {
+                let noise = thresholds.noise(noise_multiplier * factor, batch)?;
+                Ok((mechanism.event(noise.event), count))
+            })
+            .collect::<Result<Vec<_>, DpError>>()?;
+        let mut plan = PrivacyPlan {
+            dataset_size: self.dataset_size,
+            expected_batch_size: self.expected_batch_size,
+            steps,
+            budget: self.budget,
+            noise_multiplier,
+            noise_schedule: self.noise_schedule,
+            planned,
+            certified: false,
+            clipping,
+            scheme: self.scheme,
+            mechanism,
+            origin,
+            unit,
+            mini_sets: self.mini_sets,
+            source,
+        };
+        // Where every step is the same, the ledger knows how many of them fit.
+        if let Some(budget) = plan.budget
+            && plan.planned.len() > 1
+        {
+            plan.certified = plan.epsilon_at_end(budget.delta())? <= budget.epsilon();
+        }
+        Ok(plan)
+    }
+
+    fn clipping(&self) -> Result<Box<dyn Clipping>, DpError> {
+        match (&self.clipping, self.max_grad_norm) {
+            (Some(clipping), None) => Ok(clipping.clone()),
+            (None, norm) => Ok(Box::new(FlatClipping::new(norm.unwrap_or(1.0))?)),
+            (Some(clipping), Some(norm)) => Err(DpError::invalid(
+                "max_grad_norm",
+                format!(
+                    "{norm} and a clipping policy ({}) were both given; give one of them",
+                    clipping.describe()
+                ),
+            )),
+        }
+    }
+
+    /// What the relation protects, where mini-sets are drawn.
+    fn resolved_unit(&self, relation: NeighboringRelation) -> Result<UnitOfPrivacy, DpError> {
+        let Some(mini_sets) = &self.mini_sets else { return Ok(self.unit.clone()) };
+        let one_example = mini_sets.size() == 1 || relation == NeighboringRelation::ReplaceOne;
+        match &self.unit {
+            UnitOfPrivacy::Example if one_example => Ok(UnitOfPrivacy::Example),
+            UnitOfPrivacy::Example | UnitOfPrivacy::MiniSet => Ok(UnitOfPrivacy::MiniSet),
+            other => Err(DpError::invalid(
+                "unit",
+                format!("is {other}, but the plan draws mini-sets of examples; leave it out"),
+            )),
+        }
+    }
+
+    fn check_batch(&self) -> Result<(), DpError> {
+        let (size, batch) = (self.dataset_size, self.expected_batch_size);
+        if size == 0 {
+            return Err(DpError::invalid("dataset_size", "must be at least 1, got 0"));
+        }
+        if !(batch > 0.0 && batch <= size as f64) {
+            return Err(DpError::invalid(
+                "expected_batch_size",
+                format!("must be positive and at most dataset_size = {size}, got {batch}"),
+            ));
+        }
+        if self.scheme != SamplingScheme::Poisson && batch.fract() != 0.0 {
+            return Err(DpError::invalid(
+                "expected_batch_size",
+                format!("must be a whole number unless sampling is Poisson, got {batch}"),
+            ));
+        }
+        Ok(())
+    }
+
+    fn check_steps(&self) -> Result<u64, DpError> {
+        match (self.steps, self.epochs) {
+            (Some(0), _) => Err(DpError::invalid("steps", "must be at least 1, got 0")),
+            (Some(steps), None) => Ok(steps),
+            (None, Some(epochs)) if epochs > 0.0 && epochs.is_finite() => {
+                let steps = epochs * self.dataset_size as f64 / self.expected_batch_size;
+                Ok((steps.round() as u64).max(1))
+            }
+            (None, Some(epochs)) => Err(DpError::invalid(
+                "epochs",
+                format!("must be positive and finite, got {epochs}"),
+            )),
+            (Some(steps), Some(epochs)) => Err(DpError::invalid(
+                "steps",
+                format!("and epochs were both given ({steps} and {epochs}); give one of them"),
+            )),
+            (None, None) => {
+                Err(DpError::invalid("steps", "or epochs must be given: the noise depends on them"))
+            }
+        }
+    }
+
+    /// The noise multiplier before the schedule.
+    fn noise_multiplier(
+        &self,
+        runs: &[(f64, u64)],
+        mechanism: &SamplingMechanism,
+    ) -> Result<f64, DpError> {
+        match (self.noise_multiplier, self.budget) {
+            (Some(sigma), _) if sigma > 0.0 && sigma.is_finite() => Ok(sigma),
+            (Some(sigma), _) => Err(DpError::invalid(
+                "noise_multiplier",
+                format!(
+                    "must be positive and finite, got {sigma}; without noise nothing is private, \
+                     train the plain model instead if that is meant"
+                ),
+            )),
+            (None, Some(budget)) => {
+                let calibration = Calibration::new(budget).with_relation(mechanism.relation());
+                let event = |sigma: f64| mechanism.event(DpEvent::gaussian(sigma));
+                if let [(1.0, steps)] = *runs {
+                    return Ok(calibration.noise_multiplier(steps, event)? * SPLIT_ROUNDING);
+                }
+                let whole = |sigma: f64| DpEvent::Composed {
+                    events: runs
+                        .iter()
+                        .map(|&(factor, count)| {
+                            DpEvent::self_composed(event(sigma * factor), count)
+                        })
+                        .collect(),
+                };
+                Ok(calibration.noise_multiplier(1, whole)? * SPLIT_ROUNDING)
+            }
+            (None, None) => Err(DpError::invalid(
+                "budget",
+                "or noise_multiplier must be given: without either there is no noise",
+            )),
+        }
+    }
+}
+
+/// Refuses a δ that allows to publish a unit outright.
+pub(super) fn check_delta(dataset_size: usize, delta: f64) -> Result<(), DpError> {
+    let largest = 1.0 / dataset_size as f64;
+    if delta < largest {
+        return Ok(());
+    }
+    Err(DpError::invalid(
+        "delta",
+        format!(
+            "must be below 1 / dataset_size = {largest:e}, got {delta:e}: such a delta allows to \
+             publish a unit outright"
+        ),
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use burn_dp_accountant::Budget;
+
+    use super::*;
+
+    fn config() -> PrivacyPlanConfig {
+        PrivacyPlanConfig::new(10_000, 100.0).with_steps(500)
+    }
+
+    fn refused(config: PrivacyPlanConfig) -> String {
+        config.init().unwrap_err().to_string()
+    }
+
+    #[test]
+    fn a_budget_becomes_a_noise_multiplier_that_keeps_it() {
+        let budget = Budget::new(2.0, 1e-5).unwrap();
+        let plan = config().with_budget(budget).init().unwrap();
+        let spent = plan.epsilon_at_end(1e-5).unwrap();
+        assert!(spent <= 2.0 && spent > 1.99, "{spent}");
+    }
+
+    #[test]
+    fn epochs_become_whole_steps() {
+        let config = PrivacyPlanConfig::new(1000, 30.0).with_noise_multiplier(1.0);
+        assert_eq!(config.clone().with_epochs(3.0).init().unwrap().steps(), 100);
+        assert_eq!(config.with_epochs(0.001).init().unwrap().steps(), 1);
+    }
+
+    #[test]
+    fn impossible_configurations_are_refused_by_name() {
+        let noisy = || config().with_noise_multiplier(1.0);
+        for (config, name) in [
+            (
+                PrivacyPlanConfig::new(0, 1.0).with_steps(1).with_noise_multiplier(1.0),
+                "dataset_size",
+            ),
+            (PrivacyPlanConfig::new(10, 11.0).with_steps(1).with_noise_multiplier(1.0), "batch"),
+            (PrivacyPlanConfig::new(10, 0.0).with_steps(1).with_noise_multiplier(1.0), "batch"),
+            (
+                PrivacyPlanConfig::new(10, 2.5)
+                    .with_steps(1)
+                    .with_noise_multiplier(1.0)
+                    .with_sampling(SamplingScheme::FixedSize),
+                "whole number",
+            ),
+            (config().with_noise_multiplier(0.0), "noise_multiplier must be positive"),
+            (config().with_noise_multiplier(f64::NAN), "noise_multiplier must be positive"),
+            (config(), "budget"),
+            (noisy().with_epochs(1.0), "give one of them"),
+            (noisy().with_steps(0), "steps"),
+            (noisy().with_max_grad_norm(0.0), "max_grad_norm"),
+            (PrivacyPlanConfig::new(10, 5.0).with_noise_multiplier(1.0), "steps or epochs"),
+        ] {
+            let error = refused(config);
+            assert!(error.contains(name), "{error} does not mention {name}");
+        }
+    }
+
+    #[test]
+    fn a_delta_that_allows_to_publish_a_unit_is_refused() {
+        let error = refused(config().with_budget(Budget::new(1.0, 1e-4).unwrap()));
+        assert!(error.contains("1 / dataset_size"), "{error}");
+    }
+
+    // Sharp edge: the relation decides what a mini-set protects.
+    #[test]
+    fn what_mini_sets_protect_follows_from_the_relation() {
+        let sets = MiniSets::consecutive(1000, 10).unwrap();
+        let plan = |sets: &MiniSets, scheme| {
+            PrivacyPlanConfig::for_mini_sets(sets, 5.0)
+                .with_noise_multiplier(1.0)
+                .with_steps(3)
+                .with_sampling(scheme)
+        };
+        let fixed = plan(&sets, SamplingScheme::FixedSize).init().unwrap();
+        assert_eq!(fixed.unit, UnitOfPrivacy::Example);
+        assert_eq!(fixed.relation(), NeighboringRelation::ReplaceOne);
+        assert_eq!((fixed.dataset_size(), fixed.expected_batch_size()), (100, 5.0));
+        let poisson = plan(&sets, SamplingScheme::Poisson).init().unwrap();
+        assert_eq!(poisson.unit, UnitOfPrivacy::MiniSet);
+        let not_covered = poisson.new_ledger().header().not_covered.join(" ");
+        assert!(not_covered.contains("one mini-set removed and another added"), "{not_covered}");
+        let single = MiniSets::consecutive(1000, 1).unwrap();
+        let single = plan(&single, SamplingScheme::Poisson).init().unwrap();
+        assert_eq!(single.unit, UnitOfPrivacy::Example);
+        let user = plan(&sets, SamplingScheme::Poisson).with_unit(UnitOfPrivacy::User);
+        assert!(refused(user).starts_with("unit is one user"));
+        // There are 1000 examples, not 100: a larger delta would allow to publish one.
+        let budget = Budget::new(1.0, 0.002).unwrap();
+        let error = refused(plan(&sets, SamplingScheme::FixedSize).with_budget(budget));
+        assert!(error.contains("1 / dataset_size = 1e-3"), "{error}");
+    }
+
+    #[test]
+    fn replacement_costs_more_than_addition_and_shuffling_is_not_amplified() {
+        let epsilon = |scheme| {
+            let plan = config().with_noise_multiplier(4.0).with_sampling(scheme).init().unwrap();
+            plan.epsilon_at_end(1e-5).unwrap()
+        };
+        let poisson = epsilon(SamplingScheme::Poisson);
+        let fixed = epsilon(SamplingScheme::FixedSize);
+        let shuffled = epsilon(SamplingScheme::Shuffled);
+        assert!(poisson < fixed && fixed < shuffled, "{poisson} {fixed} {shuffled}");
+    }
+}

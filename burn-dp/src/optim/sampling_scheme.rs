@@ -1,0 +1,41 @@
+use crate::DpError;
+use crate::noise::{NoiseSource, Purpose};
+use crate::sampling::{FixedSizeSampler, PoissonSampler, Sampler, SamplingKey, ShuffledSampler};
+
+/// How the units of a step are drawn.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum SamplingScheme {
+    /// Every unit independently with probability q. Neighbours differ by one unit added or removed.
+    Poisson,
+    /// A uniform subset of exactly the expected batch size. Neighbours differ by one unit replaced.
+    FixedSize,
+    /// Consecutive parts of a permutation. Gives no amplification: ε is that of steps which all see
+    /// every unit. Neighbours differ by one unit replaced.
+    Shuffled,
+}
+
+impl SamplingScheme {
+    /// The sampler of the scheme, with a key derived from that of the run.
+    pub(super) fn sampler(
+        self,
+        dataset_size: usize,
+        expected_batch_size: f64,
+        source: &NoiseSource,
+    ) -> Result<Box<dyn Sampler>, DpError> {
+        let key = SamplingKey::from_secret(*source.derive_key(Purpose::Sampling));
+        let key = if source.is_secure() { key } else { key.into_insecure() };
+        let batch = expected_batch_size;
+        Ok(match self {
+            Self::Poisson => Box::new(
+                PoissonSampler::with_expected_batch_size(dataset_size, batch)?.with_key(key),
+            ),
+            Self::FixedSize => {
+                Box::new(FixedSizeSampler::new(dataset_size, batch as usize)?.with_key(key))
+            }
+            Self::Shuffled => {
+                Box::new(ShuffledSampler::new(dataset_size, batch as usize)?.with_key(key))
+            }
+        })
+    }
+}

@@ -1,0 +1,291 @@
+//! Weights that do nothing but follow the noise.
+
+mod state;
+mod weights;
+
+use std::collections::{BTreeMap, HashMap};
+use std::fmt;
+
+use burn::lr_scheduler::module_lr_scheduler::ModuleLearningRate;
+use burn::module::{Module, ModuleMapper, Param, ParamId};
+use burn::tensor::{DType, Tensor, TensorData};
+
+use super::DpOptimizer;
+use crate::DpError;
+use crate::clipping::positive;
+use crate::grads::TrainableParameters;
+use weights::Weights;
+
+/// Fixes weights that have converged: over a window of steps they hover around an average with no
+/// more deviation than the noise makes, so their average is as good as they are.
+///
+/// After each window, a weight whose standard deviation in it was at most `factor` times the deviation
+/// that the noise gives it in one step is set to its average of the window, and stays there. The
+/// deviation in one step is that of plain SGD: the learning rate of the parameter times the noise of
+/// its clipping group. With momentum or adaptive rates a weight moves by something else, and the factor
+/// has to make up for it.
+///
+/// It works inside of [`DpOptimizer::step`]. The copies of a tied parameter are one parameter. What is
+/// fixed, and what was seen of a window that has not ended, is in the checkpoints, and a restored
+/// optimizer goes on with it. It costs 20 bytes of host memory for each trained weight, and every step
+/// reads the weights to the host.
+///
+/// # Privacy
+///
+/// Post-processing of noisy models: it costs nothing. Gradients of fixed weights are still clipped and
+/// noised with the rest; the paper's further idea, thresholds of the active weights alone, is not
+/// followed.
+///
+/// # Example
+///
+/// ```
+/// # use burn::optim::SgdConfig;
+/// # use burn_dp::{DpError, optim::{PrivacyPlanConfig, Sparsifier}};
+/// # fn main() -> Result<(), DpError> {
+/// let plan = PrivacyPlanConfig::new(60_000, 600.0)
+///     .with_steps(2_000)
+///     .with_noise_multiplier(1.0)
+///     .init()?;
+/// let optim = plan.optimizer(SgdConfig::new().init()).with_sparsifier(Sparsifier::new(100, 2.0)?)?;
+/// assert_eq!(optim.sparsifier().map(Sparsifier::fixed), Some(0));
+/// # Ok(())
+/// # }
+/// ```
+///
+/// # References
+///
+/// Nguyen et al., Batch clipping and adaptive layerwise clipping for differential private stochastic
+/// gradient descent, 2023, section 3.4.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Sparsifier {
+    window: u64,
+    factor: f64,
+    /// Steps of the window that were seen.
+    steps: u64,
+    /// By the path of the parameter; of a tied one, its first.
+    weights: BTreeMap<String, Weights>,
+}
+
+impl Sparsifier {
+    /// Looks at `window` steps at a time.
+    ///
+    /// # Errors
+    ///
+    /// Refuses a window of less than two steps, and a factor that is not positive and finite.
+    pub fn new(window: u64, factor: f64) -> Result<Self, DpError> {
+        if window < 2 {
+            return Err(DpError::invalid("window", format!("must be at least 2, got {window}")));
+        }
+        positive("factor", factor)?;
+        Ok(Self { window, factor, steps: 0, weights: BTreeMap::new() })
+    }
+
+    /// Number of weights that are fixed.
+    pub fn fixed(&self) -> usize {
+        self.weights.values().map(Weights::fixed).sum()
+    }
+
+    /// Takes the model after a step, and gives it back with the fixed weights at their values.
+    ///
+    /// # Arguments
+    ///
+    /// - `noise_std`: standard deviation that the noise gives each weight of a parameter in one step
+    fn apply<M: Module>(
+        &mut self,
+        model: M,
+        noise_std: impl Fn(ParamId, &str) -> Result<f64, DpError>,
+    ) -> Result<M, (M, DpError)> {
+        let known = match noise_of_parameters(&model, noise_std) {
+            Ok(known) => known,
+            Err(error) => return Err((model, error)),
+        };
+        self.steps += 1;
+        let end = self.steps == self.window;
+        let mut apply = Apply { sparsifier: self, known, end, error: None };
+        let model = model.map(&mut apply);
+        let error = apply.error;
+        if end {
+            self.steps = 0;
+        }
+        match error {
+            None => Ok(model),
+            Some(error) => Err((model, error)),
+        }
+    }
+}
+
+impl fmt::Display for Sparsifier {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "weights that deviate by at most {} times the noise of a step over {} steps are fixed at \
+             their average",
+            self.factor, self.window
+        )
+    }
+}
+
+impl DpOptimizer {
+    /// Fixes weights that have converged, after each step.
+    ///
+    /// # Errors
+    ///
+    /// [`DpError::InvalidState`] if there is a sparsifier already, as in an optimizer that was restored
+    /// from the checkpoint of such a run.
+    pub fn with_sparsifier(mut self, sparsifier: Sparsifier) -> Result<Self, DpError> {
+        if let Some(known) = &self.sparsifier {
+            return Err(DpError::state(format!(
+                "the optimizer has a sparsifier already ({known}); a restored run goes on with its own"
+            )));
+        }
+        self.sparsifier = Some(sparsifier);
+        Ok(self)
+    }
+
+    /// What fixes converged weights, if anything does.
+    pub fn sparsifier(&self) -> Option<&Sparsifier> {
+        self.sparsifier.as_ref()
+    }
+
+    /// The model after a step with these learning rates, converged weights fixed in the first copy of each
+    /// parameter.
+    pub(super) fn sparsified<M: Module>(
+        &mut self,
+        model: M,
+        lr: &ModuleLearningRate,
+    ) -> Result<M, (M, DpError)> {
+        let Some(mut sparsifier) = self.sparsifier.take() else { return Ok(model) };
+        let fixed = sparsifier.apply(model, |id, path| {
+            Ok(lr.lr_from_param(id, Some(path)) * self.gradient_noise_std(path)?)
+        });
+        self.sparsifier = Some(sparsifier);
+        fixed
+    }
+}
+
+/// Path and noise of each trained parameter.
+fn noise_of_parameters<M: Module>(
+    model: &M,
+    noise_std: impl Fn(ParamId, &str) -> Result<f64, DpError>,
+) -> Result<HashMap<ParamId, (String, f64)>, DpError> {
+    let parameters = TrainableParameters::of_units(model)?;
+    let known = parameters.iter().map(|info| {
+        let std = noise_std(info.id, &info.path)?;
+        Ok((info.id, (info.path.clone(), std)))
+    });
+    known.collect()
+}
+
+struct Apply<'a> {
+    sparsifier: &'a mut Sparsifier,
+    /// Parameters that were not met yet.
+    known: HashMap<ParamId, (String, f64)>,
+    end: bool,
+    error: Option<DpError>,
+}
+
+impl Apply<'_> {
+    /// Puts the fixed values in place. Returns whether any value changed.
+    fn values(&mut self, (path, noise_std): (String, f64), values: &mut [f32]) -> bool {
+        let Sparsifier { window, factor, steps, weights } = &mut *self.sparsifier;
+        let weights = weights.entry(path).or_insert_with(|| Weights::new(values.len()));
+        weights.observe(values, *steps, noise_std);
+        if self.end {
+            weights.end_window(*window, *factor);
+        }
+        weights.put(values)
+    }
+}
+
+impl ModuleMapper for Apply<'_> {
+    fn map_float<const D: usize>(&mut self, param: Param<Tensor<D>>) -> Param<Tensor<D>> {
+        let tensor = param.base();
+        if self.error.is_some() || !tensor.is_require_grad() {
+            return param;
+        }
+        // Further copies of a parameter are not met a second time.
+        let Some(known) = self.known.remove(&param.id) else { return param };
+        let (shape, device, dtype) = (tensor.shape(), tensor.device(), tensor.dtype());
+        let data = tensor.into_data().convert_dtype(DType::F32).try_into_vec::<f32>();
+        let Ok(mut values) = data else {
+            let reason = format!("`{}` cannot be read from the device", known.0);
+            self.error = Some(DpError::state(reason));
+            return param;
+        };
+        if !self.values(known, &mut values) {
+            return param;
+        }
+        param.map(|_| {
+            let data = TensorData::new(values, shape);
+            Tensor::from_data(data, (&device, dtype)).require_grad()
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use burn::nn::{Linear, LinearConfig};
+    use burn::tensor::Device;
+
+    use super::*;
+
+    fn model(values: [f32; 3]) -> Linear {
+        let device = Device::flex().autodiff();
+        let mut layer = LinearConfig::new(3, 1).with_bias(false).init(&device);
+        let data = TensorData::new(values.to_vec(), [3, 1]);
+        layer.weight = layer.weight.map(|_| Tensor::from_data(data, &device).require_grad());
+        layer
+    }
+
+    fn values(model: &Linear) -> Vec<f32> {
+        model.weight.val().into_data().try_into_vec().unwrap()
+    }
+
+    fn after(sparsifier: &mut Sparsifier, model: Linear, noise_std: f64) -> Linear {
+        sparsifier.apply(model, |_, _| Ok(noise_std)).map_err(|(_, error)| error).unwrap()
+    }
+
+    #[test]
+    fn weights_that_hover_are_fixed_at_their_average_and_those_that_move_are_not() {
+        let mut sparsifier = Sparsifier::new(4, 1.5).unwrap();
+        // The first hovers around 1 by the noise, the second walks away, the third never moves.
+        let mut seen = Vec::new();
+        for step in 0..6u8 {
+            let sign = if step % 2 == 0 { 1.0 } else { -1.0 };
+            let model = model([1.0 + 0.01 * sign, f32::from(step), 7.0]);
+            let after = after(&mut sparsifier, model, 0.01);
+            assert!(after.weight.is_require_grad());
+            seen.push(values(&after));
+        }
+        assert_eq!(seen[2], [1.01, 2.0, 7.0]);
+        for (step, seen) in seen.iter().enumerate().skip(3) {
+            assert!((seen[0] - 1.0).abs() < 1e-6, "{seen:?}");
+            assert_eq!(seen[1..], [step as f32, 7.0]);
+        }
+        assert_eq!(sparsifier.fixed(), 2);
+    }
+
+    #[test]
+    fn without_noise_to_compare_with_only_what_stands_still_is_fixed() {
+        let mut sparsifier = Sparsifier::new(2, 1.0).unwrap();
+        for step in 0..2u8 {
+            let _ = after(&mut sparsifier, model([0.0, 1e-6 * f32::from(step), 7.0]), 0.0);
+        }
+        assert_eq!(sparsifier.fixed(), 2);
+        assert!(Sparsifier::new(1, 1.0).is_err());
+        assert!(Sparsifier::new(5, f64::NAN).is_err());
+    }
+
+    #[test]
+    fn a_parameter_without_known_noise_is_refused_and_the_model_comes_back() {
+        let mut sparsifier = Sparsifier::new(2, 1.0).unwrap();
+        let refused = sparsifier.apply(model([1.0, 2.0, 3.0]), |_, path| {
+            Err(DpError::state(format!("no group for {path}")))
+        });
+        let (model, error) = refused.unwrap_err();
+        assert_eq!(values(&model), [1.0, 2.0, 3.0]);
+        assert!(error.to_string().contains("no group for weight"), "{error}");
+        assert_eq!(sparsifier, Sparsifier::new(2, 1.0).unwrap());
+    }
+}

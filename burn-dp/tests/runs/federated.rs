@@ -1,0 +1,270 @@
+//! User-level training.
+
+use burn::data::dataset::InMemDataset;
+use burn::optim::{AdamConfig, ModuleOptimizer, SgdConfig};
+use burn_dp::DpError;
+use burn_dp::clipping::QuantileClipping;
+use burn_dp::federated::{FedAvgConfig, FedSgdConfig, FederatedTraining, UserUpdate};
+use burn_dp::noise::InsecureSeed;
+use burn_dp::optim::{Checkpointer, PrivacyPlanConfig, SamplingScheme};
+use burn_dp_accountant::UnitOfPrivacy;
+
+use crate::fixtures::{Net, assert_close, distance, flat};
+use crate::mini_sets::{EXAMPLES, by_rows, finish};
+
+const USERS: usize = 40;
+
+/// User u owns u % 4 examples.
+fn users() -> InMemDataset<Vec<usize>> {
+    InMemDataset::new((0..USERS).map(|u| (0..u % 4).map(|i| 4 * u + i).collect()).collect())
+}
+
+fn user_config() -> PrivacyPlanConfig {
+    finish(PrivacyPlanConfig::new(USERS, 10.0).with_unit(UnitOfPrivacy::User))
+}
+
+/// With counts that are cheap enough for so few users.
+fn counted_user_config() -> PrivacyPlanConfig {
+    user_config().with_noise_multiplier(0.3)
+}
+
+fn fed_avg() -> UserUpdate {
+    FedAvgConfig::new(0.1)
+        .with_epochs(2)
+        .with_batch_size(2)
+        .with_max_examples(3)
+        .init(SgdConfig::new().init())
+        .unwrap()
+}
+
+fn training(server: ModuleOptimizer, update: UserUpdate) -> FederatedTraining {
+    FederatedTraining::new(user_config().init().unwrap().optimizer(server), update).unwrap()
+}
+
+fn rounds(training: &mut FederatedTraining, mut model: Net, rounds: usize) -> Net {
+    for _ in 0..rounds {
+        model = training
+            .round(0.5, model, &users(), |model: &Net, batch| Ok(model.losses_of(&batch)))
+            .unwrap();
+    }
+    model
+}
+
+#[test]
+fn federated_sgd_of_users_with_one_example_is_dp_sgd_with_the_same_draws() {
+    let one_each = InMemDataset::new((0..EXAMPLES).map(|i| vec![i]).collect());
+    let config = || finish(PrivacyPlanConfig::new(EXAMPLES, 12.0)).with_unit(UnitOfPrivacy::User);
+    let local = [
+        FedSgdConfig::new(1).init().unwrap(),
+        FedAvgConfig::new(1.0).with_batch_size(1).init(SgdConfig::new().init()).unwrap(),
+    ];
+    let expected = by_rows(config());
+    for update in local {
+        let optim = config().init().unwrap().optimizer(SgdConfig::new().init());
+        let mut training = FederatedTraining::new(optim, update).unwrap();
+        let mut model = Net::new();
+        for _ in 0..5 {
+            let losses = |model: &Net, batch: Vec<usize>| Ok(model.losses_of(&batch));
+            model = training.round(0.1, model, &one_each, losses).unwrap();
+        }
+        assert_close(&flat(&model), &expected, 1e-5);
+    }
+}
+
+#[test]
+fn every_round_is_one_release_for_the_user() {
+    let mut training = training(SgdConfig::new().init(), fed_avg());
+    rounds(&mut training, Net::new(), 5);
+    let optim = training.optimizer();
+    assert_eq!((optim.ledger().releases(), training.rounds()), (5, 5));
+    assert_eq!(optim.ledger().entries().len(), 1);
+    let statement = optim.statement(&[1e-3]).unwrap();
+    assert_eq!(statement.unit, UnitOfPrivacy::User);
+    assert!(statement.facts["user_update"].starts_with("federated averaging: 2 local epochs"));
+    assert!(!statement.to_string().contains("A person with several examples"));
+    let error = training
+        .round(0.5, Net::new(), &users(), |model: &Net, batch| Ok(model.losses_of(&batch)))
+        .unwrap_err();
+    assert!(error.to_string().contains("all 5 planned steps were made"), "{error}");
+}
+
+#[test]
+fn a_resumed_training_ends_with_the_same_bits() {
+    for server in
+        [|| SgdConfig::new().init(), || AdamConfig::new().init()] as [fn() -> ModuleOptimizer; 2]
+    {
+        let mut whole = training(server(), fed_avg());
+        let expected = rounds(&mut whole, Net::new(), 5);
+
+        let folder = tempfile::tempdir().unwrap();
+        let checkpointer = Checkpointer::new(folder.path());
+        let mut first = training(server(), fed_avg());
+        let model = rounds(&mut first, Net::new(), 2);
+        checkpointer.save(&model, first.optimizer()).unwrap();
+        drop((first, model));
+
+        let checkpoint = checkpointer.latest().unwrap().unwrap();
+        let plan = user_config().init().unwrap();
+        let (optim, model) = checkpoint.restore(plan, server(), Net::new()).unwrap();
+        let mut second = FederatedTraining::new(optim, fed_avg()).unwrap();
+        let found = rounds(&mut second, model, 3);
+        assert_eq!(flat(&found), flat(&expected));
+        let ledgers = [second.optimizer().ledger(), whole.optimizer().ledger()];
+        assert_eq!(ledgers[0].to_json().unwrap(), ledgers[1].to_json().unwrap());
+    }
+}
+
+#[test]
+fn a_round_without_users_is_noise_and_costs_as_much() {
+    let config = PrivacyPlanConfig::new(USERS, 1e-6)
+        .with_unit(UnitOfPrivacy::User)
+        .with_steps(2)
+        .with_noise_multiplier(1.0)
+        .with_insecure_seed(InsecureSeed(9));
+    let optim = config.init().unwrap().optimizer(SgdConfig::new().init());
+    let mut training = FederatedTraining::new(optim, fed_avg()).unwrap();
+    let after = rounds(&mut training, Net::new(), 2);
+    assert_eq!(training.optimizer().ledger().releases(), 2);
+    for (before, after) in flat(&Net::new()).iter().zip(flat(&after)) {
+        assert_ne!(*before, after);
+    }
+}
+
+#[test]
+fn users_without_examples_take_part_and_contribute_nothing() {
+    let nobody = InMemDataset::new(vec![Vec::<usize>::new(); USERS]);
+    let run = |users: &InMemDataset<Vec<usize>>, q: f64| {
+        let config = PrivacyPlanConfig::new(USERS, q)
+            .with_unit(UnitOfPrivacy::User)
+            .with_steps(1)
+            .with_noise_multiplier(1.0)
+            .with_insecure_seed(InsecureSeed(9));
+        let optim = config.init().unwrap().optimizer(SgdConfig::new().init());
+        let mut training = FederatedTraining::new(optim, fed_avg()).unwrap();
+        let losses = |model: &Net, batch: Vec<usize>| Ok(model.losses_of(&batch));
+        let model = training.round(0.5, Net::new(), users, losses).unwrap();
+        (training.optimizer().statistics().reveal().examples, flat(&model))
+    };
+    let (taking_part, model) = run(&nobody, USERS as f64);
+    assert_eq!(taking_part, USERS);
+    let before = flat(&Net::new());
+    // The noise alone, of deviation 1 / 40 times the learning rate.
+    let moved: f64 = before.iter().zip(&model).map(|(a, b)| f64::from(a - b).powi(2)).sum();
+    let deviation = (moved / before.len() as f64).sqrt();
+    assert!((0.5..1.5).contains(&(deviation / (0.5 / 40.0))), "{deviation}");
+}
+
+// Sharp edges: sum and counts are one release of a round, and the threshold moves by
+// noisy counts alone, between rounds.
+#[test]
+fn the_updates_of_users_adapt_their_clipping_threshold() {
+    let clipping = QuantileClipping::new(0.5).unwrap().with_initial(1e-4).unwrap();
+    let config = || counted_user_config().with_clipping(clipping.clone());
+    let optim = config().init().unwrap().optimizer(SgdConfig::new().init());
+    let mut training = FederatedTraining::new(optim, fed_avg()).unwrap();
+    let model = rounds(&mut training, Net::new(), 3);
+    let adapted = training.optimizer().plan().clipping().adapted();
+    // Every update with an example is longer than the threshold.
+    assert!(adapted[0].1 > 1e-4, "{adapted:?}");
+    assert_eq!(training.optimizer().ledger().releases(), 3);
+    let event = format!("{:?}", training.optimizer().ledger().entries()[0].event);
+    assert!(event.contains("JointGaussian"), "{event}");
+
+    let folder = tempfile::tempdir().unwrap();
+    let checkpointer = Checkpointer::new(folder.path());
+    checkpointer.save(&model, training.optimizer()).unwrap();
+    let expected = rounds(&mut training, model, 2);
+    let checkpoint = checkpointer.latest().unwrap().unwrap();
+    let plan = config().init().unwrap();
+    let (optim, model) = checkpoint.restore(plan, SgdConfig::new().init(), Net::new()).unwrap();
+    let mut second = FederatedTraining::new(optim, fed_avg()).unwrap();
+    assert_eq!(flat(&rounds(&mut second, model, 2)), flat(&expected));
+}
+
+// Sharp edge: the guarantee of an example where users own many.
+#[test]
+fn a_plan_for_examples_does_not_train_users() {
+    let optim = finish(PrivacyPlanConfig::new(USERS, 10.0))
+        .init()
+        .unwrap()
+        .optimizer(SgdConfig::new().init());
+    let error = FederatedTraining::new(optim, fed_avg()).unwrap_err().to_string();
+    assert!(error.contains("unit must be the user") && error.contains("with_unit"), "{error}");
+}
+
+#[test]
+fn another_number_of_users_than_planned_is_refused_and_the_model_comes_back() {
+    let mut training = training(SgdConfig::new().init(), fed_avg());
+    let few = InMemDataset::new(vec![vec![1usize]; 3]);
+    let losses = |model: &Net, batch: Vec<usize>| Ok(model.losses_of(&batch));
+    let refused = training.round(0.5, Net::new(), &few, losses).unwrap_err();
+    assert!(refused.error().to_string().contains("users must be 40"), "{}", refused.error());
+    assert_eq!(flat(&refused.into_model()), flat(&Net::new()));
+    assert_eq!(training.rounds(), 0);
+    // A failure of one user releases nothing, and the round can be made again.
+    let failing = |_: &Net, _: Vec<usize>| {
+        Err(DpError::InvalidArgument { name: "losses", reason: "planted".into() })
+    };
+    let refused = training.round(0.5, Net::new(), &users(), failing).unwrap_err();
+    assert_eq!(refused.error().to_string(), "losses planted");
+    rounds(&mut training, refused.into_model(), 1);
+    assert_eq!(training.rounds(), 1);
+}
+
+/// What a round of all these users added to the model, times the number of users; the noise is that of
+/// a fixed seed.
+fn released(users: &[Vec<usize>], scheme: SamplingScheme, clip: f64) -> Vec<f64> {
+    // The number of units that the sum is divided by is public; here all take part.
+    let config = PrivacyPlanConfig::new(users.len(), users.len() as f64)
+        .with_unit(UnitOfPrivacy::User)
+        .with_sampling(scheme)
+        .with_steps(1)
+        .with_noise_multiplier(1e-7)
+        .with_max_grad_norm(clip)
+        .with_insecure_seed(InsecureSeed(2));
+    let optim = config.init().unwrap().optimizer(SgdConfig::new().init());
+    let mut training = FederatedTraining::new(optim, fed_avg()).unwrap();
+    let losses = |model: &Net, batch: Vec<usize>| {
+        let losses = model.losses_of(&batch);
+        Ok(match batch.iter().max() {
+            Some(1000) => losses * 1e15,
+            Some(1001) => losses * f32::NAN,
+            Some(1002) => losses * f32::INFINITY,
+            _ => losses,
+        })
+    };
+    let rate = users.len() as f64;
+    let model =
+        training.round(rate, Net::new(), &InMemDataset::new(users.to_vec()), losses).unwrap();
+    let moved = flat(&Net::new()).into_iter().zip(flat(&model));
+    moved.map(|(before, after)| f64::from(before) - f64::from(after)).collect()
+}
+
+// Sharp edges: the noise of the smallest multiplier is far below the tolerance.
+#[test]
+fn a_neighbouring_user_moves_what_is_released_by_the_sensitivity_and_no_more() {
+    let users: Vec<Vec<usize>> = (0..6).map(|u| vec![u, u + 7, u + 50]).collect();
+    for clip in [0.05, 0.5] {
+        let tolerance = clip * 1e-3 + 1e-5;
+        for removed in 0..users.len() {
+            // The last user goes: the random order of a user's examples follows the place in the list.
+            let mut with = users.clone();
+            with[removed..].rotate_left(1);
+            let whole = released(&with, SamplingScheme::Poisson, clip);
+            let without = released(&with[..users.len() - 1], SamplingScheme::Poisson, clip);
+            let moved = distance(&whole, &without);
+            assert!(moved <= clip + tolerance, "{moved} {clip}");
+            assert!(moved > 0.1 * clip, "{moved} {clip}");
+        }
+        let whole = released(&users, SamplingScheme::FixedSize, clip);
+        // Huge, not a number, infinite, no data, and another one.
+        for other in [vec![1000], vec![1001], vec![1002], vec![], vec![99, 98, 97, 96, 95]] {
+            let mut replaced = users.clone();
+            replaced[2] = other;
+            let replaced = released(&replaced, SamplingScheme::FixedSize, clip);
+            assert!(replaced.iter().all(|value| value.is_finite()));
+            let moved = distance(&whole, &replaced);
+            assert!(moved <= 2.0 * clip + tolerance, "{moved} {clip}");
+        }
+    }
+}

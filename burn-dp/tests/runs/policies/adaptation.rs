@@ -1,0 +1,108 @@
+//! Thresholds change between steps, and never within one.
+
+use burn::module::Module;
+use burn::optim::SgdConfig;
+use burn_dp::clipping::{GroupedClipping, LayerwiseClipping, ParameterGroups, PublicNorms};
+use burn_dp::grads::PrivateBackward;
+use burn_dp::optim::DpOptimizer;
+use burn_dp::sampling::Sampler;
+
+use super::{config, layers, policies, public_norms, quantile};
+use crate::fixtures::{Net, rows, train_on};
+
+// Sharp edges: virtual batches make one release, with one set of thresholds.
+#[test]
+fn a_logical_step_is_one_release_with_thresholds_that_stay_until_it_is_made() {
+    let mut optim =
+        config().with_clipping(quantile()).init().unwrap().optimizer(SgdConfig::new().init());
+    let mut model = Net::new();
+    let data = rows(200);
+    let mut path = Vec::new();
+    for step in 0..5 {
+        let draw = optim.plan().sampler().unwrap().draw(step).unwrap();
+        let thresholds = optim.thresholds().unwrap();
+        for &unit in draw.private_indices() {
+            optim.backward(model.losses_of_rows(&[data[unit]]), &model).unwrap();
+            assert_eq!(optim.thresholds().unwrap(), thresholds);
+            // Nothing may move them in between.
+            let error = optim.learn_from_public(&public_norms()).unwrap_err().to_string();
+            assert!(error.contains("stay as they are until the step is made"), "{error}");
+        }
+        path.push(thresholds.norms().to_vec());
+        model = optim.step(0.1, model, draw).unwrap();
+        assert_eq!(optim.ledger().releases(), step + 1);
+    }
+    assert!(path.windows(2).all(|pair| pair[0] != pair[1]), "{path:?}");
+    assert_eq!(optim.ledger().entries().len(), 1, "every step has the same event");
+}
+
+// Sharp edge: a sum with the thresholds of another step is refused.
+#[test]
+fn a_sum_with_the_thresholds_of_an_earlier_step_is_refused() {
+    let mut optim =
+        config().with_clipping(quantile()).init().unwrap().optimizer(SgdConfig::new().init());
+    let model = Net::new();
+    let old = optim.thresholds().unwrap();
+    let model = train_on(&mut optim, model, 1, 1000);
+    let grads = PrivateBackward::new().run(model.losses_of_rows(&rows(2)), &model).unwrap();
+    let error = optim.accumulate(old.clip(grads).unwrap()).unwrap_err().to_string();
+    assert!(error.contains("must be that of the logical step"), "{error}");
+}
+
+#[test]
+fn thresholds_from_public_norms_change_between_two_steps_and_take_effect() {
+    let clipping = LayerwiseClipping::enhanced(0.3, &public_norms()).unwrap();
+    let mut optim =
+        config().with_clipping(clipping).init().unwrap().optimizer(SgdConfig::new().init());
+    let model = train_on(&mut optim, Net::new(), 1, 1000);
+    let std = |optim: &DpOptimizer| optim.gradient_noise_std("first.weight").unwrap();
+    let before = std(&optim);
+    let mut norms = PublicNorms::new(layers());
+    norms.add(model.losses_of_rows(&rows(5)), &model).unwrap();
+    let means = norms.means().unwrap();
+    optim.learn_from_public(&norms).unwrap();
+    train_on(&mut optim, model, 1, 1000);
+    let largest = means[0].max(means[1]);
+    let expected = (means[0] / largest).max(1e-3) / 1.0;
+    assert!((std(&optim) / before / expected - 1.0).abs() < 1e-9);
+    let whole = PublicNorms::from_means(ParameterGroups::whole(), vec![1.0]).unwrap();
+    assert!(optim.learn_from_public(&whole).unwrap_err().to_string().contains("first, second"));
+}
+
+// Sharp edge: one unit twice in a batch.
+#[test]
+fn a_unit_that_is_given_twice_is_refused_under_every_policy() {
+    for (name, policy) in policies() {
+        let plan = config().with_noise_multiplier(0.2).with_clipping(policy).init().unwrap();
+        let draw = plan.sampler().unwrap().draw(0).unwrap();
+        let mut optim = plan.optimizer(SgdConfig::new().init());
+        let model = Net::new();
+        let data = rows(200);
+        let drawn: Vec<_> = draw.private_indices().iter().map(|&unit| data[unit]).collect();
+        optim.backward(model.losses_of_rows(&drawn), &model).unwrap();
+        optim.backward(model.losses_of_rows(&drawn[..1]), &model).unwrap();
+        let error = optim.step(0.1, model, draw).unwrap_err().error().to_string();
+        assert!(error.contains("exactly once"), "{name}: {error}");
+        assert_eq!(optim.ledger().releases(), 0);
+    }
+}
+
+#[test]
+fn a_parameter_that_joins_later_has_no_group_and_the_step_is_refused_before_any_release() {
+    let model = Net::new();
+    let frozen = Net { first: model.first.clone().no_grad(), ..model.clone() };
+    let groups = ParameterGroups::per_layer(&frozen).unwrap();
+    assert_eq!(groups.names(), ["second"]);
+    let clipping = GroupedClipping::equal(groups, 1.0).unwrap();
+    let config = config().with_clipping(clipping);
+    let begin = || config.clone().init().unwrap().optimizer(SgdConfig::new().init());
+    let mut optim = begin();
+    let draw = optim.plan().sampler().unwrap().draw(0).unwrap();
+    let drawn: Vec<_> = draw.private_indices().iter().map(|&unit| rows(200)[unit]).collect();
+    let error = begin().backward(model.losses_of_rows(&drawn), &model).unwrap_err().to_string();
+    assert!(error.contains("`first.") && error.contains("no clipping group"), "{error}");
+    optim.backward(frozen.losses_of_rows(&drawn), &frozen).unwrap();
+    let error = optim.step(0.1, model, draw).unwrap_err().error().to_string();
+    assert!(error.contains("`first.") && error.contains("no clipping group"), "{error}");
+    assert_eq!(optim.ledger().releases(), 0);
+}

@@ -1,0 +1,144 @@
+//! Steps that are refused, and what no type gives away.
+
+use burn::data::dataloader::batcher::Batcher;
+use burn::module::Module;
+use burn::nn::{Linear, LinearConfig};
+use burn::optim::SgdConfig;
+use burn::tensor::Tensor;
+use burn_dp::DpError;
+use burn_dp::nn::{IntoPrivate, Private};
+use burn_dp::optim::SamplingScheme;
+use burn_dp::sampling::Sampler;
+
+use crate::fixtures::{Net, Rows, UNITS, config, device, run};
+
+#[test]
+fn a_step_beyond_the_plan_is_refused() {
+    let (model, mut optim) = run(config(), SgdConfig::new().init(), 7);
+    let draw = optim.plan().sampler().unwrap().draw(8).unwrap();
+    for unit in draw.private_indices() {
+        let x = Rows.batch(vec![*unit], &device());
+        optim.backward(model.losses(x), &model).unwrap();
+    }
+    let error = optim.step(0.1, model, draw).unwrap_err().error().to_string();
+    assert!(error.contains("all 8 planned steps"), "{error}");
+    assert_eq!(optim.ledger().releases(), 8);
+}
+
+#[test]
+fn draws_that_the_plan_does_not_account_for_are_refused() {
+    let plan = config().init().unwrap();
+    let other = config().with_sampling(SamplingScheme::FixedSize).init().unwrap();
+    let foreign = other.sampler().unwrap().draw(0).unwrap();
+    let later = plan.sampler().unwrap().draw(3).unwrap();
+    let mine = plan.sampler().unwrap().draw(0).unwrap();
+    let mut optim = plan.optimizer(SgdConfig::new().init());
+    let model = Net::new();
+
+    let mut refuse = |draw, words: &str| {
+        let error = optim.step(0.1, model.clone(), draw).unwrap_err().error().to_string();
+        assert!(error.contains(words), "{error}");
+        assert_eq!(optim.ledger().releases(), 0);
+    };
+    refuse(foreign, "not what the plan accounts for");
+    refuse(later, "in order");
+    let seeded = burn_dp::sampling::PoissonSampler::with_expected_batch_size(UNITS, 20.0)
+        .unwrap()
+        .with_key(burn_dp::sampling::InsecureSamplingSeed(42));
+    refuse(seeded.draw(0).unwrap(), "another key");
+    // Nothing was given to `backward`, though units were drawn.
+    refuse(mine.clone(), "exactly once");
+
+    // One physical batch given twice.
+    let x = Rows.batch(mine.private_indices().to_vec(), &device());
+    optim.backward(model.losses(x.clone()), &model).unwrap();
+    optim.backward(model.losses(x.clone()), &model).unwrap();
+    let error = optim.step(0.1, model.clone(), mine.clone()).unwrap_err().error().to_string();
+    assert!(error.contains("exactly once"), "{error}");
+    optim.discard();
+    optim.backward(model.losses(x), &model).unwrap();
+    assert!(optim.step(0.1, model, mine).is_ok());
+}
+
+#[test]
+fn a_failing_backward_releases_nothing() {
+    #[derive(Module, Debug)]
+    struct Mixed {
+        first: Private<Linear>,
+        second: Linear,
+    }
+    let device = device();
+    let model = Mixed {
+        first: LinearConfig::new(3, 2).init(&device).private(),
+        second: LinearConfig::new(2, 1).init(&device),
+    };
+    let plan = config().init().unwrap();
+    let mut optim = plan.optimizer(SgdConfig::new().init());
+    let x = Rows.batch(vec![1, 2], &device);
+    let losses = model.second.forward(model.first.forward(x)).reshape([-1]);
+    assert!(matches!(
+        optim.backward(losses, &model),
+        Err(DpError::UnsupportedModel { path, .. }) if path == "second.weight"
+    ));
+    assert_eq!(optim.ledger().releases(), 0);
+}
+
+#[test]
+fn a_buffer_that_a_forward_pass_changes_is_refused_with_its_path() {
+    use burn::module::RunningState;
+    #[derive(Module, Debug)]
+    struct Tracking {
+        fc: Private<Linear>,
+        seen: RunningState<Tensor<1>>,
+    }
+    let device = device();
+    let model = Tracking {
+        fc: LinearConfig::new(3, 1).init(&device).private(),
+        seen: RunningState::new(Tensor::zeros([1], &device)),
+    };
+    let mut optim = config().init().unwrap().optimizer(SgdConfig::new().init());
+    let mut pass = |store: bool| {
+        let x = Rows.batch(vec![1, 2], &device);
+        if store {
+            let mean = x.clone().mean().reshape([1]).detach();
+            model.seen.update(model.seen.value_sync() + mean);
+            let _ = model.seen.value_sync();
+        }
+        optim.backward(model.fc.forward(x).powi_scalar(2).reshape([-1]), &model)
+    };
+    pass(true).unwrap();
+    let error = pass(true).unwrap_err().to_string();
+    assert!(error.contains("`seen`") && error.contains("not trained"), "{error}");
+}
+
+#[test]
+fn a_delta_that_allows_to_publish_a_unit_is_not_stated() {
+    let (_, optim) = run(config(), SgdConfig::new().init(), 7);
+    for error in [optim.privacy_spent(0.1).err(), optim.statement(&[1e-5, 0.1]).err()] {
+        assert!(error.unwrap().to_string().contains("1 / dataset_size"));
+    }
+}
+
+#[test]
+fn sums_of_single_examples_are_not_printed() {
+    use burn_dp::clipping::{Clipping, FlatClipping};
+    let model = Net::new();
+    let x = Rows.batch(vec![1, 2], &device());
+    let grads = burn_dp::grads::PrivateBackward::new().run(model.losses(x), &model).unwrap();
+    assert_eq!(format!("{grads:?}"), "PerExampleGradients { .. }");
+    let sum = FlatClipping::new(0.5).unwrap().clip(grads).unwrap();
+    assert_eq!(format!("{sum:?}"), "ClippedSum { clipping_norm: 0.5, .. }");
+}
+
+#[test]
+fn a_sum_that_was_clipped_to_another_threshold_is_refused() {
+    use burn_dp::clipping::{Clipping, FlatClipping};
+    let plan = config().init().unwrap();
+    let mut optim = plan.optimizer(SgdConfig::new().init());
+    let model = Net::new();
+    let x = Rows.batch(vec![1, 2], &device());
+    let grads = burn_dp::grads::PrivateBackward::new().run(model.losses(x), &model).unwrap();
+    let sum = FlatClipping::new(2.0).unwrap().clip(grads).unwrap();
+    let error = optim.accumulate(sum).unwrap_err().to_string();
+    assert!(error.contains("that of the logical step, [1.0], got [2.0]"), "{error}");
+}

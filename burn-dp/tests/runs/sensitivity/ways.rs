@@ -1,0 +1,178 @@
+//! One step on given units, in every way from units to a clipped sum.
+
+use std::sync::{Arc, Mutex};
+
+use burn::data::dataloader::batcher::Batcher;
+use burn::data::dataset::InMemDataset;
+use burn::optim::SgdConfig;
+use burn::tensor::{Device, Tensor};
+use burn_dp::DpError;
+use burn_dp::clipping::{Clipping, Thresholds};
+use burn_dp::federated::{FedAvgConfig, FedSgdConfig, FederatedTraining, UserUpdate};
+use burn_dp::noise::InsecureSeed;
+use burn_dp::optim::{DpOptimizer, PrivacyPlanConfig, SamplingScheme};
+use burn_dp::sampling::{Draw, PrivateDataLoaderBuilder, Sampler};
+use burn_dp::units::{LocalTraining, UnitUpdate};
+use burn_dp_accountant::UnitOfPrivacy;
+
+use crate::fixtures::{Net, device, tensor, values};
+
+/// The examples of one unit.
+pub(crate) type Unit = Vec<[f32; 3]>;
+
+/// So little noise that a distance shows; it is the same for neighbours, because its seed is known.
+pub(crate) const NOISE: f64 = 1e-4;
+
+/// A way from units to a clipped sum.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) enum Way {
+    /// Units are rows of physical batches of so many.
+    Rows(usize),
+    /// The same, physical batches filled up with padding.
+    Padded(usize),
+    /// One backward pass for each unit.
+    Each,
+    /// The mean gradient of a mini-set.
+    BatchClipping,
+    /// The change by several steps of an optimizer on a mini-set.
+    GeneralBatchClipping,
+    /// The change by local epochs of a user.
+    FederatedAveraging,
+    /// One gradient of a user.
+    FederatedSgd,
+}
+
+impl Way {
+    /// Whether a unit has several examples, or none.
+    pub(crate) fn has_groups(self) -> bool {
+        !matches!(self, Self::Rows(_) | Self::Padded(_) | Self::Each)
+    }
+
+    fn user_update(self) -> Option<UserUpdate> {
+        let sgd = || SgdConfig::new().init();
+        match self {
+            Self::FederatedAveraging => {
+                Some(FedAvgConfig::new(0.1).with_epochs(2).with_batch_size(2).init(sgd()).unwrap())
+            }
+            Self::FederatedSgd => Some(FedSgdConfig::new(8).init().unwrap()),
+            _ => None,
+        }
+    }
+}
+
+/// What one step released.
+pub(crate) struct Released {
+    /// The noisy sum in each parameter.
+    pub(crate) parameters: Vec<Vec<f64>>,
+    /// The noisy `Σ (b - ½)` of each count.
+    pub(crate) balances: Vec<f64>,
+    pub(crate) draw: Draw,
+}
+
+/// A policy that repeats what it heard of the counts.
+#[derive(Clone, Debug)]
+struct Heard {
+    policy: Box<dyn Clipping>,
+    fractions: Arc<Mutex<Vec<f64>>>,
+}
+
+impl Clipping for Heard {
+    fn thresholds(&self, step: u64) -> Result<Thresholds, DpError> {
+        self.policy.thresholds(step)
+    }
+
+    fn describe(&self) -> String {
+        self.policy.describe()
+    }
+
+    fn learn(&mut self, _step: u64, fractions: &[f64]) {
+        self.fractions.lock().unwrap().extend(fractions);
+    }
+}
+
+struct Examples;
+
+impl Batcher<Unit, Tensor<2>> for Examples {
+    fn batch(&self, units: Vec<Unit>, _device: &Device) -> Tensor<2> {
+        tensor(&units.concat())
+    }
+}
+
+/// One step on the units that are drawn; the expected batch is a quarter of them.
+pub(crate) fn release(
+    policy: &dyn Clipping,
+    way: Way,
+    scheme: SamplingScheme,
+    seed: u64,
+    units: &[Unit],
+) -> Released {
+    let batch = units.len() as f64 / 4.0;
+    let fractions = Arc::new(Mutex::new(Vec::new()));
+    let user_update = way.user_update();
+    let unit = if user_update.is_some() { UnitOfPrivacy::User } else { UnitOfPrivacy::Example };
+    let plan = PrivacyPlanConfig::new(units.len(), batch)
+        .with_steps(1)
+        .with_noise_multiplier(NOISE)
+        .with_sampling(scheme)
+        .with_unit(unit)
+        .with_clipping(Heard { policy: policy.clone_clipping(), fractions: fractions.clone() })
+        .with_insecure_seed(InsecureSeed(seed))
+        .init()
+        .unwrap();
+    let draw = plan.sampler().unwrap().draw(0).unwrap();
+    let optim = plan.optimizer(SgdConfig::new().init());
+    let model = Net::new();
+    let before = values(&model);
+    let after = match user_update {
+        Some(update) => {
+            let mut training = FederatedTraining::new(optim, update).unwrap();
+            let users = InMemDataset::new(units.to_vec());
+            let losses = |model: &Net, rows: Unit| Ok(model.losses_of_rows(&rows));
+            training.round(1.0, model, &users, losses).unwrap()
+        }
+        None => step(optim, model, way, units, draw.clone()),
+    };
+    let moved = before.iter().zip(values(&after)).map(|(before, after)| {
+        let moved = before.iter().zip(after);
+        moved.map(|(before, after)| f64::from(before - after) * batch).collect::<Vec<f64>>()
+    });
+    let parameters = moved.collect();
+    let fractions = fractions.lock().unwrap();
+    let balances = fractions.iter().map(|fraction| (fraction - 0.5) * batch).collect();
+    Released { parameters, balances, draw }
+}
+
+fn step(mut optim: DpOptimizer, model: Net, way: Way, units: &[Unit], draw: Draw) -> Net {
+    let drawn = draw.private_indices();
+    let gradient =
+        |copy: Net, &unit: &usize| UnitUpdate::gradient(&copy, copy.losses_of_rows(&units[unit]));
+    match way {
+        Way::Rows(physical) | Way::Padded(physical) => {
+            let loader = PrivateDataLoaderBuilder::new(Examples).with_device(device());
+            let loader = if way == Way::Padded(physical) { loader.with_padding() } else { loader };
+            let dataset = InMemDataset::new(units.to_vec());
+            let sampler = optim.plan().sampler().unwrap();
+            let batch = loader.build(dataset, sampler, 1).unwrap().next().unwrap().unwrap();
+            for chunk in batch.chunks(physical).unwrap() {
+                let (x, weights) = chunk.unwrap().into_parts();
+                optim.backward_padded(model.losses(x), &weights, &model).unwrap();
+            }
+        }
+        Way::GeneralBatchClipping => {
+            let training = LocalTraining::new(SgdConfig::new().init(), 0.1).unwrap();
+            let change =
+                |copy: Net, &unit: &usize| {
+                    training.run(copy, units[unit].chunks(1), |copy, rows| {
+                        Ok(copy.losses_of_rows(rows))
+                    })
+                };
+            optim.unit_updates(&model, drawn, change).unwrap();
+        }
+        Way::Each => {
+            let loss = |copy: &Net, &unit: &usize| copy.losses_of_rows(&units[unit]);
+            optim.backward_each(&model, drawn, loss).unwrap();
+        }
+        _ => optim.unit_updates(&model, drawn, gradient).unwrap(),
+    }
+    optim.step(1.0, model, draw).unwrap()
+}
