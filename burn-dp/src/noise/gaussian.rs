@@ -14,7 +14,7 @@ use crate::DpError;
 /// Groups that one task computes.
 const TASK_GROUPS: usize = 32;
 /// Values that one task computes.
-pub(super) const TASK_VALUES: usize = TASK_GROUPS * GROUP_WORDS;
+const TASK_VALUES: usize = TASK_GROUPS * GROUP_WORDS;
 /// The grid is this many binary places below the standard deviation.
 const GRID_PLACES: i32 = 40;
 /// Smallest and largest standard deviation and scale: far beyond all use, far from where doubles
@@ -127,30 +127,37 @@ impl GaussianMechanism {
     /// nothing is released. Whether the error occurs depends on the data: clipping has to make
     /// sure that it cannot.
     pub fn release(&self, stream: NoiseStream, sums: &mut [f32]) -> Result<(), DpError> {
-        let keystream = stream.into_keystream();
+        Self::release_all(vec![(*self, stream, sums)])
+    }
+
+    /// The same for several parameters at once, each with its mechanism: faster than one by one.
+    ///
+    /// # Errors
+    ///
+    /// As [`release`](Self::release); one sum that is not finite sets all of them to zero.
+    pub fn release_all(
+        parameters: Vec<(GaussianMechanism, NoiseStream, &mut [f32])>,
+    ) -> Result<(), DpError> {
+        let (mut jobs, mut sums) = (Vec::new(), Vec::new());
+        for (mechanism, stream, values) in parameters {
+            jobs.push((mechanism, stream.into_keystream()));
+            sums.push(values);
+        }
+        let tasks = jobs.iter().zip(&mut sums).flat_map(|((mechanism, keystream), sums)| {
+            sums.chunks_mut(TASK_VALUES).enumerate().map(move |(task, values)| {
+                let first = (task * TASK_GROUPS) as u64;
+                Release { mechanism, keystream, first, values }
+            })
+        });
         let finite = AtomicBool::new(true);
-        let tasks = sums.chunks_mut(TASK_VALUES).enumerate();
-        share(tasks.collect(), |(task, values)| {
-            let finite_values = self.release_task(&keystream, task, values);
-            finite.fetch_and(finite_values, Ordering::Relaxed);
+        share(tasks.collect(), |task| {
+            finite.fetch_and(task.run(), Ordering::Relaxed);
         });
         if finite.into_inner() {
             return Ok(());
         }
-        sums.zeroize();
+        sums.iter_mut().for_each(|sums| sums.zeroize());
         Err(not_finite())
-    }
-
-    /// Releases the values of task number `task` of a parameter, [`TASK_VALUES`] each but the last.
-    /// Returns whether all were finite; if not, none of the parameters may be used.
-    pub(super) fn release_task(
-        &self,
-        keystream: &Keystream,
-        task: usize,
-        values: &mut [f32],
-    ) -> bool {
-        let first = (task * TASK_GROUPS) as u64;
-        Release { mechanism: self, keystream, first, values }.run()
     }
 
     /// The same for one number, in double precision: a count or another statistic.
@@ -304,7 +311,7 @@ fn power_of_two_below(value: f64) -> f64 {
     f64::from_bits(value.to_bits() & 0x7ff0_0000_0000_0000)
 }
 
-pub(super) fn not_finite() -> DpError {
+fn not_finite() -> DpError {
     DpError::invalid(
         "sums",
         "must be finite, got an infinity or NaN; nothing was released. Give units whose norm is \

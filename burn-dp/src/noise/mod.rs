@@ -27,7 +27,6 @@
 //! copy of the process that runs on with the same key (a fork, a restored virtual machine), and
 //! the time a call takes.
 
-mod bound;
 mod gaussian;
 mod key;
 mod keystream;

@@ -8,8 +8,12 @@ use rand_core::{CryptoRng, Rng, SeedableRng};
 use zeroize::Zeroizing;
 
 use super::keystream::Keystream;
+use super::share::share;
 use super::{InsecureSeed, NoiseKey};
 use crate::DpError;
+
+/// Values of one digest of the content that noise is bound to.
+const HASHED_VALUES: usize = 1 << 14;
 
 /// Marks the derivation of keys for other generators; no purpose has this bit.
 const DERIVED_KEYS: u64 = 1 << 63;
@@ -190,10 +194,10 @@ impl fmt::Debug for NoiseSource {
 
 /// One step of one purpose: it hands out each parameter's stream once.
 pub struct NoiseStep {
-    pub(super) key: Zeroizing<[u8; 32]>,
+    key: Zeroizing<[u8; 32]>,
     purpose: Purpose,
     step: u64,
-    pub(super) secure: bool,
+    secure: bool,
     taken: HashSet<u32>,
 }
 
@@ -208,29 +212,62 @@ impl NoiseStep {
         self.step
     }
 
+    /// The same step with a key that depends on `content`, the sums that the noise will be added to.
+    ///
+    /// # Privacy
+    ///
+    /// A step that is made again after a crash has the same noise if the sums are the same, and then
+    /// releases nothing new. If anything differs (a learning rate, the data, the order of a sum) the
+    /// noise is independent, and the difference of the two releases hides what a difference should.
+    /// The key is a pseudo-random function (keyed BLAKE3) of the content under the secret key of the
+    /// step, so for any given sums the noise is as good as fresh.
+    ///
+    /// An insecure step stays as it is: its noise hides nothing, and tests compare it.
+    pub fn bound_to<'a>(self, content: impl IntoIterator<Item = &'a [f32]>) -> Self {
+        if !self.secure {
+            return self;
+        }
+        // The digests of the parts, which several threads make, then theirs in order.
+        let parts: Vec<&[f32]> = content.into_iter().collect();
+        let mut digests: Vec<Vec<[u8; 32]>> =
+            parts.iter().map(|part| vec![[0; 32]; part.len().div_ceil(HASHED_VALUES)]).collect();
+        let tasks = parts
+            .iter()
+            .zip(&mut digests)
+            .flat_map(|(part, digests)| part.chunks(HASHED_VALUES).zip(digests));
+        share(tasks.collect(), |(values, digest)| {
+            *digest = *blake3::keyed_hash(&self.key, bytemuck::cast_slice(values)).as_bytes();
+        });
+        let mut hash = blake3::Hasher::new_keyed(&self.key);
+        for (part, digests) in parts.iter().zip(&digests) {
+            hash.update(&(part.len() as u64).to_le_bytes());
+            hash.update(digests.as_flattened());
+        }
+        // Values have four bytes: no part of the content is the content of another part.
+        hash.update(&[1]);
+        let mut key = Zeroizing::new([0; 32]);
+        key.copy_from_slice(hash.finalize().as_bytes());
+        hash.reset();
+        Self { key, ..self }
+    }
+
     /// The stream of the parameter at position `parameter`, in any order.
     ///
     /// # Errors
     ///
     /// [`DpError::InvalidArgument`] when the stream of that parameter was taken before.
     pub fn stream(&mut self, parameter: u32) -> Result<NoiseStream, DpError> {
-        self.take(parameter)?;
-        Ok(NoiseStream { key: self.key.clone(), parameter, secure: self.secure })
-    }
-
-    /// Marks the stream of a parameter as used.
-    pub(super) fn take(&mut self, parameter: u32) -> Result<(), DpError> {
-        if self.taken.insert(parameter) {
-            return Ok(());
+        if !self.taken.insert(parameter) {
+            return Err(DpError::invalid(
+                "parameter",
+                format!(
+                    "must be different for each tensor of a step, got {parameter} twice in step \
+                     {} of {:?}; number the tensors by their position in the model",
+                    self.step, self.purpose
+                ),
+            ));
         }
-        Err(DpError::invalid(
-            "parameter",
-            format!(
-                "must be different for each tensor of a step, got {parameter} twice in step {} of \
-                 {:?}; number the tensors by their position in the model",
-                self.step, self.purpose
-            ),
-        ))
+        Ok(NoiseStream { key: self.key.clone(), parameter, secure: self.secure })
     }
 }
 
@@ -435,5 +472,27 @@ mod tests {
         assert_eq!(format!("{step:?}"), "NoiseStep { purpose: Count, step: 4, secure: false, .. }");
         let stream = step.stream(9).unwrap();
         assert_eq!(format!("{stream:?}"), "NoiseStream { parameter: 9, secure: false, .. }");
+    }
+
+    #[test]
+    fn bound_noise_repeats_for_the_same_sums_only() {
+        let key = NoiseSource::from_os().unwrap().export_key();
+        let noise = |sums: &[&[f32]]| {
+            let mut source = NoiseSource::resume(key.clone(), 0);
+            let step = source.begin_step(Purpose::Gradient, 3).unwrap();
+            let mut step = step.bound_to(sums.iter().copied());
+            let mut words = [0; 4];
+            step.stream(0).unwrap().words(&mut words);
+            words
+        };
+        let once = noise(&[&[1.0, 2.0], &[3.0]]);
+        assert_eq!(once, noise(&[&[1.0, 2.0], &[3.0]]));
+        for other in [
+            [&[1.0, 2.0][..], &[3.0_f32.next_up()]],
+            [&[1.0][..], &[2.0, 3.0]],
+            [&[1.0, 2.0][..], &[]],
+        ] {
+            assert_ne!(once, noise(&other));
+        }
     }
 }

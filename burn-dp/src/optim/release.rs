@@ -82,13 +82,18 @@ impl Release {
         let mut read = Read { sum, sums: Vec::new(), first: FirstCopies::default() };
         model.visit(&mut read);
         let mut sums = read.sums;
-        let parameters = sums.iter_mut().zip(&self.groups).map(|(sums, &group)| {
-            // In place: a copy would cost as much as the digest.
-            let values = sums.as_mut_slice::<f32>().map_err(unreadable)?;
-            Ok((self.mechanisms[group], values))
+        // In place: a copy would cost as much as the digest.
+        let mut values = Vec::with_capacity(sums.len());
+        for sums in &mut sums {
+            values.push(sums.as_mut_slice::<f32>().map_err(unreadable)?);
+        }
+        let content = values.iter().map(|values| &**values);
+        let mut noise = noise.bound_to(content.chain([bytemuck::cast_slice(&self.stds)]));
+        let parameters = (0u32..).zip(values.into_iter().zip(&self.groups));
+        let parameters = parameters.map(|(position, (values, &group))| {
+            Ok((self.mechanisms[group], noise.stream(position)?, values))
         });
-        let parameters = parameters.collect::<Result<_, DpError>>()?;
-        noise.release(parameters, bytemuck::cast_slice(&self.stds))?;
+        GaussianMechanism::release_all(parameters.collect::<Result<_, DpError>>()?)?;
         let mut write = Write {
             released: sums.into_iter(),
             first: FirstCopies::default(),
