@@ -390,6 +390,7 @@ fn a_resumed_run_takes_the_key_of_the_run_and_not_a_new_one() {
     let draw = plan.sampler().unwrap().draw(2).unwrap();
     let optim = plan.optimizer(SgdConfig::new().init());
     checkpointer.save(&Net::new(&device()), &optim).unwrap();
+    drop(optim);
     let checkpoint = checkpointer.latest().unwrap().unwrap();
     let (restored, _) = checkpoint
         .restore(config().init().unwrap(), SgdConfig::new().init(), Net::new(&device()))
@@ -427,6 +428,7 @@ fn damaged_checkpoints_are_refused_with_the_file() {
         let checkpointer = Checkpointer::new(folder.path());
         let optim = config().init().unwrap().optimizer(SgdConfig::new().init());
         checkpointer.save(&Net::new(&device()), &optim).unwrap();
+        drop(optim);
         let checkpoint = checkpointer.latest().unwrap().unwrap();
         damage(checkpoint.folder());
         let plan = config().init().unwrap();
@@ -455,7 +457,7 @@ fn damaged_checkpoints_are_refused_with_the_file() {
     assert!(error.contains("privacy.json is damaged"), "{error}");
     let error = restore(|folder| {
         let path = folder.join("privacy.json");
-        let text = fs::read_to_string(&path).unwrap().replace("\"format\": 2", "\"format\": 7");
+        let text = fs::read_to_string(&path).unwrap().replace("\"format\": 3", "\"format\": 7");
         fs::write(path, text).unwrap();
     });
     assert!(error.contains("format Some(7)"), "{error}");
@@ -553,6 +555,50 @@ fn a_delta_that_allows_to_publish_a_unit_is_not_stated() {
     for error in [optim.privacy_spent(0.1).err(), optim.statement(&[1e-5, 0.1]).err()] {
         assert!(error.unwrap().to_string().contains("1 / dataset_size"));
     }
+}
+
+#[test]
+fn releases_after_a_checkpoint_stay_in_the_ledger_and_are_made_again_for_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    let checkpointer = Checkpointer::new(folder.path());
+    let begin = || {
+        let plan = config().init().unwrap();
+        let all = batches(&plan);
+        (plan.optimizer(SgdConfig::new().init()), all)
+    };
+    let (mut optim, mut all) = begin();
+    let model = train(&mut optim, Net::new(&device()), all.by_ref().take(2), 7);
+    checkpointer.save(&model, &optim).unwrap();
+    let lost = train(&mut optim, model, all.take(3), 7);
+    drop(optim);
+
+    let resume = |checkpoint: burn_dp::optim::Checkpoint| {
+        let plan = config().init().unwrap();
+        checkpoint.restore(plan, SgdConfig::new().init(), Net::new(&device())).unwrap()
+    };
+    let checkpoint = checkpointer.latest().unwrap().unwrap();
+    let (mut optim, model) = resume(checkpoint.clone());
+    assert_eq!((optim.next_step(), optim.ledger().releases()), (2, 5));
+    let rest = batches(optim.plan()).skip_to(2).unwrap();
+    let again = train(&mut optim, model, rest.take(3), 7);
+    assert_eq!(values(&again), values(&lost));
+    assert_eq!((optim.next_step(), optim.ledger().releases()), (5, 5));
+    drop(optim);
+
+    // Another model is another release from the same draw.
+    let (mut optim, _) = resume(checkpoint.clone());
+    let mut rest = batches(optim.plan()).skip_to(2).unwrap();
+    let batch = rest.next().unwrap().unwrap();
+    let model = Net::new(&device());
+    for chunk in batch.chunks(7).unwrap() {
+        optim.backward(model.losses(chunk.unwrap().into_parts().0), &model).unwrap();
+    }
+    let error = optim.step(0.1, model, batch).unwrap_err().error().to_string();
+    assert!(error.contains("step 2 was released before"), "{error}");
+    drop(optim);
+
+    let (optim, _) = resume(checkpoint.skip_lost_steps());
+    assert_eq!((optim.next_step(), optim.ledger().releases()), (5, 5));
 }
 
 #[test]

@@ -393,6 +393,7 @@ fn other_mini_sets_are_refused_on_resumption() {
     let checkpointer = Checkpointer::new(folder.path());
     let optim = config(1).optimizer(SgdConfig::new().init());
     checkpointer.save(&Net::new(), &optim).unwrap();
+    drop(optim);
     let checkpoint = checkpointer.latest().unwrap().unwrap();
     let restore = |seed| checkpoint.restore(config(seed), SgdConfig::new().init(), Net::new());
     assert!(restore(1).is_ok());
@@ -460,6 +461,7 @@ fn the_updates_of_users_adapt_their_clipping_threshold() {
     let checkpointer = Checkpointer::new(folder.path());
     checkpointer.save(&model, training.optimizer()).unwrap();
     let expected = rounds(&mut training, model, 2);
+    drop(training);
     let checkpoint = checkpointer.latest().unwrap().unwrap();
     let plan = config().init().unwrap();
     let (optim, model) = checkpoint.restore(plan, SgdConfig::new().init(), Net::new()).unwrap();

@@ -1,18 +1,14 @@
-use std::collections::BTreeMap;
-
 use burn::lr_scheduler::module_lr_scheduler::ModuleLearningRate;
 use burn::module::Module;
-use burn::optim::{GradientsParams, ModuleOptimizer};
+use burn::optim::ModuleOptimizer;
 use burn::tensor::Tensor;
-use burn_dp_accountant::{DpEvent, Epsilon, PrivacyLedger, PrivacyStatement};
+use burn_dp_accountant::{Epsilon, PrivacyLedger, PrivacyStatement};
 
-use super::buffers::BufferCheck;
+use super::engine::PrivacyEngine;
 use super::independence::{Independence, IndependenceCheck};
-use super::release::Release;
 use super::{PrivacyPlan, RefusedStep};
-use crate::clipping::{ClippedSum, ClippingStatistics, PublicNorms, StepNoise, Thresholds};
-use crate::grads::{PerExampleGradients, PrivateBackward, tie};
-use crate::noise::Purpose;
+use crate::clipping::{ClippedSum, ClippingStatistics, PublicNorms, Thresholds};
+use crate::grads::{PrivateBackward, tie};
 use crate::sampling::{Draw, ExampleWeights};
 use crate::{DpError, NonPrivate};
 
@@ -74,43 +70,18 @@ use crate::{DpError, NonPrivate};
 ///
 /// Abadi et al., Deep learning with differential privacy, 2016, algorithm 1.
 pub struct DpOptimizer {
-    pub(super) plan: PrivacyPlan,
+    pub(crate) engine: PrivacyEngine,
     pub(super) inner: ModuleOptimizer,
-    pub(super) ledger: PrivacyLedger,
-    backward: PrivateBackward,
-    /// What the logical step under way clips to.
-    frozen: Option<Thresholds>,
-    pub(super) next_step: u64,
-    pending: Option<ClippedSum>,
-    statistics: ClippingStatistics,
-    /// What the last step clipped to, and its noise.
-    last: Option<(Thresholds, StepNoise)>,
-    pub(super) buffers: BufferCheck,
-    pub(super) independence: IndependenceCheck,
-    facts: BTreeMap<String, String>,
 }
 
 impl DpOptimizer {
-    pub(super) fn new(plan: PrivacyPlan, inner: ModuleOptimizer, ledger: PrivacyLedger) -> Self {
-        Self {
-            frozen: None,
-            next_step: ledger.releases(),
-            plan,
-            inner,
-            ledger,
-            backward: PrivateBackward::new(),
-            pending: None,
-            statistics: ClippingStatistics::default(),
-            last: None,
-            buffers: BufferCheck::default(),
-            independence: IndependenceCheck::new(),
-            facts: BTreeMap::new(),
-        }
+    pub(super) fn new(engine: PrivacyEngine, inner: ModuleOptimizer) -> Self {
+        Self { engine, inner }
     }
 
     /// Options of the backward pass.
     pub fn with_backward(mut self, backward: PrivateBackward) -> Self {
-        self.backward = backward;
+        self.engine.backward = backward;
         self
     }
 
@@ -125,7 +96,7 @@ impl DpOptimizer {
     /// layer is not found, nor can anything be found in physical batches of a few examples or in models
     /// of half precision.
     pub fn with_independence_check(mut self, enabled: bool) -> Self {
-        self.independence = match enabled {
+        self.engine.independence = match enabled {
             true => IndependenceCheck::new(),
             false => IndependenceCheck::off(),
         };
@@ -134,7 +105,7 @@ impl DpOptimizer {
 
     /// Whether the independence of the examples was tested.
     pub fn independence(&self) -> Independence {
-        self.independence.found()
+        self.engine.independence.found()
     }
 
     /// Clips the examples of one physical batch and adds them to the logical batch.
@@ -149,10 +120,7 @@ impl DpOptimizer {
     /// changed between the first two calls. Nothing was added then; [`discard`](Self::discard) the logical
     /// batch before working it off again.
     pub fn backward<M: Module>(&mut self, losses: Tensor<1>, model: &M) -> Result<(), DpError> {
-        self.buffers.look(model)?;
-        let probe = self.independence.probe(&self.plan.source);
-        let grads = self.backward.run_probed(losses, model, probe)?;
-        self.add(grads)
+        self.clip(losses, None, model)
     }
 
     /// The same for a physical batch with padding rows, which count for nothing.
@@ -166,16 +134,18 @@ impl DpOptimizer {
         weights: &ExampleWeights,
         model: &M,
     ) -> Result<(), DpError> {
-        self.buffers.look(model)?;
-        let real = weights.is_padding().map(|padding| !padding).collect();
-        let probe = self.independence.probe(&self.plan.source);
-        let grads = self.backward.run_probed(losses, model, probe)?.with_padding(real)?;
-        self.add(grads)
+        self.clip(losses, Some(weights), model)
     }
 
-    fn add(&mut self, grads: PerExampleGradients) -> Result<(), DpError> {
-        let sum = self.thresholds()?.clip(grads)?;
-        self.accumulate(sum)
+    fn clip<M: Module>(
+        &mut self,
+        losses: Tensor<1>,
+        weights: Option<&ExampleWeights>,
+        model: &M,
+    ) -> Result<(), DpError> {
+        let (sum, probe) = self.engine.clip_task(model)?.run(losses, weights, model);
+        self.engine.end_task(probe);
+        self.engine.accumulate(sum?)
     }
 
     /// What the logical step under way clips to: the same until [`step`](Self::step) or
@@ -185,12 +155,7 @@ impl DpOptimizer {
     ///
     /// When the policy has no thresholds for the step.
     pub fn thresholds(&mut self) -> Result<Thresholds, DpError> {
-        if let Some(thresholds) = &self.frozen {
-            return Ok(thresholds.clone());
-        }
-        let thresholds = self.plan.clipping.thresholds(self.next_step)?;
-        self.frozen = Some(thresholds.clone());
-        Ok(thresholds)
+        self.engine.thresholds()
     }
 
     /// Adds a clipped sum that was made outside, over further examples of the same draw.
@@ -200,25 +165,7 @@ impl DpOptimizer {
     /// Refuses a sum that was clipped to other thresholds than those of the
     /// [logical step](Self::thresholds).
     pub fn accumulate(&mut self, sum: ClippedSum) -> Result<(), DpError> {
-        let thresholds = self.thresholds()?;
-        if *sum.thresholds() != thresholds {
-            return Err(DpError::invalid(
-                "clipping_norm",
-                format!(
-                    "must be that of the logical step, {:?}, got {:?}; clip with \
-                     `DpOptimizer::thresholds`",
-                    thresholds.norms(),
-                    sum.thresholds().norms()
-                ),
-            ));
-        }
-        match &mut self.pending {
-            Some(pending) => pending.accumulate(sum),
-            None => {
-                self.pending = Some(sum);
-                Ok(())
-            }
-        }
+        self.engine.accumulate(sum)
     }
 
     /// Gives the clipping policy norms of gradients on public data, between two steps.
@@ -227,19 +174,12 @@ impl DpOptimizer {
     ///
     /// Refuses norms within a logical step, and norms that the policy has no use for.
     pub fn learn_from_public(&mut self, norms: &PublicNorms) -> Result<(), DpError> {
-        if self.frozen.is_some() {
-            return Err(DpError::state(
-                "the thresholds of a logical step stay as they are until the step is made; give \
-                 public norms between two steps, or discard the logical batch",
-            ));
-        }
-        self.plan.clipping.learn_public(norms)
+        self.engine.learn_from_public(norms)
     }
 
     /// Forgets what was accumulated since the last step. Nothing of it was released.
     pub fn discard(&mut self) {
-        self.pending = None;
-        self.frozen = None;
+        self.engine.discard();
     }
 
     /// Adds the noise, enters the release into the ledger, and updates the model.
@@ -254,15 +194,17 @@ impl DpOptimizer {
     ///
     /// [`RefusedStep`] gives the model back, unchanged. [`DpError::BudgetExhausted`] when the step
     /// would break the budget or lies beyond the planned steps; [`DpError::InvalidState`] when the
-    /// draw does not fit. Then nothing was released. An error after the noise was begun (a sum that
-    /// cannot be read from the device) releases nothing either, but the step is used up and paid for.
+    /// draw does not fit. Then nothing was released. After an error of the device or of the log of
+    /// releases nothing was released either, but the noise of the step is used up: resume from the last
+    /// checkpoint. A step that is made again after a resumption is refused unless it is the one that
+    /// was released, bit for bit; see [`Checkpointer`](super::Checkpointer).
     pub fn step<M: Module>(
         &mut self,
         lr: impl Into<ModuleLearningRate>,
         model: M,
         draw: impl Into<Draw>,
     ) -> Result<M, Box<RefusedStep<M>>> {
-        match self.release(&model, &draw.into()) {
+        match self.engine.release(&model, &draw.into()) {
             // Burn's optimizers update the first copy of a tied parameter.
             Ok(Some(grads)) => Ok(tie(self.inner.step(lr, model, grads))),
             // Nothing but counts was released.
@@ -271,105 +213,14 @@ impl DpOptimizer {
         }
     }
 
-    fn release<M: Module>(
-        &mut self,
-        model: &M,
-        draw: &Draw,
-    ) -> Result<Option<GradientsParams>, DpError> {
-        self.check_draw(draw)?;
-        let (step, batch) = (self.next_step, self.plan.expected_batch_size);
-        let thresholds = self.thresholds()?;
-        // Noise and event follow the very object that clipped.
-        let noise = thresholds.noise(self.plan.noise_multiplier_at(step), batch)?;
-        let event = self.plan.mechanism.event(noise.event.clone());
-        self.check_budget(&event)?;
-        let prepared = Release::new(model, &thresholds, &noise, batch)?;
-        let gradient_noise = self.plan.source.begin_step(Purpose::Gradient, step)?;
-        let count_noise = match noise.count_std {
-            Some(_) => Some(self.plan.source.begin_step(Purpose::Count, step)?),
-            None => None,
-        };
-        let sum = self.pending.take().unwrap_or_else(|| ClippedSum::empty(thresholds.clone()));
-        // Recorded before it is made: an interrupted release is paid for.
-        self.independence.end_of_step(step);
-        self.ledger.record(&event)?;
-        self.next_step += 1;
-        self.frozen = None;
-        self.last = Some((thresholds, noise));
-        self.statistics = sum.statistics().reveal();
-        let fractions = prepared.counts(&sum.balances, count_noise)?;
-        let grads = match sum.thresholds().releases_sum() {
-            true => Some(prepared.gradients(model, sum, gradient_noise)?),
-            false => None,
-        };
-        self.plan.clipping.learn(step, &fractions);
-        Ok(grads)
-    }
-
-    fn check_draw(&self, draw: &Draw) -> Result<(), DpError> {
-        if draw.step() != self.next_step {
-            return Err(DpError::state(format!(
-                "the draw of step {} was given to step {}; use each logical batch for one step, in \
-                 order, and `LogicalBatches::skip_to` to resume",
-                draw.step(),
-                self.next_step
-            )));
-        }
-        if self.plan.mechanism != *draw.mechanism() {
-            return Err(DpError::state(format!(
-                "the batch was drawn by {}, which is not what the plan accounts for; draw with \
-                 `PrivacyPlan::sampler`",
-                draw.mechanism()
-            )));
-        }
-        if draw.origin() != self.plan.origin {
-            return Err(DpError::state(
-                "the batch was drawn with another key than that of the plan; draw with \
-                 `PrivacyPlan::sampler`, whose key is as secret as the noise",
-            ));
-        }
-        let seen = self.pending.as_ref().map_or(0, |sum| sum.statistics().reveal().examples);
-        if seen != draw.private_indices().len() {
-            return Err(DpError::state(
-                "the losses given to `backward` are not one for each drawn unit; give every \
-                 physical batch of the logical batch to `backward` exactly once",
-            ));
-        }
-        Ok(())
-    }
-
-    fn check_budget(&self, event: &DpEvent) -> Result<(), DpError> {
-        if let Some(budget) = self.plan.budget
-            && !self.plan.is_certified(self.next_step, event, &self.ledger)
-            && !self.ledger.within_budget(event, 1, budget)?
-        {
-            let mut after = self.ledger.clone();
-            after.record(event)?;
-            return Err(DpError::BudgetExhausted {
-                epsilon: after.nominal_epsilon(budget.delta())?.upper,
-                budget: budget.epsilon(),
-                delta: budget.delta(),
-                steps: self.next_step,
-            });
-        }
-        if self.next_step >= self.plan.steps {
-            return Err(DpError::state(format!(
-                "all {} planned steps were made; make a longer plan, whose noise is calibrated for \
-                 its length",
-                self.plan.steps
-            )));
-        }
-        Ok(())
-    }
-
     /// The plan.
     pub fn plan(&self) -> &PrivacyPlan {
-        &self.plan
+        &self.engine.plan
     }
 
     /// What was released so far.
     pub fn ledger(&self) -> &PrivacyLedger {
-        &self.ledger
+        &self.engine.ledger
     }
 
     /// The optimizer inside.
@@ -386,17 +237,19 @@ impl DpOptimizer {
     /// for a parameter that belongs to no clipping group.
     pub fn gradient_noise_std(&self, path: &str) -> Result<f64, DpError> {
         let (thresholds, noise) = self
+            .engine
             .last
             .as_ref()
             .filter(|(thresholds, _)| thresholds.releases_sum())
             .ok_or_else(|| DpError::state("no gradient was released yet; make a step first"))?;
         let group = thresholds.groups().index_of(path)?;
-        Ok(noise.group_stds[group] / self.plan.expected_batch_size)
+        Ok(noise.group_stds[group] / self.engine.plan.expected_batch_size)
     }
 
-    /// The number of the next step, which is the number of releases so far.
+    /// The number of the next step: the number of releases so far, unless steps are made
+    /// [again](super::Checkpointer) after a resumption.
     pub fn next_step(&self) -> u64 {
-        self.next_step
+        self.engine.next_step
     }
 
     /// ε of what was released so far: infinite when the noise is not secret.
@@ -406,8 +259,7 @@ impl DpOptimizer {
     /// [`DpError::InvalidArgument`] for a δ of 1 / dataset size or more, which allows to publish a unit
     /// outright; [`DpError::Accountant`] for a δ outside of (0, 1).
     pub fn privacy_spent(&self, delta: f64) -> Result<Epsilon, DpError> {
-        self.plan.check_delta(delta)?;
-        Ok(self.ledger.epsilon(delta)?)
+        self.engine.privacy_spent(delta)
     }
 
     /// The privacy statement of what was released so far.
@@ -416,40 +268,20 @@ impl DpOptimizer {
     ///
     /// As [`privacy_spent`](Self::privacy_spent), and for no δ.
     pub fn statement(&self, deltas: &[f64]) -> Result<PrivacyStatement, DpError> {
-        deltas.iter().try_for_each(|&delta| self.plan.check_delta(delta))?;
-        let mut statement = PrivacyStatement::from_ledger(&self.ledger, deltas)?;
-        statement.facts.extend(self.facts.clone());
-        let independence = self.independence.found();
-        statement.facts.insert("independence_of_examples".into(), independence.to_string());
-        if independence == Independence::NotChecked {
-            statement.not_covered.push(
-                "A loss of one example that depends on other examples: this was not checked."
-                    .into(),
-            );
-        }
-        if self.backward.group_size() > 1 {
-            let copies = self.backward.group_size().to_string();
-            statement.facts.insert("augmentation_multiplicity".into(), copies);
-        }
-        Ok(statement)
-    }
-
-    /// Adds a public fact of this run to its statements.
-    pub(crate) fn note(&mut self, name: &str, value: impl Into<String>) {
-        self.facts.insert(name.into(), value.into());
+        self.engine.statement(deltas)
     }
 
     /// Counts of the last step. They are exact, so they are not private.
     pub fn statistics(&self) -> NonPrivate<ClippingStatistics> {
-        NonPrivate::new(self.statistics)
+        NonPrivate::new(self.engine.statistics)
     }
 }
 
 impl std::fmt::Debug for DpOptimizer {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("DpOptimizer")
-            .field("plan", &self.plan)
-            .field("next_step", &self.next_step)
+            .field("plan", &self.engine.plan)
+            .field("next_step", &self.engine.next_step)
             .finish_non_exhaustive()
     }
 }

@@ -18,20 +18,31 @@
 mod buffers;
 mod checkpoint;
 mod dp_optimizer;
+mod engine;
 mod independence;
 mod plan;
 mod plan_config;
+mod privacy_state;
 mod refused;
 mod release;
+mod release_log;
 mod schedule;
 mod sparsification;
 mod units;
 
 pub use checkpoint::{Checkpoint, Checkpointer};
+#[cfg(feature = "train")]
+pub(crate) use checkpoint::{MODEL, OPTIMIZER};
 pub use dp_optimizer::DpOptimizer;
+#[cfg(feature = "train")]
+pub(crate) use engine::{ClipTask, PrivacyEngine};
 pub use independence::Independence;
+#[cfg(feature = "train")]
+pub(crate) use independence::IndependenceCheck;
 pub use plan::PrivacyPlan;
 pub use plan_config::{PrivacyPlanConfig, SamplingScheme};
+#[cfg(feature = "train")]
+pub(crate) use privacy_state::PrivacyState;
 pub use refused::RefusedStep;
 pub use schedule::Schedule;
 pub use sparsification::Sparsifier;
