@@ -171,7 +171,7 @@ mod tests {
 
     #[test]
     fn the_coins_are_fair_and_new_in_every_batch() {
-        let mut probe = Probe::new(&NoiseSource::from_os().unwrap());
+        let mut probe = Probe::new(&NoiseSource::from_os().unwrap(), 0);
         let (first, second) = (probe.toss(4096), probe.toss(4096));
         assert_ne!(first, second);
         // Five standard deviations of 4096 coins are 160: probability below 6e-7.

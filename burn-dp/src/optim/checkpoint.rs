@@ -100,14 +100,19 @@ impl Checkpointer {
 
         let target = self.at(state.next_step);
         if target.exists() {
-            if Checkpoint::new(&target).state()?.key == state.key {
+            let there = Checkpoint::new(&target).state()?;
+            if there.key != state.key {
+                return Err(DpError::state(format!(
+                    "{} belongs to another run; give every run a folder of its own",
+                    target.display()
+                )));
+            }
+            if there.skipped == state.skipped {
                 // The same step of the same run: what stands there is complete.
                 return Ok(target);
             }
-            return Err(DpError::state(format!(
-                "{} belongs to another run; give every run a folder of its own",
-                target.display()
-            )));
+            // Of steps that were lost and are skipped: the checkpoint that was resumed is still there.
+            self.remove(state.next_step);
         }
         fs::rename(partial.path(), &target).map_err(|error| DpError::io(&target, error))?;
         sync_folder(&self.folder)?;
@@ -171,7 +176,6 @@ impl Checkpointer {
     }
 
     /// Removes the checkpoint after so many steps, if there is one.
-    #[cfg(feature = "train")]
     pub(crate) fn remove(&self, steps: u64) {
         let kept = self.at(steps);
         self.remove_where(|folder, _| folder == kept);

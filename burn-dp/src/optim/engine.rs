@@ -27,6 +27,8 @@ pub(crate) struct PrivacyEngine {
     /// What the logical step under way clips to.
     frozen: Option<Thresholds>,
     pub(crate) next_step: u64,
+    /// Number of steps that were lost by going back to a checkpoint and not made again.
+    pub(super) skipped: u64,
     pending: Option<ClippedSum>,
     pub(crate) statistics: ClippingStatistics,
     /// What the last step clipped to, and its noise.
@@ -55,6 +57,7 @@ impl PrivacyEngine {
             plan,
             ledger,
             next_step,
+            skipped: 0,
             backward: PrivateBackward::new(),
             frozen: None,
             pending: None,

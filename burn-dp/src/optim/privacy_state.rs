@@ -30,6 +30,8 @@ pub(crate) struct PrivacyState {
     /// Every number of the plan, by name.
     plan: BTreeMap<String, String>,
     pub(super) next_step: u64,
+    /// Number of steps that were lost and not made again.
+    pub(super) skipped: u64,
     ledger: serde_json::Value,
     /// What the clipping policy has learned.
     clipping: serde_json::Value,
@@ -48,6 +50,7 @@ impl PrivacyState {
             format: FORMAT,
             plan: engine.plan.fingerprint(),
             next_step: engine.next_step,
+            skipped: engine.skipped,
             ledger,
             clipping: engine.plan.clipping.save_state(),
             key: to_hex(&engine.plan.source.export_key().to_bytes()[..]),
@@ -120,7 +123,9 @@ impl PrivacyState {
         }
         plan.clipping.load_state(&self.clipping)?;
         let next_step = if skip_lost_steps { releases.len() } else { self.next_step };
-        Ok(PrivacyEngine::resumed(plan, released, next_step, releases))
+        let mut engine = PrivacyEngine::resumed(plan, released, next_step, releases);
+        engine.skipped = self.skipped + (next_step - self.next_step);
+        Ok(engine)
     }
 }
 

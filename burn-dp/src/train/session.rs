@@ -226,10 +226,8 @@ impl Session {
             return Ok(());
         }
         checkpointer.log(engine)?;
-        let files = [
-            (MODEL, model.clone().into_record().into_bytes()),
-            (OPTIMIZER, optim.into_bytes()),
-        ];
+        let files =
+            [(MODEL, model.clone().into_record().into_bytes()), (OPTIMIZER, optim.into_bytes())];
         checkpointer.write(PrivacyState::capture(engine)?, files).map(drop)
     }
 
