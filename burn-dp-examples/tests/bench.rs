@@ -60,10 +60,24 @@ fn the_deep_networks_and_those_of_sequences_are_measured_too() {
 }
 
 #[test]
+fn the_learner_is_measured_beside_a_loop_of_its_own() {
+    let folder = tempfile::tempdir().unwrap();
+    let json = folder.path().join("learner.json");
+    let line = "learner --batch 4 --steps 3 --repetitions 1 --json";
+    let output = bench(&format!("{line} {}", json.display()));
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let rows: Value = serde_json::from_slice(&std::fs::read(json).unwrap()).unwrap();
+    let number = |field: &str| rows[0][field].as_f64().unwrap();
+    assert!(number("custom_loop_ms") > 0.0);
+    assert_eq!(number("ratio"), number("learner_ms") / number("custom_loop_ms"));
+}
+
+#[test]
 fn an_impossible_option_is_refused_by_name() {
     for (line, expected) in [
         ("step --batch 0", "--batch must be at least 1, got 0"),
         ("step --image-size 0 --models vgg11", "--image-size must be at least 1, got 0"),
+        ("learner --steps 0", "--steps must be at least 1, got 0"),
         ("step --models magic", "invalid value 'magic'"),
         ("step --algorithms magic", "invalid value 'magic'"),
         ("step --json none/steps.json --models mlp --batch 1 --repetitions 1", "none"),

@@ -106,17 +106,21 @@
 //! | [`clipping`] | clipping policies, and two baselines |
 //! | [`noise`] | the Gaussian mechanism and its cryptographic source |
 //! | [`optim`] | plan, optimizer, checkpoints |
+//! | `train` | training with Burn's `SupervisedTraining` (feature `train`) |
 //! | [`units`] | unit updates: batch clipping, models with BatchNorm, one pass an example |
 //! | [`federated`] | user-level training |
 //! | [`validate`] | what cannot be trained privately, all faults at once |
 //!
-//! How such training fails in silence, and the test against each failure: [`sharp_edges`].
+//! How such training fails in silence, and the test against each failure: [`sharp_edges`]. How a program
+//! for Burn's learner becomes a private one: [`from_burn`].
 //!
 //! # Features
 //!
 //! Backends are called as in Burn: `flex` (default), `ndarray`, `wgpu`, `vulkan`, `metal`, `webgpu`,
 //! `cuda`, `rocm`. `simd` and `rayon` (default) are those of Burn's CPU backends. Enable a backend on
 //! this crate, which forwards it: enabling it on Burn alone does not compile the primitives for it.
+//!
+//! `train` is the integration into Burn's learner, `tui` its terminal dashboard.
 
 // Burn keeps NdArray as its second CPU backend, deprecated, and so do we.
 #![cfg_attr(feature = "ndarray", allow(deprecated))]
@@ -133,11 +137,16 @@ mod non_private;
 pub mod ops;
 pub mod optim;
 pub mod sampling;
+#[cfg(feature = "train")]
+pub mod train;
 pub mod units;
 pub mod validate;
 
 #[doc = include_str!("../docs/sharp-edges.md")]
 pub mod sharp_edges {}
+
+#[doc = include_str!("../docs/from-burn.md")]
+pub mod from_burn {}
 
 #[cfg(test)]
 mod test_devices;

@@ -18,6 +18,11 @@ impl<T> NonPrivate<T> {
         Self(value)
     }
 
+    #[cfg(feature = "train")]
+    pub(crate) fn look(&self) -> &T {
+        &self.0
+    }
+
     /// The value, for whoever may see the data itself.
     pub fn reveal(self) -> T {
         self.0

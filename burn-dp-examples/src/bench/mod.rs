@@ -12,6 +12,8 @@
 mod agreement;
 mod algorithm;
 mod contender;
+#[cfg(feature = "train")]
+mod learner;
 mod memory;
 mod options;
 mod report;
@@ -21,6 +23,8 @@ mod subject;
 #[cfg(test)]
 pub(crate) use agreement::assert_agreement;
 pub use algorithm::Algorithm;
+#[cfg(feature = "train")]
+pub use options::LearnerOptions;
 pub use options::{BenchOptions, Benchmark, PeakOptions, StepOptions};
 pub use report::Row;
 
@@ -34,6 +38,8 @@ use crate::training::TrainError;
 pub fn run(options: BenchOptions) -> Result<(), TrainError> {
     match options.benchmark {
         Benchmark::Step(options) => step::run(&options),
+        #[cfg(feature = "train")]
+        Benchmark::Learner(options) => learner::run(&options),
         Benchmark::Peak(options) => memory::child(&options),
     }
 }

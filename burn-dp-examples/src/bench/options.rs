@@ -24,6 +24,9 @@ pub struct BenchOptions {
 pub enum Benchmark {
     /// One training step: forward, backward, clipping, noise and update.
     Step(StepOptions),
+    /// A step of the CNN in Burn's learner and in a loop of one's own, in turns.
+    #[cfg(feature = "train")]
+    Learner(LearnerOptions),
     /// Peak memory of one algorithm in this process, in MiB; started by `step`.
     #[command(hide = true)]
     Peak(PeakOptions),
@@ -51,6 +54,27 @@ pub struct StepOptions {
     /// Measured steps of each algorithm; nxbp makes a fifth of them.
     #[arg(long, value_name = "N", default_value_t = 20)]
     pub repetitions: usize,
+    /// File for the figures.
+    #[arg(long, value_name = "FILE")]
+    pub json: Option<PathBuf>,
+}
+
+/// Options of `bench learner`.
+#[cfg(feature = "train")]
+#[derive(Args, Debug, Clone)]
+pub struct LearnerOptions {
+    /// Images in a step.
+    #[arg(long, default_value_t = 128)]
+    pub batch: usize,
+    /// Steps of a run.
+    #[arg(long, value_name = "N", default_value_t = 40)]
+    pub steps: usize,
+    /// Measured runs of each.
+    #[arg(long, value_name = "N", default_value_t = 7)]
+    pub repetitions: usize,
+    /// Backend to run on.
+    #[arg(long, value_enum, default_value = "flex")]
+    pub backend: BackendName,
     /// File for the figures.
     #[arg(long, value_name = "FILE")]
     pub json: Option<PathBuf>,

@@ -107,7 +107,11 @@ impl ClippedSum {
         }
         for (id, sum) in other.sums {
             let sum = match self.sums.remove(&id) {
-                Some(before) => before + sum,
+                // Another device may have summed them.
+                Some(before) => {
+                    let device = before.device();
+                    before + sum.to_device(&device)
+                }
                 None => sum,
             };
             self.sums.insert(id, sum);

@@ -52,7 +52,7 @@ impl FederatedTraining {
         }
         let sampler = optim.plan().sampler()?;
         let key = optim.plan().shuffling_key();
-        optim.note("user_update", update.to_string());
+        optim.engine.note("user_update", update.to_string());
         Ok(Self { optim, update, sampler, key })
     }
 

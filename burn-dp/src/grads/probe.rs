@@ -39,9 +39,15 @@ pub(crate) struct Probe {
 }
 
 impl Probe {
-    /// A probe whose coins follow from the secret of `source`.
-    pub(crate) fn new(source: &NoiseSource) -> Self {
-        Self { key: source.derive_key(Purpose::Statistic), tossed: 0, conclusive: false }
+    /// The `number`-th probe of a run, whose coins follow from the secret of `source`.
+    pub(crate) fn new(source: &NoiseSource, number: u32) -> Self {
+        let tossed = u64::from(number) << 32;
+        Self { key: source.derive_key(Purpose::Statistic), tossed, conclusive: false }
+    }
+
+    /// This probe, with what another one found out.
+    pub(crate) fn merged(self, other: Self) -> Self {
+        Self { conclusive: self.conclusive || other.conclusive, ..self }
     }
 
     /// Whether some pass could tell.
@@ -165,7 +171,7 @@ mod tests {
 
     #[test]
     fn the_coins_are_fair_and_new_in_every_batch() {
-        let mut probe = Probe::new(&NoiseSource::from_os().unwrap());
+        let mut probe = Probe::new(&NoiseSource::from_os().unwrap(), 0);
         let (first, second) = (probe.toss(4096), probe.toss(4096));
         assert_ne!(first, second);
         // Five standard deviations of 4096 coins are 160: probability below 6e-7.

@@ -156,6 +156,7 @@ impl NoiseSource {
             purpose,
             step,
             secure: self.is_secure(),
+            content: None,
             taken: HashSet::new(),
         })
     }
@@ -198,6 +199,8 @@ pub struct NoiseStep {
     purpose: Purpose,
     step: u64,
     secure: bool,
+    /// Marks what the noise is bound to.
+    content: Option<[u8; 16]>,
     taken: HashSet<u32>,
 }
 
@@ -222,11 +225,8 @@ impl NoiseStep {
     /// The key is a pseudo-random function (keyed BLAKE3) of the content under the secret key of the
     /// step, so for any given sums the noise is as good as fresh.
     ///
-    /// An insecure step stays as it is: its noise hides nothing, and tests compare it.
+    /// The noise of an insecure step stays as it is: it hides nothing, and tests compare it.
     pub fn bound_to<'a>(self, content: impl IntoIterator<Item = &'a [f32]>) -> Self {
-        if !self.secure {
-            return self;
-        }
         // The digests of the parts, which several threads make, then theirs in order.
         let parts: Vec<&[f32]> = content.into_iter().collect();
         let mut digests: Vec<Vec<[u8; 32]>> =
@@ -248,7 +248,22 @@ impl NoiseStep {
         let mut key = Zeroizing::new([0; 32]);
         key.copy_from_slice(hash.finalize().as_bytes());
         hash.reset();
-        Self { key, ..self }
+        let mark = blake3::keyed_hash(&key, b"mark of the content of a burn-dp release");
+        let mut content = [0; 16];
+        content.copy_from_slice(&mark.as_bytes()[..16]);
+        let key = if self.secure { key } else { self.key };
+        Self { key, content: Some(content), ..self }
+    }
+
+    /// A mark of the content that the step is [bound to](Self::bound_to), the same for the same sums in
+    /// the same step.
+    ///
+    /// # Privacy
+    ///
+    /// A pseudo-random function of the content under the secret key of the step: without the key it
+    /// says nothing but whether two releases of one step are the same.
+    pub(crate) fn content_mark(&self) -> Option<[u8; 16]> {
+        self.content
     }
 
     /// The stream of the parameter at position `parameter`, in any order.

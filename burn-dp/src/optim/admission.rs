@@ -2,11 +2,11 @@
 
 use burn_dp_accountant::DpEvent;
 
-use super::DpOptimizer;
+use super::engine::PrivacyEngine;
 use crate::DpError;
 use crate::sampling::Draw;
 
-impl DpOptimizer {
+impl PrivacyEngine {
     /// Refuses a draw that is not the next one of the plan's sampler, or that was not worked off.
     pub(super) fn check_draw(&self, draw: &Draw) -> Result<(), DpError> {
         if draw.step() != self.next_step {
@@ -40,9 +40,12 @@ impl DpOptimizer {
         Ok(())
     }
 
-    /// Refuses a step that would break the budget, or lies beyond the plan.
+    /// Refuses a release that would break the budget or lies beyond the planned steps.
     pub(super) fn check_budget(&self, event: &DpEvent) -> Result<(), DpError> {
+        // A step that is made again was paid for.
+        let paid = self.next_step < self.ledger.releases();
         if let Some(budget) = self.plan.budget
+            && !paid
             && !self.plan.is_certified(self.next_step, event, &self.ledger)
             && !self.ledger.within_budget(event, 1, budget)?
         {

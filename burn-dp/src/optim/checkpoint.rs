@@ -1,7 +1,6 @@
 //! Checkpoints of a private run: model, optimizer and the whole privacy state, together or not at all.
 
-use std::collections::BTreeMap;
-use std::fs;
+use std::fs::{self, File};
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
@@ -9,57 +8,43 @@ use burn::module::Module;
 use burn::optim::{ModuleOptimizer, OptimizerRecord};
 use burn::store::{ModuleRecord, RecordError};
 use burn::tensor::Bytes;
-use burn_dp_accountant::PrivacyLedger;
-use serde::{Deserialize, Serialize};
+use zeroize::Zeroize;
 
+use super::engine::PrivacyEngine;
+use super::privacy_state::PrivacyState;
 use super::{DpOptimizer, PrivacyPlan, Sparsifier};
 use crate::DpError;
-use crate::noise::{NoiseKey, NoiseSource};
 
-/// Version of the format of `privacy.json`. Unknown versions are refused.
-const FORMAT: u32 = 2;
-const MODEL: &str = "model.bpk";
-const OPTIMIZER: &str = "optimizer.bpk";
+pub(crate) const MODEL: &str = "model.bpk";
+pub(crate) const OPTIMIZER: &str = "optimizer.bpk";
 const SPARSIFIER: &str = "sparsifier.bin";
 const PRIVACY: &str = "privacy.json";
+const RELEASES: &str = "releases.log";
 const PREFIX: &str = "checkpoint-";
 const PARTIAL: &str = "partial-";
 
 /// Writes and finds the checkpoints of one run in a folder of its own.
 ///
 /// Each checkpoint is a folder `checkpoint-STEP` with the model, the optimizer's state, that of a
-/// [`Sparsifier`] if there is one, and `privacy.json`. It is written under another name and renamed when
-/// it is complete, then the older ones are removed: a run that is killed at any time leaves a complete
-/// checkpoint behind, or none.
+/// [`Sparsifier`] if there is one, and `privacy.json`, the whole privacy state. It is written under another
+/// name and renamed when it is complete, then the older ones are removed: a run that is killed at any time
+/// leaves a complete checkpoint behind, or none.
 ///
 /// # Privacy
 ///
 /// `privacy.json` contains the key of the run, from which all noise and all draws follow. It is
 /// readable by its owner alone; keep it as you keep the training data, and delete it when the run is
-/// over. The steps after a checkpoint that were made before a crash are made again on resumption, with
-/// the same draws. Where all is as before, so are noise and result, and nothing new is released. Where
-/// anything differs, the noise is independent
-/// ([`NoiseStep::bound_to`](crate::noise::NoiseStep::bound_to)): a second release, which the restored
-/// ledger does not know of. Publish nothing of a run before it has ended.
+/// over.
+///
+/// Beside the checkpoints stands `releases.log`. From the first checkpoint on, every release is on disk
+/// there before its noise is drawn, so going back to a checkpoint gives no budget back: the ledger of a
+/// resumed run has everything that was released. The steps that were made after the checkpoint and lost
+/// are made again, with the same draws and the same noise. As long as they are what they were, bit for
+/// bit, nothing new is released; a step that is not is refused. Then, or where the lost steps are not
+/// wanted, [`Checkpoint::skip_lost_steps`] goes on after them.
 #[derive(Clone, Debug)]
 pub struct Checkpointer {
     folder: PathBuf,
-}
-
-#[derive(Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct PrivacyState {
-    format: u32,
-    /// Every number of the plan, by name.
-    plan: BTreeMap<String, String>,
-    next_step: u64,
-    ledger: serde_json::Value,
-    /// What the clipping policy has learned.
-    clipping: serde_json::Value,
-    /// The key of the run, in hexadecimal digits.
-    key: String,
-    /// Length and CRC-32 of the other files.
-    files: BTreeMap<String, (u64, u32)>,
 }
 
 impl Checkpointer {
@@ -75,60 +60,84 @@ impl Checkpointer {
     /// [`DpError::Io`] with the file that could not be written; the previous checkpoint is then still
     /// there.
     pub fn save<M: Module>(&self, model: &M, optim: &DpOptimizer) -> Result<(), DpError> {
+        self.log(&optim.engine)?;
+        let mut files = vec![
+            (MODEL, model.clone().into_record().into_bytes()),
+            (OPTIMIZER, optim.inner.into_bytes()),
+        ];
+        if let Some(sparsifier) = &optim.sparsifier {
+            files.push((SPARSIFIER, Ok(Bytes::from_bytes_vec(sparsifier.to_bytes()))));
+        }
+        let target = self.write(PrivacyState::capture(&optim.engine)?, files)?;
+        self.remove_all_but(&target);
+        Ok(())
+    }
+
+    /// Writes all releases of the run to the log of this folder from here on.
+    pub(crate) fn log(&self, engine: &PrivacyEngine) -> Result<(), DpError> {
         fs::create_dir_all(&self.folder).map_err(|error| DpError::io(&self.folder, error))?;
+        engine.log_to(&self.folder.join(RELEASES))
+    }
+
+    /// Writes a checkpoint of these files; gives its folder.
+    pub(crate) fn write<'a>(
+        &self,
+        mut state: PrivacyState,
+        files: impl IntoIterator<Item = (&'a str, Result<Bytes, RecordError>)>,
+    ) -> Result<PathBuf, DpError> {
         let partial = tempfile::Builder::new()
             .prefix(PARTIAL)
             .tempdir_in(&self.folder)
             .map_err(|error| DpError::io(&self.folder, error))?;
-
-        let record = |name: &str, bytes: Result<Bytes, RecordError>| {
-            bytes.map_err(|error| record_error(&partial.path().join(name), error))
-        };
-        let mut contents = vec![
-            (MODEL, record(MODEL, model.clone().into_record().into_bytes())?),
-            (OPTIMIZER, record(OPTIMIZER, optim.inner.into_bytes())?),
-        ];
-        if let Some(sparsifier) = &optim.sparsifier {
-            contents.push((SPARSIFIER, Bytes::from_bytes_vec(sparsifier.to_bytes())));
-        }
-        let mut files = BTreeMap::new();
-        for (name, bytes) in contents {
+        for (name, bytes) in files {
             let path = partial.path().join(name);
-            files.insert(name.to_string(), (bytes.len() as u64, crc32fast::hash(&bytes)));
+            let bytes = bytes.map_err(|error| record_error(&path, error))?;
+            let sum = (bytes.len() as u64, crc32fast::hash(&bytes));
+            state.files.insert(name.to_string(), sum);
             write(&path, &bytes)?;
         }
         let path = partial.path().join(PRIVACY);
-        let key = to_hex(&optim.plan.source.export_key().to_bytes()[..]);
-        let json = PrivacyState {
-            format: FORMAT,
-            plan: optim.plan.fingerprint(),
-            next_step: optim.next_step,
-            ledger: parse(&path, optim.ledger.to_json()?.as_bytes())?,
-            clipping: optim.plan.clipping.save_state(),
-            key: key.clone(),
-            files,
-        };
-        let json = serde_json::to_vec_pretty(&json)
+        let mut json = serde_json::to_vec_pretty(&state)
             .map_err(|error| DpError::io(&path, std::io::Error::other(error)))?;
-        write(&path, &json)?;
+        let written = write(&path, &json);
+        json.zeroize();
+        written?;
 
-        let target = self.folder.join(format!("{PREFIX}{:020}", optim.next_step));
+        let target = self.at(state.next_step);
         if target.exists() {
-            let path = target.join(PRIVACY);
-            let there: PrivacyState =
-                parse(&path, &fs::read(&path).map_err(|error| DpError::io(&path, error))?)?;
-            if there.key == key {
-                // The same step of the same run: what stands there is complete.
-                return Ok(());
+            let there = Checkpoint::new(&target).state()?;
+            if there.key != state.key {
+                return Err(DpError::state(format!(
+                    "{} belongs to another run; give every run a folder of its own",
+                    target.display()
+                )));
             }
-            return Err(DpError::state(format!(
-                "{} belongs to another run; give every run a folder of its own",
-                target.display()
-            )));
+            if there.skipped == state.skipped {
+                // The same step of the same run: what stands there is complete.
+                return Ok(target);
+            }
+            // Of steps that were lost and are skipped: the checkpoint that was resumed is still there.
+            self.remove(state.next_step);
         }
         fs::rename(partial.path(), &target).map_err(|error| DpError::io(&target, error))?;
-        self.remove_all_but(&target);
-        Ok(())
+        sync_folder(&self.folder)?;
+        Ok(target)
+    }
+
+    /// Where the checkpoint after so many steps stands.
+    fn at(&self, steps: u64) -> PathBuf {
+        self.folder.join(format!("{PREFIX}{steps:020}"))
+    }
+
+    /// The complete checkpoint after so many steps, if there is one.
+    pub fn after(&self, steps: u64) -> Option<Checkpoint> {
+        let folder = self.at(steps);
+        folder.exists().then(|| Checkpoint::new(&folder))
+    }
+
+    /// The folder.
+    pub fn folder(&self) -> &Path {
+        &self.folder
     }
 
     /// The newest complete checkpoint, if there is one.
@@ -137,7 +146,7 @@ impl Checkpointer {
     ///
     /// [`DpError::Io`] if the folder exists and cannot be read.
     pub fn latest(&self) -> Result<Option<Checkpoint>, DpError> {
-        Ok(self.complete()?.pop().map(|folder| Checkpoint { folder }))
+        Ok(self.complete()?.pop().map(|folder| Checkpoint::new(&folder)))
     }
 
     /// Folders of the complete checkpoints, in the order of their steps.
@@ -160,14 +169,37 @@ impl Checkpointer {
 
     /// Removes older checkpoints, and what a killed save left behind.
     fn remove_all_but(&self, kept: &Path) {
+        self.remove_where(|folder, name| {
+            folder != kept && (name.starts_with(PREFIX) || name.starts_with(PARTIAL))
+        });
+    }
+
+    /// Removes what a killed save left behind.
+    #[cfg(feature = "train")]
+    pub(crate) fn remove_partial(&self) {
+        self.remove_where(|_, name| name.starts_with(PARTIAL));
+    }
+
+    /// Removes the checkpoint after so many steps, if there is one.
+    pub(crate) fn remove(&self, steps: u64) {
+        let kept = self.at(steps);
+        self.remove_where(|folder, _| folder == kept);
+    }
+
+    fn remove_where(&self, outdated: impl Fn(&Path, &str) -> bool) {
         let Ok(entries) = fs::read_dir(&self.folder) else { return };
         for folder in entries.flatten().map(|entry| entry.path()) {
             let name = folder.file_name().unwrap_or_default().to_string_lossy();
-            let ours = name.starts_with(PREFIX) || name.starts_with(PARTIAL);
-            if ours
-                && folder != kept
-                && let Err(error) = fs::remove_dir_all(&folder)
-            {
+            if !outdated(&folder, &name) {
+                continue;
+            }
+            // Under a name that is not that of a complete checkpoint, whatever happens on the way.
+            let partial = folder.with_file_name(format!("{PARTIAL}{name}"));
+            let removed = match name.starts_with(PARTIAL) {
+                true => fs::remove_dir_all(&folder),
+                false => fs::rename(&folder, &partial).and_then(|()| fs::remove_dir_all(&partial)),
+            };
+            if let Err(error) = removed {
                 log::warn!("{} contains a key and could not be removed: {error}", folder.display());
             }
         }
@@ -178,12 +210,27 @@ impl Checkpointer {
 #[derive(Clone, Debug)]
 pub struct Checkpoint {
     folder: PathBuf,
+    skip_lost_steps: bool,
 }
 
 impl Checkpoint {
+    fn new(folder: &Path) -> Self {
+        Self { folder: folder.to_path_buf(), skip_lost_steps: false }
+    }
+
     /// The folder.
     pub fn folder(&self) -> &Path {
         &self.folder
+    }
+
+    /// Goes on after the last release of the run instead of making the steps again that followed the
+    /// checkpoint: with the model of the checkpoint, and the draws and the noise of the steps after.
+    ///
+    /// # Privacy
+    ///
+    /// The skipped steps stay in the ledger: they were released.
+    pub fn skip_lost_steps(self) -> Self {
+        Self { skip_lost_steps: true, ..self }
     }
 
     /// Continues the run: 2T steps are T steps, a checkpoint, and T steps more, bit for bit.
@@ -196,104 +243,85 @@ impl Checkpoint {
     ///
     /// # Errors
     ///
-    /// [`DpError::InvalidState`] when a file is damaged or of another version, or when a number of
-    /// `plan` is not that of the run: what was spent stays spent. [`DpError::Io`] when a file is
-    /// missing.
+    /// [`DpError::InvalidState`] when a file is damaged or of another version, when a number of `plan` is
+    /// not that of the run, and when the log of releases is missing, older than the checkpoint, of
+    /// another run or in use: what was spent stays spent. [`DpError::Io`] when another file is missing.
     pub fn restore<M: Module>(
         &self,
-        mut plan: PrivacyPlan,
+        plan: PrivacyPlan,
         inner: ModuleOptimizer,
         model: M,
     ) -> Result<(DpOptimizer, M), DpError> {
-        let path = self.folder.join(PRIVACY);
-        let bytes = fs::read(&path).map_err(|error| DpError::io(&path, error))?;
-        let value: serde_json::Value = parse(&path, &bytes)?;
-        match value.get("format").and_then(serde_json::Value::as_u64) {
-            Some(format) if format == u64::from(FORMAT) => {}
-            format => {
-                return Err(DpError::state(format!(
-                    "{} has format {format:?}, known is {FORMAT}; resume with the version of \
-                     burn-dp that wrote it",
-                    path.display()
-                )));
-            }
-        }
-        let state: PrivacyState = serde_json::from_value(value).map_err(|e| damaged(&path, e))?;
-        compare(&state.plan, &plan.fingerprint())?;
-
-        let ledger = PrivacyLedger::from_json(&state.ledger.to_string())?;
-        if ledger.releases() != state.next_step {
-            return Err(damaged(&path, "the ledger and the number of steps contradict each other"));
-        }
-        let key = from_hex(&state.key).ok_or_else(|| damaged(&path, "the key is unreadable"))?;
-        let expected = plan.new_ledger();
-        if ledger.header() != expected.header() || !plan.is_prefix(&ledger) {
-            return Err(damaged(&path, "the ledger is not that of the plan"));
-        }
-        plan.clipping.load_state(&state.clipping)?;
-        plan.source = NoiseSource::resume(NoiseKey::from_bytes(&key)?, state.next_step);
-        plan.origin = plan.sampler()?.origin();
-
-        let path = self.folder.join(MODEL);
-        let record = ModuleRecord::from_bytes(self.read(&path, MODEL, &state)?)
-            .map_err(|error| record_error(&path, error))?;
-        let model = model.try_load_record(record).map_err(|error| record_error(&path, error))?;
+        let engine = self.engine(plan)?;
+        let model = self.load_model(model)?;
         let path = self.folder.join(OPTIMIZER);
-        let record = OptimizerRecord::from_bytes(self.read(&path, OPTIMIZER, &state)?)
+        let record = OptimizerRecord::from_bytes(self.file(OPTIMIZER)?)
             .map_err(|error| record_error(&path, error))?;
-        let mut optim = DpOptimizer::new(plan, inner.load_record(record), ledger);
-        if state.files.contains_key(SPARSIFIER) {
-            let path = self.folder.join(SPARSIFIER);
-            let sparsifier = Sparsifier::from_bytes(&self.read(&path, SPARSIFIER, &state)?);
-            let unknown = || damaged(&path, "it is of another version");
+        let mut optim = DpOptimizer::new(engine, inner.load_record(record));
+        if self.state()?.files.contains_key(SPARSIFIER) {
+            let sparsifier = Sparsifier::from_bytes(&self.file(SPARSIFIER)?);
+            let unknown = || damaged(&self.folder.join(SPARSIFIER), "it is of another version");
             optim.sparsifier = Some(sparsifier.ok_or_else(unknown)?);
         }
         Ok((optim, model))
     }
 
-    fn read(&self, path: &Path, name: &str, state: &PrivacyState) -> Result<Bytes, DpError> {
-        let bytes = fs::read(path).map_err(|error| DpError::io(path, error))?;
+    /// Gives `model` the parameters of the checkpoint.
+    pub(crate) fn load_model<M: Module>(&self, model: M) -> Result<M, DpError> {
+        let path = self.folder.join(MODEL);
+        let record = ModuleRecord::from_bytes(self.file(MODEL)?)
+            .map_err(|error| record_error(&path, error))?;
+        model.try_load_record(record).map_err(|error| record_error(&path, error))
+    }
+
+    /// Whether nothing was released before the checkpoint.
+    #[cfg(feature = "train")]
+    pub(crate) fn is_beginning(&self) -> bool {
+        self.state().is_ok_and(|state| state.next_step == 0)
+    }
+
+    /// The privacy of the run, without model and optimizer.
+    pub(crate) fn engine(&self, plan: PrivacyPlan) -> Result<PrivacyEngine, DpError> {
+        let path = self.folder.join(PRIVACY);
+        let log = self.folder.with_file_name(RELEASES);
+        self.state()?.resume((&path, &log), plan, self.skip_lost_steps)
+    }
+
+    fn state(&self) -> Result<PrivacyState, DpError> {
+        let path = self.folder.join(PRIVACY);
+        let mut bytes = fs::read(&path).map_err(|error| DpError::io(&path, error))?;
+        let state = PrivacyState::read(&path, &bytes);
+        bytes.zeroize();
+        state
+    }
+
+    /// The content of a file, as it was written.
+    pub(crate) fn file(&self, name: &str) -> Result<Bytes, DpError> {
+        let path = self.folder.join(name);
+        let bytes = fs::read(&path).map_err(|error| DpError::io(&path, error))?;
         let found = (bytes.len() as u64, crc32fast::hash(&bytes));
-        if state.files.get(name) != Some(&found) {
-            return Err(damaged(path, "its content is not what the checkpoint wrote"));
+        if self.state()?.files.get(name) != Some(&found) {
+            return Err(damaged(&path, "its content is not what the checkpoint wrote"));
         }
         Ok(Bytes::from_bytes_vec(bytes))
     }
 }
 
-/// Refuses a plan that is not the one of the run, with the first number that differs.
-fn compare(
-    saved: &BTreeMap<String, String>,
-    given: &BTreeMap<String, String>,
-) -> Result<(), DpError> {
-    if saved == given {
-        return Ok(());
-    }
-    let names = saved.keys().chain(given.keys());
-    let differing = names.filter(|&name| saved.get(name) != given.get(name)).map(|name| {
-        let show = |plan: &BTreeMap<String, String>| {
-            plan.get(name).cloned().unwrap_or_else(|| "nothing".to_string())
-        };
-        format!("{name} was {} and is now {}", show(saved), show(given))
-    });
-    Err(DpError::state(format!(
-        "{}; resume with the settings of the run, or start a new run with a budget of its own",
-        differing.take(1).collect::<String>()
-    )))
-}
-
-fn damaged(path: &Path, reason: impl std::fmt::Display) -> DpError {
+pub(super) fn damaged(path: &Path, reason: impl std::fmt::Display) -> DpError {
     DpError::state(format!(
         "{} is damaged ({reason}); restore the file from a backup, or start a new run",
         path.display()
     ))
 }
 
-fn record_error(path: &Path, error: RecordError) -> DpError {
+pub(crate) fn record_error(path: &Path, error: RecordError) -> DpError {
     DpError::state(format!("{}: {error}", path.display()))
 }
 
-fn parse<T: serde::de::DeserializeOwned>(path: &Path, bytes: &[u8]) -> Result<T, DpError> {
+pub(super) fn parse<T: serde::de::DeserializeOwned>(
+    path: &Path,
+    bytes: &[u8],
+) -> Result<T, DpError> {
     serde_json::from_slice(bytes).map_err(|error| damaged(path, error))
 }
 
@@ -310,14 +338,11 @@ fn write(path: &Path, bytes: &[u8]) -> Result<(), DpError> {
     written.map_err(|error| DpError::io(path, error))
 }
 
-fn to_hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
-}
-
-fn from_hex(digits: &str) -> Option<Vec<u8>> {
-    if !digits.is_ascii() || !digits.len().is_multiple_of(2) {
-        return None;
+/// Makes a renamed entry of the folder last.
+fn sync_folder(folder: &Path) -> Result<(), DpError> {
+    if cfg!(unix) {
+        let synced = File::open(folder).and_then(|folder| folder.sync_all());
+        synced.map_err(|error| DpError::io(folder, error))?;
     }
-    let byte = |at: usize| u8::from_str_radix(&digits[at..at + 2], 16).ok();
-    (0..digits.len()).step_by(2).map(byte).collect()
+    Ok(())
 }

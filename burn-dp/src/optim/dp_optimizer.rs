@@ -1,20 +1,16 @@
-use std::collections::BTreeMap;
-
 use burn::lr_scheduler::module_lr_scheduler::ModuleLearningRate;
 use burn::module::Module;
-use burn::optim::{GradientsParams, ModuleOptimizer};
+use burn::optim::ModuleOptimizer;
 use burn::tensor::Tensor;
-use burn_dp_accountant::PrivacyLedger;
+use burn_dp_accountant::{Epsilon, PrivacyLedger, PrivacyStatement};
 
-use super::buffers::BufferCheck;
+use super::engine::PrivacyEngine;
 use super::independence::{Independence, IndependenceCheck};
-use super::release::Release;
 use super::{PrivacyPlan, RefusedStep, Sparsifier};
-use crate::DpError;
-use crate::clipping::{ClippedSum, ClippingStatistics, PublicNorms, StepNoise, Thresholds};
-use crate::grads::{PerExampleGradients, PrivateBackward, tie};
-use crate::noise::Purpose;
+use crate::clipping::{ClippedSum, ClippingStatistics, PublicNorms, Thresholds};
+use crate::grads::{PrivateBackward, tie};
 use crate::sampling::{Draw, ExampleWeights};
+use crate::{DpError, NonPrivate};
 
 /// A Burn optimizer behind clipping, noise and a ledger.
 ///
@@ -31,13 +27,6 @@ use crate::sampling::{Draw, ExampleWeights};
 ///
 /// What the inner optimizer does with the noisy gradient is post-processing: momentum, adaptive rates,
 /// weight decay, also Burn's own gradient clipping, which is not private clipping.
-///
-/// # Empty batches
-///
-/// A Poisson draw may be empty. Whether it is, is decided on the host: an empty draw has no
-/// [chunk](crate::sampling::LogicalBatch::chunks), so no layer sees a tensor without rows, which not every
-/// backend can compute with, and the step is noise alone. Losses without rows are taken all the same, where
-/// a model of one's own computed them: they add nothing.
 ///
 /// # Example
 ///
@@ -81,45 +70,19 @@ use crate::sampling::{Draw, ExampleWeights};
 ///
 /// Abadi et al., Deep learning with differential privacy, 2016, algorithm 1.
 pub struct DpOptimizer {
-    pub(super) plan: PrivacyPlan,
+    pub(crate) engine: PrivacyEngine,
     pub(super) inner: ModuleOptimizer,
-    pub(super) ledger: PrivacyLedger,
-    pub(super) backward: PrivateBackward,
-    /// What the logical step under way clips to.
-    frozen: Option<Thresholds>,
-    pub(super) next_step: u64,
-    pub(super) pending: Option<ClippedSum>,
-    pub(super) statistics: ClippingStatistics,
-    /// What the last step clipped to, and its noise.
-    pub(super) last: Option<(Thresholds, StepNoise)>,
-    pub(super) buffers: BufferCheck,
-    pub(super) independence: IndependenceCheck,
     pub(super) sparsifier: Option<Sparsifier>,
-    pub(super) facts: BTreeMap<String, String>,
 }
 
 impl DpOptimizer {
-    pub(super) fn new(plan: PrivacyPlan, inner: ModuleOptimizer, ledger: PrivacyLedger) -> Self {
-        Self {
-            frozen: None,
-            next_step: ledger.releases(),
-            plan,
-            inner,
-            ledger,
-            backward: PrivateBackward::new(),
-            pending: None,
-            statistics: ClippingStatistics::default(),
-            last: None,
-            buffers: BufferCheck::default(),
-            independence: IndependenceCheck::new(),
-            sparsifier: None,
-            facts: BTreeMap::new(),
-        }
+    pub(super) fn new(engine: PrivacyEngine, inner: ModuleOptimizer) -> Self {
+        Self { engine, inner, sparsifier: None }
     }
 
     /// Options of the backward pass.
     pub fn with_backward(mut self, backward: PrivateBackward) -> Self {
-        self.backward = backward;
+        self.engine.backward = backward;
         self
     }
 
@@ -134,7 +97,7 @@ impl DpOptimizer {
     /// layer is not found, nor can anything be found in physical batches of a few examples or in models
     /// of half precision.
     pub fn with_independence_check(mut self, enabled: bool) -> Self {
-        self.independence = match enabled {
+        self.engine.independence = match enabled {
             true => IndependenceCheck::new(),
             false => IndependenceCheck::off(),
         };
@@ -143,7 +106,7 @@ impl DpOptimizer {
 
     /// Whether the independence of the examples was tested.
     pub fn independence(&self) -> Independence {
-        self.independence.found()
+        self.engine.independence.found()
     }
 
     /// Clips the examples of one physical batch and adds them to the logical batch.
@@ -158,10 +121,7 @@ impl DpOptimizer {
     /// changed between the first two calls. Nothing was added then; [`discard`](Self::discard) the logical
     /// batch before working it off again.
     pub fn backward<M: Module>(&mut self, losses: Tensor<1>, model: &M) -> Result<(), DpError> {
-        self.buffers.look(model)?;
-        let probe = self.independence.probe(&self.plan.source);
-        let grads = self.backward.run_probed(losses, model, probe)?;
-        self.add(grads)
+        self.clip(losses, None, model)
     }
 
     /// The same for a physical batch with padding rows, which count for nothing.
@@ -175,16 +135,18 @@ impl DpOptimizer {
         weights: &ExampleWeights,
         model: &M,
     ) -> Result<(), DpError> {
-        self.buffers.look(model)?;
-        let real = weights.is_padding().map(|padding| !padding).collect();
-        let probe = self.independence.probe(&self.plan.source);
-        let grads = self.backward.run_probed(losses, model, probe)?.with_padding(real)?;
-        self.add(grads)
+        self.clip(losses, Some(weights), model)
     }
 
-    fn add(&mut self, grads: PerExampleGradients) -> Result<(), DpError> {
-        let sum = self.thresholds()?.clip(grads)?;
-        self.accumulate(sum)
+    fn clip<M: Module>(
+        &mut self,
+        losses: Tensor<1>,
+        weights: Option<&ExampleWeights>,
+        model: &M,
+    ) -> Result<(), DpError> {
+        let (sum, probe) = self.engine.clip_task(model)?.run(losses, weights, model);
+        self.engine.end_task(probe);
+        self.engine.accumulate(sum?)
     }
 
     /// What the logical step under way clips to: the same until [`step`](Self::step) or
@@ -194,12 +156,7 @@ impl DpOptimizer {
     ///
     /// When the policy has no thresholds for the step.
     pub fn thresholds(&mut self) -> Result<Thresholds, DpError> {
-        if let Some(thresholds) = &self.frozen {
-            return Ok(thresholds.clone());
-        }
-        let thresholds = self.plan.clipping.thresholds(self.next_step)?;
-        self.frozen = Some(thresholds.clone());
-        Ok(thresholds)
+        self.engine.thresholds()
     }
 
     /// Adds a clipped sum that was made outside, over further examples of the same draw.
@@ -209,25 +166,7 @@ impl DpOptimizer {
     /// Refuses a sum that was clipped to other thresholds than those of the
     /// [logical step](Self::thresholds).
     pub fn accumulate(&mut self, sum: ClippedSum) -> Result<(), DpError> {
-        let thresholds = self.thresholds()?;
-        if *sum.thresholds() != thresholds {
-            return Err(DpError::invalid(
-                "clipping_norm",
-                format!(
-                    "must be that of the logical step, {:?}, got {:?}; clip with \
-                     `DpOptimizer::thresholds`",
-                    thresholds.norms(),
-                    sum.thresholds().norms()
-                ),
-            ));
-        }
-        match &mut self.pending {
-            Some(pending) => pending.accumulate(sum),
-            None => {
-                self.pending = Some(sum);
-                Ok(())
-            }
-        }
+        self.engine.accumulate(sum)
     }
 
     /// Gives the clipping policy norms of gradients on public data, between two steps.
@@ -236,19 +175,12 @@ impl DpOptimizer {
     ///
     /// Refuses norms within a logical step, and norms that the policy has no use for.
     pub fn learn_from_public(&mut self, norms: &PublicNorms) -> Result<(), DpError> {
-        if self.frozen.is_some() {
-            return Err(DpError::state(
-                "the thresholds of a logical step stay as they are until the step is made; give \
-                 public norms between two steps, or discard the logical batch",
-            ));
-        }
-        self.plan.clipping.learn_public(norms)
+        self.engine.learn_from_public(norms)
     }
 
     /// Forgets what was accumulated since the last step. Nothing of it was released.
     pub fn discard(&mut self) {
-        self.pending = None;
-        self.frozen = None;
+        self.engine.discard();
     }
 
     /// Adds the noise, enters the release into the ledger, and updates the model.
@@ -263,9 +195,10 @@ impl DpOptimizer {
     ///
     /// [`RefusedStep`] gives the model back, unchanged. [`DpError::BudgetExhausted`] when the step
     /// would break the budget or lies beyond the planned steps; [`DpError::InvalidState`] when the
-    /// draw does not fit. Then nothing was released. An error after the noise was begun (a sum that
-    /// cannot be read from the device) releases nothing either, but the step is used up and paid for. If
-    /// a sparsifier cannot read the model after the step, that is the model that comes back.
+    /// draw does not fit. Then nothing was released. After an error of the device or of the log of
+    /// releases nothing was released either, but the noise of the step is used up: resume from the last
+    /// checkpoint. A step that is made again after a resumption is refused unless it is the one that
+    /// was released, bit for bit; see [`Checkpointer`](super::Checkpointer).
     pub fn step<M: Module>(
         &mut self,
         lr: impl Into<ModuleLearningRate>,
@@ -273,7 +206,7 @@ impl DpOptimizer {
         draw: impl Into<Draw>,
     ) -> Result<M, Box<RefusedStep<M>>> {
         let lr = lr.into();
-        match self.release(&model, &draw.into()) {
+        match self.engine.release(&model, &draw.into()) {
             Ok(Some(grads)) => {
                 let model = self.inner.step(lr.clone(), model, grads);
                 // Burn's optimizers update the first copy of a tied parameter.
@@ -287,48 +220,13 @@ impl DpOptimizer {
             Err(error) => Err(RefusedStep::new(model, error)),
         }
     }
-
-    fn release<M: Module>(
-        &mut self,
-        model: &M,
-        draw: &Draw,
-    ) -> Result<Option<GradientsParams>, DpError> {
-        self.check_draw(draw)?;
-        let (step, batch) = (self.next_step, self.plan.expected_batch_size);
-        let thresholds = self.thresholds()?;
-        // Noise and event follow the very object that clipped.
-        let noise = thresholds.noise(self.plan.noise_multiplier_at(step), batch)?;
-        let event = self.plan.mechanism.event(noise.event.clone());
-        self.check_budget(&event)?;
-        let prepared = Release::new(model, &thresholds, &noise, batch)?;
-        let gradient_noise = self.plan.source.begin_step(Purpose::Gradient, step)?;
-        let count_noise = match noise.count_std {
-            Some(_) => Some(self.plan.source.begin_step(Purpose::Count, step)?),
-            None => None,
-        };
-        let sum = self.pending.take().unwrap_or_else(|| ClippedSum::empty(thresholds.clone()));
-        // Recorded before it is made: an interrupted release is paid for.
-        self.independence.end_of_step(step);
-        self.ledger.record(&event)?;
-        self.next_step += 1;
-        self.frozen = None;
-        self.last = Some((thresholds, noise));
-        self.statistics = sum.statistics().reveal();
-        let fractions = prepared.counts(&sum.balances, count_noise)?;
-        let grads = match sum.thresholds().releases_sum() {
-            true => Some(prepared.gradients(model, sum, gradient_noise)?),
-            false => None,
-        };
-        self.plan.clipping.learn(step, &fractions);
-        Ok(grads)
-    }
 }
 
 impl std::fmt::Debug for DpOptimizer {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("DpOptimizer")
-            .field("plan", &self.plan)
-            .field("next_step", &self.next_step)
+            .field("plan", &self.engine.plan)
+            .field("next_step", &self.engine.next_step)
             .finish_non_exhaustive()
     }
 }

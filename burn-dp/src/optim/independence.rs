@@ -33,29 +33,37 @@ impl fmt::Display for Independence {
 
 /// Tests the batches of the first step of a run, and of the next ones until one could tell.
 #[derive(Debug)]
-pub(super) struct IndependenceCheck {
+pub(crate) struct IndependenceCheck {
     found: Independence,
     enabled: bool,
     /// Whether any batch was given to a backward pass.
     batches: bool,
     probe: Option<Probe>,
+    /// Threads that work at the same time have a probe each.
+    probes: u32,
 }
 
 impl IndependenceCheck {
-    pub(super) fn new() -> Self {
-        Self { found: Independence::NotChecked, enabled: true, batches: false, probe: None }
+    pub(crate) fn new() -> Self {
+        Self {
+            found: Independence::NotChecked,
+            enabled: true,
+            batches: false,
+            probe: None,
+            probes: 0,
+        }
     }
 
-    pub(super) fn off() -> Self {
+    pub(crate) fn off() -> Self {
         Self { enabled: false, ..Self::new() }
     }
 
-    pub(super) fn found(&self) -> Independence {
+    pub(crate) fn found(&self) -> Independence {
         self.found
     }
 
-    /// The probe for the next backward pass, if it is to be tested.
-    pub(super) fn probe(&mut self, source: &NoiseSource) -> Option<&mut Probe> {
+    /// The probe for the next backward pass, if it is to be tested; to be given back.
+    pub(super) fn take_probe(&mut self, source: &NoiseSource) -> Option<Probe> {
         if matches!(self.found, Independence::Checked { .. }) {
             return None;
         }
@@ -64,7 +72,18 @@ impl IndependenceCheck {
         if !self.enabled {
             return None;
         }
-        Some(self.probe.get_or_insert_with(|| Probe::new(source)))
+        Some(self.probe.take().unwrap_or_else(|| {
+            self.probes += 1;
+            Probe::new(source, self.probes - 1)
+        }))
+    }
+
+    /// Keeps what the probe saw, together with what other threads saw at the same time.
+    pub(super) fn give_back(&mut self, probe: Option<Probe>) {
+        self.probe = match (self.probe.take(), probe) {
+            (Some(before), Some(probe)) => Some(before.merged(probe)),
+            (before, probe) => before.or(probe),
+        };
     }
 
     /// Units were computed one by one, not as rows of a batch.

@@ -19,12 +19,15 @@ mod admission;
 mod buffers;
 mod checkpoint;
 mod dp_optimizer;
+mod engine;
 mod independence;
 mod plan;
 mod plan_config;
 mod plan_init;
+mod privacy_state;
 mod refused;
 mod release;
+mod release_log;
 mod report;
 mod sampling_scheme;
 mod schedule;
@@ -32,10 +35,18 @@ mod sparsification;
 mod units;
 
 pub use checkpoint::{Checkpoint, Checkpointer};
+#[cfg(feature = "train")]
+pub(crate) use checkpoint::{MODEL, OPTIMIZER};
 pub use dp_optimizer::DpOptimizer;
+#[cfg(feature = "train")]
+pub(crate) use engine::{ClipTask, PrivacyEngine};
 pub use independence::Independence;
+#[cfg(feature = "train")]
+pub(crate) use independence::IndependenceCheck;
 pub use plan::PrivacyPlan;
 pub use plan_config::PrivacyPlanConfig;
+#[cfg(feature = "train")]
+pub(crate) use privacy_state::PrivacyState;
 pub use refused::RefusedStep;
 pub use sampling_scheme::SamplingScheme;
 pub use schedule::Schedule;

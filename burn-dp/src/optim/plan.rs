@@ -8,6 +8,7 @@ use burn_dp_accountant::{
     UnitOfPrivacy,
 };
 
+use super::engine::PrivacyEngine;
 use super::plan_init::check_delta;
 use super::{DpOptimizer, SamplingScheme, Schedule};
 use crate::DpError;
@@ -197,12 +198,11 @@ impl PrivacyPlan {
 
     /// Decorates an optimizer of Burn: the run begins.
     pub fn optimizer(self, inner: ModuleOptimizer) -> DpOptimizer {
-        let ledger = self.new_ledger();
-        DpOptimizer::new(self, inner, ledger)
+        DpOptimizer::new(PrivacyEngine::new(self), inner)
     }
 
     /// Refuses a δ that allows to publish a unit outright.
-    pub(super) fn check_delta(&self, delta: f64) -> Result<(), DpError> {
+    pub(crate) fn check_delta(&self, delta: f64) -> Result<(), DpError> {
         check_delta(self.mini_sets.as_ref().map_or(self.dataset_size, MiniSets::examples), delta)
     }
 

@@ -4,6 +4,7 @@ use burn::module::{Module, ModuleVisitor, Param};
 use burn::optim::GradientsParams;
 use burn::tensor::{DType, DataError, Tensor, TensorData};
 
+use super::release_log::Mark;
 use crate::DpError;
 use crate::clipping::{ClippedSum, StepNoise, Thresholds};
 use crate::grads::FirstCopies;
@@ -48,14 +49,10 @@ impl Release {
     }
 
     /// Adds noise to the counts: the noisy fraction of units at or below each threshold.
-    pub(super) fn counts(
-        &self,
-        balances: &[f64],
-        noise: Option<NoiseStep>,
-    ) -> Result<Vec<f64>, DpError> {
-        let (Some(mechanism), Some(noise)) = (self.counts, noise) else { return Ok(Vec::new()) };
-        let content = [bytemuck::cast_slice(balances), bytemuck::cast_slice(&self.stds)];
-        let mut noise = noise.bound_to(content);
+    fn counts(&self, balances: &[f64], noise: Option<NoiseStep>) -> Result<Vec<f64>, DpError> {
+        let (Some(mechanism), Some(mut noise)) = (self.counts, noise) else {
+            return Ok(Vec::new());
+        };
         (0u32..)
             .zip(balances)
             .map(|(position, &balance)| {
@@ -64,34 +61,84 @@ impl Release {
             .collect()
     }
 
-    /// Adds noise to every trained parameter of `model`, whether or not the batch contributed to it,
-    /// and divides by the expected batch size.
+    /// Brings everything that is to be released to the host and binds the noise to it. Nothing is
+    /// released yet.
+    pub(super) fn bind<M: Module>(
+        self,
+        model: &M,
+        sum: ClippedSum,
+        gradient_noise: NoiseStep,
+        count_noise: Option<NoiseStep>,
+    ) -> Result<Bound, DpError> {
+        let (balances, releases_sum) = (sum.balances.clone(), sum.thresholds().releases_sum());
+        let stds: &[f32] = bytemuck::cast_slice(&self.stds);
+        let counts =
+            count_noise.map(|noise| noise.bound_to([bytemuck::cast_slice(&balances), stds]));
+        let sums = match releases_sum {
+            true => {
+                let mut read = Read { sum, sums: Vec::new(), first: FirstCopies::default() };
+                model.visit(&mut read);
+                read.sums
+            }
+            false => Vec::new(),
+        };
+        let mut content = Vec::with_capacity(sums.len() + 1);
+        for sums in &sums {
+            content.push(sums.as_slice::<f32>().map_err(unreadable)?);
+        }
+        content.push(stds);
+        let gradient = gradient_noise.bound_to(content);
+        Ok(Bound { prepared: self, balances, sums, releases_sum, gradient, counts })
+    }
+}
+
+/// What a step is about to release, with the noise that belongs to it.
+pub(super) struct Bound {
+    prepared: Release,
+    balances: Vec<f64>,
+    sums: Vec<TensorData>,
+    releases_sum: bool,
+    gradient: NoiseStep,
+    counts: Option<NoiseStep>,
+}
+
+impl Bound {
+    /// Marks this release: another one of the same step has another mark, the same one the same.
+    pub(super) fn mark(&self) -> Mark {
+        let parts = [Some(&self.gradient), self.counts.as_ref()];
+        let mut hash = blake3::Hasher::new();
+        for part in parts.into_iter().flatten().filter_map(NoiseStep::content_mark) {
+            hash.update(&part);
+        }
+        let mut mark = [0; 16];
+        hash.finalize_xof().fill(&mut mark);
+        Mark(mark)
+    }
+
+    /// Adds the noise: the gradients that the optimizer of Burn sees, if the sum is released, and the
+    /// noisy fraction of units at or below each threshold.
     ///
     /// # Privacy
     ///
     /// The parameters that get noise are those that require gradients, in the order in which the model
     /// visits them, each once however many copies the model holds: a parameter that no example reached
     /// is released as noise, so which parameters moved says nothing. The noise is added in double
-    /// precision on the host; the cast to the precision of the parameter is post-processing.
-    pub(super) fn gradients<M: Module>(
-        &self,
+    /// precision on the host, and the result is divided by the expected batch size; the cast to the
+    /// precision of the parameter is post-processing.
+    pub(super) fn release<M: Module>(
+        self,
         model: &M,
-        sum: ClippedSum,
-        noise: NoiseStep,
-    ) -> Result<GradientsParams, DpError> {
-        let mut read = Read { sum, sums: Vec::new(), first: FirstCopies::default() };
-        model.visit(&mut read);
-        let mut sums = read.sums;
-        // In place: a copy would cost as much as the digest.
-        let mut values = Vec::with_capacity(sums.len());
-        for sums in &mut sums {
-            values.push(sums.as_mut_slice::<f32>().map_err(unreadable)?);
+    ) -> Result<(Option<GradientsParams>, Vec<f64>), DpError> {
+        let Self { prepared, balances, mut sums, releases_sum, gradient: mut noise, counts } = self;
+        let fractions = prepared.counts(&balances, counts)?;
+        if !releases_sum {
+            return Ok((None, fractions));
         }
-        let content = values.iter().map(|values| &**values);
-        let mut noise = noise.bound_to(content.chain([bytemuck::cast_slice(&self.stds)]));
-        let parameters = (0u32..).zip(values.into_iter().zip(&self.groups));
-        let parameters = parameters.map(|(position, (values, &group))| {
-            Ok((self.mechanisms[group], noise.stream(position)?, values))
+        let parameters = (0u32..).zip(sums.iter_mut().zip(&prepared.groups));
+        let parameters = parameters.map(|(position, (sums, &group))| {
+            // In place: a copy would cost as much as the digest.
+            let values = sums.as_mut_slice::<f32>().map_err(unreadable)?;
+            Ok((prepared.mechanisms[group], noise.stream(position)?, values))
         });
         GaussianMechanism::release_all(parameters.collect::<Result<_, DpError>>()?)?;
         let mut write = Write {
@@ -100,7 +147,7 @@ impl Release {
             grads: GradientsParams::new(),
         };
         model.visit(&mut write);
-        Ok(write.grads)
+        Ok((Some(write.grads), fractions))
     }
 }
 

@@ -65,13 +65,13 @@ impl DpOptimizer {
         let mut find = TrainingBatchNorm::default();
         model.visit(&mut find);
         if find.found {
-            self.note(
+            self.engine.note(
                 "running_statistics",
                 "not learned: private batches changed copies of the model only; the model has those \
                  it began with, or others computed on public data",
             );
         }
-        self.independence.units_by_themselves();
+        self.engine.independence.units_by_themselves();
         self.accumulate(sum)
     }
 
@@ -141,11 +141,11 @@ impl DpOptimizer {
 
     /// Compares the stored values of `model` before and after the first updates.
     fn look<M: Module>(&mut self, model: &M) -> Result<(), DpError> {
-        if self.buffers.is_done() {
+        if self.engine.buffers.is_done() {
             return Ok(());
         }
         // The copy has what the running states of the original hold back.
-        self.buffers.look(&private_copy(model))
+        self.engine.buffers.look(&private_copy(model))
     }
 }
 

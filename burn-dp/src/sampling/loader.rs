@@ -7,6 +7,8 @@ use std::sync::Arc;
 use burn::data::{dataloader::batcher::Batcher, dataset::Dataset};
 use burn::tensor::Device;
 
+#[cfg(feature = "train")]
+use super::Draw;
 use super::{ExampleWeights, LogicalBatch, PhysicalBatch, Sampler};
 use crate::DpError;
 
@@ -128,6 +130,15 @@ impl<O> LogicalBatches<O> {
         &*self.sampler
     }
 
+    /// The batch of any step.
+    #[cfg(feature = "train")]
+    pub(crate) fn with_draw(&self, draw: Draw) -> LogicalBatch<O>
+    where
+        O: Send + 'static,
+    {
+        LogicalBatch::new(draw, self.load.clone(), self.prefetch)
+    }
+
     /// Goes on with `step`, the number of steps that were released so far.
     ///
     /// # Errors
@@ -175,8 +186,14 @@ impl<O> fmt::Debug for LogicalBatches<O> {
 
 /// Loads units into one physical batch; hides the types of the item and of the data set's error.
 pub(crate) trait LoadRows<O>: Send + Sync {
-    /// Loads the units `indices`, at least one, into `rows` rows if padded.
-    fn load(&self, indices: &[usize], rows: usize) -> Result<PhysicalBatch<O>, DpError>;
+    /// Loads the units `indices`, at least one, into `rows` rows if padded, on `device` or on that of the
+    /// loader.
+    fn load(
+        &self,
+        indices: &[usize],
+        rows: usize,
+        device: Option<&Device>,
+    ) -> Result<PhysicalBatch<O>, DpError>;
 }
 
 struct DatasetLoader<D, I, E, O> {
@@ -191,7 +208,12 @@ where
     I: Send,
     E: std::error::Error + Send + Sync + 'static,
 {
-    fn load(&self, indices: &[usize], rows: usize) -> Result<PhysicalBatch<O>, DpError> {
+    fn load(
+        &self,
+        indices: &[usize],
+        rows: usize,
+        device: Option<&Device>,
+    ) -> Result<PhysicalBatch<O>, DpError> {
         let failed = |error: E| DpError::io("data set", std::io::Error::other(error));
         let mut items = self.dataset.get_many(indices.to_vec()).map_err(failed)?;
         if items.len() != indices.len() {
@@ -207,7 +229,7 @@ where
                 Padding::Filler(filler) => items.push(filler()),
             }
         }
-        let device = &self.builder.device;
+        let device = device.unwrap_or(&self.builder.device);
         let weights = ExampleWeights::new(indices.len(), items.len(), device.clone());
         Ok(PhysicalBatch::new(self.builder.batcher.batch(items, device), weights))
     }

@@ -5,6 +5,8 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, sync_channel};
 use std::thread::JoinHandle;
 
+use burn::tensor::Device;
+
 use super::loader::LoadRows;
 use super::{Draw, PhysicalBatch};
 use crate::DpError;
@@ -47,14 +49,27 @@ impl<O: Send + 'static> LogicalBatch<O> {
     /// [`DpError::InvalidArgument`] if `physical_batch_size` is 0, [`DpError::Io`] if the background
     /// thread cannot be started.
     pub fn chunks(&self, physical_batch_size: usize) -> Result<PhysicalBatches<O>, DpError> {
+        self.part(physical_batch_size, (0, 1), None)
+    }
+
+    /// Every `parts`-th of the virtual batches from number `part` on, on `device`: those of all parts
+    /// together are [`chunks`](Self::chunks).
+    pub(crate) fn part(
+        &self,
+        physical_batch_size: usize,
+        (part, parts): (usize, usize),
+        device: Option<Device>,
+    ) -> Result<PhysicalBatches<O>, DpError> {
         if physical_batch_size == 0 {
             return Err(DpError::invalid("physical_batch_size", "must be at least 1, got 0"));
         }
         let direct = Direct {
             indices: self.draw.private_indices().to_vec(),
-            next: 0,
+            next: part.saturating_mul(physical_batch_size),
             size: physical_batch_size,
+            stride: parts.saturating_mul(physical_batch_size),
             load: self.load.clone(),
+            device,
         };
         let source = if self.prefetch == 0 {
             Source::Direct(direct)
@@ -103,7 +118,10 @@ struct Direct<O> {
     indices: Vec<usize>,
     next: usize,
     size: usize,
+    /// From the first unit of a batch to that of the next.
+    stride: usize,
     load: Arc<dyn LoadRows<O>>,
+    device: Option<Device>,
 }
 
 impl<O: Send + 'static> Source<O> {
@@ -128,13 +146,13 @@ impl<O> Iterator for Direct<O> {
     type Item = Result<PhysicalBatch<O>, DpError>;
 
     fn next(&mut self) -> Option<Self::Item> {
-        let rest = &self.indices[self.next..];
-        if rest.is_empty() {
-            return None;
-        }
+        let rest = self.indices.get(self.next..).filter(|rest| !rest.is_empty())?;
         let chunk = &rest[..rest.len().min(self.size)];
-        let batch = self.load.load(chunk, self.size);
-        self.next = if batch.is_ok() { self.next + chunk.len() } else { self.indices.len() };
+        let batch = self.load.load(chunk, self.size, self.device.as_ref());
+        self.next = match batch.is_ok() {
+            true => self.next.saturating_add(self.stride),
+            false => self.indices.len(),
+        };
         Some(batch)
     }
 }
@@ -164,7 +182,6 @@ mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
     use crate::sampling::{ExampleWeights, SamplingMechanism};
-    use burn::tensor::Device;
 
     /// Gives the indices back; fails or panics on one unit if told to.
     struct Echo {
@@ -173,7 +190,12 @@ mod tests {
     }
 
     impl LoadRows<Vec<usize>> for Echo {
-        fn load(&self, indices: &[usize], _: usize) -> Result<PhysicalBatch<Vec<usize>>, DpError> {
+        fn load(
+            &self,
+            indices: &[usize],
+            _: usize,
+            _: Option<&Device>,
+        ) -> Result<PhysicalBatch<Vec<usize>>, DpError> {
             if self.fails_at.is_some_and(|unit| indices.contains(&unit)) {
                 return Err(DpError::state("planted"));
             }
@@ -206,6 +228,27 @@ mod tests {
                     assert_eq!(chunks.len(), units.div_ceil(size));
                     assert_eq!(chunks.concat(), batch.draw().private_indices());
                 }
+            }
+        }
+    }
+
+    #[test]
+    fn the_parts_of_several_devices_are_the_chunks_of_one_in_turn() {
+        for prefetch in [0, 2] {
+            for (units, size, parts) in [(0, 2, 2), (1, 4, 3), (7, 2, 2), (100, 8, 3)] {
+                let batch = batch(units, prefetch);
+                let load = |chunks: PhysicalBatches<_>| -> Vec<Vec<usize>> {
+                    chunks.map(|chunk| chunk.unwrap().into_parts().0).collect()
+                };
+                let whole = load(batch.chunks(size).unwrap());
+                let mut found = vec![Vec::new(); whole.len()];
+                for part in 0..parts {
+                    let chunks = load(batch.part(size, (part, parts), None).unwrap());
+                    for (turn, chunk) in chunks.into_iter().enumerate() {
+                        found[part + turn * parts] = chunk;
+                    }
+                }
+                assert_eq!(found, whole);
             }
         }
     }

@@ -4,7 +4,7 @@ use std::fs;
 
 use burn::optim::{AdamConfig, ModuleOptimizer, SgdConfig};
 use burn_dp::noise::InsecureSeed;
-use burn_dp::optim::{Checkpointer, PrivacyPlanConfig, SamplingScheme};
+use burn_dp::optim::{Checkpoint, Checkpointer, PrivacyPlanConfig, SamplingScheme};
 use burn_dp::sampling::Sampler;
 use burn_dp_accountant::Budget;
 
@@ -51,6 +51,7 @@ fn a_resumed_run_takes_the_key_of_the_run_and_not_a_new_one() {
     let draw = plan.sampler().unwrap().draw(2).unwrap();
     let optim = plan.optimizer(SgdConfig::new().init());
     checkpointer.save(&Net::new(), &optim).unwrap();
+    drop(optim);
     let checkpoint = checkpointer.latest().unwrap().unwrap();
     let (restored, _) =
         checkpoint.restore(config().init().unwrap(), SgdConfig::new().init(), Net::new()).unwrap();
@@ -85,6 +86,7 @@ fn damaged_checkpoints_are_refused_with_the_file() {
         let checkpointer = Checkpointer::new(folder.path());
         let optim = config().init().unwrap().optimizer(SgdConfig::new().init());
         checkpointer.save(&Net::new(), &optim).unwrap();
+        drop(optim);
         let checkpoint = checkpointer.latest().unwrap().unwrap();
         damage(checkpoint.folder());
         let plan = config().init().unwrap();
@@ -110,7 +112,7 @@ fn damaged_checkpoints_are_refused_with_the_file() {
     assert!(error.contains("privacy.json is damaged"), "{error}");
     let error = restore(|folder| {
         let path = folder.join("privacy.json");
-        let text = fs::read_to_string(&path).unwrap().replace("\"format\": 2", "\"format\": 7");
+        let text = fs::read_to_string(&path).unwrap().replace("\"format\": 3", "\"format\": 7");
         fs::write(path, text).unwrap();
     });
     assert!(error.contains("format Some(7)"), "{error}");
@@ -170,4 +172,48 @@ fn a_new_checkpoint_replaces_the_old_one_and_a_partial_one_is_not_seen() {
         .filter(|e| e.as_ref().unwrap().file_name().to_string_lossy().starts_with("checkpoint"))
         .count();
     assert_eq!(complete, 1);
+}
+
+#[test]
+fn releases_after_a_checkpoint_stay_in_the_ledger_and_are_made_again_for_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    let checkpointer = Checkpointer::new(folder.path());
+    let begin = || {
+        let plan = config().init().unwrap();
+        let all = batches(&plan);
+        (plan.optimizer(SgdConfig::new().init()), all)
+    };
+    let (mut optim, mut all) = begin();
+    let model = train(&mut optim, Net::new(), all.by_ref().take(2), 7);
+    checkpointer.save(&model, &optim).unwrap();
+    let lost = train(&mut optim, model, all.take(3), 7);
+    drop(optim);
+
+    let resume = |checkpoint: Checkpoint| {
+        let plan = config().init().unwrap();
+        checkpoint.restore(plan, SgdConfig::new().init(), Net::new()).unwrap()
+    };
+    let checkpoint = checkpointer.latest().unwrap().unwrap();
+    let (mut optim, model) = resume(checkpoint.clone());
+    assert_eq!((optim.next_step(), optim.ledger().releases()), (2, 5));
+    let rest = batches(optim.plan()).skip_to(2).unwrap();
+    let again = train(&mut optim, model, rest.take(3), 7);
+    assert_eq!(values(&again), values(&lost));
+    assert_eq!((optim.next_step(), optim.ledger().releases()), (5, 5));
+    drop(optim);
+
+    // Another model is another release from the same draw.
+    let (mut optim, _) = resume(checkpoint.clone());
+    let mut rest = batches(optim.plan()).skip_to(2).unwrap();
+    let batch = rest.next().unwrap().unwrap();
+    let model = Net::new();
+    for chunk in batch.chunks(7).unwrap() {
+        optim.backward(model.losses(chunk.unwrap().into_parts().0), &model).unwrap();
+    }
+    let error = optim.step(0.1, model, batch).unwrap_err().error().to_string();
+    assert!(error.contains("step 2 was released before"), "{error}");
+    drop(optim);
+
+    let (optim, _) = resume(checkpoint.skip_lost_steps());
+    assert_eq!((optim.next_step(), optim.ledger().releases()), (5, 5));
 }

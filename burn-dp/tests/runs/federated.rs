@@ -174,6 +174,7 @@ fn the_updates_of_users_adapt_their_clipping_threshold() {
     let checkpointer = Checkpointer::new(folder.path());
     checkpointer.save(&model, training.optimizer()).unwrap();
     let expected = rounds(&mut training, model, 2);
+    drop(training);
     let checkpoint = checkpointer.latest().unwrap().unwrap();
     let plan = config().init().unwrap();
     let (optim, model) = checkpoint.restore(plan, SgdConfig::new().init(), Net::new()).unwrap();

@@ -156,6 +156,7 @@ fn other_mini_sets_are_refused_on_resumption() {
     let checkpointer = Checkpointer::new(folder.path());
     let optim = config(1).optimizer(SgdConfig::new().init());
     checkpointer.save(&Net::new(), &optim).unwrap();
+    drop(optim);
     let checkpoint = checkpointer.latest().unwrap().unwrap();
     let restore = |seed| checkpoint.restore(config(seed), SgdConfig::new().init(), Net::new());
     assert!(restore(1).is_ok());

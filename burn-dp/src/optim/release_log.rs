@@ -1,0 +1,378 @@
+//! The list of releases that no checkpoint takes back.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::fs::{self, File, OpenOptions};
+use std::io::Write;
+use std::path::{Path, PathBuf};
+
+use burn_dp_accountant::{DpEvent, PrivacyLedger};
+use serde::{Deserialize, Serialize};
+
+use crate::DpError;
+
+/// Version of the format. Unknown versions are refused.
+const FORMAT: u32 = 1;
+
+/// Tells two releases of one step apart without saying anything of either; see
+/// [`NoiseStep::content_mark`](crate::noise::NoiseStep::content_mark).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Mark(pub(super) [u8; 16]);
+
+/// Every release of a run, in order: in memory, and on disk as soon as there is a checkpoint that a run
+/// could go back to.
+///
+/// # Privacy
+///
+/// A line is on disk before the noise of its release is drawn, so going back to a checkpoint gives no
+/// budget back, whatever became of the process. A step that is made again is allowed only if it is the
+/// release that was made before, bit for bit: then nothing new is released.
+pub(super) struct ReleaseLog {
+    /// Marks the key of the run.
+    run: u64,
+    marks: Vec<Mark>,
+    /// What was released, and how often in a row.
+    events: Vec<(DpEvent, u64)>,
+    file: Option<(PathBuf, File)>,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Header {
+    format: u32,
+    run: u64,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Line {
+    step: u64,
+    mark: Mark,
+    /// Left out where it is that of the line before.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    event: Option<DpEvent>,
+}
+
+impl ReleaseLog {
+    pub(super) fn new(run: u64) -> Self {
+        Self { run, marks: Vec::new(), events: Vec::new(), file: None }
+    }
+
+    /// Number of steps that were released.
+    pub(super) fn len(&self) -> u64 {
+        self.marks.len() as u64
+    }
+
+    /// Enters the release of `step`. Returns `false` for one that was made before.
+    ///
+    /// # Errors
+    ///
+    /// Refuses a step that was released before with other content, and a step that leaves others out.
+    pub(super) fn record(
+        &mut self,
+        step: u64,
+        event: &DpEvent,
+        mark: Mark,
+    ) -> Result<bool, DpError> {
+        if let Some(before) = usize::try_from(step).ok().and_then(|step| self.marks.get(step)) {
+            return match *before == mark {
+                true => Ok(false),
+                false => Err(DpError::state(format!(
+                    "step {step} was released before the run was resumed, and it is not the same \
+                     when it is made again: the data, the program or the order of a sum is another, \
+                     and a second release from the same draw would cost more than the ledger says; \
+                     resume as before, or with `Checkpoint::skip_lost_steps`, which goes on after \
+                     the last release"
+                ))),
+            };
+        }
+        if step != self.len() {
+            return Err(DpError::state(format!(
+                "step {step} cannot follow {} releases; make the steps in order",
+                self.len()
+            )));
+        }
+        let is_new = self.events.last().is_none_or(|(last, _)| last != event);
+        if let Some((path, file)) = &mut self.file {
+            let text = line(&Line { step, mark, event: is_new.then(|| event.clone()) })?;
+            append(path, file, &text)?;
+        }
+        self.push(mark, is_new.then(|| event.clone()));
+        Ok(true)
+    }
+
+    /// Without an event, one more of the last.
+    fn push(&mut self, mark: Mark, event: Option<DpEvent>) {
+        self.marks.push(mark);
+        match (event, self.events.last_mut()) {
+            (Some(event), _) => self.events.push((event, 1)),
+            (None, Some((_, count))) => *count += 1,
+            (None, None) => {}
+        }
+    }
+
+    /// Writes what was released so far to `path` and goes on there. Does nothing if it is there already.
+    ///
+    /// # Errors
+    ///
+    /// Refuses a file of another run, one that another process writes to, and one that knows of other
+    /// releases.
+    pub(super) fn attach(&mut self, path: &Path) -> Result<(), DpError> {
+        if self.file.as_ref().is_some_and(|(attached, _)| attached == path) {
+            return Ok(());
+        }
+        // A file without a byte is one that a killed process had just created.
+        if fs::metadata(path).is_ok_and(|file| file.len() > 0) {
+            let (found, file) = Self::open(path, Some(self.run))?;
+            if found.marks != self.marks || found.events != self.events {
+                return Err(DpError::state(format!(
+                    "{} knows of {} releases and the run of {}; resume from the newest checkpoint \
+                     there, or give the run a folder of its own",
+                    path.display(),
+                    found.len(),
+                    self.len()
+                )));
+            }
+            self.file = Some((path.to_path_buf(), file));
+            return Ok(());
+        }
+        let mut text = line(&Header { format: FORMAT, run: self.run })?;
+        let mut begin = 0;
+        let mut first = BTreeMap::new();
+        for (event, count) in &self.events {
+            first.insert(begin, event.clone());
+            begin += count;
+        }
+        for (step, &mark) in (0..).zip(&self.marks) {
+            text += &line(&Line { step, mark, event: first.remove(&step) })?;
+        }
+        let mut options = OpenOptions::new();
+        options.append(true).create(true);
+        #[cfg(unix)]
+        std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+        let mut file = options.open(path).map_err(|error| DpError::io(path, error))?;
+        lock(path, &file)?;
+        append(path, &mut file, &text)?;
+        self.file = Some((path.to_path_buf(), file));
+        Ok(())
+    }
+
+    /// The log of the run that the mark `run` belongs to.
+    ///
+    /// # Errors
+    ///
+    /// When the file is missing, damaged, of another version, of another run, or in use.
+    pub(super) fn read(path: &Path, run: u64) -> Result<Self, DpError> {
+        if !path.exists() {
+            return Err(DpError::state(format!(
+                "{} is missing: without it nobody knows what was released after the checkpoint, and \
+                 budget would be spent twice; restore the file from a backup, or start a new run \
+                 with a budget of its own",
+                path.display()
+            )));
+        }
+        let (mut log, file) = Self::open(path, Some(run))?;
+        log.file = Some((path.to_path_buf(), file));
+        Ok(log)
+    }
+
+    fn open(path: &Path, run: Option<u64>) -> Result<(Self, File), DpError> {
+        let failed = |error| DpError::io(path, error);
+        let damaged = |reason: &str| {
+            DpError::state(format!(
+                "{} is damaged ({reason}); restore the file from a backup, or start a new run with a \
+                 budget of its own",
+                path.display()
+            ))
+        };
+        let file = OpenOptions::new().append(true).open(path).map_err(failed)?;
+        lock(path, &file)?;
+        let bytes = fs::read(path).map_err(failed)?;
+        // A line is written before its release is made: one that is not complete was not released.
+        let complete = bytes.iter().rposition(|&byte| byte == b'\n').map_or(0, |last| last + 1);
+        if complete < bytes.len() {
+            file.set_len(complete as u64).map_err(failed)?;
+        }
+        let text = std::str::from_utf8(&bytes[..complete]).map_err(|_| damaged("not a text"))?;
+        let mut lines = text.lines();
+        let header = lines.next().and_then(checked).ok_or_else(|| damaged("no header"))?;
+        let header: Header = serde_json::from_str(header)
+            .map_err(|error| damaged(&format!("the header is unknown: {error}")))?;
+        if header.format != FORMAT {
+            return Err(DpError::state(format!(
+                "{} has format {}, known is {FORMAT}; resume with the version of burn-dp that wrote it",
+                path.display(),
+                header.format
+            )));
+        }
+        if run.is_some_and(|run| run != header.run) {
+            return Err(DpError::state(format!(
+                "{} belongs to another run; give every run a folder of its own",
+                path.display()
+            )));
+        }
+        let mut log = Self::new(header.run);
+        for (step, text) in (0..).zip(lines) {
+            let unreadable = || damaged(&format!("line {} is not what was written", step + 2));
+            let text = checked(text).ok_or_else(unreadable)?;
+            let line: Line = serde_json::from_str(text).map_err(|_| unreadable())?;
+            if line.step != step || line.event.is_none() && log.events.is_empty() {
+                return Err(unreadable());
+            }
+            log.push(line.mark, line.event);
+        }
+        Ok((log, file))
+    }
+
+    /// All releases, with the header of `empty`.
+    pub(super) fn ledger(&self, mut empty: PrivacyLedger) -> Result<PrivacyLedger, DpError> {
+        for (event, count) in &self.events {
+            empty.record_many(event, *count)?;
+        }
+        Ok(empty)
+    }
+}
+
+impl fmt::Debug for ReleaseLog {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ReleaseLog").field("releases", &self.len()).finish_non_exhaustive()
+    }
+}
+
+/// One line: a check sum and what it checks.
+fn line(value: &impl Serialize) -> Result<String, DpError> {
+    let json = serde_json::to_string(value)
+        .map_err(|error| DpError::state(format!("a release cannot be written: {error}")))?;
+    Ok(format!("{:08x} {json}\n", crc32fast::hash(json.as_bytes())))
+}
+
+/// The content of a line whose check sum is right.
+fn checked(line: &str) -> Option<&str> {
+    let (sum, json) = line.split_once(' ')?;
+    let sum = u32::from_str_radix(sum, 16).ok()?;
+    (sum == crc32fast::hash(json.as_bytes())).then_some(json)
+}
+
+/// Down to the disk: what follows must not be known to anybody before it is there.
+fn append(path: &Path, file: &mut File, text: &str) -> Result<(), DpError> {
+    file.write_all(text.as_bytes())
+        .and_then(|()| file.sync_data())
+        .map_err(|error| DpError::io(path, error))
+}
+
+/// Two processes that continue one run would release from the same draws.
+fn lock(path: &Path, file: &File) -> Result<(), DpError> {
+    match file.try_lock() {
+        Ok(()) => Ok(()),
+        Err(fs::TryLockError::WouldBlock) => Err(DpError::state(format!(
+            "{} is in use: the run goes on elsewhere; wait until it has ended",
+            path.display()
+        ))),
+        // A file system without locks.
+        Err(fs::TryLockError::Error(error)) if error.kind() == std::io::ErrorKind::Unsupported => {
+            Ok(())
+        }
+        Err(fs::TryLockError::Error(error)) => Err(DpError::io(path, error)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    fn event() -> DpEvent {
+        DpEvent::dp_sgd_step(0.01, 1.0)
+    }
+
+    fn mark(number: u8) -> Mark {
+        Mark([number; 16])
+    }
+
+    fn log(folder: &Path, releases: u8) -> PathBuf {
+        let path = folder.join("releases.log");
+        let mut log = ReleaseLog::new(7);
+        log.record(0, &event(), mark(0)).unwrap();
+        log.attach(&path).unwrap();
+        for step in 1..releases {
+            log.record(step.into(), &event(), mark(step)).unwrap();
+        }
+        path
+    }
+
+    #[test]
+    fn what_was_released_before_and_after_the_first_checkpoint_is_read_again() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = log(folder.path(), 5);
+        let found = ReleaseLog::read(&path, 7).unwrap();
+        assert_eq!(found.len(), 5);
+        assert_eq!(found.marks, (0..5).map(mark).collect::<Vec<_>>());
+        assert_eq!(found.events, [(event(), 5)]);
+    }
+
+    #[test]
+    fn a_step_that_is_made_again_is_free_if_it_is_the_same_and_refused_if_it_is_not() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = log(folder.path(), 3);
+        let mut found = ReleaseLog::read(&path, 7).unwrap();
+        assert!(!found.record(1, &event(), mark(1)).unwrap());
+        let error = found.record(2, &event(), mark(9)).unwrap_err().to_string();
+        assert!(error.contains("step 2") && error.contains("skip_lost_steps"), "{error}");
+        assert!(found.record(3, &event(), mark(3)).unwrap());
+        let error = found.record(5, &event(), mark(5)).unwrap_err().to_string();
+        assert!(error.contains("step 5 cannot follow 4 releases"), "{error}");
+    }
+
+    #[test]
+    fn a_line_that_was_cut_off_was_not_released_and_is_written_again() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = log(folder.path(), 4);
+        let text = fs::read_to_string(&path).unwrap();
+        fs::write(&path, &text[..text.len() - 9]).unwrap();
+        let mut found = ReleaseLog::read(&path, 7).unwrap();
+        assert_eq!(found.len(), 3);
+        assert!(found.record(3, &event(), mark(3)).unwrap());
+        drop(found);
+        assert_eq!(fs::read_to_string(&path).unwrap(), text);
+    }
+
+    #[test]
+    fn damaged_missing_and_foreign_logs_are_refused_with_a_way_out() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = log(folder.path(), 4);
+        let text = fs::read_to_string(&path).unwrap();
+        let refused = |damaged: &str, run| {
+            fs::write(&path, damaged).unwrap();
+            ReleaseLog::read(&path, run).unwrap_err().to_string()
+        };
+        let error = refused(&text.replace("\"step\":2", "\"step\":3"), 7);
+        assert!(error.contains("line 4 is not what was written"), "{error}");
+        let line: String = text.lines().filter(|line| !line.contains("\"step\":2")).collect();
+        assert!(refused(&line, 7).contains("damaged"));
+        let removed: String = text
+            .lines()
+            .filter(|line| !line.contains("\"step\":2"))
+            .map(|line| format!("{line}\n"))
+            .collect();
+        let error = refused(&removed, 7);
+        assert!(error.contains("line 4"), "{error}");
+        assert!(refused("", 7).contains("no header"));
+        assert!(refused(&text, 8).contains("another run"));
+        let header = super::line(&Header { format: 9, run: 7 }).unwrap();
+        assert!(refused(&header, 7).contains("format 9"));
+        fs::remove_file(&path).unwrap();
+        let error = ReleaseLog::read(&path, 7).unwrap_err().to_string();
+        assert!(error.contains("is missing") && error.contains("backup"), "{error}");
+    }
+
+    #[test]
+    fn a_log_that_another_run_writes_to_is_refused() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = log(folder.path(), 2);
+        let first = ReleaseLog::read(&path, 7).unwrap();
+        let error = ReleaseLog::read(&path, 7).unwrap_err().to_string();
+        assert!(error.contains("is in use"), "{error}");
+        drop(first);
+        assert!(ReleaseLog::read(&path, 7).is_ok());
+    }
+}

@@ -1,0 +1,243 @@
+//! The user's model as Burn's learner sees it.
+
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use burn::lr_scheduler::module_lr_scheduler::ModuleLearningRate;
+use burn::module::{
+    Content, Devices, DisplaySettings, Module, ModuleDisplay, ModuleDisplayDefault, ModuleMapper,
+    ModuleVisitor,
+};
+use burn::optim::{GradientsParams, ModuleOptimizer, MultiGradientsParams};
+use burn::store::{ModuleRecord, RecordError};
+use burn::tensor::{Device, Tensor};
+use burn::train::{InferenceStep, ItemLazy, TrainOutput, TrainStep};
+
+use super::session::Session;
+use super::{PrivateBatch, StepOutput};
+use crate::DpError;
+
+/// What a private training asks of a model: per-example losses, in place of Burn's `TrainStep`.
+///
+/// # Example
+///
+/// ```
+/// use burn::module::Module;
+/// use burn::nn::Linear;
+/// use burn::tensor::Tensor;
+/// use burn::train::RegressionOutput;
+/// use burn_dp::losses::MseLossConfig;
+/// use burn_dp::nn::Private;
+/// use burn_dp::train::PrivateTrainStep;
+///
+/// #[derive(Module, Debug)]
+/// struct Net {
+///     fc: Private<Linear>,
+/// }
+///
+/// impl PrivateTrainStep for Net {
+///     type Input = (Tensor<2>, Tensor<2>);
+///     type Output = RegressionOutput;
+///
+///     fn losses(&self, (x, y): Self::Input) -> (Tensor<1>, Self::Output) {
+///         let output = self.fc.forward(x);
+///         let losses = MseLossConfig::new().init().forward(output.clone(), y.clone());
+///         (losses.clone(), RegressionOutput::new(losses, output, y))
+///     }
+/// }
+/// ```
+pub trait PrivateTrainStep: Module {
+    /// What the batcher makes of the units of a virtual batch.
+    type Input: Send + 'static;
+    /// What metrics of the training see, if any [asks](super::PrivateTraining::non_private_metric).
+    type Output: ItemLazy + 'static;
+
+    /// The forward pass of one virtual batch.
+    ///
+    /// # Shapes
+    ///
+    /// - losses: `[batch_size]`, loss i depends on example i alone
+    fn losses(&self, batch: Self::Input) -> (Tensor<1>, Self::Output);
+}
+
+/// A model that Burn's `SupervisedTraining` trains privately; made by
+/// [`PrivateTraining::model`](super::PrivateTraining::model).
+///
+/// It is transparent: parameters and records have the paths of the model inside.
+///
+/// # Privacy
+///
+/// A training step records and clips, on any number of threads. The optimizer's step releases: it checks
+/// that every drawn unit was seen once, enters the release into the ledger, adds the noise once, adapts
+/// the thresholds and gives the noisy gradient to the optimizer. Burn's gradients are not used. The
+/// copies that the loop makes share the privacy of the run. Loading a record into it is refused unless
+/// it comes from the checkpoint that the run was resumed from.
+#[derive(Clone)]
+pub struct PrivateModel<M> {
+    model: M,
+    session: Arc<Session>,
+}
+
+impl<M> PrivateModel<M> {
+    pub(super) fn new(model: M, session: Arc<Session>) -> Self {
+        Self { model, session }
+    }
+
+    /// The model inside.
+    pub fn into_inner(self) -> M {
+        self.model
+    }
+
+    /// The model inside.
+    pub fn inner(&self) -> &M {
+        &self.model
+    }
+
+    fn map_inner(self, map: impl FnOnce(M) -> M) -> Self {
+        Self { model: map(self.model), session: self.session }
+    }
+}
+
+impl<M: PrivateTrainStep> PrivateModel<M> {
+    /// Clips the virtual batches of one part of a logical batch.
+    fn clip(&self, batch: &PrivateBatch<M::Input>) -> Result<Vec<M::Output>, DpError> {
+        let keeps_outputs = self.session.keeps_outputs.load(Ordering::Relaxed);
+        let mut outputs = Vec::new();
+        let (part, parts) = batch.part;
+        for (turn, chunk) in batch.chunks(self.session.physical_batch_size)?.enumerate() {
+            let (input, weights) = chunk?.into_parts();
+            let (losses, output) = self.model.losses(input);
+            let Some(task) = self.session.clip_task(&self.model)? else { break };
+            let padded = weights.is_padding().any(|padding| padding);
+            let clipped = task.run(losses, padded.then_some(&weights), &self.model);
+            self.session.add(batch.step(), part + turn * parts, clipped)?;
+            if keeps_outputs {
+                outputs.push(output);
+            }
+        }
+        Ok(outputs)
+    }
+}
+
+impl<M: PrivateTrainStep> TrainStep for PrivateModel<M> {
+    type Input = PrivateBatch<M::Input>;
+    type Output = StepOutput<M::Output>;
+
+    fn step(&self, batch: Self::Input) -> TrainOutput<Self::Output> {
+        let outputs = self.clip(&batch).unwrap_or_else(|error| {
+            self.session.fail(error);
+            Vec::new()
+        });
+        let item = StepOutput { slot: batch.slot, outputs };
+        TrainOutput { grads: GradientsParams::new(), item }
+    }
+
+    fn optimize(
+        self,
+        optim: &mut ModuleOptimizer,
+        lr: ModuleLearningRate,
+        _none: GradientsParams,
+    ) -> Self {
+        let model = self.session.release(self.model, optim, lr);
+        Self { model, session: self.session }
+    }
+
+    /// One release for all devices. Burn's own would go round [`optimize`](TrainStep::optimize).
+    fn optimize_multi(
+        self,
+        optim: &mut ModuleOptimizer,
+        lr: ModuleLearningRate,
+        _none: MultiGradientsParams,
+    ) -> Self {
+        self.optimize(optim, lr, GradientsParams::new())
+    }
+}
+
+impl<M: InferenceStep> InferenceStep for PrivateModel<M> {
+    type Input = M::Input;
+    type Output = M::Output;
+
+    fn step(&self, item: Self::Input) -> Self::Output {
+        self.model.step(item)
+    }
+}
+
+impl<M: Module> Module for PrivateModel<M> {
+    fn collect_devices(&self, devices: Devices) -> Devices {
+        self.model.collect_devices(devices)
+    }
+
+    fn fork(self, device: &Device) -> Self {
+        self.map_inner(|model| model.fork(device))
+    }
+
+    fn to_device(self, device: &Device) -> Self {
+        self.map_inner(|model| model.to_device(device))
+    }
+
+    fn train(self) -> Self {
+        self.map_inner(Module::train)
+    }
+
+    fn valid(&self) -> Self {
+        Self { model: self.model.valid(), session: self.session.clone() }
+    }
+
+    fn materialize(self) -> Self {
+        self.map_inner(Module::materialize)
+    }
+
+    fn visit<Visitor: ModuleVisitor>(&self, visitor: &mut Visitor) {
+        self.model.visit(visitor);
+    }
+
+    fn map<Mapper: ModuleMapper>(self, mapper: &mut Mapper) -> Self {
+        self.map_inner(|model| model.map(mapper))
+    }
+
+    /// A record that comes without the privacy of the run would give its budget back.
+    fn try_load_record(self, record: ModuleRecord) -> Result<Self, RecordError> {
+        if !self.session.expects_record.swap(false, Ordering::Relaxed) {
+            self.session.fail(DpError::state(
+                "a checkpoint was loaded without the ledger that belongs to it; let \
+                 `PrivateTrainingConfig::resume` find the checkpoint, and load parameters that are \
+                 public into the model before it is wrapped",
+            ));
+        }
+        let Self { model, session } = self;
+        Ok(Self { model: model.try_load_record(record)?, session })
+    }
+}
+
+impl<M: fmt::Debug> fmt::Debug for PrivateModel<M> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("PrivateModel").field(&self.model).finish()
+    }
+}
+
+impl<M: fmt::Display> fmt::Display for PrivateModel<M> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.model.fmt(f)
+    }
+}
+
+impl<M: ModuleDisplay> ModuleDisplayDefault for PrivateModel<M> {
+    fn content(&self, content: Content) -> Option<Content> {
+        self.model.content(content)
+    }
+
+    fn num_params(&self) -> usize {
+        ModuleDisplayDefault::num_params(&self.model)
+    }
+}
+
+impl<M: ModuleDisplay> ModuleDisplay for PrivateModel<M> {
+    fn custom_settings(&self) -> Option<DisplaySettings> {
+        self.model.custom_settings()
+    }
+
+    fn custom_content(&self, content: Content) -> Option<Content> {
+        self.model.custom_content(content)
+    }
+}

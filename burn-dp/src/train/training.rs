@@ -1,0 +1,432 @@
+//! From a plan to Burn's `SupervisedTraining`.
+
+use std::fmt::Display;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use burn::data::dataloader::DataLoader;
+use burn::data::dataset::Dataset;
+use burn::module::Module;
+use burn::train::checkpoint::{
+    CheckpointingStrategy, ComposedCheckpointingStrategy, KeepLastNCheckpoints,
+    MetricCheckpointingStrategy,
+};
+use burn::train::metric::store::{Aggregate, Direction, Split};
+use burn::train::metric::{LossMetric, Metric};
+use burn::train::{InferenceStep, Interrupter, SupervisedTraining};
+use burn_dp_accountant::{Epsilon, PrivacyLedger, PrivacyStatement};
+
+use super::checkpoints::{Bundle, PartCheckpointer, SCHEDULER};
+use super::loader::PrivateDataLoader;
+use super::metrics::{
+    ClippedShareMetric, ClippingNormMetric, EpsilonMetric, NonPrivateMetric, SignalToNoiseMetric,
+};
+use super::session::Session;
+use super::{PrivateBatch, PrivateCheckpointing, PrivateModel, PrivateTrainStep};
+use crate::DpError;
+use crate::grads::PrivateBackward;
+use crate::optim::{
+    Checkpoint, Checkpointer, IndependenceCheck, MODEL, OPTIMIZER, PrivacyEngine, PrivacyPlan,
+};
+use crate::sampling::PrivateDataLoaderBuilder;
+
+/// Configuration of a [`PrivateTraining`].
+#[derive(Clone, Debug)]
+pub struct PrivateTrainingConfig {
+    physical_batch_size: usize,
+    steps_per_epoch: Option<u64>,
+    backward: PrivateBackward,
+    independence_check: bool,
+    checkpoints: Option<PathBuf>,
+}
+
+impl PrivateTrainingConfig {
+    /// Virtual batches of at most `physical_batch_size` units: as many as fit into memory. The result
+    /// of a step does not depend on it but for the rounding of sums.
+    pub fn new(physical_batch_size: usize) -> Self {
+        Self {
+            physical_batch_size,
+            steps_per_epoch: None,
+            backward: PrivateBackward::new(),
+            independence_check: true,
+            checkpoints: None,
+        }
+    }
+
+    /// Steps between two validations, which Burn calls an epoch. Default: the size of the data set over
+    /// the expected batch size, so that every unit is seen once in the mean.
+    pub fn with_steps_per_epoch(mut self, steps: u64) -> Self {
+        self.steps_per_epoch = Some(steps);
+        self
+    }
+
+    /// Options of the backward pass.
+    pub fn with_backward(mut self, backward: PrivateBackward) -> Self {
+        self.backward = backward;
+        self
+    }
+
+    /// As [`DpOptimizer::with_independence_check`](crate::optim::DpOptimizer::with_independence_check).
+    pub fn with_independence_check(mut self, enabled: bool) -> Self {
+        self.independence_check = enabled;
+        self
+    }
+
+    /// Saves checkpoints in `folder`, which belongs to this run alone.
+    ///
+    /// # Privacy
+    ///
+    /// As [`Checkpointer`]: they contain the key of the run.
+    pub fn with_checkpoints(mut self, folder: impl AsRef<Path>) -> Self {
+        self.checkpoints = Some(folder.as_ref().to_path_buf());
+        self
+    }
+
+    /// Begins a run.
+    ///
+    /// # Errors
+    ///
+    /// [`DpError::InvalidArgument`] for a size of 0; [`DpError::InvalidState`] if the folder of the
+    /// checkpoints has one already.
+    pub fn init(self, plan: PrivacyPlan) -> Result<PrivateTraining, DpError> {
+        if let Some(folder) = &self.checkpoints
+            && let Some(found) = Checkpointer::new(folder).latest()?
+        {
+            return Err(DpError::state(format!(
+                "{} is a checkpoint of a run that was begun; resume it, or give the new run a folder \
+                 of its own",
+                found.folder().display()
+            )));
+        }
+        self.training(PrivacyEngine::new(plan), None)
+    }
+
+    /// Continues the run of a checkpoint: bit for bit as if it had never stopped. Steps that were made
+    /// after it are made again, or [skipped](Checkpoint::skip_lost_steps).
+    ///
+    /// # Errors
+    ///
+    /// As [`Checkpoint::restore`]: nothing is resumed whose ledger is missing, damaged, older or of
+    /// another run.
+    pub fn resume(
+        self,
+        plan: PrivacyPlan,
+        checkpoint: &Checkpoint,
+    ) -> Result<PrivateTraining, DpError> {
+        let engine = checkpoint.engine(plan)?;
+        // All files, before anything is trained with one of them.
+        for name in [MODEL, OPTIMIZER] {
+            checkpoint.file(name)?;
+        }
+        if !checkpoint.is_beginning() {
+            checkpoint.file(SCHEDULER)?;
+        }
+        self.training(engine, Some(checkpoint.clone()))
+    }
+
+    /// Continues from the newest checkpoint, or begins a run if there is none: what a program does that
+    /// is started again after a crash.
+    ///
+    /// # Errors
+    ///
+    /// As [`init`](Self::init) and [`resume`](Self::resume).
+    pub fn init_or_resume(self, plan: PrivacyPlan) -> Result<PrivateTraining, DpError> {
+        let latest = match &self.checkpoints {
+            Some(folder) => Checkpointer::new(folder).latest()?,
+            None => None,
+        };
+        match latest {
+            Some(checkpoint) => self.resume(plan, &checkpoint),
+            None => self.init(plan),
+        }
+    }
+
+    fn training(
+        self,
+        mut engine: PrivacyEngine,
+        resumed: Option<Checkpoint>,
+    ) -> Result<PrivateTraining, DpError> {
+        if self.physical_batch_size == 0 {
+            return Err(DpError::invalid("physical_batch_size", "must be at least 1, got 0"));
+        }
+        let passes = 1.0 / engine.plan.sampling_probability();
+        let steps_per_epoch = self.steps_per_epoch.unwrap_or(passes.round().max(1.0) as u64);
+        if steps_per_epoch == 0 {
+            return Err(DpError::invalid("steps_per_epoch", "must be at least 1, got 0"));
+        }
+        engine.backward = self.backward;
+        if !self.independence_check {
+            engine.independence = IndependenceCheck::off();
+        }
+        let checkpointer = self.checkpoints.map(Checkpointer::new);
+        let size = self.physical_batch_size;
+        let session = Session::new(engine, size, steps_per_epoch, checkpointer.clone())?;
+        let session = Arc::new(session);
+        let bundle = checkpointer
+            .map(|found| Arc::new(Bundle::new(session.clone(), found, resumed.clone())));
+        Ok(PrivateTraining { session, bundle, resumed })
+    }
+}
+
+/// One private run under Burn's `SupervisedTraining`, which keeps its dashboard, metrics, schedulers,
+/// early stopping and devices.
+///
+/// # Privacy
+///
+/// That of a [`DpOptimizer`](crate::optim::DpOptimizer) with the same plan: the noise is added, and the
+/// ledger kept, by the [model](Self::model). The training stops before the step that would break the
+/// budget and says why ([`stopped`](Self::stopped)). Validation data that is private is not covered by
+/// the ledger: what early stopping, a choice among checkpoints or a person learns of it is a release.
+///
+/// # Example
+///
+/// ```no_run
+/// # use burn::{data::{dataloader::{DataLoaderBuilder, batcher::Batcher}, dataset::InMemDataset}, module::Module};
+/// # use burn::{lr_scheduler::constant::ConstantLr, nn::{Linear, LinearConfig}, optim::SgdConfig, tensor::{Device, Tensor}, train::{InferenceStep, Learner, RegressionOutput}};
+/// # use burn_dp::{DpError, losses::MseLossConfig, nn::{IntoPrivate, Private}, optim::PrivacyPlanConfig, sampling::PrivateDataLoaderBuilder};
+/// # use burn_dp::train::{PrivateTrainStep, PrivateTrainingConfig};
+/// # use burn_dp_accountant::Budget;
+/// # #[derive(Module, Debug)]
+/// # struct Net { fc: Private<Linear> }
+/// # type Rows = (Tensor<2>, Tensor<2>);
+/// # impl PrivateTrainStep for Net {
+/// #     type Input = Rows;
+/// #     type Output = RegressionOutput;
+/// #     fn losses(&self, (x, y): Rows) -> (Tensor<1>, RegressionOutput) {
+/// #         let output = self.fc.forward(x);
+/// #         let losses = MseLossConfig::new().init().forward(output.clone(), y.clone());
+/// #         (losses.clone(), RegressionOutput::new(losses, output, y))
+/// #     }
+/// # }
+/// # impl InferenceStep for Net {
+/// #     type Input = Rows;
+/// #     type Output = RegressionOutput;
+/// #     fn step(&self, rows: Rows) -> RegressionOutput { self.losses(rows).1 }
+/// # }
+/// # #[derive(Clone)]
+/// # struct RowBatcher;
+/// # impl Batcher<f32, Rows> for RowBatcher {
+/// #     fn batch(&self, items: Vec<f32>, device: &Device) -> Rows {
+/// #         let x = Tensor::<1>::from_floats(items.as_slice(), device).unsqueeze_dim(1);
+/// #         (x.clone(), x * 2.0)
+/// #     }
+/// # }
+/// # fn main() -> Result<(), DpError> {
+/// # let device = Device::flex().autodiff();
+/// # let model = Net { fc: LinearConfig::new(1, 1).init(&device).private() };
+/// # let dataset = InMemDataset::new((0..1000).map(|i| i as f32 / 1000.0).collect());
+/// # let valid = DataLoaderBuilder::new(RowBatcher).batch_size(100).build(InMemDataset::new(vec![0.5; 100]));
+/// let plan = PrivacyPlanConfig::new(1000, 50.0)
+///     .with_epochs(5.0)
+///     .with_budget(Budget::new(3.0, 1e-5)?)
+///     .init()?;
+/// let private = PrivateTrainingConfig::new(256).with_checkpoints("run/private").init_or_resume(plan)?;
+///
+/// let train = private.loader(PrivateDataLoaderBuilder::new(RowBatcher), dataset)?;
+/// let training = private
+///     .supervised("run", train, valid)
+///     .metric_train_numeric(private.epsilon_metric(1e-5)?)
+///     .summary();
+/// let lr = ConstantLr::from(0.5);
+/// let learner = Learner::new(private.model(model)?, SgdConfig::new().init(), lr);
+/// let model = training.launch(learner).model.into_inner();
+/// println!("{}", private.statement(&[1e-5])?);
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Debug)]
+pub struct PrivateTraining {
+    session: Arc<Session>,
+    bundle: Option<Arc<Bundle>>,
+    resumed: Option<Checkpoint>,
+}
+
+impl PrivateTraining {
+    /// The batches of the run, for any [`ExecutionStrategy`](burn::train::ExecutionStrategy) on one or
+    /// several devices. The device of the builder is replaced by those of the strategy.
+    ///
+    /// With a data set whose items are users, all examples of one user in each, this is the loader of a
+    /// user-level training.
+    ///
+    /// # Errors
+    ///
+    /// [`DpError::InvalidArgument`] if `dataset` does not have the length of the plan.
+    pub fn loader<D, I, O, E>(
+        &self,
+        builder: PrivateDataLoaderBuilder<I, O>,
+        dataset: D,
+    ) -> Result<Arc<dyn DataLoader<PrivateBatch<O>>>, DpError>
+    where
+        D: Dataset<I, E> + 'static,
+        I: Send + 'static,
+        O: Send + 'static,
+        E: std::error::Error + Send + Sync + 'static,
+    {
+        let (sampler, steps) =
+            self.session.with_engine(|engine| (engine.plan.sampler(), engine.plan.steps()));
+        let batches = builder.build(dataset, sampler?, steps)?;
+        Ok(Arc::new(PrivateDataLoader::new(self.session.clone(), batches)))
+    }
+
+    /// The model that Burn's `Learner` gets. In a resumed run it has the parameters of the checkpoint.
+    ///
+    /// # Errors
+    ///
+    /// [`DpError::InvalidState`] when the parameters of the checkpoint are not those of `model`.
+    pub fn model<M: Module>(&self, model: M) -> Result<PrivateModel<M>, DpError> {
+        let model = match &self.resumed {
+            Some(checkpoint) => checkpoint.load_model(model)?,
+            None => model,
+        };
+        Ok(PrivateModel::new(model, self.session.clone()))
+    }
+
+    /// Burn's training with everything that the run needs: loaders, number of epochs, interrupter,
+    /// checkpoints and the epoch to resume from. It keeps all of Burn's options but
+    /// `grads_accumulation`, which is refused, and those of the checkpoints, which the run sets.
+    ///
+    /// Checkpoints are kept as Burn keeps them: the last two and the one with the least validation
+    /// loss. Give another strategy through [`checkpointing`](Self::checkpointing).
+    pub fn supervised<M>(
+        &self,
+        directory: impl AsRef<Path>,
+        train: Arc<dyn DataLoader<PrivateBatch<<M as PrivateTrainStep>::Input>>>,
+        valid: Arc<dyn DataLoader<<M as InferenceStep>::Input>>,
+    ) -> SupervisedTraining<PrivateModel<M>>
+    where
+        M: PrivateTrainStep + InferenceStep + Display + 'static,
+    {
+        let (epochs, complete) = (self.num_epochs(), self.complete_epochs());
+        let training = SupervisedTraining::new(directory, train, valid)
+            .with_interrupter(self.session.interrupter.clone())
+            .num_epochs(epochs);
+        let Some(bundle) = &self.bundle else { return training };
+        let part = |name| PartCheckpointer { bundle: bundle.clone(), name };
+        let training = training
+            .with_custom_checkpointers(part(MODEL), part(OPTIMIZER), part(SCHEDULER))
+            .with_checkpointing_strategy(self.checkpointing(default_strategy()));
+        match &self.resumed {
+            // The beginning of a run has no state of a scheduler.
+            Some(checkpoint) if checkpoint.is_beginning() => training.num_epochs(epochs - complete),
+            Some(_) => training.checkpoint(complete),
+            None => training,
+        }
+    }
+
+    /// A strategy that saves the privacy of the run with each checkpoint, for
+    /// [`with_checkpointing_strategy`](SupervisedTraining::with_checkpointing_strategy).
+    pub fn checkpointing<S: CheckpointingStrategy>(&self, strategy: S) -> PrivateCheckpointing<S> {
+        PrivateCheckpointing::new(strategy, self.bundle.clone())
+    }
+
+    /// Number of epochs of the whole run.
+    pub fn num_epochs(&self) -> usize {
+        let steps = self.session.with_engine(|engine| engine.plan.steps());
+        usize::try_from(steps.div_ceil(self.session.steps_per_epoch)).unwrap_or(usize::MAX)
+    }
+
+    /// Number of epochs that are complete.
+    pub fn complete_epochs(&self) -> usize {
+        usize::try_from(self.session.complete_epochs()).unwrap_or(usize::MAX)
+    }
+
+    /// The number of the next step.
+    pub fn next_step(&self) -> u64 {
+        self.session.with_engine(|engine| engine.next_step)
+    }
+
+    /// Stops Burn's loop, from any thread. [`supervised`](Self::supervised) has it already.
+    pub fn interrupter(&self) -> Interrupter {
+        self.session.interrupter.clone()
+    }
+
+    /// Why the training was stopped before its last step, if the budget or the plan did.
+    pub fn stopped(&self) -> Option<String> {
+        self.session.stopped()
+    }
+
+    /// The error that ended the training, if one did.
+    pub fn error(&self) -> Option<Arc<DpError>> {
+        self.session.failed()
+    }
+
+    /// What was released so far.
+    pub fn ledger(&self) -> PrivacyLedger {
+        self.session.with_engine(|engine| engine.ledger.clone())
+    }
+
+    /// ε of what was released so far; as [`DpOptimizer::privacy_spent`].
+    ///
+    /// # Errors
+    ///
+    /// As [`DpOptimizer::privacy_spent`].
+    ///
+    /// [`DpOptimizer::privacy_spent`]: crate::optim::DpOptimizer::privacy_spent
+    pub fn privacy_spent(&self, delta: f64) -> Result<Epsilon, DpError> {
+        self.session.with_engine(|engine| engine.privacy_spent(delta))
+    }
+
+    /// The privacy statement of what was released so far.
+    ///
+    /// # Errors
+    ///
+    /// As [`DpOptimizer::statement`](crate::optim::DpOptimizer::statement).
+    pub fn statement(&self, deltas: &[f64]) -> Result<PrivacyStatement, DpError> {
+        self.session.with_engine(|engine| engine.statement(deltas))
+    }
+
+    /// ε so far, for the dashboard. Public.
+    ///
+    /// # Errors
+    ///
+    /// As [`privacy_spent`](Self::privacy_spent).
+    pub fn epsilon_metric(&self, delta: f64) -> Result<EpsilonMetric, DpError> {
+        self.session.with_engine(|engine| engine.plan.check_delta(delta))?;
+        Ok(EpsilonMetric::new(delta, self.session.steps_per_epoch))
+    }
+
+    /// The clipping norm, for the dashboard. Public.
+    pub fn clipping_norm_metric(&self) -> ClippingNormMetric {
+        ClippingNormMetric::new()
+    }
+
+    /// Signal to noise of the updates, for the dashboard. Post-processing of what was released.
+    pub fn signal_to_noise_metric(&self) -> SignalToNoiseMetric {
+        self.session.measures_updates.store(true, Ordering::Relaxed);
+        SignalToNoiseMetric::new()
+    }
+
+    /// The exact share of clipped units, for eyes that may see the data.
+    ///
+    /// # Privacy
+    ///
+    /// Not a release: whoever sees or stores it sees private data without noise.
+    pub fn clipped_share_metric(&self) -> ClippedShareMetric {
+        ClippedShareMetric::new()
+    }
+
+    /// A metric of Burn on the training batches, such as their loss, for eyes that may see the data.
+    ///
+    /// # Privacy
+    ///
+    /// Not a release: whoever sees or stores it sees private data without noise. Burn's loggers store
+    /// it in the folder of the training.
+    pub fn non_private_metric<Me: Metric>(&self, metric: Me) -> NonPrivateMetric<Me> {
+        self.session.keeps_outputs.store(true, Ordering::Relaxed);
+        NonPrivateMetric::new(metric)
+    }
+}
+
+/// That of Burn.
+fn default_strategy() -> ComposedCheckpointingStrategy {
+    ComposedCheckpointingStrategy::builder()
+        .add(KeepLastNCheckpoints::new(2))
+        .add(MetricCheckpointingStrategy::new(
+            &LossMetric::new(),
+            Aggregate::Mean,
+            Direction::Lowest,
+            Split::Valid,
+        ))
+        .build()
+}

@@ -1,0 +1,108 @@
+//! What ends a training.
+
+use burn::train::metric::store::{Aggregate, Direction, Split};
+use burn::train::metric::{LossMetric, Metric};
+use burn::train::{MetricEarlyStoppingStrategy, StoppingCondition};
+use burn_dp::optim::PrivacyPlanConfig;
+use burn_dp_accountant::{Budget, DpEvent};
+
+use crate::fixture::*;
+
+#[test]
+fn the_budget_stops_the_training_before_the_step_that_would_break_it() {
+    let config =
+        || PrivacyPlanConfig::new(UNITS, 15.0).with_steps(STEPS).with_noise_multiplier(2.0);
+    let ledger = training_config().init(config().init().unwrap()).unwrap().ledger();
+    let event = DpEvent::dp_sgd_step(0.125, 2.0);
+    let after = |steps| ledger.epsilon_after(&event, steps, 1e-5).unwrap().upper;
+    // Seven steps fit, in the second epoch.
+    let budget = Budget::new(after(7) * 1.001, 1e-5).unwrap();
+    let private = training_config().init(config().with_budget(budget).init().unwrap()).unwrap();
+
+    let result = launch(&private, |training| training);
+    assert!(result.error.is_none(), "{:?}", result.error);
+    let reason = result.interrupted.unwrap().reason.unwrap();
+    assert!(reason.contains("more than the budget of"), "{reason}");
+    assert_eq!(private.stopped().unwrap(), reason);
+    assert_eq!(private.ledger().releases(), 7);
+    assert_eq!(private.privacy_spent(1e-5).unwrap().upper, after(7));
+}
+
+#[test]
+fn more_epochs_than_planned_stop_with_the_reason() {
+    let private = training_config().init(plan()).unwrap();
+    let result = launch(&private, |training| training.num_epochs(9));
+    assert_eq!(private.next_step(), STEPS);
+    assert!(private.stopped().unwrap().contains("all 12 planned steps were made"));
+    assert_eq!(values(result.model.inner()), values(&custom_loop(plan(), 4).0));
+}
+
+#[test]
+fn gradient_accumulation_is_refused_unless_it_accumulates_nothing() {
+    let private = training_config().init(plan()).unwrap();
+    let result = launch(&private, |training| training.grads_accumulation(2));
+    assert!(result.error.is_some());
+    let error = private.error().unwrap().to_string();
+    assert!(error.contains("`grads_accumulation`"), "{error}");
+    assert_eq!(private.ledger().releases(), 0);
+
+    let private = training_config().init(plan()).unwrap();
+    let result = launch(&private, |training| training.grads_accumulation(1));
+    assert_same_run(&private, &result, &custom_loop(plan(), 4));
+}
+
+#[test]
+fn the_interrupter_stops_between_two_steps() {
+    let private = training_config().init(plan()).unwrap();
+    private.interrupter().stop(Some("enough"));
+    let result = launch(&private, |training| training);
+    assert_eq!(result.interrupted.unwrap().reason.unwrap(), "enough");
+    // The step under way is made: it is paid for and used.
+    assert_eq!(private.ledger().releases(), 1);
+}
+
+#[test]
+fn early_stopping_ends_the_run_and_leaves_budget_unspent() {
+    let private = training_config().init(plan()).unwrap();
+    let stop = MetricEarlyStoppingStrategy::new(
+        // No loss is higher in the epoch after: it falls.
+        &LossMetric::new(),
+        Aggregate::Mean,
+        Direction::Highest,
+        Split::Valid,
+        StoppingCondition::NoImprovementSince { n_epochs: 1 },
+    );
+    assert_eq!(LossMetric::new().name().as_str(), "Loss");
+    let result = launch(&private, |training| {
+        training.metric_valid_numeric(LossMetric::new()).early_stopping(stop)
+    });
+    assert!(result.error.is_none());
+    assert_eq!(private.ledger().releases(), 2 * STEPS_PER_EPOCH);
+}
+
+#[test]
+fn an_error_of_a_step_ends_the_training_with_its_reason_and_releases_nothing() {
+    let private = training_config().init(plan_config().with_steps(STEPS).init().unwrap()).unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    // A dependence between the examples: losses that are not one for each row.
+    let loader = private.loader(builder(), Unreadable).unwrap();
+    let result =
+        plain(private.supervised(folder.path(), loader, valid())).launch(learner(&private));
+    let error = result.error.unwrap().to_string();
+    assert!(error.contains("bad sector"), "{error}");
+    assert_eq!(private.ledger().releases(), 0);
+    assert!(private.error().unwrap().to_string().contains("bad sector"));
+}
+
+struct Unreadable;
+
+impl burn::data::dataset::Dataset<usize> for Unreadable {
+    fn get(&self, _: usize) -> Result<usize, burn::data::dataset::DatasetError> {
+        let error = std::io::Error::other("bad sector");
+        Err(burn::data::dataset::DatasetError::new(error))
+    }
+
+    fn len(&self) -> usize {
+        UNITS
+    }
+}

@@ -1,0 +1,81 @@
+//! Several devices are one run.
+
+use burn::data::dataloader::DataLoader;
+use burn::tensor::Device;
+use burn::train::{ExecutionStrategy, MultiDeviceOptim};
+use burn_dp::train::PrivateTrainingConfig;
+
+use crate::fixture::*;
+
+fn devices(count: usize) -> Vec<Device> {
+    (0..count).map(|_| Device::flex()).collect()
+}
+
+fn agrees(count: usize, optim: MultiDeviceOptim, physical: usize) {
+    let config = PrivateTrainingConfig::new(physical).with_steps_per_epoch(STEPS_PER_EPOCH);
+    let private = config.init(plan()).unwrap();
+    let strategy = ExecutionStrategy::multi(devices(count), optim);
+    let result = launch(&private, |training| training.with_training_strategy(strategy.into()));
+    assert_same_run(&private, &result, &custom_loop(plan(), physical));
+    assert_eq!(private.ledger().releases(), STEPS);
+}
+
+#[test]
+fn two_devices_train_what_one_trains_bit_for_bit() {
+    agrees(2, MultiDeviceOptim::OptimMainDevice, 4);
+    // One virtual batch: the second device has nothing to do and the step is made all the same.
+    agrees(2, MultiDeviceOptim::OptimMainDevice, 64);
+}
+
+#[test]
+fn three_devices_and_sharded_optimizers_release_one_sum_as_well() {
+    agrees(3, MultiDeviceOptim::OptimMainDevice, 4);
+    agrees(2, MultiDeviceOptim::OptimSharded, 4);
+    agrees(1, MultiDeviceOptim::OptimMainDevice, 4);
+}
+
+#[test]
+fn slices_that_are_not_the_whole_data_set_are_refused() {
+    let private = training_config().init(plan()).unwrap();
+    let whole = loader(&private);
+    let (first, second) = (whole.slice(0, 50), whole.slice(60, UNITS));
+    let error = first.iter().next().unwrap().unwrap_err().to_string();
+    assert!(error.contains("left out or counted twice"), "{error}");
+    drop(second);
+    let rest = whole.slice(50, UNITS);
+    assert!(first.iter().next().unwrap().is_ok());
+    assert!(rest.iter().next().unwrap().is_ok());
+}
+
+#[test]
+fn devices_that_step_on_their_own_are_refused() {
+    let private = training_config().init(plan()).unwrap();
+    let whole = loader(&private);
+    let (first, second) = (whole.slice(0, 60), whole.slice(60, UNITS));
+    assert!(first.iter().next().unwrap().is_ok());
+    let error = std::thread::scope(|scope| {
+        let other = scope.spawn(|| second.iter().next().unwrap().unwrap_err().to_string());
+        other.join().unwrap()
+    });
+    assert!(error.contains("ExecutionStrategy::ddp"), "{error}");
+    assert_eq!(private.ledger().releases(), 0);
+}
+
+#[test]
+fn a_step_that_not_all_devices_began_is_refused() {
+    use burn::optim::GradientsParams;
+    use burn::train::TrainStep;
+
+    let private = training_config().init(plan()).unwrap();
+    let whole = loader(&private);
+    let (first, _second) = (whole.slice(0, 60), whole.slice(60, UNITS));
+    let batch = first.iter().next().unwrap().unwrap();
+    let model = private.model(Net::new()).unwrap();
+    let before = values(&model);
+    let _ = TrainStep::step(&model, batch);
+    let model = model.optimize(&mut optimizer(), 0.1.into(), GradientsParams::new());
+    assert_eq!(values(&model), before);
+    let error = private.error().unwrap().to_string();
+    assert!(error.contains("not all parts"), "{error}");
+    assert_eq!(private.ledger().releases(), 0);
+}

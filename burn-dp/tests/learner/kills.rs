@@ -1,0 +1,190 @@
+//! Processes that are ended by a signal.
+#![cfg(unix)]
+
+use std::fs;
+use std::os::unix::process::ExitStatusExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use burn::data::dataset::{Dataset, DatasetError};
+use burn::train::checkpoint::{CheckpointingAction, CheckpointingStrategy};
+use burn::train::metric::store::EventStoreClient;
+
+use crate::checkpoints::config;
+use crate::fixture::*;
+
+/// What the child does, and where. Without it the child's test does nothing.
+const TASK: &str = "BURN_DP_LEARNER_CHILD";
+
+/// Loads virtual batches until so many were loaded, says so in a file, and waits for its end.
+struct Halting {
+    left: AtomicUsize,
+    marker: PathBuf,
+}
+
+impl Dataset<usize> for Halting {
+    fn get(&self, index: usize) -> Result<usize, DatasetError> {
+        Ok(index)
+    }
+
+    fn get_many(&self, indices: Vec<usize>) -> Result<Vec<usize>, DatasetError> {
+        if self.left.fetch_sub(1, Ordering::SeqCst) == 0 {
+            fs::write(&self.marker, "").unwrap();
+            loop {
+                std::thread::sleep(Duration::from_secs(1));
+            }
+        }
+        Ok(indices)
+    }
+
+    fn len(&self) -> usize {
+        UNITS
+    }
+}
+
+/// Aborts the process as soon as a checkpoint of the second epoch is being written.
+struct Aborting {
+    folder: PathBuf,
+}
+
+impl CheckpointingStrategy for Aborting {
+    fn checkpointing(&mut self, epoch: usize, _: &EventStoreClient) -> Vec<CheckpointingAction> {
+        if epoch == 2 {
+            let folder = self.folder.clone();
+            std::thread::spawn(move || {
+                loop {
+                    if partial(&folder) {
+                        std::process::abort();
+                    }
+                }
+            });
+        }
+        vec![CheckpointingAction::Save]
+    }
+}
+
+/// Whether a checkpoint is incomplete.
+fn partial(folder: &Path) -> bool {
+    let entries = fs::read_dir(folder).into_iter().flatten().flatten();
+    entries.into_iter().any(|entry| entry.file_name().to_string_lossy().starts_with("partial-"))
+}
+
+/// The child process of the tests below; nothing by itself.
+#[test]
+fn child() {
+    let Ok(task) = std::env::var(TASK) else { return };
+    let (task, folder) = task.split_once(':').unwrap();
+    let folder = Path::new(folder);
+    let private = config(folder).init_or_resume(plan()).unwrap();
+    let metrics = tempfile::tempdir().unwrap();
+    match task {
+        "write" => {
+            let strategy = private.checkpointing(Aborting { folder: folder.to_path_buf() });
+            supervised(&private, metrics.path())
+                .with_checkpointing_strategy(strategy)
+                .launch(learner(&private));
+        }
+        batches => {
+            let left = AtomicUsize::new(batches.parse().unwrap());
+            let dataset = Halting { left, marker: folder.join("halted") };
+            let loader = private.loader(builder(), dataset).unwrap();
+            plain(private.supervised(metrics.path(), loader, valid())).launch(learner(&private));
+        }
+    }
+}
+
+fn start(task: &str, folder: &Path) -> Child {
+    Command::new(std::env::current_exe().unwrap())
+        .args(["kills::child", "--exact", "--nocapture"])
+        .env(TASK, format!("{task}:{}", folder.display()))
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap()
+}
+
+/// Ends a child with SIGKILL while it loads the virtual batch after `batches` others. The number of
+/// releases that are on record is returned.
+fn kill_after(batches: usize, folder: &Path) -> u64 {
+    let mut child = start(&batches.to_string(), folder);
+    let marker = folder.join("halted");
+    let began = Instant::now();
+    while !marker.exists() {
+        assert!(child.try_wait().unwrap().is_none(), "the child ended by itself");
+        assert!(began.elapsed() < Duration::from_secs(120), "the child does not get there");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    child.kill().unwrap();
+    assert_eq!(child.wait().unwrap().signal(), Some(9));
+    fs::remove_file(marker).unwrap();
+    releases(folder)
+}
+
+/// Lines of the log but the header.
+fn releases(folder: &Path) -> u64 {
+    fs::read_to_string(folder.join("releases.log")).unwrap().lines().count() as u64 - 1
+}
+
+/// Number of virtual batches of the steps before `step`.
+fn batches_before(step: u64) -> usize {
+    let sampler = plan().sampler().unwrap();
+    (0..step).map(|s| sampler.draw(s).unwrap().private_indices().len().div_ceil(4)).sum()
+}
+
+/// Goes on to the end: nothing that was released is forgotten, nothing is paid for twice, and the
+/// result is that of the run that never stopped.
+fn finish(folder: &Path, released: u64) {
+    let private = config(folder).init_or_resume(plan()).unwrap();
+    assert_eq!(private.ledger().releases(), released);
+    let result = launch(&private, |training| training);
+    assert_same_run(&private, &result, &custom_loop(plan(), 4));
+    assert_eq!(releases(folder), STEPS);
+}
+
+#[test]
+fn a_run_that_is_killed_in_the_middle_of_an_epoch_goes_on_as_if_nothing_had_happened() {
+    let folder = tempfile::tempdir().unwrap();
+    // In the second epoch, between two virtual batches of step 6.
+    let released = kill_after(batches_before(6) + 1, folder.path());
+    assert_eq!(released, 6);
+    finish(folder.path(), released);
+}
+
+#[test]
+fn a_run_that_is_killed_before_its_first_checkpoint_goes_on_from_its_beginning() {
+    let folder = tempfile::tempdir().unwrap();
+    let released = kill_after(batches_before(2) + 1, folder.path());
+    assert_eq!(released, 2);
+    finish(folder.path(), released);
+}
+
+#[test]
+fn a_run_that_is_killed_again_while_it_makes_lost_steps_again_goes_on() {
+    let folder = tempfile::tempdir().unwrap();
+    assert_eq!(kill_after(batches_before(7) + 1, folder.path()), 7);
+    // From step 4 on again, as far as step 5.
+    let again = batches_before(5) - batches_before(4) + 1;
+    assert_eq!(kill_after(again, folder.path()), 7);
+    finish(folder.path(), 7);
+}
+
+#[test]
+fn a_run_that_is_killed_in_the_middle_of_a_checkpoint_goes_on_from_the_one_before() {
+    // The child may miss the moment and end well; then another one tries.
+    let folder = (0..20)
+        .map(|_| tempfile::tempdir().unwrap())
+        .find(|folder| start("write", folder.path()).wait().unwrap().signal() == Some(6))
+        .unwrap();
+    assert!(partial(folder.path()));
+    let released = releases(folder.path());
+    // The loop goes on while it saves.
+    assert!((8..=STEPS).contains(&released), "{released}");
+    let private = config(folder.path()).init_or_resume(plan()).unwrap();
+    let next = private.next_step();
+    assert!(next == 4 || next == 8, "{next}");
+    drop(private);
+    finish(folder.path(), released);
+    assert!(!partial(folder.path()));
+}

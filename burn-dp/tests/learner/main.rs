@@ -1,0 +1,11 @@
+//! Burn's `SupervisedTraining`, driven through what can happen to it.
+#![cfg(feature = "train")]
+#![allow(clippy::unwrap_used)]
+
+mod agreement;
+mod budget;
+mod checkpoints;
+mod devices;
+mod fixture;
+mod kills;
+mod metrics;
