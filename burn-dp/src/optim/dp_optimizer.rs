@@ -2,15 +2,14 @@ use burn::lr_scheduler::module_lr_scheduler::ModuleLearningRate;
 use burn::module::Module;
 use burn::optim::ModuleOptimizer;
 use burn::tensor::Tensor;
-use burn_dp_accountant::{Epsilon, PrivacyLedger, PrivacyStatement};
 
 use super::engine::PrivacyEngine;
 use super::independence::{Independence, IndependenceCheck};
-use super::{PrivacyPlan, RefusedStep, Sparsifier};
-use crate::clipping::{ClippedSum, ClippingStatistics, PublicNorms, Thresholds};
+use super::{RefusedStep, Sparsifier};
+use crate::DpError;
+use crate::clipping::{ClippedSum, PublicNorms, Thresholds};
 use crate::grads::{PrivateBackward, tie};
 use crate::sampling::{Draw, ExampleWeights};
-use crate::{DpError, NonPrivate};
 
 /// A Burn optimizer behind clipping, noise and a ledger.
 ///
