@@ -25,7 +25,7 @@ fn resumed(inner: fn() -> ModuleOptimizer) {
     drop((model, optim));
 
     // Another seed: the key of the run is the saved one.
-    let plan = config().init().unwrap();
+    let plan = config().with_insecure_seed(InsecureSeed(6)).init().unwrap();
     let checkpoint = checkpointer.latest().unwrap().unwrap();
     let (mut optim, model) = checkpoint.restore(plan, inner(), Net::new()).unwrap();
     assert_eq!(optim.next_step(), 4);
