@@ -9,6 +9,7 @@ use burn::optim::AdamConfig;
 use burn::tensor::{Device, Tensor};
 use burn::train::renderer::CliMetricsRenderer;
 use burn::train::{ClassificationOutput, InferenceStep, Learner};
+use burn_dp::DpError;
 use burn_dp::losses::CrossEntropyLossConfig;
 use burn_dp::optim::{PrivacyPlan, PrivacyPlanConfig, SamplingScheme};
 use burn_dp::sampling::PrivateDataLoaderBuilder;
@@ -138,7 +139,7 @@ impl Subject {
                 let (chunk, _) = chunk?.into_parts();
                 optim.backward(model.losses(chunk).0, &model)?;
             }
-            model = optim.step(LEARNING_RATE, model, batch)?;
+            model = optim.step(LEARNING_RATE, model, batch).map_err(DpError::from)?;
         }
         self.per_step(start)
     }
