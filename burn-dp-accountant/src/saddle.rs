@@ -3,7 +3,7 @@
 use std::f64::consts::PI;
 
 use crate::math::normal;
-use crate::mechanism::{Direction, Nodes, Pair};
+use crate::mechanism::{Direction, Nodes, Pair, Tail};
 use crate::pld::{self, Contour, Target};
 
 /// Points of the grid on which the cumulants of a pair without an analytic rule are computed. They
@@ -16,7 +16,33 @@ const COARSE_POINTS: f64 = 6000.0;
 /// sampling probabilities a large tilt would otherwise be decided by events that never happen.
 pub(crate) struct Cumulants {
     parts: Vec<(Source, f64)>,
-    reach: f64,
+    limit: Limit,
+}
+
+/// Which losses take part.
+#[derive(Clone, Copy)]
+enum Limit {
+    /// Those of outcomes up to so many standard deviations beyond the mean.
+    Reach(f64),
+    /// Those up to this one.
+    Cut(f64),
+}
+
+impl Limit {
+    fn nodes(self, pair: &Pair, direction: Direction, order: f64) -> Option<Nodes> {
+        match self {
+            Self::Reach(reach) => {
+                let nodes = Nodes::new(pair, direction, order, 0.0)?;
+                Some(nodes.truncated(pair, direction, reach))
+            }
+            // A larger tilt is not that of a loss anywhere below the cut.
+            Self::Cut(cut) if order * cut > 1e4 => None,
+            Self::Cut(cut) => {
+                let tail = Tail::above(pair, direction, cut)?;
+                Nodes::within(pair, direction, order, 0.0, &tail)
+            }
+        }
+    }
 }
 
 enum Source {
@@ -38,16 +64,20 @@ pub(crate) struct Saddle {
 
 impl Cumulants {
     pub(crate) fn new(parts: &[(Pair, u64)], direction: Direction, tail: f64) -> Self {
-        let reach = -normal::quantile(tail);
+        Self::limited(parts, direction, Limit::Reach(-normal::quantile(tail)), tail)
+    }
+
+    /// Without the losses above `cut`, whatever their probability. For pairs with analytic losses of which
+    /// the cut leaves the frequent ones.
+    pub(crate) fn below(parts: &[(Pair, u64)], direction: Direction, cut: f64) -> Self {
+        Self::limited(parts, direction, Limit::Cut(cut), 1e-300)
+    }
+
+    fn limited(parts: &[(Pair, u64)], direction: Direction, limit: Limit, tail: f64) -> Self {
         let source = |pair: &Pair| match *pair {
             Pair::Gaussian { mu } => Source::Gaussian { mu },
-            _ => match Nodes::new(pair, direction, 64.0, 0.0) {
-                Some(nodes) => Source::Nodes {
-                    pair: pair.clone(),
-                    direction,
-                    nodes: nodes.truncated(pair, direction, reach),
-                    order: 64.0,
-                },
+            _ => match limit.nodes(pair, direction, 64.0) {
+                Some(nodes) => Source::Nodes { pair: pair.clone(), direction, nodes, order: 64.0 },
                 None => {
                     let span = pld::span(pair, direction, 1.0, tail) - 4.0;
                     let width = span.max(1e-9) / COARSE_POINTS;
@@ -55,14 +85,14 @@ impl Cumulants {
                 }
             },
         };
-        Self { parts: parts.iter().map(|(pair, n)| (source(pair), *n as f64)).collect(), reach }
+        Self { parts: parts.iter().map(|(pair, n)| (source(pair), *n as f64)).collect(), limit }
     }
 
     /// `K`, `K'` and `K''` at `theta > 0`. Not finite where the rule does not reach.
     pub(crate) fn at(&mut self, theta: f64) -> (f64, f64, f64) {
         let mut total = (0.0, 0.0, 0.0);
         for (source, count) in &mut self.parts {
-            let one = source.at(theta, self.reach);
+            let one = source.at(theta, self.limit);
             total.0 += *count * one.0;
             total.1 += *count * one.1;
             total.2 += *count * one.2;
@@ -212,7 +242,7 @@ impl Cumulants {
 }
 
 impl Source {
-    fn at(&mut self, theta: f64, reach: f64) -> (f64, f64, f64) {
+    fn at(&mut self, theta: f64, limit: Limit) -> (f64, f64, f64) {
         match self {
             Self::Gaussian { mu } => {
                 let variance = *mu * *mu;
@@ -221,9 +251,9 @@ impl Source {
             Self::Nodes { pair, direction, nodes, order } => {
                 let wanted = theta + 1.0;
                 if wanted > *order || wanted < 0.1 * *order {
-                    match Nodes::new(pair, *direction, 2.0 * wanted, 0.0) {
+                    match limit.nodes(pair, *direction, 2.0 * wanted) {
                         Some(rule) => {
-                            *nodes = rule.truncated(pair, *direction, reach);
+                            *nodes = rule;
                             *order = 2.0 * wanted;
                         }
                         None if wanted > *order => return (f64::NAN, f64::NAN, f64::NAN),

@@ -1,8 +1,10 @@
 //! Comparison with golden tables made by trusted peers and by an independent high-precision
-//! reference. A few rows are copied here; the whole tables are checked when the environment variable
-//! `BURN_DP_GOLDEN` names their folder (without it those tests say so and check nothing more).
+//! reference. A few rows are copied here; the whole tables are checked when `BURN_DP_GOLDEN` names their
+//! folder or it is beside the repository (without it those tests say so and check nothing more).
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod golden_folder;
 
 use burn_dp_accountant::{
     Budget, DpEvent, ExactAccountant, NeighboringRelation, PldAccountant, RdpAccountant,
@@ -13,20 +15,25 @@ use serde_json::Value;
 
 const ADD_REMOVE: NeighboringRelation = NeighboringRelation::AddOrRemoveOne;
 
-/// Truths that lie outside of a certified bracket by more than their own estimated error, with that
+/// Truths that lie outside of a narrower bracket by more than their own estimated error, with that
 /// bracket: the exact value must be inside of it instead.
 ///
 /// Row p040 (q = 1e-4, σ = 0.6, 1000 steps, δ = 1e-8; error 1.4e-7): the bracket of relative width 1e-7
 /// (`with_relative_width(1e-7)`, `with_max_points(1 << 25)`: 20 s), made without the exact method.
-const CORRECTED: [(f64, f64, f64); 1] = [(0.908720117321615, 0.908720278956092, 0.908720356633247)];
+///
+/// Row p077 (q = 1e-5, σ = 1, 1000 steps, δ = 1e-9; error 1.1e-11): the inversion integral without any cut,
+/// in 64 bits of mantissa, gives 0.00241620762338942, ...340197 and ...341283 on three contours.
+const CORRECTED: [(f64, f64, f64); 2] = [
+    (0.908720117321615, 0.908720278956092, 0.908720356633247),
+    (0.002416207536143501, 0.00241620762337, 0.00241620762343),
+];
 
 fn table(name: &str) -> Vec<Value> {
-    let Ok(folder) = std::env::var("BURN_DP_GOLDEN") else {
-        eprintln!("BURN_DP_GOLDEN is not set: the whole table {name} is not checked");
+    let Some(folder) = golden_folder::folder() else {
+        eprintln!("no folder of golden tables: the whole table {name} is not checked");
         return Vec::new();
     };
-    let path = std::path::Path::new(&folder).join(name);
-    let text = std::fs::read_to_string(path).unwrap();
+    let text = std::fs::read_to_string(folder.join(name)).unwrap();
     let json: Value = serde_json::from_str(&text).unwrap();
     let rows = json["rows"].as_array().unwrap().clone();
     assert!(!rows.is_empty(), "{name} is empty");
@@ -65,16 +72,14 @@ fn check_epsilon(events: &[(DpEvent, u64)], delta: f64, truth: f64, error: f64) 
     assert!(width <= 1e-4 || pld.upper < 1e-9, "{context}: {width:e} {pld:?}");
     let rdp = RdpAccountant::new(counted(events), ADD_REMOVE).unwrap().epsilon(delta).unwrap();
     assert!(rdp.upper >= truth - slack, "{context}: {rdp:?}");
-    if let Ok(exact) = ExactAccountant::new(counted(events), ADD_REMOVE).unwrap().epsilon(delta) {
-        if let Some((_, lower, upper)) = CORRECTED.iter().find(|(known, ..)| *known == truth) {
-            assert!(
-                *lower > truth + error && *lower <= exact && exact <= *upper,
-                "{context}: {exact}"
-            );
-            return;
-        }
-        assert!((exact - truth).abs() <= error + 1e-8 * truth, "{context}: exact {exact}");
+    // Never declined.
+    let exact = ExactAccountant::new(counted(events), ADD_REMOVE).unwrap().epsilon(delta);
+    let exact = exact.unwrap_or_else(|e| panic!("{context}: {e}"));
+    if let Some((_, lower, upper)) = CORRECTED.iter().find(|(known, ..)| *known == truth) {
+        assert!(*lower > truth + error && *lower <= exact && exact <= *upper, "{context}: {exact}");
+        return;
     }
+    assert!((exact - truth).abs() <= error + 1e-8 * truth, "{context}: exact {exact}");
 }
 
 #[test]
@@ -88,6 +93,8 @@ fn the_bracket_and_the_exact_value_agree_with_copied_rows() {
         (0.1, 0.3, 1_000, 1e-5, 506.190930935, 1e-8),
         (1e-3, 0.6, 1, 1e-5, 0.098471069, 1e-9),
         (1e-4, 0.6, 1_000, 1e-8, 0.908720117321615, 1.4e-7),
+        (1e-4, 0.8, 5_000, 1e-9, 0.21483416107249434, 4.7e-8),
+        (1e-5, 1.0, 1_000, 1e-9, 0.002416207536143501, 1.1e-11),
         (1e-4, 10.0, 10_000, 1e-5, 0.0019468054856529825, 1e-15),
         (0.0255766812601323, 2.5, 72_000, 8e-7, 17.247789320, 1e-7),
     ];
@@ -129,6 +136,7 @@ fn every_heterogeneous_composition_lies_in_its_bracket() {
 
 #[test]
 fn every_delta_lies_in_its_bracket() {
+    let mut declined = Vec::new();
     for row in table("delta_from_epsilon.json") {
         let (events, epsilon) = (segments(&row), number(&row, "eps"));
         let truth = number(&row["truth"], "delta");
@@ -140,10 +148,14 @@ fn every_delta_lies_in_its_bracket() {
         assert!(bracket.upper >= truth - slack, "{row}: {bracket:?}");
         assert!(bracket.upper <= truth * 1.01 + 1e-300, "{row}: {bracket:?}");
         let exact = ExactAccountant::new(counted(&events), ADD_REMOVE).unwrap();
-        if let Ok(delta) = exact.delta(epsilon) {
-            assert!((delta - truth).abs() <= error + 1e-8 * truth, "{row}: exact {delta}");
+        match exact.delta(epsilon) {
+            Ok(delta) => {
+                assert!((delta - truth).abs() <= error + 1e-8 * truth, "{row}: exact {delta}");
+            }
+            Err(error) => declined.push(format!("{row}: {error}")),
         }
     }
+    assert!(declined.is_empty(), "{declined:#?}");
 }
 
 #[test]

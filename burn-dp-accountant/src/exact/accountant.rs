@@ -88,6 +88,9 @@ impl ExactAccountant {
             return Ok(1.0);
         }
         let own = self.largest(|direction, _| {
+            if crate::pld::largest_loss(&self.lowered.parts, direction) <= epsilon {
+                return Some(Exact { value: 0.0, relative_error: 0.0 });
+            }
             delta_of_direction(&self.lowered.parts, direction, epsilon, self.patience)
         })?;
         Ok((own + self.lowered.mass_at_infinity).min(1.0))

@@ -1,15 +1,16 @@
 //! Values of the moment generating function along one contour, and their inversion.
 
+use super::rare::Rare;
 use crate::math::complex::Complex64;
-use crate::mechanism::{BLOCK, ContourMoments, Direction, Nodes, Pair};
+use crate::mechanism::{BLOCK, ContourMoments, Direction, Nodes, Pair, Tail};
 
 /// Which losses take part, and how much work they may be.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) enum Domain {
     /// All. The cheap way, for integrands that decay quickly.
     Whole,
-    /// Those that lie at most so many standard deviations beyond the mean of `P`.
-    Within(f64),
+    /// Those up to this one; the others in closed form ([`Rare`]).
+    Below(f64),
 }
 
 impl Domain {
@@ -17,7 +18,7 @@ impl Domain {
     fn most_points(self) -> usize {
         match self {
             Self::Whole => 4096,
-            Self::Within(_) => 1 << 17,
+            Self::Below(_) => 1 << 17,
         }
     }
 
@@ -25,7 +26,7 @@ impl Domain {
     fn most_work(self) -> usize {
         match self {
             Self::Whole => 3_000_000,
-            Self::Within(_) => 200_000_000,
+            Self::Below(_) => 200_000_000,
         }
     }
 }
@@ -40,6 +41,8 @@ pub(super) struct Contour {
     values: Vec<Complex64>,
     /// Size of the last value relative to the first.
     pub(super) remainder: f64,
+    /// The losses that do not take part.
+    rare: Option<Rare>,
 }
 
 impl Contour {
@@ -54,6 +57,10 @@ impl Contour {
         frequency: f64,
     ) -> Option<Self> {
         let step = 2.0 * std::f64::consts::PI / period;
+        let rare = match domain {
+            Domain::Whole => None,
+            Domain::Below(cut) => Some(Rare::above(parts, direction, cut)?),
+        };
         let rules = |capacity| Rules::new(parts, direction, domain, theta, capacity);
         let mut capacity = frequency.max(BLOCK as f64 * step);
         let mut rule = rules(capacity)?;
@@ -92,6 +99,7 @@ impl Contour {
             ln_scale,
             values,
             remainder,
+            rare,
         })
     }
 
@@ -112,8 +120,14 @@ impl Contour {
 
     /// `ln δ(ε)` and its decay `-δ'/δ`.
     pub(super) fn ln_delta(&self, epsilon: f64) -> (f64, f64) {
-        let (delta, slope) = self.evaluate(epsilon);
-        (delta.ln() + self.ln_scale - self.theta * epsilon, slope / delta)
+        let (mut delta, mut slope) = self.evaluate(epsilon);
+        let ln_factor = self.ln_scale - self.theta * epsilon;
+        if let Some(rare) = &self.rare {
+            let (more, steeper) = rare.delta(epsilon);
+            delta += more * (-ln_factor).exp();
+            slope += steeper * (-ln_factor).exp();
+        }
+        (delta.ln() + ln_factor, slope / delta)
     }
 
     /// Newton's method on `ln δ`, which is concave and falls.
@@ -175,8 +189,9 @@ impl Rules {
                     let order = theta + 1.0;
                     let nodes = match domain {
                         Domain::Whole => Nodes::new(pair, direction, order, frequency)?,
-                        Domain::Within(reach) => {
-                            Nodes::within(pair, direction, order, frequency, reach)?
+                        Domain::Below(cut) => {
+                            let tail = Tail::above(pair, direction, cut)?;
+                            Nodes::within(pair, direction, order, frequency, &tail)?
                         }
                     };
                     let moments = nodes.on_contour(theta);

@@ -10,7 +10,7 @@ use super::closed::{
     gaussian_delta, gaussian_epsilon, only_gaussian, single_sampled_delta, single_sampled_epsilon,
 };
 use super::contour::{Contour, Domain};
-use crate::math::normal;
+use super::rare::{Cut, LEFT_OUT, approximate_epsilon, approximate_ln_delta, left_out};
 use crate::mechanism::{Direction, Pair};
 use crate::saddle::Cumulants;
 
@@ -90,9 +90,6 @@ impl Plan {
     }
 }
 
-/// The share of δ of all losses that [`Domain::Within`] leaves out.
-const LEFT_OUT: f64 = 1e-12;
-
 /// Largest estimated relative error of an exact value.
 pub(super) const TOLERANCE: f64 = 1e-9;
 
@@ -105,19 +102,17 @@ pub(crate) enum Patience {
     Thorough,
 }
 
-/// The domains to try, in this order, for the answer of the first that is accurate enough.
+/// The value of all losses, or if that is not accurate enough the one with a cut.
 fn first_accurate(
     patience: Patience,
-    tail: f64,
-    value: impl Fn(Domain) -> Option<Exact>,
+    whole: Option<Exact>,
+    below: impl Fn() -> Option<Exact>,
 ) -> Option<Exact> {
-    let whole = value(Domain::Whole);
     let accurate = |exact: &Exact| exact.relative_error <= TOLERANCE;
     if patience == Patience::Quick || whole.as_ref().is_some_and(accurate) {
         return whole;
     }
-    let reach = -normal::quantile(tail.max(1e-290));
-    value(Domain::Within(reach)).filter(accurate).or(whole)
+    below().filter(accurate).or(whole)
 }
 
 /// Exact ε at `delta` in one direction; not below 0. `None` where the integrand decays too slowly or
@@ -134,8 +129,29 @@ pub(crate) fn epsilon_of_direction(
     if let [(Pair::Sampled { q, mu }, 1)] = *parts {
         return single_sampled_epsilon(q, mu, direction, delta);
     }
-    let tail = LEFT_OUT * delta / releases(parts);
-    first_accurate(patience, tail, |domain| epsilon_within(parts, direction, domain, delta))
+    let whole = epsilon_within(parts, direction, Domain::Whole, delta).map(|(exact, _)| exact);
+    first_accurate(patience, whole, || epsilon_below(parts, direction, delta))
+}
+
+/// Exact ε with the losses cut where they no longer decide it.
+fn epsilon_below(parts: &[(Pair, u64)], direction: Direction, delta: f64) -> Option<Exact> {
+    let share = 1e-9 * delta / releases(parts);
+    let start = Cumulants::new(parts, direction, share).saddle(delta)?.epsilon;
+    let mut epsilon = approximate_epsilon(parts, direction, delta, start)?;
+    for _ in 0..4 {
+        // A little more than needed, so that the cut is still good for what is found.
+        let cut = Cut::new(parts, direction, 1.01 * epsilon, 0.1 * LEFT_OUT * delta)?;
+        let (mut exact, decay) = epsilon_within(parts, direction, Domain::Below(cut.loss), delta)?;
+        let missing = left_out(parts, direction, exact.value, cut.loss)? / delta;
+        if missing <= LEFT_OUT {
+            if exact.value > 0.0 {
+                exact.relative_error += missing / (decay * exact.value);
+            }
+            return Some(exact);
+        }
+        epsilon = exact.value;
+    }
+    None
 }
 
 /// The cumulants of the losses that decide, and of those in the domain.
@@ -145,17 +161,26 @@ fn cumulants(
     domain: Domain,
     delta: f64,
 ) -> (Cumulants, Cumulants) {
-    let share = delta / releases(parts);
-    let tail = if domain == Domain::Whole { 1e-300 } else { LEFT_OUT * share };
-    (Cumulants::new(parts, direction, 1e-9 * share), Cumulants::new(parts, direction, tail))
+    match domain {
+        Domain::Whole => {
+            let visible = 1e-9 * delta / releases(parts);
+            let new = |tail| Cumulants::new(parts, direction, tail);
+            (new(visible), new(1e-300))
+        }
+        Domain::Below(cut) => {
+            let new = || Cumulants::below(parts, direction, cut);
+            (new(), new())
+        }
+    }
 }
 
+/// ε, and the decay of `ln δ` there.
 fn epsilon_within(
     parts: &[(Pair, u64)],
     direction: Direction,
     domain: Domain,
     delta: f64,
-) -> Option<Exact> {
+) -> Option<(Exact, f64)> {
     let (mut visible, mut cumulants) = cumulants(parts, direction, domain, delta);
     let saddle = visible.saddle(delta)?;
     let plan = Plan::new(&mut cumulants, saddle.theta, saddle.epsilon.max(0.0), delta)?;
@@ -165,13 +190,13 @@ fn epsilon_within(
     let mut answer = None;
     for _ in 0..2 {
         if epsilon <= 0.0 {
-            return Some(Exact { value: 0.0, relative_error: 0.0 });
+            return Some((Exact { value: 0.0, relative_error: 0.0 }, 1.0));
         }
         let beside = Plan::new(&mut cumulants, 0.87 * theta, epsilon, delta)?;
         let second = beside.contour(parts, direction, domain, 1.17)?;
         let other = second.epsilon(delta, epsilon)?;
         let relative_error = (other / epsilon - 1.0).abs() + first.remainder + 1e-15;
-        answer = Some(Exact { value: epsilon, relative_error });
+        answer = Some((Exact { value: epsilon, relative_error }, first.ln_delta(epsilon).1));
         if relative_error < 1e-10 {
             break;
         }
@@ -200,11 +225,28 @@ pub(crate) fn delta_of_direction(
             relative_error: 1e-11,
         });
     }
-    // What is left out must be small beside a δ that is not known yet: the saddle point tells.
+    let whole = delta_within(parts, direction, Domain::Whole, epsilon);
+    first_accurate(patience, whole, || delta_below(parts, direction, epsilon))
+}
+
+/// Exact δ with the losses cut where they no longer decide it.
+fn delta_below(parts: &[(Pair, u64)], direction: Direction, epsilon: f64) -> Option<Exact> {
     let mut visible = Cumulants::new(parts, direction, 1e-40);
-    let guess = visible.saddle_at(epsilon).map_or(1e-100, |(_, ln_delta)| ln_delta.exp());
-    let tail = LEFT_OUT * 1e-2 * guess / releases(parts);
-    first_accurate(patience, tail, |domain| delta_within(parts, direction, domain, epsilon))
+    let mut guess = visible.saddle_at(epsilon).map_or(1e-20, |(_, ln_delta)| ln_delta.exp());
+    for _ in 0..3 {
+        guess = guess.clamp(1e-280, 1.0);
+        guess = approximate_ln_delta(parts, direction, epsilon, guess)?.exp();
+    }
+    for _ in 0..3 {
+        let cut = Cut::new(parts, direction, epsilon, 0.1 * LEFT_OUT * guess)?;
+        let mut exact = delta_within(parts, direction, Domain::Below(cut.loss), epsilon)?;
+        exact.relative_error += cut.left_out / exact.value;
+        if cut.left_out <= LEFT_OUT * exact.value {
+            return Some(exact);
+        }
+        guess = exact.value;
+    }
+    None
 }
 
 fn delta_within(
@@ -265,5 +307,50 @@ mod tests {
         assert!((remove.value / 2.38159692148991 - 1.0).abs() < 1e-9, "{remove:?}");
         assert!((add.value / 2.243559372698958 - 1.0).abs() < 1e-9, "{add:?}");
         assert!(remove.relative_error < 1e-9);
+    }
+
+    #[test]
+    fn a_cut_changes_no_value() {
+        // The whole contour is accurate here, and a hundredth of δ or so is above the cut.
+        let compositions = [
+            vec![(Pair::Sampled { q: 1e-3, mu: 1.25 }, 4_000)],
+            vec![
+                (Pair::Sampled { q: 1e-3, mu: 1.1 }, 4_000),
+                (Pair::Sampled { q: 5e-3, mu: 0.5 }, 999),
+            ],
+            vec![(Pair::Gaussian { mu: 0.01 }, 30), (Pair::Sampled { q: 1e-3, mu: 1.25 }, 4_000)],
+            vec![(Pair::Substituted { q: 1e-3, mu: 1.25 }, 4_000)],
+        ];
+        for parts in compositions {
+            for direction in crate::pld::directions(&parts) {
+                let whole = epsilon_within(&parts, direction, Domain::Whole, 1e-6);
+                let below = epsilon_below(&parts, direction, 1e-6);
+                let (Some((whole, _)), Some(below)) = (whole, below) else {
+                    panic!("{parts:?} {direction:?}: {whole:?} {below:?}");
+                };
+                let context = format!("{parts:?} {direction:?}: {whole:?} {below:?}");
+                assert!(whole.relative_error < 1e-9 && below.relative_error < 1e-9, "{context}");
+                assert!((whole.value / below.value - 1.0).abs() < 1e-9, "{context}");
+                let back = delta_below(&parts, direction, below.value).unwrap();
+                assert!((back.value / 1e-6 - 1.0).abs() < 1e-8, "{context} {back:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_few_rare_losses_have_their_golden_epsilon() {
+        // epsilon_poisson.json, rows p041 with its error, and p077 in extended precision: the same
+        // integral without a cut, in 64 bits of mantissa, on three contours.
+        for (q, sigma, steps, truth, error) in [
+            (1e-4, 0.8, 5_000, 0.21483416107249434, 4.7e-8),
+            (1e-5, 1.0, 1_000, 0.00241620762339, 1e-14),
+        ] {
+            let parts = [(Pair::Sampled { q, mu: 1.0 / sigma }, steps)];
+            let below = epsilon_below(&parts, Direction::Remove, 1e-9).unwrap();
+            assert!((below.value - truth).abs() <= error + 1e-10 * truth, "{q}: {below:?}");
+            assert!(below.relative_error <= TOLERANCE, "{q}: {below:?}");
+            let back = delta_below(&parts, Direction::Remove, below.value).unwrap();
+            assert!((back.value / 1e-9 - 1.0).abs() < 1e-8, "{q}: {back:?}");
+        }
     }
 }

@@ -4,6 +4,7 @@ mod accountant;
 mod closed;
 mod contour;
 mod inversion;
+mod rare;
 
 pub use accountant::ExactAccountant;
 pub(crate) use closed::{gaussian_delta, gaussian_epsilon};

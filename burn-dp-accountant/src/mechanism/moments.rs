@@ -15,7 +15,8 @@ impl Nodes {
         let order = theta + 1.0;
         let shift = self.peak(order).max(0.0);
         let shift = if shift < LARGEST_EXPONENT { 0.0 } else { shift };
-        let (mut losses, mut tilted, mut tangent) = (Vec::new(), Vec::new(), 0.0);
+        let (mut losses, mut tilted) = (Vec::new(), Vec::new());
+        let mut tangent = self.excess_left_out() * (-shift).exp();
         let ln_scale = self.ln_moment(order);
         let excess = if shift == 0.0 { ln_scale.exp_m1() } else { (ln_scale - shift).exp() };
         // All nodes below this together are below the rounding of the excess.
@@ -46,7 +47,7 @@ pub(crate) struct ContourMoments {
     /// Loss and `w e^{(θ+1)y}`, filled up with zeros to whole groups of lanes.
     losses: Vec<f64>,
     tilted: Vec<f64>,
-    /// `Σ w (e^y - 1)`.
+    /// `Σ w (e^y - 1)`, which is 0 but for rounding, with what the nodes leave out.
     tangent: f64,
     /// Logarithm of a common factor, 0 unless the moments overflow.
     shift: f64,

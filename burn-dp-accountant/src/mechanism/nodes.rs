@@ -5,7 +5,7 @@
 //! The integrands are analytic in a strip around the real line and fall like a Gaussian, hence the
 //! trapezoidal rule converges geometrically (Trefethen and Weideman 2014, Theorem 5.1).
 
-use super::Pair;
+use super::{Pair, Tail};
 use crate::math::normal::LN_DENSITY_AT_ZERO;
 use crate::math::{exp_minus_tangent, ln_add_exp};
 
@@ -61,6 +61,8 @@ pub(crate) struct Nodes {
     ln_weight: Vec<f64>,
     weight: Vec<f64>,
     loss: Vec<f64>,
+    /// What the nodes leave out.
+    tail: Tail,
 }
 
 /// Beyond this exponent the subtraction of the first terms is below the rounding.
@@ -123,7 +125,7 @@ impl Nodes {
         if (high - low) / step > 2.0 * MAX_NODES {
             return None;
         }
-        let mut nodes = Self { ln_weight: Vec::new(), weight: Vec::new(), loss: Vec::new() };
+        let mut nodes = Self::from_points(Vec::new(), Tail::NONE);
         let first = (low / step).floor() as i64;
         let last = (high / step).ceil() as i64;
         for k in first..=last {
@@ -143,10 +145,16 @@ impl Nodes {
         self.loss.len()
     }
 
-    pub(super) fn from_points(points: Vec<(f64, f64)>) -> Self {
+    /// The rule of `(ln w, loss)` for all outcomes but those of `tail`.
+    pub(super) fn from_points(points: Vec<(f64, f64)>, tail: Tail) -> Self {
         let (ln_weight, loss): (Vec<f64>, Vec<f64>) = points.into_iter().unzip();
         let weight = ln_weight.iter().map(|w: &f64| w.exp()).collect();
-        Self { ln_weight, weight, loss }
+        Self { ln_weight, weight, loss, tail }
+    }
+
+    /// `P(B) - Q(B)` of the outcomes that are left out.
+    pub(super) fn excess_left_out(&self) -> f64 {
+        self.tail.excess
     }
 
     pub(super) fn peak(&self, order: f64) -> f64 {
@@ -154,7 +162,8 @@ impl Nodes {
         exponents.fold(f64::NEG_INFINITY, f64::max)
     }
 
-    /// `ln E_Q[L^order]` for real `order > 1`.
+    /// `ln E_Q[L^order]` for real `order > 1`. With a tail `B` left out, `E_Q[L^a] - 1` is
+    /// `E_Q[L^a - 1 - a(L - 1)] - Q(B) - a(P(B) - Q(B))`.
     pub(crate) fn ln_moment(&self, order: f64) -> f64 {
         let peak = self.peak(order);
         if peak < LARGEST_EXPONENT {
@@ -168,7 +177,7 @@ impl Nodes {
                     }
                 })
                 .sum();
-            return sum.ln_1p();
+            return (sum - self.tail.mass - order * self.tail.excess).ln_1p();
         }
         let terms = self.ln_weight.iter().zip(&self.loss);
         peak + terms.map(|(w, y)| (w + order * y - peak).exp()).sum::<f64>().ln()
@@ -198,16 +207,16 @@ impl Nodes {
     /// see them, however much a large tilt would.
     pub(crate) fn truncated(mut self, pair: &Pair, direction: Direction, reach: f64) -> Self {
         let (Pair::Sampled { mu, .. } | Pair::Substituted { mu, .. }) = *pair else { return self };
-        let end = if direction == Direction::Add { -reach } else { mu + reach };
+        // A symmetric pair has its largest losses on the same side in both directions.
+        let below = direction == Direction::Add && !pair.is_symmetric();
+        let end = if below { -reach } else { mu + reach };
         if let Some(limit) = point(pair, direction, end) {
             let keep: Vec<usize> =
                 (0..self.loss.len()).filter(|&i| self.loss[i] <= limit.loss).collect();
             let pick = |values: &[f64]| keep.iter().map(|&i| values[i]).collect();
-            self = Self {
-                ln_weight: pick(&self.ln_weight),
-                weight: pick(&self.weight),
-                loss: pick(&self.loss),
-            };
+            self.ln_weight = pick(&self.ln_weight);
+            self.weight = pick(&self.weight);
+            self.loss = pick(&self.loss);
         }
         self
     }

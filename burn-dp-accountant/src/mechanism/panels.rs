@@ -8,6 +8,7 @@ use std::sync::LazyLock;
 
 use super::nodes::{Direction, Nodes, ln_mixture, point};
 use super::pair::Pair;
+use super::tail::Tail;
 
 /// Nodes in one panel.
 const POINTS: usize = 16;
@@ -19,6 +20,10 @@ const LARGEST_CHANGE: f64 = 7.0;
 /// More nodes are never worth it.
 const MAX_NODES: usize = 300_000;
 
+/// Below this exponent nothing is left of a moment, nor of one of a twentieth of its order: only the
+/// density itself is to be resolved.
+const LOWEST: f64 = -1000.0;
+
 /// Beyond this distance from the mean the standard normal distribution does not matter.
 const END: f64 = 13.5;
 
@@ -26,21 +31,19 @@ static RULE: LazyLock<[(f64, f64); POINTS]> = LazyLock::new(gauss_legendre);
 
 impl Nodes {
     /// The rule for moments `E_Q[L^a]` with `1 <= Re a <= order` and `|Im a| <= frequency`, without the
-    /// losses that lie more than `reach` standard deviations beyond the mean of `P`. `None` if the pair
-    /// has no such rule or the rule would be too long.
+    /// losses of `tail`. `None` if the pair has no such rule or the rule would be too long.
     pub(crate) fn within(
         pair: &Pair,
         direction: Direction,
         order: f64,
         frequency: f64,
-        reach: f64,
+        tail: &Tail,
     ) -> Option<Self> {
         let (q, mu) = match *pair {
             Pair::Sampled { q, mu } | Pair::Substituted { q, mu } => (q, mu),
             _ => return None,
         };
-        // Under "add" the loss is bounded where it is largest.
-        let high = if direction == Direction::Add { mu + END } else { mu + reach };
+        let high = tail.end.unwrap_or(mu + END);
         // Share of the shifted component, which increases: the slope of the loss over μ.
         let share = |x: f64| (q.ln() + mu * x - 0.5 * mu * mu - ln_mixture(q, mu, x)).exp();
         let slope = |left: f64, right: f64| match pair {
@@ -51,10 +54,12 @@ impl Nodes {
         let mut left = -END;
         while left < high {
             let mut half = (0.7 / mu).min(0.5 * (high - left)).min(1.0);
+            let loss = |x: f64| point(pair, direction, x).map_or(0.0, |p| p.loss);
+            let largest = loss(left).max(loss(left + 2.0 * half));
+            let turns = if (order - 1.0) * largest < LOWEST { 0.0 } else { frequency + order };
             loop {
                 let right = left + 2.0 * half;
-                let rate =
-                    (frequency + order) * slope(left, right) + left.abs().max(right.abs()) + 1.0;
+                let rate = turns * slope(left, right) + left.abs().max(right.abs()) + 1.0;
                 if half * rate <= LARGEST_CHANGE || half < 1e-9 {
                     break;
                 }
@@ -72,7 +77,7 @@ impl Nodes {
                 break;
             }
         }
-        Some(Self::from_points(points))
+        Some(Self::from_points(points, *tail))
     }
 }
 
@@ -116,7 +121,11 @@ mod tests {
             for direction in [Direction::Remove, Direction::Add] {
                 let (order, t) = (4.0, 35.0);
                 let whole = Nodes::new(&pair, direction, order, t).unwrap();
-                let within = Nodes::within(&pair, direction, order, t, 25.0).unwrap();
+                let none = Nodes::within(&pair, direction, order, t, &Tail::NONE).unwrap();
+                assert!((none.ln_moment(order) - whole.ln_moment(order)).abs() < 1e-12);
+                // A cut that nothing exceeds but with probability 1e-90.
+                let tail = Tail::above(&pair, direction, 12.0).unwrap();
+                let within = Nodes::within(&pair, direction, order, t, &tail).unwrap();
                 let (whole, within) =
                     (whole.on_contour(order - 1.0), within.on_contour(order - 1.0));
                 for t in [0.0, 3.0, 35.0] {
@@ -131,8 +140,8 @@ mod tests {
     fn moments_are_finite_where_the_whole_line_is_decided_by_what_never_happens() {
         let pair = Pair::Sampled { q: 1e-5, mu: 1.0 };
         let whole = Nodes::new(&pair, Direction::Remove, 60.0, 0.0).unwrap().ln_moment(60.0);
-        let within = Nodes::within(&pair, Direction::Remove, 60.0, 0.0, 8.0).unwrap();
-        // The largest loss inside is 0.03.
+        let tail = Tail::above(&pair, Direction::Remove, 0.03).unwrap();
+        let within = Nodes::within(&pair, Direction::Remove, 60.0, 0.0, &tail).unwrap();
         assert!(whole > 100.0 && within.ln_moment(60.0) < 1e-3, "{whole}");
     }
 }

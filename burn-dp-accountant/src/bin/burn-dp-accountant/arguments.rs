@@ -20,7 +20,8 @@ pub(crate) enum Command {
     Epsilon(Epsilon),
     /// δ of a training at a given ε.
     Delta(Delta),
-    /// The smallest noise multiplier (or the largest number of steps) for a budget.
+    /// The smallest noise multiplier, or the largest number of steps, sampling probability or batch,
+    /// for a budget.
     Calibrate(Calibrate),
     /// The trade-off curve between the two errors of an attacker.
     Tradeoff(Tradeoff),
@@ -173,15 +174,19 @@ pub(crate) struct Calibrate {
     /// Target δ.
     #[arg(long)]
     pub(crate) delta: f64,
-    /// Probability of each unit to take part in a step.
+    /// Probability of each unit to take part in a step. Of this, the number of steps and the noise
+    /// multiplier two are given and the third is searched.
     #[arg(long, visible_alias = "q")]
-    pub(crate) sampling_probability: f64,
-    /// Number of steps: the noise multiplier is searched.
-    #[arg(long, conflicts_with = "noise_multiplier")]
+    pub(crate) sampling_probability: Option<f64>,
+    /// Number of steps.
+    #[arg(long)]
     pub(crate) steps: Option<u64>,
-    /// Noise multiplier: the number of steps is searched.
+    /// Noise multiplier.
     #[arg(long, visible_alias = "sigma")]
     pub(crate) noise_multiplier: Option<f64>,
+    /// Number of units: the expected batch size is searched instead of the sampling probability.
+    #[arg(long, conflicts_with = "sampling_probability")]
+    pub(crate) dataset_size: Option<u64>,
     /// Neighbouring relation.
     #[arg(long, value_enum, default_value = "add-or-remove-one")]
     pub(crate) relation: Relation,

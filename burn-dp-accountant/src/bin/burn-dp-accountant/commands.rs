@@ -1,9 +1,9 @@
 //! What the commands print.
 
 use burn_dp_accountant::{
-    AccountantError, Budget, Calibration, CentralLimitEstimate, DpEvent, LedgerHeader,
-    PldAccountant, PrivacyLedger, PrivacyStatement, RdpAccountant, RunPlan, ScalingLaw,
-    TotalAmountOfNoise, UnitOfPrivacy,
+    AccountantError, Budget, Calibration, CentralLimitEstimate, DpEvent, ExactAccountant,
+    LedgerHeader, Method, PldAccountant, PrivacyLedger, PrivacyStatement, RdpAccountant, RunPlan,
+    ScalingLaw, TotalAmountOfNoise, UnitOfPrivacy,
 };
 use serde_json::{Value, json};
 
@@ -51,7 +51,7 @@ fn epsilon(arguments: &Epsilon) -> Output {
         ledger.header().noise_source != burn_dp_accountant::NoiseSource::Secure
     });
     let answer = match arguments.accountant {
-        Accountant::Exact => ledger_of(&events)?.epsilon(arguments.delta)?,
+        Accountant::Exact => exact(&events, arguments.delta)?,
         _ if insecure => ledger_of(&events)?.epsilon(arguments.delta)?,
         Accountant::Pld => {
             PldAccountant::new(events.counted(), relation)?.epsilon(arguments.delta)?
@@ -86,6 +86,37 @@ fn epsilon(arguments: &Epsilon) -> Output {
         text += &format!("  note:      {note}\n");
     }
     Ok(text)
+}
+
+/// The best guarantee, with the exact value as its estimate. Where the quick way to it does not suffice
+/// the patient one is taken; what gives no exact value says why.
+fn exact(events: &Events, delta: f64) -> Result<burn_dp_accountant::Epsilon, AccountantError> {
+    let mut answer = ledger_of(events)?.epsilon(delta)?;
+    match answer.method {
+        Method::Exact | Method::ClosedForm | Method::Nothing => return Ok(answer),
+        Method::Pld if answer.upper.is_finite() => {}
+        method => {
+            answer.notes.push(format!("no exact value; the method was: {method}"));
+            return Ok(answer);
+        }
+    }
+    let found = ExactAccountant::new(events.counted(), events.relation)
+        .and_then(|accountant| accountant.epsilon(delta));
+    match found {
+        Ok(value)
+            if value >= answer.lower * (1.0 - 1e-9) && value <= answer.upper * (1.0 + 1e-9) =>
+        {
+            answer.estimate = value.clamp(answer.lower, answer.upper);
+            answer.method = Method::Exact;
+        }
+        Ok(value) => answer.notes.push(format!("the exact value {value} is not in the bracket")),
+        Err(error) => {
+            answer
+                .notes
+                .push(format!("no exact value; the method was: {}; {error}", answer.method));
+        }
+    }
+    Ok(answer)
 }
 
 fn central_limit(events: &Events, arguments: &Epsilon) -> Output {
@@ -129,17 +160,38 @@ fn delta(arguments: &Delta) -> Output {
 }
 
 fn calibrate(arguments: &Calibrate) -> Output {
-    let q = arguments.sampling_probability;
     let budget = Budget::new(arguments.epsilon, arguments.delta)?;
     let calibration = Calibration::new(budget).with_relation(arguments.relation.into());
-    let (name, value) = match (arguments.steps, arguments.noise_multiplier) {
-        (_, Some(sigma)) => ("steps", json!(calibration.steps(&DpEvent::dp_sgd_step(q, sigma))?)),
-        (Some(steps), None) => {
+    let given = (arguments.sampling_probability, arguments.steps, arguments.noise_multiplier);
+    let (name, value) = match (given, arguments.dataset_size) {
+        ((Some(q), None, Some(sigma)), None) => {
+            ("steps", json!(calibration.steps(&DpEvent::dp_sgd_step(q, sigma))?))
+        }
+        ((Some(q), Some(steps), None), None) => {
             let sigma = calibration.noise_multiplier(steps, |s| DpEvent::dp_sgd_step(q, s))?;
             ("noise_multiplier", json!(sigma))
         }
-        (None, None) => {
-            return Err(invalid("--steps", "or --noise-multiplier must be given".to_string()));
+        ((None, Some(steps), Some(sigma)), size) => {
+            DpEvent::gaussian(sigma).validate()?;
+            let event = |q| DpEvent::dp_sgd_step(q, sigma);
+            match size {
+                Some(size) => {
+                    let batch = calibration.expected_batch_size(size, steps, event)?;
+                    ("expected_batch_size", json!(batch))
+                }
+                None => {
+                    let q = calibration.sampling_probability(steps, event)?;
+                    ("sampling_probability", json!(q))
+                }
+            }
+        }
+        _ => {
+            let reason = "two of the three must be given, the third is searched (with \
+                          --dataset-size as a batch size)";
+            return Err(invalid(
+                "--sampling-probability, --steps, --noise-multiplier",
+                reason.to_string(),
+            ));
         }
     };
     if arguments.json {
@@ -261,10 +313,68 @@ mod tests {
             (&format!("epsilon {segment} --delta 1"), "delta must be between 0 and 1"),
             (&format!("delta {segment} --epsilon -1"), "epsilon must be"),
             (&format!("tradeoff {segment} --alpha 2"), "--alpha must be between 0 and 1, got 2"),
-            ("calibrate --epsilon 3 --delta 1e-5 --q 0.01", "--steps or --noise-multiplier"),
+            ("calibrate --epsilon 3 --delta 1e-5 --q 0.01", "two of the three must be given"),
+            ("calibrate --epsilon 3 --delta 1e-5 --steps 9 --sigma -1", "noise_multiplier"),
         ] {
             let error = refusal(arguments);
             assert!(error.contains(name), "{arguments}: {error}");
+        }
+    }
+
+    fn json(arguments: &str) -> Value {
+        let arguments = ["program"].into_iter().chain(arguments.split_whitespace());
+        let cli = crate::arguments::Cli::try_parse_from(arguments).unwrap();
+        serde_json::from_str(&run(&cli.command).unwrap()).unwrap()
+    }
+
+    #[test]
+    fn exact_values_of_rare_losses_are_found_and_others_say_why_not() {
+        let rare = json("epsilon --q 1e-5 --sigma 1 --steps 1000 --delta 1e-9 --json");
+        assert_eq!(rare["accountant"], "exact", "{rare}");
+        let estimate = rare["estimate"].as_f64().unwrap();
+        assert!((estimate / 0.00241620762339 - 1.0).abs() < 1e-9, "{rare}");
+        assert_eq!(rare["epsilon"], rare["upper"]);
+        for field in ["lower", "delta", "relation", "order", "notes"] {
+            assert!(rare.get(field).is_some(), "{field} in {rare}");
+        }
+        // Only bounds are known for fixed-size sampling.
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("ledger.json");
+        let relation = NeighboringRelation::ReplaceOne;
+        let header = LedgerHeader::new(UnitOfPrivacy::Example, relation);
+        let mut ledger = PrivacyLedger::new(header);
+        let event = DpEvent::SampledWithoutReplacement {
+            dataset_size: 1_000,
+            sample_size: 10,
+            event: Box::new(DpEvent::gaussian(2.0)),
+        };
+        ledger.record_many(&event, 10).unwrap();
+        ledger.save(&path).unwrap();
+        let bound = json(&format!("epsilon --delta 1e-5 --json --ledger {}", path.display()));
+        assert_ne!(bound["accountant"], "exact", "{bound}");
+        let notes = bound["notes"].to_string();
+        assert!(notes.contains("no exact value"), "{bound}");
+    }
+
+    #[test]
+    fn each_of_the_parameters_can_be_searched_and_meets_the_budget() {
+        let target = "calibrate --epsilon 2 --delta 1e-5 --json";
+        for (given, name) in [
+            ("--q 0.01 --steps 1000", "noise_multiplier"),
+            ("--q 0.01 --sigma 1", "steps"),
+            ("--steps 1000 --sigma 1", "sampling_probability"),
+            ("--steps 1000 --sigma 1 --dataset-size 5000", "expected_batch_size"),
+        ] {
+            let found = json(&format!("{target} {given}"))[name].as_f64().unwrap();
+            let used = match name {
+                "noise_multiplier" => format!("{given} --sigma {found}"),
+                "steps" => format!("{given} --steps {found}"),
+                "sampling_probability" => format!("{given} --q {found}"),
+                _ => format!("--steps 1000 --sigma 1 --q {}", found / 5000.0),
+            };
+            let epsilon = json(&format!("epsilon --delta 1e-5 --json {used}"));
+            let epsilon = epsilon["epsilon"].as_f64().unwrap();
+            assert!(epsilon <= 2.0 && epsilon > 1.9, "{given}: {name} {found} {epsilon}");
         }
     }
 
