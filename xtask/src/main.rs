@@ -36,6 +36,24 @@ enum Command {
     /// Run an experiment of a paper (`cargo xtask experiment --help` lists them).
     #[command(disable_help_flag = true)]
     Experiment(program::Args),
+    /// ε of a training or a ledger (`cargo xtask epsilon --help` lists the options).
+    #[command(disable_help_flag = true)]
+    Epsilon(program::Args),
+    /// δ of a training or a ledger at a given ε.
+    #[command(disable_help_flag = true)]
+    Delta(program::Args),
+    /// The noise or the number of steps for a budget.
+    #[command(disable_help_flag = true)]
+    Calibrate(program::Args),
+    /// The trade-off curve of a training or a ledger.
+    #[command(disable_help_flag = true)]
+    Tradeoff(program::Args),
+    /// The total amount of noise, and a small run that predicts a large one.
+    #[command(disable_help_flag = true)]
+    Tan(program::Args),
+    /// The privacy statement of a ledger.
+    #[command(disable_help_flag = true)]
+    Statement(program::Args),
     /// Run all tests, the doc tests included.
     Test {
         /// Also build and test this backend; Flex and NdArray are always tested.
@@ -78,6 +96,12 @@ impl Command {
             Self::Train(args) => vec![program::train(&args)?],
             Self::Bench(args) => vec![program::bench(&args)?],
             Self::Experiment(args) => vec![program::experiment(&args)?],
+            Self::Epsilon(args) => vec![program::accountant("epsilon", &args)],
+            Self::Delta(args) => vec![program::accountant("delta", &args)],
+            Self::Calibrate(args) => vec![program::accountant("calibrate", &args)],
+            Self::Tradeoff(args) => vec![program::accountant("tradeoff", &args)],
+            Self::Tan(args) => vec![program::accountant("tan", &args)],
+            Self::Statement(args) => vec![program::accountant("statement", &args)],
             Self::Test { backend, args } => test::processes(backend, &args, test::nextest_found()),
             Self::Lint => checks::lint(),
             Self::Doc { open } => vec![checks::doc(open)],
@@ -137,6 +161,18 @@ mod tests {
         assert_eq!(processes.len(), 1);
         let text = processes[0].to_string();
         assert!(text.ends_with("-- mnist --data-dir d --epsilon 3"), "{text}");
+    }
+
+    #[test]
+    fn the_commands_of_the_accountant_reach_its_program() {
+        for name in ["epsilon", "delta", "calibrate", "tradeoff", "tan", "statement"] {
+            let cli = Cli::try_parse_from(["xtask", name, "--delta", "1e-5", "--json"]).unwrap();
+            let text = cli.command.processes().unwrap()[0].to_string();
+            let end = format!(
+                "-p burn-dp-accountant --features cli --bin burn-dp-accountant -- {name} --delta 1e-5 --json"
+            );
+            assert!(text.ends_with(&end), "{text}");
+        }
     }
 
     #[test]

@@ -44,6 +44,14 @@ pub(crate) fn bench(args: &Args) -> Result<Process, String> {
     }
 }
 
+/// One command of the accountant's own program, which needs nothing of Burn.
+pub(crate) fn accountant(command: &str, args: &Args) -> Process {
+    Process::cargo()
+        .args(["run", "--quiet", "-p", "burn-dp-accountant", "--features", "cli"])
+        .args(["--bin", "burn-dp-accountant", "--", command])
+        .args(args.args.iter().cloned())
+}
+
 /// The experiments of the papers.
 ///
 /// # Errors

@@ -1,6 +1,5 @@
 //! Several devices are one run.
 
-use burn::data::dataloader::DataLoader;
 use burn::tensor::Device;
 use burn::train::{ExecutionStrategy, MultiDeviceOptim};
 use burn_dp::train::PrivateTrainingConfig;

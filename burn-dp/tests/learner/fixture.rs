@@ -7,7 +7,7 @@ use burn::data::dataloader::{DataLoader, DataLoaderBuilder, batcher::Batcher};
 use burn::data::dataset::InMemDataset;
 use burn::grad_clipping::GradientClippingConfig;
 use burn::lr_scheduler::linear::LinearLrSchedulerConfig;
-use burn::lr_scheduler::module_lr_scheduler::ModuleLrScheduler;
+use burn::lr_scheduler::module_lr_scheduler::{ModuleLrScheduler, ModuleLrSchedulerConfig};
 use burn::module::{Module, ModuleVisitor, Param, ParamGroup};
 use burn::nn::{Linear, LinearConfig};
 use burn::optim::momentum::MomentumConfig;
@@ -133,10 +133,12 @@ pub(crate) fn optimizer() -> ModuleOptimizer {
 
 /// Another learning rate for every step and group.
 pub(crate) fn scheduler() -> ModuleLrScheduler {
-    let schedule =
-        |from, to| LinearLrSchedulerConfig::new(from, to, STEPS as usize).init().unwrap();
+    let schedule = |from, to| LinearLrSchedulerConfig::new(from, to, STEPS as usize);
     let second = ParamGroup::from_predicate("second");
-    ModuleLrScheduler::new(schedule(0.1, 0.01)).with_group(second, schedule(0.2, 0.1))
+    ModuleLrSchedulerConfig::new(schedule(0.1, 0.01).into())
+        .with_group(second, schedule(0.2, 0.1))
+        .init()
+        .unwrap()
 }
 
 pub(crate) fn training_config() -> PrivateTrainingConfig {
