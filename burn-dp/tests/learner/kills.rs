@@ -183,7 +183,8 @@ fn a_run_that_is_killed_in_the_middle_of_a_checkpoint_goes_on_from_the_one_befor
     assert!((8..=STEPS).contains(&released), "{released}");
     let private = config(folder.path()).init_or_resume(plan()).unwrap();
     let next = private.next_step();
-    assert!(next == 4 || next == 8, "{next}");
+    // Burn writes beside the training: the first checkpoint may have been the one under way.
+    assert!([0, 4, 8].contains(&next), "{next}");
     drop(private);
     finish(folder.path(), released);
     assert!(!partial(folder.path()));
