@@ -59,6 +59,7 @@ fn the_deep_networks_and_those_of_sequences_are_measured_too() {
     assert_eq!(found, expected);
 }
 
+#[cfg(feature = "train")]
 #[test]
 fn the_learner_is_measured_beside_a_loop_of_its_own() {
     let folder = tempfile::tempdir().unwrap();
@@ -77,7 +78,6 @@ fn an_impossible_option_is_refused_by_name() {
     for (line, expected) in [
         ("step --batch 0", "--batch must be at least 1, got 0"),
         ("step --image-size 0 --models vgg11", "--image-size must be at least 1, got 0"),
-        ("learner --steps 0", "--steps must be at least 1, got 0"),
         ("step --models magic", "invalid value 'magic'"),
         ("step --algorithms magic", "invalid value 'magic'"),
         ("step --json none/steps.json --models mlp --batch 1 --repetitions 1", "none"),
