@@ -1,6 +1,6 @@
 //! Models, data sets and experiments of the papers behind burn-dp.
 //!
-//! - [`bench`]: what privacy costs per step.
+//! - [`mod@bench`]: what privacy costs per step.
 //! - [`experiments`]: what the papers measured, measured again.
 //! - [`data`]: the embedded data set of drawn digits, MNIST from its files, and batches of images.
 //! - [`models`]: the networks of the fast-clipping paper.

@@ -3,7 +3,7 @@
 //! A [`Clipping`] policy says for each step what to clip to, its [`Thresholds`]. From that one value
 //! follow the coefficients of the units, the sensitivity of their sum, its noise, and the event that
 //! the ledger gets. A source of gradients
-//! ([`PerExampleGradients`](crate::grads::PerExampleGradients)) tells norms, multiplies, and adds up to
+//! ([`PerExampleGradients`]) tells norms, multiplies, and adds up to
 //! a [`ClippedSum`], which remembers its thresholds.
 //!
 //! | policy | thresholds |

@@ -5,7 +5,7 @@ use crate::clipping::Clipping;
 use crate::noise::InsecureSeed;
 use crate::units::MiniSets;
 
-/// Configuration of a [`PrivacyPlan`].
+/// Configuration of a [`PrivacyPlan`](super::PrivacyPlan).
 ///
 /// The length of the training is given with [`with_steps`](Self::with_steps) or
 /// [`with_epochs`](Self::with_epochs), and either a budget, to which the noise is calibrated, or the
@@ -105,7 +105,7 @@ impl PrivacyPlanConfig {
         self
     }
 
-    /// The clipping policy. Default: [`FlatClipping`].
+    /// The clipping policy. Default: [`FlatClipping`](crate::clipping::FlatClipping).
     pub fn with_clipping(mut self, clipping: impl Clipping + 'static) -> Self {
         self.clipping = Some(Box::new(clipping));
         self
