@@ -27,6 +27,13 @@ use crate::sampling::{Draw, ExampleWeights};
 /// What the inner optimizer does with the noisy gradient is post-processing: momentum, adaptive rates,
 /// weight decay, also Burn's own gradient clipping, which is not private clipping.
 ///
+/// # Empty batches
+///
+/// A Poisson draw may be empty. Whether it is, is decided on the host: an empty draw has no
+/// [chunk](crate::sampling::LogicalBatch::chunks), so no layer sees a tensor without rows, which not every
+/// backend can compute with, and the step is noise alone. Losses without rows are taken all the same, where
+/// a model of one's own computed them: they add nothing.
+///
 /// # Example
 ///
 /// ```
@@ -197,7 +204,8 @@ impl DpOptimizer {
     /// draw does not fit. Then nothing was released. After an error of the device or of the log of
     /// releases nothing was released either, but the noise of the step is used up: resume from the last
     /// checkpoint. A step that is made again after a resumption is refused unless it is the one that
-    /// was released, bit for bit; see [`Checkpointer`](super::Checkpointer).
+    /// was released, bit for bit; see [`Checkpointer`](super::Checkpointer). If a sparsifier cannot read the
+    /// model after the step, that is the model that comes back.
     pub fn step<M: Module>(
         &mut self,
         lr: impl Into<ModuleLearningRate>,
