@@ -61,10 +61,7 @@ impl Checkpointer {
     /// there.
     pub fn save<M: Module>(&self, model: &M, optim: &DpOptimizer) -> Result<(), DpError> {
         self.log(&optim.engine)?;
-        let mut files = vec![
-            (MODEL, model.clone().into_record().into_bytes()),
-            (OPTIMIZER, optim.inner.into_bytes()),
-        ];
+        let mut files = Vec::from(records(model, &optim.inner));
         if let Some(sparsifier) = &optim.sparsifier {
             files.push((SPARSIFIER, Ok(Bytes::from_bytes_vec(sparsifier.to_bytes()))));
         }
@@ -305,6 +302,14 @@ impl Checkpoint {
         }
         Ok(Bytes::from_bytes_vec(bytes))
     }
+}
+
+/// The files of the model and of the optimizer.
+pub(crate) fn records<M: Module>(
+    model: &M,
+    inner: &ModuleOptimizer,
+) -> [(&'static str, Result<Bytes, RecordError>); 2] {
+    [(MODEL, model.clone().into_record().into_bytes()), (OPTIMIZER, inner.into_bytes())]
 }
 
 pub(super) fn damaged(path: &Path, reason: impl std::fmt::Display) -> DpError {

@@ -36,7 +36,7 @@ mod units;
 
 pub use checkpoint::{Checkpoint, Checkpointer};
 #[cfg(feature = "train")]
-pub(crate) use checkpoint::{MODEL, OPTIMIZER};
+pub(crate) use checkpoint::{MODEL, OPTIMIZER, records};
 pub use dp_optimizer::DpOptimizer;
 #[cfg(feature = "train")]
 pub(crate) use engine::{ClipTask, PrivacyEngine};

@@ -16,7 +16,7 @@ use super::release::{StepRelease, signal_to_noise};
 use crate::DpError;
 use crate::clipping::ClippedSum;
 use crate::grads::{Probe, tie};
-use crate::optim::{Checkpointer, ClipTask, MODEL, OPTIMIZER, PrivacyEngine, PrivacyState};
+use crate::optim::{Checkpointer, ClipTask, PrivacyEngine, PrivacyState, records};
 use crate::sampling::{Draw, Sampler};
 
 /// Filled when the step has been released.
@@ -226,9 +226,7 @@ impl Session {
             return Ok(());
         }
         checkpointer.log(engine)?;
-        let files =
-            [(MODEL, model.clone().into_record().into_bytes()), (OPTIMIZER, optim.into_bytes())];
-        checkpointer.write(PrivacyState::capture(engine)?, files).map(drop)
+        checkpointer.write(PrivacyState::capture(engine)?, records(model, optim)).map(drop)
     }
 
     /// The whole privacy state between two steps.

@@ -1,12 +1,8 @@
 use std::sync::Arc;
 
-use burn::tensor::TensorReadError;
-use burn::train::metric::{
-    Metric, MetricAttributes, MetricMetadata, MetricName, Numeric, NumericAttributes, NumericEntry,
-    SerializedEntry,
-};
+use burn::train::metric::MetricName;
 
-use super::last_value::LastValue;
+use super::last_value::{LastValue, last_value_metric};
 use crate::NonPrivate;
 use crate::clipping::ClippingStatistics;
 
@@ -28,48 +24,10 @@ impl ClippedShareMetric {
     }
 }
 
-impl Metric for ClippedShareMetric {
-    type Input = NonPrivate<Option<ClippingStatistics>>;
-
-    fn name(&self) -> MetricName {
-        self.name.clone()
-    }
-
-    fn description(&self) -> Option<String> {
-        Some("Exact counts of the batch. Must not be published.".into())
-    }
-
-    fn attributes(&self) -> MetricAttributes {
-        NumericAttributes { unit: None, higher_is_better: false }.into()
-    }
-
-    fn update(
-        &mut self,
-        item: &Self::Input,
-        _: &MetricMetadata,
-    ) -> Result<SerializedEntry, TensorReadError> {
-        let statistics = item.reveal();
-        Ok(self.last.update(statistics.map(|statistics| statistics.clipped_share())))
-    }
-
-    fn compute(&mut self) -> Result<SerializedEntry, TensorReadError> {
-        Ok(self.last.compute())
-    }
-
-    /// The last value stays: it does not belong to an epoch.
-    fn clear(&mut self) {}
-}
-
-impl Numeric for ClippedShareMetric {
-    fn value(&self) -> Option<NumericEntry> {
-        self.last.value()
-    }
-
-    fn running_value(&self) -> Option<NumericEntry> {
-        self.last.value()
-    }
-
-    fn final_value(&self) -> NumericEntry {
-        self.last.final_value()
-    }
-}
+last_value_metric!(
+    ClippedShareMetric,
+    NonPrivate<Option<ClippingStatistics>>,
+    "Exact counts of the batch. Must not be published.",
+    higher_is_better: false,
+    |_this, item| item.reveal().map(|statistics| statistics.clipped_share())
+);

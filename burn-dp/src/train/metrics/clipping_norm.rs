@@ -1,12 +1,8 @@
 use std::sync::Arc;
 
-use burn::tensor::TensorReadError;
-use burn::train::metric::{
-    Metric, MetricAttributes, MetricMetadata, MetricName, Numeric, NumericAttributes, NumericEntry,
-    SerializedEntry,
-};
+use burn::train::metric::MetricName;
 
-use super::last_value::LastValue;
+use super::last_value::{LastValue, last_value_metric};
 use crate::train::StepRelease;
 
 /// The largest norm that a unit contributed to the last step.
@@ -26,47 +22,10 @@ impl ClippingNormMetric {
     }
 }
 
-impl Metric for ClippingNormMetric {
-    type Input = Option<Arc<StepRelease>>;
-
-    fn name(&self) -> MetricName {
-        self.name.clone()
-    }
-
-    fn description(&self) -> Option<String> {
-        Some("Largest norm that a unit contributes. Public.".into())
-    }
-
-    fn attributes(&self) -> MetricAttributes {
-        NumericAttributes { unit: None, higher_is_better: false }.into()
-    }
-
-    fn update(
-        &mut self,
-        item: &Self::Input,
-        _: &MetricMetadata,
-    ) -> Result<SerializedEntry, TensorReadError> {
-        Ok(self.last.update(item.as_ref().map(|release| release.clipping_norm())))
-    }
-
-    fn compute(&mut self) -> Result<SerializedEntry, TensorReadError> {
-        Ok(self.last.compute())
-    }
-
-    /// The last value stays: it does not belong to an epoch.
-    fn clear(&mut self) {}
-}
-
-impl Numeric for ClippingNormMetric {
-    fn value(&self) -> Option<NumericEntry> {
-        self.last.value()
-    }
-
-    fn running_value(&self) -> Option<NumericEntry> {
-        self.last.value()
-    }
-
-    fn final_value(&self) -> NumericEntry {
-        self.last.final_value()
-    }
-}
+last_value_metric!(
+    ClippingNormMetric,
+    Option<Arc<StepRelease>>,
+    "Largest norm that a unit contributes. Public.",
+    higher_is_better: false,
+    |_this, item| item.as_ref().map(|release| release.clipping_norm())
+);

@@ -1,12 +1,8 @@
 use std::sync::Arc;
 
-use burn::tensor::TensorReadError;
-use burn::train::metric::{
-    Metric, MetricAttributes, MetricMetadata, MetricName, Numeric, NumericAttributes, NumericEntry,
-    SerializedEntry,
-};
+use burn::train::metric::MetricName;
 
-use super::last_value::LastValue;
+use super::last_value::{LastValue, last_value_metric};
 use crate::train::StepRelease;
 
 /// ε of everything that was released so far, at one δ: an upper bound, as in the statement.
@@ -76,48 +72,10 @@ impl EpsilonMetric {
     }
 }
 
-impl Metric for EpsilonMetric {
-    type Input = Option<Arc<StepRelease>>;
-
-    fn name(&self) -> MetricName {
-        self.name.clone()
-    }
-
-    fn description(&self) -> Option<String> {
-        Some("Upper bound of what was spent so far. Public.".into())
-    }
-
-    fn attributes(&self) -> MetricAttributes {
-        NumericAttributes { unit: None, higher_is_better: false }.into()
-    }
-
-    fn update(
-        &mut self,
-        item: &Self::Input,
-        _: &MetricMetadata,
-    ) -> Result<SerializedEntry, TensorReadError> {
-        let epsilon = item.as_ref().and_then(|release| self.epsilon(release));
-        Ok(self.last.update(epsilon))
-    }
-
-    fn compute(&mut self) -> Result<SerializedEntry, TensorReadError> {
-        Ok(self.last.compute())
-    }
-
-    /// The last value stays: it does not belong to an epoch.
-    fn clear(&mut self) {}
-}
-
-impl Numeric for EpsilonMetric {
-    fn value(&self) -> Option<NumericEntry> {
-        self.last.value()
-    }
-
-    fn running_value(&self) -> Option<NumericEntry> {
-        self.last.value()
-    }
-
-    fn final_value(&self) -> NumericEntry {
-        self.last.final_value()
-    }
-}
+last_value_metric!(
+    EpsilonMetric,
+    Option<Arc<StepRelease>>,
+    "Upper bound of what was spent so far. Public.",
+    higher_is_better: false,
+    |this, item| item.as_ref().and_then(|release| this.epsilon(release))
+);

@@ -1,5 +1,66 @@
 use burn::train::metric::{NumericEntry, SerializedEntry, format_float};
 
+/// Implements Burn's traits for a metric with a field `name` and a [`LastValue`] in its field `last`, of
+/// which an item gives a new value or none.
+macro_rules! last_value_metric {
+    ($metric:ty, $input:ty, $description:literal, higher_is_better: $higher:literal,
+     |$this:ident, $item:ident| $value:expr) => {
+        impl burn::train::metric::Metric for $metric {
+            type Input = $input;
+
+            fn name(&self) -> burn::train::metric::MetricName {
+                self.name.clone()
+            }
+
+            fn description(&self) -> Option<String> {
+                Some($description.into())
+            }
+
+            fn attributes(&self) -> burn::train::metric::MetricAttributes {
+                let attributes = burn::train::metric::NumericAttributes {
+                    unit: None,
+                    higher_is_better: $higher,
+                };
+                attributes.into()
+            }
+
+            fn update(
+                &mut self,
+                $item: &Self::Input,
+                _: &burn::train::metric::MetricMetadata,
+            ) -> Result<burn::train::metric::SerializedEntry, burn::tensor::TensorReadError> {
+                let $this = &mut *self;
+                let value = $value;
+                Ok(self.last.update(value))
+            }
+
+            fn compute(
+                &mut self,
+            ) -> Result<burn::train::metric::SerializedEntry, burn::tensor::TensorReadError> {
+                Ok(self.last.compute())
+            }
+
+            /// The last value stays: it does not belong to an epoch.
+            fn clear(&mut self) {}
+        }
+
+        impl burn::train::metric::Numeric for $metric {
+            fn value(&self) -> Option<burn::train::metric::NumericEntry> {
+                self.last.value()
+            }
+
+            fn running_value(&self) -> Option<burn::train::metric::NumericEntry> {
+                self.last.value()
+            }
+
+            fn final_value(&self) -> burn::train::metric::NumericEntry {
+                self.last.final_value()
+            }
+        }
+    };
+}
+pub(super) use last_value_metric;
+
 /// A number of which the last one counts, not a mean over the epoch.
 #[derive(Clone, Debug, Default)]
 pub(super) struct LastValue(Option<f64>);
