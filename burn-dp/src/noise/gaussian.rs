@@ -6,15 +6,19 @@ use pulp::{Arch, Simd, WithSimd};
 use zeroize::Zeroize;
 
 use super::NoiseStream;
+use super::ahead::{NoiseAhead, Piece};
 use super::keystream::{GROUP_BLOCKS, GROUP_WORDS, Group, Keystream};
 use super::normal::box_muller;
 use super::share::share;
 use crate::DpError;
 
 /// Groups that one task computes.
-const TASK_GROUPS: usize = 32;
+pub(super) const TASK_GROUPS: usize = 32;
 /// Values that one task computes.
-const TASK_VALUES: usize = TASK_GROUPS * GROUP_WORDS;
+pub(super) const TASK_VALUES: usize = TASK_GROUPS * GROUP_WORDS;
+/// Releases of so many values whose noise is there are made on the calling thread: waking another one
+/// takes longer.
+const ALONE: usize = 1 << 19;
 /// The grid is this many binary places below the standard deviation.
 const GRID_PLACES: i32 = 40;
 /// Smallest and largest standard deviation and scale: far beyond all use, far from where doubles
@@ -138,21 +142,44 @@ impl GaussianMechanism {
     pub fn release_all(
         parameters: Vec<(GaussianMechanism, NoiseStream, &mut [f32])>,
     ) -> Result<(), DpError> {
+        Self::release_with(parameters, None)
+    }
+
+    /// The same with noise that may have been drawn ahead; the result does not depend on that.
+    pub(crate) fn release_with(
+        parameters: Vec<(GaussianMechanism, NoiseStream, &mut [f32])>,
+        ahead: Option<&NoiseAhead>,
+    ) -> Result<(), DpError> {
         let (mut jobs, mut sums) = (Vec::new(), Vec::new());
+        let (mut drawn, mut to_draw) = (0, 0);
         for (mechanism, stream, values) in parameters {
-            jobs.push((mechanism, stream.into_keystream()));
+            let pieces = ahead.and_then(|ahead| ahead.of(&stream, values.len()));
+            *if pieces.is_some() { &mut drawn } else { &mut to_draw } += values.len();
+            jobs.push((mechanism, stream.into_keystream(), pieces));
             sums.push(values);
         }
-        let tasks = jobs.iter().zip(&mut sums).flat_map(|((mechanism, keystream), sums)| {
-            sums.chunks_mut(TASK_VALUES).enumerate().map(move |(task, values)| {
-                let first = (task * TASK_GROUPS) as u64;
-                Release { mechanism, keystream, first, values }
-            })
-        });
+        let tasks =
+            jobs.iter().zip(&mut sums).flat_map(|((mechanism, keystream, pieces), sums)| {
+                sums.chunks_mut(TASK_VALUES).enumerate().map(move |(task, values)| {
+                    let noise = match pieces {
+                        Some(pieces) => Noise::Ahead(&pieces[task]),
+                        None => Noise::Stream { keystream, first: (task * TASK_GROUPS) as u64 },
+                    };
+                    Release { mechanism, noise, values }
+                })
+            });
+        let mut tasks: Vec<_> = tasks.collect();
+        // Who draws ahead begins at the front.
+        tasks.reverse();
         let finite = AtomicBool::new(true);
-        share(tasks.collect(), |task| {
+        let run = |task: Release| {
             finite.fetch_and(task.run(), Ordering::Relaxed);
-        });
+        };
+        if to_draw == 0 && drawn <= ALONE {
+            tasks.into_iter().for_each(run);
+        } else {
+            share(tasks, run);
+        }
         if finite.into_inner() {
             return Ok(());
         }
@@ -188,18 +215,32 @@ impl NoiseStream {
     pub fn standard_normal(self, out: &mut [f64]) {
         let keystream = self.into_keystream();
         share(out.chunks_mut(TASK_VALUES).enumerate().collect(), |(task, out)| {
-            let first = (task * TASK_GROUPS) as u64;
-            Arch::new().dispatch(StandardNormal { keystream: &keystream, first, out });
+            standard_normal(&keystream, (task * TASK_GROUPS) as u64, out);
         });
     }
 }
 
-/// The values of one task, from group `first` on. Returns whether all sums were finite.
+/// Fills `out` with the values of a keystream from group `first` on.
+///
+/// Not inlined, so that there is one compiled instance whatever surrounds the call.
+#[inline(never)]
+pub(super) fn standard_normal(keystream: &Keystream, first: u64, out: &mut [f64]) {
+    Arch::new().dispatch(StandardNormal { keystream, first, out });
+}
+
+/// The values of one task. Returns whether all sums were finite.
 struct Release<'a> {
     mechanism: &'a GaussianMechanism,
-    keystream: &'a Keystream,
-    first: u64,
+    noise: Noise<'a>,
     values: &'a mut [f32],
+}
+
+/// Where the noise of one task comes from.
+enum Noise<'a> {
+    /// Drawn here, from group `first` on.
+    Stream { keystream: &'a Keystream, first: u64 },
+    /// Drawn ahead.
+    Ahead(&'a Piece),
 }
 
 impl Release<'_> {
@@ -215,26 +256,37 @@ impl WithSimd for Release<'_> {
 
     #[inline(always)]
     fn with_simd<S: Simd>(self, simd: S) -> bool {
-        let GaussianMechanism { noise_std, scale, grid } = *self.mechanism;
+        match self.noise {
+            Noise::Ahead(piece) => self.mechanism.add(self.values, piece.normal()),
+            Noise::Stream { keystream, first } => {
+                let mut draw = Draw::new();
+                let mut finite = true;
+                for (i, values) in self.values.chunks_mut(GROUP_WORDS).enumerate() {
+                    draw.next(simd, keystream, first + i as u64);
+                    // The loop is compiled for whole groups, and once more for the rest.
+                    finite &= match <&mut [f32; GROUP_WORDS]>::try_from(&mut *values) {
+                        Ok(values) => self.mechanism.add(values, &draw.normal),
+                        Err(_) => self.mechanism.add(values, &draw.normal),
+                    };
+                }
+                finite
+            }
+        }
+    }
+}
+
+impl GaussianMechanism {
+    /// Releases sums with as many or more standard normal values. Returns whether they were finite.
+    #[inline(always)]
+    fn add(&self, sums: &mut [f32], normal: &[f64]) -> bool {
+        let Self { noise_std, scale, grid } = *self;
         // Exact: the grid is a power of two.
         let (per_grid, noise_unit) = (1.0 / grid, noise_std / grid);
         let factor = grid * scale;
-        let mut draw = Draw::new();
         let mut finite = true;
-        for (i, values) in self.values.chunks_mut(GROUP_WORDS).enumerate() {
-            draw.next(simd, self.keystream, self.first + i as u64);
-            // The loop is compiled for whole groups, and once more for the rest.
-            if let Ok(values) = <&mut [f32; GROUP_WORDS]>::try_from(&mut *values) {
-                for (value, normal) in values.iter_mut().zip(&draw.normal) {
-                    finite &= value.is_finite();
-                    *value = release_one(*value, *normal, per_grid, noise_unit, factor);
-                }
-            } else {
-                for (value, normal) in values.iter_mut().zip(&draw.normal) {
-                    finite &= value.is_finite();
-                    *value = release_one(*value, *normal, per_grid, noise_unit, factor);
-                }
-            }
+        for (sum, normal) in sums.iter_mut().zip(normal) {
+            finite &= sum.is_finite();
+            *sum = release_one(*sum, *normal, per_grid, noise_unit, factor);
         }
         finite
     }
@@ -494,8 +546,7 @@ mod tests {
             let keystream = stream(1, 0).into_keystream();
             assert!(arch.dispatch(Release {
                 mechanism: &mechanism,
-                keystream: &keystream,
-                first: 0,
+                noise: Noise::Stream { keystream: &keystream, first: 0 },
                 values: &mut values,
             }));
             assert!(bits(&values) == reference, "{arch:?}");

@@ -12,6 +12,10 @@
 //! changes a bit. A stream is consumed by its use, so the same noise cannot be added twice. Which
 //! word becomes which value may change with a version of this crate; privacy does not depend on it.
 //!
+//! Idle threads draw the noise of the next step ahead, as long as nobody else can have the key. Once
+//! it was exported, for a checkpoint, a step could be made again, so its noise depends on its sums
+//! ([`NoiseStep::bound_to`]) and is drawn when they are known.
+//!
 //! A step has one noise, however many virtual batches, devices or replicas contribute: add up the
 //! clipped sums first and release the total once.
 //!
@@ -27,6 +31,7 @@
 //! copy of the process that runs on with the same key (a fork, a restored virtual machine), and
 //! the time a call takes.
 
+mod ahead;
 mod gaussian;
 mod key;
 mod keystream;
@@ -37,6 +42,7 @@ mod source;
 mod statistics;
 mod uniform;
 
+pub(crate) use ahead::NoiseAhead;
 pub use gaussian::GaussianMechanism;
 pub use key::{InsecureSeed, NoiseKey};
 pub use source::{NoiseSource, NoiseStep, NoiseStream, Purpose};

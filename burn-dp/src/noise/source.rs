@@ -2,6 +2,7 @@
 
 use std::collections::HashSet;
 use std::fmt;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use chacha20::ChaCha20Rng;
 use rand_core::{CryptoRng, Rng, SeedableRng};
@@ -9,7 +10,7 @@ use zeroize::Zeroizing;
 
 use super::keystream::Keystream;
 use super::share::share;
-use super::{InsecureSeed, NoiseKey};
+use super::{InsecureSeed, NoiseAhead, NoiseKey};
 use crate::DpError;
 
 /// Values of one digest of the content that noise is bound to.
@@ -82,6 +83,8 @@ pub struct NoiseSource {
     key: NoiseKey,
     /// For each purpose the least step that may begin; `None` when all were used.
     next: [Option<u64>; Purpose::NUMBER],
+    /// Whether the key was ever outside of this source, so that a step could be made again.
+    exported: AtomicBool,
 }
 
 impl NoiseSource {
@@ -91,7 +94,7 @@ impl NoiseSource {
     ///
     /// [`DpError::Entropy`] when the operating system gives none. There is no substitute.
     pub fn from_os() -> Result<Self, DpError> {
-        Ok(Self::resume(NoiseKey::from_os()?, 0))
+        Ok(Self::new(NoiseKey::from_os()?))
     }
 
     /// A source whose every word follows from a number, for tests.
@@ -100,7 +103,11 @@ impl NoiseSource {
     ///
     /// None; see [`InsecureSeed`].
     pub fn insecure(seed: InsecureSeed) -> Self {
-        Self::resume(NoiseKey::insecure(seed), 0)
+        Self::new(NoiseKey::insecure(seed))
+    }
+
+    fn new(key: NoiseKey) -> Self {
+        Self { key, next: [Some(0); Purpose::NUMBER], exported: AtomicBool::new(false) }
     }
 
     /// The source of a stored key, which refuses all steps before `next_step`, for all purposes.
@@ -110,7 +117,8 @@ impl NoiseSource {
     /// `next_step` must be greater than every step that was released with this key, also by runs
     /// that ended without saving.
     pub fn resume(key: NoiseKey, next_step: u64) -> Self {
-        Self { key, next: [Some(next_step); Purpose::NUMBER] }
+        let next = [Some(next_step); Purpose::NUMBER];
+        Self { key, next, exported: AtomicBool::new(true) }
     }
 
     /// Whether the key came from the operating system. If not, nothing that is released with this
@@ -123,9 +131,25 @@ impl NoiseSource {
     ///
     /// # Privacy
     ///
-    /// It takes the privacy of the whole run with it; see [`NoiseKey`].
+    /// It takes the privacy of the whole run with it; see [`NoiseKey`]. From here on a step could be
+    /// made again elsewhere, so all noise is [bound](NoiseStep::bound_to) to its sums.
     pub fn export_key(&self) -> NoiseKey {
+        self.exported.store(true, Ordering::SeqCst);
         self.key.clone()
+    }
+
+    /// Begins to draw the noise of a step that may begin, for parameters with so many values; erases
+    /// what was drawn for the one before. Nothing if that noise will depend on its sums.
+    pub(crate) fn draw_ahead(
+        &self,
+        purpose: Purpose,
+        step: u64,
+        lengths: &[usize],
+        before: Option<NoiseAhead>,
+    ) -> Option<NoiseAhead> {
+        let free = !self.exported.load(Ordering::SeqCst)
+            && self.next[purpose.index()].is_some_and(|next| step >= next);
+        free.then(|| NoiseAhead::begin(self.derive(purpose.tag(), step), lengths, before))
     }
 
     /// The least step that may still begin for `purpose`; `None` after step 2^64 - 1.
@@ -156,6 +180,7 @@ impl NoiseSource {
             purpose,
             step,
             secure: self.is_secure(),
+            repeatable: self.exported.load(Ordering::SeqCst),
             content: None,
             taken: HashSet::new(),
         })
@@ -199,6 +224,8 @@ pub struct NoiseStep {
     purpose: Purpose,
     step: u64,
     secure: bool,
+    /// Whether somebody else may have the key and make the step again.
+    repeatable: bool,
     /// Marks what the noise is bound to.
     content: Option<[u8; 16]>,
     taken: HashSet<u32>,
@@ -225,8 +252,16 @@ impl NoiseStep {
     /// The key is a pseudo-random function (keyed BLAKE3) of the content under the secret key of the
     /// step, so for any given sums the noise is as good as fresh.
     ///
-    /// The noise of an insecure step stays as it is: it hides nothing, and tests compare it.
+    /// A step stays as it is if the key was never outside of its source: the source begins each step
+    /// once, so there is no second release to hide a difference from, and the noise can be drawn before
+    /// the sums are known. The key is outside as soon as it was [exported](NoiseSource::export_key), as
+    /// a checkpoint does, and with a source that was [resumed](NoiseSource::resume).
+    ///
+    /// The noise of an insecure step stays as it is too: it hides nothing, and tests compare it.
     pub fn bound_to<'a>(self, content: impl IntoIterator<Item = &'a [f32]>) -> Self {
+        if !self.repeatable {
+            return self;
+        }
         // The digests of the parts, which several threads make, then theirs in order.
         let parts: Vec<&[f32]> = content.into_iter().collect();
         let mut digests: Vec<Vec<[u8; 32]>> =
@@ -256,7 +291,7 @@ impl NoiseStep {
     }
 
     /// A mark of the content that the step is [bound to](Self::bound_to), the same for the same sums in
-    /// the same step.
+    /// the same step; none for a step that nobody can make again.
     ///
     /// # Privacy
     ///
@@ -314,6 +349,11 @@ impl NoiseStream {
         let mut rng = ChaCha20Rng::from_seed(*self.key);
         rng.set_stream(u64::from(self.parameter));
         rng
+    }
+
+    /// The parameter, and the key of the step.
+    pub(super) fn identity(&self) -> (u32, &[u8; 32]) {
+        (self.parameter, &self.key)
     }
 
     pub(super) fn into_keystream(self) -> Keystream {
@@ -509,5 +549,25 @@ mod tests {
         ] {
             assert_ne!(once, noise(&other));
         }
+    }
+
+    #[test]
+    fn noise_is_bound_from_the_moment_on_in_which_the_key_may_be_elsewhere() {
+        let word = |step: NoiseStep| {
+            let mut step = step.bound_to([&[1.0][..]]);
+            step.stream(0).unwrap().into_rng().next_u64()
+        };
+        let mut source = NoiseSource::from_os().unwrap();
+        let free = source.begin_step(Purpose::Gradient, 0).unwrap().bound_to([&[1.0][..]]);
+        assert_eq!(free.content_mark(), None);
+        let key = source.export_key();
+        let step = source.begin_step(Purpose::Gradient, 1).unwrap();
+        let bound = word(step);
+        let mut elsewhere = NoiseSource::resume(key.clone(), 0);
+        assert_eq!(word(elsewhere.begin_step(Purpose::Gradient, 1).unwrap()), bound);
+        // What a step that was not bound has added is not what it would add if it were made again.
+        let mut again = NoiseSource::resume(key, 0);
+        let again = again.begin_step(Purpose::Gradient, 0).unwrap();
+        assert!(again.bound_to([&[1.0][..]]).content_mark().is_some());
     }
 }

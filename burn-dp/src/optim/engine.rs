@@ -16,7 +16,7 @@ use super::release_log::ReleaseLog;
 use crate::DpError;
 use crate::clipping::{ClippedSum, ClippingStatistics, PublicNorms, StepNoise, Thresholds};
 use crate::grads::{PrivateBackward, Probe};
-use crate::noise::Purpose;
+use crate::noise::{NoiseAhead, Purpose};
 use crate::sampling::{Draw, ExampleWeights};
 
 /// Clips, adds noise and keeps the ledger; the optimizer of Burn stands behind it.
@@ -38,6 +38,8 @@ pub(crate) struct PrivacyEngine {
     facts: BTreeMap<String, String>,
     /// What was released, also by steps that a resumed run makes again.
     pub(super) releases: Mutex<ReleaseLog>,
+    /// Noise of the next step, if it can be known.
+    ahead: Option<NoiseAhead>,
 }
 
 impl PrivacyEngine {
@@ -67,6 +69,7 @@ impl PrivacyEngine {
             independence: IndependenceCheck::new(),
             facts: BTreeMap::new(),
             releases: Mutex::new(releases),
+            ahead: None,
         }
     }
 
@@ -177,8 +180,13 @@ impl PrivacyEngine {
         self.next_step += 1;
         self.last = Some((thresholds, noise));
         self.statistics = statistics;
-        let (grads, fractions) = bound.release(model)?;
+        let (lengths, ahead) = (bound.lengths(), self.ahead.take());
+        let (grads, fractions) = bound.release(model, ahead.as_ref())?;
         self.plan.clipping.learn(step, &fractions);
+        if self.next_step < self.plan.steps() {
+            let (purpose, step) = (Purpose::Gradient, self.next_step);
+            self.ahead = self.plan.source.draw_ahead(purpose, step, &lengths, ahead);
+        }
         Ok(grads)
     }
 

@@ -8,7 +8,7 @@ use super::release_log::Mark;
 use crate::DpError;
 use crate::clipping::{ClippedSum, StepNoise, Thresholds};
 use crate::grads::FirstCopies;
-use crate::noise::{GaussianMechanism, NoiseStep};
+use crate::noise::{GaussianMechanism, NoiseAhead, NoiseStep};
 
 /// A release that has been checked and may begin.
 pub(super) struct Release {
@@ -103,6 +103,11 @@ pub(super) struct Bound {
 }
 
 impl Bound {
+    /// Number of values of each parameter that noise is added to.
+    pub(super) fn lengths(&self) -> Vec<usize> {
+        self.sums.iter().map(TensorData::num_elements).collect()
+    }
+
     /// Marks this release: another one of the same step has another mark, the same one the same.
     pub(super) fn mark(&self) -> Mark {
         let parts = [Some(&self.gradient), self.counts.as_ref()];
@@ -125,9 +130,12 @@ impl Bound {
     /// is released as noise, so which parameters moved says nothing. The noise is added in double
     /// precision on the host, and the result is divided by the expected batch size; the cast to the
     /// precision of the parameter is post-processing.
+    ///
+    /// Noise that was drawn `ahead` is used if it is the noise of this step.
     pub(super) fn release<M: Module>(
         self,
         model: &M,
+        ahead: Option<&NoiseAhead>,
     ) -> Result<(Option<GradientsParams>, Vec<f64>), DpError> {
         let Self { prepared, balances, mut sums, releases_sum, gradient: mut noise, counts } = self;
         let fractions = prepared.counts(&balances, counts)?;
@@ -140,7 +148,7 @@ impl Bound {
             let values = sums.as_mut_slice::<f32>().map_err(unreadable)?;
             Ok((prepared.mechanisms[group], noise.stream(position)?, values))
         });
-        GaussianMechanism::release_all(parameters.collect::<Result<_, DpError>>()?)?;
+        GaussianMechanism::release_with(parameters.collect::<Result<_, DpError>>()?, ahead)?;
         let mut write = Write {
             released: sums.into_iter(),
             first: FirstCopies::default(),
