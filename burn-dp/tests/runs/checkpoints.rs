@@ -1,14 +1,15 @@
 //! Runs that are interrupted and resumed.
 
 use std::fs;
+use std::path::Path;
 
 use burn::optim::{AdamConfig, ModuleOptimizer, SgdConfig};
 use burn_dp::noise::InsecureSeed;
-use burn_dp::optim::{Checkpoint, Checkpointer, PrivacyPlanConfig, SamplingScheme};
+use burn_dp::optim::{Checkpoint, Checkpointer, DpOptimizer, PrivacyPlanConfig, SamplingScheme};
 use burn_dp::sampling::Sampler;
 use burn_dp_accountant::Budget;
 
-use crate::fixtures::{Net, UNITS, batches, config, run, train, values};
+use crate::fixtures::{Net, UNITS, batches, config, run, train, train_with, values};
 
 fn resumed(inner: fn() -> ModuleOptimizer) {
     let folder = tempfile::tempdir().unwrap();
@@ -216,4 +217,53 @@ fn releases_after_a_checkpoint_stay_in_the_ledger_and_are_made_again_for_nothing
 
     let (optim, _) = resume(checkpoint.skip_lost_steps());
     assert_eq!((optim.next_step(), optim.ledger().releases()), (5, 5));
+}
+
+/// A run with a key of the operating system: two steps, a checkpoint, and a copy of its folder.
+fn forked() -> (tempfile::TempDir, DpOptimizer, Net) {
+    let folder = tempfile::tempdir().unwrap();
+    let plan = secret().init().unwrap();
+    let first = batches(&plan).take(2);
+    let mut optim = plan.optimizer(SgdConfig::new().init());
+    let model = train(&mut optim, Net::new(), first, 7);
+    let run = folder.path().join("run");
+    Checkpointer::new(&run).save(&model, &optim).unwrap();
+    copy_folder(&run, &folder.path().join("copy"));
+    (folder, optim, model)
+}
+
+fn copy_folder(from: &Path, to: &Path) {
+    fs::create_dir(to).unwrap();
+    for entry in fs::read_dir(from).unwrap() {
+        let (from, to) = entry.map(|entry| (entry.path(), to.join(entry.file_name()))).unwrap();
+        if from.is_dir() {
+            copy_folder(&from, &to);
+        } else {
+            fs::copy(from, to).unwrap();
+        }
+    }
+}
+
+fn secret() -> PrivacyPlanConfig {
+    PrivacyPlanConfig::new(UNITS, 20.0).with_steps(8).with_noise_multiplier(1.0)
+}
+
+/// One step on losses that are as good as zero.
+fn tiny_step(optim: &mut DpOptimizer, model: Net, scale: f32) -> Net {
+    let rest = batches(optim.plan()).skip_to(optim.next_step()).unwrap();
+    train_with(optim, model, rest.take(1), 7, |model, x| Net::losses(model, x) * scale)
+}
+
+#[test]
+fn copies_of_a_secret_run_have_the_same_noise_for_the_same_sums_only() {
+    for (scale, same) in [(1e-10, true), (2e-10, false)] {
+        let (folder, mut optim, model) = forked();
+        let released = tiny_step(&mut optim, model, 1e-10);
+        let copy = Checkpointer::new(folder.path().join("copy")).latest().unwrap().unwrap();
+        let plan = secret().init().unwrap();
+        let (mut optim, model) = copy.restore(plan, SgdConfig::new().init(), Net::new()).unwrap();
+        let again = tiny_step(&mut optim, model, scale);
+        // The sums are nothing against the noise: only other noise makes another model.
+        assert_eq!(values(&again) == values(&released), same);
+    }
 }
