@@ -2,14 +2,18 @@
 
 use std::ops::Range;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock};
 
 use zeroize::Zeroizing;
 
 use super::NoiseStream;
-use super::gaussian::{TASK_GROUPS, TASK_VALUES, standard_normal};
-use super::keystream::Keystream;
+use super::gaussian::standard_normal;
+use super::keystream::{GROUP_WORDS, Keystream};
 
+/// Groups in a piece: few, because the model's own work waits for a piece to be drawn.
+const PIECE_GROUPS: usize = 8;
+/// Values in a piece.
+pub(super) const PIECE_VALUES: usize = PIECE_GROUPS * GROUP_WORDS;
 /// Values that are drawn ahead at most, 32 MiB of doubles; the rest is drawn when it is needed.
 const LIMIT: usize = 1 << 22;
 
@@ -42,19 +46,26 @@ pub(super) struct Piece {
     keystream: Arc<Keystream>,
     first_group: u64,
     values: usize,
-    normal: OnceLock<Zeroizing<Vec<f64>>>,
+    normal: OnceLock<Normal>,
+    /// Memory for the values.
+    memory: Mutex<Option<Normal>>,
 }
+
+type Normal = Zeroizing<Vec<f64>>;
 
 impl NoiseAhead {
     /// Begins to draw the first values of the streams 0, 1, … under `key`, of parameters with so many
     /// values.
     ///
-    /// What was drawn for the step before is erased along the way.
+    /// The memory of the step before is used again.
     pub(super) fn begin(
         key: Zeroizing<[u8; 32]>,
         lengths: &[usize],
         before: Option<NoiseAhead>,
     ) -> Self {
+        let before = before.and_then(|before| Arc::into_inner(before.pieces));
+        let mut memory =
+            before.into_iter().flat_map(|before| before.pieces).map(Piece::into_normal);
         let (mut parameters, mut pieces, mut total) = (Vec::new(), Vec::new(), 0);
         for (parameter, &length) in (0..).zip(lengths) {
             total += length;
@@ -63,11 +74,12 @@ impl NoiseAhead {
             }
             let keystream = Arc::new(Keystream::new(&key, parameter));
             let begin = pieces.len();
-            pieces.extend((0..length.div_ceil(TASK_VALUES)).map(|piece| Piece {
+            pieces.extend((0..length.div_ceil(PIECE_VALUES)).map(|piece| Piece {
                 keystream: Arc::clone(&keystream),
-                first_group: (piece * TASK_GROUPS) as u64,
-                values: (length - piece * TASK_VALUES).min(TASK_VALUES),
+                first_group: (piece * PIECE_GROUPS) as u64,
+                values: (length - piece * PIECE_VALUES).min(PIECE_VALUES),
                 normal: OnceLock::new(),
+                memory: Mutex::new(memory.next().flatten()),
             }));
             parameters.push((length, begin..pieces.len()));
         }
@@ -77,9 +89,6 @@ impl NoiseAhead {
         for _ in 0..threads.min(pieces.pieces.len()) {
             let pieces = Arc::clone(&pieces);
             rayon::spawn(move || pieces.draw());
-        }
-        if before.is_some() {
-            rayon::spawn(move || drop(before));
         }
         Self { key, parameters, pieces }
     }
@@ -107,10 +116,18 @@ impl Piece {
     /// The values, drawn now if they are not.
     pub(super) fn normal(&self) -> &[f64] {
         self.normal.get_or_init(|| {
-            let mut values = Zeroizing::new(vec![0.0; self.values]);
-            standard_normal(&self.keystream, self.first_group, &mut values);
-            values
+            let memory = self.memory.lock().ok().and_then(|mut memory| memory.take());
+            let mut normal = match memory {
+                Some(normal) if normal.len() == self.values => normal,
+                _ => Zeroizing::new(vec![0.0; self.values]),
+            };
+            standard_normal(&self.keystream, self.first_group, &mut normal);
+            normal
         })
+    }
+
+    fn into_normal(self) -> Option<Normal> {
+        self.normal.into_inner()
     }
 }
 
@@ -121,7 +138,7 @@ mod tests {
     use super::*;
     use crate::noise::{GaussianMechanism, NoiseSource, Purpose};
 
-    const LENGTHS: [usize; 5] = [2 * TASK_VALUES + 77, 0, 1, TASK_VALUES, LIMIT];
+    const LENGTHS: [usize; 5] = [2 * PIECE_VALUES + 77, 0, 1, PIECE_VALUES, LIMIT];
 
     /// What a step releases for zeros.
     fn release(source: &mut NoiseSource, ahead: Option<&NoiseAhead>) -> Vec<Vec<f32>> {
@@ -165,10 +182,10 @@ mod tests {
             std::thread::yield_now();
         }
         let pieces = Arc::get_mut(&mut drawn.pieces).unwrap();
-        pieces.pieces[0].normal = OnceLock::from(Zeroizing::new(vec![8.0; TASK_VALUES]));
+        pieces.pieces[0].normal = OnceLock::from(Zeroizing::new(vec![8.0; PIECE_VALUES]));
         let (with, without) = (release(&mut one, Some(&drawn)), release(&mut other, None));
-        assert!(with[0][..TASK_VALUES].iter().all(|&value| value == 8.0 * 1.5 * 0.25));
-        assert_eq!(with[0][TASK_VALUES..], without[0][TASK_VALUES..]);
+        assert!(with[0][..PIECE_VALUES].iter().all(|&value| value == 8.0 * 1.5 * 0.25));
+        assert_eq!(with[0][PIECE_VALUES..], without[0][PIECE_VALUES..]);
         assert_eq!(with[1..], without[1..]);
     }
 

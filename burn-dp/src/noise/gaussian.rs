@@ -6,16 +6,16 @@ use pulp::{Arch, Simd, WithSimd};
 use zeroize::Zeroize;
 
 use super::NoiseStream;
-use super::ahead::{NoiseAhead, Piece};
+use super::ahead::{NoiseAhead, PIECE_VALUES, Piece};
 use super::keystream::{GROUP_BLOCKS, GROUP_WORDS, Group, Keystream};
 use super::normal::box_muller;
 use super::share::share;
 use crate::DpError;
 
 /// Groups that one task computes.
-pub(super) const TASK_GROUPS: usize = 32;
+const TASK_GROUPS: usize = 32;
 /// Values that one task computes.
-pub(super) const TASK_VALUES: usize = TASK_GROUPS * GROUP_WORDS;
+const TASK_VALUES: usize = TASK_GROUPS * GROUP_WORDS;
 /// Releases of so many values whose noise is there are made on the calling thread: waking another one
 /// takes longer.
 const ALONE: usize = 1 << 19;
@@ -158,17 +158,27 @@ impl GaussianMechanism {
             jobs.push((mechanism, stream.into_keystream(), pieces));
             sums.push(values);
         }
-        let tasks =
-            jobs.iter().zip(&mut sums).flat_map(|((mechanism, keystream, pieces), sums)| {
-                sums.chunks_mut(TASK_VALUES).enumerate().map(move |(task, values)| {
-                    let noise = match pieces {
-                        Some(pieces) => Noise::Ahead(&pieces[task]),
-                        None => Noise::Stream { keystream, first: (task * TASK_GROUPS) as u64 },
-                    };
-                    Release { mechanism, noise, values }
-                })
-            });
-        let mut tasks: Vec<_> = tasks.collect();
+        let mut tasks = Vec::new();
+        for ((mechanism, keystream, pieces), sums) in jobs.iter().zip(&mut sums) {
+            match pieces {
+                Some(pieces) => {
+                    let pieces = sums.chunks_mut(PIECE_VALUES).zip(*pieces);
+                    tasks.extend(pieces.map(|(values, piece)| Release {
+                        mechanism,
+                        noise: Noise::Ahead(piece),
+                        values,
+                    }));
+                }
+                None => {
+                    let pieces = sums.chunks_mut(TASK_VALUES).zip((0..).step_by(TASK_GROUPS));
+                    tasks.extend(pieces.map(|(values, first)| Release {
+                        mechanism,
+                        noise: Noise::Stream { keystream, first },
+                        values,
+                    }));
+                }
+            }
+        }
         // Who draws ahead begins at the front.
         tasks.reverse();
         let finite = AtomicBool::new(true);

@@ -6,6 +6,7 @@ use burn::backend::{
     tensor::{FloatTensor, IntTensor},
 };
 use burn::tensor::TensorData;
+use pulp::{Arch, Simd, WithSimd};
 use rayon::prelude::*;
 
 use super::{ParametricOps, Patches};
@@ -108,6 +109,23 @@ fn indexed_squared_norm(ids: &[i64], rows: &[f32], features: usize) -> f32 {
 /// Sum of squares: blocks in f32 on independent lanes, the blocks added in f64. Overflow of a block is
 /// infinity, which is what a caller has to see.
 fn squared_norm(row: &[f32]) -> f32 {
+    Arch::new().dispatch(SquaredNorm(row))
+}
+
+/// Compiled for each vector unit. The order of the sum is the same on all of them.
+struct SquaredNorm<'a>(&'a [f32]);
+
+impl WithSimd for SquaredNorm<'_> {
+    type Output = f32;
+
+    #[inline(always)]
+    fn with_simd<S: Simd>(self, _: S) -> f32 {
+        sum_of_squares(self.0)
+    }
+}
+
+#[inline(always)]
+fn sum_of_squares(row: &[f32]) -> f32 {
     const LANES: usize = 32;
     const BLOCK: usize = 32 * LANES;
     let mut total = 0.0f64;
