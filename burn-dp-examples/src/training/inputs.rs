@@ -14,7 +14,7 @@ pub struct InputOptions {
     /// folder: pixels on a side to which images are scaled [default: 64].
     #[arg(long, value_name = "PIXELS")]
     pub image_size: Option<usize>,
-    /// imdb: number of words of a review that are read, from its beginning [default: 256].
+    /// imdb: number of words of a review that are read, from its beginning [default: 128].
     #[arg(long, value_name = "WORDS")]
     pub sequence_length: Option<usize>,
     /// imdb: number of buckets into which words are hashed, or of word vectors that are read from
@@ -95,7 +95,7 @@ impl InputSettings {
         let image_size = at_least("--image-size", options.image_size, 64, model.smallest_side())?;
         Ok(Self {
             image_size,
-            sequence_length: at_least("--sequence-length", options.sequence_length, 256, 1)?,
+            sequence_length: at_least("--sequence-length", options.sequence_length, 128, 1)?,
             vocabulary_size: at_least("--vocabulary-size", options.vocabulary_size, 10_000, 1)?,
             word_vectors: options.word_vectors,
             norm: options.norm.unwrap_or(NormName::Group),
