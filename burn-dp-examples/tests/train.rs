@@ -377,3 +377,27 @@ fn values(path: &Path) -> Vec<f32> {
     model.visit(&mut values);
     values.0
 }
+
+#[test]
+fn the_averaged_weights_are_evaluated_and_written_beside_the_trained_ones() {
+    let line = format!("{SMALL} --steps 6 --insecure-seed 3");
+    let (folder, without) = figures(&line);
+    assert_eq!(without["averaged_test_accuracy"], Value::Null);
+    assert!(!folder.path().join("out/averaged-model.bpk").exists());
+    for other in ["", "--non-private"] {
+        let line = match other {
+            "" => line.clone(),
+            _ => format!("{SMALL} --steps 6 --non-private"),
+        };
+        // Decay 0: the average is the last step.
+        let (folder, last) = figures(&format!("{line} --ema-decay 0"));
+        assert_eq!(last["averaged_test_accuracy"], last["test_accuracy"]);
+        assert_eq!(last["averaged_test_loss"], last["test_loss"]);
+        assert!(folder.path().join("out/averaged-model.bpk").is_file());
+        let (_, averaged) = figures(&format!("{line} --ema-decay 0.9"));
+        assert_ne!(averaged["averaged_test_loss"], averaged["test_loss"]);
+        // The training is the same.
+        assert_eq!(averaged["test_loss"], last["test_loss"]);
+        assert_eq!(averaged["epsilon"], last["epsilon"]);
+    }
+}

@@ -168,6 +168,7 @@ fn compared(settings: &Settings) -> BTreeMap<String, String> {
     set("--lr", Some(settings.lr.to_string()));
     set("--schedule", Some(typed(settings.schedule)));
     set("--momentum", Some(settings.momentum.to_string()));
+    set("--ema-decay", settings.ema_decay.map(|decay| decay.to_string()));
     set("--seed", Some(settings.seed.to_string()));
     if let Some(privacy) = settings.privacy {
         set("--epsilon", privacy.epsilon.map(|epsilon| epsilon.to_string()));

@@ -44,6 +44,12 @@ pub struct RunFigures {
     pub test_accuracy: f64,
     /// Mean cross entropy on the test examples.
     pub test_loss: f64,
+    /// Share of the test examples that the averaged weights classify correctly, if there are any.
+    pub averaged_test_accuracy: Option<f64>,
+    /// Mean cross entropy of the averaged weights on the test examples.
+    pub averaged_test_loss: Option<f64>,
+    /// Decay of the average of the weights.
+    pub ema_decay: Option<f64>,
     /// Number of examples to train on.
     pub train_items: usize,
     /// Number of examples to test on.
@@ -102,13 +108,16 @@ pub(super) struct Outcome {
     pub(super) steps: usize,
     pub(super) items: [usize; 2],
     pub(super) test: Evaluation,
+    /// Of the averaged weights.
+    pub(super) averaged: Option<Evaluation>,
     pub(super) seconds: f64,
     pub(super) spent: Option<Spent>,
 }
 
 impl RunFigures {
     pub(super) fn new(dataset: String, settings: &Settings, outcome: Outcome) -> Self {
-        let Outcome { steps, items: [train_items, test_items], test, seconds, spent } = outcome;
+        let Outcome { steps, items: [train_items, test_items], test, averaged, seconds, spent } =
+            outcome;
         let momentum = settings.optimizer == OptimizerName::Sgd;
         let epsilon =
             spent.as_ref().map(|spent| spent.epsilon).filter(|epsilon| epsilon.is_finite());
@@ -127,6 +136,9 @@ impl RunFigures {
             thresholds: spent.map(|spent| spent.thresholds).unwrap_or_default(),
             test_accuracy: test.accuracy,
             test_loss: test.loss,
+            averaged_test_accuracy: averaged.map(|test| test.accuracy),
+            averaged_test_loss: averaged.map(|test| test.loss),
+            ema_decay: settings.ema_decay,
             train_items,
             test_items,
             train_seconds: seconds,
@@ -143,7 +155,10 @@ impl RunFigures {
 
     /// One line for people.
     pub(super) fn summary(&self) -> String {
-        let accuracy = format!("test accuracy {:.2} %", 100.0 * self.test_accuracy);
+        let mut accuracy = format!("test accuracy {:.2} %", 100.0 * self.test_accuracy);
+        if let Some(averaged) = self.averaged_test_accuracy {
+            accuracy += &format!(" (averaged weights {:.2} %)", 100.0 * averaged);
+        }
         let seconds = format!("{:.0} s of training", self.train_seconds);
         let privacy = match (self.epsilon, self.delta) {
             (Some(epsilon), Some(delta)) => {

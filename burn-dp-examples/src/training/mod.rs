@@ -33,7 +33,7 @@ pub use figures::RunFigures;
 pub(crate) use files::write_json;
 pub use inputs::{InputOptions, InputSettings};
 pub use options::{BackendName, DatasetName, OptimizerName, TrainOptions};
-pub use run::{MODEL_FILE, run};
+pub use run::{AVERAGED_MODEL_FILE, MODEL_FILE, run};
 pub use schedule::ScheduleName;
 pub use settings::{Length, PrivacySettings, Settings};
 pub use statement::{STATEMENT_JSON, STATEMENT_TEXT};

@@ -77,6 +77,10 @@ pub struct TrainOptions {
     /// Momentum of sgd.
     #[arg(long, allow_hyphen_values = true)]
     pub momentum: Option<f64>,
+    /// Average the weights over the steps, each step of age n with the weight of this number to the n, for
+    /// example 0.999: costs no privacy. The averaged model is evaluated and written beside the trained one.
+    #[arg(long, value_name = "DECAY", allow_hyphen_values = true)]
+    pub ema_decay: Option<f64>,
     /// Backend to train on.
     #[arg(long, value_enum, default_value_t = BackendName::Flex)]
     pub backend: BackendName,

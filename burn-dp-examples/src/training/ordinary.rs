@@ -4,13 +4,15 @@ use burn::data::dataloader::DataLoaderBuilder;
 use burn::nn::loss::CrossEntropyLossConfig;
 use burn::optim::{GradientsParams, ModuleOptimizer};
 use burn::tensor::Device;
+use burn_dp::optim::WeightAverage;
 
 use super::progress::Step;
 use super::{Settings, TrainError};
 use crate::data::{Batch, Encoder, ItemDataset};
 use crate::models::Classifier;
 
-/// Trains on shuffled batches and hands the model to `after_step` after each of them.
+/// Trains on shuffled batches and hands the model to `after_step` after each of them. Returned with the
+/// model is the average of its weights, if the settings ask for one.
 ///
 /// # Errors
 ///
@@ -23,7 +25,8 @@ pub(super) fn train<E: Encoder, M: Classifier<Inputs = E::Inputs>>(
     settings: &Settings,
     device: &Device,
     mut after_step: impl FnMut(&M, Step) -> Result<(), TrainError>,
-) -> Result<M, TrainError> {
+) -> Result<(M, Option<WeightAverage>), TrainError> {
+    let mut average = settings.weight_average()?;
     let loader = DataLoaderBuilder::new(encoder.clone())
         .batch_size(settings.batch_size)
         .shuffle(settings.seed)
@@ -39,8 +42,11 @@ pub(super) fn train<E: Encoder, M: Classifier<Inputs = E::Inputs>>(
             let gradients = GradientsParams::from_grads(loss.backward(), &model);
             model = optimizer.step(settings.lr_of_step(number, steps), model, gradients);
             number += 1;
+            if let Some(average) = &mut average {
+                average.update(&model)?;
+            }
             after_step(&model, Step { number, epsilon: None, clipped: None })?;
         }
     }
-    Ok(model)
+    Ok((model, average))
 }

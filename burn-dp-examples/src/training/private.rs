@@ -63,7 +63,11 @@ impl<E: Encoder, M: Classifier<Inputs = E::Inputs>> PrivateTraining<E, M> {
             checkpoints.resume(plan, inner, model)?
         } else {
             checkpoints.refuse_interrupted_run()?;
-            (plan.optimizer(inner), model)
+            let optim = plan.optimizer(inner);
+            match settings.weight_average()? {
+                Some(average) => (optim.with_weight_average(average)?, model),
+                None => (optim, model),
+            }
         };
         Ok(Self { model, optim, checkpoints, loss, public })
     }

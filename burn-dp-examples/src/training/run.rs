@@ -16,6 +16,8 @@ use crate::models::{Classifier, ImageNetwork, NetworkVisitor, TextNetwork};
 
 /// Name of the file with the trained parameters, a Burn record.
 pub const MODEL_FILE: &str = "model.bpk";
+/// Name of the file with the averaged parameters, a Burn record.
+pub const AVERAGED_MODEL_FILE: &str = "averaged-model.bpk";
 
 /// Trains as the options say, and writes the model, the privacy statement and the figures.
 ///
@@ -123,7 +125,7 @@ fn train<E: Encoder, M: Classifier<Inputs = E::Inputs>>(
         )?),
     };
     files::make_folder(&settings.output)?;
-    for name in [MODEL_FILE, STATEMENT_JSON, STATEMENT_TEXT] {
+    for name in [MODEL_FILE, AVERAGED_MODEL_FILE, STATEMENT_JSON, STATEMENT_TEXT] {
         // Of an earlier run: its statement must not stand beside another model.
         files::remove(&settings.file(name))?;
     }
@@ -144,25 +146,35 @@ fn train<E: Encoder, M: Classifier<Inputs = E::Inputs>>(
         }
         Ok(())
     };
-    let (model, private) = match prepared {
+    let (model, average, private) = match prepared {
         Some(training) => {
             let (model, optim, checkpoints) =
                 training.train(&data.encoder, &data.train, settings, &trained, after_step)?;
-            (model, Some((optim, checkpoints)))
+            let average = optim.weight_average().cloned();
+            (model, average, Some((optim, checkpoints)))
         }
         None => {
             let optimizer = optimizer(settings);
             let (encoder, items) = (&data.encoder, &data.train);
-            let model =
+            let (model, average) =
                 ordinary::train(model, optimizer, encoder, items, settings, &trained, after_step)?;
-            (model, None)
+            (model, average, None)
         }
     };
     let seconds = progress.finish().as_secs_f64();
     let test = last.unwrap_or_else(|| Evaluation::of(&model, &data.encoder, &data.test, device));
 
+    let averaged = match average {
+        Some(average) => {
+            let model = average.averaged(model.clone())?;
+            let test = Evaluation::of(&model, &data.encoder, &data.test, device);
+            files::write_model(&settings.file(AVERAGED_MODEL_FILE), model)?;
+            Some(test)
+        }
+        None => None,
+    };
     files::write_model(&settings.file(MODEL_FILE), model)?;
-    let mut outcome = Outcome { steps, items, test, seconds, spent: None };
+    let mut outcome = Outcome { steps, items, test, averaged, seconds, spent: None };
     if let (Some((optim, _)), Some(privacy)) = (&private, settings.privacy) {
         outcome.steps = optim.next_step() as usize;
         outcome.spent = Some(Spent::of(optim, privacy.delta)?);

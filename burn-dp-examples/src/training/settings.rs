@@ -5,6 +5,8 @@
 
 use std::path::{Path, PathBuf};
 
+use burn_dp::optim::WeightAverage;
+
 use super::inputs::InputSettings;
 use super::options::{BackendName, DatasetName, OptimizerName, TrainOptions, typed};
 use super::recipe::{self, Recipe};
@@ -44,6 +46,8 @@ pub struct Settings {
     pub schedule: ScheduleName,
     /// Momentum of sgd.
     pub momentum: f64,
+    /// Decay of the average of the weights, if there is one.
+    pub ema_decay: Option<f64>,
     /// Seed of the initial weights and of the drawn digits.
     pub seed: u64,
     /// Whether to go on from the last checkpoint.
@@ -120,6 +124,7 @@ impl Settings {
             schedule: options.schedule.unwrap_or(recipe.schedule),
             lr: positive("--lr", options.lr.unwrap_or(recipe.lr))?,
             momentum: momentum(&options, optimizer, recipe.momentum)?,
+            ema_decay: ema_decay(options.ema_decay)?,
             train_size: optional_count("--train-size", options.train_size)?,
             test_size: optional_count("--test-size", options.test_size)?,
             data_dir: match options.dataset {
@@ -190,6 +195,11 @@ impl Settings {
     /// Learning rate of a step of a training of `steps` steps, counted from 0.
     pub fn lr_of_step(&self, step: usize, steps: usize) -> f64 {
         self.lr * self.schedule.factor(step, steps)
+    }
+
+    /// The average of the weights that is asked for, of no step yet.
+    pub(super) fn weight_average(&self) -> Result<Option<WeightAverage>, TrainError> {
+        Ok(self.ema_decay.map(WeightAverage::new).transpose()?)
     }
 
     fn check_paths(&self) -> Result<(), TrainError> {
@@ -317,6 +327,16 @@ fn momentum(
         }
         Some(momentum) => Ok(momentum),
         None => Ok(default),
+    }
+}
+
+fn ema_decay(decay: Option<f64>) -> Result<Option<f64>, TrainError> {
+    match decay {
+        Some(decay) if !(0.0..1.0).contains(&decay) => {
+            let reason = format!("must be at least 0 and less than 1, got {decay}; try 0.999");
+            Err(TrainError::option("--ema-decay", reason))
+        }
+        decay => Ok(decay),
     }
 }
 
@@ -459,6 +479,8 @@ mod tests {
         assert!(error("--lr 0").starts_with("--lr must be a number greater than 0, got 0"));
         assert!(error("--max-grad-norm -2").contains("greater than 0, got -2"));
         assert!(error("--momentum 1").contains("less than 1, got 1"));
+        assert!(error("--ema-decay 1").starts_with("--ema-decay must be at least 0"));
+        assert_eq!(settings("--ema-decay 0.99 --non-private").unwrap().ema_decay, Some(0.99));
         assert!(error("--optimizer adam --momentum 0.5").contains("is for --optimizer sgd"));
     }
 

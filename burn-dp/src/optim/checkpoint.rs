@@ -5,30 +5,32 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use burn::module::Module;
-use burn::optim::{ModuleOptimizer, OptimizerRecord};
-use burn::store::{ModuleRecord, RecordError};
+use burn::optim::ModuleOptimizer;
+use burn::store::RecordError;
 use burn::tensor::Bytes;
 use zeroize::Zeroize;
 
 use super::engine::PrivacyEngine;
 use super::privacy_state::PrivacyState;
-use super::{DpOptimizer, PrivacyPlan, Sparsifier};
+use super::{Checkpoint, DpOptimizer};
 use crate::DpError;
 
 pub(crate) const MODEL: &str = "model.bpk";
 pub(crate) const OPTIMIZER: &str = "optimizer.bpk";
-const SPARSIFIER: &str = "sparsifier.bin";
-const PRIVACY: &str = "privacy.json";
-const RELEASES: &str = "releases.log";
+pub(crate) const SPARSIFIER: &str = "sparsifier.bin";
+pub(crate) const AVERAGE: &str = "average.bin";
+pub(super) const PRIVACY: &str = "privacy.json";
+pub(super) const RELEASES: &str = "releases.log";
 const PREFIX: &str = "checkpoint-";
 const PARTIAL: &str = "partial-";
 
 /// Writes and finds the checkpoints of one run in a folder of its own.
 ///
-/// Each checkpoint is a folder `checkpoint-STEP` with the model, the optimizer's state, that of a
-/// [`Sparsifier`] if there is one, and `privacy.json`, the whole privacy state. It is written under another
-/// name and renamed when it is complete, then the older ones are removed: a run that is killed at any time
-/// leaves a complete checkpoint behind, or none.
+/// Each checkpoint is a folder `checkpoint-STEP` with the model, the optimizer's state, those of a
+/// [`Sparsifier`](super::Sparsifier) and of a [`WeightAverage`](super::WeightAverage) if there are any, and
+/// `privacy.json`, the whole privacy state. It is written under another name and renamed when it is
+/// complete, then the older ones are removed: a run that is killed at any time leaves a complete checkpoint
+/// behind, or none.
 ///
 /// # Privacy
 ///
@@ -41,7 +43,10 @@ const PARTIAL: &str = "partial-";
 /// resumed run has everything that was released. The steps that were made after the checkpoint and lost
 /// are made again, with the same draws and the same noise. As long as they are what they were, bit for
 /// bit, nothing new is released; a step that is not is refused. Then, or where the lost steps are not
-/// wanted, [`Checkpoint::skip_lost_steps`] goes on after them.
+/// wanted, [`Checkpoint::skip_lost_steps`] goes on after them. A run has one log, so it
+/// saves in one folder.
+///
+/// A copy of a folder with its log is as old as the copy: neither it nor a backup knows of later releases.
 #[derive(Clone, Debug)]
 pub struct Checkpointer {
     folder: PathBuf,
@@ -61,10 +66,8 @@ impl Checkpointer {
     /// there.
     pub fn save<M: Module>(&self, model: &M, optim: &DpOptimizer) -> Result<(), DpError> {
         self.log(&optim.engine)?;
-        let mut files = Vec::from(records(model, &optim.inner));
-        if let Some(sparsifier) = &optim.sparsifier {
-            files.push((SPARSIFIER, Ok(Bytes::from_bytes_vec(sparsifier.to_bytes()))));
-        }
+        let mut files = vec![(MODEL, model.clone().into_record().into_bytes())];
+        files.extend(optim.parts());
         let target = self.write(PrivacyState::capture(&optim.engine)?, files)?;
         self.remove_all_but(&target);
         Ok(())
@@ -89,8 +92,7 @@ impl Checkpointer {
         for (name, bytes) in files {
             let path = partial.path().join(name);
             let bytes = bytes.map_err(|error| record_error(&path, error))?;
-            let sum = (bytes.len() as u64, crc32fast::hash(&bytes));
-            state.files.insert(name.to_string(), sum);
+            state.files.insert(name.to_string(), fingerprint(&bytes));
             write(&path, &bytes)?;
         }
         let path = partial.path().join(PRIVACY);
@@ -102,7 +104,7 @@ impl Checkpointer {
 
         let target = self.at(state.next_step);
         if target.exists() {
-            let there = Checkpoint::new(&target).state()?;
+            let there = Checkpoint::new(&target).open()?.into_state();
             if there.key != state.key {
                 return Err(DpError::state(format!(
                     "{} belongs to another run; give every run a folder of its own",
@@ -203,113 +205,17 @@ impl Checkpointer {
     }
 }
 
-/// A complete checkpoint.
-#[derive(Clone, Debug)]
-pub struct Checkpoint {
-    folder: PathBuf,
-    skip_lost_steps: bool,
-}
-
-impl Checkpoint {
-    fn new(folder: &Path) -> Self {
-        Self { folder: folder.to_path_buf(), skip_lost_steps: false }
-    }
-
-    /// The folder.
-    pub fn folder(&self) -> &Path {
-        &self.folder
-    }
-
-    /// Goes on after the last release of the run instead of making the steps again that followed the
-    /// checkpoint: with the model of the checkpoint, and the draws and the noise of the steps after.
-    ///
-    /// # Privacy
-    ///
-    /// The skipped steps stay in the ledger: they were released.
-    pub fn skip_lost_steps(self) -> Self {
-        Self { skip_lost_steps: true, ..self }
-    }
-
-    /// Continues the run: 2T steps are T steps, a checkpoint, and T steps more, bit for bit.
-    ///
-    /// # Arguments
-    ///
-    /// - `plan`: a plan with the same numbers as that of the run; its own key is not used
-    /// - `inner`: the optimizer, configured as before
-    /// - `model`: a model of the same architecture
-    ///
-    /// # Errors
-    ///
-    /// [`DpError::InvalidState`] when a file is damaged or of another version, when a number of `plan` is
-    /// not that of the run, and when the log of releases is missing, older than the checkpoint, of
-    /// another run or in use: what was spent stays spent. [`DpError::Io`] when another file is missing.
-    pub fn restore<M: Module>(
-        &self,
-        plan: PrivacyPlan,
-        inner: ModuleOptimizer,
-        model: M,
-    ) -> Result<(DpOptimizer, M), DpError> {
-        let engine = self.engine(plan)?;
-        let model = self.load_model(model)?;
-        let path = self.folder.join(OPTIMIZER);
-        let record = OptimizerRecord::from_bytes(self.file(OPTIMIZER)?)
-            .map_err(|error| record_error(&path, error))?;
-        let mut optim = DpOptimizer::new(engine, inner.load_record(record));
-        if self.state()?.files.contains_key(SPARSIFIER) {
-            let sparsifier = Sparsifier::from_bytes(&self.file(SPARSIFIER)?);
-            let unknown = || damaged(&self.folder.join(SPARSIFIER), "it is of another version");
-            optim.sparsifier = Some(sparsifier.ok_or_else(unknown)?);
-        }
-        Ok((optim, model))
-    }
-
-    /// Gives `model` the parameters of the checkpoint.
-    pub(crate) fn load_model<M: Module>(&self, model: M) -> Result<M, DpError> {
-        let path = self.folder.join(MODEL);
-        let record = ModuleRecord::from_bytes(self.file(MODEL)?)
-            .map_err(|error| record_error(&path, error))?;
-        model.try_load_record(record).map_err(|error| record_error(&path, error))
-    }
-
-    /// Whether nothing was released before the checkpoint.
-    #[cfg(feature = "train")]
-    pub(crate) fn is_beginning(&self) -> bool {
-        self.state().is_ok_and(|state| state.next_step == 0)
-    }
-
-    /// The privacy of the run, without model and optimizer.
-    pub(crate) fn engine(&self, plan: PrivacyPlan) -> Result<PrivacyEngine, DpError> {
-        let path = self.folder.join(PRIVACY);
-        let log = self.folder.with_file_name(RELEASES);
-        self.state()?.resume((&path, &log), plan, self.skip_lost_steps)
-    }
-
-    fn state(&self) -> Result<PrivacyState, DpError> {
-        let path = self.folder.join(PRIVACY);
-        let mut bytes = fs::read(&path).map_err(|error| DpError::io(&path, error))?;
-        let state = PrivacyState::read(&path, &bytes);
-        bytes.zeroize();
-        state
-    }
-
-    /// The content of a file, as it was written.
-    pub(crate) fn file(&self, name: &str) -> Result<Bytes, DpError> {
-        let path = self.folder.join(name);
-        let bytes = fs::read(&path).map_err(|error| DpError::io(&path, error))?;
-        let found = (bytes.len() as u64, crc32fast::hash(&bytes));
-        if self.state()?.files.get(name) != Some(&found) {
-            return Err(damaged(&path, "its content is not what the checkpoint wrote"));
-        }
-        Ok(Bytes::from_bytes_vec(bytes))
-    }
-}
-
 /// The files of the model and of the optimizer.
 pub(crate) fn records<M: Module>(
     model: &M,
     inner: &ModuleOptimizer,
 ) -> [(&'static str, Result<Bytes, RecordError>); 2] {
     [(MODEL, model.clone().into_record().into_bytes()), (OPTIMIZER, inner.into_bytes())]
+}
+
+/// Length and CRC-32.
+pub(super) fn fingerprint(bytes: &[u8]) -> (u64, u32) {
+    (bytes.len() as u64, crc32fast::hash(bytes))
 }
 
 pub(super) fn damaged(path: &Path, reason: impl std::fmt::Display) -> DpError {

@@ -5,7 +5,7 @@ use burn::tensor::Tensor;
 
 use super::engine::PrivacyEngine;
 use super::independence::{Independence, IndependenceCheck};
-use super::{RefusedStep, Sparsifier};
+use super::{RefusedStep, Sparsifier, WeightAverage};
 use crate::DpError;
 use crate::clipping::{ClippedSum, PublicNorms, Thresholds};
 use crate::grads::{PrivateBackward, tie};
@@ -79,11 +79,12 @@ pub struct DpOptimizer {
     pub(crate) engine: PrivacyEngine,
     pub(super) inner: ModuleOptimizer,
     pub(super) sparsifier: Option<Sparsifier>,
+    pub(super) average: Option<WeightAverage>,
 }
 
 impl DpOptimizer {
     pub(super) fn new(engine: PrivacyEngine, inner: ModuleOptimizer) -> Self {
-        Self { engine, inner, sparsifier: None }
+        Self { engine, inner, sparsifier: None, average: None }
     }
 
     /// Options of the backward pass.
@@ -204,8 +205,8 @@ impl DpOptimizer {
     /// draw does not fit. Then nothing was released. After an error of the device or of the log of
     /// releases nothing was released either, but the noise of the step is used up: resume from the last
     /// checkpoint. A step that is made again after a resumption is refused unless it is the one that
-    /// was released, bit for bit; see [`Checkpointer`](super::Checkpointer). If a sparsifier cannot read the
-    /// model after the step, that is the model that comes back.
+    /// was released, bit for bit; see [`Checkpointer`](super::Checkpointer). If a sparsifier or a weight
+    /// average cannot take the model after the step, that is the model that comes back.
     pub fn step<M: Module>(
         &mut self,
         lr: impl Into<ModuleLearningRate>,
@@ -217,9 +218,13 @@ impl DpOptimizer {
             Ok(Some(grads)) => {
                 let model = self.inner.step(lr.clone(), model, grads);
                 // Burn's optimizers update the first copy of a tied parameter.
-                match self.sparsified(model, &lr) {
-                    Ok(model) => Ok(tie(model)),
-                    Err((model, error)) => Err(RefusedStep::new(tie(model), error)),
+                let (model, error) = match self.sparsified(model, &lr) {
+                    Ok(model) => (tie(model), None),
+                    Err((model, error)) => (tie(model), Some(error)),
+                };
+                match error.map_or_else(|| self.average_step(&model), Err) {
+                    Ok(()) => Ok(model),
+                    Err(error) => Err(RefusedStep::new(model, error)),
                 }
             }
             // Nothing but counts was released.

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use burn_dp_accountant::PrivacyLedger;
 use serde::{Deserialize, Serialize};
@@ -23,7 +23,7 @@ const FORMAT: u32 = 3;
 /// # Privacy
 ///
 /// As secret as the training data: it contains the key of the run.
-#[derive(Serialize, Deserialize)]
+#[derive(Clone, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct PrivacyState {
     format: u32,
@@ -133,6 +133,16 @@ impl PrivacyEngine {
     /// From here on every release is in the log before it is made.
     pub(crate) fn log_to(&self, path: &Path) -> Result<(), DpError> {
         self.releases.lock().map_err(|_| poisoned())?.attach(path)
+    }
+
+    /// Where the releases are written to, if they are.
+    pub(super) fn release_log(&self) -> Result<Option<PathBuf>, DpError> {
+        Ok(self.releases.lock().map_err(|_| poisoned())?.path())
+    }
+
+    /// Whether part of a logical batch was seen whose step is not made yet.
+    pub(super) fn is_within_step(&self) -> bool {
+        self.pending.is_some()
     }
 }
 

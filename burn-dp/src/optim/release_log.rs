@@ -111,15 +111,29 @@ impl ReleaseLog {
         }
     }
 
+    /// Where the log is, once it is on disk.
+    pub(super) fn path(&self) -> Option<PathBuf> {
+        self.file.as_ref().map(|(path, _)| path.clone())
+    }
+
     /// Writes what was released so far to `path` and goes on there. Does nothing if it is there already.
     ///
     /// # Errors
     ///
-    /// Refuses a file of another run, one that another process writes to, and one that knows of other
-    /// releases.
+    /// Refuses a second file for one run: whichever the run is not resumed with would fall behind, and
+    /// give budget back. Refuses a file of another run, one that another process writes to, and one that
+    /// knows of other releases.
     pub(super) fn attach(&mut self, path: &Path) -> Result<(), DpError> {
-        if self.file.as_ref().is_some_and(|(attached, _)| attached == path) {
-            return Ok(());
+        if let Some((attached, _)) = &self.file {
+            return match is_same_file(attached, path) {
+                true => Ok(()),
+                false => Err(DpError::state(format!(
+                    "the releases of the run are in {}, and in {} they would fall behind as soon as \
+                     the run goes on from the other; save where the log is",
+                    attached.display(),
+                    path.display()
+                ))),
+            };
         }
         // A file without a byte is one that a killed process had just created.
         if fs::metadata(path).is_ok_and(|file| file.len() > 0) {
@@ -237,6 +251,11 @@ impl fmt::Debug for ReleaseLog {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("ReleaseLog").field("releases", &self.len()).finish_non_exhaustive()
     }
+}
+
+fn is_same_file(a: &Path, b: &Path) -> bool {
+    let real = |path: &Path| path.canonicalize().unwrap_or_else(|_| path.to_path_buf());
+    a == b || real(a) == real(b)
 }
 
 /// One line: a check sum and what it checks.
@@ -363,6 +382,20 @@ mod tests {
         fs::remove_file(&path).unwrap();
         let error = ReleaseLog::read(&path, 7).unwrap_err().to_string();
         assert!(error.contains("is missing") && error.contains("backup"), "{error}");
+    }
+
+    #[test]
+    fn a_run_has_one_log() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = log(folder.path(), 2);
+        let mut run = ReleaseLog::read(&path, 7).unwrap();
+        run.attach(&folder.path().join(".").join("releases.log")).unwrap();
+        let error = run.attach(&folder.path().join("other.log")).unwrap_err().to_string();
+        assert!(
+            error.contains("fall behind") && error.contains("save where the log is"),
+            "{error}"
+        );
+        assert!(!folder.path().join("other.log").exists());
     }
 
     #[test]

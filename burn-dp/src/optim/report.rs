@@ -67,6 +67,9 @@ impl DpOptimizer {
         if let Some(sparsifier) = &self.sparsifier {
             statement.facts.insert("sparsification".into(), sparsifier.to_string());
         }
+        if let Some(average) = &self.average {
+            statement.facts.insert("weight_average".into(), average.to_string());
+        }
         Ok(statement)
     }
 

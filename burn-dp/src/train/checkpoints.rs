@@ -19,7 +19,7 @@ use crate::optim::{Checkpoint, Checkpointer, MODEL, PrivacyState};
 
 /// The file of the scheduler, beside those of the custom loop's checkpoints.
 pub(super) const SCHEDULER: &str = "scheduler.bpk";
-/// Model, optimizer and scheduler.
+/// Model, optimizer and scheduler: what Burn's loop saves.
 const FILES: usize = 3;
 
 /// Puts the parts of a checkpoint together that Burn's loop saves on threads of their own.
@@ -44,6 +44,8 @@ struct Parts {
 struct Incomplete {
     state: PrivacyState,
     files: Vec<(&'static str, Result<Bytes, RecordError>)>,
+    /// Number of files of a complete checkpoint.
+    expected: usize,
 }
 
 impl Bundle {
@@ -63,7 +65,9 @@ impl Bundle {
     /// while the training goes on.
     fn begin(&self, epoch: usize) -> Result<(), DpError> {
         let state = self.session.capture()?;
-        self.parts().incomplete.insert(epoch, Incomplete { state, files: Vec::new() });
+        let files: Vec<_> = self.session.average_file().into_iter().collect();
+        let expected = files.len() + FILES;
+        self.parts().incomplete.insert(epoch, Incomplete { state, files, expected });
         Ok(())
     }
 
@@ -81,10 +85,10 @@ impl Bundle {
             )));
         };
         incomplete.files.push((name, bytes));
-        if incomplete.files.len() < FILES {
+        if incomplete.files.len() < incomplete.expected {
             return Ok(());
         }
-        let Some(Incomplete { state, files }) = parts.incomplete.remove(&epoch) else {
+        let Some(Incomplete { state, files, .. }) = parts.incomplete.remove(&epoch) else {
             return Ok(());
         };
         let steps = state.steps();
@@ -124,7 +128,7 @@ impl Bundle {
                  `PrivateTrainingConfig::resume` find the checkpoint and leave `checkpoint` out"
             )));
         };
-        let bytes = resumed.file(name).map_err(failed)?;
+        let bytes = resumed.open().and_then(|files| files.read(name)).map_err(failed)?;
         if name == MODEL {
             self.session.expects_record.store(true, Ordering::Relaxed);
         }

@@ -15,7 +15,9 @@
 //! | `ExecutionStrategy::ddp` | refused: every device would release its own sum |
 //! | metrics of the training split | the [`metrics`] of what was released; others only as [`NonPrivateMetric`](metrics::NonPrivateMetric) |
 //! | checkpoints | with the whole privacy state, atomic; an older one gives no budget back |
+//! | parameter groups, learning rate schedules | Burn's own; a schedule ticks once a step |
 //! | Burn's gradient clipping | post-processing of the noisy gradient, not private clipping |
+//! | validation, `LearningResult::model` | of the [averaged weights](crate::optim::WeightAverage), where [asked for](PrivateTrainingConfig::with_weight_average) |
 //!
 //! Where the model has no private layers, one unit at a time, train with a
 //! [`DpOptimizer`](crate::optim::DpOptimizer) in a loop of your own.

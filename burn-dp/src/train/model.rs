@@ -180,8 +180,14 @@ impl<M: Module> Module for PrivateModel<M> {
         self.map_inner(Module::train)
     }
 
+    /// With the averaged weights, where the run [has](super::PrivateTrainingConfig::with_weight_average)
+    /// them: what Burn validates and returns.
     fn valid(&self) -> Self {
-        Self { model: self.model.valid(), session: self.session.clone() }
+        let averaged = self.session.averaged(&self.model);
+        Self {
+            model: averaged.as_ref().unwrap_or(&self.model).valid(),
+            session: self.session.clone(),
+        }
     }
 
     fn materialize(self) -> Self {

@@ -9,6 +9,8 @@ use std::thread::ThreadId;
 use burn::lr_scheduler::module_lr_scheduler::ModuleLearningRate;
 use burn::module::Module;
 use burn::optim::ModuleOptimizer;
+use burn::store::RecordError;
+use burn::tensor::Bytes;
 use burn::train::train::WorkerFailure;
 use burn::train::{Interrupter, TrainingError};
 
@@ -16,7 +18,9 @@ use super::release::{StepRelease, signal_to_noise};
 use crate::DpError;
 use crate::clipping::ClippedSum;
 use crate::grads::{Probe, tie};
-use crate::optim::{Checkpointer, ClipTask, PrivacyEngine, PrivacyState, records};
+use crate::optim::{
+    AVERAGE, Checkpointer, ClipTask, PrivacyEngine, PrivacyState, WeightAverage, records,
+};
 use crate::sampling::{Draw, Sampler};
 
 /// Filled when the step has been released.
@@ -29,6 +33,7 @@ pub(super) struct Session {
     pub(super) physical_batch_size: usize,
     pub(super) steps_per_epoch: u64,
     pub(super) checkpointer: Option<Checkpointer>,
+    average: Mutex<Option<WeightAverage>>,
     /// Whether some metric looks at the outputs of the training batches.
     pub(super) keeps_outputs: AtomicBool,
     /// Whether some metric looks at the size of the updates.
@@ -84,10 +89,35 @@ impl Session {
             physical_batch_size,
             steps_per_epoch,
             checkpointer,
+            average: Mutex::new(None),
             keeps_outputs: AtomicBool::new(false),
             measures_updates: AtomicBool::new(false),
             expects_record: AtomicBool::new(false),
         })
+    }
+
+    pub(super) fn with_weight_average(self, average: Option<WeightAverage>) -> Self {
+        Self { average: Mutex::new(average), ..self }
+    }
+
+    fn average(&self) -> MutexGuard<'_, Option<WeightAverage>> {
+        self.average.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn weight_average(&self) -> Option<WeightAverage> {
+        self.average().clone()
+    }
+
+    /// The model with the averaged weights, where there is an average.
+    pub(super) fn averaged<M: Module>(&self, model: &M) -> Option<M> {
+        let averaged = self.average().as_ref()?.averaged(model.clone());
+        averaged.map_err(|error| self.fail(error)).ok()
+    }
+
+    /// The file of the average in a checkpoint.
+    pub(super) fn average_file(&self) -> Option<(&'static str, Result<Bytes, RecordError>)> {
+        let average = self.average();
+        Some((AVERAGE, Ok(Bytes::from_bytes_vec(average.as_ref()?.to_bytes()))))
     }
 
     /// Nothing is half done when a thread panics here: the engine refuses what is incomplete.
@@ -205,12 +235,15 @@ impl Session {
         drop(state);
         // A metric may look at it from now on.
         let _ = slot.set(Arc::new(release));
-        match grads {
-            // Burn's optimizers update the first copy of a tied parameter.
-            Some(grads) => tie(optim.step(lr, model, grads)),
-            // Nothing but counts was released.
-            None => model,
+        // Nothing but counts was released.
+        let Some(grads) = grads else { return model };
+        // Burn's optimizers update the first copy of a tied parameter.
+        let model = tie(optim.step(lr, model, grads));
+        let averaged = self.average().as_mut().map_or(Ok(()), |average| average.update(&model));
+        if let Err(error) = averaged {
+            self.fail(error);
         }
+        model
     }
 
     /// Before the first release, a checkpoint of the beginning and the log of releases: what is reported
@@ -226,7 +259,8 @@ impl Session {
             return Ok(());
         }
         checkpointer.log(engine)?;
-        checkpointer.write(PrivacyState::capture(engine)?, records(model, optim)).map(drop)
+        let files = records(model, optim).into_iter().chain(self.average_file());
+        checkpointer.write(PrivacyState::capture(engine)?, files).map(drop)
     }
 
     /// The whole privacy state between two steps.
@@ -338,8 +372,9 @@ impl State {
         let current = self.current.take().ok_or_else(|| not_under_way(step))?;
         if !current.waiting.is_empty() || !current.begun.iter().all(|&begun| begun) {
             return Err(DpError::state(format!(
-                "not all parts of the batch of step {step} were worked off; use the loader of \
-                 `PrivateTraining` as it is"
+                "not all parts of the batch of step {step} were worked off: under \
+                 `ExecutionStrategy::ddp` every device would release its own; use \
+                 `ExecutionStrategy::multi`, and the loader of `PrivateTraining` as it is"
             )));
         }
         let grads = self.engine.release(model, &current.draw)?;

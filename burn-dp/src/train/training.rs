@@ -27,7 +27,8 @@ use super::{PrivateBatch, PrivateCheckpointing, PrivateModel, PrivateTrainStep};
 use crate::DpError;
 use crate::grads::PrivateBackward;
 use crate::optim::{
-    Checkpoint, Checkpointer, IndependenceCheck, MODEL, OPTIMIZER, PrivacyEngine, PrivacyPlan,
+    AVERAGE, Checkpoint, Checkpointer, IndependenceCheck, MODEL, OPTIMIZER, PrivacyEngine,
+    PrivacyPlan, SPARSIFIER, WeightAverage,
 };
 use crate::sampling::PrivateDataLoaderBuilder;
 
@@ -39,6 +40,7 @@ pub struct PrivateTrainingConfig {
     backward: PrivateBackward,
     independence_check: bool,
     checkpoints: Option<PathBuf>,
+    weight_average: Option<WeightAverage>,
 }
 
 impl PrivateTrainingConfig {
@@ -51,6 +53,7 @@ impl PrivateTrainingConfig {
             backward: PrivateBackward::new(),
             independence_check: true,
             checkpoints: None,
+            weight_average: None,
         }
     }
 
@@ -70,6 +73,18 @@ impl PrivateTrainingConfig {
     /// As [`DpOptimizer::with_independence_check`](crate::optim::DpOptimizer::with_independence_check).
     pub fn with_independence_check(mut self, enabled: bool) -> Self {
         self.independence_check = enabled;
+        self
+    }
+
+    /// Averages the weights after each step. The average is what is validated, what a choice among
+    /// checkpoints by a metric of the validation goes by, and the model of Burn's result; trained, and
+    /// saved as the model of a checkpoint, are the weights themselves. The checkpoints have both.
+    ///
+    /// # Privacy
+    ///
+    /// Post-processing, as [`WeightAverage`] says.
+    pub fn with_weight_average(mut self, average: WeightAverage) -> Self {
+        self.weight_average = Some(average);
         self
     }
 
@@ -110,19 +125,50 @@ impl PrivateTrainingConfig {
     /// As [`Checkpoint::restore`]: nothing is resumed whose ledger is missing, damaged, older or of
     /// another run.
     pub fn resume(
-        self,
+        mut self,
         plan: PrivacyPlan,
         checkpoint: &Checkpoint,
     ) -> Result<PrivateTraining, DpError> {
-        let engine = checkpoint.engine(plan)?;
+        let files = checkpoint.open()?;
+        if files.has(SPARSIFIER) {
+            return Err(DpError::state(format!(
+                "{} has the state of a sparsifier, which only `DpOptimizer::step` applies: the weights \
+                 that it has fixed would move again; resume with `Checkpoint::restore` in the loop that \
+                 saved it",
+                checkpoint.folder().display()
+            )));
+        }
+        if !files.is_beginning() && !files.has(SCHEDULER) {
+            return Err(DpError::state(format!(
+                "{} has no learning rate scheduler: it was saved by a loop of your own; resume with \
+                 `Checkpoint::restore` in that loop",
+                checkpoint.folder().display()
+            )));
+        }
+        let average = match files.has(AVERAGE) {
+            true => Some(files.weight_average()?),
+            false => None,
+        };
+        let describe = |average: &Option<WeightAverage>| {
+            average.as_ref().map_or("none".to_string(), ToString::to_string)
+        };
+        if describe(&average) != describe(&self.weight_average) {
+            return Err(DpError::state(format!(
+                "the weight average of the run was \"{}\" and is now \"{}\"; resume with the settings \
+                 of the run (`PrivateTrainingConfig::with_weight_average`)",
+                describe(&average),
+                describe(&self.weight_average)
+            )));
+        }
+        let engine = files.engine(plan)?;
         // All files, before anything is trained with one of them.
-        for name in [MODEL, OPTIMIZER] {
-            checkpoint.file(name)?;
+        let scheduler = (!files.is_beginning()).then_some(SCHEDULER);
+        for name in [MODEL, OPTIMIZER].into_iter().chain(scheduler) {
+            files.read(name)?;
         }
-        if !checkpoint.is_beginning() {
-            checkpoint.file(SCHEDULER)?;
-        }
-        self.training(engine, Some(checkpoint.clone()))
+        let is_beginning = files.is_beginning();
+        self.weight_average = average;
+        self.training(engine, Some(Resumed { checkpoint: checkpoint.clone(), is_beginning }))
     }
 
     /// Continues from the newest checkpoint, or begins a run if there is none: what a program does that
@@ -145,7 +191,7 @@ impl PrivateTrainingConfig {
     fn training(
         self,
         mut engine: PrivacyEngine,
-        resumed: Option<Checkpoint>,
+        resumed: Option<Resumed>,
     ) -> Result<PrivateTraining, DpError> {
         if self.physical_batch_size == 0 {
             return Err(DpError::invalid("physical_batch_size", "must be at least 1, got 0"));
@@ -162,11 +208,20 @@ impl PrivateTrainingConfig {
         let checkpointer = self.checkpoints.map(Checkpointer::new);
         let size = self.physical_batch_size;
         let session = Session::new(engine, size, steps_per_epoch, checkpointer.clone())?;
-        let session = Arc::new(session);
-        let bundle = checkpointer
-            .map(|found| Arc::new(Bundle::new(session.clone(), found, resumed.clone())));
+        let session = Arc::new(session.with_weight_average(self.weight_average));
+        let checkpoint = resumed.as_ref().map(|resumed| resumed.checkpoint.clone());
+        let bundle =
+            checkpointer.map(|found| Arc::new(Bundle::new(session.clone(), found, checkpoint)));
         Ok(PrivateTraining { session, bundle, resumed })
     }
+}
+
+/// Where a run goes on from.
+#[derive(Debug)]
+struct Resumed {
+    checkpoint: Checkpoint,
+    /// Whether nothing was released before it.
+    is_beginning: bool,
 }
 
 /// One private run under Burn's `SupervisedTraining`, which keeps its dashboard, metrics, schedulers,
@@ -239,7 +294,7 @@ impl PrivateTrainingConfig {
 pub struct PrivateTraining {
     session: Arc<Session>,
     bundle: Option<Arc<Bundle>>,
-    resumed: Option<Checkpoint>,
+    resumed: Option<Resumed>,
 }
 
 impl PrivateTraining {
@@ -276,7 +331,7 @@ impl PrivateTraining {
     /// [`DpError::InvalidState`] when the parameters of the checkpoint are not those of `model`.
     pub fn model<M: Module>(&self, model: M) -> Result<PrivateModel<M>, DpError> {
         let model = match &self.resumed {
-            Some(checkpoint) => checkpoint.load_model(model)?,
+            Some(resumed) => resumed.checkpoint.open()?.load_model(model)?,
             None => model,
         };
         Ok(PrivateModel::new(model, self.session.clone()))
@@ -308,7 +363,7 @@ impl PrivateTraining {
             .with_checkpointing_strategy(self.checkpointing(default_strategy()));
         match &self.resumed {
             // The beginning of a run has no state of a scheduler.
-            Some(checkpoint) if checkpoint.is_beginning() => training.num_epochs(epochs - complete),
+            Some(resumed) if resumed.is_beginning => training.num_epochs(epochs - complete),
             Some(_) => training.checkpoint(complete),
             None => training,
         }
@@ -349,6 +404,11 @@ impl PrivateTraining {
     /// The error that ended the training, if one did.
     pub fn error(&self) -> Option<Arc<DpError>> {
         self.session.failed()
+    }
+
+    /// The average of the weights so far, if there is one.
+    pub fn weight_average(&self) -> Option<WeightAverage> {
+        self.session.weight_average()
     }
 
     /// What was released so far.

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use burn::train::checkpoint::KeepLastNCheckpoints;
 use burn_dp::DpError;
-use burn_dp::optim::{Checkpointer, PrivacyPlanConfig};
+use burn_dp::optim::{Checkpointer, DpOptimizer, PrivacyPlanConfig, Sparsifier};
 use burn_dp::train::{PrivateTraining, PrivateTrainingConfig};
 
 use crate::fixture::*;
@@ -252,6 +252,50 @@ fn a_run_does_not_resume_with_other_numbers() {
     let error = config(folder.path()).init_or_resume(other).unwrap_err();
     assert!(matches!(error, DpError::InvalidState { .. }));
     assert!(error.to_string().contains("noise_multiplier was 1 and is now 0.5"), "{error}");
+}
+
+/// Some steps of a loop of one's own, and its checkpoint.
+fn saved_by_a_loop(
+    folder: &Path,
+    steps: usize,
+    configure: impl FnOnce(DpOptimizer) -> DpOptimizer,
+) {
+    let mut optim = configure(plan().optimizer(optimizer()));
+    let mut model = Net::new();
+    for batch in optim.plan().batches(dataset(), Rows, &device()).unwrap().take(steps) {
+        let batch = batch.unwrap();
+        for chunk in batch.chunks(4).unwrap() {
+            let (rows, _) = chunk.unwrap().into_parts();
+            optim.backward(model.output(rows).0, &model).unwrap();
+        }
+        model = optim.step(0.1, model, batch).unwrap();
+    }
+    Checkpointer::new(folder).save(&model, &optim).unwrap();
+}
+
+#[test]
+fn what_the_learner_would_ignore_in_the_checkpoint_of_a_loop_is_refused_with_the_way_out() {
+    for steps in [0, 3] {
+        let folder = tempfile::tempdir().unwrap();
+        let sparsifier = Sparsifier::new(2, 3.0).unwrap();
+        saved_by_a_loop(folder.path(), steps, |optim| optim.with_sparsifier(sparsifier).unwrap());
+        let error = config(folder.path()).init_or_resume(plan()).unwrap_err().to_string();
+        assert!(error.contains("sparsifier") && error.contains("Checkpoint::restore"), "{error}");
+    }
+    let folder = tempfile::tempdir().unwrap();
+    saved_by_a_loop(folder.path(), 3, |optim| optim);
+    let error = config(folder.path()).init_or_resume(plan()).unwrap_err().to_string();
+    assert!(error.contains("no learning rate scheduler"), "{error}");
+    assert!(error.contains("Checkpoint::restore"), "{error}");
+}
+
+#[test]
+fn the_beginning_of_a_loop_is_that_of_the_learner() {
+    let folder = tempfile::tempdir().unwrap();
+    saved_by_a_loop(folder.path(), 0, |optim| optim);
+    let private = config(folder.path()).init_or_resume(plan()).unwrap();
+    let result = launch(&private, |training| training);
+    assert_same_run(&private, &result, &custom_loop(plan(), 4));
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! Several devices are one run.
 
 use burn::tensor::Device;
+use burn::tensor::distributed::{DistributedConfig, DistributedContext, ReduceOperation};
 use burn::train::{ExecutionStrategy, MultiDeviceOptim};
 use burn_dp::train::PrivateTrainingConfig;
 
@@ -77,4 +78,52 @@ fn a_step_that_not_all_devices_began_is_refused() {
     let error = private.error().unwrap().to_string();
     assert!(error.contains("not all parts"), "{error}");
     assert_eq!(private.ledger().releases(), 0);
+}
+
+#[test]
+fn workers_that_step_on_their_own_release_nothing_and_are_told_why() {
+    use burn::optim::GradientsParams;
+    use burn::train::TrainStep;
+
+    let private = training_config().init(plan()).unwrap();
+    let whole = loader(&private);
+    let slices = [whole.slice(0, 60), whole.slice(60, UNITS)];
+    let model = private.model(Net::new()).unwrap();
+    // What each worker of Burn's DDP does in a step.
+    let models = std::thread::scope(|scope| {
+        let workers = slices.each_ref().map(|slice| {
+            let model = model.clone();
+            scope.spawn(move || match slice.iter().next().unwrap() {
+                Ok(batch) => {
+                    let _ = TrainStep::step(&model, batch);
+                    model.optimize(&mut optimizer(), 0.1.into(), GradientsParams::new())
+                }
+                Err(_) => model,
+            })
+        });
+        workers.map(|worker| worker.join().unwrap())
+    });
+    for model in models {
+        assert_eq!(values(&model), values(&Net::new()));
+    }
+    let error = private.error().unwrap().to_string();
+    assert!(error.contains("ExecutionStrategy::ddp") && error.contains("::multi"), "{error}");
+    assert_eq!(private.ledger().releases(), 0);
+}
+
+// The context without devices starts no collective operations, so that Burn's own loop begins; Flex has none
+// of them, and Burn panics where it marks the parameters for them.
+#[test]
+fn ddp_on_devices_without_collective_operations_ends_before_anything_is_released() {
+    let private = training_config().init(plan()).unwrap();
+    let config = DistributedConfig { all_reduce_op: ReduceOperation::Mean };
+    let strategy = ExecutionStrategy::DistributedDataParallel {
+        devices: devices(2),
+        context: DistributedContext::init(Vec::new(), config),
+    };
+    let launched = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+        launch(&private, |training| training.with_training_strategy(strategy.into()))
+    }));
+    assert!(launched.is_err());
+    assert_eq!((private.ledger().releases(), private.next_step()), (0, 0));
 }

@@ -14,7 +14,9 @@ use burn::optim::momentum::MomentumConfig;
 use burn::optim::{AdamConfig, ModuleOptimizer, SgdConfig};
 use burn::tensor::{Device, Tensor, TensorData};
 use burn::train::renderer::CliMetricsRenderer;
-use burn::train::{InferenceStep, Learner, LearningResult, RegressionOutput, SupervisedTraining};
+use burn::train::{
+    InferenceStep, Learner, LearnerModel, LearningResult, RegressionOutput, SupervisedTraining,
+};
 use burn_dp::losses::MseLossConfig;
 use burn_dp::nn::{IntoPrivate, Private};
 use burn_dp::noise::InsecureSeed;
@@ -30,8 +32,8 @@ pub(crate) const STEPS_PER_EPOCH: u64 = 4;
 
 #[derive(Module, Debug)]
 pub(crate) struct Net {
-    first: Private<Linear>,
-    second: Private<Linear>,
+    pub(crate) first: Private<Linear>,
+    pub(crate) second: Private<Linear>,
 }
 
 impl Net {
@@ -49,7 +51,7 @@ impl Net {
         Self { first: layer(3, 8, 1.0), second: layer(8, 1, 2.0) }
     }
 
-    fn output(&self, rows: Tensor<2>) -> (Tensor<1>, RegressionOutput) {
+    pub(crate) fn output(&self, rows: Tensor<2>) -> (Tensor<1>, RegressionOutput) {
         let target = rows.clone().sum_dim(1);
         let output = self.second.forward(self.first.forward(rows).tanh());
         let losses = MseLossConfig::new().init().forward(output.clone(), target.clone());
@@ -165,9 +167,7 @@ pub(crate) fn supervised(
     plain(private.supervised(folder, loader(private), valid()))
 }
 
-pub(crate) fn plain(
-    training: SupervisedTraining<PrivateModel<Net>>,
-) -> SupervisedTraining<PrivateModel<Net>> {
+pub(crate) fn plain<M: LearnerModel>(training: SupervisedTraining<M>) -> SupervisedTraining<M> {
     training.with_application_logger(None).renderer(Box::new(CliMetricsRenderer::new()))
 }
 
@@ -188,9 +188,15 @@ pub(crate) fn launch(
 
 /// The same run in a loop of one's own.
 pub(crate) fn custom_loop(plan: PrivacyPlan, physical_batch_size: usize) -> (Net, DpOptimizer) {
-    let batches = plan.batches(dataset(), Rows, &device()).unwrap();
-    let mut optim = plan.optimizer(optimizer());
-    let mut scheduler = scheduler();
+    custom_loop_of(plan.optimizer(optimizer()), scheduler(), physical_batch_size)
+}
+
+pub(crate) fn custom_loop_of(
+    mut optim: DpOptimizer,
+    mut scheduler: ModuleLrScheduler,
+    physical_batch_size: usize,
+) -> (Net, DpOptimizer) {
+    let batches = optim.plan().batches(dataset(), Rows, &device()).unwrap();
     let mut model = Net::new();
     for batch in batches {
         let batch = batch.unwrap();

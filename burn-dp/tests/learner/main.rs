@@ -9,3 +9,6 @@ mod devices;
 mod fixture;
 mod kills;
 mod metrics;
+mod optimizers;
+mod users;
+mod weight_average;

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use super::super::little_endian::Reader;
 use super::{Sparsifier, Weights};
 
 /// Version of the format. Others are not read.
@@ -37,7 +38,7 @@ impl Sparsifier {
 
     /// Nothing for bytes that are not those of a sparsifier.
     pub(crate) fn from_bytes(bytes: &[u8]) -> Option<Self> {
-        let mut read = Reader(bytes);
+        let mut read = Reader::new(bytes);
         if read.u64()? != FORMAT {
             return None;
         }
@@ -46,8 +47,7 @@ impl Sparsifier {
         sparsifier.steps = read.u64().filter(|&steps| steps < window)?;
         let mut weights = BTreeMap::new();
         for _ in 0..read.u64()? {
-            let length = read.u64()?;
-            let path = String::from_utf8(read.take(length)?.to_vec()).ok()?;
+            let path = read.text()?;
             let count = read.u64()?;
             let noise = read.f64()?;
             let (mean, squares) = (read.f64s(count)?, read.f64s(count)?);
@@ -56,38 +56,7 @@ impl Sparsifier {
             weights.insert(path, Weights { mean, squares, fixed, noise });
         }
         sparsifier.weights = weights;
-        read.0.is_empty().then_some(sparsifier)
-    }
-}
-
-/// What is left to read.
-struct Reader<'a>(&'a [u8]);
-
-impl<'a> Reader<'a> {
-    fn take(&mut self, count: u64) -> Option<&'a [u8]> {
-        let (taken, rest) = self.0.split_at_checked(usize::try_from(count).ok()?)?;
-        self.0 = rest;
-        Some(taken)
-    }
-
-    fn u64(&mut self) -> Option<u64> {
-        self.take(8)?.try_into().ok().map(u64::from_le_bytes)
-    }
-
-    fn f64(&mut self) -> Option<f64> {
-        self.u64().map(f64::from_bits)
-    }
-
-    fn f64s(&mut self, count: u64) -> Option<Vec<f64>> {
-        let bytes = self.take(count.checked_mul(8)?)?;
-        let value = |bytes: &[u8]| bytes.try_into().ok().map(f64::from_le_bytes);
-        bytes.chunks_exact(8).map(value).collect()
-    }
-
-    fn f32s(&mut self, count: u64) -> Option<Vec<f32>> {
-        let bytes = self.take(count.checked_mul(4)?)?;
-        let value = |bytes: &[u8]| bytes.try_into().ok().map(f32::from_le_bytes);
-        bytes.chunks_exact(4).map(value).collect()
+        read.is_at_end().then_some(sparsifier)
     }
 }
 

@@ -1,0 +1,301 @@
+//! Averaged weights, for evaluation.
+
+mod state;
+#[cfg(test)]
+mod tests;
+
+use std::collections::{BTreeMap, HashMap};
+use std::fmt;
+
+use burn::module::{Module, ModuleMapper, ModuleVisitor, Param, ParamId};
+use burn::tensor::{DType, FloatDType, Tensor};
+
+use super::DpOptimizer;
+use crate::DpError;
+use crate::grads::FirstCopies;
+
+/// An exponential moving average of the weights over the steps of a training.
+///
+/// The noise of a private step moves the weights to and fro; their average moves less, and is usually the
+/// better model. It is for evaluation: the training goes on from the weights themselves.
+///
+/// After each step, `average ← decay · average + (1 − decay) · weights`, beginning with the weights after
+/// the first step. Early on, while the weights still move fast, the decay is smaller:
+/// `min(decay, (1 + n) / (10 + n))` for the n-th step after the first, or that of the
+/// [bias correction](Self::with_bias_correction).
+///
+/// Averaged is what is trained, the copies of a tied parameter once, in single precision where the weights
+/// have half of it. Frozen parameters, integers and buffers of the model stay as they are.
+///
+/// Give it to [`DpOptimizer::with_weight_average`] or, with Burn's `SupervisedTraining`, to
+/// `PrivateTrainingConfig::with_weight_average`; then it follows every step and is in the checkpoints. By
+/// itself it follows any Burn model, private or not: [`update`](Self::update), [`averaged`](Self::averaged).
+///
+/// # Privacy
+///
+/// Post-processing of noisy models: it costs nothing.
+///
+/// # Example
+///
+/// ```
+/// # use burn::{nn::LinearConfig, module::Module, tensor::Device};
+/// # use burn_dp::{DpError, optim::WeightAverage};
+/// # fn main() -> Result<(), DpError> {
+/// # let device = Device::flex().autodiff();
+/// # let model = LinearConfig::new(3, 1).init(&device);
+/// let mut average = WeightAverage::new(0.9999)?;
+/// // After each step:
+/// average.update(&model)?;
+/// // To evaluate:
+/// let averaged = average.averaged(model.clone())?.valid();
+/// # Ok(())
+/// # }
+/// ```
+///
+/// # References
+///
+/// De, Berrada, Hayes, Smith, Balle, Unlocking high-accuracy differentially private image classification
+/// through scale, 2022, section 3 (parameter averaging).
+#[derive(Clone, Debug)]
+pub struct WeightAverage {
+    decay: f64,
+    bias_correction: bool,
+    /// By the path of the parameter; of a tied one, its first.
+    averages: BTreeMap<String, Average>,
+}
+
+/// That of one parameter.
+#[derive(Clone, Debug)]
+struct Average {
+    /// Number of steps that it is the average of.
+    steps: u64,
+    /// Flat, without autodiff; in double precision where the weights have it, else in single precision.
+    values: Tensor<1>,
+}
+
+impl WeightAverage {
+    /// An average with this decay per step, for example 0.9999, of which about `1 / (1 − decay)` steps
+    /// matter.
+    ///
+    /// # Errors
+    ///
+    /// Refuses a decay outside of [0, 1).
+    pub fn new(decay: f64) -> Result<Self, DpError> {
+        if !(0.0..1.0).contains(&decay) {
+            return Err(DpError::invalid(
+                "decay",
+                format!("must be at least 0 and less than 1, got {decay}"),
+            ));
+        }
+        Ok(Self { decay, bias_correction: false, averages: BTreeMap::new() })
+    }
+
+    /// Weighs all steps by their age alone from the first one on, in place of the warm-up: after `n` steps
+    /// the average is `Σᵢ decay^(n−i) · weightsᵢ` over the sum of these coefficients. While `n` is small
+    /// against `1 / (1 − decay)` that is the plain mean of all steps.
+    pub fn with_bias_correction(self) -> Self {
+        Self { bias_correction: true, ..self }
+    }
+
+    /// The decay.
+    pub fn decay(&self) -> f64 {
+        self.decay
+    }
+
+    /// Number of steps that it is the average of: the most that it saw of one parameter.
+    pub fn steps(&self) -> u64 {
+        self.averages.values().map(|average| average.steps).max().unwrap_or(0)
+    }
+
+    /// What the weights after a step count for, after `steps` others.
+    fn share(&self, steps: u64) -> f64 {
+        let steps = steps as f64;
+        match self.bias_correction {
+            // (1 - d) / (1 - d^(n + 1)), which is 1 / (n + 1) as d tends to 1.
+            true => (1.0 - self.decay) / -(self.decay.ln() * (steps + 1.0)).exp_m1(),
+            false => 1.0 - self.decay.min((1.0 + steps) / (10.0 + steps)),
+        }
+    }
+
+    /// Takes the weights after a step.
+    ///
+    /// A parameter that is not trained any more is forgotten, one that is trained from now on begins here.
+    ///
+    /// # Errors
+    ///
+    /// Refuses a parameter that has another size than before.
+    pub fn update<M: Module>(&mut self, model: &M) -> Result<(), DpError> {
+        let mut read = Read::default();
+        model.visit(&mut read);
+        let wrong = read.weights.iter().find(|(path, weights)| {
+            let known = self.averages.get(*path);
+            known.is_some_and(|known| known.values.dims() != weights.dims())
+        });
+        if let Some((path, weights)) = wrong {
+            return Err(self.other_size(path, weights.dims()[0]));
+        }
+        let mut before = std::mem::take(&mut self.averages);
+        for (path, weights) in read.weights {
+            let average = match before.remove(&path) {
+                Some(Average { steps, values }) => {
+                    let values = values.to_device(&weights.device());
+                    let change = (weights - values.clone()).mul_scalar(self.share(steps));
+                    Average { steps: steps + 1, values: values + change }
+                }
+                None => Average { steps: 1, values: weights },
+            };
+            self.averages.insert(path, average);
+        }
+        Ok(())
+    }
+
+    /// The model with the averaged weights, every copy of a tied parameter with the same. Before the first
+    /// step it is the model itself.
+    ///
+    /// Give it the model as it is trained; [`valid`](Module::valid) comes afterwards.
+    ///
+    /// # Errors
+    ///
+    /// Refuses a model without one of the averaged parameters, or with one of another size.
+    pub fn averaged<M: Module>(&self, model: M) -> Result<M, DpError> {
+        let mut write = Write {
+            average: self,
+            path: Vec::new(),
+            first: HashMap::new(),
+            missing: self.averages.keys().cloned().collect(),
+            error: None,
+        };
+        let model = model.map(&mut write);
+        match (write.error, write.missing.first()) {
+            (Some(error), _) => Err(error),
+            (None, Some(path)) => Err(DpError::UnsupportedModel {
+                path: path.clone(),
+                reason: "it was averaged and the model does not have it; give the model that was \
+                         trained"
+                    .into(),
+            }),
+            (None, None) => Ok(model),
+        }
+    }
+
+    fn other_size(&self, path: &str, found: usize) -> DpError {
+        let expected = self.averages.get(path).map_or(0, |average| average.values.dims()[0]);
+        DpError::UnsupportedModel {
+            path: path.to_string(),
+            reason: format!(
+                "it has {found} values and was averaged with {expected}; give the model that was trained"
+            ),
+        }
+    }
+}
+
+impl fmt::Display for WeightAverage {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let start = if self.bias_correction { "bias correction" } else { "warm-up" };
+        write!(f, "exponential moving average of the weights, decay {}, {start}", self.decay)
+    }
+}
+
+impl DpOptimizer {
+    /// Averages the weights after each step, for evaluation; checkpoints and records have the average.
+    ///
+    /// # Errors
+    ///
+    /// [`DpError::InvalidState`] if there is an average already, as in an optimizer that was restored from
+    /// the checkpoint of such a run.
+    pub fn with_weight_average(mut self, average: WeightAverage) -> Result<Self, DpError> {
+        if let Some(known) = &self.average {
+            return Err(DpError::state(format!(
+                "the optimizer has a weight average already ({known}); a restored run goes on with its \
+                 own"
+            )));
+        }
+        self.average = Some(average);
+        Ok(self)
+    }
+
+    /// The average of the weights, if there is one.
+    pub fn weight_average(&self) -> Option<&WeightAverage> {
+        self.average.as_ref()
+    }
+
+    /// The average after a step that gave this model.
+    pub(super) fn average_step<M: Module>(&mut self, model: &M) -> Result<(), DpError> {
+        self.average.as_mut().map_or(Ok(()), |average| average.update(model))
+    }
+}
+
+/// The trained weights, by path.
+#[derive(Default)]
+struct Read {
+    path: Vec<String>,
+    first: FirstCopies,
+    weights: BTreeMap<String, Tensor<1>>,
+}
+
+impl ModuleVisitor for Read {
+    fn enter_module(&mut self, name: &str, _container_type: &str) {
+        self.path.push(name.to_string());
+    }
+
+    fn exit_module(&mut self, _name: &str, _container_type: &str) {
+        self.path.pop();
+    }
+
+    fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<D>>) {
+        if !self.first.is_new(param) {
+            return;
+        }
+        let weights = param.base().inner();
+        let weights = match weights.dtype() {
+            DType::F32 | DType::F64 => weights,
+            _ => weights.cast(FloatDType::F32),
+        };
+        let count = weights.shape().num_elements();
+        self.weights.insert(self.path.join("."), weights.reshape([count]));
+    }
+}
+
+/// Puts the averages in place.
+struct Write<'a> {
+    average: &'a WeightAverage,
+    path: Vec<String>,
+    /// The path of the first copy of each averaged parameter.
+    first: HashMap<ParamId, String>,
+    /// Not met yet.
+    missing: std::collections::BTreeSet<String>,
+    error: Option<DpError>,
+}
+
+impl ModuleMapper for Write<'_> {
+    fn enter_module(&mut self, name: &str, _container_type: &str) {
+        self.path.push(name.to_string());
+    }
+
+    fn exit_module(&mut self, _name: &str, _container_type: &str) {
+        self.path.pop();
+    }
+
+    fn map_float<const D: usize>(&mut self, param: Param<Tensor<D>>) -> Param<Tensor<D>> {
+        let path = self.path.join(".");
+        if self.missing.remove(&path) {
+            self.first.insert(param.id, path);
+        }
+        let Some(path) = self.first.get(&param.id) else { return param };
+        let Some(average) = self.average.averages.get(path) else { return param };
+        let base = param.base();
+        let (shape, dtype) = (base.shape(), base.dtype());
+        if shape.num_elements() != average.values.dims()[0] {
+            self.error = Some(self.average.other_size(path, shape.num_elements()));
+            return param;
+        }
+        let trained = base.is_require_grad();
+        let values = average.values.clone().to_device(&base.device().inner());
+        let values: Tensor<D> = values.cast(dtype).reshape(shape);
+        let values = match base.gradient_checkpointing_strategy() {
+            Some(strategy) => values.autodiff().with_gradient_checkpointing_strategy(strategy),
+            None => values,
+        };
+        param.map(|_| values.set_require_grad(trained))
+    }
+}

@@ -1,0 +1,104 @@
+//! Averaged weights under the learner.
+
+use burn::module::Module;
+use burn::train::logger::{FileMetricLogger, MetricLogger};
+use burn::train::metric::LossMetric;
+use burn::train::metric::NumericEntry;
+use burn::train::metric::store::Split;
+use burn::train::{ExecutionStrategy, MultiDeviceOptim};
+use burn_dp::optim::WeightAverage;
+use burn_dp::train::PrivateTrainingConfig;
+
+use crate::checkpoints::config;
+use crate::fixture::*;
+
+fn average() -> WeightAverage {
+    WeightAverage::new(0.8).unwrap()
+}
+
+fn averaging() -> PrivateTrainingConfig {
+    training_config().with_weight_average(average())
+}
+
+/// The custom loop with an average: what is trained, and what is evaluated.
+fn expected() -> (Net, Net) {
+    let optim = plan().optimizer(optimizer()).with_weight_average(average()).unwrap();
+    let (model, optim) = custom_loop_of(optim, scheduler(), 4);
+    let averaged = optim.weight_average().unwrap().averaged(model.clone()).unwrap();
+    (model, averaged)
+}
+
+#[test]
+fn the_result_is_the_averaged_model_of_the_custom_loop_bit_for_bit() {
+    let private = averaging().init(plan()).unwrap();
+    let result = launch(&private, |training| training);
+    assert!(private.error().is_none() && result.error.is_none());
+    let (trained, averaged) = expected();
+    assert_ne!(values(&trained), values(&averaged));
+    assert_eq!(values(result.model.inner()), values(&averaged));
+    assert_eq!(private.weight_average().unwrap().steps(), STEPS);
+    // What is trained, and what it costs, is that of a run without.
+    assert_eq!(values(&trained), values(&custom_loop(plan(), 4).0));
+    assert_eq!(private.ledger(), *custom_loop(plan(), 4).1.ledger());
+}
+
+#[test]
+fn several_devices_have_the_average_of_one() {
+    let private = averaging().init(plan()).unwrap();
+    let devices = vec![burn::tensor::Device::flex(), burn::tensor::Device::flex()];
+    let strategy = ExecutionStrategy::multi(devices, MultiDeviceOptim::OptimMainDevice);
+    let result = launch(&private, |training| training.with_training_strategy(strategy.into()));
+    assert!(private.error().is_none() && result.error.is_none());
+    assert_eq!(values(result.model.inner()), values(&expected().1));
+}
+
+#[test]
+fn what_is_validated_is_the_average() {
+    let private = averaging().init(plan()).unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let training = supervised(&private, folder.path()).metric_valid_numeric(LossMetric::new());
+    assert!(training.launch(learner(&private)).error.is_none());
+    let mut logger = FileMetricLogger::new(folder.path());
+    let shown: Vec<f64> = logger
+        .read_numeric("Loss", 3, &Split::Valid)
+        .unwrap()
+        .iter()
+        .filter(|entry| !matches!(entry, NumericEntry::Final(_)))
+        .map(NumericEntry::current)
+        .collect();
+    // That of the first batch.
+    let loss = |model: &Net| {
+        let rows = valid().iter().next().unwrap().unwrap();
+        model.valid().output(rows).0.mean().into_data().iter::<f64>().next().unwrap()
+    };
+    let (trained, averaged) = expected();
+    let is = |expected: f64| (shown[0] - expected).abs() < 1e-5 * expected;
+    assert!(is(loss(&averaged)), "{shown:?} {}", loss(&averaged));
+    assert!(!is(loss(&trained)), "{shown:?}");
+}
+
+#[test]
+fn a_resumed_run_has_the_average_of_the_run_bit_for_bit() {
+    let folder = tempfile::tempdir().unwrap();
+    let averaging = || config(folder.path()).with_weight_average(average());
+    let private = averaging().init(plan()).unwrap();
+    let result = launch(&private, |training| training.num_epochs(2));
+    assert!(result.error.is_none());
+    drop((private, result));
+    let refused = config(folder.path()).init_or_resume(plan()).unwrap_err().to_string();
+    assert!(refused.contains("is now \"none\"") && refused.contains("with_weight_average"));
+
+    let private = averaging().init_or_resume(plan()).unwrap();
+    assert_eq!(private.weight_average().unwrap().steps(), 2 * STEPS_PER_EPOCH);
+    let result = launch(&private, |training| training);
+    assert!(private.error().is_none() && result.error.is_none());
+    assert_eq!(values(result.model.inner()), values(&expected().1));
+    drop((private, result));
+
+    let average = folder.path().join("checkpoint-00000000000000000012/average.bin");
+    let mut bytes = std::fs::read(&average).unwrap();
+    bytes[20] ^= 1;
+    std::fs::write(average, bytes).unwrap();
+    let error = averaging().init_or_resume(plan()).unwrap_err().to_string();
+    assert!(error.contains("average.bin is damaged"), "{error}");
+}
