@@ -31,8 +31,7 @@ pub(crate) fn processes(nextest: bool, vulkan: bool) -> Result<Vec<Process>, Str
     processes.push(short_training(&output)?);
     if vulkan {
         // A software driver compiles every kernel on the CPU: a few of the oracle tests stand for all.
-        let few = WGPU_TESTS.map(String::from);
-        processes.extend(test::processes(Some(Backend::Wgpu), &few, nextest));
+        processes.push(test::of_libraries(Backend::Wgpu, &WGPU_TESTS, nextest));
     }
     Ok(processes)
 }
@@ -81,5 +80,7 @@ mod tests {
         let wgpu = |lines: &[String]| lines.iter().filter(|line| line.contains("wgpu")).count();
         assert_eq!(wgpu(&lines(false)), 0);
         assert_eq!(wgpu(&lines(true)), 1);
+        let last = lines(true).pop().unwrap();
+        assert!(last.contains("--lib") && WGPU_TESTS.iter().all(|test| last.contains(test)));
     }
 }
