@@ -10,8 +10,11 @@ use crate::test;
 
 /// The tests that run on a software driver in a minute or so each; `cargo xtask test --backend wgpu` runs
 /// all.
-const WGPU_TESTS: [&str; 1] =
-    ["a_network_of_convolution_and_linear_layers_equals_the_loop_over_examples"];
+const WGPU_TESTS: [&str; 3] = [
+    "a_network_of_convolution_and_linear_layers_equals_the_loop_over_examples",
+    "layer_norms_equal_the_loop_over_examples",
+    "bare_parameters_equal_the_loop_over_examples",
+];
 
 /// Said when the tests on the WGPU backend are left out.
 pub(crate) const NO_DRIVER: &str = "no Vulkan driver, so the tests on wgpu are left out; Debian's \
