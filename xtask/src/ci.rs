@@ -10,8 +10,11 @@ use crate::test;
 
 /// The tests that run on a software driver in a minute or so each; `cargo xtask test --backend wgpu` runs
 /// all.
-const WGPU_TESTS: [&str; 1] =
-    ["a_network_of_convolution_and_linear_layers_equals_the_loop_over_examples"];
+const WGPU_TESTS: [&str; 3] = [
+    "a_network_of_convolution_and_linear_layers_equals_the_loop_over_examples",
+    "layer_norms_equal_the_loop_over_examples",
+    "bare_parameters_equal_the_loop_over_examples",
+];
 
 /// Said when the tests on the WGPU backend are left out.
 pub(crate) const NO_DRIVER: &str = "no Vulkan driver, so the tests on wgpu are left out; Debian's \
@@ -31,8 +34,7 @@ pub(crate) fn processes(nextest: bool, vulkan: bool) -> Result<Vec<Process>, Str
     processes.push(short_training(&output)?);
     if vulkan {
         // A software driver compiles every kernel on the CPU: a few of the oracle tests stand for all.
-        let few = WGPU_TESTS.map(String::from);
-        processes.extend(test::processes(Some(Backend::Wgpu), &few, nextest));
+        processes.push(test::of_libraries(Backend::Wgpu, &WGPU_TESTS, nextest));
     }
     Ok(processes)
 }
@@ -81,5 +83,7 @@ mod tests {
         let wgpu = |lines: &[String]| lines.iter().filter(|line| line.contains("wgpu")).count();
         assert_eq!(wgpu(&lines(false)), 0);
         assert_eq!(wgpu(&lines(true)), 1);
+        let last = lines(true).pop().unwrap();
+        assert!(last.contains("--lib") && WGPU_TESTS.iter().all(|test| last.contains(test)));
     }
 }

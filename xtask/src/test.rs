@@ -39,6 +39,15 @@ pub(crate) fn processes(backend: Option<Backend>, args: &[String], nextest: bool
     processes
 }
 
+/// The tests of the libraries alone whose names contain one of `filters`.
+///
+/// Nothing else is linked: with a backend of its own features, every other program would be built for it too.
+pub(crate) fn of_libraries(backend: Backend, filters: &[&str], nextest: bool) -> Process {
+    let runner: &[&str] = if nextest { &["nextest", "run"] } else { &["test"] };
+    let tests = Process::cargo().args(runner.iter().copied()).args(["--lib"]);
+    selected(tests, Some(backend)).args(["--"]).args(filters.iter().copied())
+}
+
 fn selected(mut process: Process, backend: Option<Backend>) -> Process {
     for package in PUBLISHED {
         process = process.args(["-p", package]);
@@ -47,7 +56,7 @@ fn selected(mut process: Process, backend: Option<Backend>) -> Process {
         process = process.args(["--features".into(), format!("burn-dp-examples/{feature}")]);
     }
     if backend == Some(Backend::Wgpu) {
-        process = process.envs(vulkan::environment());
+        process = process.envs(vulkan::environment()).envs(&[vulkan::QUICK_KERNELS]);
     }
     process
 }
@@ -98,6 +107,25 @@ mod tests {
     fn a_gpu_backend_is_a_feature_of_the_tests_and_of_the_doc_tests() {
         for line in lines(Some(Backend::Cuda), &[], true) {
             assert!(line.ends_with(&format!("{PACKAGES} --features burn-dp-examples/cuda")));
+        }
+    }
+
+    #[test]
+    fn the_software_driver_compiles_quickly_in_tests() {
+        for process in processes(Some(Backend::Wgpu), &[], true) {
+            assert!(process.to_string().contains("GALLIVM_PERF=nopt"), "{process}");
+        }
+    }
+
+    #[test]
+    fn some_tests_of_the_libraries_are_built_without_programs() {
+        for (nextest, runner) in [(true, "nextest run"), (false, "test")] {
+            assert_eq!(
+                of_libraries(Backend::Cuda, &["ghost", "clip"], nextest).to_string(),
+                format!(
+                    "cargo {runner} --lib {PACKAGES} --features burn-dp-examples/cuda -- ghost clip"
+                )
+            );
         }
     }
 

@@ -9,6 +9,10 @@ const DRIVER_FOLDERS: [&str; 3] =
 /// Device files of a GPU on Linux.
 const GPU_FILES: [&str; 3] = ["/dev/dri/renderD128", "/dev/nvidiactl", "/dev/dxg"];
 
+/// Makes Mesa's software driver leave kernels as they are. It compiles each of them for the CPU, and a test
+/// runs most of them a few times, so that optimising them costs twice what it saves.
+pub(crate) const QUICK_KERNELS: (&str, &str) = ("GALLIVM_PERF", "nopt");
+
 /// Whether the WGPU backend has something to run on.
 ///
 /// Elsewhere than on Linux the graphics API belongs to the system.

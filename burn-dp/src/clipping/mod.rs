@@ -32,6 +32,7 @@ mod public_norms;
 mod quantile;
 mod quantile_estimate;
 mod quantile_tracker;
+mod repeated_losses;
 mod scheduled;
 mod step_noise;
 mod thresholds;

@@ -59,6 +59,13 @@ impl PrivateBackward {
     }
 
     /// Keeps the per-example gradients of all parameters, whatever they cost. A baseline.
+    ///
+    /// The cost is memory traffic: the gradients of a batch are as large as the model times the batch size,
+    /// and they are written, read for the norms and read again for the sum. Layers that see one position
+    /// an example feel it most, because there a ghost norm is nearly free. At batch 128 a multi-layer
+    /// perceptron of 136,000 parameters writes 66 MiB in every step. On Flex most of such a step is spent
+    /// on fresh pages of memory, not on arithmetic: Burn gets the memory of every result anew, zeroed and
+    /// copied to an aligned place, and gives it back to the operating system after use.
     pub fn with_materialize(mut self, materialize: bool) -> Self {
         self.materialize = materialize;
         self

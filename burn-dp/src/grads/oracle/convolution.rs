@@ -5,7 +5,7 @@ use burn::nn::{Linear, LinearConfig, PaddingConfig2d};
 use burn::tensor::{Device, Tensor};
 use proptest::prelude::*;
 
-use super::{check, numbers};
+use super::{check, check_convolution, losses, numbers};
 use crate::nn::{IntoPrivate, Private};
 use crate::test_devices::training_devices;
 
@@ -16,24 +16,6 @@ fn conv(config: Conv2dConfig, seed: u64, device: &Device) -> Conv2d {
     layer.bias =
         layer.bias.map(|bias| bias.map(|_| numbers([shape[0]], seed + 1, device).require_grad()));
     layer
-}
-
-fn losses(output: Tensor<4>) -> Tensor<1> {
-    let batch_size = output.dims()[0];
-    let rows: Tensor<2> = output.reshape([batch_size as isize, -1]);
-    let weights = numbers([1, rows.dims()[1]], 41, &rows.device());
-    ((rows + weights).powi_scalar(2)).sum_dim(1).reshape([batch_size])
-}
-
-fn check_conv(config: Conv2dConfig, input: [usize; 4], device: &Device) {
-    let layer = conv(config, 17, device);
-    check(
-        &layer.clone().private(),
-        &layer,
-        numbers(input, 23, device),
-        |model: &Private<Conv2d>, x: Tensor<4>| losses(model.forward(x)),
-        |model: &Conv2d, x: Tensor<4>| losses(model.forward(x)),
-    );
 }
 
 #[test]
@@ -59,8 +41,8 @@ fn every_option_of_a_convolution_equals_the_loop_over_examples() {
             Conv2dConfig::new([4, 5], [1, 1]),
             Conv2dConfig::new([4, 5], [8, 9]),
         ] {
-            check_conv(config.clone(), [3, 4, 8, 9], &device);
-            check_conv(config, [1, 4, 8, 9], &device);
+            check_convolution!(config, [3, 4, 8, 9], &device);
+            check_convolution!(config, [1, 4, 8, 9], &device);
         }
     }
 }
@@ -136,7 +118,8 @@ proptest! {
             .with_padding(PaddingConfig2d::Explicit(top, left, bottom, right))
             .with_bias(bias);
         for device in training_devices() {
-            check_conv(config.clone(), [batch_size, channels[0], size[0], size[1]], &device);
+            let input = [batch_size, channels[0], size[0], size[1]];
+            check_convolution!(config, input, &device);
         }
     }
 }

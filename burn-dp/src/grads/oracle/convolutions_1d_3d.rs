@@ -1,37 +1,10 @@
-use burn::nn::conv::{Conv1d, Conv1dConfig, Conv3d, Conv3dConfig};
+use burn::nn::conv::{Conv1d, Conv1dConfig, Conv3dConfig};
 use burn::nn::{PaddingConfig1d, PaddingConfig3d};
-use burn::tensor::{Device, Tensor};
 use proptest::prelude::*;
 
-use super::{check, losses, numbers, set};
+use super::{check, check_convolution, losses, numbers, set};
 use crate::nn::{IntoPrivate, Private};
 use crate::test_devices::training_devices;
-
-fn check_1d(config: &Conv1dConfig, input: [usize; 3], device: &Device) {
-    let mut layer = config.init(device);
-    layer.weight = set(layer.weight, 17);
-    layer.bias = layer.bias.map(|bias| set(bias, 18));
-    check(
-        &layer.clone().private(),
-        &layer,
-        numbers(input, 23, device),
-        |model: &Private<Conv1d>, x: Tensor<3>| losses(model.forward(x)),
-        |model: &Conv1d, x: Tensor<3>| losses(model.forward(x)),
-    );
-}
-
-fn check_3d(config: &Conv3dConfig, input: [usize; 5], device: &Device) {
-    let mut layer = config.init(device);
-    layer.weight = set(layer.weight, 17);
-    layer.bias = layer.bias.map(|bias| set(bias, 18));
-    check(
-        &layer.clone().private(),
-        &layer,
-        numbers(input, 23, device),
-        |model: &Private<Conv3d>, x: Tensor<5>| losses(model.forward(x)),
-        |model: &Conv3d, x: Tensor<5>| losses(model.forward(x)),
-    );
-}
 
 #[test]
 fn every_option_of_a_convolution_over_time_equals_the_loop_over_examples() {
@@ -50,7 +23,7 @@ fn every_option_of_a_convolution_over_time_equals_the_loop_over_examples() {
             config().with_padding(PaddingConfig1d::Same).with_stride(2).with_groups(2),
             Conv1dConfig::new(4, 5, 9),
         ] {
-            check_1d(&config, [3, 4, 9], &device);
+            check_convolution!(config, [3, 4, 9], &device);
         }
     }
 }
@@ -69,7 +42,7 @@ fn every_option_of_a_convolution_over_volumes_equals_the_loop_over_examples() {
             Conv3dConfig::new([2, 3], [3, 1, 3]).with_padding(PaddingConfig3d::Same),
             Conv3dConfig::new([2, 3], [1, 2, 2]),
         ] {
-            check_3d(&config, [2, 2, 4, 5, 5], &device);
+            check_convolution!(config, [2, 2, 4, 5, 5], &device);
         }
     }
 }
@@ -111,7 +84,8 @@ proptest! {
             .with_groups(groups)
             .with_padding(PaddingConfig3d::Explicit(padding[0], padding[1], padding[2]));
         for device in training_devices() {
-            check_3d(&config, [batch_size, channels[0], size[0], size[1], size[2]], &device);
+            let input = [batch_size, channels[0], size[0], size[1], size[2]];
+            check_convolution!(config, input, &device);
         }
     }
 }

@@ -223,6 +223,23 @@ pub(super) fn check<P: Module, M: Module, const D: usize>(
     assert_close(&found, &expected, &format!("{device:?}, ordinary backward"));
 }
 
+/// Checks a convolution that makes the whole model, with parameters and an input that follow from numbers.
+macro_rules! check_convolution {
+    ($config:expr, $input:expr, $device:expr) => {{
+        let mut layer = $config.init($device);
+        layer.weight = $crate::grads::oracle::set(layer.weight, 17);
+        layer.bias = layer.bias.map(|bias| $crate::grads::oracle::set(bias, 18));
+        $crate::grads::oracle::check(
+            &$crate::nn::IntoPrivate::private(layer.clone()),
+            &layer,
+            $crate::grads::oracle::numbers($input, 23, $device),
+            |model, x| $crate::grads::oracle::losses(model.forward(x)),
+            |model, x| $crate::grads::oracle::losses(model.forward(x)),
+        );
+    }};
+}
+pub(super) use check_convolution;
+
 #[test]
 fn numbers_do_not_touch_the_generator_of_the_device() {
     let device = Device::default();

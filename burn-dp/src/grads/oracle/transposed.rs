@@ -1,26 +1,8 @@
-use burn::nn::conv::{
-    ConvTranspose1d, ConvTranspose1dConfig, ConvTranspose2d, ConvTranspose2dConfig,
-    ConvTranspose3d, ConvTranspose3dConfig,
-};
-use burn::tensor::{Device, Tensor};
+use burn::nn::conv::{ConvTranspose1dConfig, ConvTranspose2dConfig, ConvTranspose3dConfig};
 use proptest::prelude::*;
 
-use super::{check, losses, numbers, set};
-use crate::nn::{IntoPrivate, Private};
+use super::check_convolution;
 use crate::test_devices::training_devices;
-
-fn check_2d(config: &ConvTranspose2dConfig, input: [usize; 4], device: &Device) {
-    let mut layer = config.init(device);
-    layer.weight = set(layer.weight, 17);
-    layer.bias = layer.bias.map(|bias| set(bias, 18));
-    check(
-        &layer.clone().private(),
-        &layer,
-        numbers(input, 23, device),
-        |model: &Private<ConvTranspose2d>, x: Tensor<4>| losses(model.forward(x)),
-        |model: &ConvTranspose2d, x: Tensor<4>| losses(model.forward(x)),
-    );
-}
 
 #[test]
 fn every_option_of_a_transposed_convolution_equals_the_loop_over_examples() {
@@ -37,7 +19,7 @@ fn every_option_of_a_transposed_convolution_equals_the_loop_over_examples() {
             config().with_padding([1, 0]).with_stride([2, 2]).with_padding_out([1, 1]),
             config().with_padding([1, 1]).with_stride([2, 1]).with_dilation([1, 2]).with_groups(2),
         ] {
-            check_2d(&config, [3, 4, 3, 4], &device);
+            check_convolution!(config, [3, 4, 3, 4], &device);
         }
     }
 }
@@ -52,16 +34,7 @@ fn transposed_convolutions_over_time_equal_the_loop_over_examples() {
             config().with_padding(1).with_dilation(2),
             config().with_groups(2).with_bias(false),
         ] {
-            let mut layer = config.init(&device);
-            layer.weight = set(layer.weight, 17);
-            layer.bias = layer.bias.map(|bias| set(bias, 18));
-            check(
-                &layer.clone().private(),
-                &layer,
-                numbers([3, 4, 5], 23, &device),
-                |model: &Private<ConvTranspose1d>, x: Tensor<3>| losses(model.forward(x)),
-                |model: &ConvTranspose1d, x: Tensor<3>| losses(model.forward(x)),
-            );
+            check_convolution!(config, [3, 4, 5], &device);
         }
     }
 }
@@ -75,16 +48,7 @@ fn transposed_convolutions_over_volumes_equal_the_loop_over_examples() {
             config().with_stride([2, 1, 2]).with_padding_out([1, 0, 1]),
             config().with_padding([1, 0, 1]).with_groups(2),
         ] {
-            let mut layer = config.init(&device);
-            layer.weight = set(layer.weight, 17);
-            layer.bias = layer.bias.map(|bias| set(bias, 18));
-            check(
-                &layer.clone().private(),
-                &layer,
-                numbers([2, 2, 2, 3, 3], 23, &device),
-                |model: &Private<ConvTranspose3d>, x: Tensor<5>| losses(model.forward(x)),
-                |model: &ConvTranspose3d, x: Tensor<5>| losses(model.forward(x)),
-            );
+            check_convolution!(config, [2, 2, 2, 3, 3], &device);
         }
     }
 }
@@ -111,7 +75,8 @@ proptest! {
             .with_padding(padding)
             .with_padding_out(stride.map(|stride| stride - 1));
         for device in training_devices() {
-            check_2d(&config, [batch_size, channels[0], size[0], size[1]], &device);
+            let input = [batch_size, channels[0], size[0], size[1]];
+            check_convolution!(config, input, &device);
         }
     }
 }

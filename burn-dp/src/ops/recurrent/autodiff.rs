@@ -9,7 +9,7 @@ use burn_autodiff::{
 };
 
 use super::gate_parameters::{GATES, GateParameters};
-use super::sequence::{Operands, Trace};
+use super::sequence::{OperandGrads, Operands, Trace};
 use super::uses::{Sees, Use, record};
 use super::value::Value;
 use super::{Recurrence, RecurrentOps};
@@ -57,41 +57,84 @@ impl<B: Backend> Backward<B, PARENTS> for RecurrentStep {
         };
         let gates = 0..recurrence.gates.len();
         found.uses.push(Use { sees: Sees::Input, gates, seen });
+        let ids = parameters.iter().map(|node| node.as_ref().map(|node| node.id));
+        let trained = Trained { parameters: ids.collect() };
+        match recording::is_active() {
+            true => record_uses(found, &trained, &recurrence, size),
+            false => register_uses(found, &trained, size, grads),
+        }
+    }
+}
 
-        let is_recording = recording::is_active();
-        for one in found.uses {
-            let products = match one.sees {
-                Sees::Input => &found.projected,
-                Sees::Hidden => found.product.as_ref().unwrap_or(&found.projected),
-            };
-            let first = if one.sees == Sees::Input { 0 } else { 2 * GATES };
-            let trained =
-                |index: usize| (&parameters[first + index], &parameters[first + GATES + index]);
-            let any_weight = one.gates.clone().any(|index| trained(index).0.is_some());
-            let seen = (is_recording && any_weight).then(|| one.seen_by_example());
-            for index in one.gates.clone() {
-                let (weight, bias) = trained(index);
-                if is_recording {
-                    if weight.is_some() || bias.is_some() {
-                        let seen = seen.clone().filter(|_| weight.is_some());
-                        let layers = recurrence.gates[index];
-                        let layer = match one.sees {
-                            Sees::Input => layers.input,
-                            Sees::Hidden => layers.hidden,
-                        };
-                        record(layer, seen, bias.is_some(), products, index, size);
-                    }
-                    continue;
-                }
-                if let Some(node) = weight {
-                    let grad = one.weight_grad(products, index, size);
-                    grads.register::<B>(node.id, grad.0);
-                }
-                if let Some(node) = bias {
-                    let grad = Use::bias_grad(products, index, size);
-                    grads.register::<B>(node.id, grad.0);
-                }
+/// The nodes of the weights and biases that are trained.
+struct Trained {
+    /// Weights and biases that see the input, then those that see the hidden state.
+    parameters: Vec<Option<NodeId>>,
+}
+
+impl Trained {
+    /// Weight and bias of gate `index`.
+    fn of(&self, sees: Sees, index: usize) -> [Option<NodeId>; 2] {
+        let first = if sees == Sees::Input { 0 } else { 2 * GATES };
+        [first + index, first + GATES + index].map(|place| self.parameters[place])
+    }
+}
+
+/// The ordinary gradients.
+fn register_uses<B: Backend>(
+    found: OperandGrads<B>,
+    trained: &Trained,
+    size: usize,
+    grads: &mut Gradients,
+) {
+    let OperandGrads { projected, product, uses, .. } = found;
+    for one in uses {
+        let products = match one.sees {
+            Sees::Input => &projected,
+            Sees::Hidden => product.as_ref().unwrap_or(&projected),
+        };
+        for index in one.gates.clone() {
+            let [weight, bias] = trained.of(one.sees, index);
+            if let Some(node) = weight {
+                grads.register::<B>(node, one.weight_grad(products, index, size).0);
             }
+            if let Some(node) = bias {
+                grads.register::<B>(node, Use::bias_grad(products, index, size).0);
+            }
+        }
+    }
+}
+
+/// Hands over the contributions, one gate after another: what is not kept of one is freed before the
+/// next.
+fn record_uses<B: Backend>(
+    found: OperandGrads<B>,
+    trained: &Trained,
+    recurrence: &Recurrence,
+    size: usize,
+) {
+    let OperandGrads { projected, product, uses, .. } = found;
+    let any_weight =
+        |one: &Use<B>| one.gates.clone().any(|index| trained.of(one.sees, index)[0].is_some());
+    let uses: Vec<_> = uses
+        .into_iter()
+        .map(|one| (one.sees, one.gates.clone(), any_weight(&one).then(|| one.seen_by_example())))
+        .collect();
+    let mut products = product.map(|product| product.by_example(size).into_iter());
+    for (index, projected) in projected.by_example(size).into_iter().enumerate() {
+        let product = products.as_mut().and_then(Iterator::next);
+        for (sees, gates, seen) in &uses {
+            let [weight, bias] = trained.of(*sees, index);
+            if !gates.contains(&index) || (weight.is_none() && bias.is_none()) {
+                continue;
+            }
+            let layers = recurrence.gates[index];
+            let (layer, output_grad) = match sees {
+                Sees::Input => (layers.input, &projected),
+                Sees::Hidden => (layers.hidden, product.as_ref().unwrap_or(&projected)),
+            };
+            let seen = seen.clone().filter(|_| weight.is_some());
+            record(layer, seen, bias.is_some(), output_grad.clone());
         }
     }
 }

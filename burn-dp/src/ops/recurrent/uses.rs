@@ -1,12 +1,10 @@
 //! What the linear layers of the gates saw, and the gradients of their products.
 
-use std::cell::OnceCell;
 use std::ops::Range;
 
 use burn::backend::Backend;
 use burn::tensor::Shape;
 
-use super::gate_parameters::GATES;
 use super::value::Value;
 use crate::grads::recording::{self, RawRecord};
 use crate::ops::{LayerIds, Primitive, Slot};
@@ -30,13 +28,11 @@ pub(super) struct Use<B: Backend> {
 pub(super) struct Products<B: Backend> {
     /// `[positions, batch_size, gates · d_hidden]`.
     all: Value<B>,
-    /// Those of one gate, by example; layers that see the input and the hidden state share them.
-    by_example: [OnceCell<Value<B>>; GATES],
 }
 
 impl<B: Backend> Products<B> {
     pub(super) fn new(all: Value<B>) -> Self {
-        Self { all, by_example: std::array::from_fn(|_| OnceCell::new()) }
+        Self { all }
     }
 
     pub(super) fn all(&self) -> Value<B> {
@@ -48,9 +44,10 @@ impl<B: Backend> Products<B> {
         self.all.clone().narrow(2, index * size, size)
     }
 
-    fn gate_by_example(&self, index: usize, size: usize) -> Value<B> {
-        let one = || by_example(self.gate(index, size));
-        self.by_example[index].get_or_init(one).clone()
+    /// Those of each gate, `[batch_size, positions, d_hidden]`.
+    pub(super) fn by_example(self, size: usize) -> Vec<Value<B>> {
+        let [_, _, features] = self.all.dims();
+        (0..features / size).map(|index| by_example(self.gate(index, size))).collect()
     }
 }
 
@@ -78,23 +75,26 @@ impl<B: Backend> Use<B> {
 }
 
 /// One contribution for all positions; `seen` is what the layer saw, if its weight is trained.
+///
+/// # Shapes
+///
+/// - seen: `[batch_size, positions, d]`
+/// - output_grad: `[batch_size, positions, d_hidden]`
 pub(super) fn record<B: Backend>(
     layer: LayerIds,
     seen: Option<Value<B>>,
     bias: bool,
-    products: &Products<B>,
-    index: usize,
-    size: usize,
+    output_grad: Value<B>,
 ) {
-    let d_input = |seen: &Value<B>| seen.dims::<3>()[2];
+    let last = |value: &Value<B>| value.dims::<3>()[2];
     recording::push(RawRecord {
         layer,
         primitive: Primitive::Linear,
-        weight: seen.as_ref().map(|seen| Shape::new([d_input(seen), size])),
+        weight: seen.as_ref().map(|seen| Shape::new([last(seen), last(&output_grad)])),
         bias,
         kept: seen.into_iter().map(|seen| Slot::new(seen.0)).collect(),
         ids: None,
-        output_grad: Slot::new(products.gate_by_example(index, size).0),
+        output_grad: Slot::new(output_grad.0),
     });
 }
 
