@@ -48,6 +48,7 @@ pub use slot::Slot;
     Cube: cfg(feature = "cube"),
     Autodiff,
     Fusion: cfg(feature = "fusion"),
+    Remote: cfg(feature = "remote"),
 )]
 pub trait ParametricOps: Backend {
     /// Returns `output`, whose gradient will be the source of the parameters' gradients.

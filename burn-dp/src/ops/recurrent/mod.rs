@@ -61,6 +61,7 @@ pub struct GateIds {
     Cube: cfg(feature = "cube"),
     Autodiff,
     Fusion: cfg(feature = "fusion"),
+    Remote: cfg(feature = "remote"),
 )]
 pub trait RecurrentOps: Backend {
     /// Hidden states of all positions and, of an LSTM, the last cell behind them: `[positions (+ 1),
