@@ -72,7 +72,7 @@ impl<O: Send + 'static> LogicalBatch<O> {
             device,
         };
         let source = if self.prefetch == 0 {
-            Source::Direct(direct)
+            Source::Direct(Box::new(direct))
         } else {
             Source::background(direct, self.prefetch)?
         };
@@ -107,7 +107,7 @@ impl<O> fmt::Debug for PhysicalBatches<O> {
 
 enum Source<O> {
     /// Loaded when asked for.
-    Direct(Direct<O>),
+    Direct(Box<Direct<O>>),
     /// Loaded ahead by a thread, as many batches as the channel holds.
     Background(Receiver<Result<PhysicalBatch<O>, DpError>>, JoinHandle<()>),
     /// All delivered, or failed.
