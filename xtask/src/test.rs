@@ -52,13 +52,27 @@ fn selected(mut process: Process, backend: Option<Backend>) -> Process {
     for package in PUBLISHED {
         process = process.args(["-p", package]);
     }
-    if let Some(feature) = backend.and_then(Backend::feature) {
-        process = process.args(["--features".into(), format!("burn-dp-examples/{feature}")]);
+    if let Some(backend) = backend {
+        process = process.args(features(backend, vulkan::gpu_found()));
     }
     if backend == Some(Backend::Wgpu) {
         process = process.envs(vulkan::environment()).envs(&[vulkan::QUICK_KERNELS]);
     }
     process
+}
+
+/// The features with which the tests are built.
+///
+/// Without a GPU the kernels of WGPU are compiled by a software driver. Autotuning, which compiles every
+/// variant of a kernel to find the fastest, would take nearly all of the time of the tests there.
+fn features(backend: Backend, gpu: bool) -> Vec<String> {
+    let Some(feature) = backend.feature() else { return Vec::new() };
+    let backend_alone = format!("burn-dp-examples/{feature}");
+    if backend != Backend::Wgpu || gpu {
+        return vec!["--features".into(), backend_alone];
+    }
+    let untuned = format!("burn-dp-examples/untuned,{backend_alone}");
+    vec!["--no-default-features".into(), "--features".into(), untuned]
 }
 
 #[cfg(test)]
@@ -111,6 +125,17 @@ mod tests {
     }
 
     #[test]
+    fn kernels_are_tuned_only_where_there_is_a_gpu() {
+        assert_eq!(features(Backend::Wgpu, true), ["--features", "burn-dp-examples/wgpu"]);
+        assert_eq!(features(Backend::Cuda, false), ["--features", "burn-dp-examples/cuda"]);
+        let untuned = "burn-dp-examples/untuned,burn-dp-examples/wgpu";
+        assert_eq!(
+            features(Backend::Wgpu, false),
+            ["--no-default-features", "--features", untuned]
+        );
+    }
+
+    #[test]
     fn the_software_driver_compiles_quickly_in_tests() {
         for process in processes(Some(Backend::Wgpu), &[], true) {
             assert!(process.to_string().contains("GALLIVM_PERF=nopt"), "{process}");
@@ -136,7 +161,7 @@ mod tests {
     }
 
     /// The features of every dependency that `cargo tree` lists, by name and version.
-    fn features(args: &[&str]) -> BTreeMap<String, String> {
+    fn dependencies(args: &[&str]) -> BTreeMap<String, String> {
         let mut tree = Command::new("cargo");
         tree.args(["tree", "--locked", "--quiet", "--prefix", "none", "--no-dedupe"]);
         let output = tree.args(["--format", "{p}|{f}"]).args(args).output().unwrap();
@@ -148,10 +173,10 @@ mod tests {
 
     #[test]
     fn programs_and_tests_share_one_build_of_every_dependency() {
-        let programs = features(&["-p", "burn-dp-examples", "-e", "normal,build"]);
+        let programs = dependencies(&["-p", "burn-dp-examples", "-e", "normal,build"]);
         let mut packages: Vec<_> = PUBLISHED.iter().flat_map(|package| ["-p", package]).collect();
         packages.extend(["-e", "normal,build,dev"]);
-        let tests = features(&packages);
+        let tests = dependencies(&packages);
         assert!(programs.keys().any(|package| package.starts_with("burn-core ")));
         for (package, wanted) in &programs {
             assert_eq!(tests.get(package), Some(wanted), "features of {package} in the tests");

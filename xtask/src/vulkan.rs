@@ -28,13 +28,16 @@ fn announces_driver(folder: impl AsRef<Path>) -> bool {
     })
 }
 
+/// Whether this machine has a GPU, as far as its device files tell.
+pub(crate) fn gpu_found() -> bool {
+    !cfg!(target_os = "linux") || GPU_FILES.iter().any(|file| Path::new(file).exists())
+}
+
 /// The variables that make CubeCL take the software driver on a machine without a GPU.
 ///
 /// A choice that the user made is left alone.
 pub(crate) fn environment() -> &'static [(&'static str, &'static str)] {
-    let gpu = !cfg!(target_os = "linux") || GPU_FILES.iter().any(|file| Path::new(file).exists());
-    let chosen = std::env::var_os("CUBECL_WGPU_DEFAULT_DEVICE").is_some();
-    software_driver(gpu || chosen)
+    software_driver(gpu_found() || std::env::var_os("CUBECL_WGPU_DEFAULT_DEVICE").is_some())
 }
 
 fn software_driver(chosen: bool) -> &'static [(&'static str, &'static str)] {

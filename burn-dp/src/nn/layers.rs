@@ -47,11 +47,8 @@ pub struct LayerSupport {
     pub backends: &'static [&'static str],
 }
 
-/// The backends of `cargo xtask test`.
-const TESTED: &[&str] = &["flex", "ndarray"];
-
-/// Those, and the one that `cargo xtask test --backend wgpu` adds.
-const TESTED_ON_WGPU: &[&str] = &["flex", "ndarray", "wgpu"];
+/// The backends of `cargo xtask test --backend wgpu`.
+const TESTED: &[&str] = &["flex", "ndarray", "wgpu"];
 
 const fn row(
     layer: &'static str,
@@ -63,93 +60,84 @@ const fn row(
     LayerSupport { layer, options, rule, norms, test, backends: TESTED }
 }
 
-impl LayerSupport {
-    /// The test also passed on WGPU.
-    const fn on_wgpu(self) -> Self {
-        Self { backends: TESTED_ON_WGPU, ..self }
-    }
-}
-
 use NormRule::{Ghost, Instantiated, Planned, Wrapped};
 
 /// The layers of Burn that have a private twin.
 ///
 /// The rules are written once, on Burn's tensors, so every row is meant for every backend; the last column
 /// says on which of them its test passed, without and with gradient checkpointing. `cargo xtask test` runs it
-/// on Flex and NdArray each time. WGPU stands where the test was run on it by hand, with fusion, on a
-/// software driver: such a driver compiles every kernel that autotuning tries for the CPU, which takes minutes
-/// where a test has many shapes of matrix products. Linear layers, convolutions but those transposed over
-/// time, feed-forward layers and `SwiGlu` were run there without autotuning.
+/// on Flex and NdArray each time, `cargo xtask test --backend wgpu` also on WGPU, with fusion. All rows were
+/// run there on a software driver, without autotuning; continuous integration runs a few.
 #[rustfmt::skip]
 pub const LAYERS: &[LayerSupport] = &[
     row("Linear",
         "bias, layout, any rank of input",
         "outer products of input and output gradient, summed over positions",
-        Planned, "positions_are_summed_before_the_norm").on_wgpu(),
+        Planned, "positions_are_summed_before_the_norm"),
     row("Conv1d",
         "bias, stride, padding (also asymmetric), dilation, groups",
         "as linear, on the patches that the kernel sees",
-        Planned, "every_option_of_a_convolution_over_time_equals_the_loop_over_examples").on_wgpu(),
+        Planned, "every_option_of_a_convolution_over_time_equals_the_loop_over_examples"),
     row("Conv2d",
         "bias, stride, padding (also asymmetric), dilation, groups",
         "as linear, on the patches that the kernel sees",
-        Planned, "every_option_of_a_convolution_equals_the_loop_over_examples").on_wgpu(),
+        Planned, "every_option_of_a_convolution_equals_the_loop_over_examples"),
     row("Conv3d",
         "bias, stride, padding (also asymmetric), dilation, groups",
         "as linear, on the patches that the kernel sees",
-        Planned, "every_option_of_a_convolution_over_volumes_equals_the_loop_over_examples").on_wgpu(),
+        Planned, "every_option_of_a_convolution_over_volumes_equals_the_loop_over_examples"),
     row("ConvTranspose1d",
         "bias, stride, padding, output padding, dilation, groups",
         "as a convolution, with input and output gradient exchanged",
-        Planned, "transposed_convolutions_over_time_equal_the_loop_over_examples").on_wgpu(),
+        Planned, "transposed_convolutions_over_time_equal_the_loop_over_examples"),
     row("ConvTranspose2d",
         "bias, stride, padding, output padding, dilation, groups",
         "as a convolution, with input and output gradient exchanged",
-        Planned, "every_option_of_a_transposed_convolution_equals_the_loop_over_examples").on_wgpu(),
+        Planned, "every_option_of_a_transposed_convolution_equals_the_loop_over_examples"),
     row("ConvTranspose3d",
         "bias, stride, padding, output padding, dilation, groups",
         "as a convolution, with input and output gradient exchanged",
-        Planned, "transposed_convolutions_over_volumes_equal_the_loop_over_examples").on_wgpu(),
+        Planned, "transposed_convolutions_over_volumes_equal_the_loop_over_examples"),
     row("DeformConv2d",
         "bias, stride, padding, dilation, groups, offset groups, mask",
         "as linear, on the samples that the kernel sees",
-        Planned, "deformable_convolutions_equal_the_loop_over_examples").on_wgpu(),
+        Planned, "deformable_convolutions_equal_the_loop_over_examples"),
     row("Embedding",
         "reuse, tied output layer",
         "output gradients of equal ids are added",
-        Ghost, "embeddings_equal_the_loop_over_examples").on_wgpu(),
+        Ghost, "embeddings_equal_the_loop_over_examples"),
     row("LayerNorm",
         "no beta, epsilon",
         "normalised input times output gradient",
-        Instantiated, "layer_norms_equal_the_loop_over_examples").on_wgpu(),
+        Instantiated, "layer_norms_equal_the_loop_over_examples"),
     row("RmsNorm",
         "epsilon",
         "normalised input times output gradient",
-        Instantiated, "rms_norms_equal_the_loop_over_examples").on_wgpu(),
+        Instantiated, "rms_norms_equal_the_loop_over_examples"),
     row("GroupNorm",
         "groups, epsilon, not affine",
         "normalised input times output gradient",
-        Instantiated, "group_norms_equal_the_loop_over_examples").on_wgpu(),
+        Instantiated, "group_norms_equal_the_loop_over_examples"),
     row("InstanceNorm",
         "epsilon, not affine",
         "normalised input times output gradient",
-        Instantiated, "instance_norms_equal_the_loop_over_examples").on_wgpu(),
+        Instantiated, "instance_norms_equal_the_loop_over_examples"),
     row("BatchNorm",
         "stored statistics only",
         "normalised input times output gradient",
-        Instantiated, "a_batch_norm_with_stored_statistics_equals_the_loop_over_examples").on_wgpu(),
+        Instantiated, "a_batch_norm_with_stored_statistics_equals_the_loop_over_examples"),
     row("PRelu",
         "one parameter or one a channel",
         "negative input times output gradient",
-        Instantiated, "parametric_relus_equal_the_loop_over_examples").on_wgpu(),
+        Instantiated, "parametric_relus_equal_the_loop_over_examples"),
     row("Param<Tensor>",
         "any rank, any reuse",
         "output gradient of the copy of each example",
-        Instantiated, "bare_parameters_equal_the_loop_over_examples").on_wgpu(),
+        Instantiated, "bare_parameters_equal_the_loop_over_examples"),
     row("GateController",
         "bias",
         "two linear layers",
-        Planned, "one_gate_equals_the_loop_over_examples").on_wgpu(),
+        Planned, "one_gate_equals_the_loop_over_examples"),
     row("Rnn",
         "bias, batch_first, reverse, clip, every activation, state in and out",
         "as linear, the sequence as positions",
@@ -185,7 +173,7 @@ pub const LAYERS: &[LayerSupport] = &[
     row("PositionWiseFeedForward",
         "every activation, dropout",
         "two linear layers",
-        Planned, "a_feed_forward_layer_equals_the_loop_over_examples").on_wgpu(),
+        Planned, "a_feed_forward_layer_equals_the_loop_over_examples"),
     row("TransformerEncoder",
         "norm_first, masks, quiet softmax, activation, layer_norm_eps, dropout, cache",
         "attention, feed-forward and layer norms",
@@ -205,15 +193,15 @@ pub const LAYERS: &[LayerSupport] = &[
     row("SwiGlu",
         "bias, layout",
         "two linear layers",
-        Planned, "a_gated_linear_unit_equals_the_loop_over_examples").on_wgpu(),
+        Planned, "a_gated_linear_unit_equals_the_loop_over_examples"),
     row("Activation",
         "every activation",
         "that of the wrapped",
-        Wrapped, "every_activation_equals_the_loop_over_examples").on_wgpu(),
+        Wrapped, "every_activation_equals_the_loop_over_examples"),
     row("Normalization",
         "every norm",
         "that of the wrapped",
-        Wrapped, "every_normalization_equals_the_loop_over_examples").on_wgpu(),
+        Wrapped, "every_normalization_equals_the_loop_over_examples"),
 ];
 
 /// [`LAYERS`] as a table in Markdown.
@@ -261,7 +249,7 @@ mod tests {
             let (_, rest) = source.split_once(&head).unwrap_or_else(|| panic!("{layer}: {test}"));
             let (body, _) = rest.split_once("\n}\n").unwrap();
             assert!(body.contains("for device in training_devices() {"), "{layer}: {test}");
-            assert!([TESTED, TESTED_ON_WGPU].contains(backends), "{layer}: {backends:?}");
+            assert_eq!(*backends, TESTED, "{layer}");
         }
     }
 
@@ -271,8 +259,7 @@ mod tests {
         let source = std::fs::read_to_string(path).unwrap();
         let (_, rest) = source.split_once("pub(crate) fn devices()").unwrap();
         let (body, _) = rest.split_once("\n}\n").unwrap();
-        let missing =
-            TESTED_ON_WGPU.iter().find(|name| !body.contains(&format!("feature = \"{name}\"")));
+        let missing = TESTED.iter().find(|name| !body.contains(&format!("feature = \"{name}\"")));
         assert_eq!(missing, None);
     }
 

@@ -55,7 +55,7 @@ use crate::grads::FirstCopies;
 /// # References
 ///
 /// De, Berrada, Hayes, Smith, Balle, Unlocking high-accuracy differentially private image classification
-/// through scale, 2022, section 3 (parameter averaging).
+/// through scale, 2022 (parameter averaging).
 #[derive(Clone, Debug)]
 pub struct WeightAverage {
     decay: f64,
