@@ -113,10 +113,9 @@ impl Uses {
         let count = uses.len();
         let rule = combine(uses, rows.group_size);
         let chunk = planner.formation_chunk(&*rule);
-        let formed = ParameterGradients::form(&self.info, count, &*rule, chunk);
         self.formed = Some(match self.formed.take() {
-            None => formed,
-            Some(others) => others.plus(formed),
+            None => ParameterGradients::form(&self.info, count, &*rule, chunk),
+            Some(others) => others.plus(count, &*rule, chunk),
         });
     }
 

@@ -16,6 +16,7 @@ mod per_example;
 mod planner;
 mod probe;
 pub(crate) mod recording;
+mod rounding;
 mod row_scale;
 mod rules;
 mod tied;

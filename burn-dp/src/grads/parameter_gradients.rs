@@ -57,15 +57,18 @@ impl ParameterGradients {
         }
     }
 
-    /// The sum with the gradients of further uses; both are formed.
-    pub(super) fn plus(mut self, other: Self) -> Self {
-        self.source = match (self.source, other.source) {
-            (Source::Instantiated(rows), Source::Instantiated(others)) => {
-                Source::Instantiated(rows + others)
-            }
-            _ => unreachable!("the gradients of all uses are formed"),
+    /// The sum with the gradients of `uses` further uses, formed for `chunk` examples at a time.
+    pub(super) fn plus(mut self, uses: usize, rule: &dyn Rule, chunk: usize) -> Self {
+        let Source::Instantiated(rows) = self.source else {
+            unreachable!("the gradients of the uses before are formed");
         };
-        self.explained = self.explained.plus(other.explained);
+        let sum = match chunk < rule.batch_size() {
+            true => rows + instantiate(rule, chunk),
+            false => rule.add_to(rows),
+        };
+        self.source = Source::Instantiated(sum);
+        let plan = Plan { strategy: Strategy::Instantiate, chunk };
+        self.explained = self.explained.plus(explained(&self.info, uses, rule, plan));
         self
     }
 

@@ -5,14 +5,11 @@ use burn::tensor::{DType, Device, Tensor};
 
 use super::parameter_gradients::ParameterGradients;
 use super::planner::Strategy;
+use super::rounding::Precision;
 use super::rules::{Keep, Rounding, SquaredNorms};
 use super::{ExplainedParameter, Explanation, MemoryBound, ParameterInfo};
 use crate::DpError;
 use crate::clipping::{Coefficients, ParameterGroups};
-
-/// Sixteen units in the last place of f32: the rounding of sums whose terms cancel, relative to the
-/// magnitude of the terms.
-const SUM_ROUNDING: f64 = 16.0 * (f32::EPSILON as f64) / 2.0;
 
 /// The gradients of the examples of one physical batch, in the form that is cheapest to clip.
 ///
@@ -138,11 +135,11 @@ impl PerExampleGradients {
                 Rounding::Relative => None,
                 Rounding::Gram(magnitudes) => {
                     rows.push(magnitudes);
-                    Some(gram as fn(f64, f64) -> f64)
+                    Some(Precision::gram as fn(Precision, f64, f64) -> f64)
                 }
                 Rounding::Reordered(magnitudes) => {
                     rows.push(magnitudes);
-                    Some(reordered as fn(f64, f64) -> f64)
+                    Some(Precision::reordered as fn(Precision, f64, f64) -> f64)
                 }
             };
             kinds.push((group, round_up));
@@ -152,6 +149,7 @@ impl PerExampleGradients {
             reason: format!("their norms cannot be read from the device: {error:?}"),
         })?;
         let mut rows = table.chunks_exact(self.batch_size);
+        let precision = Precision::of(&self.device);
         for (group, round_up) in kinds {
             let totals = &mut totals[group];
             // A ghost norm may round below zero. NaN stays.
@@ -161,13 +159,16 @@ impl PerExampleGradients {
                 .iter()
                 .map(|&value| if value < 0.0 { 0.0 } else { f64::from(value) });
             match round_up {
-                None => totals.iter_mut().zip(values).for_each(|(total, value)| *total += value),
+                None => {
+                    let values = values.map(|value| precision.relative(value));
+                    totals.iter_mut().zip(values).for_each(|(total, value)| *total += value);
+                }
                 Some(round_up) => {
                     let magnitudes = rows.next().unwrap_or_default();
                     for ((total, value), &magnitude) in
                         totals.iter_mut().zip(values).zip(magnitudes)
                     {
-                        *total += round_up(value, f64::from(magnitude));
+                        *total += round_up(precision, value, f64::from(magnitude));
                     }
                 }
             }
@@ -206,14 +207,4 @@ impl PerExampleGradients {
         };
         self.parameters.into_iter().map(sum).collect()
     }
-}
-
-/// Rounds up a squared norm that was added up from products of Gram matrices.
-fn gram(squared_norm: f64, squared_magnitude: f64) -> f64 {
-    squared_norm + SUM_ROUNDING * squared_magnitude
-}
-
-/// Rounds up a squared norm of a gradient that the weighted sum adds in another order.
-fn reordered(squared_norm: f64, squared_magnitude: f64) -> f64 {
-    (squared_norm.sqrt() + SUM_ROUNDING * squared_magnitude.sqrt()).powi(2)
 }

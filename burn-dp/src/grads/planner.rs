@@ -25,7 +25,8 @@ pub enum Strategy {
 ///
 /// Gradients that are at most half as large as what was recorded for them are formed in any case, and the
 /// record is freed: they take no memory. The bound limits those that are kept though they are larger, because
-/// that is faster, and a quarter of it what is formed for a moment.
+/// that is faster, and a quarter of it what is formed for a moment, but for a single example, which may need
+/// more.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MemoryBound {
     bytes: usize,

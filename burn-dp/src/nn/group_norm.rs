@@ -1,6 +1,6 @@
 use burn::module::Param;
 use burn::nn::{GroupNorm, InstanceNorm};
-use burn::tensor::Tensor;
+use burn::tensor::{Tensor, assert_shape};
 
 use super::{Private, affine::affine};
 
@@ -36,22 +36,16 @@ impl Private<InstanceNorm> {
 
 /// See [`Private<GroupNorm>::forward`](Private).
 pub(crate) fn group_norm<const D: usize>(layer: &GroupNorm, input: Tensor<D>) -> Tensor<D> {
-    normalize_groups(
-        input,
-        layer.num_groups,
-        layer.epsilon,
-        layer.affine.then_some((&layer.gamma, &layer.beta)),
-    )
+    let GroupNorm { num_groups, num_channels, epsilon, .. } = *layer;
+    let parameters = layer.affine.then_some((&layer.gamma, &layer.beta));
+    normalize_groups(input, [num_groups, num_channels], epsilon, parameters)
 }
 
 /// See [`Private<InstanceNorm>::forward`](Private).
 pub(crate) fn instance_norm<const D: usize>(layer: &InstanceNorm, input: Tensor<D>) -> Tensor<D> {
-    normalize_groups(
-        input,
-        layer.num_channels,
-        layer.epsilon,
-        layer.affine.then_some((&layer.gamma, &layer.beta)),
-    )
+    let InstanceNorm { num_channels, epsilon, .. } = *layer;
+    let parameters = layer.affine.then_some((&layer.gamma, &layer.beta));
+    normalize_groups(input, [num_channels, num_channels], epsilon, parameters)
 }
 
 type Parameter = Option<Param<Tensor<1>>>;
@@ -59,14 +53,11 @@ type Parameter = Option<Param<Tensor<1>>>;
 /// Burn's norm without its parameters, then the parameters.
 fn normalize_groups<const D: usize>(
     input: Tensor<D>,
-    num_groups: usize,
+    [num_groups, num_channels]: [usize; 2],
     epsilon: f64,
     parameters: Option<(&Parameter, &Parameter)>,
 ) -> Tensor<D> {
-    let num_channels = match parameters {
-        Some((Some(gamma), _)) => gamma.dims()[0],
-        _ => input.dims()[1],
-    };
+    assert_shape!(input, [_, num_channels, ..]);
     let plain =
         GroupNorm { gamma: None, beta: None, num_groups, num_channels, epsilon, affine: false };
     let batch_size = input.dims()[0];

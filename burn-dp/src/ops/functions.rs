@@ -144,7 +144,7 @@ fn patches_of_volumes(input: Tensor<5>, patches: &Patches) -> Tensor<3> {
     }
 }
 
-/// Squared norms of rows.
+/// Squared norms of rows, not underestimated but for what underflow loses and a few units in the last place.
 ///
 /// # Shapes
 ///
@@ -154,10 +154,48 @@ pub(crate) fn row_squared_norms(rows: Tensor<2>) -> Tensor<1> {
     match Dispatch::native_row_squared_norms(rows.clone().into_dispatch()) {
         Some(native) => Tensor::from_dispatch(native),
         None => {
-            let [count, _] = rows.dims();
-            rows.square().sum_dim(1).reshape([count])
+            let [_, values] = rows.dims();
+            // The squares are rounded too, and what they are rounded up by.
+            let rounding = (additions(values) + 3) as f64 * f64::from(f32::EPSILON);
+            row_sums(rows.square()).mul_scalar(1.0 + rounding)
         }
     }
+}
+
+/// Values that are added one after another before their sums are.
+const BLOCK: usize = 64;
+
+/// Sums of rows: of blocks first, then of their sums, and so on, so that rounding grows with the number of
+/// levels and not with that of the values. In whatever order a device adds up a block, each value passes
+/// through `additions(values)` roundings at most.
+///
+/// # Shapes
+///
+/// - rows: `[rows, values]`
+/// - output: `[rows]`
+pub(crate) fn row_sums(mut rows: Tensor<2>) -> Tensor<1> {
+    let [count, mut values] = rows.dims();
+    while values > BLOCK {
+        let (blocks, rest) = (values / BLOCK, values % BLOCK);
+        let whole = rows.clone().narrow(1, 0, blocks * BLOCK).reshape([count, blocks, BLOCK]);
+        let sums = whole.sum_dim(2).reshape([count, blocks]);
+        rows = match rest {
+            0 => sums,
+            _ => Tensor::cat(vec![sums, rows.narrow(1, blocks * BLOCK, rest).sum_dim(1)], 1),
+        };
+        values = values.div_ceil(BLOCK);
+    }
+    rows.sum_dim(1).reshape([count])
+}
+
+/// Roundings of a value in [`row_sums`], at most.
+fn additions(mut values: usize) -> usize {
+    let mut additions = 0;
+    while values > BLOCK {
+        additions += BLOCK - 1;
+        values = values.div_ceil(BLOCK);
+    }
+    additions + values.saturating_sub(1)
 }
 
 /// Per example, `Σ_v ‖Σ_{t: ids[t] = v} rows[t]‖²`, if the backend has a way that is linear in the
@@ -171,4 +209,56 @@ pub(crate) fn row_squared_norms(rows: Tensor<2>) -> Tensor<1> {
 pub(crate) fn indexed_squared_norms(ids: Tensor<2, Int>, rows: Tensor<3>) -> Option<Tensor<1>> {
     Dispatch::native_indexed_squared_norms(ids.into_dispatch(), rows.into_dispatch())
         .map(Tensor::from_dispatch)
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+    use crate::test_devices::devices;
+
+    /// Equal values are the worst for a sum of one after another: every addition rounds to the same side.
+    #[test]
+    fn squared_norms_of_many_equal_values_are_not_underestimated() {
+        for device in devices() {
+            for (values, value) in
+                [(1 << 20, 0.1f32), (1_000_003, 0.3), (65, 0.7), (64, 0.7), (1, 0.7)]
+            {
+                let rows = Tensor::<2>::full([2, values], value, &device);
+                let exact = f64::from(value).powi(2) * values as f64;
+                let norms: Vec<f32> = row_squared_norms(rows).into_data().try_into_vec().unwrap();
+                for norm in norms.into_iter().map(f64::from) {
+                    // The result is a number of single precision.
+                    assert!(
+                        norm >= exact * (1.0 - f64::from(f32::EPSILON)),
+                        "{norm} {exact} on {device:?}"
+                    );
+                    assert!(norm <= exact * (1.0 + 5e-5), "{norm} {exact} on {device:?}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn rows_are_added_up_whatever_their_length() {
+        for device in devices() {
+            for values in [0usize, 1, 63, 64, 65, 127, 128, 4096, 4097, 9000] {
+                let row: Vec<f32> = (0..2 * values).map(|i| (i % 7) as f32 - 2.0).collect();
+                let expected: Vec<f32> =
+                    (0..2).map(|i| row[i * values..(i + 1) * values].iter().sum()).collect();
+                let rows = Tensor::<1>::from_data(row.as_slice(), &device).reshape([2, values]);
+                let sums: Vec<f32> = row_sums(rows).into_data().try_into_vec().unwrap();
+                assert_eq!(sums, expected, "{values} values on {device:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_value_passes_through_no_more_additions_than_said() {
+        // Twice a block and the rest of 65: 63 in a block, 1 between the two sums.
+        assert_eq!(
+            [0, 1, 2, 64, 65, 128, 4096, 4097].map(additions),
+            [0, 0, 1, 63, 64, 64, 126, 127]
+        );
+    }
 }

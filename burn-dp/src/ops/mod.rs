@@ -29,7 +29,7 @@ use burn::backend::{
 use burn::tensor::Shape;
 pub(crate) use functions::{
     apply, convolution, indexed_squared_norms, keep, keep_deformed, keep_ids, patches,
-    row_squared_norms, take, take_ids, take_rows, weight_gradient,
+    row_squared_norms, row_sums, take, take_ids, take_rows, weight_gradient,
 };
 pub use kept::{Bias, Kept};
 pub use patches::Patches;

@@ -94,6 +94,23 @@ fn a_tied_output_layer_counts_with_its_embedding() {
     }
 }
 
+// So many positions that the gradient of the output layer is formed during the pass; the embedding is added to it.
+#[test]
+fn a_tied_output_layer_with_many_positions_counts_with_its_embedding() {
+    for device in training_devices() {
+        let (private, plain) = tied(3, &device);
+        let x = ids([2, 20], 3, &device);
+        check(&private, &plain, x.clone(), private_tied, plain_tied);
+        let grads = PrivateBackward::new()
+            .with_memory_bound(MemoryBound::bytes(0))
+            .run(private_tied(&private, x), &private)
+            .unwrap();
+        let formed =
+            |(path, strategy)| path == "embedding.weight" && strategy == Strategy::Instantiate;
+        assert!(grads.strategies().any(formed));
+    }
+}
+
 #[test]
 fn an_embedding_that_is_used_twice_is_summed_before_its_norm() {
     for device in training_devices() {

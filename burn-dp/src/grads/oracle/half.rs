@@ -2,16 +2,24 @@
 
 use burn::module::{Module, ModuleMapper, Param};
 use burn::nn::attention::{self, MultiHeadAttentionConfig};
+use burn::nn::conv::{
+    Conv1d, Conv1dConfig, Conv2d, Conv2dConfig, Conv3d, Conv3dConfig, ConvTranspose1d,
+    ConvTranspose1dConfig, ConvTranspose2d, ConvTranspose2dConfig, ConvTranspose3d,
+    ConvTranspose3dConfig,
+};
 use burn::nn::transformer::{self, TransformerEncoderConfig};
+use burn::nn::transformer::{PositionWiseFeedForward, PositionWiseFeedForwardConfig};
 use burn::nn::{
-    BiLstm, BiLstmConfig, Embedding, EmbeddingConfig, Gru, GruConfig, LayerNorm, LayerNormConfig,
-    Linear, LinearConfig, Rnn, RnnConfig,
+    BiLstm, BiLstmConfig, Embedding, EmbeddingConfig, GroupNorm, GroupNormConfig, Gru, GruConfig,
+    InstanceNorm, InstanceNormConfig, LayerNorm, LayerNormConfig, Linear, LinearConfig, PRelu,
+    PReluConfig, RmsNorm, RmsNormConfig, Rnn, RnnConfig, SwiGlu, SwiGluConfig,
 };
 use burn::tensor::{DType, Device, Tensor};
 
 use super::{Flat, backwards, clipped_by_loop, flat_sum, norm, numbers};
 use crate::clipping::{Clipping, FlatClipping};
 use crate::nn::{IntoPrivate, MhaInput, Private, PrivateLayer, TransformerEncoderInput};
+use crate::test_devices::training_devices;
 
 #[derive(Module, Debug)]
 struct Half<E, N, L> {
@@ -22,6 +30,13 @@ struct Half<E, N, L> {
 
 type PrivateHalf = Half<Private<Embedding>, Private<LayerNorm>, Private<Linear>>;
 type PlainHalf = Half<Embedding, LayerNorm, Linear>;
+
+/// The devices that compute in this precision, Flex at least.
+fn devices_with(dtype: DType) -> Vec<Device> {
+    let devices = training_devices();
+    assert!(devices[0].supports_dtype(dtype), "{dtype:?} on {:?}", devices[0]);
+    devices.into_iter().filter(|device| device.supports_dtype(dtype)).collect()
+}
 
 fn halve<const D: usize>(parameter: Param<Tensor<D>>, dtype: DType) -> Param<Tensor<D>> {
     parameter.map(|tensor| {
@@ -48,11 +63,12 @@ fn models(dtype: DType, device: &Device) -> (PrivateHalf, PlainHalf) {
     (private, plain)
 }
 
-fn losses(output: Tensor<3>) -> Tensor<1> {
-    let [batch_size, positions, features] = output.dims();
+fn losses<const D: usize>(output: Tensor<D>) -> Tensor<1> {
+    let dims = output.dims();
+    let batch_size = dims[0];
     output
         .cast(DType::F32)
-        .reshape([batch_size, positions * features])
+        .reshape([batch_size, dims[1..].iter().product()])
         .square()
         .mean_dim(1)
         .reshape([batch_size])
@@ -67,9 +83,8 @@ fn largest_difference(found: &Flat, expected: &Flat) -> f64 {
 
 #[test]
 fn models_in_half_precision_equal_the_loop_over_examples() {
-    let device = Device::flex();
-    for device in [device.clone().autodiff(), device.autodiff().gradient_checkpointing()] {
-        for (dtype, tolerance) in [(DType::F16, 1e-2), (DType::BF16, 5e-2)] {
+    for (dtype, tolerance) in [(DType::F16, 1e-2), (DType::BF16, 5e-2)] {
+        for device in devices_with(dtype) {
             let (private, plain) = models(dtype, &device);
             let x = ((numbers([4, 5], 11, &device) + 1.0) * 3.0).floor().int();
             for clipping_norm in [1e-2, 1e3] {
@@ -115,23 +130,23 @@ impl ModuleMapper for Rounded {
 
 /// Compares a layer in half precision with the loop over single examples on Burn's layer with the same
 /// values in single precision: the difference is what the forward and backward pass round.
-fn check_half<M: PrivateLayer>(
+fn check_half<M: PrivateLayer, const D: usize>(
+    shape: [usize; D],
     init: impl Fn(&Device) -> M,
-    private: impl Fn(&Private<M>, Tensor<3>) -> Tensor<3>,
-    plain: impl Fn(&M, Tensor<3>) -> Tensor<3>,
+    private: impl Fn(&Private<M>, Tensor<D>) -> Tensor<D>,
+    plain: impl Fn(&M, Tensor<D>) -> Tensor<D>,
 ) {
     for (dtype, tolerance) in [(DType::F16, 1e-2), (DType::BF16, 8e-2)] {
-        for device in
-            [Device::flex().autodiff(), Device::flex().autodiff().gradient_checkpointing()]
-        {
+        for device in devices_with(dtype) {
             let layer = init(&device);
             let with = |stored| layer.clone().map(&mut Rounded { dtype, stored, seed: 100 });
             let (twin, layer) = (with(dtype).private(), with(DType::F32));
-            let x = numbers([3, 4, 4], 11, &device).cast(dtype);
+            let x = numbers(shape, 11, &device).cast(dtype);
             for clipping_norm in [1e-2, 1e3] {
-                let expected = clipped_by_loop(&layer, 3, clipping_norm, |layer, example| {
-                    losses(plain(layer, x.clone().narrow(0, example, 1).cast(DType::F32)))
-                });
+                let expected =
+                    clipped_by_loop(&layer, shape[0], clipping_norm, |layer, example| {
+                        losses(plain(layer, x.clone().narrow(0, example, 1).cast(DType::F32)))
+                    });
                 for backward in backwards() {
                     let losses = losses(private(&twin, x.clone()));
                     let grads = backward.run(losses, &twin).unwrap();
@@ -143,7 +158,8 @@ fn check_half<M: PrivateLayer>(
                         "{dtype:?}: {difference}, norm {}",
                         norm(&expected)
                     );
-                    assert!(norm(&found) <= 3.0 * clipping_norm * (1.0 + 1e-6));
+                    let bound = shape[0] as f64 * clipping_norm;
+                    assert!(norm(&found) <= bound * (1.0 + 1e-6));
                 }
             }
         }
@@ -153,17 +169,20 @@ fn check_half<M: PrivateLayer>(
 #[test]
 fn recurrent_layers_in_half_precision_equal_the_loop_over_examples() {
     check_half(
+        [3, 4, 4],
         |device| RnnConfig::new(4, 5, true).with_clip(Some(0.7)).init(device),
         |layer: &Private<Rnn>, x| layer.forward(x, None).0,
         |layer: &Rnn, x| layer.forward(x, None).0,
     );
     check_half(
+        [3, 4, 4],
         |device| BiLstmConfig::new(4, 5, true).init(device),
         |layer: &Private<BiLstm>, x| layer.forward(x, None).0,
         |layer: &BiLstm, x| layer.forward(x, None).0,
     );
     for reset_after in [true, false] {
         check_half(
+            [3, 4, 4],
             |device| GruConfig::new(4, 5, true).with_reset_after(reset_after).init(device),
             |layer: &Private<Gru>, x| layer.forward(x, None),
             |layer: &Gru, x| layer.forward(x, None),
@@ -174,6 +193,7 @@ fn recurrent_layers_in_half_precision_equal_the_loop_over_examples() {
 #[test]
 fn attention_and_transformers_in_half_precision_equal_the_loop_over_examples() {
     check_half(
+        [3, 4, 4],
         |device| MultiHeadAttentionConfig::new(4, 2).with_dropout(0.0).init(device),
         |layer: &Private<attention::MultiHeadAttention>, x| {
             layer.forward(MhaInput::self_attn(x)).context
@@ -183,6 +203,7 @@ fn attention_and_transformers_in_half_precision_equal_the_loop_over_examples() {
         },
     );
     check_half(
+        [3, 4, 4],
         |device| TransformerEncoderConfig::new(4, 6, 2, 2).with_dropout(0.0).init(device),
         |layer: &Private<transformer::TransformerEncoder>, x| {
             layer.forward(TransformerEncoderInput::new(x))
@@ -190,5 +211,45 @@ fn attention_and_transformers_in_half_precision_equal_the_loop_over_examples() {
         |layer: &transformer::TransformerEncoder, x| {
             layer.forward(transformer::TransformerEncoderInput::new(x))
         },
+    );
+}
+
+/// Compares a layer whose two twins are called alike.
+macro_rules! check_half_layer {
+    ($layer:ty, $config:expr, $shape:expr) => {
+        check_half(
+            $shape,
+            |device| $config.init(device),
+            |layer: &Private<$layer>, x| layer.forward(x),
+            |layer: &$layer, x| layer.forward(x),
+        )
+    };
+}
+
+#[test]
+fn convolutions_in_half_precision_equal_the_loop_over_examples() {
+    check_half_layer!(Conv1d, Conv1dConfig::new(4, 3, 2), [3, 4, 5]);
+    check_half_layer!(Conv2d, Conv2dConfig::new([4, 2], [2, 3]).with_groups(2), [3, 4, 4, 5]);
+    check_half_layer!(Conv3d, Conv3dConfig::new([2, 3], [2, 1, 2]), [3, 2, 3, 2, 3]);
+    check_half_layer!(ConvTranspose1d, ConvTranspose1dConfig::new([4, 3], 2), [3, 4, 5]);
+    check_half_layer!(ConvTranspose2d, ConvTranspose2dConfig::new([4, 2], [2, 3]), [3, 4, 3, 3]);
+    check_half_layer!(
+        ConvTranspose3d,
+        ConvTranspose3dConfig::new([2, 3], [2, 1, 2]),
+        [3, 2, 2, 2, 3]
+    );
+}
+
+#[test]
+fn norms_and_gated_layers_in_half_precision_equal_the_loop_over_examples() {
+    check_half_layer!(RmsNorm, RmsNormConfig::new(4), [3, 4, 4]);
+    check_half_layer!(GroupNorm, GroupNormConfig::new(2, 4), [3, 4, 4]);
+    check_half_layer!(InstanceNorm, InstanceNormConfig::new(4), [3, 4, 4]);
+    check_half_layer!(PRelu, PReluConfig::new().with_num_parameters(4), [3, 4, 4]);
+    check_half_layer!(SwiGlu, SwiGluConfig::new(4, 4).with_bias(true), [3, 4, 4]);
+    check_half_layer!(
+        PositionWiseFeedForward,
+        PositionWiseFeedForwardConfig::new(4, 6).with_dropout(0.0),
+        [3, 4, 4]
     );
 }

@@ -191,6 +191,15 @@ fn a_batch_norm_with_stored_statistics_equals_the_loop_over_examples() {
     }
 }
 
+// Burn's norm without parameters would not see that the channels are others.
+#[test]
+#[should_panic(expected = "axis 1 expected 3, got 6")]
+fn a_norm_without_parameters_refuses_another_number_of_channels() {
+    let device = training_devices().remove(0);
+    let norm = InstanceNormConfig::new(3).with_affine(false).init(&device);
+    norm.private().forward(numbers([2, 6, 4], 5, &device));
+}
+
 #[test]
 #[should_panic(expected = "use GroupNorm, LayerNorm or InstanceNorm")]
 fn a_batch_norm_in_training_mode_does_not_run() {

@@ -47,6 +47,7 @@ fn transposed_convolutions_over_volumes_equal_the_loop_over_examples() {
             config(),
             config().with_stride([2, 1, 2]).with_padding_out([1, 0, 1]),
             config().with_padding([1, 0, 1]).with_groups(2),
+            config().with_bias(false).with_dilation([1, 2, 2]),
         ] {
             check_convolution!(config, [2, 2, 2, 3, 3], &device);
         }

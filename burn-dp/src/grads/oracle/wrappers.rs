@@ -1,9 +1,14 @@
+use burn::module::Module;
 use burn::nn::GateController;
 use burn::nn::Initializer;
-use burn::nn::activation::{Activation, ActivationConfig, PReluConfig, SwiGluConfig};
+use burn::nn::activation::{
+    Activation, ActivationConfig, CeluConfig, EluConfig, HardShrinkConfig, HardSigmoidConfig,
+    LeakyReluConfig, PReluConfig, ShrinkConfig, SoftShrinkConfig, SoftplusConfig, SwiGluConfig,
+    ThresholdedReluConfig,
+};
 use burn::nn::norm::{
-    GroupNormConfig, InstanceNormConfig, LayerNormConfig, Normalization, NormalizationConfig,
-    RmsNormConfig,
+    BatchNorm, BatchNormConfig, GroupNormConfig, InstanceNormConfig, LayerNormConfig,
+    Normalization, NormalizationConfig, RmsNormConfig,
 };
 use burn::tensor::Tensor;
 
@@ -28,7 +33,26 @@ fn every_activation_equals_the_loop_over_examples() {
                 |model: &Activation, x: Tensor<3>| losses(model.forward(x)),
             );
         }
-        for config in [ActivationConfig::Gelu, ActivationConfig::Selu, ActivationConfig::Identity] {
+        for config in [
+            ActivationConfig::Identity,
+            ActivationConfig::Gelu,
+            ActivationConfig::GeluApproximate,
+            ActivationConfig::Relu,
+            ActivationConfig::LeakyRelu(LeakyReluConfig::new()),
+            ActivationConfig::Selu,
+            ActivationConfig::Sigmoid,
+            ActivationConfig::Tanh,
+            ActivationConfig::HardSigmoid(HardSigmoidConfig::new()),
+            ActivationConfig::HardSwish,
+            ActivationConfig::Softplus(SoftplusConfig::new()),
+            ActivationConfig::Softsign,
+            ActivationConfig::Elu(EluConfig::new()),
+            ActivationConfig::Celu(CeluConfig::new()),
+            ActivationConfig::ThresholdedRelu(ThresholdedReluConfig::new()),
+            ActivationConfig::HardShrink(HardShrinkConfig::new()),
+            ActivationConfig::SoftShrink(SoftShrinkConfig::new()),
+            ActivationConfig::Shrink(ShrinkConfig::new()),
+        ] {
             let layer = config.init(&device);
             let x = numbers([2, 3], 5, &device);
             assert_equal(layer.clone().private().forward(x.clone()), layer.forward(x), 0.0);
@@ -44,8 +68,22 @@ fn every_normalization_equals_the_loop_over_examples() {
             InstanceNormConfig::new(4).into(),
             LayerNormConfig::new(4).into(),
             RmsNormConfig::new(4).into(),
+            NormalizationConfig::Batch(BatchNormConfig::new(4)),
+            NormalizationConfig::Identity,
         ] {
-            let layer: Normalization = numbered(config.init(&device), 3);
+            let layer = match config.init(&device) {
+                // Its statistics are no parameters.
+                Normalization::Batch(norm) => {
+                    let norm = Private::<BatchNorm>::with_stored_statistics(norm);
+                    Normalization::Batch(norm.into_inner())
+                }
+                layer => numbered(layer, 3),
+            };
+            if layer.num_params() == 0 {
+                let x = numbers([3, 4, 4], 5, &device);
+                assert_equal(layer.clone().private().forward(x.clone()), layer.forward(x), 0.0);
+                continue;
+            }
             check(
                 &layer.clone().private(),
                 &layer,

@@ -3,7 +3,7 @@
 use burn::tensor::{Int, Tensor};
 
 use super::{Rounding, SquaredNorms};
-use crate::ops::{self, row_squared_norms};
+use crate::ops::{self, row_squared_norms, row_sums};
 
 /// Squared Frobenius norms of `Σ_t a_tᵀ g_t` per example, rounded up.
 ///
@@ -94,13 +94,12 @@ fn position_norms(x: Tensor<3>) -> Tensor<2> {
 
 /// Squares of sums over the positions.
 pub(super) fn squared_totals(lengths: Tensor<2>) -> Tensor<1> {
-    let batch_size = lengths.dims()[0];
-    lengths.sum_dim(1).square().reshape([batch_size])
+    row_sums(lengths).square()
 }
 
 fn totals(products: Tensor<3>) -> Tensor<1> {
     let [batch_size, rows, columns] = products.dims();
-    products.reshape([batch_size, rows * columns]).sum_dim(1).reshape([batch_size])
+    row_sums(products.reshape([batch_size, rows * columns]))
 }
 
 /// What so many squares can lose by underflow.

@@ -58,6 +58,11 @@ pub(crate) trait Rule: Debug {
     /// The per-example gradients, `[batch_size, values]`, in the order of the parameter's values.
     fn instantiate(&self) -> Tensor<2>;
 
+    /// Adds the per-example gradients to others of the same shape.
+    fn add_to(&self, gradients: Tensor<2>) -> Tensor<2> {
+        gradients + self.instantiate()
+    }
+
     /// `Σ_i coefficients[i] · gradient_i`, flattened: `[values]`.
     fn weighted_sum(&self, coefficients: Tensor<1>) -> Tensor<1> {
         weighted_rows(coefficients, self.instantiate())

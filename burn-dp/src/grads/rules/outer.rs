@@ -1,6 +1,6 @@
 use burn::tensor::{IndexingUpdateOp, Int, Tensor};
 
-use super::{Cost, Restriction, Rounding, Rule, SquaredNorms, ghost, rows, size};
+use super::{Cost, Restriction, Rounding, Rule, SquaredNorms, ghost, size};
 
 /// A weight whose gradient is a sum of outer products over positions: the weight of a linear layer, of
 /// an embedding, or of both at once.
@@ -117,8 +117,9 @@ impl Indexed {
         self.right.dims()[1]
     }
 
-    /// Adds every position to the row of its example and id.
-    fn instantiate(&self, [rows, columns]: [usize; 2]) -> Tensor<3> {
+    /// Adds every position to the row of its example and id in `gradients`, `[batch_size, rows, columns]`.
+    fn add_to(&self, gradients: Tensor<3>) -> Tensor<3> {
+        let [_, rows, columns] = gradients.dims();
         let [batch_size, positions] = self.ids.dims();
         let device = self.right.device();
         let first = Tensor::<1, Int>::arange(0..batch_size as i64, &device)
@@ -126,7 +127,8 @@ impl Indexed {
             .cast(self.ids.dtype())
             .reshape([batch_size, 1]);
         let index = (self.ids.clone() + first).reshape([batch_size * positions]);
-        Tensor::<2>::zeros([batch_size * rows, columns], (&device, self.right.dtype()))
+        gradients
+            .reshape([batch_size * rows, columns])
             .select_assign(0, index, flat(self.right.clone()), IndexingUpdateOp::Add)
             .reshape([batch_size, rows, columns])
     }
@@ -184,7 +186,7 @@ impl Rule for OuterProducts {
                 (dense, indexed) => 2 * (dense + indexed) * (dense + indexed),
             },
             values: rows * columns,
-            temporary: if dense * indexed > 0 { rows * columns } else { 0 },
+            temporary: 0,
         }
     }
 
@@ -211,13 +213,30 @@ impl Rule for OuterProducts {
     }
 
     fn instantiate(&self) -> Tensor<2> {
-        let dense = self.dense.as_ref().map(Dense::instantiate);
-        let indexed = self.indexed.as_ref().map(|indexed| indexed.instantiate(self.weight));
-        rows(match (dense, indexed) {
-            (Some(dense), Some(indexed)) => dense + indexed,
-            (Some(one), None) | (None, Some(one)) => one,
+        let [rows, columns] = self.weight;
+        let gradients = match (&self.dense, &self.indexed) {
+            (Some(dense), _) => dense.instantiate(),
+            (None, Some(Indexed { right, .. })) => {
+                Tensor::zeros([self.batch_size(), rows, columns], (&right.device(), right.dtype()))
+            }
             (None, None) => unreachable!("a rule has at least one use"),
+        };
+        super::rows(match &self.indexed {
+            Some(indexed) => indexed.add_to(gradients),
+            None => gradients,
         })
+    }
+
+    /// Positions with indices go into the rows that are there, not into a dense gradient of their own.
+    fn add_to(&self, gradients: Tensor<2>) -> Tensor<2> {
+        match (&self.dense, &self.indexed) {
+            (None, Some(indexed)) => {
+                let [rows, columns] = self.weight;
+                let [batch_size, _] = gradients.dims();
+                super::rows(indexed.add_to(gradients.reshape([batch_size, rows, columns])))
+            }
+            _ => gradients + self.instantiate(),
+        }
     }
 
     fn weighted_sum(&self, coefficients: Tensor<1>) -> Tensor<1> {

@@ -77,9 +77,12 @@ impl PrivateCrossAttention {
 
     /// The twin of a layer that was made with `config`.
     ///
+    /// Burn's layer keeps what has no parameters to itself, so heads, dropout, `min_float` and `quiet_softmax`
+    /// are those of `config`: another one with weights of the same shapes gives another layer.
+    ///
     /// # Panics
     ///
-    /// As [`new`](Self::new); if the layer was made with another configuration.
+    /// As [`new`](Self::new); if the weights have other shapes than `config` says.
     pub fn from_layer(
         config: &CrossAttentionConfig,
         layer: CrossAttention,
