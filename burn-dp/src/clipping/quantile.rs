@@ -1,4 +1,4 @@
-use super::quantile_estimate::{restore, saved};
+use super::quantile_estimate::{check_learning_rate, restore, saved};
 use super::{
     Clipping, Count, CountNoise, NoiseSplit, ParameterGroups, QuantileEstimate, QuantileRule,
     Thresholds,
@@ -46,6 +46,8 @@ pub struct QuantileClipping {
     estimates: Vec<QuantileEstimate>,
     /// As configured: the words of the policy must not change while it learns.
     initial: Vec<f64>,
+    /// As configured; else it follows from where the estimates start.
+    floor: Option<f64>,
     rule: QuantileRule,
     learning_rate: f64,
     schedule: Schedule,
@@ -66,6 +68,7 @@ impl QuantileClipping {
             groups: None,
             initial: vec![estimate.value()],
             estimates: vec![estimate],
+            floor: None,
             rule: QuantileRule::default(),
             learning_rate: 0.2,
             schedule: Schedule::constant(),
@@ -78,9 +81,12 @@ impl QuantileClipping {
     ///
     /// # Errors
     ///
-    /// Refuses a threshold that is not positive and finite.
+    /// Refuses a threshold that is not positive and finite, or is below the floor.
     pub fn with_initial(mut self, threshold: f64) -> Result<Self, DpError> {
-        let estimate = QuantileEstimate::new(self.estimates[0].target(), threshold)?;
+        let mut estimate = QuantileEstimate::new(self.estimates[0].target(), threshold)?;
+        if let Some(floor) = self.floor {
+            estimate = estimate.with_floor(floor)?;
+        }
         self.estimates = vec![estimate; self.estimates.len()];
         self.initial = vec![threshold; self.estimates.len()];
         Ok(self)
@@ -117,10 +123,7 @@ impl QuantileClipping {
     ///
     /// Refuses a learning rate that is negative or not finite; 0 keeps the thresholds.
     pub fn with_learning_rate(mut self, learning_rate: f64) -> Result<Self, DpError> {
-        if !(learning_rate >= 0.0 && learning_rate.is_finite()) {
-            let reason = format!("must be finite and not negative, got {learning_rate}");
-            return Err(DpError::invalid("quantile_lr", reason));
-        }
+        check_learning_rate(learning_rate)?;
         self.learning_rate = learning_rate;
         Ok(self)
     }
@@ -131,7 +134,7 @@ impl QuantileClipping {
         self
     }
 
-    /// The smallest threshold.
+    /// The smallest threshold. Default: a billionth of the first.
     ///
     /// # Errors
     ///
@@ -139,6 +142,7 @@ impl QuantileClipping {
     pub fn with_floor(mut self, floor: f64) -> Result<Self, DpError> {
         let floored = self.estimates.into_iter().map(|estimate| estimate.with_floor(floor));
         self.estimates = floored.collect::<Result<_, _>>()?;
+        self.floor = Some(floor);
         Ok(self)
     }
 
@@ -239,6 +243,17 @@ mod tests {
         clipping.learn(5, &[0.0, 0.5, 0.5]);
         assert!((clipping.adapted()[0].1 - (-0.05f64).exp()).abs() < 1e-15);
         assert_eq!(clipping.describe(), words);
+    }
+
+    #[test]
+    fn a_floor_stays_whatever_is_set_after_it() {
+        let clipping = QuantileClipping::new(0.5).unwrap().with_floor(0.05).unwrap();
+        assert!(clipping.clone().with_initial(0.01).is_err());
+        let mut clipping = clipping.with_initial(1.0).unwrap().with_groups(three_groups());
+        for step in 0..1000 {
+            clipping.learn(step, &[1.0, 1.0, 1.0]);
+        }
+        assert_eq!(clipping.thresholds(1000).unwrap().norms(), [0.05; 3]);
     }
 
     // Sharp edge: a threshold that was learned survives a checkpoint bit for bit.

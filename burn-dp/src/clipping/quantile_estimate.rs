@@ -135,6 +135,15 @@ pub(super) fn saved(estimates: &[QuantileEstimate]) -> serde_json::Value {
     estimates.iter().map(QuantileEstimate::value).collect()
 }
 
+/// Refuses a learning rate η_C with which an estimate would not move, or to the wrong side.
+pub(super) fn check_learning_rate(learning_rate: f64) -> Result<(), DpError> {
+    if learning_rate >= 0.0 && learning_rate.is_finite() {
+        return Ok(());
+    }
+    let reason = format!("must be finite and not negative, got {learning_rate}");
+    Err(DpError::invalid("quantile_lr", reason))
+}
+
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used)]

@@ -1,4 +1,4 @@
-use super::quantile_estimate::{restore, saved};
+use super::quantile_estimate::{check_learning_rate, restore, saved};
 use super::{
     Clipping, Count, CountNoise, Counted, ParameterGroups, PublicNorms, QuantileEstimate,
     QuantileRule, Thresholds,
@@ -96,7 +96,8 @@ impl QuantileTracker {
         tracker.with_initial(0.1)
     }
 
-    /// Estimates beside a policy that clips the whole gradient, or the same groups apart.
+    /// Estimates beside a policy that clips the whole gradient, or the same groups apart. All counts get
+    /// `noise`, those of the policy too, in place of its own.
     pub fn beside(mut self, clipping: impl Clipping + 'static, noise: CountNoise) -> Self {
         self.clipping = Some((Box::new(clipping), noise));
         self
@@ -127,10 +128,15 @@ impl QuantileTracker {
     }
 
     /// How the estimates move. Default: geometric, learning rate 0.2.
-    pub fn with_rule(mut self, rule: QuantileRule, learning_rate: f64) -> Self {
+    ///
+    /// # Errors
+    ///
+    /// Refuses a learning rate that is negative or not finite; 0 keeps the estimates.
+    pub fn with_rule(mut self, rule: QuantileRule, learning_rate: f64) -> Result<Self, DpError> {
+        check_learning_rate(learning_rate)?;
         self.rule = rule;
         self.learning_rate = learning_rate;
-        self
+        Ok(self)
     }
 
     /// How the learning rate changes over the steps. Default: it stays.
@@ -191,7 +197,11 @@ impl Clipping for QuantileTracker {
     fn describe(&self) -> String {
         let beside = match &self.clipping {
             None => "nothing but counts is released".to_string(),
-            Some((clipping, noise)) => format!("beside {}; {noise}", clipping.describe()),
+            Some((clipping, noise)) => {
+                let counts = clipping.thresholds(0).is_ok_and(|own| !own.counts().is_empty());
+                let whose = if counts { "on all counts, in place of that, " } else { "" };
+                format!("beside {}; {whose}{noise}", clipping.describe())
+            }
         };
         let means = if self.means.is_some() { " and means" } else { "" };
         format!(
@@ -306,6 +316,27 @@ mod tests {
         other.load_state(&tracker.save_state()).unwrap();
         assert_eq!(other.adapted(), tracker.adapted());
         assert!(other.load_state(&serde_json::Value::Null).is_err());
+    }
+
+    // Sharp edge: the statement says the noise that was added.
+    #[test]
+    fn the_words_say_that_the_counts_of_a_policy_have_the_noise_of_the_tracker() {
+        let own = QuantileClipping::new(0.5).unwrap().with_count_noise(CountNoise::Std(30.0));
+        let tracker = || QuantileTracker::alone(three_groups(), [0.5]).unwrap();
+        let noise = CountNoise::PartOfBatch(0.1);
+        let words = tracker().beside(own, noise).describe();
+        assert!(words.ends_with(&format!("; on all counts, in place of that, {noise}")), "{words}");
+        let words = tracker().beside(FlatClipping::new(1.0).unwrap(), noise).describe();
+        assert!(words.ends_with(&format!("; {noise}")) && !words.contains("in place"), "{words}");
+    }
+
+    #[test]
+    fn learning_rates_that_cannot_be_used_are_refused() {
+        for rate in [f64::NAN, f64::INFINITY, -0.1] {
+            let tracker = QuantileTracker::alone(three_groups(), [0.5]).unwrap();
+            let error = tracker.with_rule(QuantileRule::Linear, rate).unwrap_err().to_string();
+            assert!(error.contains("quantile_lr") && error.contains(&rate.to_string()), "{error}");
+        }
     }
 
     #[test]

@@ -65,7 +65,7 @@ impl BinaryCrossEntropyLoss {
     ///
     /// - logits: `[batch_size]` or `[batch_size, …, labels]`
     /// - targets: the same
-    /// - output: `[batch_size]`
+    /// - output: `[batch_size]`, NaN for an example with a target that is neither 0 nor 1
     ///
     /// # Panics
     ///
@@ -77,6 +77,9 @@ impl BinaryCrossEntropyLoss {
         if dims[0] == 0 {
             return self.reduction.reduce(logits);
         }
+        // A target that is no label must not read beyond the factors, and is nobody else's fault.
+        let unknown = targets.clone().lower_scalar(0).bool_or(targets.clone().greater_scalar(1));
+        let targets = targets.mask_fill(unknown.clone(), 0);
         let weights = self.weights.as_ref().map(|weights| {
             assert!(
                 weights.len() == labels,
@@ -94,10 +97,11 @@ impl BinaryCrossEntropyLoss {
         let alpha = f64::from(self.smoothing);
         let targets = targets.float().cast(logits.dtype()) * (1.0 - alpha) + alpha / labels as f64;
         let values = (targets.neg() + 1.0) * logits.clone() - log_sigmoid(logits);
-        self.reduction.reduce(match weights {
+        let values = match weights {
             Some(weights) => values * weights,
             None => values,
-        })
+        };
+        self.reduction.reduce(values.mask_fill(unknown, f32::NAN))
     }
 }
 
@@ -128,6 +132,25 @@ mod tests {
 
     fn targets(device: &Device) -> Tensor<2, Int> {
         Tensor::from_ints([[0, 1, 1], [1, 1, 0], [0, 0, 0]], device)
+    }
+
+    #[test]
+    fn a_target_that_is_no_label_makes_its_example_nan_and_no_other() {
+        for device in cpu_devices() {
+            for weights in [None, Some(vec![0.5, 2.0])] {
+                let losses = |targets: [i64; 3]| {
+                    let logits = Tensor::<1>::from_floats([0.3, -1.2, 2.0], &device);
+                    let targets = Tensor::<1, Int>::from_ints(targets, &device);
+                    to_vec(&config().with_weights(weights.clone()).init().forward(logits, targets))
+                };
+                let good = losses([1, 0, 0]);
+                for bad in [2, -1, 1 << 20] {
+                    let found = losses([1, bad, 0]);
+                    assert!(found[1].is_nan(), "{bad}: {found:?}");
+                    assert_eq!((found[0], found[2]), (good[0], good[2]));
+                }
+            }
+        }
     }
 
     #[test]

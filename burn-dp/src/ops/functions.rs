@@ -214,6 +214,8 @@ pub(crate) fn indexed_squared_norms(ids: Tensor<2, Int>, rows: Tensor<3>) -> Opt
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used)]
+    use burn::tensor::TensorData;
+
     use super::*;
     use crate::test_devices::devices;
 
@@ -246,7 +248,7 @@ mod tests {
                 let row: Vec<f32> = (0..2 * values).map(|i| (i % 7) as f32 - 2.0).collect();
                 let expected: Vec<f32> =
                     (0..2).map(|i| row[i * values..(i + 1) * values].iter().sum()).collect();
-                let rows = Tensor::<1>::from_data(row.as_slice(), &device).reshape([2, values]);
+                let rows = Tensor::from_data(TensorData::new(row, [2, values]), &device);
                 let sums: Vec<f32> = row_sums(rows).into_data().try_into_vec().unwrap();
                 assert_eq!(sums, expected, "{values} values on {device:?}");
             }

@@ -34,7 +34,11 @@ impl BufferCheck {
             self.first = Some(digests.found);
             return Ok(());
         };
-        if let Some((path, _)) = digests.found.iter().find(|digest| !first.contains(digest)) {
+        // What was trained at the first look was not looked at.
+        let changed = |(path, digest): &&(String, blake3::Hash)| {
+            first.iter().any(|(known, before)| known == path && before != digest)
+        };
+        if let Some((path, _)) = digests.found.iter().find(changed) {
             return Err(DpError::UnsupportedModel {
                 path: path.clone(),
                 reason:

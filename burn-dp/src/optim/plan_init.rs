@@ -4,8 +4,8 @@ use burn_dp_accountant::{Calibration, DpEvent, NeighboringRelation, UnitOfPrivac
 
 use super::{PrivacyPlan, PrivacyPlanConfig, SamplingScheme};
 use crate::DpError;
-use crate::clipping::{Clipping, FlatClipping};
-use crate::noise::NoiseSource;
+use crate::clipping::{Clipping, FlatClipping, StepNoise};
+use crate::noise::{GaussianMechanism, NoiseSource};
 use crate::sampling::SamplingMechanism;
 use crate::units::MiniSets;
 
@@ -43,6 +43,7 @@ impl PrivacyPlanConfig {
             .iter()
             .map(|&(factor, count)| {
                 let noise = thresholds.noise(noise_multiplier * factor, batch)?;
+                check_deviations(&noise, noise_multiplier * factor)?;
                 Ok((mechanism.event(noise.event), count))
             })
             .collect::<Result<Vec<_>, DpError>>()?;
@@ -181,6 +182,21 @@ impl PrivacyPlanConfig {
     }
 }
 
+/// Refuses noise that cannot be added, before anything is trained.
+fn check_deviations(noise: &StepNoise, noise_multiplier: f64) -> Result<(), DpError> {
+    let deviations = noise.group_stds.iter().copied().chain(noise.count_std);
+    for deviation in deviations {
+        if GaussianMechanism::new(deviation, 1.0).is_err() {
+            let reason = format!(
+                "times the clipping norm must be between 1e-60 and 1e60: {noise_multiplier:e} gives noise \
+                 of standard deviation {deviation:e}; change one of the two"
+            );
+            return Err(DpError::invalid("noise_multiplier", reason));
+        }
+    }
+    Ok(())
+}
+
 /// Refuses a δ that allows to publish a unit outright.
 pub(super) fn check_delta(dataset_size: usize, delta: f64) -> Result<(), DpError> {
     let largest = 1.0 / dataset_size as f64;
@@ -249,6 +265,8 @@ mod tests {
             (noisy().with_epochs(1.0), "give one of them"),
             (noisy().with_steps(0), "steps"),
             (noisy().with_max_grad_norm(0.0), "max_grad_norm"),
+            (noisy().with_max_grad_norm(1e-70), "standard deviation 1e-70"),
+            (config().with_noise_multiplier(1e300), "change one of the two"),
             (PrivacyPlanConfig::new(10, 5.0).with_noise_multiplier(1.0), "steps or epochs"),
         ] {
             let error = refused(config);

@@ -47,7 +47,8 @@ impl<I: Send + 'static, O: Send + 'static> PrivateDataLoaderBuilder<I, O> {
     }
 
     /// Gives every physical batch the same number of rows by loading a unit of it again. Fixed shapes
-    /// keep kernels and tuning results in use, and hide the size of the draw from whoever watches them.
+    /// keep kernels and tuning results in use. Whoever watches them learns the number of physical batches of a
+    /// draw, and that it was empty, but no longer its size.
     pub fn with_padding(self) -> Self {
         Self { padding: Padding::Repeat, ..self }
     }

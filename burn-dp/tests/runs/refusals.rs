@@ -112,6 +112,16 @@ fn a_buffer_that_a_forward_pass_changes_is_refused_with_its_path() {
 }
 
 #[test]
+fn a_parameter_that_is_frozen_between_two_batches_is_no_buffer_that_changed() {
+    let mut optim = config().init().unwrap().optimizer(SgdConfig::new().init());
+    let model = Net::new();
+    let x = || Rows.batch(vec![1, 2], &device());
+    optim.backward(model.losses(x()), &model).unwrap();
+    let frozen = Net { first: model.first.clone().no_grad(), ..model.clone() };
+    optim.backward(frozen.losses(x()), &frozen).unwrap();
+}
+
+#[test]
 fn a_delta_that_allows_to_publish_a_unit_is_not_stated() {
     let (_, optim) = run(config(), SgdConfig::new().init(), 7);
     for error in [optim.privacy_spent(0.1).err(), optim.statement(&[1e-5, 0.1]).err()] {
