@@ -230,9 +230,9 @@ mod tests {
                 let exact = f64::from(value).powi(2) * values as f64;
                 let norms: Vec<f32> = row_squared_norms(rows).into_data().try_into_vec().unwrap();
                 for norm in norms.into_iter().map(f64::from) {
-                    // The result is a number of single precision.
+                    // A few units in the last place are below what every coefficient leaves.
                     assert!(
-                        norm >= exact * (1.0 - f64::from(f32::EPSILON)),
+                        norm >= exact * (1.0 - 4.0 * f64::from(f32::EPSILON)),
                         "{norm} {exact} on {device:?}"
                     );
                     assert!(norm <= exact * (1.0 + 5e-5), "{norm} {exact} on {device:?}");
