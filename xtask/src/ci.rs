@@ -8,12 +8,23 @@ use crate::process::Process;
 use crate::program;
 use crate::test;
 
-/// The tests that run on a software driver in a minute or so each; `cargo xtask test --backend wgpu` runs
-/// all.
-const WGPU_TESTS: [&str; 3] = [
-    "a_network_of_convolution_and_linear_layers_equals_the_loop_over_examples",
-    "layer_norms_equal_the_loop_over_examples",
-    "bare_parameters_equal_the_loop_over_examples",
+/// Parts of names of the tests that run on a software driver within a few minutes together: the oracle tests of
+/// all primitives. Those of recurrent layers and of transformers take a minute or more each;
+/// `cargo xtask test --backend wgpu` runs all.
+const WGPU_TESTS: [&str; 13] = [
+    "ops::functions",
+    "oracle::linear",
+    "oracle::convolution",
+    "oracle::transposed",
+    "oracle::deformable",
+    "oracle::embedding",
+    "oracle::norms",
+    "oracle::parameter",
+    "oracle::wrappers",
+    "oracle::half",
+    "oracle::robustness",
+    "oracle::frozen",
+    "every_option_of_cross_attention",
 ];
 
 /// Said when the tests on the WGPU backend are left out.
@@ -33,7 +44,6 @@ pub(crate) fn processes(nextest: bool, vulkan: bool) -> Result<Vec<Process>, Str
     let output = std::env::temp_dir().join(format!("burn-dp-ci-{}", std::process::id()));
     processes.push(short_training(&output)?);
     if vulkan {
-        // A software driver compiles every kernel on the CPU: a few of the oracle tests stand for all.
         processes.push(test::of_libraries(Backend::Wgpu, &WGPU_TESTS, nextest));
     }
     Ok(processes)
