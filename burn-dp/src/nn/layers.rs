@@ -67,7 +67,7 @@ use NormRule::{Ghost, Instantiated, Planned, Wrapped};
 /// The rules are written once, on Burn's tensors, so every row is meant for every backend; the last column
 /// says on which of them its test passed, without and with gradient checkpointing. `cargo xtask test` runs it
 /// on Flex and NdArray each time, `cargo xtask test --backend wgpu` also on WGPU, with fusion. All rows were
-/// run there on a software driver, without autotuning; continuous integration runs a few.
+/// run there on a software driver, without autotuning; continuous integration runs those of the primitives.
 #[rustfmt::skip]
 pub const LAYERS: &[LayerSupport] = &[
     row("Linear",
