@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use burn_dp_accountant::AccountantError;
 
@@ -62,6 +63,8 @@ pub enum DpError {
         /// The cause.
         source: std::io::Error,
     },
+    /// The error that ended a training under Burn's learner, which others hold too.
+    Training(Arc<DpError>),
 }
 
 impl DpError {
@@ -105,6 +108,7 @@ impl fmt::Display for DpError {
             }
             Self::Accountant(error) => write!(f, "{error}"),
             Self::Io { path, source } => write!(f, "{}: {source}", path.display()),
+            Self::Training(error) => write!(f, "{error}"),
         }
     }
 }
@@ -115,6 +119,7 @@ impl std::error::Error for DpError {
             Self::Accountant(error) => Some(error),
             Self::UnsupportedParts(faults) => Some(faults),
             Self::Io { source, .. } => Some(source),
+            Self::Training(error) => error.source(),
             _ => None,
         }
     }

@@ -23,7 +23,8 @@ const SUSPICIOUS: f64 = (1u64 << 50) as f64;
 /// The loss of each example is multiplied by 2^40 or by 2^-40, as a fair coin says. The backward pass is
 /// linear in the gradient of the losses, so the rows of independent examples are scaled by the factor of
 /// their own example, exactly, and are scaled back before anything is made of them: the result is that
-/// of the plain pass, bit for bit. If a loss with the large factor reaches the row of an example with the
+/// of the plain pass, bit for bit, unless a gradient is so small (below 2^-86) that the smaller factor takes
+/// bits from it. If a loss with the large factor reaches the row of an example with the
 /// small one, that row is larger by up to 2^80 than it should be.
 ///
 /// # Privacy
@@ -34,15 +35,17 @@ const SUSPICIOUS: f64 = (1u64 << 50) as f64;
 #[derive(Debug)]
 pub(crate) struct Probe {
     key: Zeroizing<[u8; 32]>,
+    step: u64,
+    number: u32,
     tossed: u64,
     conclusive: bool,
 }
 
 impl Probe {
-    /// The `number`-th probe of a run, whose coins follow from the secret of `source`.
-    pub(crate) fn new(source: &NoiseSource, number: u32) -> Self {
-        let tossed = u64::from(number) << 32;
-        Self { key: source.derive_key(Purpose::Statistic), tossed, conclusive: false }
+    /// The `number`-th probe of a step, whose coins follow from both and from the secret of `source`.
+    pub(crate) fn new(source: &NoiseSource, step: u64, number: u32) -> Self {
+        let key = source.derive_key(Purpose::Statistic);
+        Self { key, step, number, tossed: 0, conclusive: false }
     }
 
     /// This probe, with what another one found out.
@@ -57,6 +60,8 @@ impl Probe {
 
     fn toss(&mut self, units: usize) -> Vec<bool> {
         let mut hash = blake3::Hasher::new_keyed(&self.key);
+        hash.update(&self.step.to_le_bytes());
+        hash.update(&self.number.to_le_bytes());
         hash.update(&self.tossed.to_le_bytes());
         let mut bytes = vec![0u8; units];
         hash.finalize_xof().fill(&mut bytes);
@@ -171,7 +176,7 @@ mod tests {
 
     #[test]
     fn the_coins_are_fair_and_new_in_every_batch() {
-        let mut probe = Probe::new(&NoiseSource::from_os().unwrap(), 0);
+        let mut probe = Probe::new(&NoiseSource::from_os().unwrap(), 0, 0);
         let (first, second) = (probe.toss(4096), probe.toss(4096));
         assert_ne!(first, second);
         // Five standard deviations of 4096 coins are 160: probability below 6e-7.

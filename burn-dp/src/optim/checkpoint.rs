@@ -12,6 +12,7 @@ use zeroize::Zeroize;
 
 use super::engine::PrivacyEngine;
 use super::privacy_state::PrivacyState;
+use super::release_log::ReleaseLog;
 use super::{Checkpoint, DpOptimizer};
 use crate::DpError;
 
@@ -23,6 +24,9 @@ pub(super) const PRIVACY: &str = "privacy.json";
 pub(super) const RELEASES: &str = "releases.log";
 const PREFIX: &str = "checkpoint-";
 const PARTIAL: &str = "partial-";
+/// Follows the name of a complete checkpoint that takes the place of another one of the same step. The names
+/// sort so that it is the newer one.
+const REPLACEMENT: &str = "-new";
 
 /// Writes and finds the checkpoints of one run in a folder of its own.
 ///
@@ -30,7 +34,8 @@ const PARTIAL: &str = "partial-";
 /// [`Sparsifier`](super::Sparsifier) and of a [`WeightAverage`](super::WeightAverage) if there are any, and
 /// `privacy.json`, the whole privacy state. It is written under another name and renamed when it is
 /// complete, then the older ones are removed: a run that is killed at any time leaves a complete checkpoint
-/// behind, or none.
+/// behind, or none if it was killed during the first. Saved again at the same step, a checkpoint takes the place
+/// of the one before: the model, an average or what the clipping policy knows of public data may be another.
 ///
 /// # Privacy
 ///
@@ -58,12 +63,12 @@ impl Checkpointer {
         Self { folder: folder.into() }
     }
 
-    /// Saves the state after the last step.
+    /// Saves the state after the last step, also where it was saved before.
     ///
     /// # Errors
     ///
     /// [`DpError::Io`] with the file that could not be written; the previous checkpoint is then still
-    /// there.
+    /// there. [`DpError::InvalidState`] if the folder is that of another run.
     pub fn save<M: Module>(&self, model: &M, optim: &DpOptimizer) -> Result<(), DpError> {
         self.log(&optim.engine)?;
         let mut files = vec![(MODEL, model.clone().into_record().into_bytes())];
@@ -76,7 +81,7 @@ impl Checkpointer {
     /// Writes all releases of the run to the log of this folder from here on.
     pub(crate) fn log(&self, engine: &PrivacyEngine) -> Result<(), DpError> {
         fs::create_dir_all(&self.folder).map_err(|error| DpError::io(&self.folder, error))?;
-        engine.log_to(&self.folder.join(RELEASES))
+        engine.log_to(&self.folder.join(RELEASES), self.complete()?.is_empty())
     }
 
     /// Writes a checkpoint of these files; gives its folder.
@@ -102,24 +107,21 @@ impl Checkpointer {
         json.zeroize();
         written?;
 
-        let target = self.at(state.next_step);
-        if target.exists() {
-            let there = Checkpoint::new(&target).open()?.into_state();
-            if there.key != state.key {
-                return Err(DpError::state(format!(
-                    "{} belongs to another run; give every run a folder of its own",
-                    target.display()
-                )));
-            }
-            if there.skipped == state.skipped {
-                // The same step of the same run: what stands there is complete.
-                return Ok(target);
-            }
-            // Of steps that were lost and are skipped: the checkpoint that was resumed is still there.
-            self.remove(state.next_step);
+        let steps = state.next_step;
+        if let Some(standing) = self.standing(steps)
+            && Checkpoint::new(&standing).open()?.into_state().key != state.key
+        {
+            return Err(DpError::state(format!(
+                "{} belongs to another run; give every run a folder of its own",
+                standing.display()
+            )));
         }
-        fs::rename(partial.path(), &target).map_err(|error| DpError::io(&target, error))?;
+        self.finish_replacement(steps)?;
+        let target = self.at(steps);
+        let first = if target.exists() { self.replacement(steps) } else { target.clone() };
+        fs::rename(partial.path(), &first).map_err(|error| DpError::io(&first, error))?;
         sync_folder(&self.folder)?;
+        self.finish_replacement(steps)?;
         Ok(target)
     }
 
@@ -128,10 +130,31 @@ impl Checkpointer {
         self.folder.join(format!("{PREFIX}{steps:020}"))
     }
 
+    /// Where another one of the same step stands until the first is gone.
+    fn replacement(&self, steps: u64) -> PathBuf {
+        self.folder.join(format!("{PREFIX}{steps:020}{REPLACEMENT}"))
+    }
+
+    /// Removes the checkpoint that has a replacement, which gets its name. At any moment one of the two is
+    /// there and complete.
+    fn finish_replacement(&self, steps: u64) -> Result<(), DpError> {
+        let (old, new) = (self.at(steps), self.replacement(steps));
+        if !new.exists() {
+            return Ok(());
+        }
+        self.remove_where(|folder, _| folder == old);
+        fs::rename(&new, &old).map_err(|error| DpError::io(&old, error))?;
+        sync_folder(&self.folder)
+    }
+
+    /// The folder of the newest complete checkpoint after so many steps, if there is one.
+    fn standing(&self, steps: u64) -> Option<PathBuf> {
+        [self.replacement(steps), self.at(steps)].into_iter().find(|folder| folder.exists())
+    }
+
     /// The complete checkpoint after so many steps, if there is one.
     pub fn after(&self, steps: u64) -> Option<Checkpoint> {
-        let folder = self.at(steps);
-        folder.exists().then(|| Checkpoint::new(&folder))
+        self.standing(steps).map(|folder| Checkpoint::new(&folder))
     }
 
     /// The folder.
@@ -139,13 +162,22 @@ impl Checkpointer {
         &self.folder
     }
 
-    /// The newest complete checkpoint, if there is one.
+    /// The newest complete checkpoint, if there is one. Ask before a run begins: without one, a new run may
+    /// use the folder.
     ///
     /// # Errors
     ///
-    /// [`DpError::Io`] if the folder exists and cannot be read.
+    /// [`DpError::Io`] if the folder exists and cannot be read. [`DpError::InvalidState`] if there is no
+    /// checkpoint, and a log that knows of releases: of a run whose checkpoints were lost, or that was killed
+    /// during the first of them.
     pub fn latest(&self) -> Result<Option<Checkpoint>, DpError> {
-        Ok(self.complete()?.pop().map(|folder| Checkpoint::new(&folder)))
+        match self.complete()?.pop() {
+            Some(folder) => Ok(Some(Checkpoint::new(&folder))),
+            None => {
+                ReleaseLog::refuse_without_checkpoint(&self.folder.join(RELEASES))?;
+                Ok(None)
+            }
+        }
     }
 
     /// Folders of the complete checkpoints, in the order of their steps.
@@ -181,8 +213,8 @@ impl Checkpointer {
 
     /// Removes the checkpoint after so many steps, if there is one.
     pub(crate) fn remove(&self, steps: u64) {
-        let kept = self.at(steps);
-        self.remove_where(|folder, _| folder == kept);
+        let folders = [self.at(steps), self.replacement(steps)];
+        self.remove_where(|folder, _| folders.iter().any(|outdated| outdated == folder));
     }
 
     fn remove_where(&self, outdated: impl Fn(&Path, &str) -> bool) {

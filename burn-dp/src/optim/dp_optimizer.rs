@@ -4,8 +4,7 @@ use burn::optim::ModuleOptimizer;
 use burn::tensor::Tensor;
 
 use super::engine::PrivacyEngine;
-use super::independence::{Independence, IndependenceCheck};
-use super::{RefusedStep, Sparsifier, WeightAverage};
+use super::{Independence, RefusedStep, Sparsifier, WeightAverage};
 use crate::DpError;
 use crate::clipping::{ClippedSum, PublicNorms, Thresholds};
 use crate::grads::{PrivateBackward, tie};
@@ -22,7 +21,10 @@ use crate::sampling::{Draw, ExampleWeights};
 /// divided by the expected batch size of the plan. The event that enters the ledger is made of the very
 /// numbers that the sampler and the mechanism use. A step is refused, before any release, when it would
 /// break the budget, when the draw is not that of the sampler that the plan accounts for, when it is
-/// not the next one, or when the examples that were seen are not as many as were drawn.
+/// not the next one, or when the examples that were seen are not as many as were drawn. Which examples they
+/// were, the losses do not tell: give each [chunk](crate::sampling::LogicalBatch::chunks) of the batch to
+/// [`backward`](Self::backward) once. One of them given twice in place of another one as large is not noticed, and
+/// then a unit contributes up to twice the sensitivity.
 ///
 /// What the inner optimizer does with the noisy gradient is post-processing: momentum, adaptive rates,
 /// weight decay, also Burn's own gradient clipping, which is not private clipping.
@@ -104,10 +106,7 @@ impl DpOptimizer {
     /// layer is not found, nor can anything be found in physical batches of a few examples or in models
     /// of half precision.
     pub fn with_independence_check(mut self, enabled: bool) -> Self {
-        self.engine.independence = match enabled {
-            true => IndependenceCheck::new(),
-            false => IndependenceCheck::off(),
-        };
+        self.engine.independence.set_enabled(enabled);
         self
     }
 
@@ -200,13 +199,18 @@ impl DpOptimizer {
     ///
     /// # Errors
     ///
-    /// [`RefusedStep`] gives the model back, unchanged. [`DpError::BudgetExhausted`] when the step
-    /// would break the budget or lies beyond the planned steps; [`DpError::InvalidState`] when the
-    /// draw does not fit. Then nothing was released. After an error of the device or of the log of
-    /// releases nothing was released either, but the noise of the step is used up: resume from the last
-    /// checkpoint. A step that is made again after a resumption is refused unless it is the one that
-    /// was released, bit for bit; see [`Checkpointer`](super::Checkpointer). If a sparsifier or a weight
-    /// average cannot take the model after the step, that is the model that comes back.
+    /// [`RefusedStep`] gives the model back.
+    ///
+    /// Unchanged, and nothing was released: [`DpError::BudgetExhausted`] when the step would break the budget,
+    /// and [`DpError::InvalidState`] when the draw does not fit or the step lies beyond the planned ones. A step
+    /// that is made again after a resumption is refused unless it is the one that was released, bit for bit; see
+    /// [`Checkpointer`](super::Checkpointer).
+    ///
+    /// Unchanged after an error of the device or of the log of releases: the release was not made, though it may
+    /// be in the ledger, and the noise of the step is used up; resume from the last checkpoint.
+    ///
+    /// After the release, which is in the ledger, when a sparsifier or a weight average cannot take the model: the
+    /// model that comes back has made the step.
     pub fn step<M: Module>(
         &mut self,
         lr: impl Into<ModuleLearningRate>,

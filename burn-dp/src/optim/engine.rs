@@ -35,7 +35,8 @@ pub(crate) struct PrivacyEngine {
     pub(crate) last: Option<(Thresholds, StepNoise)>,
     pub(super) buffers: BufferCheck,
     pub(crate) independence: IndependenceCheck,
-    facts: BTreeMap<String, String>,
+    /// Public facts of this run, for its statements.
+    pub(super) facts: BTreeMap<String, String>,
     /// What was released, also by steps that a resumed run makes again.
     pub(super) releases: Mutex<ReleaseLog>,
     /// Noise of the next step, if it can be known.
@@ -78,7 +79,7 @@ impl PrivacyEngine {
         self.buffers.look(model)?;
         Ok(ClipTask {
             backward: self.backward.clone(),
-            probe: self.independence.take_probe(&self.plan.source),
+            probe: self.independence.take_probe(&self.plan.source, self.next_step),
             thresholds: self.thresholds()?,
         })
     }

@@ -2,11 +2,13 @@
 
 use std::fmt;
 
+use serde::{Deserialize, Serialize};
+
 use crate::grads::Probe;
 use crate::noise::NoiseSource;
 
 /// What is known of the assumption that loss i depends on example i alone.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub enum Independence {
     /// Not tested: switched off, or no batch so far could tell.
@@ -25,21 +27,26 @@ impl fmt::Display for Independence {
         match self {
             Self::NotChecked => f.write_str("not checked"),
             Self::ByConstruction => f.write_str("every unit is computed by itself"),
-            // A resumed run tests again: the words are those of the whole run.
+            // Not the step: the words are those of the run, resumed or not.
             Self::Checked { .. } => f.write_str("checked on the first batches"),
         }
     }
 }
 
 /// Tests the batches of the first step of a run, and of the next ones until one could tell.
+///
+/// A step that a resumed run makes again is tested if it was tested before, with the same coins, and not else:
+/// where gradients are so small that the factors of the test take bits from them, the step would be another one.
 #[derive(Debug)]
 pub(crate) struct IndependenceCheck {
     found: Independence,
+    /// What was found before the run was resumed, if any example was seen then.
+    earlier: Option<Independence>,
     enabled: bool,
     /// Whether any batch was given to a backward pass.
     batches: bool,
     probe: Option<Probe>,
-    /// Threads that work at the same time have a probe each.
+    /// Threads that work at the same time have a probe each. Of this step.
     probes: u32,
 }
 
@@ -47,6 +54,7 @@ impl IndependenceCheck {
     pub(crate) fn new() -> Self {
         Self {
             found: Independence::NotChecked,
+            earlier: None,
             enabled: true,
             batches: false,
             probe: None,
@@ -54,17 +62,50 @@ impl IndependenceCheck {
         }
     }
 
-    pub(crate) fn off() -> Self {
-        Self { enabled: false, ..Self::new() }
+    pub(super) fn is_enabled(&self) -> bool {
+        self.enabled
     }
 
+    /// Switches the test on or off; what was found stays.
+    pub(crate) fn set_enabled(&mut self, enabled: bool) {
+        self.enabled = enabled;
+        if !enabled {
+            self.probe = None;
+        }
+    }
+
+    /// Goes on where a saved run was.
+    pub(super) fn continue_from(&mut self, earlier: Option<Independence>) {
+        self.earlier = earlier;
+    }
+
+    /// What is known of the whole run.
     pub(crate) fn found(&self) -> Independence {
-        self.found
+        match (self.earlier, self.found) {
+            (Some(checked @ Independence::Checked { .. }), _)
+            | (_, checked @ Independence::Checked { .. }) => checked,
+            (Some(earlier), _) if !self.has_seen() => earlier,
+            (Some(Independence::NotChecked), _) => Independence::NotChecked,
+            (_, found) => found,
+        }
     }
 
-    /// The probe for the next backward pass, if it is to be tested; to be given back.
-    pub(super) fn take_probe(&mut self, source: &NoiseSource) -> Option<Probe> {
-        if matches!(self.found, Independence::Checked { .. }) {
+    /// The same for a checkpoint; nothing if there was no example yet.
+    pub(super) fn seen(&self) -> Option<Independence> {
+        match self.has_seen() {
+            true => Some(self.found()),
+            false => self.earlier,
+        }
+    }
+
+    /// Whether an example was seen since the run began or was resumed.
+    fn has_seen(&self) -> bool {
+        self.batches || self.found != Independence::NotChecked
+    }
+
+    /// The probe for the next backward pass of a step, if it is to be tested; to be given back.
+    pub(super) fn take_probe(&mut self, source: &NoiseSource, step: u64) -> Option<Probe> {
+        if matches!(self.found(), Independence::Checked { .. }) {
             return None;
         }
         self.found = Independence::NotChecked;
@@ -74,7 +115,7 @@ impl IndependenceCheck {
         }
         Some(self.probe.take().unwrap_or_else(|| {
             self.probes += 1;
-            Probe::new(source, self.probes - 1)
+            Probe::new(source, step, self.probes - 1)
         }))
     }
 
@@ -95,9 +136,41 @@ impl IndependenceCheck {
 
     /// The step was made: what it showed is kept.
     pub(super) fn end_of_step(&mut self, step: u64) {
-        if self.probe.as_ref().is_some_and(Probe::is_conclusive) {
+        self.probes = 0;
+        if self.probe.take().is_some_and(|probe| probe.is_conclusive()) {
             self.found = Independence::Checked { step };
-            self.probe = None;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_known_of_a_resumed_run_is_that_of_both_parts() {
+        use Independence::{ByConstruction, Checked, NotChecked};
+        let checked = Checked { step: 3 };
+        // Before, after, and of both; nothing where no example was seen.
+        for (before, after, both) in [
+            (None, None, NotChecked),
+            (Some(checked), None, checked),
+            (Some(checked), Some(NotChecked), checked),
+            (Some(checked), Some(ByConstruction), checked),
+            (Some(ByConstruction), None, ByConstruction),
+            (Some(ByConstruction), Some(ByConstruction), ByConstruction),
+            (Some(ByConstruction), Some(NotChecked), NotChecked),
+            (Some(NotChecked), Some(ByConstruction), NotChecked),
+            (Some(NotChecked), Some(checked), checked),
+            (None, Some(ByConstruction), ByConstruction),
+        ] {
+            let mut check = IndependenceCheck::new();
+            check.continue_from(before);
+            if let Some(found) = after {
+                (check.found, check.batches) = (found, found != ByConstruction);
+            }
+            assert_eq!(check.found(), both, "{before:?} {after:?}");
+            assert_eq!(check.seen(), before.or(after).map(|_| both));
         }
     }
 }

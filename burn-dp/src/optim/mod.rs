@@ -45,8 +45,6 @@ pub use dp_optimizer::DpOptimizer;
 #[cfg(feature = "train")]
 pub(crate) use engine::{ClipTask, PrivacyEngine};
 pub use independence::Independence;
-#[cfg(feature = "train")]
-pub(crate) use independence::IndependenceCheck;
 pub use plan::PrivacyPlan;
 pub use plan_config::PrivacyPlanConfig;
 #[cfg(feature = "train")]

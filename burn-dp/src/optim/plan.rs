@@ -35,7 +35,7 @@ pub struct PrivacyPlan {
     pub(super) planned: Vec<(DpEvent, u64)>,
     /// Whether all of them together are known to keep the budget.
     pub(super) certified: bool,
-    pub(super) clipping: Box<dyn Clipping>,
+    pub(crate) clipping: Box<dyn Clipping>,
     pub(super) scheme: SamplingScheme,
     pub(super) mechanism: SamplingMechanism,
     pub(super) origin: u64,

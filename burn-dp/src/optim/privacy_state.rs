@@ -8,10 +8,10 @@ use burn_dp_accountant::PrivacyLedger;
 use serde::{Deserialize, Serialize};
 use zeroize::Zeroize;
 
-use super::PrivacyPlan;
 use super::checkpoint::{damaged, parse};
 use super::engine::{PrivacyEngine, poisoned};
 use super::release_log::ReleaseLog;
+use super::{Independence, PrivacyPlan};
 use crate::DpError;
 use crate::noise::{NoiseKey, NoiseSource};
 
@@ -35,6 +35,12 @@ pub(crate) struct PrivacyState {
     ledger: serde_json::Value,
     /// What the clipping policy has learned.
     clipping: serde_json::Value,
+    /// What is known of the independence of the examples, if any were seen.
+    #[serde(default)]
+    independence: Option<Independence>,
+    /// Public facts of the run beside its plan.
+    #[serde(default)]
+    facts: BTreeMap<String, String>,
     /// The key of the run, in hexadecimal digits.
     pub(super) key: String,
     /// Length and CRC-32 of the other files.
@@ -53,6 +59,8 @@ impl PrivacyState {
             skipped: engine.skipped,
             ledger,
             clipping: engine.plan.clipping.save_state(),
+            independence: engine.independence.seen(),
+            facts: engine.facts.clone(),
             key: to_hex(&engine.plan.source.export_key().to_bytes()[..]),
             files: BTreeMap::new(),
         })
@@ -125,14 +133,20 @@ impl PrivacyState {
         let next_step = if skip_lost_steps { releases.len() } else { self.next_step };
         let mut engine = PrivacyEngine::resumed(plan, released, next_step, releases);
         engine.skipped = self.skipped + (next_step - self.next_step);
+        engine.independence.continue_from(self.independence);
+        engine.facts = self.facts.clone();
         Ok(engine)
     }
 }
 
 impl PrivacyEngine {
     /// From here on every release is in the log before it is made.
-    pub(crate) fn log_to(&self, path: &Path) -> Result<(), DpError> {
-        self.releases.lock().map_err(|_| poisoned())?.attach(path)
+    ///
+    /// # Arguments
+    ///
+    /// - `begins`: whether nothing was saved beside the log
+    pub(crate) fn log_to(&self, path: &Path, begins: bool) -> Result<(), DpError> {
+        self.releases.lock().map_err(|_| poisoned())?.attach(path, begins)
     }
 
     /// Where the releases are written to, if they are.

@@ -132,7 +132,7 @@ impl DpOptimizer {
     /// [`DpError::InvalidState`] if the file belongs to another run, is in use, or knows of other releases;
     /// [`DpError::Io`] if it cannot be written.
     pub fn with_release_log(self, log: impl AsRef<Path>) -> Result<Self, DpError> {
-        self.engine.log_to(log.as_ref())?;
+        self.engine.log_to(log.as_ref(), false)?;
         Ok(self)
     }
 
@@ -292,9 +292,12 @@ impl DpOptimizer {
             }
             false => average,
         };
-        let (backward, independence) = (engine.backward, engine.independence);
+        let (backward, enabled) = (engine.backward, engine.independence.is_enabled());
+        let facts = engine.facts;
         let mut engine = state.resume((path, log), engine.plan, skip_lost_steps)?;
-        (engine.backward, engine.independence) = (backward, independence);
+        engine.backward = backward;
+        engine.independence.set_enabled(enabled);
+        engine.facts.extend(facts);
         let inner = inner.load_record(record);
         Ok(Self { engine, inner, sparsifier, average })
     }

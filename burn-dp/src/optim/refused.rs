@@ -2,7 +2,12 @@ use std::fmt;
 
 use crate::DpError;
 
-/// A step that was refused before anything was released, with the model as it was.
+/// A step that was not made as asked for, with the model.
+///
+/// Nearly always it was refused before anything was released, and the model is as it was. Not so when a
+/// [`Sparsifier`](super::Sparsifier) or a [`WeightAverage`](super::WeightAverage) could not take the model of a step
+/// that was released: then the release is in the ledger and the model has made the step.
+/// [`DpOptimizer::step`](super::DpOptimizer::step) says which error is which.
 ///
 /// `?` turns it into a [`DpError`] and drops the model; match on it where the model is still wanted.
 pub struct RefusedStep<M> {
@@ -20,7 +25,7 @@ impl<M> RefusedStep<M> {
         &self.error
     }
 
-    /// The model, unchanged.
+    /// The model: as it was, or after the step if that was released.
     pub fn into_model(self) -> M {
         self.model
     }

@@ -118,12 +118,17 @@ impl ReleaseLog {
 
     /// Writes what was released so far to `path` and goes on there. Does nothing if it is there already.
     ///
+    /// # Arguments
+    ///
+    /// - `begins`: whether nothing was saved beside the log, so that one without a release is of no use to
+    ///   anybody: that of a run that was killed as it began is replaced
+    ///
     /// # Errors
     ///
     /// Refuses a second file for one run: whichever the run is not resumed with would fall behind, and
     /// give budget back. Refuses a file of another run, one that another process writes to, and one that
     /// knows of other releases.
-    pub(super) fn attach(&mut self, path: &Path) -> Result<(), DpError> {
+    pub(super) fn attach(&mut self, path: &Path, begins: bool) -> Result<(), DpError> {
         if let Some((attached, _)) = &self.file {
             return match is_same_file(attached, path) {
                 true => Ok(()),
@@ -135,9 +140,18 @@ impl ReleaseLog {
                 ))),
             };
         }
+        let failed = |error| DpError::io(path, error);
+        let mut options = OpenOptions::new();
+        options.append(true).create(true);
+        #[cfg(unix)]
+        std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+        let mut file = options.open(path).map_err(failed)?;
+        lock(path, &file)?;
+        let bytes = fs::read(path).map_err(failed)?;
         // A file without a byte is one that a killed process had just created.
-        if fs::metadata(path).is_ok_and(|file| file.len() > 0) {
-            let (found, file) = Self::open(path, Some(self.run))?;
+        let unused = bytes.is_empty() || (begins && is_unused(&bytes));
+        if !unused {
+            let found = Self::take(path, &mut file, Some(self.run))?;
             if found.marks != self.marks || found.events != self.events {
                 return Err(DpError::state(format!(
                     "{} knows of {} releases and the run of {}; resume from the newest checkpoint \
@@ -150,6 +164,7 @@ impl ReleaseLog {
             self.file = Some((path.to_path_buf(), file));
             return Ok(());
         }
+        file.set_len(0).map_err(failed)?;
         let mut text = line(&Header { format: FORMAT, run: self.run })?;
         let mut begin = 0;
         let mut first = BTreeMap::new();
@@ -160,15 +175,31 @@ impl ReleaseLog {
         for (step, &mark) in (0..).zip(&self.marks) {
             text += &line(&Line { step, mark, event: first.remove(&step) })?;
         }
-        let mut options = OpenOptions::new();
-        options.append(true).create(true);
-        #[cfg(unix)]
-        std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
-        let mut file = options.open(path).map_err(|error| DpError::io(path, error))?;
-        lock(path, &file)?;
         append(path, &mut file, &text)?;
         self.file = Some((path.to_path_buf(), file));
         Ok(())
+    }
+
+    /// Refuses a log with releases that nothing was saved beside: a new run would not know of them.
+    ///
+    /// # Errors
+    ///
+    /// When there is such a log, or one that is damaged.
+    pub(super) fn refuse_without_checkpoint(path: &Path) -> Result<(), DpError> {
+        let bytes = match fs::read(path) {
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(()),
+            read => read.map_err(|error| DpError::io(path, error))?,
+        };
+        if is_unused(&bytes) {
+            return Ok(());
+        }
+        let (found, _) = Self::parse(path, &bytes, None)?;
+        Err(DpError::state(format!(
+            "{} knows of {} releases of a run, and no checkpoint is beside it to go on from; restore the \
+             newest checkpoint of that run from a backup, or give the new run a folder of its own",
+            path.display(),
+            found.len()
+        )))
     }
 
     /// The log of the run that the mark `run` belongs to.
@@ -191,7 +222,28 @@ impl ReleaseLog {
     }
 
     fn open(path: &Path, run: Option<u64>) -> Result<(Self, File), DpError> {
+        let opened = OpenOptions::new().append(true).open(path);
+        let mut file = opened.map_err(|error| DpError::io(path, error))?;
+        lock(path, &file)?;
+        Ok((Self::take(path, &mut file, run)?, file))
+    }
+
+    /// Reads the log in `file`, which is locked, and leaves nothing after its last line.
+    fn take(path: &Path, file: &mut File, run: Option<u64>) -> Result<Self, DpError> {
         let failed = |error| DpError::io(path, error);
+        let bytes = fs::read(path).map_err(failed)?;
+        let (log, end) = Self::parse(path, &bytes, run)?;
+        if end < bytes.len() {
+            file.set_len(end as u64).map_err(failed)?;
+        }
+        if !bytes[..end].ends_with(b"\n") {
+            append(path, file, "\n")?;
+        }
+        Ok(log)
+    }
+
+    /// The log that is written in `bytes`, and where its last line ends.
+    fn parse(path: &Path, bytes: &[u8], run: Option<u64>) -> Result<(Self, usize), DpError> {
         let damaged = |reason: &str| {
             DpError::state(format!(
                 "{} is damaged ({reason}); restore the file from a backup, or start a new run with a \
@@ -199,15 +251,16 @@ impl ReleaseLog {
                 path.display()
             ))
         };
-        let file = OpenOptions::new().append(true).open(path).map_err(failed)?;
-        lock(path, &file)?;
-        let bytes = fs::read(path).map_err(failed)?;
-        // A line is written before its release is made: one that is not complete was not released.
-        let complete = bytes.iter().rposition(|&byte| byte == b'\n').map_or(0, |last| last + 1);
-        if complete < bytes.len() {
-            file.set_len(complete as u64).map_err(failed)?;
-        }
-        let text = std::str::from_utf8(&bytes[..complete]).map_err(|_| damaged("not a text"))?;
+        let (complete, tail) = split_tail(bytes);
+        let end = match tail {
+            // A line is written before its release is made: one that is not complete was not released.
+            Tail::None | Tail::CutOff => complete,
+            Tail::Complete => bytes.len(),
+            Tail::Damaged => {
+                return Err(damaged("the end of its last line is not what was written"));
+            }
+        };
+        let text = std::str::from_utf8(&bytes[..end]).map_err(|_| damaged("not a text"))?;
         let mut lines = text.lines();
         let header = lines.next().and_then(checked).ok_or_else(|| damaged("no header"))?;
         let header: Header = serde_json::from_str(header)
@@ -235,7 +288,7 @@ impl ReleaseLog {
             }
             log.push(line.mark, line.event);
         }
-        Ok((log, file))
+        Ok((log, end))
     }
 
     /// All releases, with the header of `empty`.
@@ -270,6 +323,53 @@ fn checked(line: &str) -> Option<&str> {
     let (sum, json) = line.split_once(' ')?;
     let sum = u32::from_str_radix(sum, 16).ok()?;
     (sum == crc32fast::hash(json.as_bytes())).then_some(json)
+}
+
+/// What follows the last line break.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Tail {
+    None,
+    /// The beginning of a line, whose writing was interrupted.
+    CutOff,
+    /// A line without its line break. It counts: to forget a release would be worse than one too many.
+    Complete,
+    /// A whole line, and a byte of it is not what was written.
+    Damaged,
+}
+
+/// Where the last line break is behind, and what follows it.
+fn split_tail(bytes: &[u8]) -> (usize, Tail) {
+    let complete = bytes.iter().rposition(|&byte| byte == b'\n').map_or(0, |last| last + 1);
+    let tail = &bytes[complete..];
+    let Some((_, without_last)) = tail.split_last() else { return (complete, Tail::None) };
+    let [tail, without_last] = [tail, without_last].map(|bytes| std::str::from_utf8(bytes).ok());
+    let is_whole = |line: &str| {
+        line.split_once(' ')
+            .is_some_and(|(_, json)| serde_json::from_str::<serde::de::IgnoredAny>(json).is_ok())
+    };
+    let kind = if tail.is_some_and(|line| checked(line).is_some()) {
+        Tail::Complete
+    } else if [tail, without_last].into_iter().flatten().any(is_whole) {
+        Tail::Damaged
+    } else {
+        Tail::CutOff
+    };
+    (complete, kind)
+}
+
+/// Whether a log has no release: nothing is lost with it.
+fn is_unused(bytes: &[u8]) -> bool {
+    let (complete, tail) = split_tail(bytes);
+    let lines = bytes[..complete].iter().filter(|&&byte| byte == b'\n').count();
+    match lines {
+        0 => tail != Tail::Damaged,
+        1 => {
+            let header = std::str::from_utf8(&bytes[..complete - 1]).ok().and_then(checked);
+            let is_header = header.is_some_and(|json| serde_json::from_str::<Header>(json).is_ok());
+            is_header && matches!(tail, Tail::None | Tail::CutOff)
+        }
+        _ => false,
+    }
 }
 
 /// Down to the disk: what follows must not be known to anybody before it is there.
@@ -312,7 +412,7 @@ mod tests {
         let path = folder.join("releases.log");
         let mut log = ReleaseLog::new(7);
         log.record(0, &event(), mark(0)).unwrap();
-        log.attach(&path).unwrap();
+        log.attach(&path, false).unwrap();
         for step in 1..releases {
             log.record(step.into(), &event(), mark(step)).unwrap();
         }
@@ -355,6 +455,94 @@ mod tests {
         assert_eq!(fs::read_to_string(&path).unwrap(), text);
     }
 
+    // One bit of the disk must not make a release unmade.
+    #[test]
+    fn no_flipped_bit_makes_the_log_forget_a_release() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = log(folder.path(), 3);
+        let bytes = fs::read(&path).unwrap();
+        for bit in 0..bytes.len() * 8 {
+            let mut damaged = bytes.clone();
+            damaged[bit / 8] ^= 1 << (bit % 8);
+            fs::write(&path, &damaged).unwrap();
+            // Digits of the check sum are the same in capitals.
+            match ReleaseLog::read(&path, 7) {
+                Ok(found) => assert_eq!(found.len(), 3, "bit {bit}"),
+                Err(error) => assert!(error.to_string().contains("releases.log"), "{error}"),
+            }
+            if bit / 8 == bytes.len() - 1 {
+                let error = ReleaseLog::read(&path, 7).unwrap_err().to_string();
+                assert!(error.contains("the end of its last line"), "{error}");
+            }
+        }
+    }
+
+    #[test]
+    fn every_cut_of_the_last_line_forgets_it_unless_nothing_but_the_line_break_is_gone() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = log(folder.path(), 3);
+        let bytes = fs::read(&path).unwrap();
+        let last = bytes[..bytes.len() - 1].iter().rposition(|&byte| byte == b'\n').unwrap() + 1;
+        for cut in last..bytes.len() {
+            fs::write(&path, &bytes[..cut]).unwrap();
+            let releases = if cut == bytes.len() - 1 { 3 } else { 2 };
+            assert_eq!(ReleaseLog::read(&path, 7).unwrap().len(), releases, "{cut}");
+            let end = if releases == 3 { bytes.len() } else { last };
+            assert_eq!(fs::read(&path).unwrap(), bytes[..end]);
+        }
+    }
+
+    #[test]
+    fn a_log_without_a_release_is_replaced_where_a_run_begins_and_nowhere_else() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("releases.log");
+        let header = super::line(&Header { format: FORMAT, run: 7 }).unwrap();
+        let cut = format!("{header}0123abcd {{\"step\":0,");
+        for left in [header.as_str(), &cut, &header[..5], &header[..header.len() - 1], ""] {
+            fs::write(&path, left).unwrap();
+            ReleaseLog::refuse_without_checkpoint(&path).unwrap();
+            if !left.is_empty() {
+                let error = ReleaseLog::new(8).attach(&path, false).unwrap_err().to_string();
+                assert!(error.contains("another run") || error.contains("damaged"), "{error}");
+            }
+            fs::write(&path, left).unwrap();
+            let mut run = ReleaseLog::new(8);
+            run.record(0, &event(), mark(3)).unwrap();
+            run.attach(&path, true).unwrap();
+            drop(run);
+            assert_eq!(ReleaseLog::read(&path, 8).unwrap().len(), 1);
+        }
+        // One that a run has just begun to write is its own.
+        fs::remove_file(&path).unwrap();
+        let mut first = ReleaseLog::new(7);
+        first.attach(&path, true).unwrap();
+        let error = ReleaseLog::new(8).attach(&path, true).unwrap_err().to_string();
+        assert!(error.contains("is in use"), "{error}");
+    }
+
+    #[test]
+    fn a_log_with_a_release_is_not_replaced() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = log(folder.path(), 1);
+        let text = fs::read_to_string(&path).unwrap();
+        let unbroken = text.trim_end().to_string();
+        let merged = text.replacen('\n', "\u{b}", 1);
+        let damaged = text.replace("\"step\":0", "\"step\":1");
+        for (left, reason) in [
+            (&text, "knows of 1 releases"),
+            (&unbroken, "knows of 1 releases"),
+            (&merged, "damaged"),
+            (&damaged, "damaged"),
+        ] {
+            fs::write(&path, left).unwrap();
+            let error = ReleaseLog::refuse_without_checkpoint(&path).unwrap_err().to_string();
+            assert!(error.contains("releases.log") && error.contains(reason), "{error}");
+            assert!(error.contains("backup") && error.contains("new run"), "{error}");
+            assert!(ReleaseLog::new(8).attach(&path, true).is_err());
+            assert_eq!(&fs::read_to_string(&path).unwrap(), left);
+        }
+    }
+
     #[test]
     fn damaged_missing_and_foreign_logs_are_refused_with_a_way_out() {
         let folder = tempfile::tempdir().unwrap();
@@ -389,8 +577,8 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = log(folder.path(), 2);
         let mut run = ReleaseLog::read(&path, 7).unwrap();
-        run.attach(&folder.path().join(".").join("releases.log")).unwrap();
-        let error = run.attach(&folder.path().join("other.log")).unwrap_err().to_string();
+        run.attach(&folder.path().join(".").join("releases.log"), false).unwrap();
+        let error = run.attach(&folder.path().join("other.log"), false).unwrap_err().to_string();
         assert!(
             error.contains("fall behind") && error.contains("save where the log is"),
             "{error}"

@@ -4,7 +4,7 @@ use burn::module::Module;
 use burn::nn::{BatchNorm, BatchNormConfig, Linear};
 use burn::optim::SgdConfig;
 use burn::tensor::Tensor;
-use burn_dp::optim::{PrivacyPlanConfig, SamplingScheme};
+use burn_dp::optim::{Checkpointer, PrivacyPlanConfig, SamplingScheme};
 use burn_dp::units::{MiniSets, UnitUpdate};
 
 use crate::fixtures::{device, inputs, layer};
@@ -38,7 +38,7 @@ fn a_model_with_batch_norm_trains_and_its_running_statistics_stay_as_they_were()
     let config = finish(PrivacyPlanConfig::for_mini_sets(&sets, 2.0))
         .with_sampling(SamplingScheme::FixedSize)
         .with_noise_multiplier(0.01);
-    let plan = config.init().unwrap();
+    let plan = config.clone().init().unwrap();
     let sampler = plan.sampler().unwrap();
     let mut optim = plan.optimizer(SgdConfig::new().init());
     let mut model = Normed::new();
@@ -60,6 +60,18 @@ fn a_model_with_batch_norm_trains_and_its_running_statistics_stay_as_they_were()
     assert!(loss(&burn_dp::units::private_copy(&model)) < 0.9 * before);
     let statement = optim.statement(&[1e-3]).unwrap();
     assert!(statement.facts["running_statistics"].starts_with("not learned"), "{statement}");
+
+    // Started again, the finished run says the same.
+    let folder = tempfile::tempdir().unwrap();
+    let checkpointer = Checkpointer::new(folder.path());
+    checkpointer.save(&model, &optim).unwrap();
+    drop(optim);
+    let checkpoint = checkpointer.latest().unwrap().unwrap();
+    let inner = SgdConfig::new().init();
+    let (optim, _) = checkpoint.restore(config.init().unwrap(), inner, Normed::new()).unwrap();
+    let again = optim.statement(&[1e-3]).unwrap();
+    assert_eq!(again.to_string(), statement.to_string());
+    assert_eq!(again.facts["independence_of_examples"], "every unit is computed by itself");
 }
 
 #[test]

@@ -3,7 +3,7 @@
 use burn::data::dataset::InMemDataset;
 use burn::optim::{AdamConfig, ModuleOptimizer, SgdConfig};
 use burn_dp::DpError;
-use burn_dp::clipping::QuantileClipping;
+use burn_dp::clipping::{LayerwiseClipping, ParameterGroups, PublicNorms, QuantileClipping};
 use burn_dp::federated::{FedAvgConfig, FedSgdConfig, FederatedTraining, UserUpdate};
 use burn_dp::noise::InsecureSeed;
 use burn_dp::optim::{Checkpointer, PrivacyPlanConfig, SamplingScheme};
@@ -11,6 +11,7 @@ use burn_dp_accountant::UnitOfPrivacy;
 
 use crate::fixtures::{Net, assert_close, distance, flat};
 use crate::mini_sets::{EXAMPLES, by_rows, finish};
+use crate::policies::{layers, public_norms};
 
 const USERS: usize = 40;
 
@@ -180,6 +181,45 @@ fn the_updates_of_users_adapt_their_clipping_threshold() {
     let (optim, model) = checkpoint.restore(plan, SgdConfig::new().init(), Net::new()).unwrap();
     let mut second = FederatedTraining::new(optim, fed_avg()).unwrap();
     assert_eq!(flat(&rounds(&mut second, model, 2)), flat(&expected));
+}
+
+/// Norms of the updates of public users, computed as in a round.
+fn public_updates(update: &UserUpdate, model: &Net) -> PublicNorms {
+    let mut norms = PublicNorms::new(layers());
+    for user in 0..3 {
+        let examples = vec![900 + 2 * user, 901 + 2 * user];
+        let losses = |model: &Net, batch: Vec<usize>| Ok(model.losses_of(&batch));
+        let update = update.of_public_user(model, examples, losses).unwrap();
+        norms.add_update(&update, model).unwrap();
+    }
+    norms
+}
+
+#[test]
+fn thresholds_of_layers_follow_the_updates_of_public_users_between_two_rounds() {
+    let clipping = LayerwiseClipping::enhanced(0.3, &public_norms()).unwrap();
+    let optim = user_config().with_clipping(clipping).init().unwrap();
+    let optim = optim.optimizer(SgdConfig::new().init());
+    let mut training = FederatedTraining::new(optim, fed_avg()).unwrap();
+    let std = |training: &FederatedTraining| {
+        ["first.weight", "second.weight"]
+            .map(|path| training.optimizer().gradient_noise_std(path).unwrap())
+    };
+    let model = rounds(&mut training, Net::new(), 1);
+    let [first, second] = std(&training);
+    assert!((first / second - 3.0).abs() < 1e-9, "as in the first norms");
+
+    let norms = public_updates(training.update(), &model);
+    training.learn_from_public(&norms).unwrap();
+    rounds(&mut training, model, 1);
+    let means = norms.means().unwrap();
+    let [first, second] = std(&training);
+    assert!((first / second / (means[0] / means[1]) - 1.0).abs() < 1e-9, "{means:?}");
+    assert!((means[0] / means[1] - 3.0).abs() > 1e-3, "{means:?}");
+
+    let whole = PublicNorms::from_means(ParameterGroups::whole(), vec![1.0]).unwrap();
+    let error = training.learn_from_public(&whole).unwrap_err().to_string();
+    assert!(error.contains("first, second"), "{error}");
 }
 
 // Sharp edge: the guarantee of an example where users own many.
