@@ -73,7 +73,8 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         .metric_valid_numeric(LossMetric::new())
         .summary();
     let result = training.launch(Learner::new(model, AdamConfig::new().init(), schedule));
+    let ended = private.finish(&result)?;
     result.model.save_file(format!("{ARTIFACTS}/model"))?;
-    println!("{}", private.statement(&[1e-5])?);
+    println!("{ended}\n{}", private.statement(&[1e-5])?);
     Ok(())
 }

@@ -8,6 +8,7 @@ use burn_dp_accountant::UnitOfPrivacy;
 
 use super::UserUpdate;
 use crate::DpError;
+use crate::clipping::PublicNorms;
 use crate::optim::{DpOptimizer, RefusedStep};
 use crate::sampling::{Sampler, SamplingKey};
 
@@ -67,9 +68,10 @@ impl FederatedTraining {
     ///
     /// # Errors
     ///
-    /// [`RefusedStep`] gives the model back, unchanged, and nothing was released: those of `losses`, of
-    /// [`DpOptimizer::unit_updates`] and of [`DpOptimizer::step`], in particular
-    /// [`DpError::BudgetExhausted`].
+    /// [`RefusedStep`] gives the model back: those of `losses` and of [`DpOptimizer::unit_updates`], before
+    /// anything is released and with the model unchanged, and those of [`DpOptimizer::step`], in particular
+    /// [`DpError::BudgetExhausted`]. The latter says which of them come after the release, with the model that
+    /// has made the step.
     pub fn round<M, I, E>(
         &mut self,
         lr: impl Into<ModuleLearningRate>,
@@ -124,6 +126,17 @@ impl FederatedTraining {
             update.compute(copy, examples, (&key, user), &mut losses)
         })?;
         Ok(draw)
+    }
+
+    /// Gives the clipping policy norms of updates on public data, between two rounds: those of
+    /// [public users](UserUpdate::of_public_user), added up by
+    /// [`PublicNorms::add_update`](crate::clipping::PublicNorms::add_update).
+    ///
+    /// # Errors
+    ///
+    /// As [`DpOptimizer::learn_from_public`].
+    pub fn learn_from_public(&mut self, norms: &PublicNorms) -> Result<(), DpError> {
+        self.optim.learn_from_public(norms)
     }
 
     /// The server, with ledger, ε and statement.

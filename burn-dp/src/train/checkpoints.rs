@@ -142,7 +142,7 @@ impl fmt::Debug for Bundle {
     }
 }
 
-fn failed(error: DpError) -> CheckpointerError {
+fn failed(error: impl fmt::Display) -> CheckpointerError {
     CheckpointerError::Unknown(error.to_string())
 }
 
@@ -155,7 +155,9 @@ pub(super) struct PartCheckpointer {
 
 impl<R: Record> BurnCheckpointer<R> for PartCheckpointer {
     fn save(&self, epoch: usize, record: R) -> Result<(), CheckpointerError> {
-        self.bundle.add(epoch, self.name, record.checkpoint_into_bytes()).map_err(failed)
+        let added = self.bundle.add(epoch, self.name, record.checkpoint_into_bytes());
+        // Burn's dashboard may forget it.
+        added.map_err(|error| failed(self.bundle.session.fail(error)))
     }
 
     fn delete(&self, epoch: usize) -> Result<(), CheckpointerError> {

@@ -16,6 +16,7 @@
 //! | metrics of the training split | the [`metrics`] of what was released; others only as [`NonPrivateMetric`](metrics::NonPrivateMetric) |
 //! | checkpoints | with the whole privacy state, atomic; an older one gives no budget back |
 //! | parameter groups, learning rate schedules | Burn's own; a schedule ticks once a step |
+//! | `LearningResult::error` and `interrupted` | [`PrivateTraining::finish`], which knows them under every dashboard |
 //! | Burn's gradient clipping | post-processing of the noisy gradient, not private clipping |
 //! | validation, `LearningResult::model` | of the [averaged weights](crate::optim::WeightAverage), where [asked for](PrivateTrainingConfig::with_weight_average) |
 //!
@@ -24,6 +25,7 @@
 
 mod batch;
 mod checkpoints;
+mod end;
 mod loader;
 pub mod metrics;
 mod model;
@@ -34,6 +36,7 @@ mod training;
 
 pub use batch::PrivateBatch;
 pub use checkpoints::PrivateCheckpointing;
+pub use end::TrainingEnd;
 pub use model::{PrivateModel, PrivateTrainStep};
 pub use output::StepOutput;
 pub use release::StepRelease;

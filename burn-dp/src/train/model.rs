@@ -17,6 +17,10 @@ use burn::train::{InferenceStep, ItemLazy, TrainOutput, TrainStep};
 use super::session::Session;
 use super::{PrivateBatch, StepOutput};
 use crate::DpError;
+use crate::clipping::PublicNorms;
+
+/// Measures norms of gradients on public data.
+type Measure<M> = dyn Fn(&M) -> Result<PublicNorms, DpError> + Send + Sync;
 
 /// What a private training asks of a model: per-example losses, in place of Burn's `TrainStep`.
 ///
@@ -77,11 +81,34 @@ pub trait PrivateTrainStep: Module {
 pub struct PrivateModel<M> {
     model: M,
     session: Arc<Session>,
+    public_norms: Option<Arc<Measure<M>>>,
 }
 
 impl<M> PrivateModel<M> {
     pub(super) fn new(model: M, session: Arc<Session>) -> Self {
-        Self { model, session }
+        Self { model, session, public_norms: None }
+    }
+
+    /// Measures norms of gradients on public data after the last step of every epoch which another one follows,
+    /// and gives them to the clipping policy: adaptive layerwise clipping, multipliers for each layer. Between two
+    /// steps, on the thread of Burn's loop, before the checkpoint of the epoch.
+    ///
+    /// An error of `measure`, or norms that the policy has no use for, end the training.
+    ///
+    /// # Arguments
+    ///
+    /// - `measure`: gets the model that is trained, not an average of its weights. A step that is made again after
+    ///   a resumption is refused if the norms are others, so it depends on the model alone
+    ///
+    /// # Privacy
+    ///
+    /// The data must be public: the norms get no noise.
+    pub fn with_public_norms(
+        mut self,
+        measure: impl Fn(&M) -> Result<PublicNorms, DpError> + Send + Sync + 'static,
+    ) -> Self {
+        self.public_norms = Some(Arc::new(measure));
+        self
     }
 
     /// The model inside.
@@ -95,7 +122,7 @@ impl<M> PrivateModel<M> {
     }
 
     fn map_inner(self, map: impl FnOnce(M) -> M) -> Self {
-        Self { model: map(self.model), session: self.session }
+        Self { model: map(self.model), ..self }
     }
 }
 
@@ -139,8 +166,15 @@ impl<M: PrivateTrainStep> TrainStep for PrivateModel<M> {
         lr: ModuleLearningRate,
         _none: GradientsParams,
     ) -> Self {
-        let model = self.session.release(self.model, optim, lr);
-        Self { model, session: self.session }
+        let (model, ends_epoch) = self.session.release(self.model, optim, lr);
+        if let Some(measure) = &self.public_norms
+            && ends_epoch
+            && let Err(error) =
+                measure(&model).and_then(|norms| self.session.learn_from_public(&norms))
+        {
+            self.session.fail(error);
+        }
+        Self { model, ..self }
     }
 
     /// One release for all devices. Burn's own would go round [`optimize`](TrainStep::optimize).
@@ -187,6 +221,7 @@ impl<M: Module> Module for PrivateModel<M> {
         Self {
             model: averaged.as_ref().unwrap_or(&self.model).valid(),
             session: self.session.clone(),
+            public_norms: self.public_norms.clone(),
         }
     }
 
@@ -211,8 +246,8 @@ impl<M: Module> Module for PrivateModel<M> {
                  public into the model before it is wrapped",
             ));
         }
-        let Self { model, session } = self;
-        Ok(Self { model: model.try_load_record(record)?, session })
+        let Self { model, session, public_norms } = self;
+        Ok(Self { model: model.try_load_record(record)?, session, public_norms })
     }
 }
 

@@ -3,7 +3,7 @@
 use burn::module::{Module, ModuleVisitor, Param};
 use burn::optim::GradientsParams;
 use burn::tensor::Tensor;
-use burn_dp_accountant::PrivacyLedger;
+use burn_dp_accountant::{Budget, PrivacyLedger};
 
 use crate::DpError;
 use crate::clipping::ClippingStatistics;
@@ -20,6 +20,7 @@ pub struct StepRelease {
     step: u64,
     steps_per_epoch: u64,
     planned_steps: u64,
+    budget: Option<Budget>,
     ledger: PrivacyLedger,
     clipping_norm: f64,
     noise_multiplier: f64,
@@ -39,6 +40,7 @@ impl StepRelease {
             step,
             steps_per_epoch,
             planned_steps: engine.plan.steps(),
+            budget: engine.plan.budget(),
             ledger: engine.ledger.clone(),
             clipping_norm: clipping_norm.unwrap_or(f64::NAN),
             noise_multiplier: engine.plan.noise_multiplier_at(step),
@@ -72,6 +74,11 @@ impl StepRelease {
     /// [metric](super::PrivateTraining::signal_to_noise_metric) asks for it.
     pub fn signal_to_noise(&self) -> Option<f64> {
         self.signal_to_noise
+    }
+
+    /// The budget of the plan, if it has one.
+    pub(super) fn budget(&self) -> Option<Budget> {
+        self.budget
     }
 
     /// The number of releases at the end of the block of `interval` steps of the epoch that this step

@@ -13,10 +13,11 @@ use burn::store::RecordError;
 use burn::tensor::Bytes;
 use burn::train::train::WorkerFailure;
 use burn::train::{Interrupter, TrainingError};
+use burn_dp_accountant::PrivacyLedger;
 
 use super::release::{StepRelease, signal_to_noise};
 use crate::DpError;
-use crate::clipping::ClippedSum;
+use crate::clipping::{ClippedSum, PublicNorms};
 use crate::grads::{Probe, tie};
 use crate::optim::{
     AVERAGE, Checkpointer, ClipTask, PrivacyEngine, PrivacyState, WeightAverage, records,
@@ -206,16 +207,16 @@ impl Session {
     }
 
     /// Releases the logical step and updates the model. The model is given back as it was when nothing
-    /// was released.
+    /// was released. Beside it, whether that ends an epoch which another one follows.
     pub(super) fn release<M: Module>(
         &self,
         model: M,
         optim: &mut ModuleOptimizer,
         lr: ModuleLearningRate,
-    ) -> M {
+    ) -> (M, bool) {
         let mut state = self.state();
         if state.ended.is_some() {
-            return model;
+            return (model, false);
         }
         let measures = self.measures_updates.load(Ordering::Relaxed);
         let released = self
@@ -229,21 +230,37 @@ impl Session {
                     error => Ended::Failed(Arc::new(error)),
                 };
                 self.end(&mut state, ended);
-                return model;
+                return (model, false);
             }
         };
+        let next = state.engine.next_step;
+        let ends_epoch =
+            next.is_multiple_of(self.steps_per_epoch) && next < state.engine.plan.steps();
         drop(state);
         // A metric may look at it from now on.
         let _ = slot.set(Arc::new(release));
         // Nothing but counts was released.
-        let Some(grads) = grads else { return model };
+        let Some(grads) = grads else { return (model, ends_epoch) };
         // Burn's optimizers update the first copy of a tied parameter.
         let model = tie(optim.step(lr, model, grads));
         let averaged = self.average().as_mut().map_or(Ok(()), |average| average.update(&model));
         if let Err(error) = averaged {
             self.fail(error);
         }
-        model
+        (model, ends_epoch)
+    }
+
+    /// Gives the clipping policy norms on public data.
+    pub(super) fn learn_from_public(&self, norms: &PublicNorms) -> Result<(), DpError> {
+        let mut state = self.state();
+        if let Some(current) = &state.current {
+            return Err(DpError::state(format!(
+                "the batch of step {} is under way, and its thresholds stay as they are until the step is \
+                 made; give public norms between two steps (`PrivateModel::with_public_norms`)",
+                current.draw.step()
+            )));
+        }
+        state.engine.learn_from_public(norms)
     }
 
     /// Before the first release, a checkpoint of the beginning and the log of releases: what is reported
@@ -276,8 +293,10 @@ impl Session {
     }
 
     /// Ends the training with an error; nothing of the step under way is released.
-    pub(super) fn fail(&self, error: DpError) {
-        self.end(&mut self.state(), Ended::Failed(Arc::new(error)));
+    pub(super) fn fail(&self, error: DpError) -> Arc<DpError> {
+        let error = Arc::new(error);
+        self.end(&mut self.state(), Ended::Failed(error.clone()));
+        error
     }
 
     /// Ends the training with a reason that is no error.
@@ -301,6 +320,12 @@ impl Session {
             }
         }
         state.ended = Some(ended);
+    }
+
+    /// The ledger, once nothing more is released.
+    pub(super) fn final_ledger(&self) -> Option<PrivacyLedger> {
+        let state = self.state();
+        state.ended.as_ref().map(|_| state.engine.ledger.clone())
     }
 
     /// Why the training was stopped by the plan or the budget.

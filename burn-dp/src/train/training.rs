@@ -25,10 +25,11 @@ use super::metrics::{
 use super::session::Session;
 use super::{PrivateBatch, PrivateCheckpointing, PrivateModel, PrivateTrainStep};
 use crate::DpError;
+use crate::clipping::{Clipping, PublicNorms};
 use crate::grads::PrivateBackward;
 use crate::optim::{
-    AVERAGE, Checkpoint, Checkpointer, IndependenceCheck, MODEL, OPTIMIZER, PrivacyEngine,
-    PrivacyPlan, SPARSIFIER, WeightAverage,
+    AVERAGE, Checkpoint, Checkpointer, MODEL, OPTIMIZER, PrivacyEngine, PrivacyPlan, SPARSIFIER,
+    WeightAverage,
 };
 use crate::sampling::PrivateDataLoaderBuilder;
 
@@ -103,7 +104,7 @@ impl PrivateTrainingConfig {
     /// # Errors
     ///
     /// [`DpError::InvalidArgument`] for a size of 0; [`DpError::InvalidState`] if the folder of the
-    /// checkpoints has one already.
+    /// checkpoints has one already, or a log that knows of releases.
     pub fn init(self, plan: PrivacyPlan) -> Result<PrivateTraining, DpError> {
         if let Some(folder) = &self.checkpoints
             && let Some(found) = Checkpointer::new(folder).latest()?
@@ -202,9 +203,7 @@ impl PrivateTrainingConfig {
             return Err(DpError::invalid("steps_per_epoch", "must be at least 1, got 0"));
         }
         engine.backward = self.backward;
-        if !self.independence_check {
-            engine.independence = IndependenceCheck::off();
-        }
+        engine.independence.set_enabled(self.independence_check);
         let checkpointer = self.checkpoints.map(Checkpointer::new);
         let size = self.physical_batch_size;
         let session = Session::new(engine, size, steps_per_epoch, checkpointer.clone())?;
@@ -231,7 +230,8 @@ struct Resumed {
 ///
 /// That of a [`DpOptimizer`](crate::optim::DpOptimizer) with the same plan: the noise is added, and the
 /// ledger kept, by the [model](Self::model). The training stops before the step that would break the
-/// budget and says why ([`stopped`](Self::stopped)). Validation data that is private is not covered by
+/// budget; [`finish`](Self::finish) says why a training ended, and is to be asked before its model is used.
+/// Validation data that is private is not covered by
 /// the ledger: what early stopping, a choice among checkpoints or a person learns of it is a release.
 ///
 /// # Example
@@ -285,14 +285,16 @@ struct Resumed {
 ///     .summary();
 /// let lr = ConstantLr::from(0.5);
 /// let learner = Learner::new(private.model(model)?, SgdConfig::new().init(), lr);
-/// let model = training.launch(learner).model.into_inner();
+/// let result = training.launch(learner);
+/// println!("{}", private.finish(&result)?);
+/// let model = result.model.into_inner();
 /// println!("{}", private.statement(&[1e-5])?);
 /// # Ok(())
 /// # }
 /// ```
 #[derive(Debug)]
 pub struct PrivateTraining {
-    session: Arc<Session>,
+    pub(super) session: Arc<Session>,
     bundle: Option<Arc<Bundle>>,
     resumed: Option<Resumed>,
 }
@@ -340,6 +342,9 @@ impl PrivateTraining {
     /// Burn's training with everything that the run needs: loaders, number of epochs, interrupter,
     /// checkpoints and the epoch to resume from. It keeps all of Burn's options but
     /// `grads_accumulation`, which is refused, and those of the checkpoints, which the run sets.
+    ///
+    /// Burn's `launch` gives a model whatever happened, and its terminal dashboard forgets errors and the reason
+    /// of a stop: ask [`finish`](Self::finish) before the model is used.
     ///
     /// Checkpoints are kept as Burn keeps them: the last two and the one with the least validation
     /// loss. Give another strategy through [`checkpointing`](Self::checkpointing).
@@ -396,7 +401,8 @@ impl PrivateTraining {
         self.session.interrupter.clone()
     }
 
-    /// Why the training was stopped before its last step, if the budget or the plan did.
+    /// Why the training was stopped before its last step, if the budget or the plan did;
+    /// [`finish`](Self::finish) says more.
     pub fn stopped(&self) -> Option<String> {
         self.session.stopped()
     }
@@ -404,6 +410,22 @@ impl PrivateTraining {
     /// The error that ended the training, if one did.
     pub fn error(&self) -> Option<Arc<DpError>> {
         self.session.failed()
+    }
+
+    /// Gives the clipping policy norms of gradients on public data, between two steps: from the thread of the
+    /// loop, as in a strategy of checkpoints or early stopping, or between two trainings. What measures them anew
+    /// after every epoch is [`PrivateModel::with_public_norms`].
+    ///
+    /// # Errors
+    ///
+    /// Refuses norms while the batch of a step is under way, and norms that the policy has no use for.
+    pub fn learn_from_public(&self, norms: &PublicNorms) -> Result<(), DpError> {
+        self.session.learn_from_public(norms)
+    }
+
+    /// The clipping policy, as it is now: thresholds that it learned, quantiles that it estimates.
+    pub fn clipping(&self) -> Box<dyn Clipping> {
+        self.session.with_engine(|engine| engine.plan.clipping.clone())
     }
 
     /// The average of the weights so far, if there is one.
@@ -443,7 +465,7 @@ impl PrivateTraining {
     /// As [`privacy_spent`](Self::privacy_spent).
     pub fn epsilon_metric(&self, delta: f64) -> Result<EpsilonMetric, DpError> {
         self.session.with_engine(|engine| engine.plan.check_delta(delta))?;
-        Ok(EpsilonMetric::new(delta, self.session.steps_per_epoch))
+        Ok(EpsilonMetric::new(delta, self.session.steps_per_epoch, Arc::downgrade(&self.session)))
     }
 
     /// The clipping norm, for the dashboard. Public.

@@ -1,13 +1,19 @@
 //! The learner and the custom loop are one run.
 
+use burn::data::dataloader::batcher::Batcher;
 use burn::data::dataset::InMemDataset;
 use burn::train::ExecutionStrategy;
+use burn::train::Learner;
+use burn_dp::DpError;
 use burn_dp::clipping::{
-    AutomaticClipping, Clipping, FlatClipping, GroupedClipping, ParameterGroups, QuantileClipping,
+    AutomaticClipping, Clipping, CountNoise, FlatClipping, GroupedClipping, LayerwiseClipping,
+    MultipliedClipping, ParameterGroups, PublicNorms, QuantileClipping, QuantileTracker,
+    ScheduledClipping,
 };
-use burn_dp::optim::SamplingScheme;
-use burn_dp::train::PrivateTrainingConfig;
+use burn_dp::optim::{DpOptimizer, SamplingScheme, Schedule};
+use burn_dp::train::{PrivateTraining, PrivateTrainingConfig};
 
+use crate::checkpoints::config;
 use crate::fixture::*;
 
 fn agrees(clipping: impl Clipping + Clone + 'static, scheme: SamplingScheme, physical: usize) {
@@ -34,6 +40,124 @@ fn all_kinds_of_clipping_are_those_of_the_optimizer() {
     // Thresholds change after each release, never between virtual batches.
     agrees(QuantileClipping::new(0.5).unwrap(), poisson, 4);
     agrees(QuantileClipping::new(0.5).unwrap().with_groups(groups()), poisson, 4);
+}
+
+fn layers() -> ParameterGroups {
+    ParameterGroups::per_layer(&Net::new()).unwrap()
+}
+
+/// Norms that are not those of the model.
+fn first_norms() -> PublicNorms {
+    PublicNorms::from_means(layers(), vec![3.0, 1.0]).unwrap()
+}
+
+fn layerwise() -> LayerwiseClipping {
+    LayerwiseClipping::enhanced(0.5, &first_norms()).unwrap()
+}
+
+fn multiplied() -> MultipliedClipping {
+    MultipliedClipping::from_public(0.7, &first_norms()).unwrap()
+}
+
+#[test]
+fn layerwise_multiplied_scheduled_and_tracked_clipping_are_those_of_the_optimizer() {
+    let poisson = SamplingScheme::Poisson;
+    let decay = || Schedule::exponential(0.9, STEPS_PER_EPOCH).unwrap();
+    agrees(layerwise().with_schedule(decay()), poisson, 4);
+    agrees(multiplied(), poisson, 4);
+    let share = CountNoise::Share(0.1);
+    let quantile = || QuantileClipping::new(0.5).unwrap().with_count_noise(share);
+    agrees(ScheduledClipping::new(quantile(), decay()), poisson, 4);
+    let tracker = || QuantileTracker::alone(layers(), [0.25, 0.75]).unwrap();
+    agrees(tracker().beside(FlatClipping::new(0.5).unwrap(), share), poisson, 4);
+    agrees(tracker().with_means().beside(quantile(), share), poisson, 4);
+    // Nothing but counts is released.
+    agrees(tracker(), poisson, 4);
+}
+
+fn measured(model: &Net) -> Result<PublicNorms, DpError> {
+    let mut norms = PublicNorms::new(layers());
+    let rows = Rows.batch((300..308).collect(), &device());
+    norms.add(model.output(rows).0, model)?;
+    Ok(norms)
+}
+
+/// A loop of one's own that measures the norms after every epoch which another one follows.
+fn measuring_loop(clipping: Box<dyn Clipping>) -> (Net, DpOptimizer) {
+    let plan = plan_config().with_clipping(clipping).init().unwrap();
+    let batches = plan.batches(dataset(), Rows, &device()).unwrap();
+    let mut optim = plan.optimizer(optimizer());
+    let (mut scheduler, mut model) = (scheduler(), Net::new());
+    for batch in batches {
+        let batch = batch.unwrap();
+        for chunk in batch.chunks(4).unwrap() {
+            let (rows, _) = chunk.unwrap().into_parts();
+            optim.backward(model.output(rows).0, &model).unwrap();
+        }
+        model = optim.step(scheduler.step(), model, batch).unwrap();
+        if optim.next_step().is_multiple_of(STEPS_PER_EPOCH) && optim.next_step() < STEPS {
+            optim.learn_from_public(&measured(&model).unwrap()).unwrap();
+        }
+    }
+    (model, optim)
+}
+
+fn measuring(
+    private: &PrivateTraining,
+    epochs: usize,
+) -> burn::train::LearningResult<burn_dp::train::PrivateModel<Net>> {
+    let folder = tempfile::tempdir().unwrap();
+    let model = private.model(Net::new()).unwrap().with_public_norms(measured);
+    let learner = Learner::new(model, optimizer(), scheduler());
+    supervised(private, folder.path()).num_epochs(epochs).launch(learner)
+}
+
+#[test]
+fn norms_on_public_data_are_measured_anew_after_every_epoch() {
+    let policies: [Box<dyn Clipping>; 2] = [Box::new(layerwise()), Box::new(multiplied())];
+    for policy in policies {
+        let expected = measuring_loop(policy.clone());
+        let adapted = expected.1.plan().clipping().adapted();
+        assert_ne!(adapted, policy.adapted());
+        let plan = || plan_config().with_clipping(policy.clone()).init().unwrap();
+        let private = training_config().init(plan()).unwrap();
+        let result = measuring(&private, 3);
+        assert_same_run(&private, &result, &expected);
+        assert_eq!(private.clipping().adapted(), adapted);
+
+        // What was learned is in the checkpoint.
+        let folder = tempfile::tempdir().unwrap();
+        let private = config(folder.path()).init(plan()).unwrap();
+        measuring(&private, 2);
+        drop(private);
+        let private = config(folder.path()).init_or_resume(plan()).unwrap();
+        assert_eq!(private.clipping().adapted(), adapted);
+        assert_same_run(&private, &measuring(&private, 3), &expected);
+    }
+}
+
+#[test]
+fn public_norms_are_given_between_two_steps_and_to_a_policy_that_has_a_use_for_them() {
+    let plan = plan_config().with_clipping(layerwise()).init().unwrap();
+    let private = training_config().init(plan).unwrap();
+    let norms = measured(&Net::new()).unwrap();
+    let before = private.clipping().adapted();
+    private.learn_from_public(&norms).unwrap();
+    let learned = private.clipping().adapted();
+    assert_ne!(learned, before);
+    let train = loader(&private);
+    let mut batches = train.iter();
+    let batch = batches.next().unwrap().unwrap();
+    let error = private.learn_from_public(&first_norms()).unwrap_err().to_string();
+    assert!(error.contains("step 0 is under way") && error.contains("between two"), "{error}");
+    assert_eq!(private.clipping().adapted(), learned);
+    drop(batch);
+
+    let private = training_config().init(plan_config().init().unwrap()).unwrap();
+    let result = measuring(&private, 3);
+    let error = private.finish(&result).unwrap_err().to_string();
+    assert!(error.contains("have no use in the clipping policy"), "{error}");
+    assert_eq!(private.ledger().releases(), STEPS_PER_EPOCH);
 }
 
 #[test]

@@ -94,7 +94,7 @@ fn an_error_of_a_step_ends_the_training_with_its_reason_and_releases_nothing() {
     assert!(private.error().unwrap().to_string().contains("bad sector"));
 }
 
-struct Unreadable;
+pub(crate) struct Unreadable;
 
 impl burn::data::dataset::Dataset<usize> for Unreadable {
     fn get(&self, _: usize) -> Result<usize, burn::data::dataset::DatasetError> {

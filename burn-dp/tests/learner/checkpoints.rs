@@ -5,7 +5,8 @@ use std::path::Path;
 
 use burn::train::checkpoint::KeepLastNCheckpoints;
 use burn_dp::DpError;
-use burn_dp::optim::{Checkpointer, DpOptimizer, PrivacyPlanConfig, Sparsifier};
+use burn_dp::noise::InsecureSeed;
+use burn_dp::optim::{Checkpointer, DpOptimizer, PrivacyPlan, PrivacyPlanConfig, Sparsifier};
 use burn_dp::train::{PrivateTraining, PrivateTrainingConfig};
 
 use crate::fixture::*;
@@ -15,7 +16,7 @@ pub(crate) fn config(folder: &Path) -> PrivateTrainingConfig {
 }
 
 /// Trains `epochs` epochs and keeps the checkpoints of all of them.
-fn train(private: &PrivateTraining, epochs: usize) {
+pub(crate) fn train(private: &PrivateTraining, epochs: usize) {
     let result = launch(private, |training| {
         let strategy = private.checkpointing(KeepLastNCheckpoints::new(9));
         training.with_checkpointing_strategy(strategy).num_epochs(epochs)
@@ -86,6 +87,62 @@ fn a_run_does_not_begin_in_the_folder_of_another() {
     drop(private);
     let error = config(folder.path()).init(plan()).unwrap_err().to_string();
     assert!(error.contains("run that was begun; resume it"), "{error}");
+}
+
+#[test]
+fn a_finished_run_that_is_started_again_says_what_the_run_said() {
+    let folder = tempfile::tempdir().unwrap();
+    let private = config(folder.path()).init(plan()).unwrap();
+    train(&private, 3);
+    let statement = private.statement(&[1e-3]).unwrap();
+    assert_eq!(statement.facts["independence_of_examples"], "checked on the first batches");
+    drop(private);
+    // Checked or not by the program that goes on.
+    for check in [true, false] {
+        let config = config(folder.path()).with_independence_check(check);
+        let private = config.init_or_resume(plan()).unwrap();
+        let again = private.statement(&[1e-3]).unwrap();
+        assert_eq!(again.to_string(), statement.to_string());
+    }
+}
+
+/// A folder with the log of another run that made so many steps, and nothing else.
+fn abandoned(steps: usize) -> tempfile::TempDir {
+    let folder = tempfile::tempdir().unwrap();
+    let other = plan_config().with_insecure_seed(InsecureSeed(99)).init().unwrap();
+    let begun = tempfile::tempdir().unwrap();
+    saved_by_a_loop(begun.path(), other, steps, |optim| optim);
+    let log = folder.path().join("releases.log");
+    fs::copy(begun.path().join("releases.log"), log).unwrap();
+    folder
+}
+
+#[test]
+fn the_folder_of_a_run_that_was_killed_during_its_first_checkpoint_is_used_again() {
+    let folder = abandoned(0);
+    let private = config(folder.path()).init_or_resume(plan()).unwrap();
+    train(&private, 2);
+    drop(private);
+    let private = config(folder.path()).init_or_resume(plan()).unwrap();
+    assert_eq!(private.next_step(), 2 * STEPS_PER_EPOCH);
+    let result = launch(&private, |training| training);
+    assert_same_run(&private, &result, &custom_loop(plan(), 4));
+}
+
+#[test]
+fn a_folder_with_releases_and_no_checkpoint_is_refused_before_anything_is_trained() {
+    let folder = abandoned(1);
+    let log = fs::read(folder.path().join("releases.log")).unwrap();
+    for begun in [
+        config(folder.path()).init(plan()).err(),
+        config(folder.path()).init_or_resume(plan()).err(),
+    ] {
+        let error = begun.unwrap().to_string();
+        assert!(error.contains("releases.log knows of 1 releases"), "{error}");
+        assert!(error.contains("backup") && error.contains("folder of its own"), "{error}");
+    }
+    assert!(checkpoints(folder.path()).is_empty());
+    assert_eq!(fs::read(folder.path().join("releases.log")).unwrap(), log);
 }
 
 #[test]
@@ -257,10 +314,11 @@ fn a_run_does_not_resume_with_other_numbers() {
 /// Some steps of a loop of one's own, and its checkpoint.
 fn saved_by_a_loop(
     folder: &Path,
+    plan: PrivacyPlan,
     steps: usize,
     configure: impl FnOnce(DpOptimizer) -> DpOptimizer,
 ) {
-    let mut optim = configure(plan().optimizer(optimizer()));
+    let mut optim = configure(plan.optimizer(optimizer()));
     let mut model = Net::new();
     for batch in optim.plan().batches(dataset(), Rows, &device()).unwrap().take(steps) {
         let batch = batch.unwrap();
@@ -278,12 +336,13 @@ fn what_the_learner_would_ignore_in_the_checkpoint_of_a_loop_is_refused_with_the
     for steps in [0, 3] {
         let folder = tempfile::tempdir().unwrap();
         let sparsifier = Sparsifier::new(2, 3.0).unwrap();
-        saved_by_a_loop(folder.path(), steps, |optim| optim.with_sparsifier(sparsifier).unwrap());
+        let sparse = |optim: DpOptimizer| optim.with_sparsifier(sparsifier).unwrap();
+        saved_by_a_loop(folder.path(), plan(), steps, sparse);
         let error = config(folder.path()).init_or_resume(plan()).unwrap_err().to_string();
         assert!(error.contains("sparsifier") && error.contains("Checkpoint::restore"), "{error}");
     }
     let folder = tempfile::tempdir().unwrap();
-    saved_by_a_loop(folder.path(), 3, |optim| optim);
+    saved_by_a_loop(folder.path(), plan(), 3, |optim| optim);
     let error = config(folder.path()).init_or_resume(plan()).unwrap_err().to_string();
     assert!(error.contains("no learning rate scheduler"), "{error}");
     assert!(error.contains("Checkpoint::restore"), "{error}");
@@ -292,7 +351,7 @@ fn what_the_learner_would_ignore_in_the_checkpoint_of_a_loop_is_refused_with_the
 #[test]
 fn the_beginning_of_a_loop_is_that_of_the_learner() {
     let folder = tempfile::tempdir().unwrap();
-    saved_by_a_loop(folder.path(), 0, |optim| optim);
+    saved_by_a_loop(folder.path(), plan(), 0, |optim| optim);
     let private = config(folder.path()).init_or_resume(plan()).unwrap();
     let result = launch(&private, |training| training);
     assert_same_run(&private, &result, &custom_loop(plan(), 4));

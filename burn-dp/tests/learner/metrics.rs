@@ -1,8 +1,11 @@
 //! What the dashboard shows.
 
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
+use burn::data::dataset::{Dataset, DatasetError};
 use burn::tensor::TensorReadError;
+use burn::train::Interrupter;
 use burn::train::logger::{FileMetricLogger, MetricLogger};
 use burn::train::metric::store::Split;
 use burn::train::metric::{
@@ -10,8 +13,8 @@ use burn::train::metric::{
 };
 use burn_dp::clipping::QuantileClipping;
 use burn_dp::optim::PrivacyPlanConfig;
-use burn_dp::train::StepRelease;
-use burn_dp_accountant::PrivacyLedger;
+use burn_dp::train::{PrivateTrainingConfig, StepRelease};
+use burn_dp_accountant::{Budget, DpEvent, PrivacyLedger};
 
 use crate::fixture::*;
 
@@ -46,11 +49,14 @@ fn secret_plan() -> PrivacyPlanConfig {
     PrivacyPlanConfig::new(UNITS, 15.0).with_steps(STEPS).with_noise_multiplier(1.0)
 }
 
-/// The values that Burn's logger stored for the steps of an epoch, without the last one that it repeats
-/// as that of the epoch.
+/// The values that Burn's logger stored for an epoch.
+fn entries(folder: &std::path::Path, name: &str, epoch: usize) -> Vec<NumericEntry> {
+    FileMetricLogger::new(folder).read_numeric(name, epoch, &Split::Train).unwrap()
+}
+
+/// Those of the steps, without the last one that it repeats as that of the epoch.
 fn logged(folder: &std::path::Path, name: &str, epoch: usize) -> Vec<f64> {
-    let mut logger = FileMetricLogger::new(folder);
-    let entries = logger.read_numeric(name, epoch, &Split::Train).unwrap();
+    let entries = entries(folder, name, epoch);
     let steps = entries.iter().filter(|entry| !matches!(entry, NumericEntry::Final(_)));
     steps.map(NumericEntry::current).collect()
 }
@@ -94,6 +100,82 @@ fn within_a_block_the_epsilon_of_its_end_is_shown() {
     };
     let shown = logged(folder.path(), EPSILON, 1);
     assert_eq!(shown, [after(3), after(3), after(3), after(4)]);
+}
+
+/// What happens in the seventh step.
+enum Event {
+    /// Nothing: the budget is spent.
+    Budget,
+    Interruption(Interrupter),
+    Error,
+}
+
+/// One call loads the units of one step.
+struct Ending {
+    event: Event,
+    calls: AtomicU64,
+}
+
+impl Dataset<usize> for Ending {
+    fn get(&self, index: usize) -> Result<usize, DatasetError> {
+        Ok(index)
+    }
+
+    fn get_many(&self, indices: Vec<usize>) -> Result<Vec<usize>, DatasetError> {
+        match (self.calls.fetch_add(1, Ordering::SeqCst), &self.event) {
+            (6, Event::Interruption(interrupter)) => interrupter.stop(Some("enough")),
+            (6, Event::Error) => {
+                return Err(DatasetError::new(std::io::Error::other("bad sector")));
+            }
+            _ => {}
+        }
+        Ok(indices)
+    }
+
+    fn len(&self) -> usize {
+        UNITS
+    }
+}
+
+// Sharp edge: the second block, of steps 5 to 8, ends in its middle.
+#[test]
+fn the_last_epsilon_is_that_of_the_ledger_wherever_the_training_stops() {
+    let free = training_config().init(secret_plan().init().unwrap()).unwrap().ledger();
+    let event = DpEvent::dp_sgd_step(0.125, 1.0);
+    let after = |steps| free.epsilon_after(&event, steps, 1e-5).unwrap().upper;
+    let budget = Budget::new(after(6) * 1.0001, 1e-5).unwrap();
+    // Releases, what is shown before the end, and how often: also for the step that was refused.
+    for (kind, releases, within, times) in
+        [("budget", 6, 6, 2), ("interrupter", 7, 8, 3), ("error", 6, 8, 3)]
+    {
+        let config = match kind {
+            "budget" => secret_plan().with_budget(budget),
+            _ => secret_plan(),
+        };
+        // All units of a step fit into one virtual batch.
+        let private = PrivateTrainingConfig::new(UNITS).with_steps_per_epoch(STEPS_PER_EPOCH);
+        let private = private.init(config.init().unwrap()).unwrap();
+        let event = match kind {
+            "budget" => Event::Budget,
+            "interrupter" => Event::Interruption(private.interrupter()),
+            _ => Event::Error,
+        };
+        let loader = private.loader(builder(), Ending { event, calls: AtomicU64::new(0) }).unwrap();
+        let folder = tempfile::tempdir().unwrap();
+        let metric = private.epsilon_metric(1e-5).unwrap().with_interval(STEPS_PER_EPOCH);
+        plain(private.supervised(folder.path(), loader, valid()))
+            .metric_train_numeric(metric)
+            .launch(learner(&private));
+
+        assert_eq!(private.ledger().releases(), releases, "{kind}");
+        assert_eq!(logged(folder.path(), EPSILON, 1), [after(4); 4], "{kind}");
+        let shown = logged(folder.path(), EPSILON, 2);
+        assert_eq!(shown, vec![after(within); times], "{kind}");
+        let last = entries(folder.path(), EPSILON, 2).pop().unwrap();
+        assert!(matches!(last, NumericEntry::Final(_)));
+        assert_eq!(last.current(), private.privacy_spent(1e-5).unwrap().upper, "{kind}");
+        assert_eq!(last.current(), after(releases), "{kind}");
+    }
 }
 
 #[test]

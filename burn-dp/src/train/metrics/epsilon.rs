@@ -1,15 +1,19 @@
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
 use burn::train::metric::MetricName;
+use burn_dp_accountant::{AccountantError, DpEvent, Epsilon, PrivacyLedger};
 
 use super::last_value::{LastValue, last_value_metric};
 use crate::train::StepRelease;
+use crate::train::session::Session;
 
 /// ε of everything that was released so far, at one δ: an upper bound, as in the statement.
 ///
 /// The accountant takes milliseconds, so it is asked for a block of steps at a time, twenty in an epoch
-/// unless [`with_interval`](Self::with_interval) says otherwise. What is shown within a block is ε at its
-/// end, so never less than what was spent; after the last step of an epoch it is the ε of the ledger.
+/// unless [`with_interval`](Self::with_interval) says otherwise. What is shown within a block is ε at its end, or
+/// after the last of its steps that the budget allows: never less than what was spent, nor more than what these
+/// steps spend. At the end of an epoch, and of a training however it ends, it is the ε of the ledger; a process
+/// that is killed within a block leaves the ε of the block behind.
 ///
 /// # Privacy
 ///
@@ -20,18 +24,24 @@ pub struct EpsilonMetric {
     last: LastValue,
     delta: f64,
     interval: u64,
-    /// The number of releases that the last value is for.
+    /// The number of releases at the end of the block that the last value is for.
     known: Option<u64>,
+    /// The last step, until its epoch has ended.
+    seen: Option<Arc<StepRelease>>,
+    /// Not kept alive by what the dashboard keeps.
+    session: Weak<Session>,
 }
 
 impl EpsilonMetric {
-    pub(in crate::train) fn new(delta: f64, steps_per_epoch: u64) -> Self {
+    pub(in crate::train) fn new(delta: f64, steps_per_epoch: u64, session: Weak<Session>) -> Self {
         Self {
             name: Arc::new(format!("Epsilon (delta {delta:e})")),
             last: LastValue::default(),
             delta,
             interval: (steps_per_epoch / 20).max(1),
             known: None,
+            seen: None,
+            session,
         }
     }
 
@@ -47,7 +57,8 @@ impl EpsilonMetric {
     }
 
     /// An upper bound for the ledger of a step, exact at the end of a block. `None` if it is known.
-    fn epsilon(&mut self, release: &StepRelease) -> Option<f64> {
+    fn epsilon(&mut self, release: &Arc<StepRelease>) -> Option<f64> {
+        self.seen = Some(release.clone());
         let (ledger, releases) = (release.ledger(), release.ledger().releases());
         // Only equal steps can be told in advance.
         let end = match ledger.entries() {
@@ -57,18 +68,52 @@ impl EpsilonMetric {
         if self.known == Some(end) {
             return None;
         }
-        let mut ahead = ledger.clone();
-        let event = &ledger.entries().last()?.event;
-        let epsilon =
-            ahead.record_many(event, end - releases).and_then(|()| ahead.epsilon(self.delta));
         self.known = Some(end);
-        Some(match epsilon {
-            Ok(epsilon) => epsilon.upper,
-            Err(error) => {
-                log::error!("epsilon is not known: {error}");
-                f64::INFINITY
-            }
-        })
+        let event = &ledger.entries().last()?.event;
+        Some(upper(
+            ahead(release, event, end - releases).and_then(|ledger| ledger.epsilon(self.delta)),
+        ))
+    }
+
+    /// ε of the ledger when no step of the epoch follows: steps that the last value was for may not have been made.
+    fn settled(&mut self) -> Option<f64> {
+        // An error after the last step may have left a release in the ledger that no step tells of.
+        let ended = self.session.upgrade().and_then(|session| session.final_ledger());
+        let seen = self.seen.take();
+        let ledger = ended.as_ref().or(seen.as_ref().map(|release| release.ledger()))?;
+        let releases = ledger.releases();
+        if releases == 0 || self.known == Some(releases) {
+            return None;
+        }
+        self.known = Some(releases);
+        Some(upper(ledger.epsilon(self.delta)))
+    }
+}
+
+/// The ledger after up to `steps` more steps: as many as the budget allows.
+fn ahead(
+    release: &StepRelease,
+    event: &DpEvent,
+    mut steps: u64,
+) -> Result<PrivacyLedger, AccountantError> {
+    let mut ledger = release.ledger().clone();
+    if let Some(budget) = release.budget()
+        && steps > 0
+        && ledger.epsilon_after(event, steps, budget.delta())?.upper > budget.epsilon()
+    {
+        steps = steps.min(ledger.max_steps(event, budget.epsilon(), budget.delta())?);
+    }
+    ledger.record_many(event, steps)?;
+    Ok(ledger)
+}
+
+fn upper(epsilon: Result<Epsilon, AccountantError>) -> f64 {
+    match epsilon {
+        Ok(epsilon) => epsilon.upper,
+        Err(error) => {
+            log::error!("epsilon is not known: {error}");
+            f64::INFINITY
+        }
     }
 }
 
@@ -77,5 +122,6 @@ last_value_metric!(
     Option<Arc<StepRelease>>,
     "Upper bound of what was spent so far. Public.",
     higher_is_better: false,
-    |this, item| item.as_ref().and_then(|release| this.epsilon(release))
+    |this, item| item.as_ref().and_then(|release| this.epsilon(release)),
+    at_end: |this| this.settled()
 );

@@ -1,10 +1,21 @@
 use burn::train::metric::{NumericEntry, SerializedEntry, format_float};
 
 /// Implements Burn's traits for a metric with a field `name` and a [`LastValue`] in its field `last`, of
-/// which an item gives a new value or none.
+/// which an item gives a new value or none, and so does the end of an epoch.
 macro_rules! last_value_metric {
     ($metric:ty, $input:ty, $description:literal, higher_is_better: $higher:literal,
      |$this:ident, $item:ident| $value:expr) => {
+        last_value_metric!(
+            $metric,
+            $input,
+            $description,
+            higher_is_better: $higher,
+            |$this, $item| $value,
+            at_end: |_this| None
+        );
+    };
+    ($metric:ty, $input:ty, $description:literal, higher_is_better: $higher:literal,
+     |$this:ident, $item:ident| $value:expr, at_end: |$that:ident| $settled:expr) => {
         impl burn::train::metric::Metric for $metric {
             type Input = $input;
 
@@ -37,7 +48,9 @@ macro_rules! last_value_metric {
             fn compute(
                 &mut self,
             ) -> Result<burn::train::metric::SerializedEntry, burn::tensor::TensorReadError> {
-                Ok(self.last.compute())
+                let $that = &mut *self;
+                let value = $settled;
+                Ok(self.last.compute(value))
             }
 
             /// The last value stays: it does not belong to an epoch.
@@ -72,7 +85,9 @@ impl LastValue {
         self.entry(NumericEntry::Value)
     }
 
-    pub(super) fn compute(&self) -> SerializedEntry {
+    /// The last value, or a newer one, as that of the epoch.
+    pub(super) fn compute(&mut self, value: Option<f64>) -> SerializedEntry {
+        self.0 = value.or(self.0);
         self.entry(NumericEntry::Final)
     }
 
