@@ -68,6 +68,11 @@ fn impossible_options_are_refused_before_anything_is_written() {
         ("--noise-multiplier 0", "--noise-multiplier must be greater than 0, got 0"),
         ("--noise-multiplier 0.1 --epsilon 0.1", "more than --epsilon 0.1"),
         ("--steps 3 --epochs 3", "--steps 3 and --epochs 3 contradict"),
+        ("--epochs 9999999999999999999", "--epochs must be at most 1000000000"),
+        ("--train-size 99999999999999", "--train-size must be at most 10000000 drawn digits"),
+        ("--test-size 99999999999999", "--test-size must be at most 10000000 drawn digits"),
+        ("--skip-lost-steps", "--resume"),
+        ("--max-grad-norm 1e-70", "standard deviation"),
         ("--physical-batch-size 0", "--physical-batch-size must be at least 1, got 0"),
         ("--non-private --epsilon 3", "--epsilon 3 has no meaning together with --non-private"),
         ("--non-private --resume", "--resume has no meaning together with --non-private"),
@@ -349,10 +354,16 @@ fn a_run_that_was_killed_and_resumed_equals_the_whole_run_bit_for_bit() {
     assert!(again.contains("--resume must be given"), "{again}");
     let other = refusal_in(folder.path(), &format!("{line} --output out --resume --lr 0.01"));
     assert!(other.contains("--lr was") && other.contains("and is now 0.01"), "{other}");
+    let copy = tempfile::tempdir().unwrap();
+    copy_folder(&folder.path().join("out"), &copy.path().join("out"));
+    let skip = format!("{line} --resume --skip-lost-steps");
+    let (skipped_figures, _) = figures_in(copy.path(), &skip);
     let (resumed_figures, _) = figures_in(folder.path(), &format!("{line} --resume"));
 
     let model = |folder: &TempDir| values(&folder.path().join("out/model.bpk"));
     assert_eq!(model(&folder), model(&whole));
+    // What was lost is paid for all the same.
+    assert_eq!(skipped_figures["epsilon"], whole_figures["epsilon"]);
     for field in ["steps", "test_accuracy", "test_loss", "noise_multiplier"] {
         assert_eq!(resumed_figures[field], whole_figures[field], "{field}");
     }
@@ -361,6 +372,19 @@ fn a_run_that_was_killed_and_resumed_equals_the_whole_run_bit_for_bit() {
     assert_eq!(statement(&folder), statement(&whole));
     let ended = refusal_in(folder.path(), &format!("{line} --output out --resume"));
     assert!(ended.contains("finds no checkpoint"), "{ended}");
+}
+
+fn copy_folder(from: &Path, to: &Path) {
+    std::fs::create_dir(to).unwrap();
+    for entry in std::fs::read_dir(from).unwrap() {
+        let path = entry.unwrap().path();
+        let to = to.join(path.file_name().unwrap());
+        if path.is_dir() {
+            copy_folder(&path, &to);
+        } else {
+            std::fs::copy(path, to).unwrap();
+        }
+    }
 }
 
 /// All parameters of a saved perceptron.

@@ -2,15 +2,43 @@
 
 #![allow(clippy::unwrap_used)]
 
+use std::collections::BTreeMap;
+use std::io::{BufRead, BufReader};
 use std::path::Path;
-use std::process::{Command, Output};
+use std::process::{Command, Output, Stdio};
 
 use serde_json::{Value, json};
 
-fn train(folder: &Path, line: &str) -> Output {
+fn program(folder: &Path, line: &str) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_train"));
     command.args(line.split_whitespace()).current_dir(folder).env_remove("BURN_DP_DATA");
-    command.output().unwrap()
+    command
+}
+
+fn train(folder: &Path, line: &str) -> Output {
+    program(folder, line).output().unwrap()
+}
+
+/// Starts a run that nobody listens to after the line that begins with `header`: it dies of the next row
+/// that it prints.
+fn interrupted(folder: &Path, line: &str, header: &str) {
+    let mut run = program(folder, line);
+    let mut run = run.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+    let mut first = String::new();
+    let mut output = BufReader::new(run.stdout.take().unwrap());
+    output.read_line(&mut first).unwrap();
+    assert!(first.starts_with(header), "{first}");
+    drop(output);
+    assert!(!run.wait().unwrap().success(), "the run was over before it could be interrupted");
+}
+
+/// The files in a folder, by name.
+fn files(folder: &Path) -> BTreeMap<String, Vec<u8>> {
+    let entries = std::fs::read_dir(folder).unwrap().map(Result::unwrap);
+    let file = |entry: std::fs::DirEntry| {
+        (entry.file_name().into_string().unwrap(), std::fs::read(entry.path()).unwrap())
+    };
+    entries.map(file).collect()
 }
 
 /// The message of a run that must be refused, and whether it left an output folder behind.
@@ -92,17 +120,29 @@ fn the_same_insecure_seed_gives_the_same_model_and_no_privacy() {
     let model = |algorithm: &str| {
         let folder = tempfile::tempdir().unwrap();
         roles(folder.path());
-        // With one epoch of one batch the two algorithms are the same.
-        let line = format!(
-            "{USERS} --noise-multiplier 1 --insecure-seed 3 --local-epochs 2 --algorithm {algorithm}"
-        );
+        let line =
+            format!("{USERS} --noise-multiplier 1 --insecure-seed 3 --algorithm {algorithm}");
         let (figures, _) = figures(folder.path(), &line);
         assert_eq!(figures["private"], false);
         assert!(figures["epsilon"].is_null());
         figures["measurements"][1]["test_loss"].as_f64().unwrap()
     };
-    assert_eq!(model("fed-avg"), model("fed-avg"));
-    assert_ne!(model("fed-avg"), model("fed-sgd"));
+    // With one epoch of one batch the two algorithms are the same.
+    let averaging = "fed-avg --local-epochs 2";
+    assert_eq!(model(averaging), model(averaging));
+    assert_ne!(model(averaging), model("fed-sgd"));
+}
+
+#[test]
+fn rounds_are_on_disk_before_they_are_printed() {
+    let folder = tempfile::tempdir().unwrap();
+    roles(folder.path());
+    let line = USERS.replace("--rounds 4", "--rounds 1000 --output out --noise-multiplier 1");
+    interrupted(folder.path(), &line, "round");
+    let checkpoints = std::fs::read_dir(folder.path().join("out/checkpoints")).unwrap();
+    let names = checkpoints.map(|entry| entry.unwrap().file_name().into_string().unwrap());
+    let names: Vec<_> = names.collect();
+    assert!(names.iter().any(|name| name.starts_with("checkpoint-")), "{names:?}");
 }
 
 #[test]
@@ -187,9 +227,42 @@ fn several_local_steps_and_poisson_sampling_of_mini_sets_are_options() {
 #[test]
 fn nothing_to_resume_is_refused_with_the_folder() {
     let folder = tempfile::tempdir().unwrap();
-    let output = train(folder.path(), &format!("digits {SETS} --resume --output out"));
+    let line = format!("digits {SETS} --resume --output out");
+    let text = refusal(folder.path(), &line);
+    assert!(text.contains("finds no checkpoint in"), "{text}");
+
+    // A run that has ended keeps what it wrote.
+    figures(folder.path(), &format!("digits {SETS}"));
+    let before = files(&folder.path().join("out"));
+    assert!(before.contains_key("model.bpk") && before.contains_key("privacy.json"));
+    let output = train(folder.path(), &line);
     let text = String::from_utf8(output.stderr).unwrap();
     assert!(!output.status.success() && text.contains("finds no checkpoint in"), "{text}");
+    let after = files(&folder.path().join("out"));
+    assert!(after == before, "left are {:?}", after.keys());
+}
+
+#[test]
+fn merged_layers_and_decaying_thresholds_are_options_of_mini_sets_also_of_a_resumed_run() {
+    let folder = tempfile::tempdir().unwrap();
+    let line = format!(
+        "digits {SETS} --policy layerwise --layer-groups 3 --threshold-decay 0.5 --insecure-seed 4"
+    );
+    let (whole, _) = figures(folder.path(), &line);
+    let clipping = whole["clipping"].as_str().unwrap();
+    assert!(clipping.contains('+') && clipping.contains("times 0.5 every 28 steps"), "{clipping}");
+    let noise = whole["noise_multiplier"].as_f64().unwrap();
+    assert!((noise - 1.0 / 3f64.sqrt()).abs() < 1e-12, "{noise}");
+
+    let folder = tempfile::tempdir().unwrap();
+    interrupted(folder.path(), &format!("{line} --output out"), "epoch");
+    let other = train(folder.path(), &format!("{line} --output out --resume --lr 0.5"));
+    let text = String::from_utf8(other.stderr).unwrap();
+    assert!(!other.status.success() && text.contains("--lr was 0.025 and is now 0.5"), "{text}");
+    let (resumed, _) = figures(folder.path(), &format!("{line} --resume"));
+    assert_eq!(resumed["epochs"].as_array().unwrap().len(), 1);
+    assert_eq!(resumed["epochs"][0], whole["epochs"][1]);
+    assert_eq!((&resumed["steps"], &resumed["clipping"]), (&whole["steps"], &whole["clipping"]));
 }
 
 #[test]

@@ -23,7 +23,7 @@ const ENDINGS: [&str; 3] = ["png", "jpg", "jpeg"];
 ///
 /// # Errors
 ///
-/// When a folder is missing or holds no image, when `test` has a class that `train` has not, and when a
+/// When a folder is missing or holds no image, when `train` has less than two classes, when `test` has a class that `train` has not, and when a
 /// file is no image.
 pub fn read(folder: &Path, side: usize) -> Result<Splits<ImageBatcher>, DataError> {
     let subfolder = |names: &[&str]| {
@@ -36,6 +36,14 @@ pub fn read(folder: &Path, side: usize) -> Result<Splits<ImageBatcher>, DataErro
     };
     let (train, test) = (subfolder(&["train"])?, subfolder(&["test", "val"])?);
     let classes: BTreeMap<_, _> = subfolders(&train)?.into_iter().zip(0..).collect();
+    let mut names = classes.keys();
+    if let (Some(class), None) = (names.next(), names.next()) {
+        let reason = format!(
+            "holds one class, `{class}`, and telling classes apart takes two; give a folder with \
+             train/CLASS/*.png and test/CLASS/*.png, one folder for each class"
+        );
+        return Err(DataError::Layout { path: train, reason });
+    }
     let split = |folder: &Path| images(folder, &classes, side).map(ImageDataset::new);
     Ok(Splits {
         name: NAME.into(),
@@ -196,6 +204,20 @@ mod tests {
         }
         let text = read(folder.path(), 6).unwrap_err().to_string();
         assert!(text.contains("train: holds no folder"), "{text}");
+    }
+
+    #[test]
+    fn one_class_is_refused_with_the_layout_that_is_expected() {
+        let folder = tempfile::tempdir().unwrap();
+        // The data lies one level deeper: its folder is taken for a class.
+        for name in ["train/pets/1.png", "test/pets/1.png"] {
+            image(&folder, name, [4, 4], [9; 3]);
+        }
+        let text = read(folder.path(), 6).unwrap_err().to_string();
+        assert!(text.contains("train: holds one class, `pets`"), "{text}");
+        assert!(text.contains("train/CLASS/*.png and test/CLASS/*.png"), "{text}");
+        image(&folder, "train/cars/1.png", [4, 4], [9; 3]);
+        assert_eq!(read(folder.path(), 6).unwrap().classes, 2);
     }
 
     #[test]

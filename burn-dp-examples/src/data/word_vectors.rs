@@ -1,4 +1,4 @@
-//! Word vectors from a text file, as GloVe is published.
+//! Word vectors from a text file, as GloVe is published, or with the first line of word2vec and fastText.
 //!
 //! # References
 //!
@@ -22,41 +22,57 @@ pub struct WordVectors {
 }
 
 impl WordVectors {
-    /// Reads the first `limit` lines of a file, plain or compressed: a word and the numbers of its
-    /// vector, separated by spaces.
+    /// Reads the first `limit` vectors of a file, plain or compressed: on each line a word and the
+    /// numbers of its vector, separated by spaces. A first line of two integers, as word2vec and fastText
+    /// write, is not a vector: it says how many follow and how long they are.
     ///
     /// # Errors
     ///
-    /// When the file cannot be read, holds no vector, or a line has another count of numbers than the
-    /// first.
+    /// When the file cannot be read, holds no vector, a line has another count of numbers than the
+    /// first, or the file is not what its first line says.
     pub fn read(path: &Path, limit: usize) -> Result<Self, DataError> {
         let damaged = |reason| DataError::Damaged { path: path.into(), reason };
         let reader = BufReader::new(file::open(path)?);
-        let (mut words, mut rows, mut dimension) = (Vec::new(), Vec::new(), 0);
-        for (index, line) in reader.split(b'\n').take(limit).enumerate() {
+        let (mut words, mut rows) = (Vec::new(), Vec::new());
+        let (mut promised, mut dimension, mut source) = (None, 0, "");
+        for (line, number) in reader.split(b'\n').zip(1_usize..) {
+            if words.len() == limit {
+                break;
+            }
             let line = line.map_err(|error| file::unreadable(path, error))?;
             let line = String::from_utf8_lossy(&line);
             let fields: Vec<_> = line.trim_end().split(' ').collect();
-            if index == 0 {
-                dimension = fields.len() - 1;
+            let found = fields.len() - 1;
+            if number == 1 {
+                if let Some(header) = header(&fields) {
+                    (promised, dimension, source) = (Some(header.0), header.1, ", as line 1 says");
+                    continue;
+                }
+                dimension = found;
             }
-            let number = index + 1;
-            if dimension == 0 || fields.len() <= dimension {
-                let (found, expected) = (fields.len() - 1, dimension.max(1));
-                let reason = format!("line {number} has {found} numbers, expected {expected}");
+            // A few words of the largest file hold spaces, but none has a number behind a space.
+            let in_word = fields.get(1..fields.len().saturating_sub(dimension)).unwrap_or_default();
+            if dimension == 0 || found < dimension || in_word.iter().any(|f| finite(f).is_some()) {
+                let expected = dimension.max(1);
+                let reason =
+                    format!("line {number} has {found} numbers, expected {expected}{source}");
                 return Err(damaged(reason));
             }
-            // A few words of the largest file hold spaces.
             let (word, vector) = fields.split_at(fields.len() - dimension);
             for field in vector {
-                let value = field.parse::<f32>().ok().filter(|value| value.is_finite());
                 let reason = || format!("line {number} has `{field}` in place of a number");
-                rows.push(value.ok_or_else(|| damaged(reason()))?);
+                rows.push(finite(field).ok_or_else(|| damaged(reason()))?);
             }
             words.push(word.join(" "));
         }
         if words.is_empty() {
             return Err(damaged("the file holds no word vectors".into()));
+        }
+        if let Some(promised) = promised
+            && promised.min(limit) != words.len()
+        {
+            let reason = format!("line 1 says {promised} vectors, but {} follow", words.len());
+            return Err(damaged(reason));
         }
         let vocabulary = Vocabulary::listed(words);
         // Padding and unknown words come first; a word that is repeated at the end has no number.
@@ -65,6 +81,19 @@ impl WordVectors {
         table.truncate(vocabulary.len() * dimension);
         Ok(Self { vocabulary, dimension, rows: table })
     }
+}
+
+/// Number and length of the vectors, from the first line of word2vec and fastText: two integers and
+/// nothing else.
+fn header(fields: &[&str]) -> Option<(usize, usize)> {
+    match fields {
+        [words, dimension] => Some((words.parse().ok()?, dimension.parse().ok()?)),
+        _ => None,
+    }
+}
+
+fn finite(field: &str) -> Option<f32> {
+    field.parse::<f32>().ok().filter(|value| value.is_finite())
 }
 
 #[cfg(test)]
@@ -95,6 +124,36 @@ mod tests {
         let vectors = read("a 1\nb 2\na 3\nc 4\na 5\n", 10).unwrap();
         assert_eq!(vectors.vocabulary.encode("a b c"), [2, 3, 5]);
         assert_eq!(vectors.rows, [0.0, 0.0, 1.0, 2.0, 3.0, 4.0]);
+    }
+
+    #[test]
+    fn the_first_line_of_word2vec_and_fasttext_is_not_a_vector() {
+        let plain = read("good 1 0.5\nbad -1 2\n", 10).unwrap();
+        assert_eq!(read("1 2\n. . 7 8\n", 10).unwrap().rows[4..], [7.0, 8.0]);
+        // fastText ends its lines with a space.
+        for text in ["2 2\ngood 1 0.5\nbad -1 2\n", "2 2\ngood 1 0.5 \nbad -1 2 \n"] {
+            assert_eq!(read(text, 10).unwrap(), plain);
+            assert_eq!(read(text, 2).unwrap(), plain);
+            assert_eq!(read(text, 1).unwrap(), read("good 1 0.5\n", 1).unwrap());
+        }
+        for (text, limit, expected) in [
+            ("2 3\ngood 1 0.5\n", 10, "line 2 has 2 numbers, expected 3, as line 1 says"),
+            ("2 1\ngood 1 0.5\n", 10, "line 2 has 2 numbers, expected 1, as line 1 says"),
+            ("3 2\ngood 1 0.5\nbad 1 2\n", 10, "line 1 says 3 vectors, but 2 follow"),
+            ("1 2\ngood 1 0.5\nbad 1 2\n", 10, "line 1 says 1 vectors, but 2 follow"),
+            ("400000 300\n", 10, "holds no word vectors"),
+        ] {
+            let error = read(text, limit).unwrap_err().to_string();
+            assert!(error.contains(expected), "{error}");
+        }
+    }
+
+    #[test]
+    fn numbers_are_not_taken_for_a_part_of_a_word() {
+        let text = read("a 1 2\nb 1 2 3\n", 10).unwrap_err().to_string();
+        assert!(text.contains("line 2 has 3 numbers, expected 2"), "{text}");
+        let vectors = read("a 1 2\n10 % 3 4\n1984 5 6\nnot nan 7 8\n", 10).unwrap();
+        assert_eq!(vectors.rows[4..], [1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0]);
     }
 
     #[test]

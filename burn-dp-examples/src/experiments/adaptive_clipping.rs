@@ -19,7 +19,7 @@ use serde::Serialize;
 use crate::data::{ImageBatcher, Splits, digits, mnist};
 use crate::models::{Classifier, CnnConfig};
 use crate::training::plot::{self, Series};
-use crate::training::{BackendName, Evaluation, TrainError, device, files, write_json};
+use crate::training::{BackendName, Evaluation, TrainError, checks, device, files, write_json};
 
 /// The options of the experiment.
 #[derive(Args, Debug, Clone)]
@@ -97,11 +97,10 @@ pub struct AdaptiveClippingRun {
 pub(super) fn run(
     options: AdaptiveClippingOptions,
 ) -> Result<Vec<AdaptiveClippingRun>, TrainError> {
+    check(&options)?;
+    let policies = policies(&options)?;
     let device = device(options.backend)?;
     let data = load(&options)?;
-    if options.epochs == 0 {
-        return Err(TrainError::option("--epochs", "must be at least 1, got 0"));
-    }
     files::make_folder(&options.output)?;
     println!("{}: {} images, epsilon {}", data.name, data.train.items().len(), options.epsilon);
     println!(
@@ -109,7 +108,7 @@ pub(super) fn run(
         "clipping", "sigma", "epsilon", "accuracy", "last C"
     );
     let mut runs = Vec::new();
-    let mut one = |name: String, fixed: bool, policy: Box<dyn Clipping>| {
+    for (name, fixed, policy) in policies {
         let run = train(name, fixed, policy, &options, &data, &device)?;
         println!(
             "{:<28}{:>10.4}{:>10.4}{:>12}{:>12.4}",
@@ -120,18 +119,6 @@ pub(super) fn run(
             run.thresholds.last().copied().unwrap_or(f64::NAN),
         );
         runs.push(run);
-        Ok::<(), TrainError>(())
-    };
-    for &threshold in &options.grid {
-        let policy = FlatClipping::new(threshold)?;
-        one(format!("C = {threshold}"), true, Box::new(policy))?;
-    }
-    for &target in &options.target_quantiles {
-        for &start in &options.start {
-            let policy = QuantileClipping::new(target)?.with_initial(start)?;
-            let policy = policy.with_count_noise(CountNoise::default());
-            one(format!("quantile {target} from {start}"), false, Box::new(policy))?;
-        }
     }
     let best = |fixed: bool| {
         let runs = runs.iter().filter(|run| run.fixed == fixed);
@@ -160,6 +147,39 @@ pub(super) fn run(
     write_json(&at("adaptive-clipping.json"), &runs)?;
     println!("files: {}", options.output.display());
     Ok(runs)
+}
+
+fn check(options: &AdaptiveClippingOptions) -> Result<(), TrainError> {
+    checks::at_least_one([
+        ("--epochs", options.epochs),
+        ("--batch-size", options.batch_size),
+        ("--physical-batch-size", options.physical_batch_size),
+        ("--train-size", options.train_size.unwrap_or(1)),
+        ("--test-size", options.test_size.unwrap_or(1)),
+    ])?;
+    let thresholds = options.grid.iter().map(|&norm| ("--grid", norm));
+    let starts = options.start.iter().map(|&norm| ("--start", norm));
+    let numbers = [("--epsilon", options.epsilon), ("--lr", options.lr)];
+    checks::positive(numbers.into_iter().chain(thresholds).chain(starts))
+}
+
+/// What is compared: a name, whether the threshold is fixed, and the policy.
+type Contender = (String, bool, Box<dyn Clipping>);
+
+fn policies(options: &AdaptiveClippingOptions) -> Result<Vec<Contender>, TrainError> {
+    let mut policies: Vec<Contender> = Vec::new();
+    for &threshold in &options.grid {
+        let policy = FlatClipping::new(threshold)?;
+        policies.push((format!("C = {threshold}"), true, Box::new(policy)));
+    }
+    for &target in &options.target_quantiles {
+        for &start in &options.start {
+            let policy = QuantileClipping::new(target)?.with_initial(start)?;
+            let policy = policy.with_count_noise(CountNoise::default());
+            policies.push((format!("quantile {target} from {start}"), false, Box::new(policy)));
+        }
+    }
+    Ok(policies)
 }
 
 fn series(name: &str, values: impl Iterator<Item = f64>, first: f64) -> Series {

@@ -8,14 +8,15 @@
 
 use std::path::PathBuf;
 
+use burn_dp::clipping::ParameterGroups;
 use clap::Args;
 use serde::Serialize;
 
 use crate::training::batch_clipping::{
-    BatchFigures, BatchModelName, BatchPolicyName, BatchSettings, DataOptions, LAYERS, load, train,
+    BatchFigures, BatchModelName, BatchPolicyName, BatchSettings, BatchTraining, DataOptions, load,
 };
 use crate::training::plot::{self, Series};
-use crate::training::{BackendName, TrainError, device, files, write_json};
+use crate::training::{BackendName, TrainError, checks, device, files, write_json};
 
 /// The options of the experiment.
 #[derive(Args, Debug, Clone)]
@@ -75,13 +76,22 @@ struct Contender {
 ///
 /// When an option is impossible, the data cannot be read, or a run fails.
 pub(super) fn run(options: BatchClippingOptions) -> Result<BatchClippingExperiment, TrainError> {
+    checks::at_least_one([("--epochs", options.epochs), ("--batch-size", options.batch_size)])?;
+    checks::positive([
+        ("--sigma", options.sigma),
+        ("--max-grad-norm", options.max_grad_norm),
+        ("--lr", options.lr),
+        ("--lr-decay", options.lr_decay),
+    ])?;
     let device = device(options.backend)?;
     let data = load(&options.data)?;
     files::make_folder(&options.output)?;
     let (layerwise, flat) = (BatchPolicyName::Layerwise, BatchPolicyName::Flat);
     let zhang = BatchPolicyName::Zhang;
+    let network = BatchModelName::BnLenet5;
+    let layers = ParameterGroups::per_layer(&network.init(&device.clone().autodiff()))?.len();
     // Layerwise clipping with 2 C_h sigma in each layer costs what a noise of sigma / √L costs.
-    let split = 1.0 / (LAYERS as f64).sqrt();
+    let split = 1.0 / (layers as f64).sqrt();
     let contenders = [
         Contender { name: "BC+ALC", individual: false, policy: layerwise, noise: split },
         Contender {
@@ -104,13 +114,15 @@ pub(super) fn run(options: BatchClippingOptions) -> Result<BatchClippingExperime
         let (mini_set_size, mini_sets) =
             if contender.individual { (1, options.batch_size) } else { (options.batch_size, 1) };
         let settings = BatchSettings {
-            model: BatchModelName::BnLenet5,
+            model: network,
             policy: contender.policy,
             mini_set_size,
             mini_sets,
             poisson: false,
             local: None,
             max_grad_norm: options.max_grad_norm,
+            threshold_decay: 1.0,
+            layer_groups: None,
             // The sensitivity is 2 C.
             noise_multiplier: Some(2.0 * options.sigma * contender.noise),
             epsilon: None,
@@ -121,7 +133,8 @@ pub(super) fn run(options: BatchClippingOptions) -> Result<BatchClippingExperime
             seed: options.data.seed,
             insecure_seed: None,
         };
-        let (_, _, figures) = train(&settings, &data, &device, None, |_| ())?;
+        let training = BatchTraining::prepare(&settings, &data, &device, None)?;
+        let (_, _, figures) = training.train(None, |_| ())?;
         println!(
             "{:<24}{:>8}{:>12}{:>12}{:>14.0}",
             contender.name,

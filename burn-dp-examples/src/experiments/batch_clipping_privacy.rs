@@ -15,7 +15,7 @@ use clap::Args;
 use serde::Serialize;
 
 use crate::training::plot::{self, Series};
-use crate::training::{TrainError, files, write_json};
+use crate::training::{TrainError, checks, files, write_json};
 
 /// Privacy losses beyond this are not worth an analysis: no trade-off is left.
 const HOPELESS: f64 = 10.0;
@@ -102,12 +102,7 @@ pub struct BatchClippingPrivacy {
 pub(super) fn run(
     options: BatchClippingPrivacyOptions,
 ) -> Result<Vec<BatchClippingPrivacy>, TrainError> {
-    if options.layers == 0 {
-        return Err(TrainError::option("--layers", "must be at least 1, got 0"));
-    }
-    if options.larger == 0 {
-        return Err(TrainError::option("--larger", "must be at least 1, got 0"));
-    }
+    check(&options)?;
     files::make_folder(&options.output)?;
     let mut sizes = vec![options.dataset_size, options.larger * options.dataset_size];
     sizes.dedup();
@@ -132,6 +127,35 @@ pub(super) fn run(
     write_json(&at("batch-clipping-privacy.json"), &rows)?;
     println!("files: {}", options.output.display());
     Ok(rows)
+}
+
+fn check(options: &BatchClippingPrivacyOptions) -> Result<(), TrainError> {
+    let images = options.dataset_size;
+    checks::at_least_one([("--layers", options.layers)])?;
+    checks::at_least_one([
+        ("--batch-size", options.batch_size),
+        ("--dataset-size", images),
+        ("--larger", options.larger),
+        ("--epochs", options.epochs),
+    ])?;
+    checks::positive(options.sigma.iter().map(|&sigma| ("--sigma", sigma)))?;
+    if options.batch_size > images {
+        let size = options.batch_size;
+        let reason = format!("must be at most the {images} images of --dataset-size, got {size}");
+        return Err(TrainError::option("--batch-size", reason));
+    }
+    let all = images.checked_mul(options.larger).and_then(|all| all.checked_mul(options.epochs));
+    match all {
+        Some(_) => Ok(()),
+        None => {
+            let reason = format!(
+                "{images} times --larger {} times --epochs {} is more than can be counted; give \
+                 smaller ones",
+                options.larger, options.epochs
+            );
+            Err(TrainError::option("--dataset-size", reason))
+        }
+    }
 }
 
 impl BatchClippingPrivacy {

@@ -49,6 +49,8 @@ pub fn run(options: ExperimentOptions) -> Result<(), TrainError> {
 
 #[cfg(test)]
 mod tests {
+    #![allow(clippy::unwrap_used)]
+
     use clap::CommandFactory;
 
     use super::*;
@@ -56,5 +58,57 @@ mod tests {
     #[test]
     fn the_options_are_well_formed() {
         ExperimentOptions::command().debug_assert();
+    }
+
+    #[test]
+    fn impossible_numbers_are_refused_before_anything_is_written() {
+        let zeros = |experiment: &str, options: &[&'static str]| {
+            let line = |name| (format!("{experiment} --{name} 0"), format!("--{name} must be"));
+            options.iter().map(line).collect::<Vec<_>>()
+        };
+        let adaptive = [
+            "epochs",
+            "batch-size",
+            "physical-batch-size",
+            "train-size",
+            "test-size",
+            "epsilon",
+            "lr",
+            "grid",
+            "start",
+        ];
+        let batch = [
+            "epochs",
+            "batch-size",
+            "train-size",
+            "test-size",
+            "public-size",
+            "sigma",
+            "max-grad-norm",
+            "lr",
+            "lr-decay",
+        ];
+        let privacy = ["layers", "batch-size", "dataset-size", "larger", "epochs", "sigma"];
+        let mut lines = zeros("adaptive-clipping", &adaptive);
+        lines.extend(zeros("batch-clipping", &batch));
+        lines.extend(zeros("batch-clipping-privacy", &privacy));
+        for (line, expected) in [
+            ("batch-clipping-privacy --dataset-size 9 --batch-size 10", "--batch-size must be at"),
+            ("batch-clipping-privacy --epochs 18446744073709551615", "more than can be counted"),
+            ("adaptive-clipping --target-quantiles 0.5,2", "must be"),
+            ("batch-clipping --data-dir nowhere", "--data-dir nowhere is given but the drawn"),
+        ] {
+            lines.push((line.into(), expected.into()));
+        }
+        for (line, expected) in lines {
+            let folder = tempfile::tempdir().unwrap();
+            let output = folder.path().join("out");
+            let words = ["experiment"].into_iter().chain(line.split(' '));
+            let words = words.chain(["--output", output.to_str().unwrap()]);
+            let options = ExperimentOptions::try_parse_from(words).unwrap();
+            let error = run(options).unwrap_err().to_string();
+            assert!(error.contains(&expected), "{line}: {error}");
+            assert!(!output.exists(), "{line}");
+        }
     }
 }

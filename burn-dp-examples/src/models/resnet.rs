@@ -225,7 +225,7 @@ mod tests {
     #[test]
     fn they_score_images_of_any_size() {
         let device = Device::flex();
-        for (depth, small_stem) in [(DEPTHS[0], false), (DEPTHS[2], true)] {
+        for (depth, small_stem) in [(DEPTHS[0], false), (DEPTHS[2], true), (DEPTHS[3], false)] {
             let config = ResNetConfig::new(depth, 7).with_channels(1).with_width(4);
             let model = config.with_small_stem(small_stem).init(&device);
             for (batch_size, side) in [(1, 28), (3, 32), (2, 64)] {

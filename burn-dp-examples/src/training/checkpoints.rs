@@ -28,18 +28,21 @@ pub(crate) struct Checkpoints {
     folder: PathBuf,
     settings: BTreeMap<String, String>,
     checkpointer: Checkpointer,
+    /// Whether to go on behind the last step that was released.
+    skip_lost_steps: bool,
 }
 
 impl Checkpoints {
     /// The checkpoints of the run with these settings.
     pub(super) fn new(settings: &Settings) -> Self {
-        Self::of(&settings.output, compared(settings))
+        let skip_lost_steps = settings.skip_lost_steps;
+        Self { skip_lost_steps, ..Self::of(&settings.output, compared(settings)) }
     }
 
     /// The checkpoints of a run with this output folder and these settings, by option.
     pub(super) fn of(output: &Path, settings: BTreeMap<String, String>) -> Self {
         let folder = output.join(FOLDER);
-        Self { settings, checkpointer: Checkpointer::new(&folder), folder }
+        Self { settings, checkpointer: Checkpointer::new(&folder), folder, skip_lost_steps: false }
     }
 
     /// Refuses to begin where another run was interrupted: its checkpoints would be mixed up with
@@ -47,7 +50,8 @@ impl Checkpoints {
     ///
     /// # Errors
     ///
-    /// [`TrainError::Option`] when there is a checkpoint.
+    /// [`TrainError::Option`] when there is a checkpoint, and that of [`Checkpointer::latest`] when there is none
+    /// and releases are on record.
     pub(super) fn refuse_interrupted_run(&self) -> Result<(), TrainError> {
         match self.checkpointer.latest()? {
             None => Ok(()),
@@ -76,6 +80,8 @@ impl Checkpoints {
     ) -> Result<(DpOptimizer, M), TrainError> {
         let checkpoint = self.latest()?;
         self.compare_settings()?;
+        let checkpoint =
+            if self.skip_lost_steps { checkpoint.skip_lost_steps() } else { checkpoint };
         Ok(checkpoint.restore(plan, inner, model)?)
     }
 
@@ -185,6 +191,11 @@ fn compared(settings: &Settings) -> BTreeMap<String, String> {
 mod tests {
     #![allow(clippy::unwrap_used)]
 
+    use burn::nn::{Linear, LinearConfig};
+    use burn::optim::SgdConfig;
+    use burn::tensor::Device;
+    use burn_dp::optim::PrivacyPlanConfig;
+    use burn_dp::units::UnitUpdate;
     use clap::Parser;
 
     use super::*;
@@ -225,6 +236,50 @@ mod tests {
         let error = checkpoints.latest().unwrap_err().to_string();
         assert!(error.contains("finds no checkpoint in") && error.contains(FOLDER), "{error}");
         assert!(checkpoints.refuse_interrupted_run().is_ok());
+    }
+
+    /// A run that was killed during its first checkpoint, after so many steps.
+    fn killed(output: &Path, steps: u64) {
+        let device = Device::flex().autodiff();
+        let mut model: Linear = LinearConfig::new(1, 1).init(&device);
+        let plan = PrivacyPlanConfig::new(20, 5.0).with_steps(9).with_noise_multiplier(1.0);
+        let plan = plan.init().unwrap();
+        let sampler = plan.sampler().unwrap();
+        let optim = plan.optimizer(SgdConfig::new().init());
+        let mut optim = optim.with_release_log(output.join(FOLDER).join("releases.log")).unwrap();
+        for step in 0..steps {
+            let draw = sampler.draw(step).unwrap();
+            let zero = |_: Linear, _: &usize| Ok(UnitUpdate::zero());
+            optim.unit_updates(&model, draw.private_indices(), zero).unwrap();
+            model = optim.step(0.1, model, draw).unwrap();
+        }
+    }
+
+    #[test]
+    fn a_run_begins_where_one_was_killed_before_its_first_release_and_not_after() {
+        let folder = tempfile::tempdir().unwrap();
+        let checkpoints = checkpoints(folder.path(), "");
+        checkpoints.begin().unwrap();
+        killed(folder.path(), 0);
+        checkpoints.refuse_interrupted_run().unwrap();
+        let device = Device::flex().autodiff();
+        let model: Linear = LinearConfig::new(1, 1).init(&device);
+        let plan = PrivacyPlanConfig::new(20, 5.0).with_steps(9).with_noise_multiplier(1.0);
+        let optim = plan.init().unwrap().optimizer(SgdConfig::new().init());
+        checkpoints.save(&model, &optim).unwrap();
+        assert!(checkpoints.latest().is_ok());
+
+        let folder = tempfile::tempdir().unwrap();
+        let checkpoints = self::checkpoints(folder.path(), "");
+        checkpoints.begin().unwrap();
+        killed(folder.path(), 2);
+        for error in
+            [checkpoints.refuse_interrupted_run().unwrap_err(), checkpoints.latest().unwrap_err()]
+        {
+            let error = error.to_string();
+            assert!(error.contains("releases.log knows of 2 releases"), "{error}");
+            assert!(error.contains("backup") && error.contains("folder of its own"), "{error}");
+        }
     }
 
     #[test]

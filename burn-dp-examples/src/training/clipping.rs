@@ -3,8 +3,8 @@
 use burn_dp::clipping::CountNoise;
 use clap::{Args, ValueEnum};
 
-use super::TrainError;
 use super::options::typed;
+use super::{TrainError, checks};
 use crate::data::ItemDataset;
 
 /// The part of the training images that is public where a policy needs public images.
@@ -102,20 +102,19 @@ impl ClippingOptions {
     /// The first option that was given, if there is one.
     pub(super) fn given(&self) -> Option<&'static str> {
         let flat = self.clipping == ClippingName::Flat;
-        let of_quantile = self.given_for_quantile().map(|(name, _)| name);
-        (!flat).then_some("--clipping").or(of_quantile).or_else(|| {
-            [
-                ("--threshold-decay", self.threshold_decay.is_some()),
-                ("--layer-multipliers", self.layer_multipliers),
-                ("--layer-groups", self.layer_groups.is_some()),
-                ("--public-size", self.public_size.is_some()),
-            ]
-            .into_iter()
-            .find_map(|(name, given)| given.then_some(name))
-        })
+        let others = [
+            ("--threshold-decay", self.threshold_decay.is_some()),
+            ("--layer-multipliers", self.layer_multipliers),
+            ("--layer-groups", self.layer_groups.is_some()),
+            ("--public-size", self.public_size.is_some()),
+        ];
+        let policy = [("--clipping", !flat)].into_iter();
+        let mut options = policy.chain(self.of_quantile()).chain(others);
+        options.find_map(|(name, given)| given.then_some(name))
     }
 
-    fn given_for_quantile(&self) -> Option<(&'static str, bool)> {
+    /// The options of quantile clipping, and whether they were given.
+    fn of_quantile(&self) -> [(&'static str, bool); 6] {
         [
             ("--target-quantile", self.target_quantile.is_some()),
             ("--quantile-lr", self.quantile_lr.is_some()),
@@ -124,8 +123,6 @@ impl ClippingOptions {
             ("--count-share", self.count_share.is_some()),
             ("--count-noise", self.count_noise.is_some()),
         ]
-        .into_iter()
-        .find(|(_, given)| *given)
     }
 
     /// Checks the options.
@@ -135,24 +132,18 @@ impl ClippingOptions {
     /// For an option that does not belong to the policy, or whose value is impossible.
     pub(super) fn check(&self) -> Result<ClippingSettings, TrainError> {
         let name = self.clipping;
-        let foreign = |option, needed: &str| {
-            let reason = format!(
-                "has no meaning with --clipping {}; leave it out, or give --clipping {needed}",
-                typed(name)
-            );
-            Err(TrainError::option(option, reason))
+        let refuse_foreign = |options: &[(&'static str, bool)], needed: &str| {
+            let choice = format!("with --clipping {}", typed(name));
+            checks::refuse_foreign(options, &choice, &format!("--clipping {needed}"))
         };
-        if let Some((option, _)) = self.given_for_quantile()
-            && name != ClippingName::Quantile
-        {
-            return foreign(option, "quantile");
+        if name != ClippingName::Quantile {
+            refuse_foreign(&self.of_quantile(), "quantile")?;
         }
-        if self.layer_multipliers && name != ClippingName::Layerwise {
-            return foreign("--layer-multipliers", "layerwise");
+        if name != ClippingName::Layerwise {
+            refuse_foreign(&[("--layer-multipliers", self.layer_multipliers)], "layerwise")?;
         }
-        let layers = matches!(name, ClippingName::Layerwise | ClippingName::PerLayer);
-        if self.layer_groups.is_some() && !layers {
-            return foreign("--layer-groups", "layerwise");
+        if !matches!(name, ClippingName::Layerwise | ClippingName::PerLayer) {
+            refuse_foreign(&[("--layer-groups", self.layer_groups.is_some())], "layerwise")?;
         }
         let target = self.target_quantile.unwrap_or(0.5);
         if !(0.0..=1.0).contains(&target) {
@@ -201,8 +192,8 @@ impl ClippingOptions {
             groups: self.layer_groups,
             public_size: self.public_size,
         };
-        if self.public_size.is_some() && !settings.needs_public() {
-            return foreign("--public-size", "layerwise");
+        if !settings.needs_public() {
+            refuse_foreign(&[("--public-size", self.public_size.is_some())], "layerwise")?;
         }
         Ok(settings)
     }

@@ -55,12 +55,25 @@ impl ClippingSettings {
                 }
             }
         };
-        if self.decay == 1.0 {
-            return Ok(policy);
-        }
-        let schedule = Schedule::exponential(self.decay, steps_per_epoch as u64)?;
-        Ok(Box::new(ScheduledClipping::new(policy, schedule)))
+        decaying(policy, self.decay, steps_per_epoch)
     }
+}
+
+/// The policy with its thresholds times `decay` after each pass over the data.
+///
+/// # Errors
+///
+/// When the decay is not positive and finite.
+pub(super) fn decaying(
+    policy: Box<dyn Clipping>,
+    decay: f64,
+    steps_per_epoch: usize,
+) -> Result<Box<dyn Clipping>, TrainError> {
+    if decay == 1.0 {
+        return Ok(policy);
+    }
+    let schedule = Schedule::exponential(decay, steps_per_epoch as u64)?;
+    Ok(Box::new(ScheduledClipping::new(policy, schedule)))
 }
 
 #[cfg(test)]

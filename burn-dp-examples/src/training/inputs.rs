@@ -21,8 +21,8 @@ pub struct InputOptions {
     /// --word-vectors [default: 10000].
     #[arg(long, value_name = "N")]
     pub vocabulary_size: Option<usize>,
-    /// imdb: file of public word vectors (GloVe, as text), which stay as they are [default: vectors
-    /// are trained from scratch].
+    /// imdb: file of public word vectors (GloVe, word2vec or fastText, as text), which stay as they are
+    /// [default: vectors are trained from scratch].
     #[arg(long, value_name = "FILE")]
     pub word_vectors: Option<PathBuf>,
     /// resnet: how channels are normalised [default: group].

@@ -2,6 +2,7 @@
 
 pub mod batch_clipping;
 mod checkpoints;
+pub(crate) mod checks;
 mod clipping;
 mod clipping_policy;
 mod device;

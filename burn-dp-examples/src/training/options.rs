@@ -98,6 +98,10 @@ pub struct TrainOptions {
     /// Go on from the last checkpoint in the output folder, with unchanged settings.
     #[arg(long)]
     pub resume: bool,
+    /// With --resume: go on behind the last step that was released, where the steps since the checkpoint do
+    /// not come out the same bit for bit (on another machine, say). They stay paid for; what they taught is lost.
+    #[arg(long, requires = "resume")]
+    pub skip_lost_steps: bool,
     /// Folder for the model, the privacy statement and the checkpoints of an unfinished run.
     #[arg(long, value_name = "DIR", default_value = "out/train")]
     pub output: PathBuf,

@@ -46,11 +46,7 @@ impl<E: Encoder> PublicItems<E> {
                 false => self.measure(model, layers),
             };
         };
-        let norms = self.measure(model, layers.clone())?.means()?;
-        // A layer without any gradient is put to the smallest.
-        let least = norms.iter().copied().filter(|&norm| norm > 0.0).fold(f64::MAX, f64::min);
-        let norms: Vec<f64> = norms.into_iter().map(|norm| norm.max(least)).collect();
-        self.measure(model, layers.merged_by_norm(&norms, count)?)
+        self.measure(model, merged(&self.measure(model, layers)?, count)?)
     }
 
     fn measure<M: Classifier<Inputs = E::Inputs>>(
@@ -83,4 +79,17 @@ impl<E: Encoder> PublicItems<E> {
         };
         self.measure(model, groups)
     }
+}
+
+/// The layers with these norms, merged into `count` groups of similar norms.
+///
+/// # Errors
+///
+/// Refuses norms of no example.
+pub(super) fn merged(norms: &PublicNorms, count: usize) -> Result<ParameterGroups, DpError> {
+    let means = norms.means()?;
+    // A layer without any gradient is put to the smallest.
+    let least = means.iter().copied().filter(|&norm| norm > 0.0).fold(f64::MAX, f64::min);
+    let means: Vec<f64> = means.into_iter().map(|norm| norm.max(least)).collect();
+    norms.groups().merged_by_norm(&means, count)
 }

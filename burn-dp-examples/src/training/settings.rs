@@ -52,6 +52,8 @@ pub struct Settings {
     pub seed: u64,
     /// Whether to go on from the last checkpoint.
     pub resume: bool,
+    /// Whether to go on behind the last step that was released.
+    pub skip_lost_steps: bool,
     /// Folder for everything that the run writes.
     pub output: PathBuf,
     /// File for the figures of the run.
@@ -76,6 +78,12 @@ pub struct PrivacySettings {
     pub insecure_seed: Option<u64>,
 }
 
+/// Most passes over the data.
+const MOST_EPOCHS: usize = 1_000_000_000;
+
+/// Most drawn digits; they take 30 GiB.
+const MOST_DIGITS: usize = 10_000_000;
+
 /// The length of a training.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Length {
@@ -99,12 +107,9 @@ impl Settings {
         if options.dataset == DatasetName::Digits
             && let Some(folder) = &options.data_dir
         {
-            let reason = format!(
-                "{} is given but the drawn digits need no files; leave it out, or train mnist",
-                folder.display()
-            );
-            return Err(TrainError::option("--data-dir", reason));
+            return Err(needs_no_files(folder));
         }
+        check_drawn(&options)?;
         if options.non_private {
             refuse_private_options(&options)?;
         }
@@ -138,6 +143,7 @@ impl Settings {
             backend: options.backend,
             seed: options.seed,
             resume: options.resume,
+            skip_lost_steps: options.skip_lost_steps,
             output: options.output,
         };
         if settings.data_dir.is_none()
@@ -235,6 +241,15 @@ pub(crate) fn no_data_dir(dataset: DatasetName) -> TrainError {
     TrainError::option("--data-dir", reason)
 }
 
+/// The refusal of a folder for the drawn digits.
+pub(super) fn needs_no_files(folder: &Path) -> TrainError {
+    let reason = format!(
+        "{} is given but the drawn digits need no files; leave it out, or train mnist",
+        folder.display()
+    );
+    TrainError::option("--data-dir", reason)
+}
+
 /// Options that ordinary training would have to ignore.
 fn refuse_private_options(options: &TrainOptions) -> Result<(), TrainError> {
     let numbers = [
@@ -307,7 +322,23 @@ fn length(options: &TrainOptions, default_epochs: usize) -> Result<Length, Train
             Err(TrainError::option("--steps", reason))
         }
         (None, Some(steps)) => count("--steps", Some(steps), 1).map(Length::Steps),
+        (Some(epochs), None) if epochs > MOST_EPOCHS => {
+            let reason = format!("must be at most {MOST_EPOCHS}, got {epochs}");
+            Err(TrainError::option("--epochs", reason))
+        }
         (epochs, None) => count("--epochs", epochs, default_epochs).map(Length::Epochs),
+    }
+}
+
+/// Refuses more drawn digits than memory holds.
+fn check_drawn(options: &TrainOptions) -> Result<(), TrainError> {
+    let sizes = [("--train-size", options.train_size), ("--test-size", options.test_size)];
+    match sizes.into_iter().find(|(_, size)| size.is_some_and(|size| size > MOST_DIGITS)) {
+        Some((name, Some(size))) if options.dataset == DatasetName::Digits => {
+            let reason = format!("must be at most {MOST_DIGITS} drawn digits, got {size}");
+            Err(TrainError::option(name, reason))
+        }
+        _ => Ok(()),
     }
 }
 

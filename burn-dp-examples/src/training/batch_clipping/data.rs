@@ -3,8 +3,8 @@
 use super::DataOptions;
 use crate::data::{ImageBatcher, ImageDataset, ImageItem, digits, mnist};
 use crate::training::options::typed;
-use crate::training::settings::no_data_dir;
-use crate::training::{DatasetName, TrainError};
+use crate::training::settings::{needs_no_files, no_data_dir};
+use crate::training::{DatasetName, TrainError, checks};
 
 /// Images that are trained on, that are public, and that are measured on.
 pub(crate) struct BatchData {
@@ -15,12 +15,27 @@ pub(crate) struct BatchData {
     pub(crate) test: ImageDataset,
 }
 
+impl DataOptions {
+    fn check(&self) -> Result<(), TrainError> {
+        checks::at_least_one([
+            ("--train-size", self.train_size.unwrap_or(1)),
+            ("--test-size", self.test_size.unwrap_or(1)),
+            ("--public-size", self.public_size.unwrap_or(1)),
+        ])?;
+        match &self.data_dir {
+            Some(folder) if self.dataset == DatasetName::Digits => Err(needs_no_files(folder)),
+            _ => Ok(()),
+        }
+    }
+}
+
 /// Reads the data and keeps some images as public.
 ///
 /// # Errors
 ///
-/// When it cannot be read, or nothing would be left to train on.
+/// For an option that is impossible, when the data cannot be read, or nothing would be left to train on.
 pub(crate) fn load(options: &DataOptions) -> Result<BatchData, TrainError> {
+    options.check()?;
     let folder = options.data_dir.clone();
     let folder = folder.or_else(|| std::env::var_os("BURN_DP_DATA").map(Into::into));
     let splits = match (options.dataset, folder) {
@@ -56,4 +71,33 @@ pub(crate) fn load(options: &DataOptions) -> Result<BatchData, TrainError> {
     // The last ones, whoever they are.
     let public = private.split_off(private.len() - public);
     Ok(BatchData { name: splits.name, encoder: splits.encoder, private, public, test })
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use clap::Parser;
+
+    use super::*;
+    use crate::training::batch_clipping::BatchOptions;
+
+    #[test]
+    fn impossible_and_foreign_options_are_refused_before_anything_is_drawn() {
+        for (line, expected) in [
+            ("--train-size 0", "--train-size must be at least 1, got 0"),
+            ("--test-size 0", "--test-size must be at least 1, got 0"),
+            ("--public-size 0", "--public-size must be at least 1, got 0"),
+            (
+                "--data-dir nowhere",
+                "--data-dir nowhere is given but the drawn digits need no files",
+            ),
+            ("mnist --data-dir nowhere", "nowhere holds none of"),
+        ] {
+            let words = ["train", "--clipping", "batch"].into_iter().chain(line.split(' '));
+            let options = BatchOptions::try_parse_from(words).unwrap();
+            let error = load(&options.data).err().unwrap().to_string();
+            assert!(error.contains(expected), "{error}");
+        }
+    }
 }

@@ -4,12 +4,15 @@
 mod data;
 mod figures;
 mod options;
+mod policy;
 mod run;
 mod settings;
+mod training;
+mod updates;
 
 pub(crate) use data::load;
 pub use figures::{BatchFigures, EpochFigures};
 pub use options::{BatchModelName, BatchOptions, BatchPolicyName, DataOptions, UnitClippingName};
 pub use run::run;
-pub(crate) use run::train;
-pub(crate) use settings::{BatchSettings, LAYERS};
+pub(crate) use settings::BatchSettings;
+pub(crate) use training::BatchTraining;

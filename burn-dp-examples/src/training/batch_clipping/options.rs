@@ -2,8 +2,10 @@
 
 use std::path::PathBuf;
 
+use burn::tensor::Device;
 use clap::{Args, Parser, ValueEnum};
 
+use crate::models::{BnLeNet5, BnLeNet5Config};
 use crate::training::{BackendName, DatasetName};
 
 /// Train with batch clipping: mini-sets of fixed membership are drawn, and each one's gradient is
@@ -41,15 +43,22 @@ pub struct BatchOptions {
     /// clipping); without it, the gradient is.
     #[arg(long, value_name = "N")]
     pub local_steps: Option<usize>,
-    /// Learning rate of the local steps.
-    #[arg(long, default_value_t = 0.05, allow_hyphen_values = true)]
-    pub local_lr: f64,
-    /// Clipping threshold of a mini-set's gradient.
-    #[arg(long, value_name = "C", default_value_t = 0.2, allow_hyphen_values = true)]
-    pub max_grad_norm: f64,
+    /// Learning rate of the local steps [default: 0.05].
+    #[arg(long, allow_hyphen_values = true)]
+    pub local_lr: Option<f64>,
+    /// Clipping threshold of a mini-set's gradient; zhang has none [default: 0.2].
+    #[arg(long, value_name = "C", allow_hyphen_values = true)]
+    pub max_grad_norm: Option<f64>,
+    /// What the thresholds are multiplied by after each pass over the data [default: 1].
+    #[arg(long, value_name = "D", allow_hyphen_values = true)]
+    pub threshold_decay: Option<f64>,
+    /// Layerwise, zhang and multipliers: merge layers of similar norms on the public images into this
+    /// many groups.
+    #[arg(long, value_name = "N")]
+    pub layer_groups: Option<usize>,
     /// Noise multiplier of a step. With one threshold it is the standard deviation of the noise over
     /// the threshold, twice the sigma of the paper, whose noise is 2 C sigma; with a threshold for each
-    /// of L layers it is that of each layer over √L [default: sigma = 0.5 of the paper].
+    /// of L layers or groups it is that of each over √L [default: sigma = 0.5 of the paper].
     #[arg(long, value_name = "SIGMA", allow_hyphen_values = true)]
     pub noise_multiplier: Option<f64>,
     /// Privacy budget. Without --noise-multiplier the noise is calibrated to it; with it, the run
@@ -92,8 +101,8 @@ pub struct DataOptions {
     /// Data set to train on.
     #[arg(value_enum, default_value_t = DatasetName::Digits)]
     pub dataset: DatasetName,
-    /// Folder with the four IDX files of MNIST, plain or gzip [default: the variable BURN_DP_DATA,
-    /// else the cache or download of burn-dataset].
+    /// Folder with the four IDX files of MNIST, plain or gzip; the drawn digits need none [default: the
+    /// variable BURN_DP_DATA, else the cache or download of burn-dataset].
     #[arg(long, value_name = "DIR")]
     pub data_dir: Option<PathBuf>,
     /// Use only this many images to train on, public ones included [default: all; 12000 drawn
@@ -141,13 +150,6 @@ pub enum BatchPolicyName {
     Multipliers,
 }
 
-impl BatchPolicyName {
-    /// Whether each layer has noise of its own.
-    pub(super) fn splits_the_noise(self) -> bool {
-        matches!(self, Self::Layerwise | Self::Zhang)
-    }
-}
-
 /// A network that batch clipping trains.
 #[derive(ValueEnum, Debug, Clone, Copy, PartialEq, Eq)]
 pub enum BatchModelName {
@@ -157,6 +159,13 @@ pub enum BatchModelName {
     /// LeNet-5 without.
     #[value(name = "lenet5")]
     Lenet5,
+}
+
+impl BatchModelName {
+    /// Initializes the network.
+    pub(crate) fn init(self, device: &Device) -> BnLeNet5 {
+        BnLeNet5Config::new().with_batch_norm(self == Self::BnLenet5).init(device)
+    }
 }
 
 #[cfg(test)]

@@ -54,28 +54,29 @@ pub struct FederatedOptions {
     /// [default: 1; 0.1 for quantile clipping].
     #[arg(long, value_name = "C", allow_hyphen_values = true)]
     pub max_update_norm: Option<f64>,
-    /// Fraction of the users whose update quantile clipping leaves as it is.
-    #[arg(long, default_value_t = 0.5, allow_hyphen_values = true)]
-    pub target_quantile: f64,
-    /// Learning rate of the threshold of quantile clipping.
-    #[arg(long, default_value_t = 0.2, allow_hyphen_values = true)]
-    pub quantile_lr: f64,
-    /// Share of a round's privacy cost that the counts of quantile clipping and of --track-norms may use.
-    #[arg(long, default_value_t = 0.1, allow_hyphen_values = true)]
-    pub count_share: f64,
+    /// Quantile clipping: fraction of the users whose update it leaves as it is [default: 0.5].
+    #[arg(long, value_name = "Q", allow_hyphen_values = true)]
+    pub target_quantile: Option<f64>,
+    /// Quantile clipping: learning rate of the threshold [default: 0.2].
+    #[arg(long, value_name = "ETA", allow_hyphen_values = true)]
+    pub quantile_lr: Option<f64>,
+    /// Share of a round's privacy cost that the counts of quantile clipping and of --track-norms may use
+    /// [default: 0.1].
+    #[arg(long, value_name = "S", allow_hyphen_values = true)]
+    pub count_share: Option<f64>,
     /// Also estimate the mean and the median norm of the private users' updates in each parameter, by
     /// noisy counts.
     #[arg(long)]
     pub track_norms: bool,
-    /// Passes of a user over their examples in a round.
-    #[arg(long, value_name = "N", default_value_t = 1)]
-    pub local_epochs: usize,
-    /// Examples in a local batch.
-    #[arg(long, value_name = "N", default_value_t = 16)]
-    pub local_batch_size: usize,
-    /// Learning rate of the local steps of a user.
-    #[arg(long, default_value_t = 1.0, allow_hyphen_values = true)]
-    pub local_lr: f64,
+    /// Federated averaging: passes of a user over their examples in a round [default: 1].
+    #[arg(long, value_name = "N")]
+    pub local_epochs: Option<usize>,
+    /// Federated averaging: examples in a local batch [default: 16].
+    #[arg(long, value_name = "N")]
+    pub local_batch_size: Option<usize>,
+    /// Federated averaging: learning rate of the local steps of a user [default: 1].
+    #[arg(long, allow_hyphen_values = true)]
+    pub local_lr: Option<f64>,
     /// Examples of a user that are used in a round.
     #[arg(long, value_name = "N", default_value_t = 64)]
     pub max_examples: usize,
@@ -85,9 +86,9 @@ pub struct FederatedOptions {
     /// Learning rate of the server.
     #[arg(long, default_value_t = 1.0, allow_hyphen_values = true)]
     pub server_lr: f64,
-    /// Momentum of the server's sgd.
-    #[arg(long, default_value_t = 0.9, allow_hyphen_values = true)]
-    pub server_momentum: f64,
+    /// Momentum of the server's sgd [default: 0.9].
+    #[arg(long, allow_hyphen_values = true)]
+    pub server_momentum: Option<f64>,
     /// Predictions in an example.
     #[arg(long, value_name = "N", default_value_t = 40)]
     pub length: usize,

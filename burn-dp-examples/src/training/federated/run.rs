@@ -99,6 +99,10 @@ pub fn run(options: FederatedOptions) -> Result<FederatedFigures, TrainError> {
         let round = training.rounds() as usize;
         if round.is_multiple_of(options.evaluate_every) || round == options.rounds {
             train_time += since.elapsed();
+            if round < options.rounds {
+                // Before anything is printed: from then on every release is on disk.
+                checkpoints.save(&model, training.optimizer())?;
+            }
             let measured = measure(&model, &users.test, &device);
             let epsilon = training.optimizer().privacy_spent(options.delta)?.upper;
             let thresholds = training.optimizer().plan().clipping().thresholds(round as u64)?;
@@ -120,9 +124,6 @@ pub fn run(options: FederatedOptions) -> Result<FederatedFigures, TrainError> {
                 epsilon: epsilon.is_finite().then_some(epsilon),
                 threshold: thresholds.total_norm(),
             });
-            if round < options.rounds {
-                checkpoints.save(&model, training.optimizer())?;
-            }
             since = Instant::now();
         }
     }

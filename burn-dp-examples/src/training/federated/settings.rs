@@ -15,7 +15,7 @@ use burn_dp_accountant::UnitOfPrivacy;
 use super::{AlgorithmName, FederatedOptions, UserClippingName};
 use crate::training::noise::Noise;
 use crate::training::options::typed;
-use crate::training::{OptimizerName, TrainError};
+use crate::training::{OptimizerName, TrainError, checks};
 
 /// Default of `--epsilon`.
 const EPSILON: f64 = 8.0;
@@ -23,8 +23,60 @@ const EPSILON: f64 = 8.0;
 /// The quantile that is shown of the norms that are tracked.
 pub(super) const MEDIAN: f64 = 0.5;
 
+/// The options that belong to some choices only, the defaults filled in.
+struct Filled {
+    target_quantile: f64,
+    quantile_lr: f64,
+    count_share: f64,
+    local_epochs: usize,
+    local_batch_size: usize,
+    local_lr: f64,
+    server_momentum: f64,
+}
+
 impl FederatedOptions {
-    /// Refuses numbers that are impossible whatever the data.
+    fn filled(&self) -> Filled {
+        Filled {
+            target_quantile: self.target_quantile.unwrap_or(0.5),
+            quantile_lr: self.quantile_lr.unwrap_or(0.2),
+            count_share: self.count_share.unwrap_or(0.1),
+            local_epochs: self.local_epochs.unwrap_or(1),
+            local_batch_size: self.local_batch_size.unwrap_or(16),
+            local_lr: self.local_lr.unwrap_or(1.0),
+            server_momentum: self.server_momentum.unwrap_or(0.9),
+        }
+    }
+
+    /// Refuses options that the choices beside them would ignore.
+    fn refuse_foreign(&self) -> Result<(), TrainError> {
+        if self.clipping == UserClippingName::Flat {
+            let of_quantile = [
+                ("--target-quantile", self.target_quantile.is_some()),
+                ("--quantile-lr", self.quantile_lr.is_some()),
+            ];
+            let choice = "with --clipping flat";
+            checks::refuse_foreign(&of_quantile, choice, "--clipping quantile")?;
+            let of_counts = [("--count-share", self.count_share.is_some() && !self.track_norms)];
+            checks::refuse_foreign(&of_counts, choice, "--clipping quantile or --track-norms")?;
+        }
+        if self.algorithm == AlgorithmName::FedSgd {
+            let of_averaging = [
+                ("--local-epochs", self.local_epochs.is_some()),
+                ("--local-batch-size", self.local_batch_size.is_some()),
+                ("--local-lr", self.local_lr.is_some()),
+            ];
+            let choice = "with --algorithm fed-sgd";
+            checks::refuse_foreign(&of_averaging, choice, "--algorithm fed-avg")?;
+        }
+        if self.server_optimizer == OptimizerName::Adam {
+            let of_sgd = [("--server-momentum", self.server_momentum.is_some())];
+            let choice = "with --server-optimizer adam";
+            checks::refuse_foreign(&of_sgd, choice, "--server-optimizer sgd")?;
+        }
+        Ok(())
+    }
+
+    /// Refuses numbers that are impossible whatever the data, and options that would be ignored.
     ///
     /// # Errors
     ///
@@ -35,47 +87,38 @@ impl FederatedOptions {
                           privacy and in no other way";
             return Err(TrainError::option("--federated", reason));
         }
-        for (name, value) in [
+        self.refuse_foreign()?;
+        let filled = self.filled();
+        checks::at_least_one([
             ("--rounds", self.rounds),
             ("--users-per-round", self.users_per_round),
-            ("--local-epochs", self.local_epochs),
-            ("--local-batch-size", self.local_batch_size),
+            ("--local-epochs", filled.local_epochs),
+            ("--local-batch-size", filled.local_batch_size),
             ("--max-examples", self.max_examples),
             ("--length", self.length),
             ("--embedding", self.embedding),
             ("--hidden", self.hidden),
             ("--evaluate-every", self.evaluate_every),
-        ] {
-            if value == 0 {
-                return Err(TrainError::option(name, "must be at least 1, got 0"));
-            }
-        }
-        for (name, value) in [
+        ])?;
+        checks::positive([
             ("--max-update-norm", self.max_update_norm.unwrap_or(1.0)),
-            ("--quantile-lr", self.quantile_lr),
-            ("--local-lr", self.local_lr),
+            ("--quantile-lr", filled.quantile_lr),
+            ("--local-lr", filled.local_lr),
             ("--server-lr", self.server_lr),
             ("--epsilon", self.epsilon.unwrap_or(EPSILON)),
             ("--noise-multiplier", self.noise_multiplier.unwrap_or(1.0)),
-        ] {
-            if !(value > 0.0 && value.is_finite()) {
-                let reason = format!("must be a number greater than 0, got {value}");
-                return Err(TrainError::option(name, reason));
-            }
-        }
+        ])?;
         for (name, value) in
-            [("--target-quantile", self.target_quantile), ("--count-share", self.count_share)]
+            [("--target-quantile", filled.target_quantile), ("--count-share", filled.count_share)]
         {
             if !(value > 0.0 && value < 1.0) {
                 let reason = format!("must be between 0 and 1, got {value}");
                 return Err(TrainError::option(name, reason));
             }
         }
-        if !(0.0..1.0).contains(&self.server_momentum) {
-            let reason = format!(
-                "must be at least 0 and less than 1, got {}; try 0.9",
-                self.server_momentum
-            );
+        let momentum = filled.server_momentum;
+        if !(0.0..1.0).contains(&momentum) {
+            let reason = format!("must be at least 0 and less than 1, got {momentum}; try 0.9");
             return Err(TrainError::option("--server-momentum", reason));
         }
         Ok(())
@@ -125,7 +168,7 @@ impl FederatedOptions {
         let parameters = ParameterGroups::per_parameter(model)?;
         // The mean is of norms up to twice the higher of them.
         let tracker = QuantileTracker::alone(parameters, [MEDIAN, 0.9])?.with_means();
-        Ok(Box::new(tracker.beside(clipping, CountNoise::Share(self.count_share))))
+        Ok(Box::new(tracker.beside(clipping, CountNoise::Share(self.filled().count_share))))
     }
 
     fn policy<M: Module>(&self, model: &M) -> Result<Box<dyn Clipping>, TrainError> {
@@ -136,9 +179,10 @@ impl FederatedOptions {
             UserClippingName::Quantile => None,
             UserClippingName::LayerQuantile => Some(ParameterGroups::per_parameter(model)?),
         };
-        let mut clipping = QuantileClipping::new(self.target_quantile)?
-            .with_learning_rate(self.quantile_lr)?
-            .with_count_noise(CountNoise::Share(self.count_share));
+        let filled = self.filled();
+        let mut clipping = QuantileClipping::new(filled.target_quantile)?
+            .with_learning_rate(filled.quantile_lr)?
+            .with_count_noise(CountNoise::Share(filled.count_share));
         if let Some(norm) = self.max_update_norm {
             clipping = clipping.with_initial(norm)?;
         }
@@ -154,11 +198,12 @@ impl FederatedOptions {
     ///
     /// As [`FedAvgConfig::init`].
     pub(super) fn update(&self) -> Result<UserUpdate, TrainError> {
+        let filled = self.filled();
         Ok(match self.algorithm {
             AlgorithmName::FedSgd => FedSgdConfig::new(self.max_examples).init()?,
-            AlgorithmName::FedAvg => FedAvgConfig::new(self.local_lr)
-                .with_epochs(self.local_epochs)
-                .with_batch_size(self.local_batch_size)
+            AlgorithmName::FedAvg => FedAvgConfig::new(filled.local_lr)
+                .with_epochs(filled.local_epochs)
+                .with_batch_size(filled.local_batch_size)
                 .with_max_examples(self.max_examples)
                 .init(SgdConfig::new().init())?,
         })
@@ -166,11 +211,12 @@ impl FederatedOptions {
 
     /// The server.
     pub(super) fn server(&self) -> ModuleOptimizer {
+        let momentum = self.filled().server_momentum;
         match self.server_optimizer {
             OptimizerName::Adam => AdamConfig::new().init(),
-            OptimizerName::Sgd if self.server_momentum == 0.0 => SgdConfig::new().init(),
+            OptimizerName::Sgd if momentum == 0.0 => SgdConfig::new().init(),
             OptimizerName::Sgd => {
-                let momentum = MomentumConfig::new().with_momentum(self.server_momentum);
+                let momentum = MomentumConfig::new().with_momentum(momentum);
                 SgdConfig::new().with_momentum(Some(momentum.with_dampening(0.0))).init()
             }
         }
@@ -178,6 +224,7 @@ impl FederatedOptions {
 
     /// The settings that the rounds depend on: a resumed run must share them.
     pub(super) fn compared(&self) -> BTreeMap<String, String> {
+        let filled = self.filled();
         let optional =
             |value: Option<f64>| value.map_or("not set".into(), |value| value.to_string());
         let path = |value: &Option<std::path::PathBuf>| {
@@ -194,17 +241,17 @@ impl FederatedOptions {
             ("--noise-multiplier", optional(self.noise_multiplier)),
             ("--clipping", typed(self.clipping)),
             ("--max-update-norm", optional(self.max_update_norm)),
-            ("--target-quantile", self.target_quantile.to_string()),
-            ("--quantile-lr", self.quantile_lr.to_string()),
-            ("--count-share", self.count_share.to_string()),
+            ("--target-quantile", filled.target_quantile.to_string()),
+            ("--quantile-lr", filled.quantile_lr.to_string()),
+            ("--count-share", filled.count_share.to_string()),
             ("--track-norms", self.track_norms.to_string()),
-            ("--local-epochs", self.local_epochs.to_string()),
-            ("--local-batch-size", self.local_batch_size.to_string()),
-            ("--local-lr", self.local_lr.to_string()),
+            ("--local-epochs", filled.local_epochs.to_string()),
+            ("--local-batch-size", filled.local_batch_size.to_string()),
+            ("--local-lr", filled.local_lr.to_string()),
             ("--max-examples", self.max_examples.to_string()),
             ("--server-optimizer", typed(self.server_optimizer)),
             ("--server-lr", self.server_lr.to_string()),
-            ("--server-momentum", self.server_momentum.to_string()),
+            ("--server-momentum", filled.server_momentum.to_string()),
             ("--length", self.length.to_string()),
             ("--embedding", self.embedding.to_string()),
             ("--hidden", self.hidden.to_string()),
@@ -247,6 +294,29 @@ mod tests {
             let error = options(line).check().unwrap_err().to_string();
             assert!(error.contains(expected), "{error}");
         }
+    }
+
+    #[test]
+    fn options_that_another_choice_ignores_are_refused_by_name() {
+        for (choice, option, needed) in [
+            ("--clipping flat", "--target-quantile 0.9", "--clipping quantile"),
+            ("--clipping flat", "--quantile-lr 3", "--clipping quantile"),
+            ("--clipping flat", "--count-share 0.2", "--clipping quantile or --track-norms"),
+            ("--algorithm fed-sgd", "--local-lr 77", "--algorithm fed-avg"),
+            ("--algorithm fed-sgd", "--local-epochs 9", "--algorithm fed-avg"),
+            ("--algorithm fed-sgd", "--local-batch-size 9", "--algorithm fed-avg"),
+            ("--server-optimizer adam", "--server-momentum 0.3", "--server-optimizer sgd"),
+        ] {
+            let line = format!("--federated {choice} {option}");
+            let error = options(&line).check().unwrap_err().to_string();
+            let name = option.split(' ').next().unwrap();
+            let expected =
+                format!("{name} has no meaning with {choice}; leave it out, or give {needed}");
+            assert_eq!(error, expected);
+            assert!(options(&format!("--federated {option}")).check().is_ok(), "{option}");
+        }
+        let tracked = "--federated --clipping flat --track-norms --count-share 0.2";
+        assert!(options(tracked).check().is_ok());
     }
 
     #[test]

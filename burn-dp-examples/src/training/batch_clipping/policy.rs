@@ -1,0 +1,149 @@
+//! The clipping policy of a training with mini-sets.
+
+use burn_dp::DpError;
+use burn_dp::clipping::{
+    Clipping, FlatClipping, LayerwiseClipping, MultipliedClipping, ParameterGroups, PublicNorms,
+};
+
+use super::{BatchPolicyName, BatchSettings};
+use crate::models::BnLeNet5;
+use crate::training::TrainError;
+use crate::training::clipping_policy::decaying;
+use crate::training::public_items::merged;
+
+impl BatchSettings {
+    /// The policy for a model.
+    ///
+    /// # Arguments
+    ///
+    /// - `public_norms`: the mean norms of these groups on public images
+    ///
+    /// # Errors
+    ///
+    /// Those of the norms, and when the policy refuses them.
+    pub(super) fn clipping(
+        &self,
+        model: &BnLeNet5,
+        steps_per_epoch: usize,
+        public_norms: impl Fn(ParameterGroups) -> Result<PublicNorms, DpError>,
+    ) -> Result<Box<dyn Clipping>, TrainError> {
+        let norms = || {
+            let layers = public_norms(ParameterGroups::per_layer(model)?)?;
+            match self.layer_groups {
+                None => Ok(layers),
+                Some(count) => public_norms(merged(&layers, count)?),
+            }
+        };
+        let master = self.max_grad_norm;
+        let policy: Box<dyn Clipping> = match self.policy {
+            BatchPolicyName::Flat => Box::new(FlatClipping::new(master)?),
+            BatchPolicyName::Layerwise => Box::new(LayerwiseClipping::enhanced(master, &norms()?)?),
+            BatchPolicyName::Zhang => Box::new(LayerwiseClipping::zhang(&norms()?)?),
+            BatchPolicyName::Multipliers => {
+                Box::new(MultipliedClipping::from_public(master, &norms()?)?)
+            }
+        };
+        decaying(policy, self.threshold_decay, steps_per_epoch)
+    }
+
+    /// The groups whose public norms the policy follows; nothing if it follows none.
+    ///
+    /// # Errors
+    ///
+    /// Those of the policy's thresholds.
+    pub(super) fn followed(
+        &self,
+        clipping: &dyn Clipping,
+    ) -> Result<Option<ParameterGroups>, DpError> {
+        match self.policy {
+            BatchPolicyName::Flat => Ok(None),
+            _ => Ok(Some(clipping.thresholds(0)?.groups().clone())),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use burn::tensor::Device;
+
+    use super::super::settings::tests::settings;
+    use super::*;
+
+    /// The policy, where the norms of the layers are 1, 2, 4 …
+    fn policy(line: &str) -> (BatchSettings, Box<dyn Clipping>) {
+        let settings = settings(line).unwrap();
+        let model = settings.model.init(&Device::flex().autodiff());
+        let norms = |groups: ParameterGroups| {
+            let means = (0..groups.len()).map(|group| 2f64.powi(group as i32)).collect();
+            PublicNorms::from_means(groups, means)
+        };
+        let clipping = settings.clipping(&model, 7, norms).unwrap();
+        (settings, clipping)
+    }
+
+    fn noise_multiplier(line: &str) -> f64 {
+        let (settings, clipping) = policy(line);
+        let sets = settings.sets(6400).unwrap();
+        settings.plan(&sets, clipping).unwrap().noise_multiplier()
+    }
+
+    #[test]
+    fn the_default_noise_of_each_layer_is_that_of_the_paper_for_every_model() {
+        for (line, groups) in [
+            ("", 1),
+            ("--policy multipliers", 1),
+            ("--model lenet5 --policy multipliers", 1),
+            ("--policy layerwise", 8),
+            ("--policy zhang", 8),
+            ("--policy layerwise --model lenet5", 5),
+            ("--policy zhang --model lenet5", 5),
+            ("--policy layerwise --layer-groups 3", 3),
+            ("--policy zhang --layer-groups 2 --model lenet5", 2),
+        ] {
+            let (settings, clipping) = policy(line);
+            let sets = settings.sets(6400).unwrap();
+            let plan = settings.plan(&sets, clipping).unwrap();
+            let thresholds = plan.clipping().thresholds(0).unwrap();
+            assert_eq!(thresholds.norms().len(), groups, "{line}");
+            let noise = thresholds.noise(plan.noise_multiplier(), 1.0).unwrap();
+            for (std, norm) in noise.group_stds.iter().zip(thresholds.norms()) {
+                // 2 C sigma with sigma = 0.5; the layers of multipliers are in their own units.
+                if !line.contains("multipliers") {
+                    assert!((std / norm - 2.0 * 0.5).abs() < 1e-9, "{line} {}", std / norm);
+                }
+            }
+            let expected = 1.0 / (groups as f64).sqrt();
+            assert!((plan.noise_multiplier() - expected).abs() < 1e-12, "{line}");
+        }
+        assert_eq!(noise_multiplier("--policy layerwise --noise-multiplier 0.7"), 0.7);
+    }
+
+    #[test]
+    fn thresholds_decay_after_each_pass_over_the_data() {
+        for line in ["", "--policy layerwise", "--policy zhang", "--policy multipliers"] {
+            let (_, constant) = policy(line);
+            let (_, decaying) = policy(&format!("{line} --threshold-decay 0.5"));
+            for (step, factor) in [(0, 1.0), (6, 1.0), (7, 0.5), (20, 0.25)] {
+                let norms = |policy: &dyn Clipping| policy.thresholds(step).unwrap().total_norm();
+                assert!((norms(&*decaying) / norms(&*constant) - factor).abs() < 1e-12, "{line}");
+            }
+            assert!(decaying.describe().contains("times 0.5 every 7 steps"), "{line}");
+        }
+    }
+
+    #[test]
+    fn merged_groups_are_followed_as_the_model_trains() {
+        let (settings, mut clipping) = policy("--policy layerwise --layer-groups 3");
+        let groups = settings.followed(&*clipping).unwrap().unwrap();
+        assert_eq!(groups.len(), 3);
+        let norms = PublicNorms::from_means(groups, vec![1.0, 5.0, 10.0]).unwrap();
+        clipping.learn_public(&norms).unwrap();
+        let thresholds = clipping.thresholds(0).unwrap();
+        let ratio = thresholds.norms()[1] / thresholds.norms()[2];
+        assert!((ratio - 0.5).abs() < 1e-12, "{ratio}");
+        let (settings, flat) = policy("");
+        assert_eq!(settings.followed(&*flat).unwrap(), None);
+    }
+}
