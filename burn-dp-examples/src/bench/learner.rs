@@ -22,7 +22,7 @@ use super::report::median_and_minimum;
 use super::step::{LEARNING_RATE, NOISE_MULTIPLIER};
 use crate::data::{CLASSES, Encoder, ImageBatch, ImageBatcher, ImageDataset, ImageItem};
 use crate::models::{Classifier, Cnn, CnnConfig, ModelName};
-use crate::training::{TrainError, device, write_json};
+use crate::training::{TrainError, checks, device, write_json};
 
 /// The network under both loops.
 #[derive(Module, Debug)]
@@ -67,15 +67,11 @@ struct Row {
 ///
 /// For an option that is impossible, when a step is refused, and when the file cannot be written.
 pub(super) fn run(options: &LearnerOptions) -> Result<(), TrainError> {
-    for (option, number) in [
+    checks::at_least_one([
         ("--batch", options.batch),
         ("--repetitions", options.repetitions),
         ("--steps", options.steps),
-    ] {
-        if number == 0 {
-            return Err(TrainError::option(option, "must be at least 1, got 0"));
-        }
-    }
+    ])?;
     let device = device(options.backend)?.autodiff();
     let model = Convolutional { network: CnnConfig::new().init(&device) };
     let items = ImageBatcher::MNIST.made_up(4 * options.batch, CLASSES);

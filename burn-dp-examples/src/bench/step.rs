@@ -12,7 +12,7 @@ use super::subject::{Measure, Subject};
 use super::{Algorithm, StepOptions, agreement};
 use crate::data::Batch;
 use crate::models::Classifier;
-use crate::training::{TrainError, device, write_json};
+use crate::training::{TrainError, checks, device, write_json};
 
 /// Learning rate of the paper.
 pub(super) const LEARNING_RATE: f64 = 0.001;
@@ -30,17 +30,9 @@ const WARM_UP: usize = 2;
 /// For an option that is impossible, when the private algorithms disagree, and when the file cannot
 /// be written.
 pub(super) fn run(options: &StepOptions) -> Result<(), TrainError> {
-    for (option, number) in options
-        .batch
-        .iter()
-        .map(|&batch| ("--batch", batch))
-        .chain([("--repetitions", options.repetitions), ("--image-size", options.image_size)])
-    {
-        if number == 0 {
-            let reason = format!("must be at least 1, got {number}");
-            return Err(TrainError::option(option, reason));
-        }
-    }
+    let batches = options.batch.iter().map(|&batch| ("--batch", batch));
+    let others = [("--repetitions", options.repetitions), ("--image-size", options.image_size)];
+    checks::at_least_one(batches.chain(others))?;
     let device = device(options.backend)?.autodiff();
     let mut rows = Vec::new();
     for &model in &options.models {

@@ -23,8 +23,8 @@ const ENDINGS: [&str; 3] = ["png", "jpg", "jpeg"];
 ///
 /// # Errors
 ///
-/// When a folder is missing or holds no image, when `train` has less than two classes, when `test` has a class that `train` has not, and when a
-/// file is no image.
+/// When a folder is missing or holds no image, when `train` has fewer than two classes, when `test` has a
+/// class that `train` has not, and when a file is no image.
 pub fn read(folder: &Path, side: usize) -> Result<Splits<ImageBatcher>, DataError> {
     let subfolder = |names: &[&str]| {
         let found = names.iter().map(|name| folder.join(name)).find(|path| path.is_dir());

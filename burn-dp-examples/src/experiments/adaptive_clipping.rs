@@ -157,6 +157,10 @@ fn check(options: &AdaptiveClippingOptions) -> Result<(), TrainError> {
         ("--train-size", options.train_size.unwrap_or(1)),
         ("--test-size", options.test_size.unwrap_or(1)),
     ])?;
+    checks::countable(options.epochs)?;
+    if options.data_dir.is_none() {
+        checks::drawable(options.train_size, options.test_size)?;
+    }
     let thresholds = options.grid.iter().map(|&norm| ("--grid", norm));
     let starts = options.start.iter().map(|&norm| ("--start", norm));
     let numbers = [("--epsilon", options.epsilon), ("--lr", options.lr)];

@@ -77,6 +77,7 @@ struct Contender {
 /// When an option is impossible, the data cannot be read, or a run fails.
 pub(super) fn run(options: BatchClippingOptions) -> Result<BatchClippingExperiment, TrainError> {
     checks::at_least_one([("--epochs", options.epochs), ("--batch-size", options.batch_size)])?;
+    checks::countable(options.epochs)?;
     checks::positive([
         ("--sigma", options.sigma),
         ("--max-grad-norm", options.max_grad_norm),

@@ -96,6 +96,13 @@ mod tests {
             ("batch-clipping-privacy --dataset-size 9 --batch-size 10", "--batch-size must be at"),
             ("batch-clipping-privacy --epochs 18446744073709551615", "more than can be counted"),
             ("adaptive-clipping --target-quantiles 0.5,2", "must be"),
+            ("adaptive-clipping --epochs 1000000001", "--epochs must be at most 1000000000"),
+            ("batch-clipping --epochs 1000000001", "--epochs must be at most 1000000000"),
+            (
+                "adaptive-clipping --test-size 10000001",
+                "--test-size must be at most 10000000 drawn",
+            ),
+            ("batch-clipping --train-size 10000001", "--train-size must be at most 10000000 drawn"),
             ("batch-clipping --data-dir nowhere", "--data-dir nowhere is given but the drawn"),
         ] {
             lines.push((line.into(), expected.into()));

@@ -2,6 +2,12 @@
 
 use super::TrainError;
 
+/// Most passes over the data.
+const MOST_EPOCHS: usize = 1_000_000_000;
+
+/// Most drawn digits; they take 30 GiB.
+const MOST_DIGITS: usize = 10_000_000;
+
 /// Refuses a count of zero.
 ///
 /// # Errors
@@ -31,6 +37,35 @@ pub(crate) fn positive(
         }
         None => Ok(()),
     }
+}
+
+/// Refuses more passes over the data than can be counted in steps.
+///
+/// # Errors
+///
+/// [`TrainError::Option`] with the limit.
+pub(crate) fn countable(epochs: usize) -> Result<(), TrainError> {
+    at_most("--epochs", epochs, MOST_EPOCHS, "")
+}
+
+/// Refuses more drawn digits than memory holds.
+///
+/// # Errors
+///
+/// [`TrainError::Option`] with the limit.
+pub(crate) fn drawable(
+    train_size: Option<usize>,
+    test_size: Option<usize>,
+) -> Result<(), TrainError> {
+    at_most("--train-size", train_size.unwrap_or(0), MOST_DIGITS, " drawn digits")?;
+    at_most("--test-size", test_size.unwrap_or(0), MOST_DIGITS, " drawn digits")
+}
+
+fn at_most(name: &'static str, value: usize, most: usize, what: &str) -> Result<(), TrainError> {
+    if value <= most {
+        return Ok(());
+    }
+    Err(TrainError::option(name, format!("must be at most {most}{what}, got {value}")))
 }
 
 /// Refuses an option that was given although another choice ignores it.

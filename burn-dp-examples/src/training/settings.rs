@@ -10,7 +10,7 @@ use burn_dp::optim::WeightAverage;
 use super::inputs::InputSettings;
 use super::options::{BackendName, DatasetName, OptimizerName, TrainOptions, typed};
 use super::recipe::{self, Recipe};
-use super::{ClippingSettings, ScheduleName, TrainError};
+use super::{ClippingSettings, ScheduleName, TrainError, checks};
 use crate::models::ModelName;
 
 /// Checked settings of a run.
@@ -78,12 +78,6 @@ pub struct PrivacySettings {
     pub insecure_seed: Option<u64>,
 }
 
-/// Most passes over the data.
-const MOST_EPOCHS: usize = 1_000_000_000;
-
-/// Most drawn digits; they take 30 GiB.
-const MOST_DIGITS: usize = 10_000_000;
-
 /// The length of a training.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Length {
@@ -104,12 +98,12 @@ impl Settings {
     pub fn new(options: TrainOptions, data_dir: Option<PathBuf>) -> Result<Self, TrainError> {
         let model = options.model.unwrap_or_else(|| recipe::model(options.dataset));
         let recipe = Recipe::of(options.dataset, model, !options.non_private);
-        if options.dataset == DatasetName::Digits
-            && let Some(folder) = &options.data_dir
-        {
-            return Err(needs_no_files(folder));
+        if options.dataset == DatasetName::Digits {
+            checks::drawable(options.train_size, options.test_size)?;
+            if let Some(folder) = &options.data_dir {
+                return Err(needs_no_files(folder));
+            }
         }
-        check_drawn(&options)?;
         if options.non_private {
             refuse_private_options(&options)?;
         }
@@ -322,23 +316,11 @@ fn length(options: &TrainOptions, default_epochs: usize) -> Result<Length, Train
             Err(TrainError::option("--steps", reason))
         }
         (None, Some(steps)) => count("--steps", Some(steps), 1).map(Length::Steps),
-        (Some(epochs), None) if epochs > MOST_EPOCHS => {
-            let reason = format!("must be at most {MOST_EPOCHS}, got {epochs}");
-            Err(TrainError::option("--epochs", reason))
+        (epochs, None) => {
+            let epochs = count("--epochs", epochs, default_epochs)?;
+            checks::countable(epochs)?;
+            Ok(Length::Epochs(epochs))
         }
-        (epochs, None) => count("--epochs", epochs, default_epochs).map(Length::Epochs),
-    }
-}
-
-/// Refuses more drawn digits than memory holds.
-fn check_drawn(options: &TrainOptions) -> Result<(), TrainError> {
-    let sizes = [("--train-size", options.train_size), ("--test-size", options.test_size)];
-    match sizes.into_iter().find(|(_, size)| size.is_some_and(|size| size > MOST_DIGITS)) {
-        Some((name, Some(size))) if options.dataset == DatasetName::Digits => {
-            let reason = format!("must be at most {MOST_DIGITS} drawn digits, got {size}");
-            Err(TrainError::option(name, reason))
-        }
-        _ => Ok(()),
     }
 }
 

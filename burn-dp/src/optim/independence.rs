@@ -40,10 +40,8 @@ impl fmt::Display for Independence {
 #[derive(Debug)]
 pub(crate) struct IndependenceCheck {
     found: Independence,
-    /// What was found before the run was resumed, if any example was seen then.
-    earlier: Option<Independence>,
     enabled: bool,
-    /// Whether any batch was given to a backward pass.
+    /// Whether any batch was given to a backward pass, also before the run was resumed.
     batches: bool,
     probe: Option<Probe>,
     /// Threads that work at the same time have a probe each. Of this step.
@@ -54,7 +52,6 @@ impl IndependenceCheck {
     pub(crate) fn new() -> Self {
         Self {
             found: Independence::NotChecked,
-            earlier: None,
             enabled: true,
             batches: false,
             probe: None,
@@ -74,38 +71,27 @@ impl IndependenceCheck {
         }
     }
 
-    /// Goes on where a saved run was.
-    pub(super) fn continue_from(&mut self, earlier: Option<Independence>) {
-        self.earlier = earlier;
+    /// Goes on where a saved run was, which had [`seen`](Self::seen) that.
+    pub(super) fn continue_from(&mut self, seen: Option<Independence>) {
+        if let Some(found) = seen {
+            self.found = found;
+            self.batches = found != Independence::ByConstruction;
+        }
     }
 
     /// What is known of the whole run.
     pub(crate) fn found(&self) -> Independence {
-        match (self.earlier, self.found) {
-            (Some(checked @ Independence::Checked { .. }), _)
-            | (_, checked @ Independence::Checked { .. }) => checked,
-            (Some(earlier), _) if !self.has_seen() => earlier,
-            (Some(Independence::NotChecked), _) => Independence::NotChecked,
-            (_, found) => found,
-        }
+        self.found
     }
 
     /// The same for a checkpoint; nothing if there was no example yet.
     pub(super) fn seen(&self) -> Option<Independence> {
-        match self.has_seen() {
-            true => Some(self.found()),
-            false => self.earlier,
-        }
-    }
-
-    /// Whether an example was seen since the run began or was resumed.
-    fn has_seen(&self) -> bool {
-        self.batches || self.found != Independence::NotChecked
+        (self.batches || self.found != Independence::NotChecked).then_some(self.found)
     }
 
     /// The probe for the next backward pass of a step, if it is to be tested; to be given back.
     pub(super) fn take_probe(&mut self, source: &NoiseSource, step: u64) -> Option<Probe> {
-        if matches!(self.found(), Independence::Checked { .. }) {
+        if matches!(self.found, Independence::Checked { .. }) {
             return None;
         }
         self.found = Independence::NotChecked;
@@ -145,12 +131,14 @@ impl IndependenceCheck {
 
 #[cfg(test)]
 mod tests {
+    #![allow(clippy::unwrap_used)]
     use super::*;
 
     #[test]
     fn what_is_known_of_a_resumed_run_is_that_of_both_parts() {
         use Independence::{ByConstruction, Checked, NotChecked};
         let checked = Checked { step: 3 };
+        let source = NoiseSource::from_os().unwrap();
         // Before, after, and of both; nothing where no example was seen.
         for (before, after, both) in [
             (None, None, NotChecked),
@@ -166,8 +154,18 @@ mod tests {
         ] {
             let mut check = IndependenceCheck::new();
             check.continue_from(before);
-            if let Some(found) = after {
-                (check.found, check.batches) = (found, found != ByConstruction);
+            match after {
+                None => {}
+                Some(ByConstruction) => check.units_by_themselves(),
+                Some(found) => {
+                    let probe = check.take_probe(&source, 4);
+                    // Whoever was checked is not tested again.
+                    assert_eq!(probe.is_none(), before == Some(checked));
+                    check.give_back(probe);
+                    if found == checked {
+                        check.found = checked;
+                    }
+                }
             }
             assert_eq!(check.found(), both, "{before:?} {after:?}");
             assert_eq!(check.seen(), before.or(after).map(|_| both));

@@ -3,21 +3,37 @@
 use burn::train::metric::store::{Aggregate, Direction, Split};
 use burn::train::metric::{LossMetric, Metric};
 use burn::train::{MetricEarlyStoppingStrategy, StoppingCondition};
-use burn_dp::optim::PrivacyPlanConfig;
+use burn_dp::optim::{PrivacyPlan, PrivacyPlanConfig};
 use burn_dp_accountant::{Budget, DpEvent};
 
 use crate::fixture::*;
 
-#[test]
-fn the_budget_stops_the_training_before_the_step_that_would_break_it() {
+/// A plan whose budget allows seven of its steps, the last in the second epoch, and ε of these.
+pub(crate) fn seven_steps() -> (PrivacyPlan, f64) {
     let config =
         || PrivacyPlanConfig::new(UNITS, 15.0).with_steps(STEPS).with_noise_multiplier(2.0);
     let ledger = training_config().init(config().init().unwrap()).unwrap().ledger();
     let event = DpEvent::dp_sgd_step(0.125, 2.0);
-    let after = |steps| ledger.epsilon_after(&event, steps, 1e-5).unwrap().upper;
-    // Seven steps fit, in the second epoch.
-    let budget = Budget::new(after(7) * 1.001, 1e-5).unwrap();
-    let private = training_config().init(config().with_budget(budget).init().unwrap()).unwrap();
+    let epsilon = ledger.epsilon_after(&event, 7, 1e-5).unwrap().upper;
+    let budget = Budget::new(epsilon * 1.001, 1e-5).unwrap();
+    (config().with_budget(budget).init().unwrap(), epsilon)
+}
+
+/// Stops after two epochs: no loss is higher in the second, because it falls.
+pub(crate) fn after_two_epochs() -> MetricEarlyStoppingStrategy {
+    MetricEarlyStoppingStrategy::new(
+        &LossMetric::new(),
+        Aggregate::Mean,
+        Direction::Highest,
+        Split::Valid,
+        StoppingCondition::NoImprovementSince { n_epochs: 1 },
+    )
+}
+
+#[test]
+fn the_budget_stops_the_training_before_the_step_that_would_break_it() {
+    let (plan, epsilon) = seven_steps();
+    let private = training_config().init(plan).unwrap();
 
     let result = launch(&private, |training| training);
     assert!(result.error.is_none(), "{:?}", result.error);
@@ -25,7 +41,7 @@ fn the_budget_stops_the_training_before_the_step_that_would_break_it() {
     assert!(reason.contains("more than the budget of"), "{reason}");
     assert_eq!(private.stopped().unwrap(), reason);
     assert_eq!(private.ledger().releases(), 7);
-    assert_eq!(private.privacy_spent(1e-5).unwrap().upper, after(7));
+    assert_eq!(private.privacy_spent(1e-5).unwrap().upper, epsilon);
 }
 
 #[test]
@@ -64,17 +80,9 @@ fn the_interrupter_stops_between_two_steps() {
 #[test]
 fn early_stopping_ends_the_run_and_leaves_budget_unspent() {
     let private = training_config().init(plan()).unwrap();
-    let stop = MetricEarlyStoppingStrategy::new(
-        // No loss is higher in the epoch after: it falls.
-        &LossMetric::new(),
-        Aggregate::Mean,
-        Direction::Highest,
-        Split::Valid,
-        StoppingCondition::NoImprovementSince { n_epochs: 1 },
-    );
     assert_eq!(LossMetric::new().name().as_str(), "Loss");
     let result = launch(&private, |training| {
-        training.metric_valid_numeric(LossMetric::new()).early_stopping(stop)
+        training.metric_valid_numeric(LossMetric::new()).early_stopping(after_two_epochs())
     });
     assert!(result.error.is_none());
     assert_eq!(private.ledger().releases(), 2 * STEPS_PER_EPOCH);

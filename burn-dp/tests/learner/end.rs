@@ -2,22 +2,17 @@
 
 use burn::train::checkpoint::KeepLastNCheckpoints;
 use burn::train::logger::{EvaluationProgressLogger, TrainingProgressLogger};
-use burn::train::metric::store::{Aggregate, Direction, Split};
 use burn::train::metric::{LossMetric, MetricDefinition};
 use burn::train::renderer::{
     EvaluationName, MetricState, MetricsRenderer, MetricsRendererEvaluation,
     MetricsRendererTraining,
 };
-use burn::train::{
-    Interrupter, LearnerSummary, LearningResult, MetricEarlyStoppingStrategy, StoppingCondition,
-    SupervisedTraining,
-};
+use burn::train::{Interrupter, LearnerSummary, LearningResult, SupervisedTraining};
+use burn_dp::DpError;
 use burn_dp::optim::Checkpointer;
 use burn_dp::train::{PrivateModel, PrivateTraining, PrivateTrainingConfig, TrainingEnd};
-use burn_dp::{DpError, optim::PrivacyPlanConfig};
-use burn_dp_accountant::{Budget, DpEvent};
 
-use crate::budget::Unreadable;
+use crate::budget::{Unreadable, after_two_epochs, seven_steps};
 use crate::checkpoints::{config, train};
 use crate::fixture::*;
 
@@ -125,13 +120,8 @@ fn a_training_to_its_last_step_is_complete() {
 
 #[test]
 fn the_reason_of_a_stop_is_known_after_a_dashboard_that_forgets_it() {
-    let config =
-        || PrivacyPlanConfig::new(UNITS, 15.0).with_steps(STEPS).with_noise_multiplier(2.0);
-    let ledger = training_config().init(config().init().unwrap()).unwrap().ledger();
-    let event = DpEvent::dp_sgd_step(0.125, 2.0);
-    let after = ledger.epsilon_after(&event, 7, 1e-5).unwrap().upper;
-    let budget = Budget::new(after * 1.001, 1e-5).unwrap();
-    let private = training_config().init(config().with_budget(budget).init().unwrap()).unwrap();
+    let (plan_of_seven, _) = seven_steps();
+    let private = training_config().init(plan_of_seven).unwrap();
     let reason = stopped(&private, 7, |training| training);
     assert!(reason.contains("more than the budget of"), "{reason}");
 
@@ -140,15 +130,8 @@ fn the_reason_of_a_stop_is_known_after_a_dashboard_that_forgets_it() {
     assert_eq!(stopped(&private, 1, |training| training), "enough");
 
     let private = training_config().init(plan()).unwrap();
-    let stop = MetricEarlyStoppingStrategy::new(
-        &LossMetric::new(),
-        Aggregate::Mean,
-        Direction::Highest,
-        Split::Valid,
-        StoppingCondition::NoImprovementSince { n_epochs: 1 },
-    );
     let reason = stopped(&private, 2 * STEPS_PER_EPOCH, |training| {
-        training.metric_valid_numeric(LossMetric::new()).early_stopping(stop)
+        training.metric_valid_numeric(LossMetric::new()).early_stopping(after_two_epochs())
     });
     assert!(reason.contains("early stopping"), "{reason}");
 }

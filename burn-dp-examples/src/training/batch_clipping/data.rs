@@ -22,10 +22,13 @@ impl DataOptions {
             ("--test-size", self.test_size.unwrap_or(1)),
             ("--public-size", self.public_size.unwrap_or(1)),
         ])?;
-        match &self.data_dir {
-            Some(folder) if self.dataset == DatasetName::Digits => Err(needs_no_files(folder)),
-            _ => Ok(()),
+        if self.dataset == DatasetName::Digits {
+            checks::drawable(self.train_size, self.test_size)?;
+            if let Some(folder) = &self.data_dir {
+                return Err(needs_no_files(folder));
+            }
         }
+        Ok(())
     }
 }
 
@@ -88,6 +91,7 @@ mod tests {
             ("--train-size 0", "--train-size must be at least 1, got 0"),
             ("--test-size 0", "--test-size must be at least 1, got 0"),
             ("--public-size 0", "--public-size must be at least 1, got 0"),
+            ("--train-size 10000001", "--train-size must be at most 10000000 drawn digits"),
             (
                 "--data-dir nowhere",
                 "--data-dir nowhere is given but the drawn digits need no files",

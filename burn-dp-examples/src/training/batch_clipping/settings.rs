@@ -54,6 +54,7 @@ impl BatchSettings {
             ("--local-steps", options.local_steps.unwrap_or(1)),
             ("--layer-groups", options.layer_groups.unwrap_or(1)),
         ])?;
+        checks::countable(options.epochs)?;
         let local_lr = options.local_lr.unwrap_or(0.05);
         let max_grad_norm = options.max_grad_norm.unwrap_or(0.2);
         let threshold_decay = options.threshold_decay.unwrap_or(1.0);
