@@ -11,15 +11,11 @@ mod contribution;
 mod explain;
 mod independence;
 mod parameter_gradients;
-mod parameters;
 mod per_example;
 mod planner;
-mod probe;
-pub(crate) mod recording;
 mod rounding;
 mod row_scale;
 mod rules;
-mod tied;
 
 #[cfg(test)]
 pub(crate) mod oracle;
@@ -27,10 +23,7 @@ pub(crate) mod oracle;
 pub use backward::PrivateBackward;
 pub(crate) use contribution::single;
 pub use explain::{ExplainedParameter, Explanation, explain};
+pub(crate) use independence::Probe;
 pub use independence::check_independence;
-pub(crate) use parameters::FirstCopies;
-pub use parameters::{ParameterInfo, TrainableParameters};
 pub use per_example::PerExampleGradients;
 pub use planner::{MemoryBound, Strategy};
-pub(crate) use probe::Probe;
-pub(crate) use tied::tie;

@@ -62,7 +62,6 @@ mod physical_batch;
 mod poisson;
 mod sampler;
 mod shuffled;
-mod source;
 
 #[cfg(test)]
 mod statistics;
@@ -76,5 +75,3 @@ pub use physical_batch::{ExampleWeights, PhysicalBatch};
 pub use poisson::PoissonSampler;
 pub use sampler::{Sampler, SamplingMechanism};
 pub use shuffled::ShuffledSampler;
-pub(crate) use source::WordStream;
-pub use source::{InsecureSamplingSeed, SamplingKey};
