@@ -21,9 +21,9 @@ const MEANINGLESS_EPSILON: f64 = 1e3;
 
 /// Returns ε at `delta` of `events`.
 ///
-/// That is the certified bracket by privacy loss distributions with the exact value as its estimate;
-/// a closed form for Gaussian releases alone; and Rényi divergences if nothing else is known or if
-/// the noise is too small to protect anybody.
+/// That is the certified bracket by privacy loss distributions with the exact value as its
+/// estimate; a closed form for Gaussian releases alone; and Rényi divergences if nothing else is
+/// known or if the noise is too small to protect anybody.
 pub(crate) fn epsilon_of_events<'a>(
     events: impl IntoIterator<Item = (&'a DpEvent, u64)>,
     relation: NeighboringRelation,
@@ -105,9 +105,9 @@ fn exact_epsilon(pairs: &DominatingPairs, delta: f64, effort: Effort) -> Option<
 
 /// Returns ε in closed form, if there is one.
 ///
-/// Gaussian releases compose to one Gaussian (Dong, Roth, Su 2022, Corollary 2). One sampled release
-/// is the Gaussian at the δ over `q` (Balle, Barthe, Gaboardi 2018, Theorem 2), where the direction
-/// "remove" decides (Zhu, Dong, Wang 2022, Theorem 11).
+/// Gaussian releases compose to one Gaussian (Dong, Roth, Su 2022, Corollary 2). One sampled
+/// release is the Gaussian at the δ over `q` (Balle, Barthe, Gaboardi 2018, Theorem 2), where the
+/// direction "remove" decides (Zhu, Dong, Wang 2022, Theorem 11).
 fn closed_form(pairs: &DominatingPairs, delta: f64) -> Option<Epsilon> {
     if pairs.infinite.is_some() || pairs.mass_at_infinity > 0.0 || pairs.total_variation > 0.0 {
         return None;

@@ -34,8 +34,8 @@ impl Budget {
     ///
     /// # Errors
     ///
-    /// Returns [`AccountantError::InvalidArgument`] if `epsilon` is not positive and finite, or `delta`
-    /// is not between 0 and 1.
+    /// Returns [`AccountantError::InvalidArgument`] if `epsilon` is not positive and finite, or
+    /// `delta` is not between 0 and 1.
     pub fn new(epsilon: f64, delta: f64) -> Result<Self, AccountantError> {
         if !(epsilon > 0.0 && epsilon.is_finite()) {
             return Err(AccountantError::invalid(

@@ -13,8 +13,8 @@ pub enum AccountantError {
         /// The expected domain and the given value.
         reason: String,
     },
-    /// The accountant has no answer for this event under this neighboring relation. Events are never
-    /// skipped: there is no result for the other events either.
+    /// The accountant has no answer for this event under this neighboring relation. Events are
+    /// never skipped: there is no result for the other events either.
     Unsupported {
         /// The event, as in [`DpEvent`](crate::DpEvent).
         event: String,
@@ -28,7 +28,7 @@ pub enum AccountantError {
     },
     /// A ledger or statement has a format that this version cannot read or write.
     Format {
-        /// What is wrong with the text.
+        /// The fault of the text.
         reason: String,
         /// The error of the JSON parser, if there is one.
         source: Option<serde_json::Error>,

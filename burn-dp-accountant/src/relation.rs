@@ -1,4 +1,4 @@
-//! The neighboring relation: which two data sets must be hard to tell apart.
+//! The neighboring relation between data sets.
 
 use std::fmt;
 
@@ -12,14 +12,14 @@ use serde::{Deserialize, Serialize};
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum NeighboringRelation {
-    /// One unit is added or removed. The sensitivity of a clipped sum is `C`. This is the usual relation
-    /// for Poisson sampling.
+    /// One unit is added or removed. The sensitivity of a clipped sum is `C`. This is the usual
+    /// relation for Poisson sampling.
     AddOrRemoveOne,
     /// One unit is replaced by another; the size of the data set is public. The sensitivity of a
     /// clipped sum is `2C`.
     ReplaceOne,
-    /// One unit is replaced by a special unit that contributes nothing ("zero-out"); the size of the
-    /// data set is public. The sensitivity of a clipped sum is `C`.
+    /// One unit is replaced by a special unit that contributes nothing ("zero-out"); the size of
+    /// the data set is public. The sensitivity of a clipped sum is `C`.
     ReplaceSpecial,
 }
 

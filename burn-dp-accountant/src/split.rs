@@ -59,8 +59,8 @@ impl AdaptiveClippingSplit {
     ///
     /// # Errors
     ///
-    /// Returns [`AccountantError::InvalidArgument`] if `noise_multiplier` is not positive and finite,
-    /// `share` is not between 0 and 1, or `counts` is 0.
+    /// Returns [`AccountantError::InvalidArgument`] if `noise_multiplier` is not positive and
+    /// finite, `share` is not between 0 and 1, or `counts` is 0.
     pub fn from_share(
         noise_multiplier: f64,
         share: f64,
@@ -90,14 +90,14 @@ impl AdaptiveClippingSplit {
     }
 }
 
-/// Returns the noise multiplier of the one Gaussian release that is equivalent to releases of groups
-/// `(clipping threshold, noise standard deviation)`: `(Σ (C_h/σ_h)²)^(-1/2)`. Exact; `L` equal groups
-/// give `σ/√L`.
+/// Returns the noise multiplier of the one Gaussian release that is equivalent to releases of
+/// groups `(clipping threshold, noise standard deviation)`: `(Σ (C_h/σ_h)²)^(-1/2)`. Exact; `L`
+/// equal groups give `σ/√L`.
 ///
 /// # Errors
 ///
-/// Returns [`AccountantError::InvalidArgument`] if there is no group, or a number is not positive and
-/// finite.
+/// Returns [`AccountantError::InvalidArgument`] if there is no group, or a number is not positive
+/// and finite.
 ///
 /// # References
 ///

@@ -13,8 +13,8 @@ use crate::rounded::Rounded;
 
 /// A privacy statement of a ledger, as text ([`Display`](fmt::Display)) or JSON.
 ///
-/// Every ε in the text is an upper bound, rounded up. The text rounds numbers to the digits that are
-/// meaningful; the JSON is exact.
+/// Every ε in the text is an upper bound, rounded up. The text rounds numbers to the digits that
+/// are meaningful; the JSON is exact.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct PrivacyStatement {
@@ -46,8 +46,8 @@ impl PrivacyStatement {
     ///
     /// # Errors
     ///
-    /// Returns [`AccountantError::InvalidArgument`] if `deltas` is empty or contains a δ that is not
-    /// between 0 and 1, and [`AccountantError::Unsupported`] if an event cannot be analyzed.
+    /// Returns [`AccountantError::InvalidArgument`] if `deltas` is empty or contains a δ that is
+    /// not between 0 and 1, and [`AccountantError::Unsupported`] if an event cannot be analyzed.
     pub fn from_ledger(ledger: &PrivacyLedger, deltas: &[f64]) -> Result<Self, AccountantError> {
         if deltas.is_empty() {
             return Err(AccountantError::invalid("deltas", "must contain at least one δ"));

@@ -13,7 +13,8 @@ use crate::error::AccountantError;
 use crate::event::DpEvent;
 use crate::math::normal;
 
-/// Noise multiplier below which ε no longer depends on the total amount of noise alone (section 3.1).
+/// Noise multiplier below which ε no longer depends on the total amount of noise alone (section
+/// 3.1).
 pub const PRIVACY_WALL: f64 = 2.0;
 
 /// The total amount of noise of a training: `η² = q² S/(2σ²)`, `Σ = 1/η` (Definition 3.1).
@@ -48,8 +49,8 @@ impl TotalAmountOfNoise {
         1.0 / self.eta
     }
 
-    /// Returns `ε_TAN = η² + 2η √ln(1/δ)` (section 3.1): an **approximation** for noise multipliers of
-    /// at least [`PRIVACY_WALL`]. It is not a guarantee.
+    /// Returns `ε_TAN = η² + 2η √ln(1/δ)` (section 3.1): an **approximation** for noise multipliers
+    /// of at least [`PRIVACY_WALL`]. It is not a guarantee.
     ///
     /// # Errors
     ///
@@ -79,10 +80,11 @@ pub struct RunPlan {
 }
 
 impl RunPlan {
-    /// Returns the run that simulates this one at `1/factor` of its batch and noise: equal `σ/B`, η and
-    /// number of steps, `1/factor` of the compute.
+    /// Returns the run that simulates this one at `1/factor` of its batch and noise: equal `σ/B`, η
+    /// and number of steps, `1/factor` of the compute.
     ///
-    /// It is for choosing hyperparameters; never release its model, because its own ε is far larger.
+    /// It is for choosing hyperparameters; never release its model, because its own ε is far
+    /// larger.
     ///
     /// # Errors
     ///
@@ -103,13 +105,14 @@ impl RunPlan {
 
     /// Returns the best run within a limit on the number of processed examples.
     ///
-    /// It has the largest batch, because at constant η the accuracy grows with `ln B` (section 4), and
-    /// the smallest noise that meets the budget. The noise is rounded up, the batch is rounded down.
+    /// It has the largest batch, because at constant η the accuracy grows with `ln B` (section 4),
+    /// and the smallest noise that meets the budget. The noise is rounded up, the batch is rounded
+    /// down.
     ///
     /// # Errors
     ///
-    /// Returns [`AccountantError::Infeasible`] if the limit is below one example per step or no noise
-    /// multiplier meets the budget, and [`AccountantError::InvalidArgument`] if `steps` is 0.
+    /// Returns [`AccountantError::Infeasible`] if the limit is below one example per step or no
+    /// noise multiplier meets the budget, and [`AccountantError::InvalidArgument`] if `steps` is 0.
     pub fn best_within(
         budget: Budget,
         dataset_size: u64,
@@ -148,8 +151,8 @@ impl ScalingLaw {
     ///
     /// # Errors
     ///
-    /// Returns [`AccountantError::InvalidArgument`] if there are fewer than three runs, a batch size is
-    /// not positive, an accuracy is not finite, or all batch sizes are equal.
+    /// Returns [`AccountantError::InvalidArgument`] if there are fewer than three runs, a batch
+    /// size is not positive, an accuracy is not finite, or all batch sizes are equal.
     pub fn fit(runs: &[(f64, f64)]) -> Result<Self, AccountantError> {
         if runs.len() < 3 {
             return Err(AccountantError::invalid(
@@ -186,8 +189,8 @@ impl ScalingLaw {
         })
     }
 
-    /// Returns the predicted accuracy at a batch size and its two-sided 95 % prediction interval, as
-    /// `(value, low, high)` (Student's distribution; residuals assumed normal).
+    /// Returns the predicted accuracy at a batch size and its two-sided 95 % prediction interval,
+    /// as `(value, low, high)` (Student's distribution; residuals assumed normal).
     pub fn predict(&self, batch: f64) -> (f64, f64, f64) {
         let x = batch.ln();
         let value = self.intercept + self.slope * x;

@@ -23,8 +23,9 @@ const ADD_REMOVE: NeighboringRelation = NeighboringRelation::AddOrRemoveOne;
 /// 1e-7 (`with_relative_width(1e-7)`, `with_max_points(1 << 25)`: 20 s), computed without the exact
 /// method.
 ///
-/// Row p077 (q = 1e-5, σ = 1, 1000 steps, δ = 1e-9; error 1.1e-11): the inversion integral without a
-/// cut, in 64 bits of mantissa, gives 0.00241620762338942, ...340197 and ...341283 on three contours.
+/// Row p077 (q = 1e-5, σ = 1, 1000 steps, δ = 1e-9; error 1.1e-11): the inversion integral without
+/// a cut, in 64 bits of mantissa, gives 0.00241620762338942, ...340197 and ...341283 on three
+/// contours.
 const CORRECTED: [(f64, f64, f64); 2] = [
     (0.908720117321615, 0.908720278956092, 0.908720356633247),
     (0.002416207536143501, 0.00241620762337, 0.00241620762343),

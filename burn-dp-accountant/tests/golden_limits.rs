@@ -36,7 +36,8 @@ fn number(row: &Value, key: &str) -> f64 {
     row[key].as_f64().unwrap_or_else(|| panic!("{key} in {row}"))
 }
 
-/// Asserts that a value is at most 1e-9 (relative) above the truth and not below it, up to rounding.
+/// Asserts that a value is at most 1e-9 (relative) above the truth and not below it, up to
+/// rounding.
 fn assert_rounded_up(got: f64, truth: f64, context: &Value) {
     let slack = 1e-12 * truth + 1e-300;
     assert!(

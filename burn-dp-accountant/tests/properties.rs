@@ -63,7 +63,10 @@ proptest! {
         a in mechanism(), b in mechanism(), n in 1u64..20, m in 1u64..20,
     ) {
         let nested = DpEvent::Composed {
-            events: vec![DpEvent::self_composed(b.clone(), m), DpEvent::self_composed(a.clone(), n)],
+            events: vec![
+                DpEvent::self_composed(b.clone(), m),
+                DpEvent::self_composed(a.clone(), n),
+            ],
         };
         let flat = bracket(&[(&a, n), (&b, m)], RELATION, 1e-6);
         let other = bracket(&[(&nested, 1)], RELATION, 1e-6);

@@ -27,10 +27,10 @@ const NOISE_RANGE: (f64, f64) = (1e-3, 1e7);
 ///
 /// # Errors
 ///
-/// Returns [`AccountantError::Infeasible`] if no multiplier up to `1e7` meets the budget (for instance
-/// because the event has an additive δ), [`AccountantError::InvalidArgument`] if `steps` is 0 or the
-/// event has a parameter outside of its domain, and [`AccountantError::Unsupported`] if the event
-/// cannot be analyzed.
+/// Returns [`AccountantError::Infeasible`] if no multiplier up to `1e7` meets the budget (for
+/// instance because the event has an additive δ), [`AccountantError::InvalidArgument`] if `steps`
+/// is 0 or the event has a parameter outside of its domain, and [`AccountantError::Unsupported`] if
+/// the event cannot be analyzed.
 ///
 /// # Example
 ///
@@ -69,7 +69,7 @@ impl Calibration {
         }
     }
 
-    /// Sets the neighbouring relation.
+    /// Sets the neighboring relation.
     pub fn with_relation(mut self, relation: NeighboringRelation) -> Self {
         self.relation = relation;
         self
@@ -89,8 +89,8 @@ impl Calibration {
         quick_epsilon(&[(event, steps)], self.relation, self.target.delta())
     }
 
-    /// Returns the smallest noise multiplier with which `steps` releases of `event(noise_multiplier)`
-    /// meet the budget, rounded up.
+    /// Returns the smallest noise multiplier with which `steps` releases of
+    /// `event(noise_multiplier)` meet the budget, rounded up.
     ///
     /// # Errors
     ///
@@ -122,8 +122,8 @@ impl Calibration {
         )
     }
 
-    /// Returns the largest number of releases of `event` within the budget: one more would break it.
-    /// 0 if even one release is too much, `u64::MAX` if the event costs nothing.
+    /// Returns the largest number of releases of `event` within the budget: one more would break
+    /// it. 0 if even one release is too much, `u64::MAX` if the event costs nothing.
     ///
     /// # Errors
     ///
@@ -162,8 +162,9 @@ impl Calibration {
         Ok(1.0 / inverse)
     }
 
-    /// Returns the largest expected batch size out of `dataset_size` units with which `steps` releases
-    /// of `event(batch_size / dataset_size)` meet the budget, rounded down to a whole number.
+    /// Returns the largest expected batch size out of `dataset_size` units with which `steps`
+    /// releases of `event(batch_size / dataset_size)` meet the budget, rounded down to a whole
+    /// number.
     ///
     /// # Errors
     ///

@@ -5,8 +5,8 @@ use crate::error::AccountantError;
 /// Returns the smallest `x` in the range with `upper(x) <= target`, rounded up, for a decreasing
 /// `upper`. At the returned value `upper` was evaluated and meets the target.
 ///
-/// `quick` is close to `upper` and cheap. The search runs on it, for a target lowered by the ratio of
-/// the two, until `upper` is just below the target.
+/// `quick` is close to `upper` and cheap. The search runs on it, for a target lowered by the ratio
+/// of the two, until `upper` is just below the target.
 pub(super) fn smallest(
     target: f64,
     tolerance: f64,
@@ -104,8 +104,8 @@ fn search(
     Ok(high)
 }
 
-/// Returns the largest `n` with `upper(n) <= target`, for a non-decreasing `upper`; `quick` is close
-/// to it and never above it.
+/// Returns the largest `n` with `upper(n) <= target`, for a non-decreasing `upper`; `quick` is
+/// close to it and never above it.
 pub(crate) fn largest_count(
     target: f64,
     upper: impl Fn(u64) -> Result<f64, AccountantError>,
@@ -135,8 +135,8 @@ pub(crate) fn largest_count(
     Ok(if high == u64::MAX { u64::MAX } else { low })
 }
 
-/// Returns the last `n >= low` that fits, and `n + 1`. `low` must fit; `high` is the first candidate.
-/// `(_, u64::MAX)` if there is no end.
+/// Returns the last `n >= low` that fits, and `n + 1`. `low` must fit; `high` is the first
+/// candidate. `(_, u64::MAX)` if there is no end.
 fn last_that_fits(
     mut low: u64,
     mut high: u64,

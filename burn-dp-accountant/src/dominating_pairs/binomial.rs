@@ -3,8 +3,8 @@
 use crate::math::logarithms::ln_binomial;
 
 /// Returns how often one unit is drawn with replacement: the probability of at least one draw, the
-/// conditional distribution `(probability, shift)` of the number of draws, and an upper bound of the
-/// probability that the distribution omits.
+/// conditional distribution `(probability, shift)` of the number of draws, and an upper bound of
+/// the probability that the distribution omits.
 pub(super) fn multiplicities(
     dataset_size: u64,
     sample_size: u64,

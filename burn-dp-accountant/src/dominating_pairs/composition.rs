@@ -14,7 +14,8 @@ pub(crate) struct DominatingPairs {
     pub(crate) total_variation: f64,
     /// Why ε is infinite, if it is.
     pub(crate) infinite: Option<String>,
-    /// Whether the pairs are an upper bound that no data sets attain. They give no lower bound then.
+    /// Whether the pairs are an upper bound that no data sets attain. They give no lower bound
+    /// then.
     pub(crate) loose: bool,
     /// Whether no attained pairs are known at all, so that [`attained`](Self::attained) is `None`.
     pub(crate) unattained: bool,

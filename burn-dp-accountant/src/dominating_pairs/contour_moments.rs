@@ -10,8 +10,8 @@ pub(crate) const BLOCK: usize = 16;
 const LANES: usize = 8;
 
 /// The moments of one pair on one contour. Only the rotation `e^{ity}` changes along it:
-/// `M(θ+it) - M(θ) = Σ w e^{(θ+1)y} (e^{ity} - 1) - it Σ w (e^y - 1)`, where the last sum is 0 and is
-/// subtracted term by term, so that nothing cancels for tiny sampling probabilities.
+/// `M(θ+it) - M(θ) = Σ w e^{(θ+1)y} (e^{ity} - 1) - it Σ w (e^y - 1)`, where the last sum is 0 and
+/// is subtracted term by term, so that nothing cancels for tiny sampling probabilities.
 #[derive(Debug, Clone)]
 pub(crate) struct ContourMoments {
     /// Loss and `w e^{(θ+1)y}`, padded with zeros to whole groups of lanes.

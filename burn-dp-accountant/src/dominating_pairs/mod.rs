@@ -1,8 +1,8 @@
 //! From events to dominating pairs: the two distributions that are hardest to tell apart.
 //!
 //! `from_events` translates events into counted pairs. The other files hold what the accountants
-//! need of a pair: its privacy loss, its rare losses, and the moments of its likelihood ratio by two
-//! quadrature rules (`trapezoidal` on the whole line, `panels` up to a given loss).
+//! need of a pair: its privacy loss, its rare losses, and the moments of its likelihood ratio by
+//! two quadrature rules (`trapezoidal` on the whole line, `panels` up to a given loss).
 
 mod binomial;
 mod composition;

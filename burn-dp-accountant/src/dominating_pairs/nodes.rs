@@ -82,8 +82,8 @@ impl Nodes {
         (self.ln_moment(order), mean, (second / zeroth - mean * mean).max(0.0))
     }
 
-    /// Removes the outcomes more than `reach` beyond the means of `P`. They are too rare to change δ,
-    /// although they would dominate a large tilt.
+    /// Removes the outcomes more than `reach` beyond the means of `P`. They are too rare to change
+    /// δ, although they would dominate a large tilt.
     pub(crate) fn truncated(mut self, pair: &Pair, direction: Direction, reach: f64) -> Self {
         let (Pair::Sampled { mu, .. } | Pair::Substituted { mu, .. }) = *pair else { return self };
         // A symmetric pair has its largest losses on the same side in both directions.

@@ -19,12 +19,13 @@ pub(crate) enum Pair {
     /// `(1-q)N(0,1) + qN(μ,1)` against `N(0,1)`, and the reverse: Poisson sampling under
     /// add-or-remove-one (Zhu, Dong, Wang 2022, Theorem 11).
     Sampled { q: f64, mu: f64 },
-    /// `(1-q)N(0,1) + qN(μ,1)` against `(1-q)N(0,1) + qN(-μ,1)`: Poisson sampling under replace-one.
+    /// `(1-q)N(0,1) + qN(μ,1)` against `(1-q)N(0,1) + qN(-μ,1)`: Poisson sampling under
+    /// replace-one.
     ///
     /// Why it dominates: by advanced joint convexity (Balle, Barthe, Gaboardi 2018, Theorem 2) the
-    /// hockey-stick divergence of `(1-q)N(0) + qN(g)` and `(1-q)N(0) + qN(g')` is `q` times that of
-    /// `N(g)` and `(1-β)N(0) + βN(g')`. Shifted by `g`, the likelihood ratio is a sum of
-    /// exponentials of jointly Gaussian variables with covariances `<c_i, c_j>`,
+    /// hockey-stick divergence of `(1-q)N(0) + qN(g)` and `(1-q)N(0) + qN(g')` is `q` times the
+    /// divergence of `N(g)` and `(1-β)N(0) + βN(g')`. Shifted by `g`, the likelihood ratio is a sum
+    /// of exponentials of jointly Gaussian variables with covariances `<c_i, c_j>`,
     /// `|c_1| = |g| <= μ` and `|c_2| = |g' - g| <= 2μ`; by Kahane's convexity inequality every
     /// convex functional of it is largest when all covariances are, which is `g' = -g`, `|g| = μ`.
     /// For `α < 1` exchange `P` and `Q`: the pair is symmetric.

@@ -19,8 +19,8 @@ impl Tail {
     /// No loss is above the cut.
     pub(super) const NONE: Self = Self { end: None, mass: 0.0, excess: 0.0 };
 
-    /// Returns the losses above `cut > 0`. `None` if the pair has no analytic loss, or if its largest
-    /// losses are not rare.
+    /// Returns the losses above `cut > 0`. `None` if the pair has no analytic loss, or if its
+    /// largest losses are not rare.
     pub(crate) fn above(pair: &Pair, direction: Direction, cut: f64) -> Option<Self> {
         let (q, mu) = match (pair, direction) {
             (Pair::Gaussian { .. }, _) => return Some(Self::NONE),

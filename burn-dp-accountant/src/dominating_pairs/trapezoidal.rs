@@ -1,7 +1,7 @@
 //! The trapezoidal rule under `Q`, for moments of the likelihood ratio.
 //!
-//! `E_Q[L^a] - 1 = E_Q[L^a - 1 - a(L - 1)]`, because `E_Q[L] = 1`. The integrand on the right is not
-//! negative for real `a >= 1`, so that nothing cancels for small sampling probabilities. The
+//! `E_Q[L^a] - 1 = E_Q[L^a - 1 - a(L - 1)]`, because `E_Q[L] = 1`. The integrand on the right is
+//! not negative for real `a >= 1`, so that nothing cancels for small sampling probabilities. The
 //! integrands are analytic in a strip around the real line and decay like a Gaussian, hence the
 //! trapezoidal rule converges geometrically (Trefethen and Weideman 2014, Theorem 5.1).
 

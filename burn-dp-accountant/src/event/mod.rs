@@ -49,7 +49,7 @@ pub enum DpEvent {
     PoissonSampled {
         /// Probability that a unit is drawn.
         sampling_probability: f64,
-        /// What is released from the sample.
+        /// The release from the sample.
         event: Box<DpEvent>,
     },
     /// `event` on a Poisson sample that is cut, uniformly at random, to at most `max_batch_size`
@@ -61,7 +61,7 @@ pub enum DpEvent {
         dataset_size: u64,
         /// Largest number of units in the sample.
         max_batch_size: u64,
-        /// What is released from the sample.
+        /// The release from the sample.
         event: Box<DpEvent>,
     },
     /// `event` on a uniformly random subset of fixed size.
@@ -70,7 +70,7 @@ pub enum DpEvent {
         dataset_size: u64,
         /// Size of the sample.
         sample_size: u64,
-        /// What is released from the sample.
+        /// The release from the sample.
         event: Box<DpEvent>,
     },
     /// `event` on a fixed number of independent uniform draws. A unit that is drawn several times
@@ -80,7 +80,7 @@ pub enum DpEvent {
         dataset_size: u64,
         /// Number of draws.
         sample_size: u64,
-        /// What is released from the sample.
+        /// The release from the sample.
         event: Box<DpEvent>,
     },
     /// All of the events, each with independent randomness.
@@ -107,8 +107,8 @@ pub enum DpEvent {
         /// Its δ.
         delta: f64,
     },
-    /// Hyperparameter search: `event` is run a random number of times on the same data, and only the
-    /// best result is released.
+    /// Hyperparameter search: `event` is run a random number of times on the same data, and only
+    /// the best result is released.
     RepeatAndSelect {
         /// One run.
         event: Box<DpEvent>,

@@ -111,8 +111,9 @@ impl ExactAccountant {
     }
 }
 
-const NOT_CERTIFIED: &str = "the estimate has nine correct digits by comparison of two contours, not by proof; \
-     PldAccountant gives a guarantee";
+/// The note of every finite answer.
+const NOT_CERTIFIED: &str = "the estimate has nine correct digits by comparison of two contours, \
+                             not by proof; PldAccountant gives a guarantee";
 
 impl Accountant for ExactAccountant {
     fn new<'a>(

@@ -48,8 +48,8 @@ pub(super) struct ContourValues {
 }
 
 impl ContourValues {
-    /// Evaluates the contour through `theta` with aliases `period` apart. `frequency` is a first guess
-    /// of the end of the integrand.
+    /// Evaluates the contour through `theta` with aliases `period` apart. `frequency` is a first
+    /// guess of the end of the integrand.
     pub(super) fn new(
         parts: &[(Pair, u64)],
         direction: Direction,

@@ -1,8 +1,8 @@
 //! Rare losses that are far above ε, in closed form.
 //!
-//! With a small sampling probability the largest losses (of a unit that takes part and is not hidden
-//! by the noise) dominate every moment although they hardly ever occur: on the contour everything
-//! would cancel. Let `B` be the outcomes with at least one loss above a cut. Then
+//! With a small sampling probability the largest losses (of a unit that takes part and is not
+//! hidden by the noise) dominate every moment although they hardly ever occur: on the contour
+//! everything would cancel. Let `B` be the outcomes with at least one loss above a cut. Then
 //!
 //! `δ(ε) = E_P[(1 - e^{ε-Y})_+; not B] + P(B) - e^ε Q(B) + E_P[(e^{ε-Y} - 1)_+; B]`.
 //!

@@ -5,8 +5,9 @@ use crate::dominating_pairs::Direction;
 use crate::math::gaussian_dp::{gaussian_delta, gaussian_epsilon};
 use crate::math::normal;
 
-/// Returns δ at `epsilon`. "Remove": `q` times the δ of the Gaussian at the ε before sampling (Balle,
-/// Barthe, Gaboardi 2018, Theorem 2). "Add": the outcomes whose loss exceeds ε are a half-line.
+/// Returns δ at `epsilon`. "Remove": `q` times the δ of the Gaussian at the ε before sampling
+/// (Balle, Barthe, Gaboardi 2018, Theorem 2). "Add": the outcomes whose loss exceeds ε are a
+/// half-line.
 pub(super) fn single_sampled_delta(q: f64, mu: f64, direction: Direction, epsilon: f64) -> f64 {
     match direction {
         Direction::Remove => q * gaussian_delta(mu, (epsilon.exp_m1() / q).ln_1p()),

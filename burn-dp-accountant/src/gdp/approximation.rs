@@ -81,7 +81,8 @@ impl CentralLimitEstimate {
     ///
     /// # Errors
     ///
-    /// Returns [`AccountantError::InvalidArgument`] if `delta` is not between 0 and 1, or μ overflows.
+    /// Returns [`AccountantError::InvalidArgument`] if `delta` is not between 0 and 1, or μ
+    /// overflows.
     pub fn epsilon(&self, delta: f64) -> Result<ApproximateEpsilon, AccountantError> {
         Ok(ApproximateEpsilon(GaussianDp::new(self.mu)?.epsilon(delta)?))
     }

@@ -2,8 +2,8 @@
 
 use super::gaussian::GaussianDp;
 
-/// A lower bound of the trade-off curve of a composition, symmetrized over both directions, from its
-/// privacy loss distribution. Every point is a guarantee: no test has smaller errors.
+/// A lower bound of the trade-off curve of a composition, symmetrized over both directions, from
+/// its privacy loss distribution. Every point is a guarantee: no test has smaller errors.
 #[derive(Debug, Clone, PartialEq)]
 pub struct TradeoffCurve {
     /// `(ε, upper bound of δ(ε))`, ε from 0.

@@ -1,12 +1,12 @@
 //! Discretization of privacy losses: one distribution that is worse than the true one, and one that
 //! is better.
 //!
-//! With `z = e^{-Y}` the hockey-stick divergence of a composition is `E_P[(1 - e^ε Π z_t)^+]`, convex
-//! in every `z_t` and decreasing in it. Hence
+//! With `z = e^{-Y}` the hockey-stick divergence of a composition is `E_P[(1 - e^ε Π z_t)^+]`,
+//! convex in every `z_t` and decreasing in it. Hence
 //!
-//! - moving mass apart on the `z` axis without moving its mean (each loss between two grid points is
-//!   split between them so that both the mass under `P` and under `Q` stay), rounding a loss up, and
-//!   moving mass to an infinite loss can only make δ larger: the **pessimistic** lattice
+//! - moving mass apart on the `z` axis without moving its mean (each loss between two grid points
+//!   is split between them so that both the mass under `P` and under `Q` stay), rounding a loss up,
+//!   and moving mass to an infinite loss can only make δ larger: the **pessimistic** lattice
 //!   ("connect the dots", Doroshenko, Ghazi, Kamath, Kumar, Manurangsi 2022);
 //! - dropping mass can only make δ smaller, and so does every lattice whose hockey-stick divergence
 //!   lies below the true one everywhere: the **optimistic** lattice.
@@ -91,9 +91,9 @@ pub(crate) fn discretize(pair: &Pair, direction: Direction, width: f64, tail: f6
     }
 }
 
-/// Returns the loss of the bulk of a rarely sampled mechanism, as the offset of the grid. With small
-/// `q` nearly all losses are within `q` of one value. If that is less than a cell, the value itself
-/// must be a grid point.
+/// Returns the loss of the bulk of a rarely sampled mechanism, as the offset of the grid. With
+/// small `q` nearly all losses are within `q` of one value. If that is less than a cell, the value
+/// itself must be a grid point.
 fn bulk(pair: &Pair, direction: Direction, width: f64) -> f64 {
     let Pair::Sampled { q, mu } = *pair else { return 0.0 };
     // The bulk ends at the loss of half a cell.
@@ -106,9 +106,9 @@ fn bulk(pair: &Pair, direction: Direction, width: f64) -> f64 {
     }
 }
 
-/// Lowers the piecewise linear divergence at every grid point by the larger gap of its two cells, so
-/// that it lies below the true divergence everywhere. In masses under `P` the result may be negative
-/// if the loss varies faster than the grid; the convex hull repairs that.
+/// Lowers the piecewise linear divergence at every grid point by the larger gap of its two cells,
+/// so that it lies below the true divergence everywhere. In masses under `P` the result may be
+/// negative if the loss varies faster than the grid; the convex hull repairs that.
 ///
 /// At the left end the tangent at 0, `E_P[1] - α E_Q[1]`, is the better lower bound: the result
 /// follows the tangent up to the first grid point at which the tangent is the lower of the two.

@@ -1,33 +1,33 @@
 //! Masses of the cells of a grid by Gauss-Legendre quadrature, with a proven error.
 //!
-//! A part of length `ℓ` is integrated with the extent `X = aℓ`, `a = 2 + |x| + 2μ`. The error of the
-//! rule with `n` nodes is `f^(2n) ℓ^(2n+1) (n!)^4 / ((2n+1) ((2n)!)^3)`, and by Cauchy's estimate on the
-//! disc of radius `R/a` around a point `f^(k)/k!` is at most `G_k a^k f`, where `G_k R^k` bounds the growth
-//! of `f` on the disc:
+//! A part of length `ℓ` is integrated with the extent `X = aℓ`, `a = 2 + |x| + 2μ`. The error of
+//! the rule with `n` nodes is `f^(2n) ℓ^(2n+1) (n!)^4 / ((2n+1) ((2n)!)^3)`, and by Cauchy's
+//! estimate on the disc of radius `R/a` around a point `f^(k)/k!` is at most `G_k a^k f`, where
+//! `G_k R^k` bounds the growth of `f` on the disc:
 //!
-//! - over the position, `f` is a normal density, times the mixture `L` or not, which is entire: it grows
-//!   by at most `exp(R (|x| + μ)/a + R²/(2a²)) <= exp(R + R²/8)`, because `a >= 2`. `R = 1` gives
-//!   `G_k <= 3.1`, `R = 2.5` gives `G_10 <= 2.8e-3`;
-//! - over the loss `y`, with `μ w dx = dy` and `w` the share of the shifted component: `|ζ| <= μw/a` moves
-//!   `1 - e^-ζ` by at most half of `w`, hence the position by at most `1.39/a` and `dx/dy` by a factor 2:
-//!   `G_k <= 10` for `R = 1`.
+//! - over the position, `f` is a normal density, times the mixture `L` or not, which is entire: it
+//!   grows by at most `exp(R (|x| + μ)/a + R²/(2a²)) <= exp(R + R²/8)`, because `a >= 2`. `R = 1`
+//!   gives `G_k <= 3.1`, `R = 2.5` gives `G_10 <= 2.8e-3`;
+//! - over the loss `y`, with `μ w dx = dy` and `w` the share of the shifted component:
+//!   `|ζ| <= μw/a` moves `1 - e^-ζ` by at most half of `w`, hence the position by at most `1.39/a`
+//!   and `dx/dy` by a factor 2: `G_k <= 10` for `R = 1`.
 //!
-//! The relative errors of a mass are then: two nodes, `X <= 3e-3`: `10 X^4/180 <= 4.5e-12`; three nodes,
-//! `X <= 0.033`: `10 X^6/2800 <= 4.7e-12`; five nodes, `X <= 0.45` over the position:
+//! The relative errors of a mass are: two nodes, `X <= 3e-3`: `10 X^4/180 <= 4.5e-12`; three
+//! nodes, `X <= 0.033`: `10 X^6/2800 <= 4.7e-12`; five nodes, `X <= 0.45` over the position:
 //! `2.8e-3 · 1.43e-6 X^10 e^X <= 2.2e-12`. Exponentials and logarithms add less than 1e-13.
-//! Together [`MASS_ERROR`].
+//! [`MASS_ERROR`] is the sum.
 //!
-//! How the mass of a cell is split between its two grid points is integrated too. The split varies by 1
-//! over the cell, so that one power of `X` is lost. Over the loss it is linear to `e^-h`: the error is at
-//! most `10 X^3/180 <= 1.6e-9` of the mass. Over the position it is `1 - e^(y_i)/L`, over `1 - e^-h`, with
-//! Taylor coefficients below `2 w (2μ)^k / (μ w ℓ)`: the sum over both factors is below
-//! `130 · 1.43e-6 X^9 <= 1.5e-7` for five nodes, and below the first bound for fewer. That much is moved
-//! to the safe side by the lattices ([`Sums::doubt`]).
+//! The split of a cell's mass between its two grid points is integrated too. The split varies by 1
+//! over the cell, so that one power of `X` is lost. Over the loss it is linear to `e^-h`: the error
+//! is at most `10 X^3/180 <= 1.6e-9` of the mass. Over the position it is `1 - e^(y_i)/L`, over
+//! `1 - e^-h`, with Taylor coefficients below `2 w (2μ)^k / (μ w ℓ)`: the sum over both factors is
+//! below `130 · 1.43e-6 X^9 <= 1.5e-7` for five nodes, and below the first bound for fewer nodes.
+//! The lattices move a mass of this size to the safe side ([`Sums::doubt`]).
 
 use super::shape::Piece;
 use crate::math::normal;
 
-/// Relative error of each mass, see the head of the file.
+/// Relative error of each mass; the module documentation derives it.
 pub(crate) const MASS_ERROR: f64 = 5e-12;
 
 /// Largest extents of two and three nodes, and of one part with five nodes.
@@ -35,11 +35,11 @@ const EXTENT_2: f64 = 3e-3;
 const EXTENT_3: f64 = 0.033;
 const EXTENT_5: f64 = 0.45;
 
-/// Share of a mass that may be at the wrong one of two grid points, for few and for five nodes.
+/// Share of a mass that may be at the wrong one of two grid points, for few nodes and for five.
 const SPLIT_ERROR: f64 = 2e-9;
 const SPLIT_ERROR_5: f64 = 1.5e-7;
 
-/// The masses of a grid while they are collected.
+/// The masses of a grid, summed up piece by piece.
 pub(super) struct Sums {
     width: f64,
     offset: f64,
@@ -50,10 +50,10 @@ pub(super) struct Sums {
     growth: f64,
     /// Masses of the grid points.
     pub(super) mass: Vec<f64>,
-    /// Mass of cell `i` that the quadrature may have put to the wrong one of its grid points.
+    /// Mass of cell `i` that may be at the wrong one of its grid points.
     pub(super) doubt: Vec<f64>,
-    /// `∫ λ(1-λ) (α_i/α) dP` over cell `i`, `λ` the position of `α` between its grid points: an upper
-    /// bound (in units of `e^h - 1`) of how far the chord lies above the divergence in the cell.
+    /// `∫ λ(1-λ) (α_i/α) dP` over cell `i`, `λ` the position of `α` between its grid points: an
+    /// upper bound (in units of `e^h - 1`) of the distance of the chord above the divergence.
     pub(super) gap: Vec<f64>,
 }
 
@@ -71,8 +71,8 @@ impl Sums {
         }
     }
 
-    /// The nodes of a rule inside of a cell, by the distance from its lower end in the direction of the
-    /// unreversed loss.
+    /// Returns the nodes of a rule in a cell, by the distance from its lower end in the direction
+    /// of the unreversed loss.
     fn cell_nodes<const N: usize>(&self, rule: &[(f64, f64); N], reversed: bool) -> [Node; N] {
         rule.map(|(node, weight)| {
             let share = 0.5 * (1.0 + node);
@@ -88,9 +88,10 @@ impl Sums {
         })
     }
 
-    /// A whole cell of a sampled Gaussian by quadrature over the loss instead of the line: position
-    /// and density have closed forms, and where the nodes lie in the cell is always the same. `false`
-    /// where the loss varies too quickly with the position, near its infimum `ln(1-q)`.
+    /// Adds a whole cell of a sampled Gaussian by quadrature over the loss instead of the position:
+    /// position and density have closed forms, and the nodes have equal places in all cells.
+    /// Returns `false` if the loss varies too quickly with the position, near its infimum
+    /// `ln(1-q)`.
     fn add_smooth_cell(&mut self, piece: &Piece, nodes: &CellNodes, edge: i64, y: f64) -> bool {
         let Some((q, mu)) = piece.sampled() else { return false };
         let minus_one = y.exp_m1();
@@ -127,7 +128,7 @@ impl Sums {
         true
     }
 
-    /// Adds a mass at a loss inside of a cell.
+    /// Adds a mass at a loss in a cell.
     pub(super) fn add(&mut self, cell: i64, loss: f64, mass: f64) {
         let i = (cell - self.first) as usize;
         let fall = (-(loss - self.offset - cell as f64 * self.width)).exp_m1();
@@ -197,12 +198,12 @@ impl Sums {
     }
 }
 
-/// One node of the quadrature over a cell.
+/// One node of the quadrature over the loss in a cell.
 struct Node {
     /// `e^t - 1` at distance `t` above the lower end.
     growth_minus_one: f64,
     weight: f64,
-    /// Share that goes to the upper grid point, and to the gap.
+    /// Share of the upper grid point, and share of the gap.
     up: f64,
     gap: f64,
 }

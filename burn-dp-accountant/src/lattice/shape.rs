@@ -34,8 +34,8 @@ pub(crate) struct Shape {
 }
 
 impl Shape {
-    /// Returns the privacy loss of `pair` in `direction` without its tails, of probability `tail` on
-    /// each side of each piece. The caller accounts for `2 · tail` per piece.
+    /// Returns the privacy loss of `pair` in `direction` without its tails, of probability `tail`
+    /// on each side of each piece. The caller accounts for `2 · tail` per piece.
     pub(crate) fn new(pair: &Pair, direction: Direction, tail: f64) -> Self {
         let reach = -normal::quantile(tail.max(1e-300));
         let reversed = direction == Direction::Add;

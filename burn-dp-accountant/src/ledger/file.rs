@@ -55,9 +55,9 @@ impl PrivacyLedger {
     ///
     /// # Errors
     ///
-    /// Returns [`AccountantError::Format`] for another format version, an unknown event or an unknown
-    /// field, and [`AccountantError::InvalidArgument`] for an event with a parameter outside of its
-    /// domain.
+    /// Returns [`AccountantError::Format`] for another format version, an unknown event or an
+    /// unknown field, and [`AccountantError::InvalidArgument`] for an event with a parameter
+    /// outside of its domain.
     pub fn from_json(text: &str) -> Result<Self, AccountantError> {
         let format_error = |reason: &str, source| AccountantError::Format {
             reason: reason.to_string(),
@@ -88,7 +88,8 @@ impl PrivacyLedger {
         Ok(ledger)
     }
 
-    /// Writes the ledger to a file atomically: after a crash the file has the old or the new content.
+    /// Writes the ledger to a file atomically: after a crash the file has the old or the new
+    /// content.
     ///
     /// # Errors
     ///

@@ -61,8 +61,8 @@ pub struct LedgerHeader {
     pub sampler: String,
     /// Description of the clipping.
     pub clipping: String,
-    /// Further public facts, such as the expected batch size, the model, or the size of the data set
-    /// if it is public.
+    /// Further public facts, such as the expected batch size, the model, or the size of the data
+    /// set if it is public.
     pub facts: BTreeMap<String, String>,
     /// Sentences about what the guarantee does not cover, in addition to the list of the statement.
     pub not_covered: Vec<String>,

@@ -84,8 +84,8 @@ impl PrivacyLedger {
     ///
     /// # Errors
     ///
-    /// Returns [`AccountantError::InvalidArgument`] if a parameter is outside of its domain; nothing
-    /// is recorded then.
+    /// Returns [`AccountantError::InvalidArgument`] if a parameter is outside of its domain;
+    /// nothing is recorded then.
     pub fn record(&mut self, event: &DpEvent) -> Result<(), AccountantError> {
         self.record_many(event, 1)
     }
@@ -167,8 +167,8 @@ impl PrivacyLedger {
         Ok(())
     }
 
-    /// Returns whether this ledger is `earlier` with further releases, as a resumed training requires:
-    /// an older checkpoint does not restore budget.
+    /// Returns whether this ledger is `earlier` with further releases, as a resumed training
+    /// requires: an older checkpoint does not restore budget.
     pub fn continues(&self, earlier: &PrivacyLedger) -> bool {
         let same_header = self.header.unit == earlier.header.unit
             && self.header.relation == earlier.header.relation
@@ -223,8 +223,8 @@ impl PrivacyLedger {
         epsilon_of_events(self.counted(), self.header.relation, delta)
     }
 
-    /// Returns ε at `delta` after `extra` more releases of `event`, without recording them, as if the
-    /// noise were secure.
+    /// Returns ε at `delta` after `extra` more releases of `event`, without recording them, as if
+    /// the noise were secure.
     ///
     /// This is a complete analysis. Use [`within_budget`](Self::within_budget) before every step.
     ///
@@ -242,9 +242,9 @@ impl PrivacyLedger {
         epsilon_of_events(events, self.header.relation, delta)
     }
 
-    /// Returns how many more releases of `event` fit into the budget, as if the noise were secure: the
-    /// largest `n` with `epsilon_after(event, n, delta).upper <= epsilon`. `u64::MAX` if the event
-    /// costs nothing.
+    /// Returns how many more releases of `event` fit into the budget, as if the noise were secure:
+    /// the largest `n` with `epsilon_after(event, n, delta).upper <= epsilon`. `u64::MAX` if the
+    /// event costs nothing.
     ///
     /// # Errors
     ///
@@ -283,8 +283,8 @@ impl PrivacyLedger {
 
     /// Returns whether `extra` more releases of `event` stay within the budget.
     ///
-    /// The first call searches the largest number of releases. The result is kept while only `event`
-    /// is recorded, so that later calls cost next to nothing.
+    /// The first call searches the largest number of releases. The result is kept while only
+    /// `event` is recorded, so that later calls cost next to nothing.
     ///
     /// # Errors
     ///

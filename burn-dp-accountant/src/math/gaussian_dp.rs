@@ -3,8 +3,8 @@
 use super::logarithms::ln_sub_exp;
 use super::normal;
 
-/// Returns `δ(ε) = Φ(-ε/μ + μ/2) - e^ε Φ(-ε/μ - μ/2)` of μ-Gaussian differential privacy (Dong, Roth,
-/// Su 2022, Corollary 1; Balle and Wang 2018), computed from logarithms.
+/// Returns `δ(ε) = Φ(-ε/μ + μ/2) - e^ε Φ(-ε/μ - μ/2)` of μ-Gaussian differential privacy (Dong,
+/// Roth, Su 2022, Corollary 1; Balle and Wang 2018), computed from logarithms.
 pub(crate) fn gaussian_delta(mu: f64, epsilon: f64) -> f64 {
     ln_gaussian_delta(mu, epsilon).exp()
 }

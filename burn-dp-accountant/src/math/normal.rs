@@ -33,8 +33,8 @@ pub(crate) fn quantile(p: f64) -> f64 {
     if p > 0.5 { -lower_quantile(1.0 - p) } else { lower_quantile(p) }
 }
 
-/// Returns the quantile for `p <= 1/2`, by Newton's method on `ln Φ`, which is concave: it converges
-/// from the left of the root.
+/// Returns the quantile for `p <= 1/2`, by Newton's method on `ln Φ`, which is concave: it
+/// converges from the left of the root.
 fn lower_quantile(p: f64) -> f64 {
     let target = p.ln();
     let mut x = -(-2.0 * target).max(0.0).sqrt();

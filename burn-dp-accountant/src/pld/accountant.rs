@@ -108,8 +108,8 @@ impl Accountant for PldAccountant {
         Ok(Self::of(DominatingPairs::of_events(events, relation)?))
     }
 
-    /// Returns ε at `delta`: `upper` is rounded up, `lower` is rounded down, and the estimate is the
-    /// middle of the bracket.
+    /// Returns ε at `delta`: `upper` is rounded up, `lower` is rounded down, and the estimate is
+    /// the middle of the bracket.
     fn epsilon(&self, delta: f64) -> Result<Epsilon, AccountantError> {
         check_delta(delta)?;
         if let Some(reason) = &self.pairs.infinite {

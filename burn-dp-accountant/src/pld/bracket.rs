@@ -73,7 +73,7 @@ fn one_direction(
         return infinite("no saddle point was found: the privacy loss is too extreme".to_string());
     };
     if pairs.total_variation == 0.0 {
-        // The cumulants leave out a tail that is far below δ.
+        // The cumulants omit a tail that is far below δ.
         let chernoff = cumulants.chernoff(saddle.theta, left * (1.0 - 1e-6));
         if chernoff <= known_lower {
             return Bracket { upper: chernoff, ..Bracket::default() };

@@ -1,6 +1,7 @@
 //! Compositions of the lattices of one direction at one grid width.
 
 use super::fourier::GridError;
+use super::side::Side;
 use super::spectrum::Spectrum;
 use super::window::Composed;
 use crate::dominating_pairs::{Direction, Pair};
@@ -56,8 +57,8 @@ impl Lattices {
         Spectrum::new(&self.chosen(choice), self.width, target, max_points)
     }
 
-    /// Returns the pessimistic composition over its whole range of losses, and the δ of the infinite
-    /// losses.
+    /// Returns the pessimistic composition over its whole range of losses, and the δ of the
+    /// infinite losses.
     pub(super) fn window(
         &self,
         theta: f64,
@@ -109,8 +110,8 @@ impl Composition {
 
     /// Returns bounds of δ at `epsilon`, without the additive δ of the events.
     pub(super) fn delta(&self, epsilon: f64) -> (f64, f64) {
-        let upper = (self.pessimistic.delta(epsilon, true) + self.infinite).min(1.0);
-        let lower = self.optimistic.as_ref().map_or(0.0, |o| o.delta(epsilon, false));
+        let upper = (self.pessimistic.delta(epsilon, Side::Upper) + self.infinite).min(1.0);
+        let lower = self.optimistic.as_ref().map_or(0.0, |o| o.delta(epsilon, Side::Lower));
         (lower.min(upper), upper)
     }
 
@@ -118,9 +119,10 @@ impl Composition {
     /// `start`.
     pub(super) fn epsilon(&self, delta: f64, start: f64) -> (f64, Option<f64>) {
         let left = delta - self.infinite;
-        let upper = (left > 0.0).then(|| self.pessimistic.epsilon(left, true, start)).flatten();
+        let upper =
+            (left > 0.0).then(|| self.pessimistic.epsilon(left, Side::Upper, start)).flatten();
         let start = upper.unwrap_or(start);
-        let lower = self.optimistic.as_ref().and_then(|o| o.epsilon(delta, false, start));
+        let lower = self.optimistic.as_ref().and_then(|o| o.epsilon(delta, Side::Lower, start));
         (lower.unwrap_or(0.0).max(0.0), upper.map(|e| e.max(0.0)))
     }
 }

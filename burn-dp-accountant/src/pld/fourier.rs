@@ -4,19 +4,22 @@ use std::sync::{Arc, LazyLock, Mutex, PoisonError};
 
 use realfft::{ComplexToReal, RealFftPlanner, RealToComplex};
 
-/// Rounding of one transform per level: the error of a transform of length `n = 2^a 3^b 5^c`, relative
-/// in the 2-norm, is below `FFT_ERROR (log2(n) + 3)`, for every factorization into stages of radix 2,
-/// 3, 4 and 5 (larger radices are built of them), in any order.
+/// Rounding of the fast Fourier transform.
 ///
-/// A stage multiplies by twiddle factors, then adds `r` terms with coefficients of modulus at most 1.
-/// The angle of a twiddle factor is a product of three rounded numbers of at most one turn, so that
-/// the error of the factor is at most `2.5 · 2π + 1 < 17` units of roundoff `u`. The complex product
-/// rounds by `sqrt(5) u`. A path through the butterfly has at most `m` = 1, 4, 2, 6 roundings for `r`
-/// = 2, 3, 4, 5: the error of each output is at most `m u Σ|x_i|`, hence `m u sqrt(r)` of the 2-norm,
-/// while the stage grows the norm by exactly `sqrt(r)`. Over the `r` outputs the relative error is at
-/// most `(m sqrt(r) + 19.3) u`. For each level of `log2(r)` this is 20.8 u, 16.6 u, 11.7 u and 14.1 u.
-/// (Higham 2002, Theorem 24.2, is the case of radix 2 with exact twiddle factors.) The real transform
-/// of even length adds one level of radix 2; two more are reserved for terms of second order.
+/// The error of a transform of length `n = 2^a 3^b 5^c`, relative in the 2-norm, is below
+/// `FFT_ERROR (log2(n) + 3)`, for every factorization into stages of radix 2, 3, 4 and 5 in any
+/// order (larger radices are built of them).
+///
+/// A stage multiplies by twiddle factors, then adds `r` terms with coefficients of modulus at most
+/// one. The angle of a twiddle factor is a product of three rounded numbers of at most one turn, so
+/// that the error of the factor is at most `2.5 · 2π + 1 < 17` units of roundoff `u`. The complex
+/// product rounds by `sqrt(5) u`. For the radices `r = 2, 3, 4, 5` a path through the butterfly has
+/// at most `m = 1, 4, 2, 6` roundings: the error of each output is at most `m u Σ|x_i|`, hence
+/// `m u sqrt(r)` of the 2-norm, while the stage grows the norm by exactly `sqrt(r)`. Over the `r`
+/// outputs the relative error is at most `(m sqrt(r) + 19.3) u`. For each level of `log2(r)` this
+/// is `20.8 u`, `16.6 u`, `11.7 u` and `14.1 u`. (Higham 2002, Theorem 24.2, is the case of radix 2
+/// with exact twiddle factors.) The real transform of even length adds one level of radix 2; two
+/// more are reserved for terms of second order.
 pub(super) const FFT_ERROR: f64 = 10.5 * f64::EPSILON;
 
 /// Length above which plans are not kept.
@@ -54,8 +57,8 @@ pub(super) fn plan_backward(size: usize) -> Arc<dyn ComplexToReal<f64>> {
     plan(size, |planner| planner.plan_fft_inverse(size))
 }
 
-/// Returns a length of at least `n` for fast transforms: even, with prime factors 2, 3 and 5, mostly
-/// 2.
+/// Returns a length of at least `n` for fast transforms: even, with prime factors 2, 3 and 5,
+/// mostly 2.
 pub(super) fn fast_size(n: usize) -> usize {
     let n = n.max(16);
     let mut best = n.next_power_of_two();

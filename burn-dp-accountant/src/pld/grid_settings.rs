@@ -10,8 +10,8 @@ pub(crate) struct GridSettings {
     pub(crate) relative_width: f64,
     /// Largest number of grid points of one distribution: limits memory and time.
     pub(crate) max_points: usize,
-    /// Number of grid points that are used even if fewer give the requested width, because they cost
-    /// only milliseconds.
+    /// Number of grid points that are used even if fewer give the requested width, because they
+    /// cost only milliseconds.
     pub(crate) free_points: usize,
     /// Largest number of grids.
     pub(crate) max_refinements: usize,
@@ -29,14 +29,15 @@ impl Default for GridSettings {
 }
 
 impl GridSettings {
-    /// Returns the share of δ that the tails may omit: too little to widen the bracket. (The further
-    /// out the losses of a rarely sampled mechanism are cut, the more they dominate its moments.)
+    /// Returns the share of δ that the tails may omit: too little to widen the bracket. (The
+    /// further out the losses of a rarely sampled mechanism are cut, the more they dominate its
+    /// moments.)
     pub(super) fn tail_share(&self) -> f64 {
         (1e-2 * self.relative_width).clamp(1e-12, 1e-6)
     }
 
-    /// Returns the width of the finest grid that costs only milliseconds; infinite if there is none.
-    /// `loss_range` is the range of the losses of one release.
+    /// Returns the width of the finest grid that costs only milliseconds; infinite if there is
+    /// none. `loss_range` is the range of the losses of one release.
     pub(super) fn free_width(
         &self,
         parts: &[(Pair, u64)],
@@ -52,8 +53,8 @@ impl GridSettings {
         if self.free_points == 0 {
             return f64::INFINITY;
         }
-        // The transform covers the period of the aliases, or the range of the losses if it is longer.
-        // A grid finer than for this relative width is of no use.
+        // The transform covers the period of the aliases, or the range of the losses if it is
+        // longer. A grid finer than for this relative width is of no use.
         let finest = first_width(parts, saddle, FREE_RELATIVE_WIDTH);
         (contour.period.max(loss_range) / self.free_points as f64).max(finest)
     }

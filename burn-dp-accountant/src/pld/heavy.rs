@@ -1,8 +1,8 @@
 //! Powers of a spectrum whose heaviest masses are transformed one by one.
 //!
-//! The rounding of the fast transform is relative to the sum of all masses except the largest. A few
-//! releases of a rarely sampled mechanism have nearly all of their mass in a few hundred cells around
-//! loss 0, whereas masses that are smaller by many orders of magnitude decide δ. In
+//! The rounding of the fast transform is relative to the sum of all masses except the largest. A
+//! few releases of a rarely sampled mechanism have nearly all of their mass in a few hundred cells
+//! around loss 0, whereas masses that are smaller by many orders of magnitude decide δ. In
 //! `z - 1 = Σ m_j (e^{iφj} - 1)` a heavy mass near the origin contributes little at the few
 //! frequencies that are not negligible. There the terms of the heaviest masses are computed one by
 //! one, each with a small relative error; the fast transform computes the rest.
@@ -20,17 +20,17 @@ const MAX_TERMS: usize = 1 << 20;
 /// Smallest number of repetitions: the modulus of the base is then above 1/4.
 const FEWEST: u64 = 64;
 
-/// Relative error of `e^{iα} - 1 = 2 sin(α/2) (-sin(α/2) + i cos(α/2))` times a mass, in the sum: the
-/// angle is a product of exact integers and of π/n with 3 units of roundoff; sine and cosine add one
-/// or two each; the sum is compensated.
+/// Relative error of `e^{iα} - 1 = 2 sin(α/2) (-sin(α/2) + i cos(α/2))` times a mass, in the sum:
+/// the angle is a product of exact integers and of π/n with 3 units of roundoff; sine and cosine
+/// add one or two each; the sum is compensated.
 const TERM_ERROR: f64 = 8.0 * f64::EPSILON;
 
-/// Absolute error of `n ln(1 + d)` over `n |d|`, and relative error of its exponential: the error of
-/// the real part and the angle of `ln(1 + d)` is a few units of `|d|/|1 + d| <= 4 |d|`.
+/// Absolute error of `n ln(1 + d)` over `n |d|`, and relative error of its exponential: the error
+/// of the real part and the angle of `ln(1 + d)` is a few units of `|d|/|1 + d| <= 4 |d|`.
 const POWER_ERROR: f64 = 16.0 * f64::EPSILON;
 
-/// Returns `z^n` at the frequencies of `powers` with less rounding, or `powers` itself if the heaviest
-/// masses are not nearly all of the mass.
+/// Returns `z^n` at the frequencies of `powers` with less rounding, or `powers` itself if the
+/// heaviest masses are not nearly all of the mass.
 pub(super) fn sharpened(transform: &Transform, powers: Powers, count: u64) -> Powers {
     let kept = powers.indices.len().max(1);
     let budget = (MAX_TERMS / kept).min(transform.tilted.len() / 4);

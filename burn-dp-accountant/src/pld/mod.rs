@@ -14,6 +14,7 @@ mod heavy;
 mod powers;
 mod profile;
 mod rotation;
+mod side;
 mod spectrum;
 mod variation;
 mod weights;

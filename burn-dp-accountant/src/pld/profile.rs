@@ -3,6 +3,7 @@
 use super::composition::Lattices;
 use super::fourier::GridError;
 use super::grid_settings::{GridSettings, first_width, tail};
+use super::side::Side;
 use crate::dominating_pairs::{DominatingPairs, directions, largest_loss};
 use crate::saddle::Cumulants;
 
@@ -55,7 +56,7 @@ pub(crate) fn profile(
         let epsilon = largest * (k as f64 / (points - 1) as f64).powi(2);
         let composed = compositions
             .iter()
-            .map(|(c, infinite)| (c.delta(epsilon, true) + infinite).min(1.0))
+            .map(|(c, infinite)| (c.delta(epsilon, Side::Upper) + infinite).min(1.0))
             .fold(0.0, f64::max);
         let composed = if epsilon < bounded { 1.0 } else { composed };
         (epsilon, (composed + extra(epsilon)).min(1.0))

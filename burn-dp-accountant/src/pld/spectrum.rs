@@ -1,13 +1,14 @@
 //! δ of a composed lattice at single values of ε: a sum over the frequencies of its transform.
 //!
 //! Tilted by `e^{θy}`, the composition has the spectrum `Z(ω) = Π z(ω)^n`, and
-//! `δ(ε) e^{θε} = Σ_y p(y) e^{-θ(y-ε)} (1 - e^{-(y-ε)})^+` is a product of two spectra: the second is
-//! a geometric series. On a circle of period `L` the sum also contains the aliases `δ(ε + mL) e^{θmL}`
-//! for every integer `m`, which are not negative and bounded by Chernoff's inequality. No inverse
-//! transform is needed, and the period is shorter than a window over the whole distribution.
+//! `δ(ε) e^{θε} = Σ_y p(y) e^{-θ(y-ε)} (1 - e^{-(y-ε)})^+` is a product of two spectra: the second
+//! is a geometric series. On a circle of period `L` the sum also contains the aliases
+//! `δ(ε + mL) e^{θmL}` for every integer `m`, which are not negative and bounded by Chernoff's
+//! inequality. No inverse transform is needed, and the period is shorter than a window over the
+//! whole distribution.
 //!
-//! `z - 1` is transformed instead of `z`, without the largest mass: nearly all of the mass of a rarely
-//! sampled mechanism is one atom, and the rounding is then relative to the rest.
+//! `z - 1` is transformed instead of `z`, without the largest mass: nearly all of the mass of a
+//! rarely sampled mechanism is one atom, and the rounding is then relative to the rest.
 //!
 //! # References
 //!
@@ -19,6 +20,7 @@ use super::fourier::{GridError, fast_size};
 use super::heavy::sharpened;
 use super::powers::{Powers, Transform};
 use super::rotation::{BLOCK, Rotation};
+use super::side::Side;
 use super::weights::{Frequency, weigh};
 use crate::lattice::{LOSS_ERROR, Lattice, MASS_ERROR, largest_losses, ln_moment, spread};
 use crate::math::sum::Sum;
@@ -149,10 +151,10 @@ impl Spectrum {
     }
 
     /// Returns the error of the scaled δ in a cell; for a lower bound it includes the aliases.
-    fn cell_error(&self, index: i64, upper: bool) -> f64 {
+    fn cell_error(&self, index: i64, side: Side) -> f64 {
         let start = self.loss(index);
         let end = start + self.width;
-        let aliases = if upper {
+        let aliases = if side == Side::Upper {
             0.0
         } else {
             (self.ln_below + self.contour.fall * end).exp()
@@ -162,25 +164,31 @@ impl Spectrum {
     }
 
     /// Returns an upper or lower bound of δ at `epsilon`.
-    pub(super) fn delta(&self, epsilon: f64, upper: bool) -> f64 {
-        let Some(index) = self.index(epsilon) else { return if upper { 1.0 } else { 0.0 } };
+    pub(super) fn delta(&self, epsilon: f64, side: Side) -> f64 {
+        let Some(index) = self.index(epsilon) else {
+            return if side == Side::Upper { 1.0 } else { 0.0 };
+        };
         let (above, above_shifted) = self.sums(index);
         let x = (epsilon - self.loss(index)).clamp(0.0, self.width);
         let value = above - x.exp() * above_shifted;
-        let error = self.cell_error(index, upper);
-        let scaled = if upper {
+        let error = self.cell_error(index, side);
+        let scaled = if side == Side::Upper {
             value.max(0.0) * (1.0 + self.relative) + error
         } else {
             value * (1.0 - self.relative) - error
         };
         let delta = scaled.max(0.0) * self.ln_factor(index).exp();
-        if delta.is_nan() { if upper { 1.0 } else { 0.0 } } else { delta.clamp(0.0, 1.0) }
+        if delta.is_nan() {
+            if side == Side::Upper { 1.0 } else { 0.0 }
+        } else {
+            delta.clamp(0.0, 1.0)
+        }
     }
 
-    /// Returns an upper or lower bound of the ε at which δ is `delta`: Newton's method on `ln δ` over
-    /// the grid from `start`, then the cell in closed form. Every returned number is a bound, because
-    /// δ was compared there. `None` if the search fails.
-    pub(super) fn epsilon(&self, delta: f64, upper: bool, start: f64) -> Option<f64> {
+    /// Returns an upper or lower bound of the ε at which δ is `delta`: Newton's method on `ln δ`
+    /// over the grid from `start`, then the cell in closed form. Every returned number is a bound,
+    /// because δ was compared there. `None` if the search fails.
+    pub(super) fn epsilon(&self, delta: f64, side: Side, start: f64) -> Option<f64> {
         let target = delta.ln();
         let mut index = self.index(start)?;
         let begin = index;
@@ -189,9 +197,9 @@ impl Spectrum {
         let mut stride = 1 + (1.0 / (self.contour.theta * self.width)) as i64;
         for iteration in 0..80 {
             let (above, above_shifted) = self.sums(index);
-            let error = self.cell_error(index, upper);
+            let error = self.cell_error(index, side);
             let wanted = (target - self.ln_factor(index)).exp();
-            let wanted = if upper {
+            let wanted = if side == Side::Upper {
                 (wanted - error) / (1.0 + self.relative)
             } else {
                 (wanted + error) / (1.0 - self.relative)
@@ -205,7 +213,7 @@ impl Spectrum {
                 f64::INFINITY
             };
             // Far from the ε of the tilt, a lower bound is below the error everywhere.
-            if x.is_nan() || (!upper && index.abs_diff(begin) > 4 * self.size as u64) {
+            if x.is_nan() || (side == Side::Lower && index.abs_diff(begin) > 4 * self.size as u64) {
                 return None;
             }
             if (0.0..=self.width).contains(&x) {
@@ -270,7 +278,8 @@ mod tests {
             let truth = binomial(10, 0.25, 1.0, epsilon);
             let aim = target(theta, epsilon, truth);
             let spectrum = Spectrum::new(&[(&lattice, 10)], 1.0, aim, 1 << 16).unwrap();
-            let (low, high) = (spectrum.delta(epsilon, false), spectrum.delta(epsilon, true));
+            let (low, high) =
+                (spectrum.delta(epsilon, Side::Lower), spectrum.delta(epsilon, Side::Upper));
             assert!(low <= truth && truth <= high, "{epsilon}: {low} {truth} {high}");
             assert!(high / low - 1.0 < 1e-8, "{low} {high}");
         }
@@ -284,7 +293,8 @@ mod tests {
         for ln_relative in [-12.0, -6.0, -3.0, 0.0] {
             let aim = Target { theta: 3.0, epsilon, delta: truth, ln_relative };
             let spectrum = Spectrum::new(&[(&lattice, n)], width, aim, 1 << 16).unwrap();
-            let (low, high) = (spectrum.delta(epsilon, false), spectrum.delta(epsilon, true));
+            let (low, high) =
+                (spectrum.delta(epsilon, Side::Lower), spectrum.delta(epsilon, Side::Upper));
             assert!(low <= truth && truth <= high, "{ln_relative}: {low} {truth} {high}");
         }
     }
@@ -296,7 +306,7 @@ mod tests {
         let truth = 0.25f64.powi(60) * -(-0.5f64).exp_m1();
         let aim = target(6.0, 59.5, truth);
         let spectrum = Spectrum::new(&[(&lattice, 60)], 1.0, aim, 1 << 16).unwrap();
-        let (low, high) = (spectrum.delta(59.5, false), spectrum.delta(59.5, true));
+        let (low, high) = (spectrum.delta(59.5, Side::Lower), spectrum.delta(59.5, Side::Upper));
         assert!(low <= truth && truth <= high && high / low - 1.0 < 1e-7, "{low} {truth} {high}");
     }
 
@@ -311,7 +321,7 @@ mod tests {
         assert!((truth / poisson - 1.0).abs() < 1e-2);
         let aim = target(7.0, 1.5, truth);
         let spectrum = Spectrum::new(&[(&lattice, n)], 1.0, aim, 1 << 16).unwrap();
-        let (low, high) = (spectrum.delta(1.5, false), spectrum.delta(1.5, true));
+        let (low, high) = (spectrum.delta(1.5, Side::Lower), spectrum.delta(1.5, Side::Upper));
         assert!(
             low <= truth * (1.0 + 1e-8) && truth <= high * (1.0 + 1e-8),
             "{low} {truth} {high}"
@@ -326,14 +336,17 @@ mod tests {
         let aim = target(3.0, 0.9, 1e-6);
         let parts = [(&lattice, 40), (&lattice, 3)];
         let spectrum = Spectrum::new(&parts, 0.1, aim, 1 << 16).unwrap();
-        for (upper, starts) in [(true, [0.0, 0.7, 2.0, 4.0]), (false, [0.6, 0.8, 1.0, 1.2])] {
+        for (side, starts) in
+            [(Side::Upper, [0.0, 0.7, 2.0, 4.0]), (Side::Lower, [0.6, 0.8, 1.0, 1.2])]
+        {
             for start in starts {
-                let epsilon = spectrum.epsilon(1e-6, upper, start).unwrap();
-                let delta = spectrum.delta(epsilon, upper);
-                let side = if upper { delta <= 1.000_001e-6 } else { delta >= 0.999_999e-6 };
+                let epsilon = spectrum.epsilon(1e-6, side, start).unwrap();
+                let delta = spectrum.delta(epsilon, side);
+                let valid =
+                    if side == Side::Upper { delta <= 1.000_001e-6 } else { delta >= 0.999_999e-6 };
                 assert!(
-                    side && (delta / 1e-6 - 1.0).abs() < 1e-2,
-                    "{upper} {start}: {epsilon} {delta}"
+                    valid && (delta / 1e-6 - 1.0).abs() < 1e-2,
+                    "{side:?} {start}: {epsilon} {delta}"
                 );
             }
         }

@@ -13,8 +13,8 @@ pub(super) struct Frequency {
     pub(super) above_shifted: Complex64,
 }
 
-/// Multiplies the spectrum by the spectra of the two weights, and returns a bound of the rounding of
-/// the scaled δ with them.
+/// Multiplies the spectrum by the spectra of the two weights, and returns a bound of the rounding
+/// of the scaled δ with them.
 pub(super) fn weigh(
     product: &Powers,
     width: f64,

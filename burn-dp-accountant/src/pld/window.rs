@@ -14,6 +14,7 @@
 use rustfft::num_complex::Complex64;
 
 use super::fourier::{FFT_ERROR, GridError, fast_size, plan_backward, plan_forward};
+use super::side::Side;
 use crate::lattice::{LOSS_ERROR, Lattice, MASS_ERROR, largest_losses, ln_moment, spread};
 
 /// Tilted probability that may lie outside of the window (natural logarithm).
@@ -121,36 +122,40 @@ impl Composed {
     }
 
     /// Returns the scaled δ at grid point `k`, with the error on the wanted side.
-    fn scaled(&self, k: usize, upper: bool) -> f64 {
+    fn scaled(&self, k: usize, side: Side) -> f64 {
         let value = self.above[k] - self.above_shifted[k];
-        if upper {
+        if side == Side::Upper {
             value * (1.0 + self.relative) + self.error
         } else {
             value * (1.0 - self.relative) - self.error
         }
     }
 
-    fn ln_delta_at(&self, k: usize, upper: bool) -> f64 {
-        let scaled = self.scaled(k, upper);
+    fn ln_delta_at(&self, k: usize, side: Side) -> f64 {
+        let scaled = self.scaled(k, side);
         if scaled <= 0.0 { f64::NEG_INFINITY } else { scaled.ln() + self.ln_factor(k) }
     }
 
-    /// Returns an upper or lower bound of δ at `epsilon`. Outside of the window the upper bounds are 1
-    /// below it, and the bound at its end above it.
-    pub(super) fn delta(&self, epsilon: f64, upper: bool) -> f64 {
+    /// Returns an upper or lower bound of δ at `epsilon`. Outside of the window the upper bounds
+    /// are 1 below it, and the bound at its end above it.
+    pub(super) fn delta(&self, epsilon: f64, side: Side) -> f64 {
         let position = ((epsilon - self.offset) / self.width).floor() as i64 - self.first;
         if position < 0 {
-            return if upper { 1.0 } else { self.delta(self.loss(0), false) };
+            return if side == Side::Upper { 1.0 } else { self.delta(self.loss(0), Side::Lower) };
         }
         let k = position as usize;
         if k >= self.above.len() {
             let end = self.above.len() - 1;
-            return if upper { self.ln_delta_at(end, true).exp().min(1.0) } else { 0.0 };
+            return if side == Side::Upper {
+                self.ln_delta_at(end, Side::Upper).exp().min(1.0)
+            } else {
+                0.0
+            };
         }
         let x = (epsilon - self.loss(k)).clamp(0.0, self.width);
         let value = self.above[k] - x.exp() * self.above_shifted[k];
         let error = self.error * (self.theta * self.width).exp();
-        let scaled = if upper {
+        let scaled = if side == Side::Upper {
             value * (1.0 + self.relative) + error
         } else {
             value * (1.0 - self.relative) - error
@@ -235,8 +240,8 @@ fn convolve(
                 Complex64::new(0.0, 0.0)
             };
         }
-        // |z^n - w^n| <= n |z|^{n-1} |z - w|, with a bound of z - w in the 2-norm over the frequencies
-        // (Cauchy-Schwarz for each point), plus the rounding of the power itself.
+        // `|z^n - w^n| <= n |z|^{n-1} |z - w|`, with a bound of z - w in the 2-norm over
+        // frequencies (Cauchy-Schwarz for each point), plus the rounding of the power itself.
         let length = size as f64;
         let transform = n * FFT_ERROR * levels * norm;
         let power = n * 4.0 * f64::EPSILON;
@@ -290,7 +295,8 @@ mod tests {
                     ln_mass.exp() * -(epsilon - k).exp_m1()
                 })
                 .sum();
-            let (low, high) = (composed.delta(epsilon, false), composed.delta(epsilon, true));
+            let (low, high) =
+                (composed.delta(epsilon, Side::Lower), composed.delta(epsilon, Side::Upper));
             assert!(low <= truth && truth <= high, "{epsilon}: {low} {truth} {high}");
             assert!(high / low - 1.0 < 1e-9, "{low} {high}");
         }
@@ -302,7 +308,7 @@ mod tests {
         let lattice = Lattice { offset: 0.0, first: 0, mass: vec![0.75, 0.25] };
         let composed = Composed::new(&[(&lattice, 60)], 1.0, 6.0, 1 << 16).unwrap();
         let truth = 0.25f64.powi(60) * -(-0.5f64).exp_m1();
-        let (low, high) = (composed.delta(59.5, false), composed.delta(59.5, true));
+        let (low, high) = (composed.delta(59.5, Side::Lower), composed.delta(59.5, Side::Upper));
         assert!(low <= truth && truth <= high && high / low - 1.0 < 1e-7, "{low} {truth} {high}");
     }
 }

@@ -1,13 +1,14 @@
 //! Conversions between a Rényi bound and `(ε, δ)`.
 
-/// Returns an upper bound of the ε at `delta` of a mechanism whose Rényi divergence of order `order`
-/// is at most `rdp`: `ρ + ln((α-1)/α) - (ln δ + ln α)/(α-1)`, not below 0. Infinite if the order is
-/// not above 1.
+/// Returns an upper bound of the ε at `delta` of a mechanism whose Rényi divergence of order
+/// `order` is at most `rdp`: `ρ + ln((α-1)/α) - (ln δ + ln α)/(α-1)`, not below 0. Infinite if the
+/// order is not above 1.
 ///
 /// # References
 ///
 /// "The Discrete Gaussian for Differential Privacy", Canonne, Kamath, Steinke 2020, Proposition 12;
-/// "Hypothesis Testing Interpretations and Rényi Differential Privacy", Balle et al. 2020, Theorem 21.
+/// "Hypothesis Testing Interpretations and Rényi Differential Privacy", Balle et al. 2020, Theorem
+/// 21.
 pub fn epsilon_from_rdp(order: f64, rdp: f64, delta: f64) -> f64 {
     if order.is_nan() || order <= 1.0 || rdp.is_nan() {
         return f64::INFINITY;

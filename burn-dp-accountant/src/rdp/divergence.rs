@@ -18,9 +18,9 @@ fn check_arguments(q: f64, sigma: f64, order: f64) -> Result<(), AccountantError
 /// Returns the Rényi divergence of order `order` of one Gaussian release on a Poisson sample, under
 /// add-or-remove-one, in the worse direction.
 ///
-/// The relative error is about 1e-12 for every order, integer or not (trapezoidal rule on a positive
-/// integrand). For orders whose rule would be too long it is the upper bound by Minkowski's
-/// inequality.
+/// The relative error is about 1e-12 for every order, integer or not (trapezoidal rule on a
+/// positive integrand). For orders whose rule would be too long it is the upper bound by
+/// Minkowski's inequality.
 ///
 /// # Errors
 ///

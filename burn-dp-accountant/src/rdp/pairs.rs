@@ -38,7 +38,8 @@ fn rdp_sampled(pair: &Pair, q: f64, mu: f64, order: f64) -> f64 {
     }
 }
 
-/// Returns an upper bound by Minkowski's inequality: `E[(1-q+qL)^α]^{1/α} <= 1 - q + q E[L^α]^{1/α}`.
+/// Returns an upper bound by Minkowski's inequality:
+/// `E[(1-q+qL)^α]^{1/α} <= 1 - q + q E[L^α]^{1/α}`.
 fn sampled_upper_bound(q: f64, mu: f64, order: f64) -> f64 {
     let plain = 0.5 * (order - 1.0) * mu * mu;
     let ln_norm = ln_add_exp((-q).ln_1p(), q.ln() + plain);

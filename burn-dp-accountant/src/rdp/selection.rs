@@ -7,8 +7,8 @@
 
 use crate::event::RunCount;
 
-/// Returns an upper bound of the Rényi divergence of order `order`, from the divergence `rdp(order)`
-/// and `delta(epsilon)` of one run.
+/// Returns an upper bound of the Rényi divergence of order `order`, from the divergence
+/// `rdp(order)` and `delta(epsilon)` of one run.
 pub(super) fn rdp_of_selection(
     rdp: impl Fn(f64) -> f64,
     delta: impl Fn(f64) -> f64,

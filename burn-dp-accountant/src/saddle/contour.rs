@@ -31,8 +31,8 @@ pub(crate) struct Contour {
 }
 
 impl Contour {
-    /// Finds the shortest period by Chernoff's bounds, from `ln E[e^{tY}]` and the standard deviation
-    /// of the tilted composition. `None` if the moments overflow.
+    /// Finds the shortest period by Chernoff's bounds, from `ln E[e^{tY}]` and the standard
+    /// deviation of the tilted composition. `None` if the moments overflow.
     pub(crate) fn new(
         target: Target,
         deviation: f64,

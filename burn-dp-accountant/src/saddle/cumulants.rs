@@ -148,9 +148,9 @@ impl Cumulants {
         (further - value + 32.0) * deviation / 8.0 - mean < 10.0 * deviation
     }
 
-    /// Returns the target with the tilt of the shortest period: its own tilt, or a smaller one as long
-    /// as the masses that decide δ are far above rounding. (With small sampling probabilities a few
-    /// rare losses dominate a strongly tilted distribution.)
+    /// Returns the target with the tilt of the shortest period: its own tilt, or a smaller one as
+    /// long as the masses that decide δ are far above rounding. (With small sampling probabilities
+    /// a few rare losses dominate a strongly tilted distribution.)
     pub(crate) fn cheapest_tilt(&mut self, target: Target) -> Target {
         // Rounding of the transform grows with the number of releases; δ is kept 1e5 times above.
         let releases: f64 = self.parts.iter().map(|(_, n)| n).sum();
@@ -181,8 +181,8 @@ impl Cumulants {
         best.1
     }
 
-    /// Returns Chernoff's bound `(K(θ) + ln max_u e^{-θu}(1-e^{-u}) - ln δ)/θ`: an upper bound of ε at
-    /// `delta` for every `theta`.
+    /// Returns Chernoff's bound `(K(θ) + ln max_u e^{-θu}(1-e^{-u}) - ln δ)/θ`: an upper bound of ε
+    /// at `delta` for every `theta`.
     pub(crate) fn chernoff(&mut self, theta: f64, delta: f64) -> f64 {
         let (value, _, _) = self.at(theta);
         let ln_weight = theta * (theta / (theta + 1.0)).ln() - theta.ln_1p();

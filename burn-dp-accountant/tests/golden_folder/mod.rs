@@ -2,8 +2,8 @@
 
 use std::path::{Path, PathBuf};
 
-/// Returns the folder that `BURN_DP_GOLDEN` names, or `shared/golden` next to the repository; `None`
-/// if neither exists.
+/// Returns the folder that `BURN_DP_GOLDEN` names, or `shared/golden` next to the repository;
+/// `None` if neither exists.
 pub(crate) fn folder() -> Option<PathBuf> {
     if let Ok(folder) = std::env::var("BURN_DP_GOLDEN") {
         return Some(folder.into());
