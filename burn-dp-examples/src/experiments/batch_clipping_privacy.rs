@@ -9,7 +9,7 @@ use std::path::PathBuf;
 
 use burn_dp::DpError;
 use burn_dp_accountant::{
-    CentralLimitEstimate, DpEvent, GaussianDp, NeighboringRelation, PldAccountant,
+    Accountant, CentralLimitEstimate, DpEvent, GaussianDp, NeighboringRelation, PldAccountant,
 };
 use clap::Args;
 use serde::Serialize;

@@ -4,8 +4,8 @@ use burn::data::{dataloader::batcher::Batcher, dataset::Dataset};
 use burn::optim::ModuleOptimizer;
 use burn::tensor::Device;
 use burn_dp_accountant::{
-    Budget, DpEvent, LedgerHeader, NeighboringRelation, NoiseSource as LedgerNoise, PrivacyLedger,
-    UnitOfPrivacy,
+    Budget, DpEvent, LedgerHeader, NeighboringRelation, NoiseProvenance as LedgerNoise,
+    PrivacyLedger, UnitOfPrivacy,
 };
 
 use super::engine::PrivacyEngine;
