@@ -1,18 +1,17 @@
 use burn::tensor::ops::{ConvOptions, PadMode};
 use burn::tensor::{Slice, Tensor};
 
-/// What im2col needs to know of a convolution. Those of one and two dimensions have leading axes of
-/// length one.
+/// The geometry of im2col. Convolutions of one and two dimensions have leading axes of length one.
 #[derive(Clone, Debug)]
 pub struct Patches {
     pub(crate) kernel_size: [usize; 3],
-    /// Depth, height and width of the output of the convolution: so many positions of the kernel.
+    /// Depth, height and width of the output of the convolution: the positions of the kernel.
     pub(crate) output_size: [usize; 3],
     pub(crate) options: ConvOptions<3>,
 }
 
 impl Patches {
-    /// Of a convolution of N dimensions.
+    /// Returns the geometry of a convolution of N dimensions.
     pub(crate) fn new<const N: usize>(
         kernel_size: [usize; N],
         output_size: [usize; N],
@@ -30,8 +29,11 @@ impl Patches {
         }
     }
 
-    /// im2col by zero-copy views and one copy (two for three dimensions), on every backend.
-    pub(super) fn by_views(&self, input: Tensor<5>) -> Tensor<3> {
+    /// Computes im2col by zero-copy views and one copy (two for three dimensions), on every backend.
+    ///
+    /// - input: `[batch_size, channels, depth, height, width]`
+    /// - output: `[batch_size · groups, channels / groups · kernel values, positions]`
+    pub(in crate::ops) fn by_views(&self, input: Tensor<5>) -> Tensor<3> {
         let Self { kernel_size, output_size, options } = self;
         let [batch_size, channels, depth, height, width] = input.dims();
         let shape = [
@@ -58,7 +60,7 @@ impl Patches {
             height,
             width,
         ]);
-        // The depth of the output comes behind the kernel.
+        // Move the depth of the output behind the kernel.
         self.planes(slices)
             .permute([0, 1, 4, 5, 2, 3])
             .reshape([
@@ -71,6 +73,7 @@ impl Patches {
             .reshape(shape)
     }
 
+    /// Returns the windows of planes:
     /// `[batch_size, channels, height_out, width_out, kernel_height, kernel_width]`.
     fn planes(&self, input: Tensor<4>) -> Tensor<6> {
         let [_, (top, bottom), (left, right)] = self.options.padding;
@@ -83,8 +86,8 @@ impl Patches {
     }
 }
 
-/// The windows along `axis` of the tensor, which is `spatial` among depth, height and width: a new last
-/// axis.
+/// Returns the windows along `axis` as a new last axis; `spatial` is the index of that axis among depth,
+/// height and width.
 fn windows<const D: usize, const E: usize>(
     patches: &Patches,
     tensor: Tensor<D>,
@@ -95,7 +98,7 @@ fn windows<const D: usize, const E: usize>(
     let extent = dilation * (patches.kernel_size[spatial] - 1) + 1;
     let windows: Tensor<E> = tensor.unfold(axis, extent, patches.options.stride[spatial]);
     let count = patches.output_size[spatial];
-    // The output padding of a transposed convolution makes room for windows that are not used.
+    // The output padding of a transposed convolution makes room for unused windows.
     let windows =
         if windows.dims()[axis] > count { windows.narrow(axis, 0, count) } else { windows };
     if dilation == 1 {
@@ -106,7 +109,7 @@ fn windows<const D: usize, const E: usize>(
     windows.slice(slices)
 }
 
-/// Depth, height and width of what has the last N of them.
+/// Returns depth, height and width from the last N of them.
 fn three_axes<T: Copy, const N: usize>(values: [T; N], missing: T) -> [T; 3] {
     std::array::from_fn(|axis| if axis + N < 3 { missing } else { values[axis + N - 3] })
 }

@@ -1,4 +1,4 @@
-//! The hand-written backward step.
+//! The tap, whose backward step hands over a record or computes the ordinary gradients.
 
 use burn::backend::{
     Backend, TensorMetadata,
@@ -12,11 +12,10 @@ use burn_autodiff::{
     ops::{Backward, NodeGuard, Ops, OpsKind},
 };
 
-use super::convolution::convolution;
-use super::{Bias, Kept, LayerIds, ParametricOps, Primitive, Slot};
 use crate::ops::recording::{self, RawRecord};
+use crate::ops::{Bias, Kept, LayerIds, ParametricOps, Primitive, Slot};
 
-/// What the backward step needs of the forward pass.
+/// What the forward pass keeps for the backward step.
 #[derive(Clone, Debug)]
 struct State<B: Backend> {
     kept: Vec<NodeId>,
@@ -26,10 +25,11 @@ struct State<B: Backend> {
     primitive: Primitive,
 }
 
-/// The step of a tap: parents are the tapped output, the weight and, if there is one, the bias.
+/// The backward step of a tap; its parents are the tapped output, the weight and, if there is one, the
+/// bias.
 ///
-/// The output's gradient passes through to the operation that computed it, for which the parameters
-/// are constants. The parameters get theirs here: their sum over the batch, or a record.
+/// The gradient of the output passes through to the operation that computed it, for which the
+/// parameters are constants. The gradients of the parameters are computed here, or recorded.
 #[derive(Debug)]
 struct TapStep;
 
@@ -61,17 +61,13 @@ impl<B: ParametricOps, const N: usize> Backward<B, N> for TapStep {
         }
 
         if recording::is_active() {
-            let lay_out = |tensor: FloatTensor<B>| {
-                let shape = primitive.layout(tensor.shape());
-                Slot::new(B::float_reshape(tensor, shape))
-            };
             recording::push(RawRecord {
                 layer,
                 weight: weight_node.map(|_| weight),
                 bias: bias_node.is_some(),
-                kept: kept.into_iter().map(lay_out).collect(),
+                kept: kept.into_iter().map(|tensor| primitive.lay_out::<B>(tensor)).collect(),
                 ids: ids.map(Slot::new),
-                output_grad: lay_out(output_grad),
+                output_grad: primitive.lay_out::<B>(output_grad),
                 primitive,
             });
             return;
@@ -88,7 +84,7 @@ impl<B: ParametricOps, const N: usize> Backward<B, N> for TapStep {
     }
 }
 
-/// Registers the step; `kept` are tensors of the graph.
+/// Registers the step; the tensors in `kept` belong to the graph.
 fn register<B: ParametricOps, C: CheckpointStrategy, const N: usize>(
     nodes: [NodeGuard; N],
     output: FloatTensor<B>,
@@ -107,36 +103,26 @@ fn register<B: ParametricOps, C: CheckpointStrategy, const N: usize>(
     }
 }
 
-impl<B: ParametricOps, C: CheckpointStrategy> ParametricOps for Autodiff<B, C> {
-    fn tap(
-        output: FloatTensor<Self>,
-        weight: FloatTensor<Self>,
-        bias: Bias<Self>,
-        kept: Kept<Self>,
-        layer: LayerIds,
-        primitive: Primitive,
-    ) -> FloatTensor<Self> {
-        let shape = weight.shape();
-        let (output_node, weight_node) = (output.node(), weight.node());
-        let output = output.into_primitive();
-        match bias.into_option() {
-            Some(bias) => {
-                let nodes = [output_node, weight_node, bias.node()];
-                register::<B, C, 3>(nodes, output, shape, kept, layer, primitive)
-            }
-            None => {
-                let nodes = [output_node, weight_node];
-                register::<B, C, 2>(nodes, output, shape, kept, layer, primitive)
-            }
+/// Computes [`ParametricOps::tap`] under autodiff.
+pub(super) fn tap<B: ParametricOps, C: CheckpointStrategy>(
+    output: FloatTensor<Autodiff<B, C>>,
+    weight: FloatTensor<Autodiff<B, C>>,
+    bias: Bias<Autodiff<B, C>>,
+    kept: Kept<Autodiff<B, C>>,
+    layer: LayerIds,
+    primitive: Primitive,
+) -> FloatTensor<Autodiff<B, C>> {
+    let shape = weight.shape();
+    let (output_node, weight_node) = (output.node(), weight.node());
+    let output = output.into_primitive();
+    match bias.into_option() {
+        Some(bias) => {
+            let nodes = [output_node, weight_node, bias.node()];
+            register::<B, C, 3>(nodes, output, shape, kept, layer, primitive)
         }
-    }
-
-    fn convolution(
-        input: FloatTensor<Self>,
-        weight: FloatTensor<Self>,
-        bias: Bias<Self>,
-        primitive: Primitive,
-    ) -> FloatTensor<Self> {
-        convolution::<B, C>(input, weight, bias, primitive)
+        None => {
+            let nodes = [output_node, weight_node];
+            register::<B, C, 2>(nodes, output, shape, kept, layer, primitive)
+        }
     }
 }
