@@ -76,9 +76,7 @@ impl Primitive {
                 scale::weight_gradient::<B>(kept, weight, grad, *axis, *negative)
             }
             Self::Repeat => parameter::weight_gradient::<B>(weight, grad),
-            Self::Convolution(convolution) => {
-                convolution.weight_gradient::<B>(kept, weight, grad)
-            }
+            Self::Convolution(convolution) => convolution.weight_gradient::<B>(kept, weight, grad),
             Self::DeformConv2d(options) => {
                 conv::deformable_weight_gradient::<B>(kept, weight, grad, options)
             }

@@ -31,8 +31,6 @@ pub trait RecurrentOps: Backend {
         recurrence: Recurrence,
     ) -> FloatTensor<Self> {
         let parameters = [of_input.into_parts(), of_hidden.into_parts()];
-        Operands::<Self>::new([input, hidden, cell], parameters, &recurrence)
-            .forward(&recurrence)
-            .0
+        Operands::<Self>::new([input, hidden, cell], parameters, &recurrence).forward(&recurrence).0
     }
 }
