@@ -194,7 +194,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_coins_are_fair_and_new_in_every_batch() {
+    fn coins_are_fair_and_differ_between_batches() {
         let mut probe = Probe::new(&NoiseSource::from_os().unwrap(), 0, 0);
         let (first, second) = (probe.toss(4096), probe.toss(4096));
         assert_ne!(first, second);

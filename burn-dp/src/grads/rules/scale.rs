@@ -110,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn a_norm_may_be_frozen_in_part() {
+    fn partly_frozen_norms_equal_the_loop_over_examples() {
         for device in training_devices() {
             for (gamma, beta) in [(true, false), (false, true)] {
                 let mut layer = layer_norm(4, true, &device);

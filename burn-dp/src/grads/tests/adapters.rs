@@ -116,7 +116,7 @@ fn adapters_of_a_part_of_the_model_leave_the_rest_frozen_or_trained() {
 }
 
 #[test]
-fn a_packed_base_is_left_packed_and_its_factors_are_clipped_as_by_the_loop() {
+fn factors_of_a_packed_base_are_clipped_as_by_the_loop() {
     for device in training_devices() {
         let scheme = device.settings().quantization.scheme.with_value(QuantValue::Q8S);
         let quantizer = Quantizer::new(Calibration::MinMax, scheme);

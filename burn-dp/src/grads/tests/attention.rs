@@ -121,7 +121,7 @@ fn attention_over_other_positions_equals_the_loop_over_examples() {
 }
 
 #[test]
-fn attention_with_a_cache_is_that_of_burn() {
+fn attention_with_a_cache_equals_burns() {
     for device in devices() {
         let config = MultiHeadAttentionConfig::new(6, 2);
         let layer: Attention = numbered(config.init(&device), 4);
@@ -203,7 +203,7 @@ fn every_option_of_cross_attention_equals_the_loop_over_examples() {
 }
 
 #[test]
-fn the_record_of_cross_attention_is_that_of_burn() {
+fn the_record_of_cross_attention_equals_burns() {
     let device = Device::flex();
     let config = CrossAttentionConfig::new(6, 5, 4, 2, 3);
     let twin = numbered(PrivateCrossAttention::new(&config, &device), 3);
@@ -217,7 +217,7 @@ fn the_record_of_cross_attention_is_that_of_burn() {
 }
 
 #[test]
-fn dropout_of_attention_draws_as_burn_draws() {
+fn dropout_of_attention_drops_the_configured_share() {
     let device = Device::flex().autodiff();
     let config = MultiHeadAttentionConfig::new(6, 2).with_dropout(0.5);
     let layer: Attention = numbered(config.init(&device), 4);

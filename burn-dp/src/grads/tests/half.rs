@@ -191,7 +191,7 @@ fn recurrent_layers_in_half_precision_equal_the_loop_over_examples() {
 }
 
 #[test]
-fn attention_and_transformers_in_half_precision_equal_the_loop_over_examples() {
+fn attention_in_half_precision_equals_the_loop_over_examples() {
     check_half(
         [3, 4, 4],
         |device| MultiHeadAttentionConfig::new(4, 2).with_dropout(0.0).init(device),

@@ -50,7 +50,7 @@ fn refused<M: Module>(losses: Tensor<1>, model: &M, words: &[&str]) {
 }
 
 #[test]
-fn a_layer_that_is_not_private_is_refused_with_its_path_and_the_remedy() {
+fn a_layer_that_is_not_private_is_refused_with_its_path() {
     for device in training_devices() {
         let model = Mixed { encoder: layer(&device).private(), head: layer(&device) };
         let x = numbers([4, 3], 1, &device);
@@ -138,7 +138,7 @@ fn a_copy_of_a_parameter_that_is_frozen_is_refused_with_both_paths() {
 }
 
 #[test]
-fn losses_that_look_at_other_examples_are_found() {
+fn losses_that_depend_on_other_examples_are_refused() {
     for device in training_devices() {
         let model = layer(&device).private();
         let x = numbers([5, 3], 1, &device);

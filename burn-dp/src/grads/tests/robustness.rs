@@ -28,7 +28,7 @@ fn planted(positions: usize, value: f32, device: &Device) -> Tensor<3> {
 }
 
 #[test]
-fn an_example_that_is_not_finite_contributes_nothing_and_spoils_nothing() {
+fn an_example_that_is_not_finite_does_not_change_the_sum() {
     for device in training_devices() {
         for positions in [1, 3] {
             for value in [f32::NAN, f32::INFINITY, f32::NEG_INFINITY, 1e30, f32::MAX] {
@@ -93,7 +93,7 @@ fn a_tiny_input_with_a_huge_gradient_is_not_underestimated() {
 }
 
 #[test]
-fn positions_that_cancel_do_not_hide_a_norm() {
+fn norms_of_canceling_positions_are_not_underestimated() {
     for device in training_devices() {
         let layer = LinearConfig::new(3, 2).with_bias(false).init(&device).private();
         for seed in 0..40 {
@@ -119,7 +119,7 @@ fn positions_that_cancel_do_not_hide_a_norm() {
 }
 
 #[test]
-fn padding_rows_count_for_nothing_even_if_they_are_not_finite() {
+fn padding_rows_contribute_nothing_even_if_not_finite() {
     for device in training_devices() {
         let (private, _) = model(&device);
         let clip = |x: Tensor<3>, real: Option<Vec<bool>>| {

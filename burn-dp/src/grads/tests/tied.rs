@@ -28,7 +28,7 @@ fn loss(output: Tensor<2>) -> Tensor<1> {
 }
 
 #[test]
-fn the_copies_of_a_parameter_are_one_parameter_whose_uses_add_up_before_the_norm() {
+fn uses_of_a_tied_parameter_are_summed_before_the_norm() {
     for device in training_devices() {
         let shared: Linear = LinearConfig::new(4, 4).init(&device);
         let plain = Plain { first: shared.clone(), second: shared };
@@ -46,7 +46,7 @@ fn the_copies_of_a_parameter_are_one_parameter_whose_uses_add_up_before_the_norm
 }
 
 #[test]
-fn copies_that_were_loaded_apart_are_still_one_parameter() {
+fn copies_that_were_loaded_separately_are_one_parameter() {
     for device in training_devices() {
         let shared: Linear = LinearConfig::new(4, 4).init(&device);
         let tied = Twin { first: shared.clone().private(), second: shared.private() };

@@ -168,7 +168,7 @@ fn frozen_parts_of_a_transformer_stay_out_of_the_norm() {
 }
 
 #[test]
-fn decoding_one_position_after_another_is_that_of_burn() {
+fn decoding_position_by_position_equals_burns() {
     for device in devices() {
         for norm_first in [false, true] {
             let config = encoder_config(2).with_norm_first(norm_first);

@@ -14,7 +14,7 @@ use crate::nn::{IntoPrivate, Private};
 use crate::test_devices::training_devices;
 
 #[test]
-fn every_option_of_a_convolution_equals_the_loop_over_examples() {
+fn every_option_of_conv2d_equals_the_loop_over_examples() {
     let config = || Conv2dConfig::new([4, 6], [3, 2]);
     for device in training_devices() {
         for config in [
@@ -64,7 +64,7 @@ struct PlainCnn {
 }
 
 #[test]
-fn a_network_of_convolution_and_linear_layers_equals_the_loop_over_examples() {
+fn a_convolutional_network_equals_the_loop_over_examples() {
     for device in training_devices() {
         let conv = numbered(Conv2dConfig::new([1, 4], [5, 5]).init(&device), 3);
         let fc = LinearConfig::new(4 * 4 * 4, 5).init(&device);
@@ -85,7 +85,7 @@ fn a_network_of_convolution_and_linear_layers_equals_the_loop_over_examples() {
 }
 
 #[test]
-fn every_option_of_a_convolution_over_time_equals_the_loop_over_examples() {
+fn every_option_of_conv1d_equals_the_loop_over_examples() {
     let config = || Conv1dConfig::new(4, 6, 3);
     for device in training_devices() {
         for config in [
@@ -107,7 +107,7 @@ fn every_option_of_a_convolution_over_time_equals_the_loop_over_examples() {
 }
 
 #[test]
-fn every_option_of_a_convolution_over_volumes_equals_the_loop_over_examples() {
+fn every_option_of_conv3d_equals_the_loop_over_examples() {
     let config = || Conv3dConfig::new([2, 4], [2, 3, 2]);
     for device in training_devices() {
         for config in [
@@ -126,7 +126,7 @@ fn every_option_of_a_convolution_over_volumes_equals_the_loop_over_examples() {
 }
 
 #[test]
-fn a_convolution_over_time_may_be_frozen_in_part_and_used_twice() {
+fn partly_frozen_conv1d_used_twice_equals_the_loop_over_examples() {
     for device in training_devices() {
         for (weight, bias) in [(true, false), (false, true), (true, true)] {
             let mut layer = Conv1dConfig::new(3, 3, 2).init(&device);
@@ -142,7 +142,7 @@ proptest! {
     #![proptest_config(cases(10))]
 
     #[test]
-    fn random_convolutions_equal_the_loop_over_examples(
+    fn random_conv2d_equals_the_loop_over_examples(
         batch_size in 1usize..5,
         groups in 1usize..3,
         channels in [1usize..4, 1usize..4],
@@ -172,7 +172,7 @@ proptest! {
     #![proptest_config(cases(6))]
 
     #[test]
-    fn random_convolutions_over_volumes_equal_the_loop_over_examples(
+    fn random_conv3d_equals_the_loop_over_examples(
         batch_size in 1usize..4,
         groups in 1usize..3,
         channels in [1usize..3, 1usize..3],

@@ -30,7 +30,7 @@ mod tests {
     use crate::test_devices::training_devices;
 
     #[test]
-    fn every_option_of_a_transposed_convolution_equals_the_loop_over_examples() {
+    fn every_option_of_conv_transpose2d_equals_the_loop_over_examples() {
         let config = || ConvTranspose2dConfig::new([4, 6], [3, 2]);
         for device in training_devices() {
             for config in [
@@ -54,7 +54,7 @@ mod tests {
     }
 
     #[test]
-    fn transposed_convolutions_over_time_equal_the_loop_over_examples() {
+    fn every_option_of_conv_transpose1d_equals_the_loop_over_examples() {
         let config = || ConvTranspose1dConfig::new([4, 2], 3);
         for device in training_devices() {
             for config in [
@@ -69,7 +69,7 @@ mod tests {
     }
 
     #[test]
-    fn transposed_convolutions_over_volumes_equal_the_loop_over_examples() {
+    fn every_option_of_conv_transpose3d_equals_the_loop_over_examples() {
         let config = || ConvTranspose3dConfig::new([2, 4], [2, 3, 2]);
         for device in training_devices() {
             for config in [
@@ -87,7 +87,7 @@ mod tests {
         #![proptest_config(cases(8))]
 
         #[test]
-        fn random_transposed_convolutions_equal_the_loop_over_examples(
+        fn random_conv_transpose2d_equals_the_loop_over_examples(
             batch_size in 1usize..4,
             groups in 1usize..3,
             channels in [1usize..3, 1usize..3],
