@@ -2,8 +2,8 @@
 
 use super::rules::Rule;
 
-/// Floating-point operations that take as much time as moving one value three times: writing a gradient,
-/// reading it for the norm, and reading it again for the weighted sum.
+/// Floating-point operations that take as much time as moving one value three times: writing a
+/// gradient, reading it for the norm, and reading it again for the weighted sum.
 const FLOPS_PER_VALUE: f64 = 48.0;
 
 /// Temporaries of up to this many bytes are not split: a second launch costs more.
@@ -23,9 +23,10 @@ pub enum Strategy {
 
 /// Memory that per-example gradients may take beyond the records of the backward pass.
 ///
-/// Gradients of at most half the size of their record are formed in any case, and the record is freed: they
-/// take no extra memory. The bound limits larger gradients that are kept because that is faster. A quarter
-/// of the bound limits temporary gradients, except the gradient of a single example, which may be larger.
+/// Gradients of at most half the size of their record are formed in any case, and the record is
+/// freed: they take no extra memory. The bound limits larger gradients that are kept because that
+/// is faster. A quarter of the bound limits temporary gradients, except the gradient of a single
+/// example, which may be larger.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MemoryBound {
     bytes: usize,
@@ -72,9 +73,9 @@ impl Planner {
         self
     }
 
-    /// Whether the gradients of `units` units are formed as soon as `rule` is recorded: if they take at most
-    /// half of the record, a part of which other layers may share; unless the ghost norm costs nothing (an
-    /// embedding, whose gradients are mostly zeros).
+    /// Whether the gradients of `units` units are formed as soon as `rule` is recorded: if they
+    /// take at most half of the record, a part of which other layers may share; unless the ghost
+    /// norm costs nothing (an embedding, whose gradients are mostly zeros).
     pub(crate) fn forms_at_once(&self, rule: &dyn Rule, units: usize) -> bool {
         let cost = rule.cost();
         let smaller = 2 * units * cost.values <= rule.kept_values();
@@ -82,8 +83,8 @@ impl Planner {
         self.always_instantiate || (smaller && !self.defers)
     }
 
-    /// Returns the number of examples for which the gradients are formed at a time: the temporaries take no
-    /// more than the record, and no more than a quarter of the bound.
+    /// Returns the number of examples for which the gradients are formed at a time: the temporaries
+    /// take no more than the record, and no more than a quarter of the bound.
     pub(crate) fn formation_chunk(&self, rule: &dyn Rule) -> usize {
         let recorded = (rule.kept_values() * size_of::<f32>()).max(SMALL_TEMPORARY);
         self.examples(rule.cost().temporary, recorded.min(self.chunk), rule.batch_size())
