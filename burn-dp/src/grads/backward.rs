@@ -5,7 +5,7 @@ use burn::tensor::Tensor;
 
 use super::collector::Collector;
 use super::pass_check::PassCheck;
-use super::planner::Planner;
+use super::planner::{Formation, Planner};
 use super::rows::Rows;
 use super::{MemoryBound, PerExampleGradients};
 use crate::DpError;
@@ -33,10 +33,8 @@ use crate::ops::recording::Recording;
 #[derive(Clone, Debug)]
 pub struct PrivateBackward {
     memory_bound: MemoryBound,
-    materialize: bool,
+    formation: Formation,
     group_size: usize,
-    /// Whether no gradient is formed before the end of the pass.
-    defers: bool,
 }
 
 impl Default for PrivateBackward {
@@ -49,12 +47,7 @@ impl PrivateBackward {
     /// Creates a pass that computes every parameter in the cheapest way within the default memory
     /// bound.
     pub fn new() -> Self {
-        Self {
-            memory_bound: MemoryBound::default(),
-            materialize: false,
-            group_size: 1,
-            defers: false,
-        }
+        Self { memory_bound: MemoryBound::default(), formation: Formation::Planned, group_size: 1 }
     }
 
     /// Bounds the memory of per-example gradients beyond what the pass recorded.
@@ -74,7 +67,7 @@ impl PrivateBackward {
     /// arithmetic: Burn allocates every result anew, zeroed and copied to an aligned address, and
     /// returns the memory to the operating system after use.
     pub fn with_materialize(mut self, materialize: bool) -> Self {
-        self.materialize = materialize;
+        self.formation = if materialize { Formation::Always } else { Formation::Planned };
         self
     }
 
@@ -98,13 +91,9 @@ impl PrivateBackward {
 
     /// Forms no gradients before the end of the pass, so that every rule computes its weighted sum.
     #[cfg(test)]
-    pub(crate) fn with_deferred(mut self, defers: bool) -> Self {
-        self.defers = defers;
+    pub(crate) fn deferred(mut self) -> Self {
+        self.formation = Formation::Deferred;
         self
-    }
-
-    fn planner(&self) -> Planner {
-        Planner::new(self.memory_bound, self.materialize).deferred(self.defers)
     }
 
     /// Returns the bound on the memory of per-example gradients.
@@ -179,7 +168,8 @@ impl PrivateBackward {
         }
 
         let rows = Rows { count: batch_size, group_size: self.group_size };
-        let collector = Collector::new(witness, &parameters, rows, self.planner());
+        let planner = Planner::new(self.memory_bound, self.formation);
+        let collector = Collector::new(witness, &parameters, rows, planner);
         let (losses, recorder) = check.begin(losses, self.group_size, model, collector);
         let recording = Recording::start(recorder)?;
         let grads = (losses.sum() / self.group_size as f64).backward();

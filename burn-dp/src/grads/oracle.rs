@@ -136,8 +136,8 @@ pub(super) fn backwards() -> Vec<PrivateBackward> {
     vec![
         PrivateBackward::new(),
         PrivateBackward::new().with_materialize(true),
-        PrivateBackward::new().with_memory_bound(MemoryBound::bytes(0)).with_deferred(true),
-        PrivateBackward::new().with_deferred(true),
+        PrivateBackward::new().with_memory_bound(MemoryBound::bytes(0)).deferred(),
+        PrivateBackward::new().deferred(),
     ]
 }
 

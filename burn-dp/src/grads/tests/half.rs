@@ -129,7 +129,8 @@ impl ModuleMapper for Rounded {
 }
 
 /// Compares a layer in half precision with the loop over single examples on Burn's layer with the
-/// same values in single precision. The difference is the rounding of the forward and backward pass.
+/// same values in single precision. The difference is the rounding of the forward and backward
+/// pass.
 fn check_half<M: PrivateLayer, const D: usize>(
     shape: [usize; D],
     init: impl Fn(&Device) -> M,

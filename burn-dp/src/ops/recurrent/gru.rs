@@ -8,7 +8,8 @@ use super::value::Value;
 /// The cell of a GRU, with the gates update, reset and candidate.
 #[derive(Clone, Copy, Debug)]
 pub struct GruCell {
-    /// Whether the reset gate scales the product with the hidden state, instead of the hidden state.
+    /// Whether the reset gate scales the product with the hidden state, instead of the hidden
+    /// state.
     pub(crate) reset_after: bool,
     /// Activation of the update and reset gates.
     pub(crate) gates: GateFunction,
