@@ -5,7 +5,7 @@ use super::super::activation::{activation, gate_function};
 use super::super::linear::linear;
 use super::super::private::Private;
 use super::{exchange, gates::Gates, is_empty, last_hidden, zero_state};
-use crate::ops::Cell;
+use crate::ops::{Cell, RnnCell};
 
 impl Private<Rnn> {
     /// Applies the layer to a sequence.
@@ -52,7 +52,7 @@ pub(super) fn sequence(
     };
     match gate_function(&layer.hidden_activation) {
         Some(function) if !is_empty(&input) => {
-            let cell = Cell::Rnn { activation: function, clip: layer.clip };
+            let cell = Cell::Rnn(RnnCell { activation: function, clip: layer.clip });
             let (output, _) = gates.sequence(input, [hidden.clone(), hidden], cell, reverse);
             let hidden = last_hidden(&output, reverse);
             (output, RnnState::new(hidden))

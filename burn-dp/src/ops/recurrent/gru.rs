@@ -1,31 +1,38 @@
 use burn::backend::Backend;
 
 use super::GateFunction;
-use super::cell::{GateLayers, State, StepGrads};
+use super::gate_layers::GateLayers;
+use super::state::{State, StepGrads};
 use super::value::Value;
 
+/// The cell of a GRU, with the gates update, reset and candidate.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Functions {
-    pub(super) reset_after: bool,
-    pub(super) gates: GateFunction,
-    pub(super) candidate: GateFunction,
-    pub(super) clip: Option<f64>,
+pub struct GruCell {
+    /// Whether the reset gate scales the product with the hidden state, instead of the hidden
+    /// state.
+    pub(crate) reset_after: bool,
+    /// Activation of the update and reset gates.
+    pub(crate) gates: GateFunction,
+    /// Activation of the candidate.
+    pub(crate) candidate: GateFunction,
+    /// Bound on the magnitude of the hidden state.
+    pub(crate) clip: Option<f64>,
 }
 
-/// What one position leaves for the backward pass.
+/// What the forward pass of one position keeps for the backward pass.
 #[derive(Clone, Debug)]
 pub(super) struct Step<B: Backend> {
     hidden_before: Value<B>,
     /// Update and reset gate, side by side.
     gates: Value<B>,
     candidate: Value<B>,
-    /// What the reset gate scaled: the product with the hidden state, if that is reset after it.
+    /// The product with the hidden state, if the reset gate scales the product.
     product: Option<Value<B>>,
-    /// The hidden state before it is clipped, where it is.
+    /// The hidden state before clipping, if it is clipped.
     hidden: Option<Value<B>>,
 }
 
-impl Functions {
+impl GruCell {
     pub(super) fn forward<B: Backend>(
         self,
         projected: Value<B>,
