@@ -94,9 +94,11 @@ impl TrainableParameters {
         let Some(path) = found else { return Ok(()) };
         let reason = match ModelScan::of(model).fault_of(&path) {
             Some(fault) => fault.reason.clone(),
-            None => "its gradient is summed over the batch, because it is also used outside of its \
+            None => {
+                "its gradient is summed over the batch, because it is also used outside of its \
                      private layer; use it through the layer alone"
-                .into(),
+                    .into()
+            }
         };
         Err(DpError::UnsupportedModel { path, reason })
     }

@@ -139,8 +139,7 @@ impl ModelScan {
                  outside of recurrent layers; leave this parameter out of the adapter's \
                  `ParamGroup`, or merge the adapter with `Module::materialize`"
             );
-            let mut fault =
-                Fault::new(FaultKind::NotYet, self.path[..depth].join("."), reason);
+            let mut fault = Fault::new(FaultKind::NotYet, self.path[..depth].join("."), reason);
             // The recorded gradient is the gradient of the effective value, not of its parts.
             fault.certain = true;
             if !self.faults.contains(&fault) {

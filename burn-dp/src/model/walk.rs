@@ -98,10 +98,7 @@ fn flatten<const D: usize>(tensor: Tensor<D>) -> Tensor<1> {
 
 /// Calls `visit` with the path and the reference of every float parameter, buffer and running state, in
 /// the order in which Burn visits them. A tied parameter comes once for each of its copies.
-pub(crate) fn for_each_parameter<M: Module>(
-    model: &M,
-    visit: impl FnMut(&str, &ParameterRef<'_>),
-) {
+pub(crate) fn for_each_parameter<M: Module>(model: &M, visit: impl FnMut(&str, &ParameterRef<'_>)) {
     model.visit(&mut Walk::new(visit));
 }
 

@@ -3,6 +3,7 @@
 mod activation;
 mod affine;
 mod attention;
+mod backend;
 mod batch_norm;
 mod conv;
 mod conv_transpose;
