@@ -14,6 +14,7 @@ mod layer_norm;
 mod layers;
 mod linear;
 mod low_rank;
+mod matrix_product;
 mod normalization;
 mod padding;
 mod parameter;

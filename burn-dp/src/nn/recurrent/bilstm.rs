@@ -9,14 +9,16 @@ impl Private<BiLstm> {
     ///
     /// # Shapes
     ///
-    /// - input: `[batch_size, positions, d_input]`; batch and positions exchanged without `batch_first`
-    /// - state: cell and hidden state, `[2, batch_size, d_hidden]` each, forward then reverse, zeros if
-    ///   absent
+    /// - input: `[batch_size, positions, d_input]`; `[positions, batch_size, d_input]` without
+    ///   `batch_first`
+    /// - state: cell and hidden state, `[2, batch_size, d_hidden]` each, forward then reverse, zeros by
+    ///   default
     /// - output: `[batch_size, positions, 2 · d_hidden]`, in the layout of the input, and the last states
     ///
     /// # Panics
     ///
-    /// As the private LSTM.
+    /// Panics if the input does not have `d_input` features, or if a layer has neither a forget
+    /// gate nor coupled gates.
     pub fn forward(
         &self,
         input: Tensor<3>,

@@ -9,13 +9,14 @@ impl Private<BiRnn> {
     ///
     /// # Shapes
     ///
-    /// - input: `[batch_size, positions, d_input]`; batch and positions exchanged without `batch_first`
-    /// - state: `[2, batch_size, d_hidden]`, forward then reverse, zeros if absent
+    /// - input: `[batch_size, positions, d_input]`; `[positions, batch_size, d_input]` without
+    ///   `batch_first`
+    /// - state: `[2, batch_size, d_hidden]`, forward then reverse, zeros by default
     /// - output: `[batch_size, positions, 2 · d_hidden]`, in the layout of the input, and the last states
     ///
     /// # Panics
     ///
-    /// As a private linear layer.
+    /// Panics if the input does not have `d_input` features.
     pub fn forward(
         &self,
         input: Tensor<3>,

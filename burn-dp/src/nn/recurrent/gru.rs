@@ -13,18 +13,18 @@ impl Private<Gru> {
     /// # Shapes
     ///
     /// - input: `[batch_size, positions, d_input]`
-    /// - state: `[batch_size, d_hidden]`, zeros if absent
+    /// - state: `[batch_size, d_hidden]`, zeros by default
     /// - output: `[batch_size, positions, d_hidden]`
     ///
     /// # Panics
     ///
-    /// As a private linear layer.
+    /// Panics if the input does not have `d_input` features.
     pub fn forward(&self, input: Tensor<3>, state: Option<Tensor<2>>) -> Tensor<3> {
         sequence(&self.inner, input, state, false).0
     }
 }
 
-/// The layer in either direction: the hidden states and the last of them.
+/// Applies the layer in either direction. Returns the hidden states and the last of them.
 pub(super) fn sequence(
     layer: &Gru,
     input: Tensor<3>,

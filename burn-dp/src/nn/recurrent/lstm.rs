@@ -12,13 +12,15 @@ impl Private<Lstm> {
     ///
     /// # Shapes
     ///
-    /// - input: `[batch_size, positions, d_input]`; batch and positions exchanged without `batch_first`
-    /// - state: cell and hidden state, `[batch_size, d_hidden]` each, zeros if absent
+    /// - input: `[batch_size, positions, d_input]`; `[positions, batch_size, d_input]` without
+    ///   `batch_first`
+    /// - state: cell and hidden state, `[batch_size, d_hidden]` each, zeros by default
     /// - output: `[batch_size, positions, d_hidden]`, in the layout of the input, and the last state
     ///
     /// # Panics
     ///
-    /// As a private linear layer; if the layer has no forget gate and its gates are not coupled.
+    /// Panics if the input does not have `d_input` features, or if the layer has neither a forget
+    /// gate nor coupled gates.
     pub fn forward(
         &self,
         input: Tensor<3>,
@@ -38,7 +40,7 @@ pub(super) fn forward(
     (exchange(layer.batch_first, output), state)
 }
 
-/// The layer on `[batch_size, positions, d_input]`, whatever its own layout and direction.
+/// Applies the layer to `[batch_size, positions, d_input]`, ignoring its own layout and direction.
 pub(super) fn sequence(
     layer: &Lstm,
     input: Tensor<3>,
@@ -61,7 +63,7 @@ pub(super) fn sequence(
     }
 }
 
-/// The gates in the order of the cell: input, forget (unless it is coupled), output, candidate.
+/// Returns the gates in the order of the cell: input, forget (unless coupled), output, candidate.
 fn gates(layer: &Lstm) -> Gates<'_> {
     let forget = match layer.input_forget {
         true => None,

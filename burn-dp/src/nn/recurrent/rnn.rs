@@ -12,13 +12,14 @@ impl Private<Rnn> {
     ///
     /// # Shapes
     ///
-    /// - input: `[batch_size, positions, d_input]`; batch and positions exchanged without `batch_first`
-    /// - state: `[batch_size, d_hidden]`, zeros if absent
+    /// - input: `[batch_size, positions, d_input]`; `[positions, batch_size, d_input]` without
+    ///   `batch_first`
+    /// - state: `[batch_size, d_hidden]`, zeros by default
     /// - output: `[batch_size, positions, d_hidden]`, in the layout of the input, and the last state
     ///
     /// # Panics
     ///
-    /// As a private linear layer.
+    /// Panics if the input does not have `d_input` features.
     pub fn forward(
         &self,
         input: Tensor<3>,
@@ -38,7 +39,7 @@ pub(super) fn forward(
     (exchange(layer.batch_first, output), state)
 }
 
-/// The layer on `[batch_size, positions, d_input]`, whatever its own layout and direction.
+/// Applies the layer to `[batch_size, positions, d_input]`, ignoring its own layout and direction.
 pub(super) fn sequence(
     layer: &Rnn,
     input: Tensor<3>,
