@@ -1,13 +1,14 @@
 //! Differentially private training for [Burn](burn).
 //!
-//! A model that is trained with this crate hides whether any single example was part of its training
-//! data, up to a bound of two numbers, (ε, δ). Three parts of an ordinary Burn program change:
+//! A model that is trained with this crate hides whether any single example was part of its
+//! training data, up to a bound of two numbers, (ε, δ). Three parts of an ordinary Burn program
+//! change:
 //!
 //! 1. [`Private`](nn::Private) wraps the layers, so that one backward pass gives the norm of every
 //!    example's gradient.
 //! 2. A [`PrivacyPlan`](optim::PrivacyPlan) draws the batches.
-//! 3. A [`DpOptimizer`](optim::DpOptimizer) wraps Burn's optimizer. It clips, adds noise, records every
-//!    release in a ledger, and stops before a step would exceed the budget.
+//! 3. A [`DpOptimizer`](optim::DpOptimizer) wraps Burn's optimizer. It clips, adds noise, records
+//!    every release in a ledger, and stops before a step would exceed the budget.
 //!
 //! ```
 //! use burn::data::{dataloader::batcher::Batcher, dataset::InMemDataset};
@@ -24,10 +25,9 @@
 //! # struct Points;
 //! # impl Batcher<usize, (Tensor<2>, Tensor<1, Int>)> for Points {
 //! #     fn batch(&self, items: Vec<usize>, device: &Device) -> (Tensor<2>, Tensor<1, Int>) {
-//! #         let x: Vec<f32> = items.iter().map(|&i| (i as f32).sin()).collect();
-//! #         let y: Vec<i32> = x.iter().map(|&x| i32::from(x > 0.0)).collect();
-//! #         let x = Tensor::<1>::from_floats(x.as_slice(), device).unsqueeze_dim(1);
-//! #         (x, Tensor::from_ints(y.as_slice(), device))
+//! #         let classes: Vec<i32> = items.iter().map(|&i| i32::from(i % 2 == 0)).collect();
+//! #         let classes = Tensor::<1, Int>::from_ints(classes.as_slice(), device);
+//! #         (classes.clone().float().unsqueeze_dim(1), classes)
 //! #     }
 //! # }
 //!
@@ -56,7 +56,6 @@
 //!     }
 //!     model = optim.step(0.5, model, batch)?;
 //! }
-//! println!("epsilon {}", optim.privacy_spent(1e-5)?.upper);
 //! println!("{}", optim.statement(&[1e-6, 1e-5])?);
 //! # Ok(())
 //! # }
@@ -65,30 +64,11 @@
 //! # The data flow of a step
 //!
 //! ```text
-//! losses [B] ─▶ PrivateBackward ─▶ PerExampleGradients ─▶ Clipping ─▶ ClippedSum ─▶ noise ─▶ optimizer
+//! losses ─▶ PrivateBackward ─▶ PerExampleGradients ─▶ Clipping ─▶ ClippedSum ─▶ noise ─▶ optimizer
 //! ```
 //!
-//! The types allow no other order. Values that depend on single examples move from stage to stage. A
-//! program cannot clip them twice, read a sum without noise, or copy it:
-//!
-//! ```compile_fail
-//! # fn twice(grads: burn_dp::grads::PerExampleGradients) -> Result<(), burn_dp::DpError> {
-//! # use burn_dp::clipping::{Clipping, FlatClipping};
-//! let first = FlatClipping::new(1.0)?.clip(grads)?;
-//! let second = FlatClipping::new(1.0)?.clip(grads)?; // `grads` was moved
-//! # Ok(())
-//! # }
-//! ```
-//! ```compile_fail
-//! # fn read(sum: burn_dp::clipping::ClippedSum) {
-//! let sums = &sum.sums; // the field is private
-//! # }
-//! ```
-//! ```compile_fail
-//! # fn copy(sum: burn_dp::clipping::ClippedSum) {
-//! let copy = sum.clone(); // `ClippedSum` is not `Clone`
-//! # }
-//! ```
+//! The types allow no other order: per-example values move from stage to stage, and only the last
+//! stage returns tensors.
 //!
 //! # Modules
 //!
@@ -100,23 +80,22 @@
 //! | [`sampling`] | Poisson and other samplers, logical and physical batches |
 //! | [`grads`] | the private backward pass |
 //! | [`clipping`] | clipping policies |
-//! | [`noise`] | the Gaussian mechanism |
-//! | [`random`] | the cryptographic randomness of noise and sampling |
+//! | [`noise`], [`random`] | the Gaussian mechanism, and its cryptographic randomness |
 //! | [`optim`] | plan and optimizer |
 //! | [`checkpoint`] | checkpoints and the log of releases |
 //! | `train` | training with Burn's `SupervisedTraining` (feature `train`) |
-//! | [`updates`] | updates of mini-sets, single examples and users: batch clipping, federated training |
+//! | [`updates`] | updates of mini-sets and users: batch clipping, federated training |
 //! | [`model`] | validation, and groups of parameters |
-//! | [`schedule`] | values that change over a training |
 //!
-//! Two pages: [`sharp_edges`] lists how private training fails without an error, and the test for each
-//! failure; [`from_burn`] turns a program for Burn's learner into a private one.
+//! Two pages: [`sharp_edges`] lists how private training fails without an error, and the test for
+//! each failure; [`from_burn`] turns a program for Burn's learner into a private one.
 //!
 //! # Features
 //!
-//! Backends have Burn's names: `flex` (default), `ndarray`, `wgpu`, `vulkan`, `metal`, `webgpu`, `cuda`,
-//! `rocm`. Enable a backend on this crate, which enables it on Burn; a backend that is enabled on Burn
-//! alone lacks the private primitives. `simd`, `rayon` and `autotune` (default) are Burn's features.
+//! Backends have Burn's names: `flex` (default), `ndarray`, `wgpu`, `vulkan`, `metal`, `webgpu`,
+//! `cuda`, `rocm`. Enable a backend on this crate, which enables it on Burn; a backend that is
+//! enabled on Burn alone lacks the private primitives. `simd`, `rayon` and `autotune` (default) are
+//! Burn's features.
 //!
 //! `train` integrates with Burn's learner, and `tui` adds its terminal dashboard.
 

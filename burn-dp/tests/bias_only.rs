@@ -14,13 +14,13 @@ use burn_dp::nn::{IntoPrivate, Private};
 const LAYERS: usize = 5;
 const FEATURES: usize = 64;
 const EXAMPLES: usize = 16;
-/// Positions of one example: an activation of the batch has 48 MiB, which the allocator of the system
-/// gives back as soon as it is dropped.
+/// Positions of one example: an activation of the batch has 48 MiB, which the allocator of the
+/// system gives back as soon as it is dropped.
 const POSITIONS: usize = 12_288;
 const ACTIVATION_MIB: f64 = (EXAMPLES * POSITIONS * FEATURES * 4) as f64 / (1 << 20) as f64;
 
-/// Layers on `[batch_size, positions, features]`, and convolutions with a kernel of one pixel on as many
-/// pixels and channels.
+/// Layers on `[batch_size, positions, features]`, and convolutions with a kernel of one pixel on as
+/// many pixels and channels.
 #[derive(Module, Debug)]
 struct Chain {
     linear: Vec<Private<Linear>>,

@@ -12,11 +12,11 @@ use super::reduction::assert_same_shape;
 /// Configuration of [`BinaryCrossEntropyLoss`].
 #[derive(Config, Debug)]
 pub struct BinaryCrossEntropyLossConfig {
-    /// One positive factor for each label of the last axis. If each example has one label: two factors,
-    /// for the targets 0 and 1. Nothing is divided by a sum of factors.
+    /// One positive factor for each label of the last axis. If each example has one label: two
+    /// factors, for the targets 0 and 1. Nothing is divided by a sum of factors.
     pub weights: Option<Vec<f32>>,
-    /// Label smoothing α in [0, 1]. As in Burn, a target t becomes (1 - α) t + α / n, where n is the
-    /// length of the last axis, or 2 if each example has one label.
+    /// Label smoothing α in [0, 1]. As in Burn, a target t becomes (1 - α) t + α / n, where n is
+    /// the length of the last axis, or 2 if each example has one label.
     pub smoothing: Option<f32>,
     /// The reduction of the labels of one example to one value.
     #[config(default = "ExampleReduction::Mean")]
@@ -25,9 +25,9 @@ pub struct BinaryCrossEntropyLossConfig {
 
 /// The cross-entropy between scores (logits) and targets 0 or 1, one value for each example.
 ///
-/// For a logit x and a target t it is `(1 - t) x - log sigmoid(x)`, which is finite for every finite
-/// logit. With the mean as the reduction, the mean over the batch is Burn's `BinaryCrossEntropyLoss` with
-/// logits.
+/// For a logit x and a target t it is `(1 - t) x - log sigmoid(x)`, which is finite for every
+/// finite logit. With the mean as the reduction, the mean over the batch is Burn's
+/// `BinaryCrossEntropyLoss` with logits.
 #[derive(Module, Debug)]
 pub struct BinaryCrossEntropyLoss {
     #[module(skip)]
@@ -64,7 +64,8 @@ impl BinaryCrossEntropyLoss {
     ///
     /// # Panics
     ///
-    /// Panics if the shapes differ or there is not one factor for each label (2 for `[batch_size]`).
+    /// Panics if the shapes differ or there is not one factor for each label (2 for
+    /// `[batch_size]`).
     pub fn forward<const D: usize>(&self, logits: Tensor<D>, targets: Tensor<D, Int>) -> Tensor<1> {
         assert_same_shape(logits.dims(), targets.dims());
         let dims = logits.dims();

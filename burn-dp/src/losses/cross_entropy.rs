@@ -11,16 +11,17 @@ use super::reduction::no_losses;
 /// Configuration of [`CrossEntropyLoss`].
 #[derive(Config, Debug)]
 pub struct CrossEntropyLossConfig {
-    /// Targets to ignore, for example the index of a padding token, or -100. They need not be classes.
+    /// Targets to ignore, for example the index of a padding token, or -100. They need not be
+    /// classes.
     pub pad_tokens: Option<Vec<i64>>,
-    /// One positive factor for each class. The value at a position is multiplied by the factor of its
-    /// target. Nothing is divided by a sum of factors.
+    /// One positive factor for each class. The value at a position is multiplied by the factor of
+    /// its target. Nothing is divided by a sum of factors.
     pub weights: Option<Vec<f32>>,
-    /// Label smoothing α in [0, 1]: the target distribution is 1 - α on the target plus α / classes on
-    /// every class.
+    /// Label smoothing α in [0, 1]: the target distribution is 1 - α on the target plus α / classes
+    /// on every class.
     pub smoothing: Option<f32>,
-    /// The reduction of the positions of one example to one value. The mean is over the positions that
-    /// are not ignored.
+    /// The reduction of the positions of one example to one value. The mean is over the positions
+    /// that are not ignored.
     #[config(default = "ExampleReduction::Mean")]
     pub reduction: ExampleReduction,
 }
@@ -41,8 +42,8 @@ pub struct CrossEntropyLossConfig {
 /// | a logit that is infinite or NaN | NaN, in that example only |
 /// | a target that is neither a class nor ignored | NaN, in that example only |
 ///
-/// Without class factors and ignored targets, the mean over the batch is Burn's `CrossEntropyLoss`. With
-/// them Burn divides by a sum over the batch, which cannot be private; see the
+/// Without class factors and ignored targets, the mean over the batch is Burn's `CrossEntropyLoss`.
+/// With them Burn divides by a sum over the batch, which cannot be private; see the
 /// [module](super#privacy).
 ///
 /// # References
@@ -146,7 +147,8 @@ impl CrossEntropyLoss {
         let (dims, target_dims) = (logits.dims(), targets.dims());
         assert!(
             D == T + 1 && dims[0] == target_dims[0] && dims[2..] == target_dims[1..],
-            "targets must have the shape of the logits without axis 1, {dims:?}, got {target_dims:?}"
+            "targets must have the shape {dims:?} of the logits without axis 1, got \
+             {target_dims:?}"
         );
         let (batch_size, classes) = (dims[0], dims[1]);
         let positions = dims[2..].iter().product();
@@ -192,7 +194,8 @@ impl CrossEntropyLoss {
         }
     }
 
-    /// `[batch_size, positions, classes]` and `[batch_size, positions]` to `[batch_size, positions]`.
+    /// `[batch_size, positions, classes]` and `[batch_size, positions]` to
+    /// `[batch_size, positions]`.
     fn at_each_position(&self, log_probabilities: Tensor<3>, targets: Tensor<2, Int>) -> Tensor<2> {
         let [batch_size, positions, classes] = log_probabilities.dims();
         let targets = targets.reshape([batch_size, positions, 1]);

@@ -1,8 +1,8 @@
 //! Losses with one value for each example.
 //!
 //! Clipping bounds the contribution of each example, so a private gradient needs one loss for each
-//! example, `[batch_size]`, instead of the mean. Most losses of Burn return the mean. These losses have
-//! the names and options of Burn's losses and return the values before the mean:
+//! example, `[batch_size]`, instead of the mean. Most losses of Burn return the mean. These losses
+//! have the names and options of Burn's losses and return the values before the mean:
 //!
 //! | Loss | Predictions |
 //! |---|---|
@@ -14,13 +14,13 @@
 //!
 //! # Privacy
 //!
-//! The loss of an example depends on that example alone. Nothing is divided by a number of tokens, a sum
-//! of class weights or a size of the batch, unlike in Burn's means: with such a divisor one example
-//! changes the gradients of all others, and clipping does not bound that. Shapes that would broadcast
-//! over the batch panic for the same reason.
+//! The loss of an example depends on that example alone. Nothing is divided by a number of tokens,
+//! a sum of class weights or a size of the batch, unlike in Burn's means: with such a divisor one
+//! example changes the gradients of all others, and clipping does not bound that. Shapes that would
+//! broadcast over the batch panic for the same reason.
 //!
-//! A loss or gradient that is not finite stays in its example. Clipping counts an example whose gradient
-//! is not finite as zero.
+//! A loss or gradient that is not finite stays in its example. Clipping counts an example whose
+//! gradient is not finite as zero.
 //!
 //! # Example
 //!

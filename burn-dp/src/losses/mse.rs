@@ -42,8 +42,8 @@ impl MseLoss {
     ///
     /// # Panics
     ///
-    /// Panics if the shapes differ. Broadcasting `[n, 1]` against `[1, n]` would compare every example
-    /// with every other.
+    /// Panics if the shapes differ. Broadcasting `[n, 1]` against `[1, n]` would compare every
+    /// example with every other.
     pub fn forward<const D: usize>(&self, predictions: Tensor<D>, targets: Tensor<D>) -> Tensor<1> {
         let loss = loss::MseLoss::new();
         self.reduction.of_errors(predictions, targets, |x, y| loss.forward_no_reduction(x, y))

@@ -36,8 +36,8 @@ fn gradient<const D: usize>(
     leaf.grad(&one.sum().backward()).map(|g| to_vec(&g)).expect("the loss depends on its input")
 }
 
-/// Checks the gradient of every loss with respect to every input by central differences, and that the
-/// gradient with respect to the input of every *other* example is exactly zero.
+/// Checks the gradient of every loss with respect to every input by central differences, and that
+/// the gradient with respect to the input of every *other* example is exactly zero.
 pub(super) fn check_gradients<const D: usize>(
     input: Tensor<D>,
     loss: impl Fn(Tensor<D>) -> Tensor<1>,
@@ -65,7 +65,8 @@ pub(super) fn check_gradients<const D: usize>(
     }
 }
 
-/// Checks that loss 0 and its gradient keep every bit when extreme values replace the other examples.
+/// Checks that loss 0 and its gradient keep every bit when extreme values replace the other
+/// examples.
 pub(super) fn check_confinement<const D: usize>(
     input: Tensor<D>,
     extreme: f64,

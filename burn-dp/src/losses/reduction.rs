@@ -62,7 +62,8 @@ impl ExampleReduction {
     }
 }
 
-/// Returns the losses of a batch without examples. Several backends have no kernels for empty tensors.
+/// Returns the losses of a batch without examples. Several backends have no kernels for empty
+/// tensors.
 pub(super) fn no_losses<const D: usize>(values: &Tensor<D>) -> Tensor<1> {
     Tensor::zeros([0], (&values.device(), values.dtype()))
 }

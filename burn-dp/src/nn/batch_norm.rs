@@ -20,13 +20,14 @@ impl Private<BatchNorm> {
     ///
     /// # Privacy
     ///
-    /// Statistics of a batch mix its examples, and running statistics leave with the model without noise.
-    /// The layer therefore uses the stored statistics alone, which must come from public data.
+    /// Statistics of a batch mix its examples, and running statistics leave with the model without
+    /// noise. The layer therefore uses the stored statistics alone, which must come from public
+    /// data.
     ///
     /// # Panics
     ///
-    /// Panics if the layer is in training mode on an autodiff device, or if axis 1 of `input` is not
-    /// `num_features`.
+    /// Panics if the layer is in training mode on an autodiff device, or if axis 1 of `input` is
+    /// not `num_features`.
     pub fn forward<const D: usize>(&self, input: Tensor<D>) -> Tensor<D> {
         batch_norm(&self.inner, input)
     }

@@ -48,8 +48,8 @@ impl Private<Conv3d> {
     ///
     /// # Panics
     ///
-    /// Panics if `input` does not have the channels of the layer, or if "same" padding is not equal on
-    /// both sides, which Burn does not support in three dimensions.
+    /// Panics if `input` does not have the channels of the layer, or if "same" padding is not equal
+    /// on both sides, which Burn does not support in three dimensions.
     pub fn forward(&self, input: Tensor<5>) -> Tensor<5> {
         conv3d(&self.inner, input)
     }

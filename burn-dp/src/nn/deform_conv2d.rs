@@ -6,8 +6,8 @@ use super::{Private, padding};
 use crate::ops::{self, Primitive};
 
 impl Private<DeformConv2d> {
-    /// Applies the deformable convolution. Offset and mask usually come from convolutions, which must
-    /// also be private.
+    /// Applies the deformable convolution. Offset and mask usually come from convolutions, which
+    /// must also be private.
     ///
     /// # Shapes
     ///
@@ -18,8 +18,8 @@ impl Private<DeformConv2d> {
     ///
     /// # Panics
     ///
-    /// Panics if `input` does not have the channels of the layer, or if the padding is not equal on both
-    /// sides, which Burn does not support here.
+    /// Panics if `input` does not have the channels of the layer, or if the padding is not equal on
+    /// both sides, which Burn does not support here.
     pub fn forward(
         &self,
         input: Tensor<4>,

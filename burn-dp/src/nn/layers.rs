@@ -6,10 +6,10 @@ use std::fmt;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum NormRule {
-    /// The planner chooses the cheaper of ghost norm and instantiation for every weight. Biases, scales
-    /// and shifts are instantiated, because they are no larger than the recorded tensors. The weights of a
-    /// convolution that is used several times, or whose units have several rows, are also instantiated,
-    /// in parts if the memory bound requires it.
+    /// The planner chooses the cheaper of ghost norm and instantiation for every weight. Biases,
+    /// scales and shifts are instantiated, because they are no larger than the recorded tensors.
+    /// The weights of a convolution that is used several times, or whose units have several rows,
+    /// are also instantiated, in parts if the memory bound requires it.
     Planned,
     /// Ghost norms: computed from the recorded tensors, without the gradients.
     Ghost,
@@ -65,10 +65,11 @@ use NormRule::{Ghost, Instantiated, Planned, Wrapped};
 
 /// The layers of Burn that have a private counterpart.
 ///
-/// The rules use Burn's tensors and no particular backend. [`backends`](LayerSupport::backends) lists where
-/// the test of a row passed, without and with gradient checkpointing. `cargo xtask test` runs it on Flex
-/// and NdArray, and `cargo xtask test --backend wgpu` also on WGPU, with fusion. On WGPU all rows ran with
-/// a software driver and without autotuning; continuous integration runs the rows of the primitives.
+/// The rules use Burn's tensors and no particular backend. [`backends`](LayerSupport::backends)
+/// lists where the test of a row passed, without and with gradient checkpointing.
+/// `cargo xtask test` runs it on Flex and NdArray, and `cargo xtask test --backend wgpu` also on
+/// WGPU, with fusion. On WGPU all rows ran with a software driver and without autotuning;
+/// continuous integration runs the rows of the primitives.
 #[rustfmt::skip]
 pub const LAYERS: &[LayerSupport] = &[
     row("Linear",

@@ -8,8 +8,8 @@ impl Private<Linear> {
     /// Applies the linear layer, with its LoRA adapter if it has one.
     ///
     /// [`Module::apply_lora`](burn::module::Module::apply_lora) and
-    /// [`apply_qlora`](burn::module::Module::apply_qlora) freeze the stored weight, and QLoRA packs it.
-    /// The factors `weight.lora.a` and `weight.lora.b` are trained and have per-example rules.
+    /// [`apply_qlora`](burn::module::Module::apply_qlora) freeze the stored weight, and QLoRA packs
+    /// it. The factors `weight.lora.a` and `weight.lora.b` are trained and have per-example rules.
     ///
     /// # Shapes
     ///
@@ -18,8 +18,8 @@ impl Private<Linear> {
     ///
     /// # Panics
     ///
-    /// Panics if the last axis of `input` is not `d_input`, or if `input` has no batch axis. A batch of
-    /// one example needs the axis, too.
+    /// Panics if the last axis of `input` is not `d_input`, or if `input` has no batch axis. A
+    /// batch of one example needs the axis, too.
     pub fn forward<const D: usize>(&self, input: Tensor<D>) -> Tensor<D> {
         linear(&self.inner, input)
     }

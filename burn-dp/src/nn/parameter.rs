@@ -36,7 +36,8 @@ impl<const D: usize> Private<Param<Tensor<D>>> {
     /// }
     ///
     /// let device = Device::flex().autodiff();
-    /// let model = Positions { table: Param::from_tensor(Tensor::zeros([7, 4], &device)).private() };
+    /// let table = Param::from_tensor(Tensor::zeros([7, 4], &device)).private();
+    /// let model = Positions { table };
     /// assert_eq!(model.forward(Tensor::ones([3, 7, 4], &device)).dims(), [3, 7, 4]);
     /// ```
     pub fn forward<const E: usize>(&self, batch_size: usize) -> Tensor<E> {
@@ -44,15 +45,15 @@ impl<const D: usize> Private<Param<Tensor<D>>> {
     }
 }
 
-/// Returns one copy of a bare parameter for each example: a positional table, a class token, a learned
-/// initial state, a temperature.
+/// Returns one copy of a bare parameter for each example: a positional table, a class token, a
+/// learned initial state, a temperature.
 ///
-/// The gradient of an example is the gradient of its copy. Without this function, the gradient of a bare
-/// parameter is summed over the batch, and the backward pass returns an error.
+/// The gradient of an example is the gradient of its copy. Without this function, the gradient of a
+/// bare parameter is summed over the batch, and the backward pass returns an error.
 ///
 /// Prefer a field of type `Private<Param<_>>` in your own modules.
-/// [`validate`](crate::model::validate) checks fields, not the forward pass, and reports a bare parameter
-/// as a fault.
+/// [`validate`](crate::model::validate) checks fields, not the forward pass, and reports a bare
+/// parameter as a fault.
 ///
 /// # Shapes
 ///

@@ -9,8 +9,8 @@ impl Private<PRelu> {
     ///
     /// # Shapes
     ///
-    /// - input, output: `[batch_size, channels, …]`, or any shape with a batch axis if the layer has one
-    ///   parameter
+    /// - input, output: `[batch_size, channels, …]`, or any shape with a batch axis if the layer
+    ///   has one parameter
     ///
     /// # Panics
     ///

@@ -69,9 +69,9 @@ impl<const D: usize> PrivateLayer for Param<Tensor<D>> {}
 
 /// A Burn layer whose backward pass can give per-example gradients.
 ///
-/// The wrapper does not change paths: the parameter `weight` of a field `fc` keeps the path `fc.weight`,
-/// so records of the plain and of the private model are interchangeable. The inner layer is not
-/// accessible, because its own `forward` sums the gradients of the examples;
+/// The wrapper does not change paths: the parameter `weight` of a field `fc` keeps the path
+/// `fc.weight`, so records of the plain and of the private model are interchangeable. The inner
+/// layer is not accessible, because its own `forward` sums the gradients of the examples;
 /// [`into_inner`](Self::into_inner) returns it.
 ///
 /// # Example
@@ -102,8 +102,8 @@ impl<M: PrivateLayer> Private<M> {
     ///
     /// # Panics
     ///
-    /// Panics if the layer is on an autodiff device whose backend is not compiled into this crate. Enable
-    /// the feature of that name of `burn-dp`.
+    /// Panics if the layer is on an autodiff device whose backend is not compiled into this crate.
+    /// Enable the feature of that name of `burn-dp`.
     pub fn new(layer: M) -> Self {
         Self { inner: layer }.checked()
     }

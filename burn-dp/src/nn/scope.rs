@@ -1,7 +1,7 @@
 //! Detection of private layers during a walk through a model.
 //!
-//! [`Private`](super::Private) is not part of a path, so a visitor cannot detect it. A walk runs on one
-//! thread, so the wrapper counts its depth in a thread-local variable while it is visited.
+//! [`Private`](super::Private) is not part of a path, so a visitor cannot detect it. A walk runs on
+//! one thread, so the wrapper counts its depth in a thread-local variable while it is visited.
 
 use std::cell::Cell;
 use std::marker::PhantomData;

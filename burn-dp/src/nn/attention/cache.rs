@@ -7,8 +7,8 @@ pub(in crate::nn) struct PositionCache<const D: usize> {
 }
 
 impl<const D: usize> PositionCache<D> {
-    /// Applies `layer` to all positions in the first call and to the last position of `input` in later
-    /// calls. Returns all outputs, joined on axis `dim`.
+    /// Applies `layer` to all positions in the first call and to the last position of `input` in
+    /// later calls. Returns all outputs, joined on axis `dim`.
     pub(in crate::nn) fn extend(
         &mut self,
         input: Tensor<3>,
@@ -38,8 +38,8 @@ impl<const D: usize> PositionCache<D> {
     }
 }
 
-/// Applies `layer` to all positions of `[batch_size, positions, d_model]`, or with a cache to the new
-/// positions.
+/// Applies `layer` to all positions of `[batch_size, positions, d_model]`, or with a cache to the
+/// new positions.
 pub(in crate::nn) fn extend(
     cache: Option<&mut PositionCache<3>>,
     input: Tensor<3>,

@@ -6,8 +6,8 @@ use burn::tensor::{Bool, Device, Tensor, assert_shape};
 use super::super::private::{IntoPrivate, Private};
 use super::{CrossAttentionCache, join_heads, mask_padding, normalize, split_heads};
 
-/// The private counterpart of [`CrossAttention`], which `Private<M>` cannot wrap because its fields are
-/// private.
+/// The private counterpart of [`CrossAttention`], which `Private<M>` cannot wrap because its fields
+/// are private.
 ///
 /// It has the configuration and the record of Burn's layer.
 ///
@@ -78,13 +78,14 @@ impl PrivateCrossAttention {
 
     /// Creates the counterpart of a layer that was created from `config`.
     ///
-    /// Heads, dropout, `min_float` and `quiet_softmax` come from `config`, because they are private fields
-    /// of Burn's layer. A different `config` with weights of the same shapes gives a different layer.
+    /// Heads, dropout, `min_float` and `quiet_softmax` come from `config`, because they are private
+    /// fields of Burn's layer. A different `config` with weights of the same shapes gives a
+    /// different layer.
     ///
     /// # Panics
     ///
-    /// Panics if `n_heads` is not a multiple of `n_heads_kv`, or if the shapes of the weights do not match
-    /// `config`.
+    /// Panics if `n_heads` is not a multiple of `n_heads_kv`, or if the shapes of the weights do
+    /// not match `config`.
     pub fn from_layer(
         config: &CrossAttentionConfig,
         layer: CrossAttention,

@@ -1,7 +1,7 @@
 use burn::tensor::{Bool, Tensor};
 
-/// Input of a private [`MultiHeadAttention`](burn::nn::attention::MultiHeadAttention), built like Burn's
-/// input, whose fields are private.
+/// Input of a private [`MultiHeadAttention`](burn::nn::attention::MultiHeadAttention), built like
+/// Burn's input, whose fields are private.
 #[derive(Clone, Debug)]
 pub struct MhaInput {
     pub(super) query: Tensor<3>,

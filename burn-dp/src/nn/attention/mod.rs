@@ -1,8 +1,8 @@
 //! Attention layers.
 //!
-//! Only their projections, which are linear layers, have parameters. The operations between them are
-//! Burn's. Burn's fused attention is not used: it has no dropout, returns no weights, and under autodiff
-//! it computes the same operations separately.
+//! Only their projections, which are linear layers, have parameters. The operations between them
+//! are Burn's. Burn's fused attention is not used: it has no dropout, returns no weights, and under
+//! autodiff it computes the same operations separately.
 
 mod cache;
 mod cross_attention;

@@ -26,7 +26,8 @@ impl Private<MultiHeadAttention> {
         multi_head(&self.inner, input, None)
     }
 
-    /// Applies the layer to the last position of the input and takes the other positions from `cache`.
+    /// Applies the layer to the last position of the input and takes the other positions from
+    /// `cache`.
     ///
     /// Shapes and panics: see [`forward`](Self::forward).
     pub fn forward_cache(&self, input: MhaInput, cache: &mut MhaCache) -> MhaOutput {

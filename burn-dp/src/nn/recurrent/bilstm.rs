@@ -11,9 +11,10 @@ impl Private<BiLstm> {
     ///
     /// - input: `[batch_size, positions, d_input]`; `[positions, batch_size, d_input]` without
     ///   `batch_first`
-    /// - state: cell and hidden state, `[2, batch_size, d_hidden]` each, forward then reverse, zeros by
-    ///   default
-    /// - output: `[batch_size, positions, 2 · d_hidden]`, in the layout of the input, and the last states
+    /// - state: cell and hidden state, `[2, batch_size, d_hidden]` each, forward then reverse,
+    ///   zeros by default
+    /// - output: `[batch_size, positions, 2 · d_hidden]`, in the layout of the input, and the last
+    ///   states
     ///
     /// # Panics
     ///

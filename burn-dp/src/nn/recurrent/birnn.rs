@@ -12,7 +12,8 @@ impl Private<BiRnn> {
     /// - input: `[batch_size, positions, d_input]`; `[positions, batch_size, d_input]` without
     ///   `batch_first`
     /// - state: `[2, batch_size, d_hidden]`, forward then reverse, zeros by default
-    /// - output: `[batch_size, positions, 2 · d_hidden]`, in the layout of the input, and the last states
+    /// - output: `[batch_size, positions, 2 · d_hidden]`, in the layout of the input, and the last
+    ///   states
     ///
     /// # Panics
     ///

@@ -40,7 +40,8 @@ impl<'a> Gates<'a> {
     ///
     /// - input: `[batch_size, positions, d_input]`, at least one position
     /// - state: hidden state and cell state, `[batch_size, d_hidden]` each
-    /// - output: hidden states, `[batch_size, positions, d_hidden]`, and the last cell state of an LSTM
+    /// - output: hidden states, `[batch_size, positions, d_hidden]`, and the last cell state of an
+    ///   LSTM
     pub(super) fn sequence(
         &self,
         input: Tensor<3>,

@@ -15,7 +15,8 @@ impl Private<Lstm> {
     /// - input: `[batch_size, positions, d_input]`; `[positions, batch_size, d_input]` without
     ///   `batch_first`
     /// - state: cell and hidden state, `[batch_size, d_hidden]` each, zeros by default
-    /// - output: `[batch_size, positions, d_hidden]`, in the layout of the input, and the last state
+    /// - output: `[batch_size, positions, d_hidden]`, in the layout of the input, and the last
+    ///   state
     ///
     /// # Panics
     ///

@@ -1,9 +1,9 @@
 //! Recurrent layers.
 //!
-//! A sequence is one [recurrent primitive](crate::ops): one matrix product projects the input of all
-//! positions for all gates, and one product per position projects the hidden state. Gates with an
-//! activation other than identity, ReLU, sigmoid and tanh are computed position by position, with the
-//! same result.
+//! A sequence is one [recurrent primitive](crate::ops): one matrix product projects the input of
+//! all positions for all gates, and one product per position projects the hidden state. Gates with
+//! an activation other than identity, ReLU, sigmoid and tanh are computed position by position,
+//! with the same result.
 
 mod bigru;
 mod bilstm;

@@ -15,7 +15,8 @@ impl Private<Rnn> {
     /// - input: `[batch_size, positions, d_input]`; `[positions, batch_size, d_input]` without
     ///   `batch_first`
     /// - state: `[batch_size, d_hidden]`, zeros by default
-    /// - output: `[batch_size, positions, d_hidden]`, in the layout of the input, and the last state
+    /// - output: `[batch_size, positions, d_hidden]`, in the layout of the input, and the last
+    ///   state
     ///
     /// # Panics
     ///

@@ -77,7 +77,8 @@ impl Private<TransformerDecoder> {
         decoded.target
     }
 
-    /// Applies the decoder to the last position of the target and takes the other positions from `cache`.
+    /// Applies the decoder to the last position of the target and takes the other positions from
+    /// `cache`.
     ///
     /// # Shapes
     ///
@@ -122,7 +123,8 @@ impl Private<TransformerDecoderLayer> {
         decode(&self.inner, input, None)
     }
 
-    /// Applies one layer to the last position of the target and takes the other positions from `cache`.
+    /// Applies one layer to the last position of the target and takes the other positions from
+    /// `cache`.
     ///
     /// Shapes and panics: see [`forward`](Self::forward).
     pub fn forward_autoregressive_inference(

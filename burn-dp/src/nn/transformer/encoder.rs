@@ -56,7 +56,8 @@ impl Private<TransformerEncoder> {
             .fold(tensor, |x, layer| encode(layer, x, mask_pad.clone(), mask_attn.clone(), None))
     }
 
-    /// Applies the encoder to the last position of the input and takes the other positions from `cache`.
+    /// Applies the encoder to the last position of the input and takes the other positions from
+    /// `cache`.
     ///
     /// # Shapes
     ///
@@ -108,7 +109,8 @@ impl Private<TransformerEncoderLayer> {
         encode(&self.inner, input, mask_pad, mask_attn, None)
     }
 
-    /// Applies one layer to the last position of the input and takes the other positions from `cache`.
+    /// Applies one layer to the last position of the input and takes the other positions from
+    /// `cache`.
     ///
     /// Shapes and panics: see [`forward`](Self::forward).
     pub fn forward_autoregressive_inference(

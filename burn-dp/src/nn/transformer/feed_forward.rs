@@ -7,8 +7,8 @@ use super::super::private::Private;
 impl Private<PositionWiseFeedForward> {
     /// Applies the layer.
     ///
-    /// Burn leaves the activation of this layer out of the module tree. As in Burn, the parameters of an
-    /// activation (SwiGLU, PReLU) are therefore neither trained nor saved.
+    /// Burn leaves the activation of this layer out of the module tree. As in Burn, the parameters
+    /// of an activation (SwiGLU, PReLU) are therefore neither trained nor saved.
     ///
     /// # Shapes
     ///
