@@ -125,9 +125,9 @@ impl ModelScan {
             let reason = "it is trained outside of every private layer, so its gradient is summed \
                           over the batch; make it a `Private<Param<_>>` (`param.private()`, and \
                           `.forward(batch_size)` to read it), build the layer of private layers, \
-                          freeze it, or use `DpOptimizer::backward_each`. If the forward pass reads \
-                          it only through `nn::parameter`, it trains anyway: validation checks \
-                          fields, not the forward pass";
+                          freeze it, or use `DpOptimizer::backward_each`. If it is read only \
+                          through `nn::parameter`, it trains anyway: validation checks fields, not \
+                          the forward pass";
             self.fault(FaultKind::NotYet, self.path(), reason);
         } else if let Some(depth) = self.adapted() {
             let name = &self.path[depth];
