@@ -1,9 +1,10 @@
-use burn::nn::{Lstm, LstmState};
+use burn::nn::{BiLstm, Lstm, LstmState};
 use burn::tensor::Tensor;
 
 use super::super::activation::{activation, gate_function};
 use super::super::linear::linear;
 use super::super::private::Private;
+use super::{both_directions, direction, join_states};
 use super::{exchange, gates::Gates, is_empty, last_hidden, zero_state};
 use crate::ops::Cell;
 
@@ -31,7 +32,44 @@ impl Private<Lstm> {
     }
 }
 
-pub(super) fn forward(
+impl Private<BiLstm> {
+    /// Applies the layer to a sequence, in both directions.
+    ///
+    /// # Shapes
+    ///
+    /// - input: `[batch_size, positions, d_input]`, or `[positions, batch_size, d_input]` without
+    ///   `batch_first`
+    /// - state: cell and hidden state, `[2, batch_size, d_hidden]` each, forward then reverse,
+    ///   zeros by default
+    /// - output: `[batch_size, positions, 2 · d_hidden]`, in the layout of the input, and the last
+    ///   states
+    ///
+    /// # Panics
+    ///
+    /// Panics if the input does not have `d_input` features, or if a layer has
+    /// neither a forget gate nor coupled gates.
+    pub fn forward(
+        &self,
+        input: Tensor<3>,
+        state: Option<LstmState<3>>,
+    ) -> (Tensor<3>, LstmState<3>) {
+        let layer = &self.inner;
+        let state = |index| {
+            state.as_ref().map(|state| {
+                LstmState::new(direction(&state.cell, index), direction(&state.hidden, index))
+            })
+        };
+        let (output, [last, first]) =
+            both_directions(layer.batch_first, input, |input, reverse| match reverse {
+                false => forward(&layer.forward, input, state(0)),
+                true => sequence(&layer.reverse, input, state(1), true),
+            });
+        let cell = join_states(last.cell, first.cell);
+        (output, LstmState::new(cell, join_states(last.hidden, first.hidden)))
+    }
+}
+
+fn forward(
     layer: &Lstm,
     input: Tensor<3>,
     state: Option<LstmState<2>>,
@@ -42,7 +80,7 @@ pub(super) fn forward(
 }
 
 /// Applies the layer to `[batch_size, positions, d_input]`, ignoring its own layout and direction.
-pub(super) fn sequence(
+fn sequence(
     layer: &Lstm,
     input: Tensor<3>,
     state: Option<LstmState<2>>,

@@ -5,9 +5,6 @@
 //! an activation other than identity, ReLU, sigmoid and tanh are computed position by position,
 //! with the same result.
 
-mod bigru;
-mod bilstm;
-mod birnn;
 mod gates;
 mod gru;
 mod lstm;
@@ -34,8 +31,28 @@ fn direction(state: &Tensor<3>, index: usize) -> Tensor<2> {
     state.clone().narrow(0, index, 1).squeeze_dim(0)
 }
 
+/// Applies a layer in both directions. `run` takes the input and whether to reverse it, and returns
+/// output and last state.
+///
+/// # Shapes
+///
+/// - input: `[batch_size, positions, d_input]`, or `[positions, batch_size, d_input]` without
+///   `batch_first`
+/// - output: `[batch_size, positions, 2 · d_hidden]`, in the layout of the input
+fn both_directions<S>(
+    batch_first: bool,
+    input: Tensor<3>,
+    run: impl Fn(Tensor<3>, bool) -> (Tensor<3>, S),
+) -> (Tensor<3>, [S; 2]) {
+    let input = exchange(batch_first, input);
+    let (output, last) = run(input.clone(), false);
+    let (reverse, first) = run(input, true);
+    let output = Tensor::cat(vec![output, reverse], 2);
+    (exchange(batch_first, output), [last, first])
+}
+
 /// Joins the states of both directions to `[2, batch_size, d_hidden]`.
-fn both_directions(forward: Tensor<2>, reverse: Tensor<2>) -> Tensor<3> {
+fn join_states(forward: Tensor<2>, reverse: Tensor<2>) -> Tensor<3> {
     let [batch_size, d_hidden] = forward.dims();
     if batch_size == 0 {
         // In Burn, a zero in a new shape means an unchanged axis.
