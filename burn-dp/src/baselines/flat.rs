@@ -46,7 +46,8 @@ impl FlatClipping {
         let coefficients = thresholds.coefficients(&squared_norms, |_| true);
         if coefficients.keep.contains(&false) {
             // A weight of zero does not stop NaN in an ordinary backward pass.
-            let sums = grads.weighted_sum(&coefficients, thresholds.groups())?;
+            let (rows, keep) = (&coefficients.rows, &coefficients.keep);
+            let sums = grads.weighted_sum(rows, keep, thresholds.groups())?;
             return Ok(ClippedSum::new(sums, thresholds, coefficients));
         }
         drop(grads);

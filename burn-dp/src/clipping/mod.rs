@@ -134,7 +134,8 @@ impl Thresholds {
     pub fn clip(&self, grads: PerExampleGradients) -> Result<ClippedSum, DpError> {
         let squared_norms = grads.squared_norms(self.groups())?;
         let coefficients = self.coefficients(&squared_norms, |unit| grads.is_real(unit));
-        let sums = grads.weighted_sum(&coefficients, self.groups())?;
+        let (rows, keep) = (&coefficients.rows, &coefficients.keep);
+        let sums = grads.weighted_sum(rows, keep, self.groups())?;
         Ok(ClippedSum::new(sums, self.clone(), coefficients))
     }
 }
