@@ -1,20 +1,21 @@
-//! The layers that have a private twin.
+//! The table of the supported layers.
 
 use std::fmt;
 
-/// How the norms of the per-example gradients of a layer's parameters are reached.
+/// How the norms of the per-example gradients of a layer are computed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum NormRule {
-    /// For every weight the cheaper of ghost norm and instantiation; biases, scales and shifts are
-    /// instantiated, as they are no larger than what was recorded. So are the weights of a convolution that
-    /// is used several times or whose units have several rows, within the memory bound or in chunks.
+    /// The planner chooses the cheaper of ghost norm and instantiation for every weight. Biases,
+    /// scales and shifts are instantiated, because they are no larger than the recorded tensors.
+    /// The weights of a convolution that is used several times, or whose units have several rows,
+    /// are also instantiated, in parts if the memory bound requires it.
     Planned,
-    /// From the recorded tensors alone; the gradients are never formed.
+    /// Ghost norms: computed from the recorded tensors, without the gradients.
     Ghost,
-    /// The gradients are formed, as they are no larger than what was recorded.
+    /// The gradients are instantiated, because they are no larger than the recorded tensors.
     Instantiated,
-    /// That of the layer that is wrapped.
+    /// The rule of the wrapped layer.
     Wrapped,
 }
 
@@ -24,26 +25,26 @@ impl fmt::Display for NormRule {
             Self::Planned => "ghost or instantiated",
             Self::Ghost => "ghost",
             Self::Instantiated => "instantiated",
-            Self::Wrapped => "that of the wrapped",
+            Self::Wrapped => "as the wrapped layer",
         })
     }
 }
 
-/// What is private of one layer of Burn.
+/// The support for one layer of Burn.
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub struct LayerSupport {
     /// Name of Burn's type.
     pub layer: &'static str,
-    /// Options that the layer has, all of them supported.
+    /// Options of the layer. All are supported.
     pub options: &'static str,
-    /// What the per-example gradients follow from.
+    /// How the per-example gradients are computed.
     pub rule: &'static str,
-    /// How their norms are reached.
+    /// How the norms of the gradients are computed.
     pub norms: NormRule,
-    /// The test that compares the layer with the loop over single examples.
+    /// The test that compares the layer with a loop over single examples.
     pub test: &'static str,
-    /// The backends on which it was run and passed, by the names of their features.
+    /// The backends on which the test passed, by the names of their features.
     pub backends: &'static [&'static str],
 }
 
@@ -62,12 +63,13 @@ const fn row(
 
 use NormRule::{Ghost, Instantiated, Planned, Wrapped};
 
-/// The layers of Burn that have a private twin.
+/// The layers of Burn that have a private counterpart.
 ///
-/// The rules are written once, on Burn's tensors, so every row is meant for every backend; the last column
-/// says on which of them its test passed, without and with gradient checkpointing. `cargo xtask test` runs it
-/// on Flex and NdArray each time, `cargo xtask test --backend wgpu` also on WGPU, with fusion. All rows were
-/// run there on a software driver, without autotuning; continuous integration runs those of the primitives.
+/// The rules use Burn's tensors and no particular backend. [`backends`](LayerSupport::backends)
+/// lists where the test of a row passed, without and with gradient checkpointing.
+/// `cargo xtask test` runs it on Flex and NdArray, and `cargo xtask test --backend wgpu` also on
+/// WGPU, with fusion. On WGPU all rows ran with a software driver and without autotuning;
+/// continuous integration runs the rows of the primitives.
 #[rustfmt::skip]
 pub const LAYERS: &[LayerSupport] = &[
     row("Linear",
@@ -76,63 +78,63 @@ pub const LAYERS: &[LayerSupport] = &[
         Planned, "positions_are_summed_before_the_norm"),
     row("Conv1d",
         "bias, stride, padding (also asymmetric), dilation, groups",
-        "as linear, on the patches that the kernel sees",
+        "linear rule on the patches of the kernel",
         Planned, "every_option_of_conv1d_equals_the_loop_over_examples"),
     row("Conv2d",
         "bias, stride, padding (also asymmetric), dilation, groups",
-        "as linear, on the patches that the kernel sees",
+        "linear rule on the patches of the kernel",
         Planned, "every_option_of_conv2d_equals_the_loop_over_examples"),
     row("Conv3d",
         "bias, stride, padding, dilation, groups",
-        "as linear, on the patches that the kernel sees",
+        "linear rule on the patches of the kernel",
         Planned, "every_option_of_conv3d_equals_the_loop_over_examples"),
     row("ConvTranspose1d",
         "bias, stride, padding, output padding, dilation, groups",
-        "as a convolution, with input and output gradient exchanged",
+        "convolution rule with input and output gradient exchanged",
         Planned, "every_option_of_conv_transpose1d_equals_the_loop_over_examples"),
     row("ConvTranspose2d",
         "bias, stride, padding, output padding, dilation, groups",
-        "as a convolution, with input and output gradient exchanged",
+        "convolution rule with input and output gradient exchanged",
         Planned, "every_option_of_conv_transpose2d_equals_the_loop_over_examples"),
     row("ConvTranspose3d",
         "bias, stride, padding, output padding, dilation, groups",
-        "as a convolution, with input and output gradient exchanged",
+        "convolution rule with input and output gradient exchanged",
         Planned, "every_option_of_conv_transpose3d_equals_the_loop_over_examples"),
     row("DeformConv2d",
         "bias, stride, padding, dilation, groups, offset groups, mask",
-        "as linear, on the samples that the kernel sees",
+        "linear rule on the samples of the kernel",
         Planned, "deformable_convolutions_equal_the_loop_over_examples"),
     row("Embedding",
-        "reuse, tied output layer (then as linear)",
-        "output gradients of equal ids are added",
+        "reuse, tied output layer (linear rule)",
+        "sum of the output gradients of equal ids",
         Ghost, "embeddings_equal_the_loop_over_examples"),
     row("LayerNorm",
         "no beta, epsilon",
-        "normalised input times output gradient",
+        "normalized input times output gradient",
         Instantiated, "layer_norms_equal_the_loop_over_examples"),
     row("RmsNorm",
         "epsilon",
-        "normalised input times output gradient",
+        "normalized input times output gradient",
         Instantiated, "rms_norms_equal_the_loop_over_examples"),
     row("GroupNorm",
         "groups, epsilon, not affine",
-        "normalised input times output gradient",
+        "normalized input times output gradient",
         Instantiated, "group_norms_equal_the_loop_over_examples"),
     row("InstanceNorm",
         "epsilon, not affine",
-        "normalised input times output gradient",
+        "normalized input times output gradient",
         Instantiated, "instance_norms_equal_the_loop_over_examples"),
     row("BatchNorm",
         "stored statistics only",
-        "normalised input times output gradient",
+        "normalized input times output gradient",
         Instantiated, "a_batch_norm_with_stored_statistics_equals_the_loop_over_examples"),
     row("PRelu",
-        "one parameter or one a channel",
+        "one parameter, or one for each channel",
         "negative input times output gradient",
         Instantiated, "parametric_relus_equal_the_loop_over_examples"),
     row("Param<Tensor>",
         "any rank, any reuse",
-        "output gradient of the copy of each example",
+        "output gradient of the example's copy",
         Instantiated, "bare_parameters_equal_the_loop_over_examples"),
     row("GateController",
         "bias",
@@ -140,26 +142,26 @@ pub const LAYERS: &[LayerSupport] = &[
         Planned, "one_gate_equals_the_loop_over_examples"),
     row("Rnn",
         "bias, batch_first, reverse, clip, every activation, state in and out",
-        "as linear, the sequence as positions",
+        "linear rule with the sequence as positions",
         Planned, "every_option_of_an_rnn_equals_the_loop_over_examples"),
     row("BiRnn",
-        "as Rnn",
+        "options of Rnn",
         "two RNNs",
         Planned, "every_option_of_a_bidirectional_layer_equals_the_loop_over_examples"),
     row("Gru",
         "bias, reset_after, clip, every activation, state in",
-        "as linear, the sequence as positions",
+        "linear rule with the sequence as positions",
         Planned, "every_option_of_a_gru_equals_the_loop_over_examples"),
     row("BiGru",
-        "as Gru, batch_first, state out",
+        "options of Gru, batch_first, state out",
         "two GRUs",
         Planned, "every_option_of_a_bidirectional_layer_equals_the_loop_over_examples"),
     row("Lstm",
         "bias, batch_first, reverse, clip, input_forget, every activation, state in and out",
-        "as linear, the sequence as positions",
+        "linear rule with the sequence as positions",
         Planned, "every_option_of_an_lstm_equals_the_loop_over_examples"),
     row("BiLstm",
-        "as Lstm",
+        "options of Lstm",
         "two LSTMs",
         Planned, "every_option_of_a_bidirectional_layer_equals_the_loop_over_examples"),
     row("MultiHeadAttention",
@@ -179,15 +181,15 @@ pub const LAYERS: &[LayerSupport] = &[
         "attention, feed-forward and layer norms",
         Planned, "every_option_of_an_encoder_equals_the_loop_over_examples"),
     row("TransformerEncoderLayer",
-        "as TransformerEncoder",
+        "options of TransformerEncoder",
         "attention, feed-forward and layer norms",
         Planned, "every_option_of_an_encoder_equals_the_loop_over_examples"),
     row("TransformerDecoder",
-        "as TransformerEncoder, masks of the memory",
+        "options of TransformerEncoder, masks of the memory",
         "attention, feed-forward and layer norms",
         Planned, "every_option_of_a_decoder_equals_the_loop_over_examples"),
     row("TransformerDecoderLayer",
-        "as TransformerDecoder",
+        "options of TransformerDecoder",
         "attention, feed-forward and layer norms",
         Planned, "every_option_of_a_decoder_equals_the_loop_over_examples"),
     row("SwiGlu",
@@ -196,15 +198,15 @@ pub const LAYERS: &[LayerSupport] = &[
         Planned, "a_gated_linear_unit_equals_the_loop_over_examples"),
     row("Activation",
         "every activation",
-        "that of the wrapped",
+        "rule of the wrapped layer",
         Wrapped, "every_activation_equals_the_loop_over_examples"),
     row("Normalization",
         "every norm",
-        "that of the wrapped",
+        "rule of the wrapped layer",
         Wrapped, "every_normalization_equals_the_loop_over_examples"),
 ];
 
-/// [`LAYERS`] as a table in Markdown.
+/// Returns [`LAYERS`] as a Markdown table.
 pub fn layer_table() -> String {
     let mut table =
         String::from("| layer | options | rule | norms | test | on |\n|---|---|---|---|---|---|\n");
@@ -225,11 +227,11 @@ mod tests {
     use crate::nn::private::WRAPPED;
 
     #[test]
-    fn the_table_lists_what_can_be_wrapped() {
+    fn table_lists_every_wrapped_type() {
         let wrapped: BTreeSet<&str> = WRAPPED
             .iter()
             .map(|path| path.rsplit("::").next().unwrap().trim())
-            // Reached without `Private<M>`.
+            // Not wrapped in `Private<M>` with a plain name.
             .chain(["Param<Tensor>", "CrossAttention"])
             .collect();
         let listed: BTreeSet<&str> = LAYERS.iter().map(|row| row.layer).collect();
@@ -238,7 +240,7 @@ mod tests {
     }
 
     #[test]
-    fn the_tests_of_the_table_exist() {
+    fn tests_of_the_table_exist() {
         fn sources(folder: &Path) -> String {
             let entries = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
             let read = |path: std::path::PathBuf| match path.is_dir() {
@@ -260,7 +262,7 @@ mod tests {
     }
 
     #[test]
-    fn the_backends_of_the_table_are_among_the_test_devices() {
+    fn backends_of_the_table_are_test_devices() {
         let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/test_devices.rs");
         let source = std::fs::read_to_string(path).unwrap();
         let (_, rest) = source.split_once("pub(crate) fn devices()").unwrap();
@@ -269,9 +271,9 @@ mod tests {
         assert_eq!(missing, None);
     }
 
-    /// Compares the table with the README, or writes it there if `UPDATE_README` is set.
+    /// Compares the table with the README, or updates the README if `UPDATE_README` is set.
     #[test]
-    fn the_readme_has_the_table_of_the_code() {
+    fn readme_has_the_table_of_the_code() {
         let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("README.md");
         let (begin, end) = ("<!-- layers: from `nn::LAYERS` -->\n", "<!-- end of layers -->");
         let readme = std::fs::read_to_string(&path).unwrap();
