@@ -151,7 +151,8 @@ fn public_updates_tell_the_norms_of_the_groups() {
     for scale in [1.0f32, 3.0] {
         let first = Tensor::<1>::from_floats([3.0 * scale, 4.0 * scale], &Device::flex());
         let loss = (model.first.val() * Tensor::from_inner(first)).sum().reshape([1]);
-        norms.add_update(&UnitUpdate::gradient(&model, loss).unwrap(), &model).unwrap();
+        let update = UnitUpdate::gradient(&model, loss).unwrap();
+        update.add_to_public_norms(&mut norms, &model).unwrap();
     }
     let means = norms.means().unwrap();
     assert!((means[0] - 10.0).abs() < 1e-5 && means[1] == 0.0, "{means:?}");

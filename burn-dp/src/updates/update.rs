@@ -112,6 +112,15 @@ impl UnitUpdate {
         Ok(NonPrivate::new(norms.collect::<Result<_, DpError>>()?))
     }
 
+    /// Adds.
+    pub fn add_to_public_norms<M: Module>(
+        &self,
+        norms: &mut crate::clipping::PublicNorms,
+        model: &M,
+    ) -> Result<(), DpError> {
+        norms.add_unit(self.norms(model)?.reveal())
+    }
+
     /// Refuses values for parameters that `parameters` does not have, or of another size.
     pub(crate) fn check(&self, parameters: &TrainableParameters) -> Result<(), DpError> {
         for (id, values) in &self.values {

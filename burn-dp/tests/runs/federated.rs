@@ -192,7 +192,7 @@ fn public_updates(update: &UserUpdate, model: &Net) -> PublicNorms {
         let examples = vec![900 + 2 * user, 901 + 2 * user];
         let losses = |model: &Net, batch: Vec<usize>| Ok(model.losses_of(&batch));
         let update = update.of_public_user(model, examples, losses).unwrap();
-        norms.add_update(&update, model).unwrap();
+        update.add_to_public_norms(&mut norms, model).unwrap();
     }
     norms
 }

@@ -85,7 +85,7 @@ impl Clipping for Heard {
         self.policy.describe()
     }
 
-    fn learn(&mut self, _step: u64, fractions: &[f64]) {
+    fn update(&mut self, _step: u64, fractions: &[f64]) {
         self.fractions.lock().unwrap().extend(fractions);
     }
 }
