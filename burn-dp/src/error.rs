@@ -6,7 +6,9 @@ use std::sync::Arc;
 
 use burn_dp_accountant::AccountantError;
 
-use crate::model::Faults;
+mod fault;
+
+pub use fault::{Fault, FaultKind, Faults};
 
 /// Everything that can go wrong outside of programming mistakes.
 ///
@@ -151,6 +153,18 @@ impl std::error::Error for DpError {
             Self::Training(error) => error.source(),
             _ => None,
         }
+    }
+}
+
+impl From<Fault> for DpError {
+    fn from(fault: Fault) -> Self {
+        Self::UnsupportedModel { path: fault.path, reason: fault.reason }
+    }
+}
+
+impl From<Faults> for DpError {
+    fn from(faults: Faults) -> Self {
+        Self::UnsupportedParts(faults)
     }
 }
 

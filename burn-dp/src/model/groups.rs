@@ -1,20 +1,19 @@
-//! Which parameters are clipped together.
+//! Groups of parameters that are clipped together.
 
 use std::collections::BTreeMap;
 
-use burn::module::{Module, ModuleVisitor, Param, ParamGroup, ParamId};
-use burn::tensor::Tensor;
+use burn::module::{Module, ParamGroup, ParamId};
 
+use super::for_each_trained;
 use crate::DpError;
-use crate::model::FirstCopies;
 
-/// A partition of the trained parameters of a model: the parts whose norms a policy looks at.
+/// A partition of the trained parameters of a model into groups that are clipped separately.
 ///
-/// Parameters are known by their path, so that the partition of a saved run is that of the resumed one.
+/// Parameters are identified by their paths, so a resumed run has the partition of the saved run.
 ///
 /// # Privacy
 ///
-/// The partition is public. It must not be chosen by looking at private gradients.
+/// The partition is public. It must not be derived from private gradients.
 ///
 /// # Example
 ///
@@ -40,43 +39,43 @@ use crate::model::FirstCopies;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ParameterGroups {
     pub(crate) names: Vec<String>,
-    /// Group of each parameter by its path; `None` where all are one group.
+    /// Group of each parameter by its path; `None` if all parameters are one group.
     pub(crate) of: Option<BTreeMap<String, usize>>,
 }
 
 impl ParameterGroups {
-    /// All parameters of any model in one group.
+    /// Puts all parameters of any model into one group.
     pub fn whole() -> Self {
         Self { names: vec!["all".into()], of: None }
     }
 
-    /// One group for each trained parameter.
+    /// Creates one group for each trained parameter.
     ///
     /// # Errors
     ///
-    /// Refuses a model with nothing to train.
+    /// Returns [`DpError::UnsupportedModel`] if the model has no trained parameter.
     pub fn per_parameter<M: Module>(model: &M) -> Result<Self, DpError> {
         Self::by_name(model, |_, path| Ok(path.to_string()))
     }
 
-    /// One group for each layer: the parameters that have the same parent in the module tree.
+    /// Creates one group for each layer: the parameters with the same parent in the module tree.
     ///
     /// # Errors
     ///
-    /// Refuses a model with nothing to train.
+    /// Returns [`DpError::UnsupportedModel`] if the model has no trained parameter.
     pub fn per_layer<M: Module>(model: &M) -> Result<Self, DpError> {
         Self::by_name(model, |_, path| {
             Ok(path.rsplit_once('.').map_or(path, |(layer, _)| layer).to_string())
         })
     }
 
-    /// One group for each module of the tree, by its path; where one module lies in another, the
-    /// inner one has its parameters.
+    /// Creates one group for each module of the list, given by its path. If one module contains
+    /// another, a parameter belongs to the inner module.
     ///
     /// # Errors
     ///
-    /// Refuses a model with nothing to train, a trained parameter that is in no module of the list,
-    /// and a module without trained parameters.
+    /// Returns [`DpError::UnsupportedModel`] if the model has no trained parameter or one that is in no
+    /// module of the list, and [`DpError::InvalidArgument`] if a module has no trained parameter.
     pub fn by_module<M: Module>(
         model: &M,
         modules: impl IntoIterator<Item = impl Into<String>>,
@@ -89,16 +88,17 @@ impl ParameterGroups {
             let owners = modules.iter().filter(|module| inside(path, module));
             owners.max_by_key(|module| module.len()).cloned().ok_or_else(|| ungrouped(path))
         })?;
-        groups.refuse_empty(modules.iter())?;
+        groups.check_all_used(&modules)?;
         Ok(groups)
     }
 
-    /// One group for each parameter group of Burn, by name; a parameter goes to the first that matches.
+    /// Creates one group for each named parameter group of Burn. A parameter belongs to the first group
+    /// that matches it.
     ///
     /// # Errors
     ///
-    /// Refuses a model with nothing to train, a trained parameter that no group matches, and a group
-    /// that gets no parameter.
+    /// Returns [`DpError::UnsupportedModel`] if the model has no trained parameter or one that no group
+    /// matches, and [`DpError::InvalidArgument`] if a group gets no parameter.
     pub fn by_param_group<M: Module>(
         model: &M,
         groups: &[(&str, ParamGroup)],
@@ -108,7 +108,7 @@ impl ParameterGroups {
             let mut matching = groups.iter().filter(|(_, group)| group.matches(id, Some(path)));
             matching.next().map(|(name, _)| (*name).to_string()).ok_or_else(|| ungrouped(path))
         })?;
-        found.refuse_empty(names.iter())?;
+        found.check_all_used(&names)?;
         Ok(found)
     }
 
@@ -136,13 +136,13 @@ impl ParameterGroups {
         Ok(Self { names, of: Some(of) })
     }
 
-    /// The group of each trained parameter, in the order in which the model visits them.
+    /// Returns the group of each trained parameter, in the order in which Burn visits them.
     pub(crate) fn of_model<M: Module>(&self, model: &M) -> Result<Vec<usize>, DpError> {
         trained(model).iter().map(|(_, path)| self.index_of(path)).collect()
     }
 
-    fn refuse_empty<'a>(&self, asked: impl Iterator<Item = &'a String>) -> Result<(), DpError> {
-        match asked.into_iter().find(|name| !self.names.contains(name)) {
+    fn check_all_used(&self, names: &[String]) -> Result<(), DpError> {
+        match names.iter().find(|name| !self.names.contains(name)) {
             None => Ok(()),
             Some(name) => Err(DpError::invalid(
                 "groups",
@@ -153,22 +153,23 @@ impl ParameterGroups {
         }
     }
 
-    /// Number of groups, at least 1.
+    /// Returns the number of groups, at least 1.
     #[allow(clippy::len_without_is_empty)] // Never empty.
     pub fn len(&self) -> usize {
         self.names.len()
     }
 
-    /// Names of the groups, in the order of their index.
+    /// Returns the names of the groups, in the order of their index.
     pub fn names(&self) -> &[String] {
         &self.names
     }
 
-    /// The group of the parameter with that path.
+    /// Returns the group of the parameter at `path`.
     ///
     /// # Errors
     ///
-    /// [`DpError::UnsupportedModel`] for a parameter that was not trained when the groups were made.
+    /// Returns [`DpError::UnsupportedModel`] if the parameter was not trained when the groups were
+    /// created.
     pub fn index_of(&self, path: &str) -> Result<usize, DpError> {
         match &self.of {
             None => Ok(0),
@@ -177,47 +178,23 @@ impl ParameterGroups {
     }
 }
 
-/// The parameters that require gradients, with their paths, each once.
+/// Returns identity and path of each trained parameter.
 fn trained<M: Module>(model: &M) -> Vec<(ParamId, String)> {
-    #[derive(Default)]
-    struct Trained {
-        path: Vec<String>,
-        first: FirstCopies,
-        found: Vec<(ParamId, String)>,
-    }
-
-    impl ModuleVisitor for Trained {
-        fn enter_module(&mut self, name: &str, _container_type: &str) {
-            self.path.push(name.to_string());
-        }
-
-        fn exit_module(&mut self, _name: &str, _container_type: &str) {
-            self.path.pop();
-        }
-
-        fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<D>>) {
-            if self.first.is_new(param) {
-                self.found.push((param.id, self.path.join(".")));
-            }
-        }
-    }
-
-    let mut visitor = Trained::default();
-    model.visit(&mut visitor);
-    visitor.found
+    let mut trained = Vec::new();
+    for_each_trained(model, |path, parameter| trained.push((parameter.id, path.to_string())));
+    trained
 }
 
 fn ungrouped(path: &str) -> DpError {
     DpError::UnsupportedModel {
         path: path.into(),
-        reason:
-            "it is trained and belongs to no clipping group; make the groups from the model as \
-                 it is trained, or freeze the parameter"
-                .into(),
+        reason: "it is trained and belongs to no clipping group; create the groups from the model \
+                 that is trained, or freeze the parameter"
+            .into(),
     }
 }
 
-/// Groups `a`, `b` and `c`, each with the parameter of that name.
+/// Returns groups `a`, `b` and `c`, each with the parameter of that name.
 #[cfg(test)]
 pub(crate) fn three_groups() -> ParameterGroups {
     let names: Vec<String> = ["a", "b", "c"].map(String::from).into();
@@ -247,7 +224,7 @@ mod tests {
     }
 
     #[test]
-    fn layers_modules_and_parameters_are_partitions_in_the_order_of_the_model() {
+    fn layers_modules_and_parameters_are_groups_in_model_order() {
         let net = net();
         let layers = ParameterGroups::per_layer(&net).unwrap();
         assert_eq!(layers.names(), ["encoder.0", "encoder.1", "head"]);
@@ -259,7 +236,7 @@ mod tests {
     }
 
     #[test]
-    fn groups_of_burn_take_the_first_match_and_leave_nothing_out() {
+    fn param_groups_take_the_first_match_and_cover_every_parameter() {
         let net = net();
         let bias = || ParamGroup::from_predicate("bias");
         let groups =
@@ -275,13 +252,13 @@ mod tests {
     }
 
     #[test]
-    fn modules_that_leave_a_parameter_out_or_have_none_are_refused() {
+    fn modules_must_cover_every_parameter_and_have_one() {
         let net = net();
         let error = ParameterGroups::by_module(&net, ["encoder"]).unwrap_err().to_string();
         assert!(error.contains("head.weight"), "{error}");
         let error = ParameterGroups::by_module(&net, ["encoder", "head", "tail"]).unwrap_err();
         assert!(error.to_string().contains("`tail` has none"), "{error}");
-        // A name is not a prefix of letters.
+        // A path matches whole names, not prefixes of names.
         assert!(ParameterGroups::by_module(&net, ["encoder", "hea"]).is_err());
     }
 }

@@ -1,4 +1,4 @@
-//! Fewer groups from norms that are alike.
+//! Merging of groups with similar norms.
 
 use std::collections::BTreeMap;
 
@@ -7,19 +7,20 @@ use crate::error::positive;
 use crate::model::ParameterGroups;
 
 impl ParameterGroups {
-    /// Merges groups of similar norms into at most `count`: fewer groups are less noise in each.
+    /// Merges groups with similar norms into at most `count` groups. Fewer groups need less noise in
+    /// each.
     ///
-    /// The groups are sorted by norm and cut where the sum of squared deviations of the logarithms
-    /// within the parts is least, which is found exactly.
+    /// The groups are sorted by norm and cut into the parts with the least sum of squared deviations of
+    /// the logarithms. The optimum is exact.
     ///
     /// # Arguments
     ///
-    /// - `norms`: one norm for each group, from public data
+    /// - `norms`: the norm of each group, from public data
     ///
     /// # Errors
     ///
-    /// Refuses another number of norms than groups, a norm that is not positive and finite, and a
-    /// count of zero.
+    /// Returns [`DpError::InvalidArgument`] if there is not one norm for each group, if a norm is not
+    /// positive and finite, or if `count` is 0.
     ///
     /// # References
     ///
@@ -38,7 +39,7 @@ impl ParameterGroups {
         let mut order: Vec<usize> = (0..norms.len()).collect();
         order.sort_by(|&a, &b| norms[a].total_cmp(&norms[b]));
         let sorted: Vec<f64> = order.iter().map(|&group| norms[group].ln()).collect();
-        // Merged groups keep the order of the first of their members in the model.
+        // Merged groups are in the order of their first members.
         let mut label = vec![0; norms.len()];
         for (part, range) in least_squares_parts(&sorted, count).into_iter().enumerate() {
             range.for_each(|position| label[order[position]] = part);
@@ -65,8 +66,8 @@ impl ParameterGroups {
     }
 }
 
-/// Cuts sorted values into at most `count` ranges with the least sum of squared deviations from their
-/// means.
+/// Cuts sorted values into at most `count` ranges with the least sum of squared deviations from the
+/// means of the ranges.
 fn least_squares_parts(sorted: &[f64], count: usize) -> Vec<std::ops::Range<usize>> {
     let n = sorted.len();
     let count = count.min(n);
@@ -75,7 +76,7 @@ fn least_squares_parts(sorted: &[f64], count: usize) -> Vec<std::ops::Range<usiz
         let mean = part.iter().sum::<f64>() / part.len() as f64;
         part.iter().map(|value| (value - mean).powi(2)).sum::<f64>()
     };
-    // best[k][end]: least cost of the first `end` values in k + 1 parts, and where the last begins.
+    // best[k][end]: least cost of the first `end` values in k + 1 parts, and start of the last part.
     let impossible = (f64::INFINITY, 0);
     let first = (0..=n).map(|end| if end == 0 { impossible } else { (cost(0, end), 0) });
     let mut best: Vec<Vec<(f64, usize)>> = vec![first.collect()];
@@ -105,7 +106,7 @@ mod tests {
     use crate::model::groups::three_groups;
 
     #[test]
-    fn similar_norms_are_merged_where_the_gaps_are() {
+    fn groups_are_cut_at_the_gaps_between_norms() {
         let layers = three_groups();
         let merged = layers.merged_by_norm(&[10.0, 0.1, 9.0], 2).unwrap();
         assert_eq!(merged.names(), ["a+c", "b"]);

@@ -1,20 +1,29 @@
-//! Walking a model: its trained parameters, their groups and ties, and what cannot be trained privately.
+//! The parameters of a model, and whether it can be trained privately.
+//!
+//! - [`validate`] lists every part of a model that cannot be trained privately, with a way out.
+//! - [`TrainableParameters`] are the parameters that a step clips, noises and updates.
+//! - [`ParameterGroups`] partitions them for clipping policies with several thresholds.
+//!
+//! Inside of the crate, `for_each_parameter` and `map_parameters` walk the float parameters of a model,
+//! and `tie` gives the copies of a tied parameter one value.
 
-mod fault;
 pub(crate) mod groups;
 mod merged_groups;
 mod parameters;
-mod survey;
+mod scan;
 mod ties;
 mod validate;
+mod walk;
 
-pub use fault::{Fault, FaultKind, Faults};
+pub use crate::error::{Fault, FaultKind, Faults};
 pub use groups::ParameterGroups;
-pub(crate) use parameters::FirstCopies;
 pub use parameters::{ParameterInfo, TrainableParameters};
-pub(crate) use survey::{Survey, Trained};
+pub(crate) use scan::{ModelScan, has_training_batch_norm};
 pub(crate) use ties::tie;
 pub use validate::validate;
+pub(crate) use walk::{
+    AnyRank, FirstCopies, ParameterRef, for_each_parameter, for_each_trained, map_parameters,
+};
 
 #[cfg(test)]
 mod tests;

@@ -1,133 +1,103 @@
 //! The parameters that one step trains.
 
-use std::collections::HashSet;
+use burn::module::{Module, ParamId};
+use burn::tensor::Gradients;
 
-use burn::module::{Module, ModuleVisitor, Param, ParamId};
-use burn::tensor::{Gradients, Tensor};
-
+use super::{ModelScan, for_each_parameter};
 use crate::DpError;
-use crate::model::{Fault, FaultKind, Survey, Trained};
+use crate::error::{Fault, FaultKind};
 
 /// One trained parameter.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ParameterInfo {
     /// Identity of the parameter.
     pub id: ParamId,
-    /// Path in the module tree, for example `encoder.fc.weight`; of a tied parameter, its first one.
+    /// Path in the module tree, for example `encoder.fc.weight`; the first path of a tied parameter.
     pub path: String,
     /// Shape of the parameter.
     pub shape: Vec<usize>,
 }
 
 impl ParameterInfo {
-    /// Number of values.
+    /// Returns the number of values.
     pub fn num_values(&self) -> usize {
         self.shape.iter().product()
     }
 }
 
-impl From<&Trained> for ParameterInfo {
-    fn from(trained: &Trained) -> Self {
-        Self { id: trained.id, path: trained.path.clone(), shape: trained.shape.clone() }
-    }
-}
-
-/// The parameters of a model that require gradients, in the order in which the model visits them, each
-/// once: the copies of a tied parameter are one parameter.
+/// The parameters of a model that require gradients, in the order in which Burn visits them.
 ///
-/// These are the parameters that are clipped, noised and updated: the three sets are one.
+/// A tied parameter is listed once. The same set of parameters is clipped, noised and updated.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TrainableParameters {
     parameters: Vec<ParameterInfo>,
 }
 
 impl TrainableParameters {
-    /// Collects the parameters of `model`.
+    /// Collects the trained parameters of `model`.
     ///
     /// # Errors
     ///
-    /// Refuses a model that cannot be trained privately however it is used, with the first fault that
-    /// [`validate`](crate::model::validate) finds of these: a BatchNorm in training mode (it mixes the
+    /// Returns [`DpError::UnsupportedModel`] if [`validate`](super::validate) finds a fault that
+    /// prevents private training in every use of the model: a BatchNorm in training mode (it mixes the
     /// examples of a batch and stores statistics of them), a parameter that is trained in one place and
-    /// frozen in another, an adapter without a rule, nothing to train.
+    /// frozen in another, an adapter without a rule, or no trained parameter.
     pub fn of<M: Module>(model: &M) -> Result<Self, DpError> {
         Self::collect(model, |_| true)
     }
 
-    /// The same for a model whose units see it one at a time: the examples of a unit may mix, so a
-    /// BatchNorm may train.
+    /// Collects the trained parameters of a model that sees one unit at a time. The examples of a unit
+    /// may mix, so a BatchNorm may train.
+    ///
+    /// # Errors
+    ///
+    /// Returns [`DpError::UnsupportedModel`] if the model is misconfigured.
     pub(crate) fn of_units<M: Module>(model: &M) -> Result<Self, DpError> {
         Self::collect(model, |fault| fault.kind == FaultKind::Misconfigured)
     }
 
     fn collect<M: Module>(model: &M, matters: impl Fn(&Fault) -> bool) -> Result<Self, DpError> {
-        let survey = Survey::of(model);
-        if let Some(fault) = survey.certain_faults().find(|fault| matters(fault)) {
+        let scan = ModelScan::of(model);
+        if let Some(fault) = scan.certain_faults().find(|fault| matters(fault)) {
             return Err(fault.clone().into());
         }
-        Ok(Self { parameters: survey.trained().iter().map(ParameterInfo::from).collect() })
+        Ok(Self { parameters: scan.into_trained() })
     }
 
-    /// The parameters.
+    /// Returns the parameters.
     pub fn iter(&self) -> impl Iterator<Item = &ParameterInfo> {
         self.parameters.iter()
     }
 
-    /// Total number of trained values.
+    /// Returns the total number of trained values.
     pub fn num_values(&self) -> usize {
         self.parameters.iter().map(ParameterInfo::num_values).sum()
     }
 
-    /// Refuses if a parameter of `model` received an ordinary, summed gradient.
+    /// Checks that no parameter of `model` received an ordinary gradient, which is summed over the
+    /// batch.
+    ///
+    /// # Errors
+    ///
+    /// Returns [`DpError::UnsupportedModel`] with the path of the first such parameter.
     pub(crate) fn refuse_ordinary_gradients<M: Module>(
         &self,
         model: &M,
         grads: &Gradients,
     ) -> Result<(), DpError> {
-        let mut check = OrdinaryGradient { grads, path: Vec::new(), found: None };
-        model.visit(&mut check);
-        let Some(path) = check.found else { return Ok(()) };
-        let reason = match Survey::of(model).fault_of(&path) {
+        let mut found = None;
+        for_each_parameter(model, |path, parameter| {
+            if found.is_none() && parameter.value.gradient(grads).is_some() {
+                found = Some(path.to_string());
+            }
+        });
+        let Some(path) = found else { return Ok(()) };
+        let reason = match ModelScan::of(model).fault_of(&path) {
             Some(fault) => fault.reason.clone(),
-            None => "its gradient is summed over the batch, because it is used outside of its \
-                     private layer as well; use it through the layer alone"
+            None => "its gradient is summed over the batch, because it is also used outside of its \
+                     private layer; use it through the layer alone"
                 .into(),
         };
         Err(DpError::UnsupportedModel { path, reason })
-    }
-}
-
-/// Skips what was seen before: the copies of a tied parameter.
-#[derive(Debug, Default)]
-pub(crate) struct FirstCopies {
-    seen: HashSet<ParamId>,
-}
-
-impl FirstCopies {
-    /// Whether `param` is trained and its identity is met for the first time.
-    pub(crate) fn is_new<const D: usize>(&mut self, param: &Param<Tensor<D>>) -> bool {
-        param.base().is_require_grad() && self.seen.insert(param.id)
-    }
-}
-
-struct OrdinaryGradient<'a> {
-    grads: &'a Gradients,
-    path: Vec<String>,
-    found: Option<String>,
-}
-
-impl ModuleVisitor for OrdinaryGradient<'_> {
-    fn enter_module(&mut self, name: &str, _container_type: &str) {
-        self.path.push(name.to_string());
-    }
-
-    fn exit_module(&mut self, _name: &str, _container_type: &str) {
-        self.path.pop();
-    }
-
-    fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<D>>) {
-        if self.found.is_none() && param.base().grad(self.grads).is_some() {
-            self.found = Some(self.path.join("."));
-        }
     }
 }

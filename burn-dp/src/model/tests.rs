@@ -62,7 +62,7 @@ fn kinds<M: Module>(model: &M) -> Vec<(String, FaultKind)> {
 }
 
 #[test]
-fn all_faults_are_found_at_once_with_their_paths_and_classes() {
+fn validation_reports_all_faults_with_path_and_class() {
     let expected = [
         ("blocks.0.head", FaultKind::Replace),
         ("blocks.0.norm", FaultKind::Never),
@@ -80,7 +80,7 @@ fn all_faults_are_found_at_once_with_their_paths_and_classes() {
 }
 
 #[test]
-fn the_report_has_one_line_for_each_fault_with_the_remedy() {
+fn report_has_one_line_with_a_remedy_for_each_fault() {
     let faults = validate(&net()).unwrap_err();
     let text = faults.to_string();
     assert_eq!(text.lines().count(), faults.len());
@@ -92,14 +92,14 @@ fn the_report_has_one_line_for_each_fault_with_the_remedy() {
 }
 
 #[test]
-fn freezing_the_faulty_parts_leaves_a_model_without_faults() {
+fn model_with_frozen_faulty_parts_is_valid() {
     let net = net();
     let group = ParamGroup::from_any_predicates(vec!["blocks", "plain"]);
     assert!(validate(&net.freeze_group(group)).is_ok());
 }
 
 #[test]
-fn gradients_alone_do_not_freeze_a_batch_norm() {
+fn batch_norm_without_gradients_still_trains_its_statistics() {
     let net = net();
     let group = ParamGroup::from_any_predicates(vec!["blocks", "plain"]);
     let found = kinds(&net.set_require_grad_group(group, false));
@@ -108,7 +108,7 @@ fn gradients_alone_do_not_freeze_a_batch_norm() {
 }
 
 #[test]
-fn nothing_to_train_is_a_fault_of_the_whole_model() {
+fn model_without_trained_parameters_is_a_fault() {
     let model = linear().private().no_grad();
     assert_eq!(kinds(&model), [(String::new(), FaultKind::Misconfigured)]);
     let text = validate(&model).unwrap_err().to_string();
@@ -116,8 +116,8 @@ fn nothing_to_train_is_a_fault_of_the_whole_model() {
 }
 
 #[test]
-fn a_parameter_that_is_trained_here_and_frozen_there_is_refused_everywhere() {
-    // Clones share a parameter, frozen or not, until it is initialised.
+fn parameter_trained_in_one_place_and_frozen_in_another_is_refused() {
+    // Clones share a parameter, frozen or not, until it is initialized.
     let shared = linear();
     let _ = shared.forward(Tensor::<2>::ones([1, 3], &device()));
     for (first, second) in
@@ -136,11 +136,11 @@ fn a_parameter_that_is_trained_here_and_frozen_there_is_refused_everywhere() {
 }
 
 #[test]
-fn an_adapter_is_no_fault_in_a_private_linear_layer_and_one_elsewhere() {
+fn adapter_is_valid_only_in_a_private_linear_layer() {
     let model = linear().private().apply_lora(Lora::new(2, 4.0));
     assert!(validate(&model).is_ok());
 
-    // On a plain layer the layer is to be replaced, once.
+    // A plain layer is reported once, as a layer to replace.
     let model = Pair { first: linear().private(), second: linear().private() };
     #[derive(Module, Debug)]
     struct Mixed {
@@ -152,7 +152,7 @@ fn an_adapter_is_no_fault_in_a_private_linear_layer_and_one_elsewhere() {
 }
 
 #[test]
-fn an_adapter_that_no_rule_knows_is_refused_before_any_backward_pass() {
+fn adapter_without_a_rule_is_refused_before_the_backward_pass() {
     use burn::module::{Reparameterization, Reparameterizer};
 
     #[derive(Module, Debug)]
@@ -190,7 +190,7 @@ fn an_adapter_that_no_rule_knows_is_refused_before_any_backward_pass() {
 }
 
 #[test]
-fn the_optimizer_refuses_with_the_words_of_the_validator() {
+fn training_and_validation_give_the_same_reasons() {
     let net = net();
     let faults = validate(&net).unwrap_err();
     let never = faults.iter().find(|fault| fault.kind == FaultKind::Never).unwrap();
@@ -218,7 +218,7 @@ fn the_optimizer_refuses_with_the_words_of_the_validator() {
 }
 
 #[test]
-fn the_outermost_layer_that_has_a_twin_is_the_one_to_replace() {
+fn outermost_layer_with_a_private_counterpart_is_reported() {
     use burn::nn::Lstm;
     use burn::nn::LstmConfig;
     use burn::nn::transformer::{TransformerEncoder, TransformerEncoderConfig};
@@ -239,7 +239,7 @@ fn the_outermost_layer_that_has_a_twin_is_the_one_to_replace() {
     let expected = ["encoder", "lstm"].map(|path| (path.to_string(), FaultKind::Replace));
     assert_eq!(kinds(&model), expected);
 
-    // The gates of a recurrent layer are applied together: an adapter on them has no rule.
+    // A recurrent layer applies its gates together, so an adapter on a gate has no rule.
     let adapted = lstm().private().apply_lora(Lora::new(2, 4.0));
     let faults = validate(&adapted).unwrap_err();
     assert_eq!(faults.len(), 8, "{faults}");
@@ -247,7 +247,7 @@ fn the_outermost_layer_that_has_a_twin_is_the_one_to_replace() {
 }
 
 #[test]
-fn a_parameter_that_is_read_through_the_function_trains_and_its_fault_names_the_remedy() {
+fn bare_parameter_trains_through_nn_parameter_and_is_reported() {
     use crate::nn::parameter;
 
     #[derive(Module, Debug)]

@@ -6,15 +6,16 @@ use std::collections::HashMap;
 use burn::module::{Module, ModuleMapper, Param, ParamId};
 use burn::tensor::Tensor;
 
-/// Gives every copy of a trained parameter the value of its first copy.
+/// Returns the model with the value of the first copy in every copy of a trained parameter.
 ///
-/// Burn's optimizers update the first copy that they meet and leave the others as they were. Afterwards
-/// all copies are one leaf of the next graph, so that an ordinary backward pass adds up their gradients
-/// as well.
+/// Burn's optimizers update the first copy of a parameter and leave the others unchanged. After this
+/// call all copies are one leaf of the next graph, so an ordinary backward pass adds up their
+/// gradients.
 pub(crate) fn tie<M: Module>(model: M) -> M {
     model.map(&mut Tie::default())
 }
 
+/// A mapper of its own: [`map_parameters`](super::map_parameters) creates a new leaf for each copy.
 #[derive(Default)]
 struct Tie {
     first: HashMap<ParamId, Box<dyn Any>>,

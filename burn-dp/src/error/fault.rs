@@ -1,18 +1,18 @@
+//! The parts of a model that cannot be trained privately.
+
 use std::fmt;
 
-use crate::DpError;
-
-/// Why something cannot be trained privately, and what could change that.
+/// The class of a [`Fault`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum FaultKind {
-    /// It mixes the examples of a batch: no rule makes it private.
+    /// The layer mixes the examples of a batch. No rule makes it private.
     Never,
-    /// It has no per-example rule where it stands.
+    /// The parameter has no per-example rule in this place.
     NotYet,
-    /// There is a private twin to put in its place.
+    /// A private layer can take the place of this layer.
     Replace,
-    /// The model is put together wrongly.
+    /// The model is assembled incorrectly.
     Misconfigured,
 }
 
@@ -27,7 +27,7 @@ impl fmt::Display for FaultKind {
     }
 }
 
-/// One thing that cannot be trained privately as it is.
+/// A part of a model that cannot be trained privately as it is.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Fault {
@@ -37,8 +37,8 @@ pub struct Fault {
     pub kind: FaultKind,
     /// Why, and what to do instead.
     pub reason: String,
-    /// Whether it stands in the way however the model is used. The others matter only if a loss reaches
-    /// them.
+    /// Whether the fault prevents private training in every use of the model. Other faults matter
+    /// only if a loss reaches the part.
     pub(crate) certain: bool,
 }
 
@@ -48,7 +48,7 @@ impl Fault {
         Self { path: path.into(), kind, reason: reason.into(), certain }
     }
 
-    /// Whether the parameter at `path` is the faulty thing, or a part of it.
+    /// Returns whether the parameter at `path` is the faulty part or belongs to it.
     pub(crate) fn covers(&self, path: &str) -> bool {
         path.strip_prefix(self.path.as_str())
             .is_some_and(|rest| self.path.is_empty() || rest.is_empty() || rest.starts_with('.'))
@@ -74,45 +74,28 @@ impl Faults {
         Self { faults }
     }
 
-    /// The faults.
+    /// Returns the faults.
     pub fn iter(&self) -> impl Iterator<Item = &Fault> {
         self.faults.iter()
     }
 
-    /// How many there are.
+    /// Returns the number of faults.
     pub fn len(&self) -> usize {
         self.faults.len()
     }
 
-    /// Whether there is none.
+    /// Returns whether there is no fault.
     pub fn is_empty(&self) -> bool {
         self.faults.is_empty()
     }
 }
 
-/// One fault a line.
+/// Writes one line for each fault.
 impl fmt::Display for Faults {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for (index, fault) in self.faults.iter().enumerate() {
-            if index > 0 {
-                writeln!(f)?;
-            }
-            fault.fmt(f)?;
-        }
-        Ok(())
+        let lines: Vec<String> = self.faults.iter().map(Fault::to_string).collect();
+        f.write_str(&lines.join("\n"))
     }
 }
 
 impl std::error::Error for Faults {}
-
-impl From<Fault> for DpError {
-    fn from(fault: Fault) -> Self {
-        Self::UnsupportedModel { path: fault.path, reason: fault.reason }
-    }
-}
-
-impl From<Faults> for DpError {
-    fn from(faults: Faults) -> Self {
-        Self::UnsupportedParts(faults)
-    }
-}

@@ -1,0 +1,292 @@
+//! Walking the float parameters of a model without a visitor for each purpose.
+
+use std::collections::HashSet;
+
+use burn::module::{Module, ModuleMapper, ModuleVisitor, Param, ParamId};
+use burn::optim::GradientsParams;
+use burn::tensor::{
+    DType, Device, GradientCheckpointingStrategy, Gradients, Shape, Tensor, TensorData,
+};
+
+/// One float parameter, buffer or running state of a model.
+pub(crate) struct ParameterRef<'a> {
+    /// Identity; the copies of a tied parameter share it.
+    pub(crate) id: ParamId,
+    /// Whether it requires a gradient.
+    pub(crate) is_trained: bool,
+    /// Whether a trained parameter with this identity came before it in the walk.
+    pub(crate) is_repeated: bool,
+    /// The stored value, without the effect of an adapter.
+    pub(crate) value: &'a dyn AnyRank,
+}
+
+/// A float tensor of any rank.
+pub(crate) trait AnyRank {
+    /// Returns the shape.
+    fn shape(&self) -> Shape;
+
+    /// Returns the type of the elements.
+    fn dtype(&self) -> DType;
+
+    /// Returns the device, with its autodiff setting.
+    fn device(&self) -> Device;
+
+    /// Returns the checkpointing strategy, or `None` without autodiff.
+    fn checkpointing(&self) -> Option<GradientCheckpointingStrategy>;
+
+    /// Returns the values as `[num_values]`, without autodiff. A packed value must not be flattened.
+    fn flat(&self) -> Tensor<1>;
+
+    /// Returns the bytes as they are stored, also if they are packed.
+    fn data(&self) -> TensorData;
+
+    /// Returns the gradient of an ordinary backward pass as `[num_values]`.
+    fn gradient(&self, grads: &Gradients) -> Option<Tensor<1>>;
+
+    /// Returns the gradient that `grads` has for the parameter `id` of this rank, as `[num_values]`.
+    fn registered(&self, id: ParamId, grads: &GradientsParams) -> Option<Tensor<1>>;
+
+    /// Adds `values` to `grads` as the gradient of the parameter `id`, in its shape and precision.
+    fn register(&self, id: ParamId, grads: &mut GradientsParams, values: TensorData);
+}
+
+impl<const D: usize> AnyRank for Tensor<D> {
+    fn shape(&self) -> Shape {
+        Tensor::shape(self)
+    }
+
+    fn dtype(&self) -> DType {
+        Tensor::dtype(self)
+    }
+
+    fn device(&self) -> Device {
+        Tensor::device(self)
+    }
+
+    fn checkpointing(&self) -> Option<GradientCheckpointingStrategy> {
+        self.gradient_checkpointing_strategy()
+    }
+
+    fn flat(&self) -> Tensor<1> {
+        flatten(self.clone().inner())
+    }
+
+    fn data(&self) -> TensorData {
+        self.to_data()
+    }
+
+    fn gradient(&self, grads: &Gradients) -> Option<Tensor<1>> {
+        self.grad(grads).map(flatten)
+    }
+
+    fn registered(&self, id: ParamId, grads: &GradientsParams) -> Option<Tensor<1>> {
+        grads.get::<D>(id).map(flatten)
+    }
+
+    fn register(&self, id: ParamId, grads: &mut GradientsParams, values: TensorData) {
+        let (bytes, _, dtype) = values.into_parts();
+        let values = TensorData::from_bytes(bytes, Tensor::shape(self), dtype);
+        let device = Tensor::device(self).inner();
+        grads.register(id, Tensor::<D>::from_data(values, (&device, Tensor::dtype(self))));
+    }
+}
+
+fn flatten<const D: usize>(tensor: Tensor<D>) -> Tensor<1> {
+    let values = Tensor::shape(&tensor).num_elements();
+    tensor.reshape([values])
+}
+
+/// Calls `visit` with the path and the reference of every float parameter, buffer and running state, in
+/// the order in which Burn visits them. A tied parameter comes once for each of its copies.
+pub(crate) fn for_each_parameter<M: Module>(
+    model: &M,
+    visit: impl FnMut(&str, &ParameterRef<'_>),
+) {
+    model.visit(&mut Walk::new(visit));
+}
+
+/// Calls `visit` for every parameter that requires a gradient: the first copy of a tied parameter, in
+/// the order of [`TrainableParameters`](super::TrainableParameters).
+pub(crate) fn for_each_trained<M: Module>(
+    model: &M,
+    mut visit: impl FnMut(&str, &ParameterRef<'_>),
+) {
+    for_each_parameter(model, |path, parameter| {
+        if parameter.is_trained && !parameter.is_repeated {
+            visit(path, parameter);
+        }
+    });
+}
+
+/// Returns the model with the values that `new_value` gives for its float parameters, buffers and
+/// running states. `None` leaves a parameter as it is.
+///
+/// New values are `[num_values]`, on any device, without autodiff. A parameter keeps its shape,
+/// precision, device and autodiff setting, and whether it is trained.
+pub(crate) fn map_parameters<M: Module>(
+    model: M,
+    new_value: impl FnMut(&str, &ParameterRef<'_>) -> Option<Tensor<1>>,
+) -> M {
+    model.map(&mut Walk::new(new_value))
+}
+
+struct Walk<F> {
+    path: Vec<String>,
+    /// Trained parameters that were visited.
+    seen: HashSet<ParamId>,
+    call: F,
+}
+
+impl<F> Walk<F> {
+    fn new(call: F) -> Self {
+        Self { path: Vec::new(), seen: HashSet::new(), call }
+    }
+
+    fn reference<'a, const D: usize>(
+        &mut self,
+        id: ParamId,
+        value: &'a Tensor<D>,
+    ) -> ParameterRef<'a> {
+        let is_trained = value.is_require_grad();
+        let is_repeated = is_trained && !self.seen.insert(id);
+        ParameterRef { id, is_trained, is_repeated, value }
+    }
+}
+
+impl<F: FnMut(&str, &ParameterRef<'_>)> ModuleVisitor for Walk<F> {
+    fn enter_module(&mut self, name: &str, _container_type: &str) {
+        self.path.push(name.to_string());
+    }
+
+    fn exit_module(&mut self, _name: &str, _container_type: &str) {
+        self.path.pop();
+    }
+
+    fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<D>>) {
+        let value = param.base();
+        let parameter = self.reference(param.id, &value);
+        (self.call)(&self.path.join("."), &parameter);
+    }
+}
+
+impl<F: FnMut(&str, &ParameterRef<'_>) -> Option<Tensor<1>>> ModuleMapper for Walk<F> {
+    fn enter_module(&mut self, name: &str, _container_type: &str) {
+        self.path.push(name.to_string());
+    }
+
+    fn exit_module(&mut self, _name: &str, _container_type: &str) {
+        self.path.pop();
+    }
+
+    fn map_float<const D: usize>(&mut self, param: Param<Tensor<D>>) -> Param<Tensor<D>> {
+        let value = param.base();
+        let parameter = self.reference(param.id, &value);
+        let Some(new) = (self.call)(&self.path.join("."), &parameter) else { return param };
+        let new = new.to_device(&value.device().inner()).cast(value.dtype());
+        let new: Tensor<D> = new.reshape(value.shape());
+        let new = match value.gradient_checkpointing_strategy() {
+            Some(strategy) => new.autodiff().with_gradient_checkpointing_strategy(strategy),
+            None => new,
+        };
+        param.map(|_| new.set_require_grad(parameter.is_trained))
+    }
+}
+
+/// Skips the copies of a tied parameter in a visitor.
+#[derive(Debug, Default)]
+pub(crate) struct FirstCopies {
+    seen: HashSet<ParamId>,
+}
+
+impl FirstCopies {
+    /// Returns whether `param` is trained and its identity is new.
+    pub(crate) fn is_new<const D: usize>(&mut self, param: &Param<Tensor<D>>) -> bool {
+        param.base().is_require_grad() && self.seen.insert(param.id)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use burn::nn::{BatchNorm, BatchNormConfig, Linear, LinearConfig};
+
+    use super::*;
+    use crate::nn::{IntoPrivate, Private};
+
+    #[derive(Module, Debug)]
+    struct Net {
+        first: Private<Linear>,
+        tied: Linear,
+        norm: BatchNorm,
+    }
+
+    fn net(device: &Device) -> Net {
+        let layer = LinearConfig::new(2, 3).init(device);
+        let _ = layer.forward(Tensor::<2>::zeros([1, 2], device)); // clones share what is initialized
+        let norm = BatchNormConfig::new(3).init(device).no_grad();
+        Net { first: layer.clone().private(), tied: layer, norm }
+    }
+
+    fn paths<M: Module>(model: &M, select: impl Fn(&ParameterRef<'_>) -> bool) -> Vec<String> {
+        let mut paths = Vec::new();
+        for_each_parameter(model, |path, parameter| {
+            if select(parameter) {
+                paths.push(path.to_string());
+            }
+        });
+        paths
+    }
+
+    #[test]
+    fn walk_visits_parameters_copies_and_buffers_with_their_paths() {
+        let net = net(&Device::flex().autodiff());
+        let tied = ["first.weight", "first.bias", "tied.weight", "tied.bias"];
+        let buffers = ["norm.gamma", "norm.beta", "norm.running_mean", "norm.running_var"];
+        assert_eq!(paths(&net, |_| true), [&tied[..], &buffers[..]].concat());
+        assert_eq!(paths(&net, |parameter| parameter.is_trained), tied);
+        assert_eq!(paths(&net, |parameter| parameter.is_repeated), tied[2..]);
+        let mut trained = Vec::new();
+        for_each_trained(&net, |path, parameter| {
+            trained.push((path.to_string(), parameter.value.shape().num_elements()));
+        });
+        assert_eq!(trained, [("first.weight".to_string(), 6), ("first.bias".to_string(), 3)]);
+    }
+
+    #[test]
+    fn walk_reads_gradients_of_every_rank() {
+        let layer = LinearConfig::new(2, 3).init(&Device::flex().autodiff());
+        let input = Tensor::<2>::ones([1, 2], &layer.weight.device());
+        let grads = layer.forward(input).sum().backward();
+        let mut released = GradientsParams::new();
+        for_each_trained(&layer, |_, parameter| {
+            let gradient = parameter.value.gradient(&grads).unwrap();
+            assert_eq!(gradient.dims(), [parameter.value.shape().num_elements()]);
+            parameter.value.register(parameter.id, &mut released, gradient.into_data());
+        });
+        let weight = released.get::<2>(layer.weight.id).unwrap();
+        weight.into_data().assert_eq(&TensorData::from([[1.0f32; 3]; 2]), true);
+        for_each_trained(&layer, |_, parameter| {
+            let registered = parameter.value.registered(parameter.id, &released).unwrap();
+            registered.into_data().assert_eq(&parameter.value.flat().ones_like().into_data(), true);
+        });
+    }
+
+    #[test]
+    fn mapped_parameters_keep_shape_autodiff_and_training() {
+        let device = Device::flex().autodiff().gradient_checkpointing();
+        let mapped = map_parameters(net(&device), |path, parameter| {
+            let values = parameter.value.flat();
+            (path != "first.bias").then(|| values.zeros_like().add_scalar(7.0))
+        });
+        for_each_parameter(&mapped, |path, parameter| {
+            assert_eq!(parameter.is_trained, !path.starts_with("norm"), "{path}");
+            assert_eq!(
+                parameter.value.checkpointing(),
+                Some(GradientCheckpointingStrategy::Balanced)
+            );
+            let sevens = parameter.value.flat().equal_elem(7.0).all().into_scalar::<bool>();
+            assert_eq!(sevens, path != "first.bias", "{path}");
+        });
+        assert_eq!(mapped.tied.weight.dims(), [2, 3]);
+    }
+}
