@@ -125,7 +125,7 @@
 // Burn keeps NdArray as its second CPU backend, deprecated, and so do we.
 #![cfg_attr(feature = "ndarray", allow(deprecated))]
 
-mod baselines;
+pub mod baselines;
 pub mod checkpoint;
 pub mod clipping;
 mod error;

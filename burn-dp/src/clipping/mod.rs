@@ -29,6 +29,5 @@ pub use policies::{
 };
 pub(crate) use thresholds::Coefficients;
 pub use thresholds::{
-    ClippedSum, ClippingStatistics, Count, CountKind, CountNoise, NoiseSplit, StepNoise,
-    Thresholds,
+    ClippedSum, ClippingStatistics, Count, CountKind, CountNoise, NoiseSplit, StepNoise, Thresholds,
 };

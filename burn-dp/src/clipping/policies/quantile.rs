@@ -1,7 +1,5 @@
 use super::policy::Clipping;
-use super::quantile_estimate::{
-    EstimateUpdates, QuantileEstimate, QuantileRule, restore, save,
-};
+use super::quantile_estimate::{EstimateUpdates, QuantileEstimate, QuantileRule, restore, save};
 use crate::DpError;
 use crate::clipping::thresholds::{Count, CountNoise, NoiseSplit, Thresholds};
 use crate::model::ParameterGroups;

@@ -1,8 +1,6 @@
 use super::policy::Clipping;
 use super::public_norms::PublicNorms;
-use super::quantile_estimate::{
-    EstimateUpdates, QuantileEstimate, QuantileRule, restore, save,
-};
+use super::quantile_estimate::{EstimateUpdates, QuantileEstimate, QuantileRule, restore, save};
 use super::saved_values::saved_values;
 use crate::DpError;
 use crate::clipping::thresholds::{Count, CountKind, CountNoise, Thresholds};
@@ -152,8 +150,7 @@ impl QuantileTracker {
         };
         let values = self.estimates.iter().map(QuantileEstimate::value).enumerate();
         let quantiles = values.map(|(index, value)| count(index / self.quantiles.len(), value));
-        let mean =
-            |group| count(group, self.mean_bound(group)).with_kind(CountKind::ClippedNorm);
+        let mean = |group| count(group, self.mean_bound(group)).with_kind(CountKind::ClippedNorm);
         quantiles.chain((0..self.means.len()).map(mean)).collect()
     }
 
@@ -284,8 +281,8 @@ mod tests {
     #[test]
     fn counts_of_the_clipping_policy_come_first() {
         let tracker = QuantileTracker::new(three_groups(), [0.5]).unwrap();
-        let mut tracker =
-            tracker.with_clipping(QuantileClipping::new(0.5).unwrap(), CountNoise::BatchFraction(0.1));
+        let mut tracker = tracker
+            .with_clipping(QuantileClipping::new(0.5).unwrap(), CountNoise::BatchFraction(0.1));
         let thresholds = tracker.thresholds(0).unwrap();
         assert_eq!(thresholds.counts().len(), 4);
         assert_eq!(thresholds.norms(), [0.1]);
