@@ -12,7 +12,8 @@ pub use fault::{Fault, FaultKind, Faults};
 
 /// Errors of this crate.
 ///
-/// Each message names the value and the way out. Mistakes in tensor shapes panic, as they do in Burn.
+/// Each message names the value and the way out. Mistakes in tensor shapes panic, as they do in
+/// Burn.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum DpError {
@@ -32,17 +33,17 @@ pub enum DpError {
         /// Why, and what to use instead.
         reason: String,
     },
-    /// Several parts of a model cannot be trained privately. Replace or freeze them; each fault names its
-    /// replacement.
+    /// Several parts of a model cannot be trained privately. Replace or freeze them; each fault
+    /// names its replacement.
     UnsupportedParts(Faults),
-    /// Losses are not one value per example, or one example affects the loss of another. Compute the
-    /// losses with a reduction of `None`, on axis 0, without operations across the batch.
+    /// Losses are not one value per example, or one example affects the loss of another. Compute
+    /// the losses with a reduction of `None`, on axis 0, without operations across the batch.
     NotPerExample {
         /// What was found, and what is expected instead.
         reason: String,
     },
-    /// The next step would exceed the privacy budget. Nothing was released. The training is over, or
-    /// continues under a new budget.
+    /// The next step would exceed the privacy budget. Nothing was released. The training is over,
+    /// or continues under a new budget.
     BudgetExhausted {
         /// ε after the refused step.
         epsilon: f64,
@@ -53,34 +54,34 @@ pub enum DpError {
         /// Number of steps that were released.
         steps: u64,
     },
-    /// A call is not allowed in the present state of the run, for example a checkpoint within a logical
-    /// batch. Make it later, or before.
+    /// A call is not allowed in the present state of the run, for example a checkpoint within a
+    /// logical batch. Make it later, or before.
     InvalidState {
         /// The state of the run, and the way out.
         reason: String,
     },
-    /// A checkpoint, a record or a log is damaged, or belongs to another run. Load the one of this run,
-    /// or start a new run.
+    /// A checkpoint, a record or a log is damaged, or belongs to another run. Load the one of this
+    /// run, or start a new run.
     SavedState {
         /// What differs, and the way out.
         reason: String,
     },
-    /// A tensor cannot be read from its device, for example because the device was lost. Resume from the
-    /// last checkpoint.
+    /// A tensor cannot be read from its device, for example because the device was lost. Resume
+    /// from the last checkpoint.
     Device {
         /// The tensor and the cause.
         reason: String,
     },
-    /// The data set cannot load an item. Nothing was released. Repair the item: leaving it out would
-    /// change the data set that the guarantee is about.
+    /// The data set cannot load an item. Nothing was released. Repair the item: leaving it out
+    /// would change the data set that the guarantee is about.
     Dataset {
         /// The error of the data set.
         source: Box<dyn std::error::Error + Send + Sync>,
     },
     /// The operating system provides no entropy for the noise. There is no fallback.
     Entropy(String),
-    /// The accountant cannot compute a number, for example the noise multiplier for a budget that no
-    /// noise can meet.
+    /// The accountant cannot compute a number, for example the noise multiplier for a budget that
+    /// no noise can meet.
     Accountant(AccountantError),
     /// A file cannot be read or written.
     Io {
@@ -89,8 +90,8 @@ pub enum DpError {
         /// The error of the operating system.
         source: std::io::Error,
     },
-    /// An error that ended a training under Burn's learner. It is shared, because the learner and the
-    /// caller both receive it.
+    /// An error that ended a training under Burn's learner. It is shared, because the learner and
+    /// the caller both receive it.
     Training(Arc<DpError>),
 }
 
@@ -233,8 +234,8 @@ mod tests {
             (losses, "the losses are not one value per example: got 1 for 8 rows"),
             (
                 spent,
-                "the next step would spend epsilon = 3.010000 at delta = 1e-5, more than the budget \
-                 of 3; 7 steps were released and nothing more was",
+                "the next step would spend epsilon = 3.010000 at delta = 1e-5, more than the \
+                 budget of 3; 7 steps were released and nothing more was",
             ),
             (DpError::state("finish the step first"), "finish the step first"),
             (DpError::saved_state("it is cut off"), "saved state refused: it is cut off"),

@@ -30,12 +30,13 @@ impl Schedule {
         Self { kind: Kind::Constant }
     }
 
-    /// Creates a schedule with the factor `decay^k` after k times `every` steps. If `every` is the number
-    /// of steps in an epoch, this is the decay per epoch of the papers.
+    /// Creates a schedule with the factor `decay^k` after k times `every` steps. If `every` is the
+    /// number of steps in an epoch, this is the decay per epoch of the papers.
     ///
     /// # Errors
     ///
-    /// Returns [`DpError::InvalidArgument`] if `decay` is not positive and finite, or if `every` is zero.
+    /// Returns [`DpError::InvalidArgument`] if `decay` is not positive and finite, or if `every` is
+    /// zero.
     pub fn exponential(decay: f64, every: u64) -> Result<Self, DpError> {
         positive("decay", decay)?;
         if every == 0 {
@@ -44,13 +45,13 @@ impl Schedule {
         Ok(Self { kind: Kind::Exponential { decay, every } })
     }
 
-    /// Creates a schedule from pairs of a step and the factor that applies from this step on. Before the
-    /// first of them, the factor is 1.
+    /// Creates a schedule from pairs of a step and the factor that applies from this step on.
+    /// Before the first of them, the factor is 1.
     ///
     /// # Errors
     ///
-    /// Returns [`DpError::InvalidArgument`] if the steps do not increase, or if a factor is not positive
-    /// and finite.
+    /// Returns [`DpError::InvalidArgument`] if the steps do not increase, or if a factor is not
+    /// positive and finite.
     pub fn steps(factors: impl Into<Vec<(u64, f64)>>) -> Result<Self, DpError> {
         let factors = factors.into();
         factors.iter().try_for_each(|&(_, factor)| positive("factor", factor))?;
@@ -64,8 +65,8 @@ impl Schedule {
     /// Creates a schedule from a function of the step. The name represents it in statements and
     /// checkpoints, so different functions need different names.
     ///
-    /// For the noise, the accountant analyzes each distinct factor separately. Choose a function that
-    /// changes once per epoch.
+    /// For the noise, the accountant analyzes each distinct factor separately. Choose a function
+    /// that changes once per epoch.
     pub fn function(
         name: impl Into<String>,
         factor: impl Fn(u64) -> f64 + Send + Sync + 'static,

@@ -5,8 +5,8 @@
 //! | [`reweight`] | two forward and backward passes | models with private layers |
 //! | [`microbatch`] | one backward pass per example | every model |
 //!
-//! A training uses [`DpOptimizer::backward`](crate::optim::DpOptimizer::backward) instead, which needs one
-//! pass.
+//! A training uses [`DpOptimizer::backward`](crate::optim::DpOptimizer::backward) instead, which
+//! needs one pass.
 //!
 //! [`FlatClipping`]: crate::clipping::FlatClipping
 

@@ -6,18 +6,18 @@ use burn::tensor::{DType, Device, FloatDType, Tensor};
 use crate::DpError;
 use crate::model::for_each_parameter;
 
-/// Largest accepted difference in standard deviations of the rounding of two passes. Under the normal
-/// distribution, less than one in ten thousand differences is larger.
+/// Largest accepted difference in standard deviations of the rounding of two passes. Under the
+/// normal distribution, less than one in ten thousand differences is larger.
 const DEVIATIONS: f64 = 4.0;
 
-/// Returns the largest accepted difference, relative to the largest loss, of two forward passes of one
-/// model on one batch.
+/// Returns the largest accepted difference, relative to the largest loss, of two forward passes of
+/// one model on one batch.
 ///
-/// The CPU backends add in the same order each time, so every bit must agree. CubeCL measures kernels
-/// at run time and may use another one in the next call, which adds the same products in another order.
-/// `n` roundings of relative size ε, of either sign, amount to `√n · ε`. The count is one addition for
-/// every value of the model, in single precision also if the values are in half precision, and one result
-/// in the precision of the model for every parameter.
+/// The CPU backends add in the same order each time, so every bit must agree. CubeCL measures
+/// kernels at run time and may use another one in the next call, which adds the same products in
+/// another order. `n` roundings of relative size ε, of either sign, amount to `√n · ε`. The count
+/// is one addition for every value of the model, in single precision also if the values are in half
+/// precision, and one result in the precision of the model for every parameter.
 ///
 /// # References
 ///
@@ -72,8 +72,8 @@ impl Operands {
 ///
 /// # Errors
 ///
-/// Returns [`DpError::NotPerExample`] if they differ by more or are not finite, and [`DpError::Device`]
-/// if they cannot be read.
+/// Returns [`DpError::NotPerExample`] if they differ by more or are not finite, and
+/// [`DpError::Device`] if they cannot be read.
 pub(super) fn check_repeated(
     first: Tensor<1>,
     second: Tensor<1>,

@@ -1,10 +1,10 @@
 //! Clipping: from the gradients of single units to a sum of bounded sensitivity.
 //!
-//! A [`Clipping`] policy returns the [`Thresholds`] of each step. Clipping coefficients, sensitivity,
-//! noise and the event in the ledger all follow from that one value. A
-//! source of gradients ([`PerExampleGradients`](crate::grads::PerExampleGradients), or the
-//! [unit updates](crate::updates)) returns norms and weighted sums. The result is a [`ClippedSum`],
-//! which keeps its thresholds.
+//! A [`Clipping`] policy returns the [`Thresholds`] of each step. Clipping coefficients,
+//! sensitivity, noise and the event in the ledger all follow from that one value. A source of
+//! gradients ([`PerExampleGradients`](crate::grads::PerExampleGradients), or the [unit
+//! updates](crate::updates)) returns norms and weighted sums. The result is a [`ClippedSum`], which
+//! keeps its thresholds.
 //!
 //! | policy | thresholds |
 //! |---|---|

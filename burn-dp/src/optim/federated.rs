@@ -15,19 +15,19 @@ use crate::updates::federated::UserUpdate;
 
 /// The rounds of a user-level training; see [`updates::federated`](crate::updates::federated).
 ///
-/// The optimizer is the server. A round releases the noisy mean of the updates of its users, which the
-/// optimizer uses as a gradient. SGD with learning rate 1 applies it unchanged; momentum, Adam and
-/// all other optimizers are post-processing.
+/// The optimizer is the server. A round releases the noisy mean of the updates of its users, which
+/// the optimizer uses as a gradient. SGD with learning rate 1 applies it unchanged; momentum, Adam
+/// and all other optimizers are post-processing.
 ///
 /// # Privacy
 ///
 /// The unit is the user. In each round a user takes part with the sampling probability of the plan.
 /// Their update is clipped as a whole by the plan's policy, whatever they own and however long they
-/// train. A user without examples contributes zero and is drawn like any other. A round without users
-/// is noise alone and costs as much as any other.
+/// train. A user without examples contributes zero and is drawn like any other. A round without
+/// users is noise alone and costs as much as any other.
 ///
-/// A checkpoint of [`optimizer`](Self::optimizer) covers the whole training: the users of a round and
-/// the order of their examples follow from the key in it.
+/// A checkpoint of [`optimizer`](Self::optimizer) covers the whole training: the users of a round
+/// and the order of their examples follow from the key in it.
 pub struct FederatedTraining {
     optim: DpOptimizer,
     update: UserUpdate,
@@ -58,22 +58,23 @@ impl FederatedTraining {
         Ok(Self { optim, update, sampler, key })
     }
 
-    /// Makes one round: users train, their clipped changes are added up and released with noise, and
-    /// the server makes its step. Returns the new model.
+    /// Makes one round: users train, their clipped changes are added up and released with noise,
+    /// and the server makes its step. Returns the new model.
     ///
     /// # Arguments
     ///
     /// - `lr`: learning rate of the server
     /// - `users`: the examples of each user; their number is the data set size of the plan
-    /// - `losses`: returns the losses of some examples of one user, `[examples]`, or their mean, `[1]`
+    /// - `losses`: returns the losses of some examples of one user, `[examples]`, or their mean,
+    ///   `[1]`
     ///
     /// # Errors
     ///
-    /// Returns [`RefusedStep`], which holds the model. Nothing was released, and the model is unchanged,
-    /// after an error of `losses`, [`DpError::Dataset`] if a user cannot be loaded, and the errors of
-    /// [`DpOptimizer::unit_updates`]. The other errors come from [`DpOptimizer::step`], in particular
-    /// [`DpError::BudgetExhausted`]; see there which of them come after the release, with the model
-    /// after the step.
+    /// Returns [`RefusedStep`], which holds the model. Nothing was released, and the model is
+    /// unchanged, after an error of `losses`, [`DpError::Dataset`] if a user cannot be loaded, and
+    /// the errors of [`DpOptimizer::unit_updates`]. The other errors come from
+    /// [`DpOptimizer::step`], in particular [`DpError::BudgetExhausted`]; see there which of them
+    /// come after the release, with the model after the step.
     pub fn round<M, I, E>(
         &mut self,
         lr: impl Into<ModuleLearningRate>,

@@ -21,16 +21,17 @@ use crate::model::{TrainableParameters, tie};
 /// # Privacy
 ///
 /// Each update is clipped as a whole. So the sum has the sensitivity of the thresholds, whatever
-/// `update` computes, if it depends on its unit and on public values alone. It must not use other units,
-/// `model` itself instead of the copy, or anything that an earlier call left behind. An update that is
-/// not finite contributes zero and counts as a unit. Norms are added up in double precision.
+/// `update` computes, if it depends on its unit and on public values alone. It must not use other
+/// units, `model` itself instead of the copy, or anything that an earlier call left behind. An
+/// update that is not finite contributes zero and counts as a unit. Norms are added up in double
+/// precision.
 ///
 /// # Errors
 ///
 /// Returns the errors of `update`, and:
 ///
-/// - [`DpError::UnsupportedModel`] if an update has values for parameters that the model does not train,
-///   or if the model trains nothing;
+/// - [`DpError::UnsupportedModel`] if an update has values for parameters that the model does not
+///   train, or if the model trains nothing;
 /// - [`DpError::InvalidArgument`] if a parameter belongs to no group;
 /// - [`DpError::Device`] if an update cannot be read from the device.
 pub fn clip_updates<M: Module, U>(

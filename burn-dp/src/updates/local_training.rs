@@ -7,19 +7,20 @@ use crate::DpError;
 use crate::error::positive;
 use crate::model::tie;
 
-/// Several steps of any optimizer of Burn on the data of one unit. Their total change is the update.
+/// Several steps of any optimizer of Burn on the data of one unit. Their total change is the
+/// update.
 ///
 /// # Privacy
 ///
-/// All steps are within one unit. They cost nothing beyond the one release of the clipped change. Every
-/// unit starts with a fresh optimizer; no state passes from one unit to the next.
+/// All steps are within one unit. They cost nothing beyond the one release of the clipped change.
+/// Every unit starts with a fresh optimizer; no state passes from one unit to the next.
 ///
 /// # References
 ///
-/// - McMahan, Moore, Ramage, Hampson, Agüera y Arcas, Communication-efficient learning of deep networks
-///   from decentralized data, 2017, algorithm 1 (FederatedAveraging, `ClientUpdate`).
-/// - Nguyen et al., Batch clipping and adaptive layerwise clipping, 2023, section 3.1 (general batch
-///   clipping).
+/// - McMahan, Moore, Ramage, Hampson, Agüera y Arcas, Communication-efficient learning of deep
+///   networks from decentralized data, 2017, algorithm 1 (FederatedAveraging, `ClientUpdate`).
+/// - Nguyen et al., Batch clipping and adaptive layerwise clipping, 2023, section 3.1 (general
+///   batch clipping).
 #[derive(Clone)]
 pub struct LocalTraining {
     optimizer: ModuleOptimizer,
@@ -48,8 +49,8 @@ impl LocalTraining {
         self.lr
     }
 
-    /// Makes one step on the mean loss of each of `batches` and returns the total change. Without any
-    /// batch, the update is zero.
+    /// Makes one step on the mean loss of each of `batches` and returns the total change. Without
+    /// any batch, the update is zero.
     ///
     /// # Arguments
     ///
@@ -58,8 +59,8 @@ impl LocalTraining {
     ///
     /// # Errors
     ///
-    /// Returns the errors of `losses`, and [`DpError::NotPerExample`] if the losses do not depend on a
-    /// trained parameter.
+    /// Returns the errors of `losses`, and [`DpError::NotPerExample`] if the losses do not depend
+    /// on a trained parameter.
     pub fn run<M: Module, B>(
         &self,
         model: M,

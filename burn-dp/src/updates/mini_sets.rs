@@ -13,8 +13,9 @@ use crate::random::{InsecureSamplingSeed, SamplingKey, WordStream};
 ///
 /// # Privacy
 ///
-/// The membership is fixed before the training and may be public. It must not depend on the content of
-/// the examples. The sensitivity of a step depends on how the mini-sets of neighboring data sets differ:
+/// The membership is fixed before the training and may be public. It must not depend on the content
+/// of the examples. The sensitivity of a step depends on how the mini-sets of neighboring data sets
+/// differ:
 ///
 /// | neighbors | what changes | sensitivity of the sum |
 /// |---|---|---|
@@ -22,15 +23,15 @@ use crate::random::{InsecureSamplingSeed, SamplingKey, WordStream};
 /// | one mini-set added or removed | one mini-set more or less | C |
 /// | one example added or removed, s > 1 | one mini-set is replaced | 2C |
 ///
-/// With fixed-size sampling the relation is replace-one, and the guarantee for a mini-set also holds for
-/// an example. With Poisson sampling the relation is add-or-remove of a whole **mini-set**, and the
-/// ledger records it: if one example is added, removed or replaced, one mini-set is removed and another
-/// one added, two steps of that relation.
+/// With fixed-size sampling the relation is replace-one, and the guarantee for a mini-set also
+/// holds for an example. With Poisson sampling the relation is add-or-remove of a whole
+/// **mini-set**, and the ledger records it: if one example is added, removed or replaced, one
+/// mini-set is removed and another one added, two steps of that relation.
 ///
 /// # References
 ///
-/// Nguyen, Nguyen, Nguyen, van Dijk, Batch clipping and adaptive layerwise clipping for differential
-/// private stochastic gradient descent, 2023, section 3.1.
+/// Nguyen, Nguyen, Nguyen, van Dijk, Batch clipping and adaptive layerwise clipping for
+/// differential private stochastic gradient descent, 2023, section 3.1.
 #[derive(Clone, PartialEq, Eq)]
 pub struct MiniSets {
     /// The examples; the members of a mini-set are contiguous.

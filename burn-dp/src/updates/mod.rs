@@ -1,31 +1,32 @@
 //! Unit updates: what one privacy unit contributes, computed by any closure.
 //!
 //! A **unit** is what the guarantee protects: one example, one mini-set of examples, or one user. A
-//! closure maps it to a [`UnitUpdate`], one direction for all trained parameters. Each update is clipped
-//! as a whole, and the clipped updates are added up by [`clip_updates`]. Together with the private
-//! backward pass, this is the second source of a [`ClippedSum`](crate::clipping::ClippedSum):
+//! closure maps it to a [`UnitUpdate`], one direction for all trained parameters. Each update is
+//! clipped as a whole, and the clipped updates are added up by [`clip_updates`]. Together with the
+//! private backward pass, this is the second source of a
+//! [`ClippedSum`](crate::clipping::ClippedSum):
 //!
 //! | unit | update | algorithm |
 //! |---|---|---|
 //! | example | its gradient ([`UnitUpdate::gradient`]) | one backward pass per example (nxBP) |
 //! | [mini-set](MiniSets) | its mean gradient ([`UnitUpdate::gradient`]) | batch clipping |
-//! | [mini-set](MiniSets) | several steps of any optimizer ([`LocalTraining`]) | general batch clipping |
-//! | user | epochs of any optimizer ([`FedAvgConfig`](federated::FedAvgConfig)) | federated averaging |
+//! | [mini-set](MiniSets) | several optimizer steps ([`LocalTraining`]) | general batch clipping |
+//! | user | optimizer epochs ([`FedAvgConfig`](federated::FedAvgConfig)) | federated averaging |
 //! | user | one gradient ([`FedSgdConfig`](federated::FedSgdConfig)) | federated SGD |
 //!
-//! [`DpOptimizer::unit_updates`](crate::optim::DpOptimizer::unit_updates) makes a step of the first three,
-//! [`FederatedTraining`](crate::optim::FederatedTraining) makes the rounds of the last two.
+//! [`DpOptimizer::unit_updates`](crate::optim::DpOptimizer::unit_updates) makes a step of the first
+//! three, [`FederatedTraining`](crate::optim::FederatedTraining) makes the rounds of the last two.
 //!
 //! # Privacy
 //!
-//! The guarantee only needs that an update depends on one unit and on public values. So the model needs
-//! no [`Private`](crate::nn::Private) layers, and may contain BatchNorm: the examples of one unit may be
-//! mixed.
+//! The guarantee only needs that an update depends on one unit and on public values. So the model
+//! needs no [`Private`](crate::nn::Private) layers, and may contain BatchNorm: the examples of one
+//! unit may be mixed.
 //!
-//! The values that a forward pass stores in the model (the running statistics of BatchNorm) are private
-//! data. Every unit therefore gets a separate copy of the model ([`private_copy`]), which is dropped: the
-//! statistics of a unit reach neither the next unit nor the released model. For inference, compute the
-//! statistics of a BatchNorm on public data with [`public_statistics`].
+//! The values that a forward pass stores in the model (the running statistics of BatchNorm) are
+//! private data. Every unit therefore gets a separate copy of the model ([`private_copy`]), which
+//! is dropped: the statistics of a unit reach neither the next unit nor the released model. For
+//! inference, compute the statistics of a BatchNorm on public data with [`public_statistics`].
 //!
 //! # Example
 //!
@@ -80,9 +81,10 @@
 //!
 //! # References
 //!
-//! - Nguyen, Nguyen, Nguyen, van Dijk, Batch clipping and adaptive layerwise clipping for differential
-//!   private stochastic gradient descent, 2023, section 3.1.
-//! - McMahan, Ramage, Talwar, Zhang, Learning differentially private recurrent language models, 2018.
+//! - Nguyen, Nguyen, Nguyen, van Dijk, Batch clipping and adaptive layerwise clipping for
+//!   differential private stochastic gradient descent, 2023, section 3.1.
+//! - McMahan, Ramage, Talwar, Zhang, Learning differentially private recurrent language models,
+//!   2018.
 
 mod clip_updates;
 pub mod federated;

@@ -10,9 +10,9 @@ use crate::model::for_each_parameter;
 ///
 /// # Privacy
 ///
-/// Use it to compute on private data. The copy starts with the parameters and stored values of `model`;
-/// what is stored later stays in the copy. State that a module keeps outside of Burn's parameters and
-/// running states (a field with `#[module(skip)]`) is shared.
+/// Use it to compute on private data. The copy starts with the parameters and stored values of
+/// `model`; what is stored later stays in the copy. State that a module keeps outside of Burn's
+/// parameters and running states (a field with `#[module(skip)]`) is shared.
 pub fn private_copy<M: Module>(model: &M) -> M {
     // The round trip creates new running states; parameters keep identity, values and flags.
     let copy = model.valid().train();
@@ -22,11 +22,11 @@ pub fn private_copy<M: Module>(model: &M) -> M {
     }
 }
 
-/// Returns the model with running statistics of public data. A BatchNorm that was trained on private
-/// batches needs them for inference.
+/// Returns the model with running statistics of public data. A BatchNorm that was trained on
+/// private batches needs them for inference.
 ///
-/// Running statistics are moving averages. With Burn's momentum of 0.1, the former values have a weight
-/// of less than 1 % after 50 calls of `forward`.
+/// Running statistics are moving averages. With Burn's momentum of 0.1, the former values have a
+/// weight of less than 1 % after 50 calls of `forward`.
 ///
 /// # Arguments
 ///
@@ -34,8 +34,8 @@ pub fn private_copy<M: Module>(model: &M) -> M {
 ///
 /// # Privacy
 ///
-/// `batches` must be public. The result depends on them and on the parameters of `model` alone, so a
-/// private model stays private.
+/// `batches` must be public. The result depends on them and on the parameters of `model` alone, so
+/// a private model stays private.
 ///
 /// # Example
 ///

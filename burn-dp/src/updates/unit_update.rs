@@ -8,9 +8,9 @@ use crate::grads::single;
 use crate::model::{TrainableParameters, for_each_parameter, for_each_trained};
 use crate::{DpError, NonPrivate};
 
-/// What one unit contributes to a step: a direction for every trained parameter, which the optimizer
-/// subtracts like a gradient. Parameters without values count as zero. The values are in single
-/// precision, whatever the precision of the model.
+/// What one unit contributes to a step: a direction for every trained parameter, which the
+/// optimizer subtracts like a gradient. Parameters without values count as zero. The values are in
+/// single precision, whatever the precision of the model.
 ///
 /// # Privacy
 ///
@@ -115,9 +115,9 @@ impl UnitUpdate {
         Ok(NonPrivate::new(norms.collect::<Result<_, DpError>>()?))
     }
 
-    /// Adds the norms of this update to `norms`. The update belongs to a public unit and is computed
-    /// like the updates of private units: the gradient of a mini-set, or the change of a user's model.
-    /// If a norm is not finite, nothing is added.
+    /// Adds the norms of this update to `norms`. The update belongs to a public unit and is
+    /// computed like the updates of private units: the gradient of a mini-set, or the change of a
+    /// user's model. If a norm is not finite, nothing is added.
     ///
     /// # Privacy
     ///
@@ -181,8 +181,8 @@ pub(super) fn mean_gradients(losses: Tensor<1>) -> Result<Option<Gradients>, DpE
     Ok(Some(losses.mean().backward()))
 }
 
-/// Returns `Σ values²`, added up in double precision on the host. It is underestimated by no more than
-/// the last places of an `f64`, however many values there are.
+/// Returns `Σ values²`, added up in double precision on the host. It is underestimated by no more
+/// than the last places of an `f64`, however many values there are.
 ///
 /// # Errors
 ///

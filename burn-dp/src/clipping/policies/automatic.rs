@@ -5,13 +5,13 @@ use crate::error::positive;
 
 /// Automatic clipping: scales every gradient to almost the same norm, `g · C/(‖g‖ + γ)`.
 ///
-/// There is no threshold to tune. For optimizers such as SGD, C is a factor of the learning rate; on
-/// Adam it has no effect.
+/// There is no threshold to tune. For optimizers such as SGD, C is a factor of the learning rate;
+/// on Adam it has no effect.
 ///
 /// # Privacy
 ///
-/// A contribution has norm `C ‖g‖/(‖g‖ + γ) < C`. So the sum has L2 sensitivity C if a unit is added
-/// or removed, and 2C if one is replaced. A unit whose norm is not finite contributes zero.
+/// A contribution has norm `C ‖g‖/(‖g‖ + γ) < C`. So the sum has L2 sensitivity C if a unit is
+/// added or removed, and 2C if one is replaced. A unit whose norm is not finite contributes zero.
 ///
 /// # References
 ///
@@ -40,7 +40,8 @@ impl AutomaticClipping {
         Ok(self)
     }
 
-    /// Sets the constant γ. Default: 0.01. Gradients with a much smaller norm keep their relative size.
+    /// Sets the constant γ. Default: 0.01. Gradients with a much smaller norm keep their relative
+    /// size.
     ///
     /// # Errors
     ///

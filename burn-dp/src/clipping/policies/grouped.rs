@@ -7,15 +7,15 @@ use crate::model::ParameterGroups;
 ///
 /// # Privacy
 ///
-/// The sum has L2 sensitivity `√(Σ C_h²)` if a unit is added or removed. A [`NoiseSplit`] divides the
-/// noise among the groups so that the release costs as much as one Gaussian release with the plan's
-/// noise multiplier z. With equal shares, the noise of group h has standard deviation `z √L C_h`. A
-/// unit whose norm is not finite in one group is left out of all.
+/// The sum has L2 sensitivity `√(Σ C_h²)` if a unit is added or removed. A [`NoiseSplit`] divides
+/// the noise among the groups so that the release costs as much as one Gaussian release with the
+/// plan's noise multiplier z. With equal shares, the noise of group h has standard deviation
+/// `z √L C_h`. A unit whose norm is not finite in one group is left out of all.
 ///
 /// # References
 ///
-/// - McMahan, Ramage, Talwar, Zhang, Learning differentially private recurrent language models, 2018,
-///   section 3.
+/// - McMahan, Ramage, Talwar, Zhang, Learning differentially private recurrent language models,
+///   2018, section 3.
 /// - McMahan et al., A general approach to adding differential privacy to iterative training
 ///   procedures, 2018, section 2.
 #[derive(Clone, Debug, PartialEq)]
@@ -30,8 +30,8 @@ impl GroupedClipping {
     ///
     /// # Errors
     ///
-    /// Returns [`DpError::InvalidArgument`] if a threshold is not positive and finite, or if there is
-    /// not one for each group.
+    /// Returns [`DpError::InvalidArgument`] if a threshold is not positive and finite, or if there
+    /// is not one for each group.
     pub fn new(groups: ParameterGroups, norms: Vec<f64>) -> Result<Self, DpError> {
         Self { groups, norms, split: NoiseSplit::default() }.checked()
     }
@@ -52,8 +52,8 @@ impl GroupedClipping {
     ///
     /// # Errors
     ///
-    /// Returns [`DpError::InvalidArgument`] if a share is not positive and finite, or if there is not
-    /// one for each group.
+    /// Returns [`DpError::InvalidArgument`] if a share is not positive and finite, or if there is
+    /// not one for each group.
     pub fn with_noise_split(mut self, split: NoiseSplit) -> Result<Self, DpError> {
         self.split = split;
         self.checked()

@@ -7,8 +7,8 @@ use crate::error::positive;
 use crate::model::ParameterGroups;
 use crate::schedule::Schedule;
 
-/// Smallest threshold of a layer over the largest one: a layer without gradient on the public data can
-/// have one on the private data.
+/// Smallest threshold of a layer over the largest one: a layer without gradient on the public data
+/// can have one on the private data.
 const LEAST: f64 = 1e-3;
 
 /// Adaptive layerwise clipping: the threshold of each layer is proportional to the mean norm of its
@@ -21,15 +21,16 @@ const LEAST: f64 = 1e-3;
 ///
 /// # Privacy
 ///
-/// With a noise multiplier σ each, L layers cost as much as one release with σ/√L, and the plan's noise
-/// multiplier is the latter; see [`GroupedClipping`](super::GroupedClipping). The public data is not
-/// protected.
+/// With a noise multiplier σ each, L layers cost as much as one release with σ/√L, and the plan's
+/// noise multiplier is the latter; see [`GroupedClipping`](super::GroupedClipping). The public data
+/// is not protected.
 ///
 /// # References
 ///
-/// - Nguyen et al., Batch clipping and adaptive layerwise clipping for differential private stochastic
-///   gradient descent, 2023, section 3.3 (enhanced: `C_h = C e_h / max e`).
-/// - Zhang, Ji, Wang, Differentially private releasing via deep generative model, 2018 (`C_h = e_h`).
+/// - Nguyen et al., Batch clipping and adaptive layerwise clipping for differential private
+///   stochastic gradient descent, 2023, section 3.3 (enhanced: `C_h = C e_h / max e`).
+/// - Zhang, Ji, Wang, Differentially private releasing via deep generative model, 2018
+///   (`C_h = e_h`).
 #[derive(Clone, Debug, PartialEq)]
 pub struct LayerwiseClipping {
     groups: ParameterGroups,
@@ -46,8 +47,8 @@ impl LayerwiseClipping {
     ///
     /// # Errors
     ///
-    /// Returns [`DpError::InvalidArgument`] if the master threshold is not positive and finite, or if
-    /// `norms` has no example.
+    /// Returns [`DpError::InvalidArgument`] if the master threshold is not positive and finite, or
+    /// if `norms` has no example.
     pub fn enhanced(master: f64, norms: &PublicNorms) -> Result<Self, DpError> {
         positive("max_grad_norm", master)?;
         Self::new(Some(master), norms)
@@ -99,8 +100,8 @@ impl LayerwiseClipping {
     ///
     /// # Errors
     ///
-    /// Returns [`DpError::InvalidArgument`] if a share is not positive and finite, or if there is not
-    /// one for each layer.
+    /// Returns [`DpError::InvalidArgument`] if a share is not positive and finite, or if there is
+    /// not one for each layer.
     pub fn with_noise_split(mut self, split: NoiseSplit) -> Result<Self, DpError> {
         self.split = split;
         self.checked()

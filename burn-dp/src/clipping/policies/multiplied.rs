@@ -11,20 +11,21 @@ const LARGEST: f64 = 1e3;
 
 /// Clips the whole gradient after each layer is multiplied to a similar norm.
 ///
-/// Layer h is multiplied by `m_h = M/e_h`, where `e_h` is the mean norm of its gradient on public data
-/// and M the largest of these means. The whole is clipped to C, and the noisy sum is divided by the same
-/// multipliers. So layers with small gradients get little noise, as with
+/// Layer h is multiplied by `m_h = M/e_h`, where `e_h` is the mean norm of its gradient on public
+/// data and M the largest of these means. The whole is clipped to C, and the noisy sum is divided
+/// by the same multipliers. So layers with small gradients get little noise, as with
 /// [`LayerwiseClipping`](super::LayerwiseClipping), and L layers do not increase the noise by √L.
 ///
 /// # Privacy
 ///
 /// Multiplying and dividing by public numbers is reversible, so the release costs as much as flat
-/// clipping to C. In the scale of the gradient, the noise of layer h has standard deviation `z C / m_h`.
+/// clipping to C. In the scale of the gradient, the noise of layer h has standard deviation
+/// `z C / m_h`.
 ///
 /// # References
 ///
-/// Nguyen et al., Batch clipping and adaptive layerwise clipping for differential private stochastic
-/// gradient descent, 2023, appendix B.2.
+/// Nguyen et al., Batch clipping and adaptive layerwise clipping for differential private
+/// stochastic gradient descent, 2023, appendix B.2.
 #[derive(Clone, Debug, PartialEq)]
 pub struct MultipliedClipping {
     groups: ParameterGroups,
@@ -39,8 +40,8 @@ impl MultipliedClipping {
     ///
     /// # Errors
     ///
-    /// Returns [`DpError::InvalidArgument`] if a number is not positive and finite, or if there is not
-    /// one multiplier for each group.
+    /// Returns [`DpError::InvalidArgument`] if a number is not positive and finite, or if there is
+    /// not one multiplier for each group.
     pub fn new(
         groups: ParameterGroups,
         max_grad_norm: f64,
@@ -55,8 +56,8 @@ impl MultipliedClipping {
     ///
     /// # Errors
     ///
-    /// Returns [`DpError::InvalidArgument`] if the threshold is not positive and finite, or if `norms`
-    /// has no example.
+    /// Returns [`DpError::InvalidArgument`] if the threshold is not positive and finite, or if
+    /// `norms` has no example.
     pub fn from_public(max_grad_norm: f64, norms: &PublicNorms) -> Result<Self, DpError> {
         positive("max_grad_norm", max_grad_norm)?;
         let multipliers = multipliers(norms)?;

@@ -8,8 +8,8 @@ use crate::grads::PerExampleGradients;
 /// # Privacy
 ///
 /// No policy can break the guarantee of a step: coefficients, noise and event follow from the
-/// [`Thresholds`] that it returned. A policy must keep one promise: its thresholds depend on constants,
-/// on public data, and on the noisy counts that it was given, and on nothing else.
+/// [`Thresholds`] that it returned. A policy must keep one promise: its thresholds depend on
+/// constants, on public data, and on the noisy counts that it was given, and on nothing else.
 pub trait Clipping: std::fmt::Debug + Send + Sync + CloneClipping {
     /// Returns the thresholds of a step. It is called once for each step, before its first unit.
     ///
@@ -33,8 +33,8 @@ pub trait Clipping: std::fmt::Debug + Send + Sync + CloneClipping {
     ///
     /// # Errors
     ///
-    /// Returns [`DpError::InvalidArgument`] if the policy does not use public norms, or if the norms
-    /// belong to other groups.
+    /// Returns [`DpError::InvalidArgument`] if the policy does not use public norms, or if the
+    /// norms belong to other groups.
     fn set_public_norms(&mut self, norms: &PublicNorms) -> Result<(), DpError> {
         let _ = norms;
         let reason = format!("have no use in the clipping policy ({})", self.describe());
@@ -72,7 +72,8 @@ pub trait Clipping: std::fmt::Debug + Send + Sync + CloneClipping {
     ///
     /// # Errors
     ///
-    /// Returns the errors of [`thresholds`](Self::thresholds) and of [`ClippedSum::from_gradients`].
+    /// Returns the errors of [`thresholds`](Self::thresholds) and of
+    /// [`ClippedSum::from_gradients`].
     fn clip(&self, grads: PerExampleGradients) -> Result<ClippedSum, DpError> {
         ClippedSum::from_gradients(grads, &self.thresholds(0)?)
     }

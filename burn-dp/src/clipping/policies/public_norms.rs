@@ -9,8 +9,8 @@ use crate::model::ParameterGroups;
 ///
 /// # Privacy
 ///
-/// None: the norms are used without noise. The examples must be public. A held-out part of the private
-/// data set is as private as the rest.
+/// None: the norms are used without noise. The examples must be public. A held-out part of the
+/// private data set is as private as the rest.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PublicNorms {
     groups: ParameterGroups,
@@ -24,13 +24,13 @@ impl PublicNorms {
         Self { sums: vec![0.0; groups.len()], groups, units: 0 }
     }
 
-    /// Creates norms from means that were measured elsewhere, for example with ordinary gradients of a
-    /// model without private layers.
+    /// Creates norms from means that were measured elsewhere, for example with ordinary gradients
+    /// of a model without private layers.
     ///
     /// # Errors
     ///
-    /// Returns [`DpError::InvalidArgument`] if there is not one mean for each group, or if a mean is
-    /// negative or not finite.
+    /// Returns [`DpError::InvalidArgument`] if there is not one mean for each group, or if a mean
+    /// is negative or not finite.
     pub fn from_means(groups: ParameterGroups, means: Vec<f64>) -> Result<Self, DpError> {
         if means.len() != groups.len() {
             let reason =
@@ -52,8 +52,8 @@ impl PublicNorms {
     ///
     /// # Errors
     ///
-    /// Returns the errors of [`PrivateBackward::run`], and [`DpError::InvalidArgument`] if a parameter
-    /// belongs to no group.
+    /// Returns the errors of [`PrivateBackward::run`], and [`DpError::InvalidArgument`] if a
+    /// parameter belongs to no group.
     pub fn add<M: Module>(&mut self, losses: Tensor<1>, model: &M) -> Result<(), DpError> {
         let grads = PrivateBackward::new().run(losses, model)?;
         let squared_norms = grads.squared_norms(&self.groups)?;
@@ -114,7 +114,8 @@ impl PublicNorms {
         Ok(self.sums.iter().map(|sum| sum / self.units as f64).collect())
     }
 
-    /// Returns the mean norms over the largest of them, at least `least`; 1 for all if all are zero.
+    /// Returns the mean norms over the largest of them, at least `least`; 1 for all if all are
+    /// zero.
     pub(super) fn relative_means(&self, least: f64) -> Result<Vec<f64>, DpError> {
         let means = self.means()?;
         let largest = means.iter().copied().fold(0.0, f64::max);

@@ -7,17 +7,17 @@ use crate::schedule::Schedule;
 
 /// Clips to a quantile of the norms, which is estimated privately while the model trains.
 ///
-/// Each step also releases, with noise, how many of its units were not clipped. The threshold of the
-/// next step moves so that in the end a fraction `target_quantile` of the units is not clipped. With
-/// groups, each group has its own threshold and count.
+/// Each step also releases, with noise, how many of its units were not clipped. The threshold of
+/// the next step moves so that in the end a fraction `target_quantile` of the units is not clipped.
+/// With groups, each group has its own threshold and count.
 ///
 /// # Privacy
 ///
 /// Sum and counts are released from the same draw of units: a joint Gaussian release. Together they
-/// cost as much as one release with the plan's noise multiplier z: the sum gets a little more noise,
-/// `z_Δ = (z⁻² − K (2σ_b)⁻²)^(-1/2)` for K counts with noise σ_b. A count of bits shifted to ±½ has
-/// sensitivity ½ if a unit is added or removed, and 1 if one is replaced. Thresholds follow from noisy
-/// counts alone, and stay the same within a step.
+/// cost as much as one release with the plan's noise multiplier z: the sum gets a little more
+/// noise, `z_Δ = (z⁻² − K (2σ_b)⁻²)^(-1/2)` for K counts with noise σ_b. A count of bits shifted to
+/// ±½ has sensitivity ½ if a unit is added or removed, and 1 if one is replaced. Thresholds follow
+/// from noisy counts alone, and stay the same within a step.
 ///
 /// # Example
 ///
@@ -37,8 +37,8 @@ use crate::schedule::Schedule;
 ///
 /// # References
 ///
-/// Andrew, Thakkar, McMahan, Ramaswamy, Differentially private learning with adaptive clipping, 2021,
-/// algorithm 1 and theorem 1.
+/// Andrew, Thakkar, McMahan, Ramaswamy, Differentially private learning with adaptive clipping,
+/// 2021, algorithm 1 and theorem 1.
 #[derive(Clone, Debug, PartialEq)]
 pub struct QuantileClipping {
     groups: Option<ParameterGroups>,
@@ -76,8 +76,8 @@ impl QuantileClipping {
     ///
     /// # Errors
     ///
-    /// Returns [`DpError::InvalidArgument`] if the threshold is not positive and finite, or is below
-    /// the floor.
+    /// Returns [`DpError::InvalidArgument`] if the threshold is not positive and finite, or is
+    /// below the floor.
     pub fn with_initial(mut self, threshold: f64) -> Result<Self, DpError> {
         let mut estimate = QuantileEstimate::new(self.estimates[0].target(), threshold)?;
         if let Some(floor) = self.floor {
@@ -101,8 +101,8 @@ impl QuantileClipping {
     ///
     /// # Errors
     ///
-    /// Returns [`DpError::InvalidArgument`] if a share is not positive and finite, or if there is not
-    /// one for each group.
+    /// Returns [`DpError::InvalidArgument`] if a share is not positive and finite, or if there is
+    /// not one for each group.
     pub fn with_noise_split(mut self, split: NoiseSplit) -> Result<Self, DpError> {
         self.split = split;
         self.thresholds(0)?;
@@ -144,7 +144,8 @@ impl QuantileClipping {
         Ok(self)
     }
 
-    /// Sets the noise of the counts. Default: a standard deviation of 1/20 of the expected batch size.
+    /// Sets the noise of the counts. Default: a standard deviation of 1/20 of the expected batch
+    /// size.
     pub fn with_count_noise(mut self, noise: CountNoise) -> Self {
         self.noise = noise;
         self

@@ -18,11 +18,11 @@ pub enum QuantileRule {
     Geometric,
 }
 
-/// An estimate of the γ-quantile of a distribution. It moves until a fraction γ of the values is at or
-/// below it.
+/// An estimate of the γ-quantile of a distribution. It moves until a fraction γ of the values is at
+/// or below it.
 ///
-/// The updates are gradient descent on the expected loss `(1−γ)(C−X)` for `X ≤ C`, `γ(X−C)` otherwise,
-/// whose derivative is `P[X ≤ C] − γ`.
+/// The updates are gradient descent on the expected loss `(1−γ)(C−X)` for `X ≤ C`, `γ(X−C)`
+/// otherwise, whose derivative is `P[X ≤ C] − γ`.
 ///
 /// # Privacy
 ///
@@ -30,8 +30,8 @@ pub enum QuantileRule {
 ///
 /// # References
 ///
-/// Andrew, Thakkar, McMahan, Ramaswamy, Differentially private learning with adaptive clipping, 2021,
-/// sections 2.1 and 2.2.
+/// Andrew, Thakkar, McMahan, Ramaswamy, Differentially private learning with adaptive clipping,
+/// 2021, sections 2.1 and 2.2.
 #[derive(Clone, Debug, PartialEq)]
 pub struct QuantileEstimate {
     value: f64,
@@ -40,13 +40,13 @@ pub struct QuantileEstimate {
 }
 
 impl QuantileEstimate {
-    /// Creates an estimate of the `target` quantile that starts at `initial`. Its floor is a billionth
-    /// of `initial`.
+    /// Creates an estimate of the `target` quantile that starts at `initial`. Its floor is a
+    /// billionth of `initial`.
     ///
     /// # Errors
     ///
-    /// Returns [`DpError::InvalidArgument`] if `target` is not between 0 and 1, or if `initial` is not
-    /// positive and at most 1e60.
+    /// Returns [`DpError::InvalidArgument`] if `target` is not between 0 and 1, or if `initial` is
+    /// not positive and at most 1e60.
     pub fn new(target: f64, initial: f64) -> Result<Self, DpError> {
         if !(0.0..=1.0).contains(&target) {
             let reason = format!("must be between 0 and 1, got {target}");

@@ -11,23 +11,25 @@ use crate::schedule::Schedule;
 const MEAN_BOUND: f64 = 2.0;
 
 /// Estimates quantiles of the gradient norms privately, for each group of parameters and any set of
-/// quantiles: for example the median norm of every layer, or the smallest and largest norm. On request
-/// it also estimates the [mean norm](Self::with_means).
+/// quantiles: for example the median norm of every layer, or the smallest and largest norm. On
+/// request it also estimates the [mean norm](Self::with_means).
 ///
-/// By itself, it releases counts and no gradient: a step leaves the model unchanged, and the whole noise
-/// multiplier of the plan goes into the counts. [With a clipping policy](Self::with_clipping), the counts
-/// use a part of the step's cost, and the model trains. [`Clipping::adapted`] returns the estimates.
+/// By itself, it releases counts and no gradient: a step leaves the model unchanged, and the whole
+/// noise multiplier of the plan goes into the counts. [With a clipping
+/// policy](Self::with_clipping), the counts use a part of the step's cost, and the model trains.
+/// [`Clipping::adapted`] returns the estimates.
 ///
 /// # Privacy
 ///
 /// Each step releases one count for each estimate, on the same draw of units; see
-/// [`QuantileClipping`](super::QuantileClipping). A mean costs as much as a quantile. The estimates are
-/// quantiles of the norms of all units under the present model, so they lag while a model trains.
+/// [`QuantileClipping`](super::QuantileClipping). A mean costs as much as a quantile. The estimates
+/// are quantiles of the norms of all units under the present model, so they lag while a model
+/// trains.
 ///
 /// # Example
 ///
-/// Estimates median and mean norm of each layer during a training with flat clipping, for a tenth of its
-/// cost:
+/// Estimates median and mean norm of each layer during a training with flat clipping, for a tenth
+/// of its cost:
 ///
 /// ```
 /// # use burn::{module::Module, nn::{Linear, LinearConfig}, tensor::Device};
@@ -54,9 +56,9 @@ const MEAN_BOUND: f64 = 2.0;
 ///
 /// # References
 ///
-/// Andrew, Thakkar, McMahan, Ramaswamy, Differentially private learning with adaptive clipping, 2021,
-/// section 2.2 (range of the norms) and figure 1 (mean norm of the updates in each layer, which the paper
-/// shows without noise).
+/// Andrew, Thakkar, McMahan, Ramaswamy, Differentially private learning with adaptive clipping,
+/// 2021, section 2.2 (range of the norms) and figure 1 (mean norm of the updates in each layer,
+/// which the paper shows without noise).
 #[derive(Clone, Debug)]
 pub struct QuantileTracker {
     groups: ParameterGroups,
@@ -75,7 +77,8 @@ impl QuantileTracker {
     ///
     /// # Errors
     ///
-    /// Returns [`DpError::InvalidArgument`] if `quantiles` is empty, or if one is not between 0 and 1.
+    /// Returns [`DpError::InvalidArgument`] if `quantiles` is empty, or if one is not between 0 and
+    /// 1.
     pub fn new(groups: ParameterGroups, quantiles: impl Into<Vec<f64>>) -> Result<Self, DpError> {
         let quantiles = quantiles.into();
         if quantiles.is_empty() {
@@ -93,8 +96,8 @@ impl QuantileTracker {
         tracker.with_initial(0.1)
     }
 
-    /// Trains with `clipping`, a policy that clips the whole gradient or the same groups. All counts,
-    /// also the counts of `clipping`, get `noise`.
+    /// Trains with `clipping`, a policy that clips the whole gradient or the same groups. All
+    /// counts, also the counts of `clipping`, get `noise`.
     pub fn with_clipping(mut self, clipping: impl Clipping + 'static, noise: CountNoise) -> Self {
         self.clipping = Some((Box::new(clipping), noise));
         self
@@ -118,14 +121,15 @@ impl QuantileTracker {
     /// Also estimates the mean norm of each group: a moving average with the learning rate of the
     /// estimates, of norms clipped to twice the estimate of the highest quantile.
     ///
-    /// So the estimate is below the mean until that quantile is found, and if the norms have a long tail
-    /// above it. Track a high quantile, for example 0.9, to average nearly all norms.
+    /// So the estimate is below the mean until that quantile is found, and if the norms have a long
+    /// tail above it. Track a high quantile, for example 0.9, to average nearly all norms.
     pub fn with_means(mut self) -> Self {
         self.means = vec![self.initial; self.groups.len()];
         self
     }
 
-    /// Sets how the estimates move. Default: geometric with learning rate 0.2; 0 keeps the estimates.
+    /// Sets how the estimates move. Default: geometric with learning rate 0.2; 0 keeps the
+    /// estimates.
     ///
     /// # Errors
     ///

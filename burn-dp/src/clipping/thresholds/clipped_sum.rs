@@ -14,8 +14,8 @@ use crate::grads::PerExampleGradients;
 ///
 /// # Privacy
 ///
-/// It is not private yet. Its sensitivity follows from its [`thresholds`](Self::thresholds). Sums over
-/// different examples of one logical batch add up with [`accumulate`](Self::accumulate).
+/// It is not private yet. Its sensitivity follows from its [`thresholds`](Self::thresholds). Sums
+/// over different examples of one logical batch add up with [`accumulate`](Self::accumulate).
 #[must_use = "a clipped sum reaches the model through noise"]
 pub struct ClippedSum {
     pub(crate) sums: HashMap<ParamId, Tensor<1>>,
@@ -85,8 +85,8 @@ impl ClippedSum {
     ///
     /// # Errors
     ///
-    /// Returns [`DpError::InvalidArgument`] if `other` was clipped to other thresholds: one noise does
-    /// not fit both.
+    /// Returns [`DpError::InvalidArgument`] if `other` was clipped to other thresholds: one noise
+    /// does not fit both.
     pub fn accumulate(&mut self, other: Self) -> Result<(), DpError> {
         if self.thresholds != other.thresholds {
             return Err(DpError::invalid(

@@ -13,8 +13,8 @@ const ROUND_UP: f64 = 1.0 + 1e-12;
 
 /// How the noise of a step is divided among groups that are clipped separately.
 ///
-/// With every split, the release costs as much as one Gaussian release with the noise multiplier z of
-/// the plan: `(Σ_h (C_h/σ_h)²)^(-1/2) = z`.
+/// With every split, the release costs as much as one Gaussian release with the noise multiplier z
+/// of the plan: `(Σ_h (C_h/σ_h)²)^(-1/2) = z`.
 ///
 /// # References
 ///
@@ -37,8 +37,8 @@ impl NoiseSplit {
     ///
     /// # Errors
     ///
-    /// Returns [`DpError::InvalidArgument`] if a share is not positive and finite, or if their number
-    /// is not the number of groups.
+    /// Returns [`DpError::InvalidArgument`] if a share is not positive and finite, or if their
+    /// number is not the number of groups.
     pub(super) fn shares(
         &self,
         groups: &ParameterGroups,
@@ -85,7 +85,8 @@ impl StepNoise {
     ///
     /// # Errors
     ///
-    /// Returns [`DpError::InvalidArgument`] if rounding would make the noise too small for the event.
+    /// Returns [`DpError::InvalidArgument`] if rounding would make the noise too small for the
+    /// event.
     pub(super) fn of_sum(bound: &Bound, noise_multiplier: f64) -> Result<Self, DpError> {
         let group_stds = group_stds(bound, noise_multiplier);
         check(bound, &group_stds, noise_multiplier)?;

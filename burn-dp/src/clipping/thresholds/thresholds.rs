@@ -10,17 +10,17 @@ use crate::DpError;
 use crate::error::positive;
 use crate::model::ParameterGroups;
 
-/// The clipping thresholds of one logical step, the same for all its physical batches. Coefficients,
-/// sensitivity, noise and event of the step follow from them.
+/// The clipping thresholds of one logical step, the same for all its physical batches.
+/// Coefficients, sensitivity, noise and event of the step follow from them.
 ///
 /// A value never changes; a policy returns another one for another step. A
-/// [`ClippedSum`](super::ClippedSum) keeps its thresholds, and sums with different thresholds do not
-/// add up.
+/// [`ClippedSum`](super::ClippedSum) keeps its thresholds, and sums with different thresholds do
+/// not add up.
 ///
 /// # Privacy
 ///
-/// Thresholds are public: they may depend on constants, on public data, and on what was released with
-/// noise.
+/// Thresholds are public: they may depend on constants, on public data, and on what was released
+/// with noise.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Thresholds {
     inner: Arc<Inner>,
@@ -52,8 +52,8 @@ impl Thresholds {
     ///
     /// # Errors
     ///
-    /// Returns [`DpError::InvalidArgument`] if a number is not positive and finite, or if there is not
-    /// one multiplier for each group.
+    /// Returns [`DpError::InvalidArgument`] if a number is not positive and finite, or if there is
+    /// not one multiplier for each group.
     pub fn multiplied(
         groups: ParameterGroups,
         norm: f64,
@@ -68,8 +68,8 @@ impl Thresholds {
     ///
     /// # Errors
     ///
-    /// Returns [`DpError::InvalidArgument`] if a number is not positive and finite, or if there is not
-    /// one norm, and one share of `split`, for each group.
+    /// Returns [`DpError::InvalidArgument`] if a number is not positive and finite, or if there is
+    /// not one norm, and one share of `split`, for each group.
     pub fn per_group(
         groups: ParameterGroups,
         norms: Vec<f64>,
@@ -129,8 +129,8 @@ impl Thresholds {
     ///
     /// # Errors
     ///
-    /// Returns [`DpError::InvalidArgument`] if the group of a count does not exist, or if a threshold
-    /// or the noise is out of its range.
+    /// Returns [`DpError::InvalidArgument`] if the group of a count does not exist, or if a
+    /// threshold or the noise is out of its range.
     pub fn with_counts(self, counts: Vec<Count>, noise: CountNoise) -> Result<Self, DpError> {
         noise.check()?;
         for count in &counts {
@@ -206,14 +206,14 @@ impl Thresholds {
         }
     }
 
-    /// Returns the L2 sensitivity of the sum under `relation`: [`total_norm`](Self::total_norm) if a
-    /// unit is added or removed, and twice as much if one is replaced.
+    /// Returns the L2 sensitivity of the sum under `relation`: [`total_norm`](Self::total_norm) if
+    /// a unit is added or removed, and twice as much if one is replaced.
     pub fn sensitivity(&self, relation: NeighboringRelation) -> f64 {
         relation.sensitivity() * self.total_norm()
     }
 
-    /// Returns the noise of a step that costs, counts included, as much as one Gaussian release with
-    /// `noise_multiplier`.
+    /// Returns the noise of a step that costs, counts included, as much as one Gaussian release
+    /// with `noise_multiplier`.
     ///
     /// # Errors
     ///

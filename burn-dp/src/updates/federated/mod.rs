@@ -1,17 +1,17 @@
 //! User-level training: the guarantee covers everything that one user owns.
 //!
-//! In a round, every user takes part independently with the same probability and trains the model on
-//! their own examples. The round releases the sum of the clipped changes, with noise, divided by the
-//! expected number of users. A server optimizer uses it as a gradient. This is one application of
-//! [unit updates](crate::updates) with the user as the unit; plan, ledger, noise and checkpoints are the
-//! same as in every other training.
+//! In a round, every user takes part independently with the same probability and trains the model
+//! on their own examples. The round releases the sum of the clipped changes, with noise, divided by
+//! the expected number of users. A server optimizer uses it as a gradient. This is one application
+//! of [unit updates](crate::updates) with the user as the unit; plan, ledger, noise and checkpoints
+//! are the same as in every other training.
 //!
 //! - [`UserUpdate`]: what a user computes, created by [`FedAvgConfig`] (federated averaging) or
 //!   [`FedSgdConfig`] (federated SGD);
 //! - [`FederatedTraining`](crate::optim::FederatedTraining): the rounds.
 //!
-//! All users are simulated in one process, which has access to their data. The guarantee covers what is
-//! released. Secure aggregation and the transport of updates are not part of it.
+//! All users are simulated in one process, which has access to their data. The guarantee covers
+//! what is released. Secure aggregation and the transport of updates are not part of it.
 //!
 //! # Example
 //!
@@ -56,10 +56,10 @@
 //!
 //! # References
 //!
-//! - McMahan, Ramage, Talwar, Zhang, Learning differentially private recurrent language models, 2018,
-//!   algorithm 1.
-//! - Andrew, Thakkar, McMahan, Ramaswamy, Differentially private learning with adaptive clipping, 2021,
-//!   algorithm 1.
+//! - McMahan, Ramage, Talwar, Zhang, Learning differentially private recurrent language models,
+//!   2018, algorithm 1.
+//! - Andrew, Thakkar, McMahan, Ramaswamy, Differentially private learning with adaptive clipping,
+//!   2021, algorithm 1.
 //! - Reddi et al., Adaptive federated optimization, 2021, algorithm 1 (server optimizers).
 
 mod user_update;

@@ -9,8 +9,8 @@ use crate::error::at_least_one;
 use crate::random::{InsecureSamplingSeed, SamplingKey, WordStream};
 use crate::updates::{LocalTraining, UnitUpdate, private_copy};
 
-/// Configuration of federated averaging: a user trains for some epochs on batches of their examples, and
-/// contributes the total change of the model.
+/// Configuration of federated averaging: a user trains for some epochs on batches of their
+/// examples, and contributes the total change of the model.
 ///
 /// # References
 ///
@@ -25,8 +25,8 @@ pub struct FedAvgConfig {
 }
 
 impl FedAvgConfig {
-    /// Creates a configuration with the local learning rate `lr`: one epoch, batches of 16, and at most
-    /// 256 examples of a user per round.
+    /// Creates a configuration with the local learning rate `lr`: one epoch, batches of 16, and at
+    /// most 256 examples of a user per round.
     pub fn new(lr: f64) -> Self {
         Self { lr, epochs: 1, batch_size: 16, max_examples: 256 }
     }
@@ -86,8 +86,8 @@ pub struct FedSgdConfig {
 }
 
 impl FedSgdConfig {
-    /// Creates a configuration: the gradient of the mean loss over at most `max_examples` examples, drawn
-    /// again in each round.
+    /// Creates a configuration: the gradient of the mean loss over at most `max_examples` examples,
+    /// drawn again in each round.
     pub fn new(max_examples: usize) -> Self {
         Self { max_examples }
     }
@@ -126,8 +126,8 @@ impl UserUpdate {
     ///
     /// # Errors
     ///
-    /// Returns the errors of `losses`, and [`DpError::NotPerExample`] if the losses do not depend on a
-    /// trained parameter.
+    /// Returns the errors of `losses`, and [`DpError::NotPerExample`] if the losses do not depend
+    /// on a trained parameter.
     pub fn of_public_user<M: Module, I: Clone>(
         &self,
         model: &M,
@@ -182,8 +182,8 @@ impl fmt::Display for UserUpdate {
         match &self.algorithm {
             Algorithm::FedAvg { training, epochs, batch_size } => write!(
                 f,
-                "federated averaging: {epochs} local epochs with batches of {batch_size} and learning \
-                 rate {}, at most {examples} examples of a user in a round",
+                "federated averaging: {epochs} local epochs with batches of {batch_size} and \
+                 learning rate {}, at most {examples} examples of a user in a round",
                 training.lr()
             ),
             Algorithm::FedSgd => write!(
