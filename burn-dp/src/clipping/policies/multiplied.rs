@@ -76,7 +76,7 @@ impl Clipping for MultipliedClipping {
 
     fn describe(&self) -> String {
         let multipliers = match self.adaptive {
-            true => "by the largest norm on public data over that of each".to_string(),
+            true => "by the largest norm on public data over the norm of each layer".to_string(),
             false => format!("by {:?}", self.multipliers),
         };
         format!(
