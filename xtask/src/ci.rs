@@ -11,19 +11,17 @@ use crate::test;
 /// Parts of names of the tests that run on a software driver within a few minutes together: the oracle tests of
 /// all primitives. Those of recurrent layers and of transformers take a minute or more each;
 /// `cargo xtask test --backend wgpu` runs all.
-const WGPU_TESTS: [&str; 13] = [
-    "ops::functions",
-    "oracle::linear",
-    "oracle::convolution",
-    "oracle::transposed",
-    "oracle::deformable",
-    "oracle::embedding",
-    "oracle::norms",
-    "oracle::parameter",
-    "oracle::wrappers",
-    "oracle::half",
-    "oracle::robustness",
-    "oracle::frozen",
+const WGPU_TESTS: [&str; 11] = [
+    "ops::row_sums",
+    "rules::linear",
+    "rules::conv",
+    "rules::embedding",
+    "rules::scale",
+    "rules::parameter",
+    "tests::wrappers",
+    "tests::half",
+    "tests::robustness",
+    "tests::frozen",
     "every_option_of_cross_attention",
 ];
 

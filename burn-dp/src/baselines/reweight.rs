@@ -44,8 +44,7 @@ pub fn reweight<M: Module>(
     let coefficients = thresholds.coefficients(&squared_norms, |_| true);
     if coefficients.keep.contains(&false) {
         // A weight of zero does not stop NaN in an ordinary backward pass.
-        let sums = grads.weighted_sum(&coefficients, thresholds.groups())?;
-        return Ok(ClippedSum::new(sums, thresholds, coefficients));
+        return ClippedSum::weighted(grads, thresholds, coefficients);
     }
     drop(grads);
 

@@ -4,12 +4,11 @@ use burn::module::Module;
 use burn::tensor::Tensor;
 
 use super::collector::Collector;
-use super::per_example::Rows;
+use super::pass_check::PassCheck;
 use super::planner::Planner;
-use super::row_scale::RowScale;
+use super::rows::Rows;
 use super::{MemoryBound, PerExampleGradients};
 use crate::DpError;
-use crate::grads::independence::Probe;
 use crate::model::TrainableParameters;
 use crate::ops::recording::Recording;
 
@@ -35,7 +34,7 @@ pub struct PrivateBackward {
     memory_bound: MemoryBound,
     materialize: bool,
     group_size: usize,
-    /// Whether nothing is formed before the pass is over.
+    /// Whether no gradient is formed before the end of the pass.
     defers: bool,
 }
 
@@ -46,7 +45,7 @@ impl Default for PrivateBackward {
 }
 
 impl PrivateBackward {
-    /// The cheapest way for every parameter within the default memory bound.
+    /// Creates a pass that computes every parameter in the cheapest way within the default memory bound.
     pub fn new() -> Self {
         Self {
             memory_bound: MemoryBound::default(),
@@ -62,22 +61,22 @@ impl PrivateBackward {
         self
     }
 
-    /// Keeps the per-example gradients of all parameters, whatever they cost. A baseline.
+    /// Forms and keeps the per-example gradients of all parameters, whatever the cost. This is a baseline.
     ///
-    /// The cost is memory traffic: the gradients of a batch are as large as the model times the batch size,
-    /// and they are written, read for the norms and read again for the sum. Layers that see one position
-    /// an example feel it most, because there a ghost norm is nearly free. At batch 128 a multi-layer
-    /// perceptron of 136,000 parameters writes 66 MiB in every step. On Flex most of such a step is spent
-    /// on fresh pages of memory, not on arithmetic: Burn gets the memory of every result anew, zeroed and
-    /// copied to an aligned place, and gives it back to the operating system after use.
+    /// The cost is memory traffic: the gradients of a batch are as large as the model times the batch size.
+    /// They are written, read for the norms, and read again for the sum. The overhead is largest for layers
+    /// with one position per example, because their ghost norms are nearly free. At batch size 128 a
+    /// multi-layer perceptron with 136,000 parameters writes 66 MiB in every step. On Flex most of such a
+    /// step is spent on fresh pages of memory, not on arithmetic: Burn allocates every result anew, zeroed
+    /// and copied to an aligned address, and returns the memory to the operating system after use.
     pub fn with_materialize(mut self, materialize: bool) -> Self {
         self.materialize = materialize;
         self
     }
 
-    /// Counts every `group_size` consecutive rows as one unit, whose gradient is the mean of theirs:
-    /// the augmented copies of one example. The mean is taken before clipping, so that a unit counts
-    /// once however many copies it has.
+    /// Treats every `group_size` consecutive rows as one unit, for example the augmented copies of one
+    /// example. The gradient of the unit is the mean of the gradients of its rows. The mean is taken before
+    /// clipping, so that a unit counts once, however many copies it has.
     ///
     /// # References
     ///
@@ -93,7 +92,7 @@ impl PrivateBackward {
         self
     }
 
-    /// Forms no gradients before the pass is over, so that every rule is asked for its weighted sum.
+    /// Forms no gradients before the end of the pass, so that every rule computes its weighted sum.
     #[cfg(test)]
     pub(crate) fn with_deferred(mut self, defers: bool) -> Self {
         self.defers = defers;
@@ -104,12 +103,12 @@ impl PrivateBackward {
         Planner::new(self.memory_bound, self.materialize).deferred(self.defers)
     }
 
-    /// The bound on the memory of per-example gradients.
+    /// Returns the bound on the memory of per-example gradients.
     pub fn memory_bound(&self) -> MemoryBound {
         self.memory_bound
     }
 
-    /// How many consecutive rows are one unit.
+    /// Returns the number of consecutive rows that are one unit.
     pub fn group_size(&self) -> usize {
         self.group_size
     }
@@ -118,35 +117,38 @@ impl PrivateBackward {
     ///
     /// # Shapes
     ///
-    /// - losses: `[batch_size]`, example i's loss on index i; every private layer saw the examples on
-    ///   axis 0 in the same order. With a group size K: `[units · K]`, the rows of a unit together
+    /// - losses: `[batch_size]`, the loss of example i at index i; the examples are on axis 0 of the input of
+    ///   every private layer, in the same order. With a group size K: `[units · K]`, the rows of a unit
+    ///   next to each other
     ///
     /// # Privacy
     ///
-    /// The result depends on single examples and is consumed by a clipping policy. It is the
-    /// caller's part that loss i depends on example i alone: layers and losses that mix examples are
-    /// refused where they can be seen (BatchNorm in training mode, a batch axis of another length, a
-    /// parameter outside of a private layer). [`DpOptimizer`](crate::optim::DpOptimizer) tests the rest
-    /// on the batches of its first step, [`check_independence`](crate::check_independence) on any batch.
+    /// The result depends on single examples; only a clipping policy can consume it. The caller has to make
+    /// sure that loss i depends on example i alone. Layers and losses that mix examples are refused where
+    /// this can be detected: BatchNorm in training mode, a batch axis of another length, a parameter
+    /// outside of a private layer. [`DpOptimizer`](crate::optim::DpOptimizer) tests the rest on the batches
+    /// of its first step, [`check_independence`](crate::check_independence) on any batch.
     ///
     /// # Errors
     ///
-    /// Refuses what [`TrainableParameters::of`] refuses, losses without a graph, layers whose batch
-    /// axis is not that of the losses, and parameters whose gradient is not per example.
+    /// Returns an error of [`TrainableParameters::of`] if the model cannot be trained privately,
+    /// [`DpError::UnsupportedModel`] if a trained parameter is outside of a private layer or a private
+    /// layer is outside of the model, and [`DpError::NotPerExample`] if the losses have no graph, are not
+    /// whole groups, or are not as many as the rows of every private layer.
     pub fn run<M: Module>(
         &self,
         losses: Tensor<1>,
         model: &M,
     ) -> Result<PerExampleGradients, DpError> {
-        self.run_probed(losses, model, None)
+        self.run_checked(losses, model, &mut ())
     }
 
-    /// The same, with a test of the independence of the examples on the way.
-    pub(crate) fn run_probed<M: Module>(
+    /// Runs the backward pass under a check.
+    pub(crate) fn run_checked<M: Module, C: PassCheck>(
         &self,
         losses: Tensor<1>,
         model: &M,
-        probe: Option<&mut Probe>,
+        check: &mut C,
     ) -> Result<PerExampleGradients, DpError> {
         let parameters = TrainableParameters::of(model)?;
         let [batch_size] = losses.dims();
@@ -170,26 +172,14 @@ impl PrivateBackward {
             });
         }
 
-        let probed = probe.and_then(|probe| probe.weigh(losses.clone(), self.group_size, model));
-        let (losses, probed) = match probed {
-            Some((losses, probed)) => (losses, Some(probed)),
-            None => (losses, None),
-        };
-        let scale = match &probed {
-            Some(probed) => RowScale::new(probed.inverse_factors(&witness.device())),
-            None => RowScale::none(),
-        };
         let rows = Rows { count: batch_size, group_size: self.group_size };
-        let collector = Collector::new(witness, scale, &parameters, rows, self.planner());
-        let recording = Recording::start(collector)?;
+        let collector = Collector::new(witness, &parameters, rows, self.planner());
+        let (losses, recorder) = check.begin(losses, self.group_size, model, collector);
+        let recording = Recording::start(recorder)?;
         let grads = (losses.sum() / self.group_size as f64).backward();
-        let mut collector = recording.finish();
+        let recorder = recording.finish();
         parameters.refuse_ordinary_gradients(model, &grads)?;
         drop(grads);
-        let scale = collector.take_scale()?;
-        if let Some(probed) = probed {
-            probed.judge(scale)?;
-        }
-        collector.finish()
+        Ok(check.end(recorder?)?.finish())
     }
 }

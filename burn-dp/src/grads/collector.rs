@@ -5,45 +5,40 @@ use std::collections::HashMap;
 use burn::module::ParamId;
 use burn::tensor::Tensor;
 
-use super::contribution::{Contribution, Layer, check_batch_size, combine};
 use super::parameter_gradients::ParameterGradients;
-use super::per_example::{PerExampleGradients, Rows};
+use super::per_example::PerExampleGradients;
 use super::planner::Planner;
-use super::row_scale::RowScale;
+use super::rows::{Rows, check_batch_size};
+use super::rules::{Contribution, combine, lift};
 use crate::DpError;
 use crate::model::{ParameterInfo, TrainableParameters};
 use crate::ops::recording::{RawRecord, Recorder};
 
 /// Takes the records of a private backward pass while it runs.
 ///
-/// Where the per-example gradients of a parameter are much smaller than what was recorded for them, they
-/// are formed at once, and the record is freed. So the pass frees activations as an ordinary one does.
+/// If the per-example gradients of a parameter are much smaller than their record, they are formed at
+/// once and the record is freed. So the pass frees activations as an ordinary pass does.
 pub(super) struct Collector {
     /// A plain tensor of the backend that records.
     witness: Tensor<1>,
-    /// Factors on the rows of the output gradients.
-    scale: RowScale,
     rows: Rows,
     planner: Planner,
     parameters: Vec<Uses>,
     index: HashMap<ParamId, usize>,
-    /// The first reason to refuse the pass.
-    refused: Option<DpError>,
 }
 
 /// The uses of one parameter so far.
 struct Uses {
     info: ParameterInfo,
-    /// As they were recorded.
+    /// The uses that are kept as they were recorded.
     kept: Vec<Contribution>,
-    /// The sum of those whose gradients were formed at once.
+    /// The sum of the uses whose gradients were formed at once.
     formed: Option<ParameterGradients>,
 }
 
 impl Collector {
     pub(super) fn new(
         witness: Tensor<1>,
-        scale: RowScale,
         parameters: &TrainableParameters,
         rows: Rows,
         planner: Planner,
@@ -52,54 +47,38 @@ impl Collector {
         let parameters: Vec<Uses> = parameters.iter().map(uses).collect();
         let index = parameters.iter().enumerate().map(|(index, uses)| (uses.info.id, index));
         let index = index.collect();
-        Self { witness, scale, rows, planner, parameters, index, refused: None }
+        Self { witness, rows, planner, parameters, index }
     }
 
-    fn collect(&mut self, record: RawRecord) -> Result<(), DpError> {
-        let layer = Layer::lift(record, &self.witness, &mut self.scale);
-        check_batch_size(layer.batch_size(), self.rows.count)?;
-        for (id, contribution) in layer.into_contributions() {
+    /// Returns the gradients of all parameters that the pass reached.
+    pub(super) fn finish(self) -> PerExampleGradients {
+        let Self { witness, rows, mut planner, parameters, .. } = self;
+        let parameters =
+            parameters.into_iter().filter_map(|uses| uses.finish(rows, &mut planner)).collect();
+        PerExampleGradients::new(rows.units(), witness.device(), parameters)
+    }
+}
+
+impl Recorder for Collector {
+    fn record(&mut self, record: RawRecord) -> Result<(), DpError> {
+        let layer = lift(record, &self.witness);
+        check_batch_size(layer.batch_size, self.rows.count)?;
+        for (id, contribution) in layer.contributions {
             let index = self.index.get(&id).ok_or_else(|| DpError::UnsupportedModel {
                 path: format!("parameter {id}"),
-                reason: "a private layer used it, but the model does not list it as trained; \
-                         pass the model that computed the losses; of LoRA adapters on layers \
-                         that are not linear, fold them with `Module::materialize`"
+                reason: "a private layer used it, but it is not a trained parameter of the model; \
+                         pass the model that computed the losses; fold LoRA adapters on layers \
+                         that are not linear with `Module::materialize`"
                     .into(),
             })?;
             self.parameters[*index].add(contribution, self.rows, &self.planner);
         }
         Ok(())
     }
-
-    /// What the rows of the output gradients were, or why the pass is refused.
-    pub(super) fn take_scale(&mut self) -> Result<RowScale, DpError> {
-        match self.refused.take() {
-            Some(refused) => Err(refused),
-            None => Ok(std::mem::replace(&mut self.scale, RowScale::none())),
-        }
-    }
-
-    /// The gradients of all parameters that the pass reached.
-    pub(super) fn finish(self) -> Result<PerExampleGradients, DpError> {
-        let Self { witness, rows, mut planner, parameters, refused, .. } = self;
-        if let Some(refused) = refused {
-            return Err(refused);
-        }
-        let parameters =
-            parameters.into_iter().filter_map(|uses| uses.finish(rows, &mut planner)).collect();
-        Ok(PerExampleGradients::new(rows.units(), witness.device(), parameters))
-    }
-}
-
-impl Recorder for Collector {
-    fn record(&mut self, record: RawRecord) {
-        if self.refused.is_none() {
-            self.refused = self.collect(record).err();
-        }
-    }
 }
 
 impl Uses {
+    /// Adds one use: forms its gradients at once, or keeps its record.
     fn add(&mut self, contribution: Contribution, rows: Rows, planner: &Planner) {
         if planner.forms_at_once(contribution.rule(), rows.units()) {
             self.form(vec![contribution], rows, planner);
@@ -108,7 +87,7 @@ impl Uses {
         }
     }
 
-    /// Forms the gradients of some uses and adds them to those of the others.
+    /// Forms the gradients of some uses and adds them to the gradients formed before.
     fn form(&mut self, uses: Vec<Contribution>, rows: Rows, planner: &Planner) {
         let count = uses.len();
         let rule = combine(uses, rows.group_size);

@@ -1,28 +1,44 @@
-//! Per-example gradients: what a backward pass recorded, norms and weighted sums.
+//! Per-example gradients: the records of a backward pass, their norms and weighted sums.
 //!
 //! [`PrivateBackward`] runs one backward pass over the sum of per-example losses while a recording is
 //! active. Layers wrapped in [`Private`](crate::nn::Private) hand over their input and the gradient of
-//! their output; [`PerExampleGradients`] holds that until a [clipping policy](crate::clipping)
-//! consumes it. No gradient of a single example is ever visible outside.
+//! their output. [`PerExampleGradients`] holds the records until a [clipping policy](crate::clipping)
+//! consumes it. The gradient of a single example is never visible outside.
+//!
+//! | file | content |
+//! |---|---|
+//! | `backward` | runs the pass |
+//! | `collector` | takes its records |
+//! | `rules/` | one rule per file: lift, mathematics, oracle tests |
+//! | `planner` | chooses between ghost norms and instantiation |
+//! | `per_example`, `parameter_gradients`, `precision` | norms and weighted sums |
+//! | `independence/` | tests that loss i depends on example i alone |
+//! | `explain`, `explanation` | report of the planner's decisions |
+//! | `oracle` | the test harness: the loop over single examples |
+//! | `tests/` | compositions of layers, and properties of all of them |
 
 mod backward;
 mod collector;
-mod contribution;
 mod explain;
-pub(crate) mod independence;
+mod explanation;
+mod independence;
 mod parameter_gradients;
+mod pass_check;
 mod per_example;
 mod planner;
-mod rounding;
-mod row_scale;
+mod precision;
+mod rows;
 mod rules;
 
 #[cfg(test)]
 pub(crate) mod oracle;
+#[cfg(test)]
+mod tests;
 
+pub(crate) use crate::ops::single;
 pub use backward::PrivateBackward;
-pub(crate) use contribution::single;
-pub use explain::{ExplainedParameter, Explanation, explain};
+pub use explain::explain;
+pub use explanation::{ExplainedParameter, Explanation};
 pub(crate) use independence::Probe;
 pub use independence::check_independence;
 pub use per_example::PerExampleGradients;

@@ -2,12 +2,11 @@
 
 use burn::tensor::Tensor;
 
-use super::ExplainedParameter;
+use super::explanation::ExplainedParameter;
 use super::planner::{Plan, Planner, Strategy};
-use super::rules::{
-    Keep, Restriction, Rounding, Rule, SquaredNorms, row_squared_norms, weighted_rows,
-};
+use super::rules::{Keep, Restriction, Rounding, Rule, SquaredNorms, weighted_rows};
 use crate::model::ParameterInfo;
+use crate::ops::row_squared_norms;
 
 /// The per-example gradients of one parameter, formed or not.
 #[derive(Debug)]
@@ -18,19 +17,19 @@ pub(super) struct ParameterGradients {
     source: Source,
 }
 
-/// What the gradients of one parameter are computed from.
-// One for each parameter.
+/// The source of the gradients of one parameter.
+// There is one per parameter.
 #[allow(clippy::large_enum_variant)]
 #[derive(Debug)]
 enum Source {
-    /// What the backward pass recorded.
+    /// The record of the backward pass, and its rule.
     Rule(Box<dyn Rule>),
     /// The gradients themselves, `[batch_size, values]`.
     Instantiated(Tensor<2>),
 }
 
 impl ParameterGradients {
-    /// Of `uses` uses, in the way that the planner chooses.
+    /// Prepares the gradients of `uses` uses in the way that the planner chooses.
     pub(super) fn planned(
         info: &ParameterInfo,
         uses: usize,
@@ -40,14 +39,14 @@ impl ParameterGradients {
         let plan = planner.plan(&*rule);
         let explained = explained(info, uses, &*rule, plan);
         let source = match plan.strategy {
-            // What is instantiated needs its factors no more.
+            // The record is dropped.
             Strategy::Instantiate => Source::Instantiated(instantiate(&*rule, plan.chunk)),
             _ => Source::Rule(rule),
         };
         Self { info: info.clone(), plan, explained, source }
     }
 
-    /// Of `uses` uses, formed for `chunk` examples at a time.
+    /// Forms the gradients of `uses` uses for `chunk` examples at a time.
     pub(super) fn form(info: &ParameterInfo, uses: usize, rule: &dyn Rule, chunk: usize) -> Self {
         let plan = Plan { strategy: Strategy::Instantiate, chunk };
         Self {
@@ -58,7 +57,7 @@ impl ParameterGradients {
         }
     }
 
-    /// The sum with the gradients of `uses` further uses, formed for `chunk` examples at a time.
+    /// Adds the gradients of `uses` further uses, formed for `chunk` examples at a time.
     pub(super) fn plus(mut self, uses: usize, rule: &dyn Rule, chunk: usize) -> Self {
         let Source::Instantiated(rows) = self.source else {
             unreachable!("the gradients of the uses before are formed");
@@ -73,7 +72,7 @@ impl ParameterGradients {
         self
     }
 
-    /// Squared norms, `[batch_size]`.
+    /// Returns the squared norms, `[batch_size]`.
     pub(super) fn squared_norms(&self) -> SquaredNorms {
         let rule = match &self.source {
             Source::Rule(rule) => rule,
@@ -95,7 +94,8 @@ impl ParameterGradients {
         SquaredNorms::concatenate(parts.collect())
     }
 
-    /// `Σ_i coefficients[i] · gradient_i`, `[values]`; `keep` clears the rows of the others.
+    /// Returns `Σ_i coefficients[i] · gradient_i`, `[values]`; examples that `keep` does not keep count as
+    /// zero.
     pub(super) fn weighted_sum(self, coefficients: Tensor<1>, keep: Option<&Keep>) -> Tensor<1> {
         match (self.source, keep) {
             (Source::Instantiated(rows), None) => weighted_rows(coefficients, rows),
@@ -110,7 +110,7 @@ impl ParameterGradients {
     }
 }
 
-/// The rule, `chunk` examples at a time.
+/// Splits the rule into rules for `chunk` examples each.
 fn chunks(rule: &dyn Rule, chunk: usize) -> impl Iterator<Item = Box<dyn Rule>> {
     let batch_size = rule.batch_size();
     let chunk = chunk.clamp(1, batch_size.max(1));
@@ -123,13 +123,13 @@ fn chunks(rule: &dyn Rule, chunk: usize) -> impl Iterator<Item = Box<dyn Rule>> 
     })
 }
 
-/// The gradients of all examples, `[batch_size, values]`, formed for `chunk` of them at a time.
+/// Returns the gradients of all examples, `[batch_size, values]`, formed for `chunk` examples at a time.
 fn instantiate(rule: &dyn Rule, chunk: usize) -> Tensor<2> {
     let mut parts: Vec<Tensor<2>> = chunks(rule, chunk).map(|part| part.instantiate()).collect();
     if parts.len() == 1 { parts.remove(0) } else { Tensor::cat(parts, 0) }
 }
 
-/// What the planner chose for one parameter, from shapes alone.
+/// Explains the planner's choice for one parameter, from shapes alone.
 fn explained(info: &ParameterInfo, uses: usize, rule: &dyn Rule, plan: Plan) -> ExplainedParameter {
     let (cost, units, size) = (rule.cost(), rule.batch_size(), size_of::<f32>());
     let gradient_bytes = units * info.num_values() * size;

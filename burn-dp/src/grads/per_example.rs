@@ -1,23 +1,21 @@
-//! What a backward pass knows of each example.
+//! The per-example gradients of one backward pass.
 
 use burn::module::ParamId;
 use burn::tensor::{DType, Device, Tensor};
 
+use super::explanation::{ExplainedParameter, Explanation};
 use super::parameter_gradients::ParameterGradients;
-use super::planner::Strategy;
-use super::rounding::Precision;
+use super::planner::{MemoryBound, Strategy};
+use super::precision::Precision;
 use super::rules::{Keep, Rounding, SquaredNorms};
-use super::{ExplainedParameter, Explanation, MemoryBound};
 use crate::DpError;
-use crate::clipping::Coefficients;
-use crate::model::ParameterGroups;
-use crate::model::ParameterInfo;
+use crate::model::{ParameterGroups, ParameterInfo};
 
 /// The gradients of the examples of one physical batch, in the form that is cheapest to clip.
 ///
 /// # Privacy
 ///
-/// Not private. The only way onward is a [clipping policy](crate::clipping), which consumes it.
+/// Not private. Only a [clipping policy](crate::clipping) can use it, and consumes it.
 #[must_use = "gradients reach the model through a clipping policy and noise"]
 pub struct PerExampleGradients {
     batch_size: usize,
@@ -27,19 +25,6 @@ pub struct PerExampleGradients {
     real: Option<Vec<bool>>,
 }
 
-/// The rows of a backward pass: every `group_size` of them are one unit.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Rows {
-    pub(super) count: usize,
-    pub(super) group_size: usize,
-}
-
-impl Rows {
-    pub(super) fn units(self) -> usize {
-        self.count / self.group_size
-    }
-}
-
 impl std::fmt::Debug for PerExampleGradients {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("PerExampleGradients").finish_non_exhaustive()
@@ -47,7 +32,7 @@ impl std::fmt::Debug for PerExampleGradients {
 }
 
 impl PerExampleGradients {
-    /// No example at all: the drawn batch was empty.
+    /// Creates the gradients of an empty batch.
     pub(crate) fn empty(device: Device) -> Self {
         Self { batch_size: 0, device, parameters: Vec::new(), real: None }
     }
@@ -60,11 +45,12 @@ impl PerExampleGradients {
         Self { batch_size, device, parameters, real: None }
     }
 
-    /// Marks the rows that only pad the batch: `false` rows get coefficient zero and are not counted.
+    /// Marks the units that only pad the batch: units that are `false` in `real` get coefficient zero and
+    /// are not counted.
     ///
     /// # Errors
     ///
-    /// Refuses a mask of another length than the number of units.
+    /// Returns [`DpError::NotPerExample`] if `real` has not one entry for each unit.
     pub fn with_padding(mut self, real: Vec<bool>) -> Result<Self, DpError> {
         if real.len() != self.batch_size {
             return Err(DpError::NotPerExample {
@@ -79,19 +65,19 @@ impl PerExampleGradients {
         Ok(self)
     }
 
-    /// Whether row `index` is an example, not padding.
+    /// Whether unit `index` is an example, not padding.
     pub(crate) fn is_real(&self, index: usize) -> bool {
         self.real.as_ref().is_none_or(|real| real[index])
     }
 
-    /// The strategy chosen for each parameter, by path.
+    /// Returns the path of each parameter and the strategy chosen for it.
     pub fn strategies(&self) -> impl Iterator<Item = (&str, Strategy)> {
         self.parameters
             .iter()
             .map(|parameter| (parameter.info.path.as_str(), parameter.plan.strategy))
     }
 
-    /// What was done for each of `parameters`.
+    /// Explains the planner's choice for each of `parameters`.
     pub(super) fn explanation(
         self,
         parameters: Vec<ParameterInfo>,
@@ -110,15 +96,16 @@ impl PerExampleGradients {
         Explanation { parameters, units: self.batch_size, bound }
     }
 
-    /// Squared norms of the gradients for each group of parameters and each example, rounded up:
+    /// Returns the squared norms of the gradients for each group of parameters and each example, rounded up:
     /// `[groups][batch_size]`, on the host.
     ///
-    /// Added up in f64 over the parameters of a group. NaN and infinity mean what they say: the norm of
-    /// that example cannot be known.
+    /// They are added up in f64 over the parameters of a group. If one is NaN or infinite, the norm of that
+    /// example is unknown.
     ///
     /// # Errors
     ///
-    /// Refuses a parameter that belongs to no group.
+    /// Returns an error of [`ParameterGroups::index_of`] if a parameter belongs to no group, and
+    /// [`DpError::Device`] if the norms cannot be read.
     pub(crate) fn squared_norms(&self, groups: &ParameterGroups) -> Result<Vec<Vec<f64>>, DpError> {
         let mut totals = vec![vec![0.0f64; self.batch_size]; groups.len()];
         if self.parameters.is_empty() {
@@ -130,7 +117,7 @@ impl PerExampleGradients {
         for parameter in &self.parameters {
             let group = groups.index_of(&parameter.info.path)?;
             let SquaredNorms { values, rounding } = parameter.squared_norms();
-            // What its squares can have lost by underflow.
+            // A bound on what its squares lost to underflow.
             underflow[group] += parameter.info.num_values() as f64 * f64::from(f32::MIN_POSITIVE);
             rows.push(values);
             let round_up = match rounding {
@@ -147,14 +134,13 @@ impl PerExampleGradients {
             kinds.push((group, round_up));
         }
         let table = Tensor::<1>::stack::<2>(rows, 0).into_data().convert_dtype(DType::F32);
-        let table = table.as_slice::<f32>().map_err(|error| DpError::NotPerExample {
-            reason: format!("their norms cannot be read from the device: {error:?}"),
-        })?;
+        let table =
+            table.as_slice::<f32>().map_err(|error| DpError::device(format!("{error:?}")))?;
         let mut rows = table.chunks_exact(self.batch_size);
         let precision = Precision::of(&self.device);
         for (group, round_up) in kinds {
             let totals = &mut totals[group];
-            // A ghost norm may round below zero. NaN stays.
+            // Rounding can make a ghost norm negative. NaN is kept.
             let values = rows
                 .next()
                 .unwrap_or_default()
@@ -181,29 +167,34 @@ impl PerExampleGradients {
         Ok(totals)
     }
 
-    /// `Σ_i coefficients[i] · gradient_i` per parameter, with the coefficients of its group. Rows that
-    /// are not kept count as zero even where they hold NaN or infinity.
+    /// Returns `Σ_i coefficients[i] · gradient_i` per parameter, with the coefficients of its group.
+    /// Examples that are not kept count as zero even if they hold NaN or infinity.
+    ///
+    /// # Arguments
+    ///
+    /// - `coefficients`: one row for all groups, or one row per group; one value per example
+    /// - `keep`: `false` for examples to leave out by selection
     ///
     /// # Errors
     ///
-    /// Refuses a parameter that belongs to no group.
+    /// Returns an error of [`ParameterGroups::index_of`] if a parameter belongs to no group.
     pub(crate) fn weighted_sum(
         self,
-        coefficients: &Coefficients,
+        coefficients: &[Vec<f32>],
+        keep: &[bool],
         groups: &ParameterGroups,
     ) -> Result<Vec<(ParamId, Tensor<1>)>, DpError> {
         let device = self.device;
-        let keep = &coefficients.keep;
         let keep = keep.contains(&false).then(|| Keep::new(keep, &device));
-        // One upload for each norm that is bounded: the whole gradient has one.
-        let mut uploaded: Vec<Option<Tensor<1>>> = vec![None; groups.len()];
+        // One upload per row of coefficients.
+        let mut uploaded: Vec<Option<Tensor<1>>> = vec![None; coefficients.len()];
         let sum = |parameter: ParameterGradients| {
-            let group = match coefficients.per_group() {
-                true => groups.index_of(&parameter.info.path)?,
-                false => 0,
+            let group = match coefficients.len() {
+                1 => 0,
+                _ => groups.index_of(&parameter.info.path)?,
             };
             let coefficients = uploaded[group].get_or_insert_with(|| {
-                Tensor::from_data(coefficients.of_group(group), (&device, DType::F32))
+                Tensor::from_data(coefficients[group].as_slice(), (&device, DType::F32))
             });
             Ok((parameter.info.id, parameter.weighted_sum(coefficients.clone(), keep.as_ref())))
         };

@@ -1,15 +1,15 @@
-//! Which way leads to the norm of a parameter's per-example gradients.
+//! Chooses between ghost norms and instantiation for each parameter.
 
 use super::rules::Rule;
 
-/// A moved value costs about as much time as this many floating-point operations: writing the
-/// gradient, reading it for the norm and reading it again for the weighted sum are three of them.
+/// Floating-point operations that take as much time as moving one value three times: writing a gradient,
+/// reading it for the norm, and reading it again for the weighted sum.
 const FLOPS_PER_VALUE: f64 = 48.0;
 
-/// Temporaries of so many bytes are never worth a second launch.
+/// Temporaries of up to this many bytes are not split: a second launch costs more.
 const SMALL_TEMPORARY: usize = 4 << 20;
 
-/// How the per-example norms of one parameter are reached.
+/// How the per-example norms of one parameter are computed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Strategy {
@@ -17,35 +17,34 @@ pub enum Strategy {
     Ghost,
     /// The gradients of all examples are formed and kept until the weighted sum.
     Instantiate,
-    /// The gradients are formed for so many examples at a time, measured, and dropped.
+    /// The gradients are formed for this many examples at a time, measured, and dropped.
     InstantiateInChunks(usize),
 }
 
-/// Memory that per-example gradients may take beyond what the backward pass recorded.
+/// Memory that per-example gradients may take beyond the records of the backward pass.
 ///
-/// Gradients that are at most half as large as what was recorded for them are formed in any case, and the
-/// record is freed: they take no memory. The bound limits those that are kept though they are larger, because
-/// that is faster, and a quarter of it what is formed for a moment, but for a single example, which may need
-/// more.
+/// Gradients of at most half the size of their record are formed in any case, and the record is freed: they
+/// take no extra memory. The bound limits larger gradients that are kept because that is faster. A quarter
+/// of the bound limits temporary gradients, except the gradient of a single example, which may be larger.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MemoryBound {
     bytes: usize,
 }
 
 impl MemoryBound {
-    /// At most so many bytes.
+    /// Creates a bound of `bytes` bytes.
     pub const fn bytes(bytes: usize) -> Self {
         Self { bytes }
     }
 
-    /// The bound in bytes.
+    /// Returns the bound in bytes.
     pub const fn as_bytes(self) -> usize {
         self.bytes
     }
 }
 
 impl Default for MemoryBound {
-    /// 256 MiB.
+    /// Returns a bound of 256 MiB.
     fn default() -> Self {
         Self::bytes(256 << 20)
     }
@@ -57,25 +56,25 @@ pub(crate) struct Planner {
     left: usize,
     chunk: usize,
     always_instantiate: bool,
-    /// Whether nothing is formed before the pass is over.
+    /// Whether no gradient is formed before the end of the pass.
     defers: bool,
 }
 
 impl Planner {
     pub(crate) fn new(bound: MemoryBound, always_instantiate: bool) -> Self {
-        // What is dropped after its norm may use a quarter of the bound at a time.
+        // Gradients that are dropped after their norm may use a quarter of the bound at a time.
         Self { left: bound.bytes, chunk: bound.bytes / 4, always_instantiate, defers: false }
     }
 
-    /// Whether it forms nothing before the pass is over.
+    /// Forms no gradient before the end of the pass, if `defers`.
     pub(crate) fn deferred(mut self, defers: bool) -> Self {
         self.defers = defers;
         self
     }
 
-    /// Whether the gradients of `units` units are formed as soon as `rule` was recorded: where they take at
-    /// most half of the record, a part of which other layers may share, unless the ghost norm costs nothing
-    /// (an embedding, whose gradients are mostly zeros).
+    /// Whether the gradients of `units` units are formed as soon as `rule` is recorded: if they take at most
+    /// half of the record, a part of which other layers may share; unless the ghost norm costs nothing (an
+    /// embedding, whose gradients are mostly zeros).
     pub(crate) fn forms_at_once(&self, rule: &dyn Rule, units: usize) -> bool {
         let cost = rule.cost();
         let smaller = 2 * units * cost.values <= rule.kept_values();
@@ -83,14 +82,14 @@ impl Planner {
         self.always_instantiate || (smaller && !self.defers)
     }
 
-    /// Examples for which the gradients are formed at a time: the temporaries take no more than what was
-    /// recorded, and a quarter of the bound.
+    /// Returns the number of examples for which the gradients are formed at a time: the temporaries take no
+    /// more than the record, and no more than a quarter of the bound.
     pub(crate) fn formation_chunk(&self, rule: &dyn Rule) -> usize {
         let recorded = (rule.kept_values() * size_of::<f32>()).max(SMALL_TEMPORARY);
         self.examples(rule.cost().temporary, recorded.min(self.chunk), rule.batch_size())
     }
 
-    /// Examples whose `values` fit into `bytes`, at least one.
+    /// Returns the number of examples whose `values` fit into `bytes`, at least one.
     fn examples(&self, values: usize, bytes: usize, batch_size: usize) -> usize {
         let batch_size = batch_size.max(1);
         if self.always_instantiate {
@@ -99,7 +98,7 @@ impl Planner {
         (bytes / (values * size_of::<f32>()).max(1)).clamp(1, batch_size)
     }
 
-    /// The plan for one parameter whose gradients are not formed at once.
+    /// Plans one parameter whose gradients are not formed at once.
     pub(crate) fn plan(&mut self, rule: &dyn Rule) -> Plan {
         let (cost, batch_size) = (rule.cost(), rule.batch_size());
         let kept = batch_size * cost.values * size_of::<f32>();
@@ -158,14 +157,14 @@ mod tests {
     #[test]
     fn gradients_of_half_the_record_are_formed_at_once() {
         let planner = Planner::new(MemoryBound::bytes(0), false);
-        // 23 · 45 values were recorded for 25 · 20.
+        // The record has 23 · 45 values, the gradient 25 · 20.
         assert!(planner.forms_at_once(&linear(23, 25, 20, 4), 4));
         assert!(!planner.forms_at_once(&linear(22, 25, 20, 4), 4));
         assert!(!planner.deferred(true).forms_at_once(&linear(23, 25, 20, 4), 4));
     }
 
     #[test]
-    fn the_gradient_of_an_embedding_is_never_formed_before_it_must_be() {
+    fn the_gradient_of_an_embedding_is_not_formed_at_once() {
         let ids = Tensor::<2, Int>::zeros([4, 50], &Device::default());
         let rows = Tensor::zeros([4, 50, 3], &Device::default());
         let outer = OuterProducts::indexed(2, ids, rows);
@@ -176,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn temporaries_stay_within_the_record_and_the_bound() {
+    fn temporaries_stay_within_the_record_and_the_memory_bound() {
         let unit = |batch_size: usize| {
             let uses: Vec<Box<dyn Rule>> = vec![Box::new(linear(40, 400, 80, 2 * batch_size))];
             Summed { uses, group_size: 2 }
@@ -196,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn the_gram_matrices_of_a_ghost_norm_stay_within_the_memory_bound() {
+    fn gram_matrices_stay_within_the_memory_bound() {
         let mut planner = Planner::new(MemoryBound::bytes(4 * 4 * 2 * 24 * 24), false);
         let plan = planner.plan(&linear(24, 300, 300, 8));
         assert_eq!(plan, Plan { strategy: Strategy::Ghost, chunk: 1 });
@@ -205,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn beyond_the_memory_bound_the_gradients_are_measured_in_chunks() {
+    fn gradients_beyond_the_memory_bound_are_measured_in_chunks() {
         let mut planner = Planner::new(MemoryBound::bytes(16 * 8000 * 4), false);
         let outer = linear(40, 100, 80, 16);
         assert_eq!(planner.plan(&outer).strategy, Strategy::Instantiate);

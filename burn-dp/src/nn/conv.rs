@@ -4,7 +4,7 @@ use burn::tensor::Tensor;
 use burn::tensor::ops::ConvOptions;
 
 use super::{Private, padding};
-use crate::ops::{self, Primitive};
+use crate::ops::{self, Convolution, Primitive};
 
 impl Private<Conv1d> {
     /// Applies the convolution.
@@ -62,7 +62,7 @@ pub(crate) fn conv1d(layer: &Conv1d, input: Tensor<3>) -> Tensor<3> {
     let padding = padding::pairs_1d(&layer.padding, length, layer.kernel_size, layer.stride);
     let options =
         ConvOptions::new_with_padding([layer.stride], [padding], [layer.dilation], layer.groups);
-    convolution(&layer.weight, layer.bias.as_ref(), Primitive::Conv1d(options), input)
+    convolution(&layer.weight, layer.bias.as_ref(), Convolution::Conv1d(options), input)
 }
 
 /// See [`Private<Conv2d>::forward`](Private).
@@ -73,7 +73,7 @@ pub(crate) fn conv2d(layer: &Conv2d, input: Tensor<4>) -> Tensor<4> {
         padding::pairs_2d(&layer.padding, [height, width], layer.kernel_size, layer.stride);
     let options =
         ConvOptions::new_with_padding(layer.stride, padding, layer.dilation, layer.groups);
-    convolution(&layer.weight, layer.bias.as_ref(), Primitive::Conv2d(options), input)
+    convolution(&layer.weight, layer.bias.as_ref(), Convolution::Conv2d(options), input)
 }
 
 /// See [`Private<Conv3d>::forward`](Private).
@@ -83,22 +83,22 @@ pub(crate) fn conv3d(layer: &Conv3d, input: Tensor<5>) -> Tensor<5> {
     let size = [depth, height, width];
     let padding = padding::symmetric_3d(&layer.padding, size, layer.kernel_size, layer.stride);
     let options = ConvOptions::new(layer.stride, padding, layer.dilation, layer.groups);
-    convolution(&layer.weight, layer.bias.as_ref(), Primitive::Conv3d(options), input)
+    convolution(&layer.weight, layer.bias.as_ref(), Convolution::Conv3d(options), input)
 }
 
-/// The convolution that `primitive` says, of one to three axes, also a transposed one.
+/// Applies a convolution of one to three axes, also a transposed one.
 pub(super) fn convolution<const D: usize>(
     weight: &Param<Tensor<D>>,
     bias: Option<&Param<Tensor<1>>>,
-    primitive: Primitive,
+    convolution: Convolution,
     input: Tensor<D>,
 ) -> Tensor<D> {
-    let (kept, forward) = (input.clone(), primitive.clone());
+    let kept = input.clone();
     ops::apply(
         weight,
         bias,
-        primitive,
+        Primitive::Convolution(convolution.clone()),
         || ops::keep(kept),
-        |weight, bias| ops::convolution(input, weight, bias, forward),
+        |weight, bias| ops::convolution(input, weight, bias, convolution),
     )
 }

@@ -3,7 +3,7 @@ use burn::tensor::Tensor;
 use burn::tensor::ops::ConvTransposeOptions;
 
 use super::{Private, conv::convolution, padding};
-use crate::ops::Primitive;
+use crate::ops::Convolution;
 
 impl Private<ConvTranspose1d> {
     /// Applies the transposed convolution.
@@ -63,7 +63,7 @@ pub(crate) fn conv_transpose1d(layer: &ConvTranspose1d, input: Tensor<3>) -> Ten
         [layer.dilation],
         layer.groups,
     );
-    convolution(&layer.weight, layer.bias.as_ref(), Primitive::ConvTranspose1d(options), input)
+    convolution(&layer.weight, layer.bias.as_ref(), Convolution::Transpose1d(options), input)
 }
 
 /// See [`Private<ConvTranspose2d>::forward`](Private).
@@ -76,7 +76,7 @@ pub(crate) fn conv_transpose2d(layer: &ConvTranspose2d, input: Tensor<4>) -> Ten
         layer.dilation,
         layer.groups,
     );
-    convolution(&layer.weight, layer.bias.as_ref(), Primitive::ConvTranspose2d(options), input)
+    convolution(&layer.weight, layer.bias.as_ref(), Convolution::Transpose2d(options), input)
 }
 
 /// See [`Private<ConvTranspose3d>::forward`](Private).
@@ -89,5 +89,5 @@ pub(crate) fn conv_transpose3d(layer: &ConvTranspose3d, input: Tensor<5>) -> Ten
         layer.dilation,
         layer.groups,
     );
-    convolution(&layer.weight, layer.bias.as_ref(), Primitive::ConvTranspose3d(options), input)
+    convolution(&layer.weight, layer.bias.as_ref(), Convolution::Transpose3d(options), input)
 }

@@ -77,27 +77,27 @@ pub const LAYERS: &[LayerSupport] = &[
     row("Conv1d",
         "bias, stride, padding (also asymmetric), dilation, groups",
         "as linear, on the patches that the kernel sees",
-        Planned, "every_option_of_a_convolution_over_time_equals_the_loop_over_examples"),
+        Planned, "every_option_of_conv1d_equals_the_loop_over_examples"),
     row("Conv2d",
         "bias, stride, padding (also asymmetric), dilation, groups",
         "as linear, on the patches that the kernel sees",
-        Planned, "every_option_of_a_convolution_equals_the_loop_over_examples"),
+        Planned, "every_option_of_conv2d_equals_the_loop_over_examples"),
     row("Conv3d",
         "bias, stride, padding, dilation, groups",
         "as linear, on the patches that the kernel sees",
-        Planned, "every_option_of_a_convolution_over_volumes_equals_the_loop_over_examples"),
+        Planned, "every_option_of_conv3d_equals_the_loop_over_examples"),
     row("ConvTranspose1d",
         "bias, stride, padding, output padding, dilation, groups",
         "as a convolution, with input and output gradient exchanged",
-        Planned, "transposed_convolutions_over_time_equal_the_loop_over_examples"),
+        Planned, "every_option_of_conv_transpose1d_equals_the_loop_over_examples"),
     row("ConvTranspose2d",
         "bias, stride, padding, output padding, dilation, groups",
         "as a convolution, with input and output gradient exchanged",
-        Planned, "every_option_of_a_transposed_convolution_equals_the_loop_over_examples"),
+        Planned, "every_option_of_conv_transpose2d_equals_the_loop_over_examples"),
     row("ConvTranspose3d",
         "bias, stride, padding, output padding, dilation, groups",
         "as a convolution, with input and output gradient exchanged",
-        Planned, "transposed_convolutions_over_volumes_equal_the_loop_over_examples"),
+        Planned, "every_option_of_conv_transpose3d_equals_the_loop_over_examples"),
     row("DeformConv2d",
         "bias, stride, padding, dilation, groups, offset groups, mask",
         "as linear, on the samples that the kernel sees",
@@ -239,15 +239,22 @@ mod tests {
 
     #[test]
     fn the_tests_of_the_table_exist() {
-        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/grads/oracle");
-        let source: String = std::fs::read_dir(folder)
-            .unwrap()
-            .map(|file| std::fs::read_to_string(file.unwrap().path()).unwrap())
-            .collect();
+        fn sources(folder: &Path) -> String {
+            let entries = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
+            let read = |path: std::path::PathBuf| match path.is_dir() {
+                true => sources(&path),
+                false => std::fs::read_to_string(path).unwrap(),
+            };
+            entries.map(read).collect()
+        }
+        let source = sources(&Path::new(env!("CARGO_MANIFEST_DIR")).join("src/grads"));
         for LayerSupport { layer, test, .. } in LAYERS {
-            let head = format!("#[test]\nfn {test}(");
-            let (_, rest) = source.split_once(&head).unwrap_or_else(|| panic!("{layer}: {test}"));
-            let (body, _) = rest.split_once("\n}\n").unwrap();
+            let head = format!("fn {test}(");
+            let (before, rest) =
+                source.split_once(&head).unwrap_or_else(|| panic!("{layer}: {test}"));
+            let (_, indent) = before.rsplit_once('\n').unwrap();
+            assert!(before.trim_end().ends_with("#[test]"), "{layer}: {test}");
+            let (body, _) = rest.split_once(&format!("\n{indent}}}\n")).unwrap();
             assert!(body.contains("for device in training_devices() {"), "{layer}: {test}");
         }
     }

@@ -3,13 +3,13 @@ use burn::backend::{
     tensor::{FloatTensor, IntTensor},
 };
 
-/// A bias that a layer may have.
+/// The bias of a layer, if it has one.
 #[doc(hidden)]
 #[derive(ExtensionType)]
 pub enum Bias<B: Backend> {
-    /// The layer has this bias.
+    /// The bias.
     Present(FloatTensor<B>),
-    /// The layer has none.
+    /// The layer has no bias.
     Absent,
 }
 
@@ -41,7 +41,7 @@ pub enum Kept<B: Backend> {
 const KEPT: &str = "the forward pass keeps what its backward step needs";
 
 impl<B: Backend> Kept<B> {
-    /// From the float tensors and indices that [`into_parts`](Self::into_parts) gave.
+    /// Restores the value from the parts that [`into_parts`](Self::into_parts) returned.
     pub(super) fn from_parts(floats: Vec<FloatTensor<B>>, ids: Option<IntTensor<B>>) -> Self {
         let mut floats = floats.into_iter();
         match (floats.next(), floats.next(), floats.next(), ids) {
@@ -53,6 +53,7 @@ impl<B: Backend> Kept<B> {
         }
     }
 
+    /// Returns the float tensors and the indices.
     pub(super) fn into_parts(self) -> (Vec<FloatTensor<B>>, Option<IntTensor<B>>) {
         match self {
             Self::Nothing => (vec![], None),

@@ -12,8 +12,8 @@ use burn::tensor::Shape;
 use crate::DpError;
 use crate::ops::{LayerIds, Primitive, Slot};
 
-/// What one call of a primitive left behind, still as primitives of its backend, in the
-/// [layout](Primitive::layout) of its rule.
+/// The record of one call of a primitive: tensors of its backend, in the layout that the
+/// [primitive](Primitive) gives them.
 pub(crate) struct RawRecord {
     pub(crate) layer: LayerIds,
     pub(crate) primitive: Primitive,
@@ -21,21 +21,35 @@ pub(crate) struct RawRecord {
     pub(crate) weight: Option<Shape>,
     /// Whether the bias requires a gradient.
     pub(crate) bias: bool,
-    /// What the forward pass kept; nothing when only the bias is trained.
+    /// The tensors that the forward pass kept; none if only the bias is trained.
     pub(crate) kept: Vec<Slot>,
-    /// The indices that it kept.
+    /// The indices that the forward pass kept.
     pub(crate) ids: Option<Slot>,
     pub(crate) output_grad: Slot,
 }
 
-/// What takes the records, each as soon as its layer's backward step is made: what it does not keep is
-/// freed while the pass goes on.
+/// Takes the records of a backward pass, each as soon as the backward step of its layer has run: what a
+/// recorder does not keep is freed during the pass.
 pub(crate) trait Recorder {
-    fn record(&mut self, record: RawRecord);
+    /// Takes a record.
+    ///
+    /// # Errors
+    ///
+    /// Returns why the pass cannot be used. The recorder gets no further records then.
+    fn record(&mut self, record: RawRecord) -> Result<(), DpError>;
 }
 
+/// A recorder and its first error.
+struct Guarded<R: ?Sized> {
+    refused: Option<DpError>,
+    recorder: R,
+}
+
+/// The recorder of a thread.
+type Active = Rc<RefCell<Guarded<dyn Recorder>>>;
+
 thread_local! {
-    static RECORDER: RefCell<Option<Rc<RefCell<dyn Recorder>>>> = const { RefCell::new(None) };
+    static RECORDER: RefCell<Option<Active>> = const { RefCell::new(None) };
 }
 
 /// Whether the current thread records.
@@ -43,17 +57,20 @@ pub(crate) fn is_active() -> bool {
     RECORDER.with_borrow(Option::is_some)
 }
 
-/// Hands over a record; a no-op when nothing records.
+/// Hands over a record; does nothing if the thread does not record.
 pub(crate) fn push(record: RawRecord) {
-    let recorder = RECORDER.with_borrow(Clone::clone);
-    if let Some(recorder) = recorder {
-        recorder.borrow_mut().record(record);
+    let Some(active) = RECORDER.with_borrow(Clone::clone) else {
+        return;
+    };
+    let mut active = active.borrow_mut();
+    if active.refused.is_none() {
+        active.refused = active.recorder.record(record).err();
     }
 }
 
 /// The scope in which the current thread records. Dropping it ends the recording.
 pub(crate) struct Recording<R> {
-    recorder: Rc<RefCell<R>>,
+    recorder: Rc<RefCell<Guarded<R>>>,
     scope: Scope,
 }
 
@@ -68,27 +85,33 @@ impl<R: Recorder + 'static> Recording<R> {
     ///
     /// # Errors
     ///
-    /// Refuses when the thread already records: nested backward passes would mix their examples.
+    /// Returns [`DpError::NotPerExample`] if the thread already records: nested backward passes would
+    /// mix their examples.
     pub(crate) fn start(recorder: R) -> Result<Self, DpError> {
         RECORDER.with_borrow_mut(|active| match active {
             Some(_) => Err(DpError::NotPerExample {
                 reason: "a private backward pass was started inside another one".into(),
             }),
             None => {
-                let recorder = Rc::new(RefCell::new(recorder));
+                let recorder = Rc::new(RefCell::new(Guarded { refused: None, recorder }));
                 *active = Some(recorder.clone());
                 Ok(Self { recorder, scope: Scope { _not_send: PhantomData } })
             }
         })
     }
 
-    /// Ends the scope and gives the recorder back.
-    pub(crate) fn finish(self) -> R {
+    /// Ends the scope and returns the recorder.
+    ///
+    /// # Errors
+    ///
+    /// Returns the first error of the recorder.
+    pub(crate) fn finish(self) -> Result<R, DpError> {
         drop(self.scope);
-        match Rc::try_unwrap(self.recorder) {
-            Ok(recorder) => recorder.into_inner(),
-            Err(_) => unreachable!("the scope held the only other reference"),
-        }
+        let Ok(guarded) = Rc::try_unwrap(self.recorder) else {
+            unreachable!("the scope held the only other reference");
+        };
+        let Guarded { refused, recorder } = guarded.into_inner();
+        refused.map_or(Ok(recorder), Err)
     }
 }
 

@@ -1,7 +1,7 @@
 use std::any::Any;
 use std::fmt;
 
-/// A backend primitive whose type has been erased, on its way from a backward step to a rule.
+/// A backend primitive with an erased type. It carries a tensor from a backward step to a rule.
 pub struct Slot(Box<dyn Any + Send>);
 
 impl Slot {
@@ -10,14 +10,19 @@ impl Slot {
         Self(Box::new(primitive))
     }
 
+    /// Takes the primitive out if it has this type.
+    pub(super) fn try_take<T: 'static>(self) -> Result<T, Self> {
+        self.0.downcast::<T>().map(|primitive| *primitive).map_err(Self)
+    }
+
     /// Takes the primitive out.
     ///
     /// # Panics
     ///
     /// Panics if the primitive belongs to another backend, which means that one model mixes backends.
     pub fn take<T: 'static>(self) -> T {
-        match self.0.downcast::<T>() {
-            Ok(primitive) => *primitive,
+        match self.try_take() {
+            Ok(primitive) => primitive,
             Err(_) => panic!(
                 "a recorded tensor belongs to another backend than the losses; keep the model and \
                  its losses on one backend"

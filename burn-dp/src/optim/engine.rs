@@ -253,7 +253,7 @@ impl ClipTask {
         weights: Option<&ExampleWeights>,
         model: &M,
     ) -> Result<ClippedSum, DpError> {
-        let grads = self.backward.run_probed(losses, model, self.probe.as_mut())?;
+        let grads = self.backward.run_checked(losses, model, &mut self.probe)?;
         let grads = match weights {
             Some(weights) => {
                 grads.with_padding(weights.is_padding().map(|padding| !padding).collect())?

@@ -46,8 +46,22 @@ impl ClippedSum {
     ) -> Result<Self, DpError> {
         let squared_norms = grads.squared_norms(thresholds.groups())?;
         let coefficients = thresholds.coefficients(&squared_norms, |unit| grads.is_real(unit));
-        let sums = grads.weighted_sum(&coefficients, thresholds.groups())?;
-        Ok(Self::new(sums, thresholds.clone(), coefficients))
+        Self::weighted(grads, thresholds.clone(), coefficients)
+    }
+
+    /// Multiplies the gradient of each example by its coefficients and adds up.
+    ///
+    /// # Errors
+    ///
+    /// Returns [`DpError::InvalidArgument`] if a parameter belongs to no group.
+    pub(crate) fn weighted(
+        grads: PerExampleGradients,
+        thresholds: Thresholds,
+        coefficients: Coefficients,
+    ) -> Result<Self, DpError> {
+        let Coefficients { rows, keep, .. } = &coefficients;
+        let sums = grads.weighted_sum(rows, keep, thresholds.groups())?;
+        Ok(Self::new(sums, thresholds, coefficients))
     }
 
     /// Creates a sum of units that were multiplied by `coefficients`.

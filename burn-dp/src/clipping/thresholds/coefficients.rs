@@ -39,7 +39,7 @@ impl Scaling {
 /// | of any group infinite or NaN, also by overflow | unit left out | unit left out |
 pub(crate) struct Coefficients {
     /// One row for each bounded norm, with one value for each unit. Units that are left out have 0.
-    rows: Vec<Vec<f32>>,
+    pub(super) rows: Vec<Vec<f32>>,
     /// `false` for units to leave out by selection: a product with 0 would keep NaN.
     pub(crate) keep: Vec<bool>,
     pub(crate) statistics: ClippingStatistics,
@@ -107,11 +107,6 @@ impl Coefficients {
             [row] => row,
             rows => &rows[group],
         }
-    }
-
-    /// Returns whether each group has its own coefficients.
-    pub(crate) fn per_group(&self) -> bool {
-        self.rows.len() > 1
     }
 }
 
@@ -185,7 +180,7 @@ mod tests {
         for group in 0..3 {
             assert!((found.of_group(group)[0] - expected).abs() < 1e-6);
         }
-        assert!(!found.per_group());
+        assert_eq!(found.rows.len(), 1);
     }
 
     #[test]

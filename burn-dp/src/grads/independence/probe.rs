@@ -1,37 +1,40 @@
-//! A test of the independence of the examples inside of a backward pass that is made anyway.
+//! A test of the independence of the examples within a backward pass of training.
 
 use burn::module::{Module, ModuleVisitor, Param};
 use burn::tensor::{DType, Device, Tensor};
 use zeroize::Zeroizing;
 
+use super::unscale::{ScaledBatch, Unscale};
 use crate::DpError;
-use crate::grads::row_scale::RowScale;
+use crate::grads::pass_check::PassCheck;
+use crate::ops::recording::Recorder;
 use crate::random::{NoiseSource, Purpose};
 
 /// Powers of two by which the loss of an example is made larger or smaller: exact in floating point.
 const LARGER: f64 = (1u64 << 40) as f64;
 const SMALLER: f64 = 1.0 / LARGER;
 
-/// A small unit that is so much larger than the median of the large ones, once the factors are taken
-/// out, did not come from its own loss. Of the factor 2^80 between the two, 2^30 are left to find weak
-/// dependences and 2^50 to let gradients of different examples differ.
+/// A unit that was scaled down is suspicious if, without its factor, it exceeds the median of the units that
+/// were scaled up by this ratio: then its gradient does not come from its own loss. Of the factor 2^80
+/// between the two, 2^30 remain to find weak dependences, and 2^50 to let gradients of examples differ.
 const SUSPICIOUS: f64 = (1u64 << 50) as f64;
 
 /// Tests, in the backward passes of a step, that the gradient of one loss does not reach the rows of other
 /// examples.
 ///
-/// The loss of each example is multiplied by 2^40 or by 2^-40, as a fair coin says. The backward pass is
-/// linear in the gradient of the losses, so the rows of independent examples are scaled by the factor of
-/// their own example, exactly, and are scaled back before anything is made of them: the result is that
-/// of the plain pass, bit for bit, unless a gradient is so small (below 2^-86) that the smaller factor takes
-/// bits from it. If a loss with the large factor reaches the row of an example with the
-/// small one, that row is larger by up to 2^80 than it should be.
+/// The loss of each example is multiplied by 2^40 or by 2^-40, chosen by a fair coin. The backward pass is
+/// linear in the gradient of the losses. So the rows of independent examples are scaled exactly by the
+/// factor of their own example, and are scaled back before they are used. The result equals the result of
+/// the plain pass bit for bit, unless a gradient is so small (below 2^-86) that the smaller factor removes
+/// bits from it. If a loss with the large factor reaches the row of an example with the small factor, that
+/// row is too large by up to 2^80.
 ///
 /// # Privacy
 ///
-/// The coins are independent of the data, and each unit has its own. So whatever rounding the factors
-/// could cause is a property of the unit alone and leaves the sensitivity as it is. A single unit, however
-/// large its gradient, does not make a batch look mixed: a quarter of the small ones must, at least two.
+/// The coins are independent of the data, and each unit has a coin of its own. So any rounding by the
+/// factors is a property of the unit alone and does not change the sensitivity. A single unit cannot make a
+/// batch look mixed, however large its gradient: at least two, and at least a quarter of the units that
+/// were scaled down, must be suspicious.
 #[derive(Debug)]
 pub(crate) struct Probe {
     key: Zeroizing<[u8; 32]>,
@@ -42,22 +45,24 @@ pub(crate) struct Probe {
 }
 
 impl Probe {
-    /// The `number`-th probe of a step, whose coins follow from both and from the secret of `source`.
+    /// Creates the `number`-th probe of a step. Its coins follow from both numbers and from the secret of
+    /// `source`.
     pub(crate) fn new(source: &NoiseSource, step: u64, number: u32) -> Self {
         let key = source.derive_key(Purpose::Statistic);
         Self { key, step, number, tossed: 0, conclusive: false }
     }
 
-    /// This probe, with what another one found out.
+    /// Merges the findings of another probe into this one.
     pub(crate) fn merged(self, other: Self) -> Self {
         Self { conclusive: self.conclusive || other.conclusive, ..self }
     }
 
-    /// Whether some pass could tell.
+    /// Whether some pass was conclusive.
     pub(crate) fn is_conclusive(&self) -> bool {
         self.conclusive
     }
 
+    /// Tosses one coin per unit; `true` scales the unit down.
     fn toss(&mut self, units: usize) -> Vec<bool> {
         let mut hash = blake3::Hasher::new_keyed(&self.key);
         hash.update(&self.step.to_le_bytes());
@@ -69,65 +74,51 @@ impl Probe {
         bytes.into_iter().map(|byte| byte & 1 == 1).collect()
     }
 
-    /// The losses times their factors; `None` where this batch or the precision of the model cannot be
-    /// tested.
-    pub(crate) fn weigh<M: Module>(
+    /// Returns the scaled losses, and the inverse factors of the rows; `None` if the coins of this batch are
+    /// all alike, or if the precision of the model has too small a range.
+    fn scale<M: Module>(
         &mut self,
-        losses: Tensor<1>,
+        losses: &Tensor<1>,
         group_size: usize,
         model: &M,
-    ) -> Option<(Tensor<1>, Probed<'_>)> {
+    ) -> Option<(Tensor<1>, ScaledBatch)> {
         let rows = losses.dims()[0];
-        let units = self.toss(rows / group_size);
-        let mixed = units.contains(&true) && units.contains(&false);
+        let small = self.toss(rows / group_size);
+        let mixed = small.contains(&true) && small.contains(&false);
         if !mixed || !has_range(losses.dtype()) || !all_have_range(model) {
             return None;
         }
-        let factors =
-            factors(&units, group_size, [LARGER, SMALLER], (&losses.device(), losses.dtype()));
-        Some((losses * factors, Probed { probe: self, small: units, group_size }))
-    }
-}
-
-/// The units that were scaled down; the others were scaled up.
-pub(crate) struct Probed<'a> {
-    probe: &'a mut Probe,
-    small: Vec<bool>,
-    group_size: usize,
-}
-
-impl Probed<'_> {
-    /// What takes the factors out of the rows again.
-    pub(crate) fn inverse_factors(&self, device: &Device) -> Tensor<1> {
-        factors(&self.small, self.group_size, [SMALLER, LARGER], (device, DType::F32))
+        let device = (&losses.device(), losses.dtype());
+        let scaled = losses.clone() * factors(&small, group_size, [LARGER, SMALLER], device);
+        let witness = losses.clone().inner();
+        let device = (&witness.device(), DType::F32);
+        let inverse = factors(&small, group_size, [SMALLER, LARGER], device);
+        Some((scaled, ScaledBatch::new(witness, inverse, small, group_size)))
     }
 
-    /// Refuses a batch whose rows, the factors taken out, show a dependence.
-    pub(crate) fn judge(self, scale: RowScale) -> Result<(), DpError> {
-        for rows in scale.into_magnitudes()? {
-            let of = |small: bool| {
-                (rows.chunks_exact(self.group_size).zip(&self.small))
-                    .filter(move |(_, is_small)| **is_small == small)
-                    .map(|(unit, _)| unit.iter().map(|&row| f64::from(row)).sum::<f64>())
-                    .filter(|magnitude| magnitude.is_finite())
-                    .collect::<Vec<f64>>()
-            };
-            let (small, mut large) = (of(true), of(false));
+    /// Judges a batch by the magnitudes of its rows after the factors were taken out.
+    ///
+    /// # Errors
+    ///
+    /// Returns [`DpError::NotPerExample`] if a loss reached the rows of other examples.
+    fn judge(&mut self, batch: ScaledBatch) -> Result<(), DpError> {
+        for (small, mut large) in batch.into_unit_magnitudes()? {
             large.retain(|&magnitude| magnitude > 0.0);
             if small.len() < 2 || large.is_empty() {
                 continue;
             }
-            self.probe.conclusive = true;
+            self.conclusive = true;
             large.sort_by(f64::total_cmp);
             let limit = large[large.len() / 2] * SUSPICIOUS;
             let suspicious = small.iter().filter(|&&magnitude| magnitude > limit).count();
             if suspicious >= small.len().div_ceil(4).max(2) {
                 return Err(DpError::NotPerExample {
-                    reason: "the loss of one example reaches another example of the batch; take out \
-                             what mixes the examples (batch statistics, a normaliser over the batch, \
-                             contrastive terms). If `check_independence` finds nothing on such \
-                             batches, many gradients of their examples differ by more than 2^50: \
-                             switch this test off with `DpOptimizer::with_independence_check(false)`"
+                    reason: "the loss of one example reaches another example of the batch; remove \
+                             what mixes the examples (batch statistics, a normalizer over the \
+                             batch, contrastive terms). If `check_independence` finds nothing on \
+                             such batches, many gradients of their examples differ by more than \
+                             2^50: switch this test off with \
+                             `DpOptimizer::with_independence_check(false)`"
                         .into(),
                 });
             }
@@ -136,7 +127,34 @@ impl Probed<'_> {
     }
 }
 
-/// One factor for each row: `[units · group_size]`.
+/// Checks a pass with a probe, if there is one.
+impl PassCheck for Option<Probe> {
+    type Recorder<R: Recorder + 'static> = Unscale<R>;
+
+    fn begin<M: Module, R: Recorder + 'static>(
+        &mut self,
+        losses: Tensor<1>,
+        group_size: usize,
+        model: &M,
+        recorder: R,
+    ) -> (Tensor<1>, Unscale<R>) {
+        let scaled = self.as_mut().and_then(|probe| probe.scale(&losses, group_size, model));
+        match scaled {
+            Some((losses, batch)) => (losses, Unscale { recorder, batch: Some(batch) }),
+            None => (losses, Unscale { recorder, batch: None }),
+        }
+    }
+
+    fn end<R: Recorder + 'static>(&mut self, recorder: Unscale<R>) -> Result<R, DpError> {
+        let Unscale { recorder, batch } = recorder;
+        if let (Some(probe), Some(batch)) = (self, batch) {
+            probe.judge(batch)?;
+        }
+        Ok(recorder)
+    }
+}
+
+/// Returns one factor per row: `[units · group_size]`.
 fn factors(
     small: &[bool],
     group_size: usize,
@@ -151,11 +169,12 @@ fn factors(
     Tensor::from_data(factors.as_slice(), (device, dtype))
 }
 
-/// Whether numbers of that type can be scaled by the factors.
+/// Whether the range of numbers of this type includes the factors.
 fn has_range(dtype: DType) -> bool {
     matches!(dtype, DType::F64 | DType::F32 | DType::BF16)
 }
 
+/// Whether the range of all parameters includes the factors.
 fn all_have_range<M: Module>(model: &M) -> bool {
     struct Range(bool);
     impl ModuleVisitor for Range {
@@ -175,7 +194,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_coins_are_fair_and_new_in_every_batch() {
+    fn coins_are_fair_and_differ_between_batches() {
         let mut probe = Probe::new(&NoiseSource::from_os().unwrap(), 0, 0);
         let (first, second) = (probe.toss(4096), probe.toss(4096));
         assert_ne!(first, second);

@@ -1,17 +1,17 @@
-//! A test of the assumption that loss i depends on example i alone.
+//! A test of the independence of the examples on one whole batch.
 
 use burn::module::Module;
 use burn::tensor::{DType, Tensor};
 
-use crate::grads::contribution::check_batch_size;
+use crate::grads::rows::check_batch_size;
 use crate::model::TrainableParameters;
 use crate::ops::recording::{RawRecord, Recorder, Recording};
 use crate::{DpError, ops};
 
-/// Tests on one batch whether the losses are independent: the gradient of one loss must not reach the
-/// rows of other examples in any private layer.
+/// Tests on one batch that the losses are independent: the gradient of one loss must not reach the rows of
+/// other examples in any private layer.
 ///
-/// It costs one backward pass. Run it once, on a batch of two or more examples, before training.
+/// The test costs one backward pass. Run it once before training, on a batch of two or more examples.
 ///
 /// # Shapes
 ///
@@ -19,22 +19,23 @@ use crate::{DpError, ops};
 ///
 /// # Privacy
 ///
-/// What mixes examples between private layers or in the loss is found: batch statistics, attention
-/// over the batch axis, contrastive terms, a normaliser of the batch. What mixes them before the first
-/// private layer is not, nor what does so on other batches only.
+/// The test finds what mixes examples between private layers or in the loss: batch statistics, attention
+/// over the batch axis, contrastive terms, a normalizer over the batch. It does not find what mixes
+/// examples before the first private layer, or only on other batches.
 ///
 /// # Errors
 ///
-/// [`DpError::NotPerExample`] if an example reaches another one; as
-/// [`PrivateBackward::run`](super::PrivateBackward::run) otherwise.
+/// Returns [`DpError::NotPerExample`] if an example reaches another one, or if `losses` are not one value
+/// for each of at least two examples. Returns the errors of
+/// [`PrivateBackward::run`](crate::grads::PrivateBackward::run) if that pass would be refused.
 pub fn check_independence<M: Module>(losses: Tensor<1>, model: &M) -> Result<(), DpError> {
     let parameters = TrainableParameters::of(model)?;
     let [batch_size] = losses.dims();
     if batch_size < 2 {
         return Err(DpError::NotPerExample {
             reason: format!(
-                "one value per example is asked for, of at least two examples, got {batch_size}; \
-                 do not take the mean"
+                "expected one value for each of at least two examples, got {batch_size}; do not \
+                 take the mean"
             ),
         });
     }
@@ -46,17 +47,17 @@ pub fn check_independence<M: Module>(losses: Tensor<1>, model: &M) -> Result<(),
     let probe = batch_size / 2;
     let recording = Recording::start(OutputGrads::new(losses.clone().inner()))?;
     let grads = losses.narrow(0, probe, 1).sum().backward();
-    let output_grads = recording.finish().rows;
+    let recorder = recording.finish();
     parameters.refuse_ordinary_gradients(model, &grads)?;
 
-    for output_grad in output_grads {
+    for output_grad in recorder?.rows {
         check_batch_size(output_grad.dims()[0], batch_size)?;
         let reached = row_magnitudes(output_grad)?;
         if let Some(other) = (0..batch_size).find(|&row| row != probe && reached[row] != 0.0) {
             return Err(DpError::NotPerExample {
                 reason: format!(
-                    "loss {probe} depends on example {other}; take out what mixes the examples of \
-                     a batch (batch statistics, a normaliser over the batch, contrastive terms)"
+                    "loss {probe} depends on example {other}; remove what mixes the examples of a \
+                     batch (batch statistics, a normalizer over the batch, contrastive terms)"
                 ),
             });
         }
@@ -64,30 +65,30 @@ pub fn check_independence<M: Module>(losses: Tensor<1>, model: &M) -> Result<(),
     Ok(())
 }
 
-/// Keeps the gradients of the outputs alone.
-pub(crate) struct OutputGrads {
+/// Keeps only the gradients of the outputs.
+pub(in crate::grads) struct OutputGrads {
     /// A plain tensor of the backend that records.
     witness: Tensor<1>,
     /// `[batch_size, values]` for every use of a layer.
-    pub(crate) rows: Vec<Tensor<2>>,
+    pub(in crate::grads) rows: Vec<Tensor<2>>,
 }
 
 impl OutputGrads {
-    pub(crate) fn new(witness: Tensor<1>) -> Self {
+    pub(in crate::grads) fn new(witness: Tensor<1>) -> Self {
         Self { witness, rows: Vec::new() }
     }
 }
 
 impl Recorder for OutputGrads {
-    fn record(&mut self, record: RawRecord) {
-        self.rows.push(ops::take_rows(&self.witness, record.output_grad));
+    fn record(&mut self, record: RawRecord) -> Result<(), DpError> {
+        let (_, rows) = ops::take_rows(&self.witness, record.output_grad);
+        self.rows.push(rows);
+        Ok(())
     }
 }
 
-/// Sum of the magnitudes in each row, on the host; NaN where there is one.
+/// Returns the sum of the magnitudes in each row, on the host; NaN if the row has a NaN.
 fn row_magnitudes(rows: Tensor<2>) -> Result<Vec<f32>, DpError> {
     let data = rows.abs().sum_dim(1).into_data().convert_dtype(DType::F32);
-    data.try_into_vec::<f32>().map_err(|error| {
-        DpError::state(format!("gradients cannot be read from the device: {error:?}"))
-    })
+    data.try_into_vec::<f32>().map_err(|error| DpError::device(format!("{error:?}")))
 }

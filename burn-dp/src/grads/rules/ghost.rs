@@ -5,10 +5,10 @@ use burn::tensor::{Int, Tensor};
 use super::{Rounding, SquaredNorms};
 use crate::ops::{self, row_squared_norms, row_sums};
 
-/// Squared Frobenius norms of `Σ_t a_tᵀ g_t` per example, rounded up.
+/// Returns the squared Frobenius norms of `Σ_t a_tᵀ g_t` per example, rounded up.
 ///
-/// One position: `‖a‖²‖g‖²`. Several: `Σ_{t,s} (a_t · a_s)(g_t · g_s)`, whose terms can cancel. A factor
-/// that is tiny while the other is huge can underflow; what that may have lost is added.
+/// For one position this is `‖a‖²‖g‖²`. For several it is `Σ_{t,s} (a_t · a_s)(g_t · g_s)`, whose terms can
+/// cancel. A tiny factor can underflow although the other factor is huge; a bound on that loss is added.
 ///
 /// # Shapes
 ///
@@ -33,8 +33,8 @@ pub(super) fn outer(a: Tensor<3>, g: Tensor<3>) -> SquaredNorms {
     }
 }
 
-/// Squared norms of `Σ_t e_{ids[t]} g_tᵀ` per example, where e_v is a unit vector, rounded up: positions
-/// count together where their ids are equal.
+/// Returns the squared norms of `Σ_t e_{ids[t]} g_tᵀ` per example, where e_v is a unit vector, rounded up:
+/// positions with equal ids are added first.
 ///
 /// # Shapes
 ///
@@ -55,7 +55,8 @@ pub(super) fn indexed(ids: Tensor<2, Int>, g: Tensor<3>) -> SquaredNorms {
     }
 }
 
-/// `2 · ⟨Σ_s a_sᵀ g_s, Σ_t e_{ids[t]} h_tᵀ⟩` per example, rounded up by what underflow can lose.
+/// Returns `2 · ⟨Σ_s a_sᵀ g_s, Σ_t e_{ids[t]} h_tᵀ⟩` per example, rounded up by the largest loss
+/// to underflow.
 ///
 /// # Shapes
 ///
@@ -69,22 +70,22 @@ pub(super) fn cross(a: Tensor<3>, g: Tensor<3>, ids: Tensor<2, Int>, h: Tensor<3
     let ids = ids.unsqueeze_dim::<3>(1).expand([batch_size, positions_a, positions]);
     let products = g.matmul(h.swap_dims(1, 2));
     let total = totals(a.clone().gather(2, ids) * products);
-    // An inner product g · h can lose this much, and is multiplied with a component of a.
+    // An inner product g · h can lose this much, and is multiplied by a component of a.
     let underflow = totals(a.abs().max_dim(2)).add_scalar(positions_a as f64);
     total.mul_scalar(2.0) + underflow.mul_scalar(2.0 * positions as f64 * lost_squares(p))
 }
 
-/// `(Σ_t ‖a_t‖‖g_t‖)²` per example, `[batch_size]`.
+/// Returns `(Σ_t ‖a_t‖‖g_t‖)²` per example, `[batch_size]`.
 pub(super) fn magnitudes(a: Tensor<3>, g: Tensor<3>) -> Tensor<1> {
     squared_totals(lengths(a) * lengths(g))
 }
 
-/// Norms of the positions, rounded up: `[batch_size, positions]`.
+/// Returns the norms of the positions, rounded up: `[batch_size, positions]`.
 pub(super) fn lengths(x: Tensor<3>) -> Tensor<2> {
     position_norms(x).sqrt()
 }
 
-/// Squared norms of the positions, rounded up by what underflow can lose: `[batch_size, positions]`.
+/// Returns the squared norms of the positions, rounded up by the largest loss to underflow: `[batch_size, positions]`.
 fn position_norms(x: Tensor<3>) -> Tensor<2> {
     let [batch_size, positions, features] = x.dims();
     row_squared_norms(x.reshape([batch_size * positions, features]))
@@ -92,7 +93,7 @@ fn position_norms(x: Tensor<3>) -> Tensor<2> {
         .reshape([batch_size, positions])
 }
 
-/// Squares of sums over the positions.
+/// Returns the squares of sums over the positions.
 pub(super) fn squared_totals(lengths: Tensor<2>) -> Tensor<1> {
     row_sums(lengths).square()
 }
@@ -102,7 +103,7 @@ fn totals(products: Tensor<3>) -> Tensor<1> {
     row_sums(products.reshape([batch_size, rows * columns]))
 }
 
-/// What so many squares can lose by underflow.
+/// Returns an upper bound on what `terms` squares lose to underflow.
 fn lost_squares(terms: usize) -> f64 {
     terms as f64 * f64::from(f32::MIN_POSITIVE)
 }

@@ -1,17 +1,17 @@
 use burn::tensor::{Bool, Device, Int, Tensor};
 
-/// Which examples of a batch a rule is restricted to.
+/// A restriction of a rule to some examples of a batch.
 pub(crate) enum Restriction<'a> {
-    /// All of them.
+    /// All examples.
     All,
     /// `length` examples from `start`, as a smaller batch.
     Range {
-        /// The first of them.
+        /// Index of the first example.
         start: usize,
-        /// Their number.
+        /// Number of examples.
         length: usize,
     },
-    /// Those that are kept; the others become zeros.
+    /// All examples, but those that are not kept become zeros.
     Keep(&'a Keep),
 }
 
@@ -26,7 +26,8 @@ impl Restriction<'_> {
         }
     }
 
-    /// Restricts the rows of recorded indices; what is not kept is zero already by its gradients.
+    /// Restricts the rows of recorded indices. Rows that are not kept have zero gradients; their indices
+    /// need no change.
     pub(crate) fn apply_ids(&self, ids: &Tensor<2, Int>) -> Tensor<2, Int> {
         match self {
             Self::Range { start, length } => ids.clone().narrow(0, *start, *length),
@@ -35,26 +36,27 @@ impl Restriction<'_> {
     }
 }
 
-/// Which examples to keep. The rows of the others are replaced by zeros, by selection: a product with
-/// zero would keep a NaN.
+/// The examples to keep. The rows of the others are replaced by zeros by selection: a product with zero
+/// would keep a NaN.
 pub(crate) struct Keep {
     drop: Tensor<1, Bool>,
 }
 
 impl Keep {
+    /// Keeps the examples that are `true` in `keep`.
     pub(crate) fn new(keep: &[bool], device: &Device) -> Self {
         let drop: Vec<bool> = keep.iter().map(|keep| !keep).collect();
         Self { drop: Tensor::from_data(drop.as_slice(), device) }
     }
 
-    /// The same for `group_size` rows of every example.
+    /// Repeats the choice for `group_size` rows of every example.
     pub(crate) fn repeat(&self, group_size: usize) -> Self {
         let units = self.drop.dims()[0];
         let drop = self.drop.clone().reshape([units, 1]).repeat_dim(1, group_size);
         Self { drop: drop.reshape([units * group_size]) }
     }
 
-    /// Zeros in the rows that are not kept.
+    /// Replaces the rows that are not kept by zeros.
     pub(crate) fn apply<const D: usize>(&self, tensor: Tensor<D>) -> Tensor<D> {
         let mut shape = [1; D];
         shape[0] = tensor.dims()[0];

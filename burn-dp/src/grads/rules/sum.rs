@@ -1,17 +1,19 @@
 use burn::tensor::Tensor;
 
-use super::{Cost, Restriction, Rule, row_squared_norms};
+use super::{Cost, Restriction, Rule};
+use crate::ops::row_squared_norms;
 
-/// The sum of what several uses of a parameter, or the rows of one unit, contribute: they are added
-/// before the norm, because their cross terms count.
+/// The sum of several uses of a parameter, or of the rows of one unit. They are added before the norm,
+/// because their cross terms enter it.
 ///
-/// There is no ghost norm: the gradients are formed, as many units at a time as the memory bound allows.
+/// There is no ghost norm: the gradients are formed for as many units at a time as the memory bound
+/// allows.
 #[derive(Debug)]
-pub(crate) struct Summed {
-    /// At least one; each of `units · group_size` rows.
-    pub(crate) uses: Vec<Box<dyn Rule>>,
-    /// Rows that make one unit.
-    pub(crate) group_size: usize,
+pub(in crate::grads) struct Summed {
+    /// At least one; each has `units · group_size` rows.
+    pub(in crate::grads) uses: Vec<Box<dyn Rule>>,
+    /// Number of rows of one unit.
+    pub(in crate::grads) group_size: usize,
 }
 
 impl Summed {

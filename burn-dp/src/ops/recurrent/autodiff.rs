@@ -10,21 +10,21 @@ use burn_autodiff::{
 
 use super::gate_parameters::{GATES, GateParameters};
 use super::sequence::{OperandGrads, Operands, Trace};
-use super::uses::{Sees, Use, record};
+use super::uses::{LayerOf, Use, record};
 use super::value::Value;
 use super::{Recurrence, RecurrentOps};
 use crate::ops::recording;
 
-/// Input, hidden state and cell; weights and biases that see the input, then the hidden state.
+/// Input, hidden state and cell; weights and biases of the input, then of the hidden state.
 const PARENTS: usize = 3 + 4 * GATES;
 
-/// Parents are input, hidden state, cell, and of all gates the weights and the biases that see the input,
-/// then those that see the hidden state.
+/// The backward step of a recurrent layer. Its parents are input, hidden state and cell; the weights and
+/// the biases of all gates for the input; and the weights and the biases for the hidden state.
 #[derive(Debug)]
 struct RecurrentStep;
 
 impl<B: Backend> Backward<B, PARENTS> for RecurrentStep {
-    /// With the input, if it is kept.
+    /// The last part is the input, if it is kept.
     type State = (Trace<B>, Recurrence, Option<NodeId>);
 
     fn backward(
@@ -50,13 +50,13 @@ impl<B: Backend> Backward<B, PARENTS> for RecurrentStep {
             }
         }
 
-        // Where no weight that sees the input is trained, its biases follow from the products alone.
-        let seen = match input {
+        // If no weight of the input is trained, its biases follow from the products alone.
+        let layer_input = match input {
             Some(input) => Value::<B>(input).swap_dims(0, 1),
             None => found.projected.all(),
         };
         let gates = 0..recurrence.gates.len();
-        found.uses.push(Use { sees: Sees::Input, gates, seen });
+        found.uses.push(Use { layer: LayerOf::Input, gates, input: layer_input });
         let ids = parameters.iter().map(|node| node.as_ref().map(|node| node.id));
         let trained = Trained { parameters: ids.collect() };
         match recording::is_active() {
@@ -66,21 +66,21 @@ impl<B: Backend> Backward<B, PARENTS> for RecurrentStep {
     }
 }
 
-/// The nodes of the weights and biases that are trained.
+/// The nodes of the trained weights and biases.
 struct Trained {
-    /// Weights and biases that see the input, then those that see the hidden state.
+    /// Weights and biases for the input, then weights and biases for the hidden state.
     parameters: Vec<Option<NodeId>>,
 }
 
 impl Trained {
-    /// Weight and bias of gate `index`.
-    fn of(&self, sees: Sees, index: usize) -> [Option<NodeId>; 2] {
-        let first = if sees == Sees::Input { 0 } else { 2 * GATES };
+    /// Returns the nodes of weight and bias of gate `index`.
+    fn of(&self, layer: LayerOf, index: usize) -> [Option<NodeId>; 2] {
+        let first = if layer == LayerOf::Input { 0 } else { 2 * GATES };
         [first + index, first + GATES + index].map(|place| self.parameters[place])
     }
 }
 
-/// The ordinary gradients.
+/// Registers the ordinary gradients.
 fn register_uses<B: Backend>(
     found: OperandGrads<B>,
     trained: &Trained,
@@ -89,12 +89,12 @@ fn register_uses<B: Backend>(
 ) {
     let OperandGrads { projected, product, uses, .. } = found;
     for one in uses {
-        let products = match one.sees {
-            Sees::Input => &projected,
-            Sees::Hidden => product.as_ref().unwrap_or(&projected),
+        let products = match one.layer {
+            LayerOf::Input => &projected,
+            LayerOf::Hidden => product.as_ref().unwrap_or(&projected),
         };
         for index in one.gates.clone() {
-            let [weight, bias] = trained.of(one.sees, index);
+            let [weight, bias] = trained.of(one.layer, index);
             if let Some(node) = weight {
                 grads.register::<B>(node, one.weight_grad(products, index, size).0);
             }
@@ -105,8 +105,7 @@ fn register_uses<B: Backend>(
     }
 }
 
-/// Hands over the contributions, one gate after another: what is not kept of one is freed before the
-/// next.
+/// Hands over the records, one gate after another: what is not kept of one gate is freed before the next.
 fn record_uses<B: Backend>(
     found: OperandGrads<B>,
     trained: &Trained,
@@ -115,26 +114,26 @@ fn record_uses<B: Backend>(
 ) {
     let OperandGrads { projected, product, uses, .. } = found;
     let any_weight =
-        |one: &Use<B>| one.gates.clone().any(|index| trained.of(one.sees, index)[0].is_some());
+        |one: &Use<B>| one.gates.clone().any(|index| trained.of(one.layer, index)[0].is_some());
     let uses: Vec<_> = uses
         .into_iter()
-        .map(|one| (one.sees, one.gates.clone(), any_weight(&one).then(|| one.seen_by_example())))
+        .map(|one| (one.layer, one.gates.clone(), any_weight(&one).then(|| one.input_by_example())))
         .collect();
     let mut products = product.map(|product| product.by_example(size).into_iter());
     for (index, projected) in projected.by_example(size).into_iter().enumerate() {
         let product = products.as_mut().and_then(Iterator::next);
-        for (sees, gates, seen) in &uses {
-            let [weight, bias] = trained.of(*sees, index);
+        for (layer_of, gates, input) in &uses {
+            let [weight, bias] = trained.of(*layer_of, index);
             if !gates.contains(&index) || (weight.is_none() && bias.is_none()) {
                 continue;
             }
             let layers = recurrence.gates[index];
-            let (layer, output_grad) = match sees {
-                Sees::Input => (layers.input, &projected),
-                Sees::Hidden => (layers.hidden, product.as_ref().unwrap_or(&projected)),
+            let (layer, output_grad) = match layer_of {
+                LayerOf::Input => (layers.input, &projected),
+                LayerOf::Hidden => (layers.hidden, product.as_ref().unwrap_or(&projected)),
             };
-            let seen = seen.clone().filter(|_| weight.is_some());
-            record(layer, seen, bias.is_some(), output_grad.clone());
+            let input = input.clone().filter(|_| weight.is_some());
+            record(layer, input, bias.is_some(), output_grad.clone());
         }
     }
 }

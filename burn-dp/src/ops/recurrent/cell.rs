@@ -2,11 +2,14 @@ use std::ops::Range;
 
 use burn::backend::Backend;
 
-use super::{GateFunction, gru, lstm, rnn, value::Value};
+use super::gate_layers::GateLayers;
+use super::state::{State, StepGrads};
+use super::value::Value;
+use super::{GateFunction, gru, lstm, rnn};
 
 /// How the hidden state of one position follows from that of the position before.
 ///
-/// `clip` bounds the magnitude of what is carried on: the cell of an LSTM, else the hidden state.
+/// `clip` bounds the magnitude of the cell of an LSTM, and of the hidden state of the others.
 #[derive(Clone, Copy, Debug)]
 pub enum Cell {
     /// One gate.
@@ -42,57 +45,7 @@ pub enum Cell {
     },
 }
 
-/// What is carried from one position to the next, or its gradient: `[batch_size, d_hidden]`.
-#[derive(Clone, Debug)]
-pub(super) struct State<B: Backend> {
-    pub(super) hidden: Value<B>,
-    /// Of an LSTM; other cells pass it on.
-    pub(super) cell: Value<B>,
-}
-
-/// The linear layers of all gates that see the same, side by side.
-#[derive(Clone, Debug)]
-pub(super) struct GateLayers<B: Backend> {
-    /// `[d, gates · d_hidden]`.
-    pub(super) weight: Value<B>,
-    /// `[1, gates · d_hidden]`.
-    pub(super) bias: Value<B>,
-}
-
-impl<B: Backend> GateLayers<B> {
-    /// Product of the hidden state with the gates `range`, and their bias.
-    pub(super) fn forward(&self, hidden: Value<B>, range: Range<usize>) -> Value<B> {
-        let [size, features] = self.weight.dims();
-        let (start, length) = (range.start * size, range.len() * size);
-        if length == features {
-            return hidden.matmul(self.weight.clone()) + self.bias.clone();
-        }
-        hidden.matmul(self.weight.clone().narrow(1, start, length))
-            + self.bias.clone().narrow(1, start, length)
-    }
-
-    /// Product of the input at all positions with all gates, and their bias: `[positions, batch_size, gates
-    /// · d_hidden]` of `[batch_size, positions, d_input]`.
-    pub(super) fn project(&self, input: Value<B>) -> Value<B> {
-        let [batch_size, positions, d_input] = input.dims();
-        let [_, features] = self.weight.dims();
-        let rows = input.reshape([batch_size * positions, d_input]);
-        (rows.matmul(self.weight.clone()) + self.bias.clone())
-            .reshape([batch_size, positions, features])
-            .swap_dims(0, 1)
-    }
-
-    /// Gradient of the hidden state from that of the product with the gates `range`.
-    pub(super) fn backward(weight: &Value<B>, grad: Value<B>, range: Range<usize>) -> Value<B> {
-        let [size, features] = weight.dims();
-        let (start, length) = (range.start * size, range.len() * size);
-        let weight = weight.clone();
-        let weight = if length == features { weight } else { weight.narrow(1, start, length) };
-        grad.matmul(weight.swap_dims(0, 1))
-    }
-}
-
-/// What one position leaves for the backward pass.
+/// What the forward pass of one position keeps for the backward pass.
 #[derive(Clone, Debug)]
 pub(super) enum Step<B: Backend> {
     Rnn(rnn::Step<B>),
@@ -100,33 +53,22 @@ pub(super) enum Step<B: Backend> {
     Gru(gru::Step<B>),
 }
 
-/// Gradients of one position.
-pub(super) struct StepGrads<B: Backend> {
-    /// Of the projection of the input, `[batch_size, gates · d_hidden]`.
-    pub(super) projected: Value<B>,
-    /// Of the product with the hidden state, where it is another one.
-    pub(super) product: Option<Value<B>>,
-    /// What the weights were multiplied with, for each of the [uses](Cell::uses).
-    pub(super) inputs: Vec<Value<B>>,
-    /// Of what was carried to this position.
-    pub(super) carried: State<B>,
-}
-
 impl Cell {
-    /// The gates that see the same input together.
+    /// Returns the ranges of gates whose layers of the hidden state have one input.
     pub(super) fn uses(self, gates: usize) -> Vec<Range<usize>> {
         match self {
-            // The candidate of this one sees what the reset gate leaves of the hidden state.
+            // The input of the candidate is the hidden state scaled by the reset gate.
             Self::Gru { reset_after: false, .. } => vec![0..2, 2..3],
             _ => vec![0..gates; 1],
         }
     }
 
-    /// Whether there is a cell besides the hidden state.
+    /// Whether the state has a cell and a hidden state.
     pub(super) fn has_cell(self) -> bool {
         matches!(self, Self::Lstm { .. })
     }
 
+    /// Computes one position: the next state, and what the backward pass needs.
     pub(super) fn step<B: Backend>(
         self,
         projected: Value<B>,
@@ -151,6 +93,7 @@ impl Cell {
         }
     }
 
+    /// Computes the gradients of one position from the gradient of the state behind it.
     pub(super) fn step_backward<B: Backend>(
         self,
         step: Step<B>,
@@ -168,7 +111,7 @@ impl Cell {
             (Self::Gru { reset_after, gates, candidate, clip }, Step::Gru(step)) => {
                 gru::Functions { reset_after, gates, candidate, clip }.backward(step, grad, weight)
             }
-            _ => unreachable!("the steps of a sequence are those of its cell"),
+            _ => unreachable!("the steps of a sequence belong to its cell"),
         }
     }
 }

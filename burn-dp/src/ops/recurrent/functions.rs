@@ -6,16 +6,16 @@ use super::{GateParameters, Recurrence, RecurrentOps};
 /// Weights and biases of the gates.
 pub(crate) type GateTensors = (Vec<Tensor<2>>, Vec<Tensor<1>>);
 
-/// A recurrent layer.
+/// Applies a recurrent layer.
 ///
 /// # Shapes
 ///
 /// - input: `[batch_size, positions, d_input]`, at least one of each
-/// - state: hidden state and cell, `[batch_size, d_hidden]` each; only an LSTM looks at the cell
+/// - state: hidden state and cell, `[batch_size, d_hidden]` each; only an LSTM uses the cell
 /// - of_input: weights `[d_input, d_hidden]` and biases `[d_hidden]` for every gate
 /// - of_hidden: weights `[d_hidden, d_hidden]` and biases `[d_hidden]` for every gate
-/// - output: the hidden states and, of an LSTM, the last cell behind them, `[positions (+ 1),
-///   batch_size, d_hidden]`
+/// - output: the hidden states followed, for an LSTM, by the last cell,
+///   `[positions (+ 1), batch_size, d_hidden]`
 pub(crate) fn recurrent(
     input: Tensor<3>,
     state: [Tensor<2>; 2],

@@ -2,7 +2,7 @@ use burn::backend::Backend;
 
 use super::value::Value;
 
-/// An activation whose derivative follows from its output.
+/// An activation whose derivative can be computed from its output.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum GateFunction {
     /// The input.
@@ -16,6 +16,7 @@ pub enum GateFunction {
 }
 
 impl GateFunction {
+    /// Applies the function.
     pub(super) fn apply<B: Backend>(self, input: Value<B>) -> Value<B> {
         match self {
             Self::Identity => input,
@@ -25,7 +26,7 @@ impl GateFunction {
         }
     }
 
-    /// The gradient of the input from the output and its gradient.
+    /// Returns the gradient of the input from the output and its gradient.
     pub(super) fn backward<B: Backend>(self, output: Value<B>, grad: Value<B>) -> Value<B> {
         match self {
             Self::Identity => grad,

@@ -1,10 +1,10 @@
 use burn::backend::{Backend, ExtensionType, tensor::FloatTensor};
 
-/// Gates that a recurrent layer has at most.
+/// The largest number of gates of a recurrent layer.
 pub(super) const GATES: usize = 4;
 
-/// Weights, `[d, d_hidden]`, and biases, `[d_hidden]`, of the linear layers that see the input or the hidden
-/// state, one a gate. What lies behind the last gate is ignored.
+/// Weights, `[d, d_hidden]`, and biases, `[d_hidden]`, of the linear layers of the input or of the hidden
+/// state: one per gate. Entries beyond the last gate are ignored.
 ///
 /// They are not one tensor, because each belongs to a parameter of the model.
 #[doc(hidden)]
@@ -22,7 +22,7 @@ pub struct GateParameters<B: Backend> {
 }
 
 impl<B: Backend> GateParameters<B> {
-    /// From at least one tensor each; a missing gate repeats the first, which nobody looks at.
+    /// Takes at least one weight and one bias; the entries of missing gates repeat the first.
     pub(super) fn new(weights: Vec<FloatTensor<B>>, biases: Vec<FloatTensor<B>>) -> Self {
         let weight = |index: usize| weights.get(index).unwrap_or(&weights[0]).clone();
         let bias = |index: usize| biases.get(index).unwrap_or(&biases[0]).clone();
@@ -38,7 +38,7 @@ impl<B: Backend> GateParameters<B> {
         }
     }
 
-    /// Weights and biases of all [`GATES`].
+    /// Returns weights and biases of all [`GATES`].
     pub(super) fn into_parts(self) -> ([FloatTensor<B>; GATES], [FloatTensor<B>; GATES]) {
         (
             [self.weight_0, self.weight_1, self.weight_2, self.weight_3],

@@ -1,7 +1,8 @@
 use burn::backend::Backend;
 
 use super::GateFunction;
-use super::cell::{GateLayers, State, StepGrads};
+use super::gate_layers::GateLayers;
+use super::state::{State, StepGrads};
 use super::value::Value;
 
 #[derive(Clone, Copy, Debug)]
@@ -12,16 +13,16 @@ pub(super) struct Functions {
     pub(super) clip: Option<f64>,
 }
 
-/// What one position leaves for the backward pass.
+/// What the forward pass of one position keeps for the backward pass.
 #[derive(Clone, Debug)]
 pub(super) struct Step<B: Backend> {
     hidden_before: Value<B>,
     /// Update and reset gate, side by side.
     gates: Value<B>,
     candidate: Value<B>,
-    /// What the reset gate scaled: the product with the hidden state, if that is reset after it.
+    /// The product with the hidden state, if the reset gate scales the product.
     product: Option<Value<B>>,
-    /// The hidden state before it is clipped, where it is.
+    /// The hidden state before clipping, if it is clipped.
     hidden: Option<Value<B>>,
 }
 

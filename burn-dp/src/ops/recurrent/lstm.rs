@@ -1,7 +1,8 @@
 use burn::backend::Backend;
 
 use super::GateFunction;
-use super::cell::{GateLayers, State, StepGrads};
+use super::gate_layers::GateLayers;
+use super::state::{State, StepGrads};
 use super::value::Value;
 
 #[derive(Clone, Copy, Debug)]
@@ -13,7 +14,7 @@ pub(super) struct Functions {
     pub(super) clip: Option<f64>,
 }
 
-/// What one position leaves for the backward pass.
+/// What the forward pass of one position keeps for the backward pass.
 #[derive(Clone, Debug)]
 pub(super) struct Step<B: Backend> {
     hidden_before: Value<B>,
@@ -21,7 +22,7 @@ pub(super) struct Step<B: Backend> {
     /// Input, forget (unless it is coupled) and output gate, side by side.
     gates: Value<B>,
     candidate: Value<B>,
-    /// The cell before it is clipped, where it is.
+    /// The cell before clipping, if it is clipped.
     cell: Option<Value<B>>,
     /// Activation of the cell.
     activated: Value<B>,
@@ -35,7 +36,7 @@ struct Gates<B: Backend> {
 }
 
 impl Functions {
-    /// Number of gates that are not the candidate.
+    /// Returns the number of gates without the candidate.
     fn sigmoid_gates(self) -> usize {
         if self.coupled { 2 } else { 3 }
     }

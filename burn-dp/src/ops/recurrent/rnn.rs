@@ -1,10 +1,11 @@
 use burn::backend::Backend;
 
 use super::GateFunction;
-use super::cell::{GateLayers, State, StepGrads};
+use super::gate_layers::GateLayers;
+use super::state::{State, StepGrads};
 use super::value::Value;
 
-/// What one position leaves for the backward pass.
+/// What the forward pass of one position keeps for the backward pass.
 #[derive(Clone, Debug)]
 pub(super) struct Step<B: Backend> {
     hidden_before: Value<B>,

@@ -1,11 +1,13 @@
-//! A cell over all positions of a sequence, and back.
+//! The forward and the backward pass of a cell over all positions of a sequence.
 
 use burn::backend::{Backend, tensor::FloatTensor};
 
 use super::Recurrence;
-use super::cell::{GateLayers, State, Step};
+use super::cell::Step;
+use super::gate_layers::GateLayers;
 use super::gate_parameters::GATES;
-use super::uses::{Products, Sees, Use};
+use super::state::State;
+use super::uses::{LayerOf, Products, Use};
 use super::value::Value;
 
 /// The tensors of a recurrent layer.
@@ -20,29 +22,30 @@ pub(super) struct Operands<B: Backend> {
 /// Weights and biases of all gates.
 type Parameters<B> = ([FloatTensor<B>; GATES], [FloatTensor<B>; GATES]);
 
-/// What the forward pass leaves for the backward pass.
+/// What the forward pass keeps for the backward pass.
 #[derive(Clone, Debug)]
 pub(super) struct Trace<B: Backend> {
     of_input: Value<B>,
     of_hidden: Value<B>,
-    /// In the order in which the positions were seen.
+    /// In the order in which the cell visited the positions.
     steps: Vec<Step<B>>,
 }
 
-/// Gradients of what is carried, and where those of weights and biases follow from.
+/// Gradients of input and state, and the factors of the gradients of weights and biases.
 pub(super) struct OperandGrads<B: Backend> {
-    /// Of the projection of the input.
+    /// Gradients of the projection of the input.
     pub(super) projected: Products<B>,
-    /// Of the product with the hidden state, where it is another one.
+    /// Gradients of the product with the hidden state, where they differ from `projected`.
     pub(super) product: Option<Products<B>>,
     pub(super) state: State<B>,
-    /// Of the layers that see the hidden state.
+    /// The layers of the hidden state.
     pub(super) uses: Vec<Use<B>>,
     of_input: Value<B>,
 }
 
 impl<B: Backend> Operands<B> {
-    /// Input, hidden state and cell; parameters of the layers that see the input and the hidden state.
+    /// Takes input, hidden state and cell; and the parameters of the layers of the input and of the hidden
+    /// state.
     pub(super) fn new(
         tensors: [FloatTensor<B>; 3],
         parameters: [Parameters<B>; 2],
@@ -61,7 +64,7 @@ impl<B: Backend> Operands<B> {
         Self { input, state: State { hidden, cell }, of_input, of_hidden }
     }
 
-    /// The hidden states and, where there is one, the last cell behind them.
+    /// Returns the hidden states followed, for an LSTM, by the last cell; and the trace.
     pub(super) fn forward(self, recurrence: &Recurrence) -> (FloatTensor<B>, Trace<B>) {
         let Self { input, mut state, of_input, of_hidden } = self;
         let [_, positions, _] = input.dims::<3>();
@@ -86,7 +89,7 @@ impl<B: Backend> Operands<B> {
 }
 
 impl<B: Backend> OperandGrads<B> {
-    /// The gradient of the input, `[batch_size, positions, d_input]`.
+    /// Returns the gradient of the input, `[batch_size, positions, d_input]`.
     pub(super) fn input(&self) -> Value<B> {
         let grad = self.projected.all();
         let [positions, batch_size, features] = grad.dims();
@@ -99,6 +102,7 @@ impl<B: Backend> OperandGrads<B> {
 }
 
 impl<B: Backend> Trace<B> {
+    /// Computes the gradients by backpropagation through time.
     pub(super) fn backward(
         self,
         output_grad: FloatTensor<B>,
@@ -126,7 +130,7 @@ impl<B: Backend> Trace<B> {
             state = grads.carried;
         }
 
-        // The last position was seen first; all sequences get the order of the input.
+        // The backward pass visits the last position first; bring all sequences into the input's order.
         let in_order = |mut values: Vec<Value<B>>| {
             if !recurrence.reverse {
                 values.reverse();
@@ -138,14 +142,14 @@ impl<B: Backend> Trace<B> {
         let uses = ranges
             .into_iter()
             .zip(inputs)
-            .map(|(gates, inputs)| Use { sees: Sees::Hidden, gates, seen: in_order(inputs) })
+            .map(|(gates, inputs)| Use { layer: LayerOf::Hidden, gates, input: in_order(inputs) })
             .collect();
         OperandGrads { projected, product, state, uses, of_input: self.of_input }
     }
 }
 
 impl Recurrence {
-    /// The position that is seen as number `index`.
+    /// Returns the position that the cell visits as number `index`.
     fn position(&self, index: usize, positions: usize) -> usize {
         if self.reverse { positions - 1 - index } else { index }
     }

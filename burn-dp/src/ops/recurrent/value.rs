@@ -52,14 +52,14 @@ impl<B: Backend> Value<B> {
         Self(B::float_add_scalar(B::float_neg(self.0), 1.0f32.into()))
     }
 
-    /// `length` indices of axis `dim` from `start` on.
+    /// Returns `length` indices of axis `dim` from `start` on.
     pub(super) fn narrow(self, dim: usize, start: usize, length: usize) -> Self {
         let mut slices = vec![Slice::full(); dim + 1];
         slices[dim] = Slice::new(start as isize, Some((start + length) as isize), 1);
         Self(B::float_slice(self.0, &slices))
     }
 
-    /// Position `t` of `[positions, batch_size, features]`, as `[batch_size, features]`.
+    /// Returns position `t` of `[positions, batch_size, features]`, as `[batch_size, features]`.
     pub(super) fn position(&self, t: usize) -> Self {
         let [_, batch_size, features] = self.dims();
         self.clone().narrow(0, t, 1).reshape([batch_size, features])
@@ -69,7 +69,7 @@ impl<B: Backend> Value<B> {
         Self(B::float_cat(values.into_iter().map(|value| value.0).collect(), dim))
     }
 
-    /// `[positions, rows, features]` from that many `[rows, features]`.
+    /// Stacks tensors of shape `[rows, features]` to `[positions, rows, features]`.
     pub(super) fn stack(values: Vec<Self>) -> Self {
         let values = values.into_iter().map(|value| {
             let [rows, features] = value.dims();
@@ -82,7 +82,7 @@ impl<B: Backend> Value<B> {
         Self(B::float_clamp(self.0, Scalar::from(-bound), Scalar::from(bound)))
     }
 
-    /// The gradient of the input of [`clamp`](Self::clamp) from that of its output.
+    /// Returns the gradient of the input of [`clamp`](Self::clamp) from the gradient of its output.
     pub(super) fn clamp_backward(input: Self, grad: Self, bound: f64) -> Self {
         let dtype = burn::backend::get_or_init_device_settings::<B>(&input.0.device()).bool_dtype;
         let above = B::float_greater_elem(input.0.clone(), Scalar::from(bound), dtype);
@@ -91,7 +91,7 @@ impl<B: Backend> Value<B> {
         Self(B::float_mask_fill(grad, below, 0.0f32.into()))
     }
 
-    /// Zeros of the shape and type of `self`.
+    /// Returns zeros of the shape and type of `self`.
     pub(super) fn zeros_like(&self) -> Self {
         Self(B::float_zeros(self.0.shape(), &self.0.device(), self.0.dtype().into()))
     }

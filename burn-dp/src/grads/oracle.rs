@@ -1,0 +1,248 @@
+//! The oracle of every rule: the loop over single examples on plain layers of Burn.
+
+#![allow(clippy::unwrap_used)]
+
+use std::collections::HashMap;
+
+use burn::module::{Module, ModuleMapper, ModuleVisitor, Param, ParamId};
+use burn::tensor::{Device, Distribution, Gradients, Tensor, TensorData};
+use proptest::prelude::ProptestConfig;
+
+use super::{MemoryBound, PrivateBackward};
+use crate::baselines::{microbatch, reweight};
+use crate::clipping::{ClippedSum, Clipping, FlatClipping};
+
+/// Returns the configuration of a property test with this many cases.
+pub(super) fn cases(cases: u32) -> ProptestConfig {
+    ProptestConfig { cases, failure_persistence: None, ..Default::default() }
+}
+
+/// Gradients of the trained parameters, flattened.
+pub(super) type Flat = HashMap<ParamId, Vec<f64>>;
+
+/// Returns a tensor that follows from a number, equal on every backend.
+pub(crate) fn numbers<const D: usize>(shape: [usize; D], seed: u64, device: &Device) -> Tensor<D> {
+    let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15).wrapping_add(1);
+    let values: Vec<f32> = (0..shape.iter().product())
+        .map(|_| {
+            state = state
+                .wrapping_mul(6_364_136_223_846_793_005)
+                .wrapping_add(1_442_695_040_888_963_407);
+            ((state >> 40) as f32 / (1u64 << 24) as f32 - 0.5) * 2.0
+        })
+        .collect();
+    Tensor::from_data(TensorData::new(values, shape), device)
+}
+
+/// Returns the model with parameters that follow from a number.
+pub(super) fn numbered<M: Module>(model: M, seed: u64) -> M {
+    struct Number(u64);
+    impl ModuleMapper for Number {
+        fn map_float<const D: usize>(&mut self, param: Param<Tensor<D>>) -> Param<Tensor<D>> {
+            self.0 += 1;
+            let trained = param.base().is_require_grad();
+            param.map(|old| numbers(old.dims(), self.0, &old.device()).set_require_grad(trained))
+        }
+    }
+    model.map(&mut Number(1000 * seed))
+}
+
+/// Compares two tensors, shape included.
+#[track_caller]
+pub(super) fn assert_equal<const D: usize>(found: Tensor<D>, expected: Tensor<D>, tolerance: f64) {
+    assert_eq!(found.dims(), expected.dims());
+    for (found, expected) in host(found).into_iter().zip(host(expected)) {
+        let difference = (found - expected).abs();
+        assert!(difference <= tolerance * expected.abs().max(1.0), "{found} is not {expected}");
+    }
+}
+
+struct Collect<'a> {
+    grads: &'a Gradients,
+    flat: Flat,
+}
+
+impl ModuleVisitor for Collect<'_> {
+    fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<D>>) {
+        let tensor = param.base();
+        if !tensor.is_require_grad() {
+            return;
+        }
+        let values = match tensor.grad(self.grads) {
+            Some(grad) => host(grad),
+            None => vec![0.0; tensor.shape().num_elements()],
+        };
+        self.flat.insert(param.id, values);
+    }
+}
+
+pub(super) fn host<const D: usize>(tensor: Tensor<D>) -> Vec<f64> {
+    let data = tensor.into_data().convert_dtype(burn::tensor::DType::F64);
+    data.try_into_vec::<f64>().unwrap()
+}
+
+/// Returns the ordinary gradients of a model.
+pub(super) fn ordinary<M: Module>(model: &M, loss: Tensor<1>) -> Flat {
+    let grads = loss.sum().backward();
+    let mut collect = Collect { grads: &grads, flat: Flat::new() };
+    model.visit(&mut collect);
+    collect.flat
+}
+
+pub(super) fn norm(gradient: &Flat) -> f64 {
+    gradient.values().flatten().map(|value| value * value).sum::<f64>().sqrt()
+}
+
+/// Returns `Σ_i min(1, C / ‖g_i‖) g_i`, computed by one ordinary backward pass per example.
+pub(super) fn clipped_by_loop<M: Module>(
+    model: &M,
+    examples: usize,
+    clipping_norm: f64,
+    loss_of: impl Fn(&M, usize) -> Tensor<1>,
+) -> Flat {
+    let mut sum = Flat::new();
+    for example in 0..examples {
+        let gradient = ordinary(model, loss_of(model, example));
+        let coefficient = (clipping_norm / norm(&gradient)).min(1.0);
+        for (id, values) in gradient {
+            let total = sum.entry(id).or_insert_with(|| vec![0.0; values.len()]);
+            total.iter_mut().zip(values).for_each(|(total, value)| *total += coefficient * value);
+        }
+    }
+    sum
+}
+
+pub(super) fn flat_sum(sum: ClippedSum) -> Flat {
+    sum.sums.into_iter().map(|(id, tensor)| (id, host(tensor))).collect()
+}
+
+/// Returns all ways to compute one clipped sum.
+pub(super) fn backwards() -> Vec<PrivateBackward> {
+    vec![
+        PrivateBackward::new(),
+        PrivateBackward::new().with_materialize(true),
+        PrivateBackward::new().with_memory_bound(MemoryBound::bytes(0)).with_deferred(true),
+        PrivateBackward::new().with_deferred(true),
+    ]
+}
+
+/// Returns one loss per example that weighs every output differently.
+pub(super) fn losses<const D: usize>(output: Tensor<D>) -> Tensor<1> {
+    let dims = output.dims();
+    let rows: Tensor<2> = output.reshape([dims[0], dims[1..].iter().product()]);
+    let weights = numbers([1, rows.dims()[1]], 99, &rows.device());
+    ((rows + weights).powi_scalar(2)).sum_dim(1).reshape([dims[0]])
+}
+
+/// Replaces the values of a parameter, so that every backend has the same.
+pub(super) fn set<const D: usize>(parameter: Param<Tensor<D>>, seed: u64) -> Param<Tensor<D>> {
+    parameter.map(|tensor| numbers(tensor.dims(), seed, &tensor.device()).require_grad())
+}
+
+#[track_caller]
+pub(super) fn assert_close(found: &Flat, expected: &Flat, context: &str) {
+    let scale = norm(expected).max(1e-12);
+    for (id, expected) in expected {
+        let zeros = vec![0.0; expected.len()];
+        let found = found.get(id).unwrap_or(&zeros);
+        assert_eq!(found.len(), expected.len(), "{context}");
+        for (found, expected) in found.iter().zip(expected) {
+            assert!(
+                (found - expected).abs() <= 1e-4 * scale,
+                "{context}: found {found}, expected {expected} (norm {scale})"
+            );
+        }
+    }
+    for (id, values) in found {
+        assert!(expected.contains_key(id) || values.iter().all(|&v| v == 0.0), "{context}");
+    }
+}
+
+/// Compares the clipped sum of a private model with the loop over the examples on its plain twin, for every
+/// way to compute it and for thresholds that clip none, some and all examples.
+#[track_caller]
+pub(super) fn check<P: Module, M: Module, const D: usize>(
+    private: &P,
+    plain: &M,
+    input: Tensor<D>,
+    private_losses: impl Fn(&P, Tensor<D>) -> Tensor<1>,
+    plain_losses: impl Fn(&M, Tensor<D>) -> Tensor<1>,
+) {
+    let examples = input.dims()[0];
+    let single = |model: &M, example| plain_losses(model, input.clone().narrow(0, example, 1));
+    let norms: Vec<f64> =
+        (0..examples).map(|example| norm(&ordinary(plain, single(plain, example)))).collect();
+    let largest = norms.iter().copied().fold(1e-6, f64::max);
+    let smallest = norms.iter().copied().fold(f64::INFINITY, f64::min).max(1e-6);
+
+    let device = input.device();
+    for clipping_norm in [2.0 * largest, (smallest * largest).sqrt(), 0.5 * smallest] {
+        let expected = clipped_by_loop(plain, examples, clipping_norm, single);
+        for backward in backwards() {
+            let losses = private_losses(private, input.clone());
+            let grads = backward.run(losses, private).unwrap();
+            let found = FlatClipping::new(clipping_norm).unwrap().clip(grads).unwrap();
+            let statistics = found.statistics().reveal();
+            assert_eq!(statistics.examples, examples);
+            assert_eq!(statistics.non_finite, 0);
+            let context = format!("{device:?}, threshold {clipping_norm}, {backward:?}");
+            assert_close(&flat_sum(found), &expected, &context);
+        }
+        let clipping = FlatClipping::new(clipping_norm).unwrap();
+        let twice = reweight(&clipping, private, |model| private_losses(model, input.clone()));
+        assert_close(&flat_sum(twice.unwrap()), &expected, &format!("{device:?}, reweight"));
+        let single =
+            |model: &P, example| private_losses(model, input.clone().narrow(0, example, 1));
+        let each = microbatch(&clipping, private, examples, single).unwrap();
+        assert_close(&flat_sum(each), &expected, &format!("{device:?}, microbatch"));
+    }
+
+    let output = private_losses(private, input.clone());
+    let expected = host(plain_losses(plain, input.clone()));
+    for (found, expected) in host(output).into_iter().zip(expected) {
+        assert!((found - expected).abs() <= 1e-5 * expected.abs().max(1e-3), "{device:?}, losses");
+    }
+
+    // Without a recording the private model is the plain one.
+    let found = ordinary(private, private_losses(private, input.clone()));
+    let expected = ordinary(plain, plain_losses(plain, input));
+    assert_close(&found, &expected, &format!("{device:?}, ordinary backward"));
+}
+
+/// Checks a layer whose private twin computes its losses by the same expression.
+macro_rules! check_layer {
+    ($layer:expr, $input:expr, |$model:ident, $x:ident| $losses:expr) => {{
+        let layer = $layer;
+        $crate::grads::oracle::check(
+            &$crate::nn::IntoPrivate::private(layer.clone()),
+            &layer,
+            $input,
+            |$model, $x| $losses,
+            |$model, $x| $losses,
+        );
+    }};
+}
+pub(super) use check_layer;
+
+/// Checks a convolution with parameters and an input that follow from numbers.
+macro_rules! check_convolution {
+    ($config:expr, $input:expr, $device:expr) => {{
+        let mut layer = $config.init($device);
+        layer.weight = $crate::grads::oracle::set(layer.weight, 17);
+        layer.bias = layer.bias.map(|bias| $crate::grads::oracle::set(bias, 18));
+        $crate::grads::oracle::check_layer!(
+            layer,
+            $crate::grads::oracle::numbers($input, 23, $device),
+            |model, x| $crate::grads::oracle::losses(model.forward(x))
+        );
+    }};
+}
+pub(super) use check_convolution;
+
+#[test]
+fn numbers_do_not_touch_the_generator_of_the_device() {
+    let device = Device::default();
+    let a = host(numbers([4], 1, &device));
+    let _ = Tensor::<1>::random([3], Distribution::Default, &device);
+    assert_eq!(a, host(numbers([4], 1, &device)));
+}

@@ -1,0 +1,46 @@
+use super::Rule;
+use super::outer::OuterProducts;
+use super::sum::Summed;
+
+/// The contribution of one use of a layer to one parameter.
+// A few per layer, moved once: a box would only cost an allocation.
+#[allow(clippy::large_enum_variant)]
+pub(in crate::grads) enum Contribution {
+    /// Outer products over positions; all uses of the parameter form one sum.
+    Outer(OuterProducts),
+    /// Any other rule.
+    Other(Box<dyn Rule>),
+}
+
+impl Contribution {
+    /// Returns the rule of this use alone.
+    pub(in crate::grads) fn rule(&self) -> &dyn Rule {
+        match self {
+            Self::Outer(outer) => outer,
+            Self::Other(rule) => &**rule,
+        }
+    }
+}
+
+/// Combines all uses of one parameter into one rule.
+pub(in crate::grads) fn combine(
+    contributions: Vec<Contribution>,
+    group_size: usize,
+) -> Box<dyn Rule> {
+    let (mut outer, mut uses) = (Vec::new(), Vec::new());
+    for contribution in contributions {
+        match contribution {
+            Contribution::Outer(part) => outer.push(part),
+            Contribution::Other(rule) => uses.push(rule),
+        }
+    }
+    if let Some(outer) = OuterProducts::concatenate(outer) {
+        uses.push(Box::new(outer) as Box<dyn Rule>);
+    }
+    if let [rule] = uses.as_slice()
+        && let Some(rule) = rule.regroup(group_size)
+    {
+        return rule;
+    }
+    Box::new(Summed { uses, group_size })
+}

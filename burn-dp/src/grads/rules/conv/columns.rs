@@ -1,0 +1,144 @@
+//! Convolutions as linear layers whose positions are pixels.
+
+use burn::tensor::Tensor;
+
+use crate::grads::rules::{Cost, Restriction, Rounding, Rule, SquaredNorms, ghost};
+
+/// A rule whose gradients are products of columns and pixels.
+pub(super) trait ColumnRule: std::fmt::Debug {
+    /// Returns the number of values that the rule keeps.
+    fn kept_values(&self) -> usize;
+
+    /// Returns the number of examples.
+    fn batch_size(&self) -> usize;
+
+    /// Returns the sizes of the columns.
+    fn sizes(&self) -> Sizes;
+
+    /// Computes the columns and the pixels.
+    fn columns(&self) -> Columns;
+
+    /// Returns `Σ_i coefficients[i] · gradient_i`, flattened: `[values]`.
+    fn weighted_sum(&self, coefficients: Tensor<1>) -> Tensor<1> {
+        self.columns().weighted_sum(coefficients)
+    }
+
+    /// Returns the rule for some of the examples.
+    fn restrict(&self, examples: &Restriction) -> Self;
+}
+
+impl<R: ColumnRule + 'static> Rule for R {
+    fn kept_values(&self) -> usize {
+        ColumnRule::kept_values(self)
+    }
+
+    fn batch_size(&self) -> usize {
+        ColumnRule::batch_size(self)
+    }
+
+    fn cost(&self) -> Cost {
+        self.sizes().cost()
+    }
+
+    fn ghost_norms(&self) -> Option<SquaredNorms> {
+        Some(self.columns().ghost_norms())
+    }
+
+    fn magnitudes(&self) -> Option<Tensor<1>> {
+        Some(self.columns().magnitudes())
+    }
+
+    fn instantiate(&self) -> Tensor<2> {
+        self.columns().instantiate()
+    }
+
+    fn weighted_sum(&self, coefficients: Tensor<1>) -> Tensor<1> {
+        ColumnRule::weighted_sum(self, coefficients)
+    }
+
+    fn restrict(&self, examples: &Restriction) -> Box<dyn Rule> {
+        Box::new(ColumnRule::restrict(self, examples))
+    }
+}
+
+/// The factors of the linear rule that a convolution becomes.
+pub(super) struct Columns {
+    /// The values under the kernel, `[batch_size · groups, d_input, positions]`.
+    pub(super) columns: Tensor<3>,
+    /// The values that its positions are paired with, `[batch_size · groups, d_output, positions]`.
+    pub(super) pixels: Tensor<3>,
+    /// Number of groups.
+    pub(super) groups: usize,
+}
+
+impl Columns {
+    /// Returns the squared norms from Gram matrices, `[batch_size]`.
+    fn ghost_norms(self) -> SquaredNorms {
+        let groups = self.groups;
+        let norms = ghost::outer(self.columns.swap_dims(1, 2), self.pixels.swap_dims(1, 2));
+        let rounding = match norms.rounding {
+            Rounding::Relative => Rounding::Relative,
+            Rounding::Gram(magnitudes) => Rounding::Gram(sum_groups(magnitudes, groups)),
+            Rounding::Reordered(magnitudes) => Rounding::Reordered(sum_groups(magnitudes, groups)),
+        };
+        SquaredNorms { values: sum_groups(norms.values, groups), rounding }
+    }
+
+    /// Returns `(Σ_t ‖column_t‖‖pixel_t‖)²`, added up over the groups: `[batch_size]`.
+    fn magnitudes(self) -> Tensor<1> {
+        let (columns, pixels) = (self.columns.swap_dims(1, 2), self.pixels.swap_dims(1, 2));
+        sum_groups(ghost::magnitudes(columns, pixels), self.groups)
+    }
+
+    /// Returns the gradients in the layout of the weight, `[batch_size, d_output of all groups · d_input]`.
+    fn instantiate(self) -> Tensor<2> {
+        let [rows, d_input, _] = self.columns.dims();
+        let [_, d_output, _] = self.pixels.dims();
+        self.pixels
+            .matmul(self.columns.swap_dims(1, 2))
+            .reshape([rows / self.groups, self.groups * d_output * d_input])
+    }
+
+    /// Returns the weighted sum of the gradients over the batch, `[values]`.
+    fn weighted_sum(self, coefficients: Tensor<1>) -> Tensor<1> {
+        let [rows, d_input, positions] = self.columns.dims();
+        let [_, d_output, _] = self.pixels.dims();
+        let (groups, batch_size) = (self.groups, rows / self.groups);
+        // All positions of the batch are positions of each group.
+        let gather = |tensor: Tensor<4>, features| -> Tensor<3> {
+            tensor.permute([1, 2, 0, 3]).reshape([groups, features, batch_size * positions])
+        };
+        let pixels = self.pixels.reshape([batch_size, groups, d_output, positions]);
+        let pixels = gather(pixels * coefficients.reshape([batch_size, 1, 1, 1]), d_output);
+        let columns = self.columns.reshape([batch_size, groups, d_input, positions]);
+        let columns = gather(columns, d_input);
+        pixels.matmul(columns.swap_dims(1, 2)).reshape([groups * d_output * d_input])
+    }
+}
+
+fn sum_groups(values: Tensor<1>, groups: usize) -> Tensor<1> {
+    let batch_size = values.dims()[0] / groups;
+    values.reshape([batch_size, groups]).sum_dim(1).reshape([batch_size])
+}
+
+/// Sizes of [`Columns`], for one group.
+#[derive(Clone, Copy)]
+pub(super) struct Sizes {
+    pub(super) groups: usize,
+    pub(super) positions: usize,
+    pub(super) d_input: usize,
+    pub(super) d_output: usize,
+}
+
+impl Sizes {
+    fn cost(self) -> Cost {
+        let Self { groups, positions, d_input, d_output } = self;
+        let squared = (positions * positions) as f64;
+        Cost {
+            ghost_flops: Some(2.0 * groups as f64 * squared * (d_input + d_output) as f64),
+            ghost_temporary: groups * positions * (2 * positions + d_input),
+            values: groups * d_input * d_output,
+            temporary: groups * positions * d_input,
+        }
+    }
+}

@@ -1,0 +1,174 @@
+//! Embeddings.
+//!
+//! An embedding is a linear layer whose inputs are unit vectors; only their indices are kept. With
+//! `output[i, t] = weight[ids[i, t]]`, the gradient of row v for example i is
+//! `Σ_{t: ids[i, t] = v} output_grad[i, t]`, and its squared norm is the sum over v of the squared norms of
+//! these sums: positions with equal indices are added first. A tied output layer (`attend`) contributes
+//! outer products with two dense factors to the same sum; the cross terms enter the norm.
+//!
+//! # References
+//!
+//! - Li, Tramèr, Liang, Hashimoto, Large language models can be strong differentially private learners,
+//!   2022, section 4 (ghost norms of embeddings).
+//! - Press and Wolf, Using the output embedding to improve language models, 2017 (tied output layers).
+
+use super::outer::OuterProducts;
+use super::record::Record;
+
+/// Lifts the record of `weight[ids]`.
+pub(super) fn lift(record: &mut Record) {
+    let output_grad = record.output_grad::<3>();
+    if let (Some(weight), Some(ids)) = (record.weight(), record.ids()) {
+        record.push_outer(OuterProducts::indexed(weight[0], ids, output_grad));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use burn::module::Module;
+    use burn::nn::{Embedding, EmbeddingConfig, Linear, LinearConfig};
+    use burn::tensor::{Device, Int, Tensor};
+    use proptest::prelude::*;
+
+    use crate::grads::oracle::{cases, check, check_layer, losses, numbers, set};
+    use crate::grads::{MemoryBound, PrivateBackward, Strategy};
+    use crate::nn::{IntoPrivate, Private};
+    use crate::test_devices::training_devices;
+
+    fn embedding(words: usize, d_model: usize, device: &Device) -> Embedding {
+        let mut layer = EmbeddingConfig::new(words, d_model).init(device);
+        layer.weight = set(layer.weight, 3);
+        layer
+    }
+
+    /// Indices below `words`, as floats.
+    fn ids(shape: [usize; 2], words: usize, device: &Device) -> Tensor<2> {
+        ((numbers(shape, 11, device) + 1.0) * (words as f64 / 2.0)).floor()
+    }
+
+    fn whole(x: Tensor<2>) -> Tensor<2, Int> {
+        x.int()
+    }
+
+    #[test]
+    fn embeddings_equal_the_loop_over_examples() {
+        for device in training_devices() {
+            for (batch_size, positions, words) in [(1, 1, 5), (4, 1, 5), (3, 7, 5), (2, 9, 100)] {
+                let layer = embedding(words, 4, &device);
+                let x = ids([batch_size, positions], words, &device);
+                check_layer!(layer, x, |model, x| losses(model.forward(whole(x))));
+            }
+        }
+    }
+
+    #[test]
+    fn an_embedding_is_never_instantiated() {
+        for device in training_devices() {
+            let layer = embedding(50, 4, &device).private();
+            for bound in [MemoryBound::default(), MemoryBound::bytes(0)] {
+                let losses = losses(layer.forward(whole(ids([3, 6], 50, &device))));
+                let backward = PrivateBackward::new().with_memory_bound(bound);
+                let grads = backward.run(losses, &layer).unwrap();
+                assert!(grads.strategies().all(|(_, strategy)| strategy == Strategy::Ghost));
+            }
+        }
+    }
+
+    #[derive(Module, Debug)]
+    struct PrivateTied {
+        embedding: Private<Embedding>,
+        hidden: Private<Linear>,
+    }
+
+    #[derive(Module, Debug)]
+    struct PlainTied {
+        embedding: Embedding,
+        hidden: Linear,
+    }
+
+    fn tied(words: usize, device: &Device) -> (PrivateTied, PlainTied) {
+        let embedding = embedding(words, 4, device);
+        let mut hidden = LinearConfig::new(4, 4).init(device);
+        hidden.weight = set(hidden.weight, 7);
+        let private = PrivateTied {
+            embedding: embedding.clone().private(),
+            hidden: hidden.clone().private(),
+        };
+        (private, PlainTied { embedding, hidden })
+    }
+
+    fn plain_tied(model: &PlainTied, x: Tensor<2>) -> Tensor<1> {
+        let hidden = model.hidden.forward(model.embedding.forward(whole(x))).tanh();
+        losses(hidden.matmul(model.embedding.weight.val().transpose().unsqueeze()))
+    }
+
+    fn private_tied(model: &PrivateTied, x: Tensor<2>) -> Tensor<1> {
+        let hidden = model.hidden.forward(model.embedding.forward(whole(x))).tanh();
+        losses(model.embedding.attend(hidden))
+    }
+
+    #[test]
+    fn a_tied_output_layer_is_added_to_its_embedding() {
+        for device in training_devices() {
+            for (batch_size, positions, words) in [(1, 1, 3), (3, 4, 3), (2, 5, 20)] {
+                let (private, plain) = tied(words, &device);
+                let x = ids([batch_size, positions], words, &device);
+                check(&private, &plain, x, private_tied, plain_tied);
+            }
+        }
+    }
+
+    // There are enough positions to form the gradient of the output layer during the pass; the embedding is
+    // added to it.
+    #[test]
+    fn a_tied_output_layer_with_many_positions_is_added_to_its_embedding() {
+        for device in training_devices() {
+            let (private, plain) = tied(3, &device);
+            let x = ids([2, 20], 3, &device);
+            check(&private, &plain, x.clone(), private_tied, plain_tied);
+            let grads = PrivateBackward::new()
+                .with_memory_bound(MemoryBound::bytes(0))
+                .run(private_tied(&private, x), &private)
+                .unwrap();
+            let formed =
+                |(path, strategy)| path == "embedding.weight" && strategy == Strategy::Instantiate;
+            assert!(grads.strategies().any(formed));
+        }
+    }
+
+    #[test]
+    fn two_uses_of_an_embedding_are_summed_before_the_norm() {
+        for device in training_devices() {
+            let layer = embedding(6, 4, &device);
+            fn twice(embed: impl Fn(Tensor<2, Int>) -> Tensor<3>, x: Tensor<2>) -> Tensor<1> {
+                let first = losses(embed(whole(x.clone())));
+                first + losses(embed(whole(x.narrow(1, 1, 2))).tanh())
+            }
+            let x = ids([4, 5], 6, &device);
+            check_layer!(layer, x, |model, x| twice(|x| model.forward(x), x));
+        }
+    }
+
+    proptest! {
+        #![proptest_config(cases(8))]
+
+        #[test]
+        fn random_tied_models_equal_the_loop_over_examples(
+            batch_size in 1usize..5,
+            positions in 1usize..8,
+            words in 1usize..30,
+        ) {
+            for device in training_devices() {
+                let (private, plain) = tied(words, &device);
+                check(
+                    &private,
+                    &plain,
+                    ids([batch_size, positions], words, &device),
+                    private_tied,
+                    plain_tied,
+                );
+            }
+        }
+    }
+}

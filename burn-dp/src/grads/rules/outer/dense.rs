@@ -1,0 +1,62 @@
+use burn::tensor::Tensor;
+
+use super::{flat, regrouped, scaled};
+use crate::grads::rules::rule::size;
+use crate::grads::rules::{Restriction, SquaredNorms, ghost};
+
+/// Positions with two dense factors.
+#[derive(Clone, Debug)]
+pub(super) struct Dense {
+    /// `[batch_size, positions, rows]`.
+    pub(super) left: Tensor<3>,
+    /// `[batch_size, positions, columns]`.
+    pub(super) right: Tensor<3>,
+}
+
+impl Dense {
+    pub(super) fn concatenate(mut uses: Vec<Self>) -> Option<Self> {
+        if uses.len() < 2 {
+            return uses.pop();
+        }
+        let (left, right) = uses.into_iter().map(|part| (part.left, part.right)).unzip();
+        Some(Self { left: Tensor::cat(left, 1), right: Tensor::cat(right, 1) })
+    }
+
+    pub(super) fn kept_values(&self) -> usize {
+        size(self.left.shape()) + size(self.right.shape())
+    }
+
+    pub(super) fn batch_size(&self) -> usize {
+        self.right.dims()[0]
+    }
+
+    pub(super) fn positions(&self) -> usize {
+        self.left.dims()[1]
+    }
+
+    pub(super) fn ghost_norms(&self) -> SquaredNorms {
+        ghost::outer(self.left.clone(), self.right.clone())
+    }
+
+    /// Returns bounds on the norms of the outer products: `[batch_size, positions]`.
+    pub(super) fn lengths(&self) -> Tensor<2> {
+        ghost::lengths(self.left.clone()) * ghost::lengths(self.right.clone())
+    }
+
+    pub(super) fn instantiate(&self) -> Tensor<3> {
+        self.left.clone().swap_dims(1, 2).matmul(self.right.clone())
+    }
+
+    pub(super) fn weighted_sum(&self, coefficients: Tensor<1>) -> Tensor<2> {
+        let scaled = flat(scaled(&self.right, coefficients));
+        flat(self.left.clone()).transpose().matmul(scaled)
+    }
+
+    pub(super) fn restrict(&self, examples: &Restriction) -> Self {
+        Self { left: examples.apply(&self.left), right: examples.apply(&self.right) }
+    }
+
+    pub(super) fn regroup(&self, group_size: usize) -> Self {
+        Self { left: regrouped(&self.left, group_size), right: regrouped(&self.right, group_size) }
+    }
+}

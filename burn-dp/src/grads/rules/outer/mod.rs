@@ -1,0 +1,183 @@
+//! Sums of outer products over positions, which linear layers and embeddings share.
+
+mod dense;
+mod indexed;
+
+use burn::tensor::{Int, Tensor};
+
+use super::rule::rows;
+use super::{Cost, Restriction, Rounding, Rule, SquaredNorms, ghost};
+use dense::Dense;
+use indexed::Indexed;
+
+/// A weight whose gradient is a sum of outer products over positions: the weight of a linear layer, of
+/// an embedding, or of both at once.
+///
+/// All uses of a weight in one forward pass are positions of one sum, because their cross terms enter
+/// its norm.
+#[derive(Clone, Debug)]
+pub(in crate::grads) struct OuterProducts {
+    /// `[rows, columns]` of the weight.
+    weight: [usize; 2],
+    dense: Option<Dense>,
+    indexed: Option<Indexed>,
+}
+
+impl OuterProducts {
+    /// Represents `Σ_t left_tᵀ right_t`.
+    ///
+    /// # Shapes
+    ///
+    /// - left: `[batch_size, positions, rows]`
+    /// - right: `[batch_size, positions, columns]`
+    pub(in crate::grads) fn dense(left: Tensor<3>, right: Tensor<3>) -> Self {
+        let weight = [left.dims()[2], right.dims()[2]];
+        Self { weight, dense: Some(Dense { left, right }), indexed: None }
+    }
+
+    /// Represents `Σ_t e_{ids[t]} right_tᵀ`, where e_v is a unit vector of length `rows`.
+    ///
+    /// # Shapes
+    ///
+    /// - ids: `[batch_size, positions]`
+    /// - right: `[batch_size, positions, columns]`
+    pub(in crate::grads) fn indexed(rows: usize, ids: Tensor<2, Int>, right: Tensor<3>) -> Self {
+        let weight = [rows, right.dims()[2]];
+        Self { weight, dense: None, indexed: Some(Indexed { ids, right }) }
+    }
+
+    /// Concatenates the positions of all uses of one weight.
+    pub(super) fn concatenate(uses: Vec<Self>) -> Option<Self> {
+        let weight = uses.first()?.weight;
+        let (mut dense, mut indexed) = (Vec::new(), Vec::new());
+        for part in uses {
+            dense.extend(part.dense);
+            indexed.extend(part.indexed);
+        }
+        Some(Self {
+            weight,
+            dense: Dense::concatenate(dense),
+            indexed: Indexed::concatenate(indexed),
+        })
+    }
+}
+
+impl Rule for OuterProducts {
+    fn kept_values(&self) -> usize {
+        self.dense.as_ref().map_or(0, Dense::kept_values)
+            + self.indexed.as_ref().map_or(0, Indexed::kept_values)
+    }
+
+    fn batch_size(&self) -> usize {
+        let dense = self.dense.as_ref().map(Dense::batch_size);
+        dense.or_else(|| self.indexed.as_ref().map(Indexed::batch_size)).unwrap_or_default()
+    }
+
+    fn cost(&self) -> Cost {
+        let [rows, columns] = self.weight;
+        let dense = self.dense.as_ref().map_or(0, Dense::positions);
+        let indexed = self.indexed.as_ref().map_or(0, Indexed::positions);
+        let flops = match dense {
+            // The gradient of an embedding alone is mostly zeros and is never worth its memory.
+            0 => 0.0,
+            _ => {
+                let pairs_by_column = dense * dense + indexed * indexed + dense * indexed;
+                2.0 * (dense * dense * rows + pairs_by_column * columns) as f64
+            }
+        };
+        Cost {
+            ghost_flops: Some(flops),
+            ghost_temporary: match (dense, indexed) {
+                (1, 0) => 0,
+                (dense, indexed) => 2 * (dense + indexed) * (dense + indexed),
+            },
+            values: rows * columns,
+            temporary: 0,
+        }
+    }
+
+    fn ghost_norms(&self) -> Option<SquaredNorms> {
+        let (Some(d), Some(i)) = (&self.dense, &self.indexed) else {
+            let dense = self.dense.as_ref().map(Dense::ghost_norms);
+            return dense.or_else(|| self.indexed.as_ref().map(Indexed::ghost_norms));
+        };
+        let cross = ghost::cross(d.left.clone(), d.right.clone(), i.ids.clone(), i.right.clone());
+        let values = d.ghost_norms().values + i.ghost_norms().values + cross;
+        Some(SquaredNorms { values, rounding: Rounding::Gram(self.magnitudes()?) })
+    }
+
+    fn magnitudes(&self) -> Option<Tensor<1>> {
+        let dense = self.dense.as_ref().map(Dense::lengths);
+        let indexed = self.indexed.as_ref().map(Indexed::lengths);
+        let lengths: Vec<_> = dense.into_iter().chain(indexed).collect();
+        (!lengths.is_empty()).then(|| ghost::squared_totals(Tensor::cat(lengths, 1)))
+    }
+
+    fn instantiate(&self) -> Tensor<2> {
+        rows(match (&self.dense, &self.indexed) {
+            (Some(dense), None) => dense.instantiate(),
+            (Some(dense), Some(indexed)) => indexed.add_to(dense.instantiate()),
+            (None, Some(indexed)) => indexed.instantiate(self.weight[0]),
+            (None, None) => unreachable!("a rule has at least one use"),
+        })
+    }
+
+    /// Adds positions with indices to the rows of `gradients`, without a dense gradient of their own.
+    fn add_to(&self, gradients: Tensor<2>) -> Tensor<2> {
+        match (&self.dense, &self.indexed) {
+            (None, Some(indexed)) => {
+                let [rows_of_weight, columns] = self.weight;
+                let [batch_size, _] = gradients.dims();
+                rows(indexed.add_to(gradients.reshape([batch_size, rows_of_weight, columns])))
+            }
+            _ => gradients + self.instantiate(),
+        }
+    }
+
+    fn weighted_sum(&self, coefficients: Tensor<1>) -> Tensor<1> {
+        let dense = self.dense.as_ref().map(|dense| dense.weighted_sum(coefficients.clone()));
+        let indexed =
+            self.indexed.as_ref().map(|indexed| indexed.weighted_sum(self.weight[0], coefficients));
+        let sum = match (dense, indexed) {
+            (Some(dense), Some(indexed)) => dense + indexed,
+            (Some(one), None) | (None, Some(one)) => one,
+            (None, None) => unreachable!("a rule has at least one use"),
+        };
+        sum.reshape([self.weight[0] * self.weight[1]])
+    }
+
+    fn restrict(&self, examples: &Restriction) -> Box<dyn Rule> {
+        Box::new(Self {
+            weight: self.weight,
+            dense: self.dense.as_ref().map(|dense| dense.restrict(examples)),
+            indexed: self.indexed.as_ref().map(|indexed| indexed.restrict(examples)),
+        })
+    }
+
+    /// Makes the rows of every unit positions of one example.
+    fn regroup(&self, group_size: usize) -> Option<Box<dyn Rule>> {
+        Some(Box::new(Self {
+            weight: self.weight,
+            dense: self.dense.as_ref().map(|dense| dense.regroup(group_size)),
+            indexed: self.indexed.as_ref().map(|indexed| indexed.regroup(group_size)),
+        }))
+    }
+}
+
+/// Multiplies every example by its coefficient.
+fn scaled(right: &Tensor<3>, coefficients: Tensor<1>) -> Tensor<3> {
+    let [batch_size, ..] = right.dims();
+    right.clone() * coefficients.reshape([batch_size, 1, 1])
+}
+
+/// Merges the positions of all examples: `[batch_size · positions, features]`.
+fn flat(tensor: Tensor<3>) -> Tensor<2> {
+    let [batch_size, positions, features] = tensor.dims();
+    tensor.reshape([batch_size * positions, features])
+}
+
+/// Makes the rows of every unit positions of one example.
+fn regrouped(tensor: &Tensor<3>, group_size: usize) -> Tensor<3> {
+    let [rows, positions, features] = tensor.dims();
+    tensor.clone().reshape([rows / group_size, positions * group_size, features])
+}

@@ -1,0 +1,79 @@
+use std::fmt::Debug;
+
+use burn::tensor::{Shape, Tensor};
+
+use super::{Cost, Restriction, SquaredNorms};
+
+/// The contribution of a layer to the per-example gradients of one parameter.
+pub(in crate::grads) trait Rule: Debug {
+    /// Returns the number of examples, or of units if every unit has several rows.
+    fn batch_size(&self) -> usize;
+
+    /// Returns the costs for one example.
+    fn cost(&self) -> Cost;
+
+    /// Returns the name of the rule.
+    fn name(&self) -> &'static str {
+        let path = std::any::type_name::<Self>();
+        path.rsplit("::").next().unwrap_or(path)
+    }
+
+    /// Returns the number of values that the rule keeps until the weighted sum.
+    fn kept_values(&self) -> usize;
+
+    /// Returns the squared norms without forming the gradients; `None` if the rule has no such way.
+    fn ghost_norms(&self) -> Option<SquaredNorms> {
+        None
+    }
+
+    /// Returns the bounds `(Σ_t ‖a_t‖‖g_t‖)²` on the terms that add up to a gradient, `[batch_size]`; `None`
+    /// if no terms can cancel that the weighted sum adds in another order.
+    fn magnitudes(&self) -> Option<Tensor<1>> {
+        None
+    }
+
+    /// Returns the per-example gradients, `[batch_size, values]`, in the order of the parameter's values.
+    fn instantiate(&self) -> Tensor<2>;
+
+    /// Adds the per-example gradients to `gradients`, which has the same shape.
+    fn add_to(&self, gradients: Tensor<2>) -> Tensor<2> {
+        gradients + self.instantiate()
+    }
+
+    /// Returns `Σ_i coefficients[i] · gradient_i`, flattened: `[values]`.
+    fn weighted_sum(&self, coefficients: Tensor<1>) -> Tensor<1> {
+        weighted_rows(coefficients, self.instantiate())
+    }
+
+    /// Returns the rule for some of the examples.
+    fn restrict(&self, examples: &Restriction) -> Box<dyn Rule>;
+
+    /// Returns the rule in which every `group_size` rows are positions of one unit; `None` if the rule
+    /// cannot express that.
+    fn regroup(&self, group_size: usize) -> Option<Box<dyn Rule>> {
+        (group_size == 1).then(|| self.restrict(&Restriction::All))
+    }
+}
+
+/// Returns `Σ_i coefficients[i] · rows[i]`.
+///
+/// # Shapes
+///
+/// - coefficients: `[batch_size]`
+/// - rows: `[batch_size, values]`
+/// - output: `[values]`
+pub(in crate::grads) fn weighted_rows(coefficients: Tensor<1>, rows: Tensor<2>) -> Tensor<1> {
+    let values = rows.dims()[1];
+    coefficients.unsqueeze::<2>().matmul(rows).reshape([values])
+}
+
+/// Returns the number of values.
+pub(super) fn size(shape: Shape) -> usize {
+    shape.num_elements()
+}
+
+/// Flattens the rows of a tensor: axis 0 stays, all other axes become one.
+pub(super) fn rows<const D: usize>(tensor: Tensor<D>) -> Tensor<2> {
+    let dims = tensor.dims();
+    tensor.reshape([dims[0], dims[1..].iter().product()])
+}

@@ -1,0 +1,77 @@
+//! Biases, along one axis of the output of a layer.
+//!
+//! The gradient of example i is the sum of `output_grad` over all axes but the axis of the bias.
+
+use burn::tensor::Tensor;
+
+use super::record::Record;
+use super::rule::size;
+use super::{Cost, Restriction, Rule};
+
+/// Lifts the bias along `axis` of the output, if it is trained.
+pub(super) fn lift<const D: usize>(record: &mut Record, output_grad: &Tensor<D>, axis: usize) {
+    let Some(id) = record.bias() else {
+        return;
+    };
+    let dims = output_grad.dims();
+    let output_grad = output_grad.clone().reshape([
+        dims[0],
+        dims[1..axis].iter().product(),
+        dims[axis],
+        dims[axis + 1..].iter().product(),
+    ]);
+    record.push_to(id, Shift { output_grad });
+}
+
+/// A bias along one axis.
+#[derive(Clone, Debug)]
+struct Shift {
+    /// `[batch_size, outer, parameters, inner]`.
+    output_grad: Tensor<4>,
+}
+
+impl Rule for Shift {
+    fn kept_values(&self) -> usize {
+        size(self.output_grad.shape())
+    }
+
+    fn batch_size(&self) -> usize {
+        self.output_grad.dims()[0]
+    }
+
+    fn cost(&self) -> Cost {
+        Cost { values: self.output_grad.dims()[2], ..Cost::default() }
+    }
+
+    fn instantiate(&self) -> Tensor<2> {
+        sums(self.output_grad.clone())
+    }
+
+    fn restrict(&self, examples: &Restriction) -> Box<dyn Rule> {
+        Box::new(Self { output_grad: examples.apply(&self.output_grad) })
+    }
+
+    fn regroup(&self, group_size: usize) -> Option<Box<dyn Rule>> {
+        Some(Box::new(Self { output_grad: regroup(&self.output_grad, group_size) }))
+    }
+}
+
+/// Sums over all axes except examples and parameters: `[batch_size, parameters]`.
+pub(super) fn sums(tensor: Tensor<4>) -> Tensor<2> {
+    let [batch_size, outer, parameters, inner] = tensor.dims();
+    let mut rows: Tensor<2> = tensor.reshape([batch_size * outer * parameters, inner]);
+    if inner != 1 {
+        rows = rows.sum_dim(1);
+    }
+    let mut rows: Tensor<3> = rows.reshape([batch_size, outer, parameters]);
+    if outer != 1 {
+        rows = rows.sum_dim(1);
+    }
+    rows.reshape([batch_size, parameters])
+}
+
+/// Makes the rows of every unit outer positions of one example.
+pub(super) fn regroup(tensor: &Tensor<4>, group_size: usize) -> Tensor<4> {
+    let [rows, outer, parameters, inner] = tensor.dims();
+    tensor.clone().reshape([rows / group_size, outer * group_size, parameters, inner])
+}

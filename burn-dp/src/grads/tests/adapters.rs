@@ -1,0 +1,151 @@
+//! Low-rank adapters, with and without a packed base.
+
+use burn::module::{Lora, Module, ModuleMapper, Param, ParamGroup, QLora, Quantizer};
+use burn::nn::{Linear, LinearConfig, LinearLayout};
+use burn::tensor::quantization::{Calibration, QuantValue};
+use burn::tensor::{DType, Device, Tensor};
+
+use crate::grads::oracle::{self, check, numbers};
+use crate::model::TrainableParameters;
+use crate::nn::{IntoPrivate, Private};
+use crate::test_devices::training_devices;
+
+#[derive(Module, Debug)]
+struct Twin {
+    first: Private<Linear>,
+    second: Private<Linear>,
+}
+
+#[derive(Module, Debug)]
+struct Plain {
+    first: Linear,
+    second: Linear,
+}
+
+/// Gives the factors values: Burn begins with `b = 0`, where the gradient of `a` vanishes.
+#[derive(Default)]
+struct FillFactors {
+    path: Vec<String>,
+    seed: u64,
+}
+
+impl ModuleMapper for FillFactors {
+    fn enter_module(&mut self, name: &str, _: &str) {
+        self.path.push(name.to_string());
+    }
+
+    fn exit_module(&mut self, _: &str, _: &str) {
+        self.path.pop();
+    }
+
+    fn map_float<const D: usize>(&mut self, param: Param<Tensor<D>>) -> Param<Tensor<D>> {
+        if !self.path.contains(&"lora".to_string()) {
+            return param;
+        }
+        self.seed += 1;
+        let seed = self.seed;
+        param.map(|tensor| numbers(tensor.dims(), seed, &tensor.device()).require_grad())
+    }
+}
+
+fn plain(layout: LinearLayout, device: &Device) -> Plain {
+    let layer =
+        |d_input, d_output| LinearConfig::new(d_input, d_output).with_layout(layout).init(device);
+    Plain { first: layer(6, 5), second: layer(5, 4) }
+}
+
+fn compare(plain: Plain) {
+    let plain = plain.map(&mut FillFactors::default());
+    let device = plain.second.weight.base().device();
+    let private =
+        Twin { first: plain.first.clone().private(), second: plain.second.clone().private() };
+    let loss = |output: Tensor<3>| output.powi_scalar(2).sum_dim(2).sum_dim(1).reshape([-1]);
+    check(
+        &private,
+        &plain,
+        numbers([5, 3, 6], 3, &device),
+        |model, x| loss(model.second.forward(model.first.forward(x).tanh())),
+        |model, x| loss(model.second.forward(model.first.forward(x).tanh())),
+    );
+
+    let x = numbers::<3>([2, 3, 6], 4, &device);
+    let expected = oracle::host(plain.first.forward(x.clone()));
+    for (found, expected) in oracle::host(private.first.forward(x)).iter().zip(expected) {
+        assert!((found - expected).abs() < 1e-5, "{found} {expected}");
+    }
+}
+
+#[test]
+fn the_factors_of_an_adapter_are_clipped_as_by_the_loop() {
+    for device in training_devices() {
+        for layout in [LinearLayout::Row, LinearLayout::Col] {
+            let model = plain(layout, &device).apply_lora(Lora::new(2, 3.0));
+            let trained = TrainableParameters::of(&model).unwrap();
+            let paths: Vec<&str> = trained.iter().map(|info| info.path.as_str()).collect();
+            let expected = [
+                "first.weight.lora.a",
+                "first.weight.lora.b",
+                "second.weight.lora.a",
+                "second.weight.lora.b",
+            ];
+            assert_eq!(paths, expected);
+            compare(model);
+        }
+    }
+}
+
+#[test]
+fn adapters_of_a_part_of_the_model_leave_the_rest_frozen_or_trained() {
+    for device in training_devices() {
+        let group = ParamGroup::from_path("first.weight");
+        let lora = Lora::new(2, 3.0).set_param_group(group.clone());
+        let model = plain(LinearLayout::Row, &device).apply_lora(lora);
+        assert_eq!(TrainableParameters::of(&model).unwrap().iter().count(), 2);
+        compare(model.clone());
+
+        // Everything but the adapted weight: biases and the second layer are trained as well.
+        let model = model.unfreeze_group(ParamGroup::all().exclude(group));
+        assert_eq!(TrainableParameters::of(&model).unwrap().iter().count(), 5);
+        compare(model.clone());
+
+        // The adapted weight too.
+        let model = model.unfreeze();
+        assert_eq!(TrainableParameters::of(&model).unwrap().iter().count(), 6);
+        compare(model);
+    }
+}
+
+#[test]
+fn factors_of_a_packed_base_are_clipped_as_by_the_loop() {
+    for device in training_devices() {
+        let scheme = device.settings().quantization.scheme.with_value(QuantValue::Q8S);
+        let quantizer = Quantizer::new(Calibration::MinMax, scheme);
+        let layer =
+            |d_input, d_output| LinearConfig::new(d_input, d_output).with_bias(false).init(&device);
+        // CubeCL packs four values of a row into one word.
+        let model = Plain { first: layer(6, 8), second: layer(8, 4) };
+        let model = model.apply_qlora(QLora::new(Lora::new(2, 3.0), quantizer));
+        assert!(matches!(model.first.weight.base().dtype(), DType::QFloat(_)));
+        compare(model);
+    }
+}
+
+#[test]
+fn adapters_inside_of_an_attention_layer_are_clipped_as_by_the_loop() {
+    use burn::nn::attention::{MhaInput, MultiHeadAttentionConfig};
+    for device in training_devices() {
+        let config = MultiHeadAttentionConfig::new(6, 2).with_dropout(0.0);
+        let plain = config.init(&device).apply_lora(Lora::new(2, 3.0));
+        let plain = plain.map(&mut FillFactors::default());
+        let private = plain.clone().private();
+        assert!(crate::model::validate(&private).is_ok());
+        let loss = |output: Tensor<3>| output.powi_scalar(2).sum_dim(2).sum_dim(1).reshape([-1]);
+        check(
+            &private,
+            &plain,
+            numbers([3, 4, 6], 3, &device),
+            |model, x| loss(model.forward(crate::nn::MhaInput::self_attn(x)).context),
+            |model, x| loss(model.forward(MhaInput::self_attn(x)).context),
+        );
+    }
+}

@@ -1,0 +1,68 @@
+//! Parts of a model that are not trained.
+
+use burn::module::{Module, ParamGroup};
+use burn::nn::conv::{Conv2d, Conv2dConfig};
+use burn::nn::{Linear, LinearConfig};
+use burn::tensor::Tensor;
+
+use crate::grads::oracle::{check, numbers};
+use crate::nn::{IntoPrivate, Private};
+use crate::test_devices::training_devices;
+
+#[derive(Module, Debug)]
+struct Twin {
+    conv: Private<Conv2d>,
+    hidden: Private<Linear>,
+    head: Private<Linear>,
+}
+
+#[derive(Module, Debug)]
+struct Plain {
+    conv: Conv2d,
+    hidden: Linear,
+    head: Linear,
+}
+
+impl Twin {
+    fn losses(&self, x: Tensor<4>) -> Tensor<1> {
+        let hidden = self.conv.forward(x).tanh().flatten::<2>(1, 3);
+        loss(self.head.forward(self.hidden.forward(hidden).tanh()))
+    }
+}
+
+impl Plain {
+    fn losses(&self, x: Tensor<4>) -> Tensor<1> {
+        let hidden = self.conv.forward(x).tanh().flatten::<2>(1, 3);
+        loss(self.head.forward(self.hidden.forward(hidden).tanh()))
+    }
+}
+
+fn loss(output: Tensor<2>) -> Tensor<1> {
+    output.powi_scalar(2).sum_dim(1).reshape([-1])
+}
+
+#[test]
+fn every_subset_of_trained_parameters_is_clipped_as_by_the_loop() {
+    let paths =
+        ["conv.weight", "conv.bias", "hidden.weight", "hidden.bias", "head.weight", "head.bias"];
+    for device in training_devices() {
+        let plain = Plain {
+            conv: Conv2dConfig::new([1, 2], [3, 3]).init(&device),
+            hidden: LinearConfig::new(2 * 16, 3).init(&device),
+            head: LinearConfig::new(3, 2).init(&device),
+        };
+        // All biases (BiTFiT), the head alone, and mixtures in which gradients pass frozen layers.
+        for subset in [0b101010u32, 0b110000, 0b000001, 0b010010, 0b001101] {
+            let trained = (0..6).filter(|bit| subset >> bit & 1 == 1).map(|bit| paths[bit]);
+            let group = ParamGroup::from_paths(trained.collect());
+            let plain = plain.clone().no_grad().unfreeze_group(group);
+            let private = Twin {
+                conv: plain.conv.clone().private(),
+                hidden: plain.hidden.clone().private(),
+                head: plain.head.clone().private(),
+            };
+            let x = numbers([4, 1, 6, 6], 3, &device);
+            check(&private, &plain, x, Twin::losses, Plain::losses);
+        }
+    }
+}

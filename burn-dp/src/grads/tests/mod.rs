@@ -1,0 +1,16 @@
+//! Compositions of layers, and properties of the backward pass that are not one rule.
+
+#![allow(clippy::unwrap_used)]
+
+mod adapters;
+mod attention;
+mod empty_batch;
+mod frozen;
+mod groups;
+mod half;
+mod recurrent;
+mod refusals;
+mod robustness;
+mod tied;
+mod transformer;
+mod wrappers;

@@ -1,0 +1,162 @@
+use burn::nn::{Linear, LinearConfig};
+use burn::tensor::{Device, Tensor, TensorData};
+
+use crate::clipping::{Clipping, FlatClipping};
+use crate::grads::PrivateBackward;
+use crate::grads::oracle::{assert_close, backwards, clipped_by_loop, flat_sum, norm, numbers};
+use crate::nn::{IntoPrivate, Private};
+use crate::test_devices::training_devices;
+
+fn model(device: &Device) -> (Private<Linear>, Linear) {
+    let plain = LinearConfig::new(3, 2).init(device);
+    (plain.clone().private(), plain)
+}
+
+fn losses(model: &Private<Linear>, x: Tensor<3>) -> Tensor<1> {
+    model.forward(x).powi_scalar(2).sum_dims(&[1, 2]).reshape([-1])
+}
+
+fn plain_losses(model: &Linear, x: Tensor<3>) -> Tensor<1> {
+    model.forward(x).powi_scalar(2).sum_dims(&[1, 2]).reshape([-1])
+}
+
+/// Four examples of which the second is replaced by `value`.
+fn planted(positions: usize, value: f32, device: &Device) -> Tensor<3> {
+    let x = numbers([4, positions, 3], 1, device);
+    let bad = Tensor::full([1, positions, 3], value, device);
+    Tensor::cat(vec![x.clone().narrow(0, 0, 1), bad, x.narrow(0, 2, 2)], 0)
+}
+
+#[test]
+fn an_example_that_is_not_finite_does_not_change_the_sum() {
+    for device in training_devices() {
+        for positions in [1, 3] {
+            for value in [f32::NAN, f32::INFINITY, f32::NEG_INFINITY, 1e30, f32::MAX] {
+                let (private, plain) = model(&device);
+                let good = numbers([4, positions, 3], 1, &device);
+                let expected = clipped_by_loop(&plain, 4, 0.5, |plain, example| {
+                    let x = good.clone().narrow(0, example, 1);
+                    let weight = if example == 1 { 0.0 } else { 1.0 };
+                    plain_losses(plain, x) * weight
+                });
+                for backward in backwards() {
+                    let x = planted(positions, value, &device);
+                    let grads = backward.run(losses(&private, x), &private).unwrap();
+                    let sum = FlatClipping::new(0.5).unwrap().clip(grads).unwrap();
+                    assert_eq!(sum.statistics().reveal().non_finite, 1, "{value}");
+                    assert_close(&flat_sum(sum), &expected, &format!("{value} {backward:?}"));
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn no_example_moves_the_sum_by_more_than_the_threshold() {
+    for device in training_devices() {
+        for clipping_norm in [1e-3, 1.0, 100.0] {
+            for value in [0.0, 1e-30, 1e-20, 1e-6, 1.0, 1e3, 1e9, 1e15, 1e19, 1e25, f32::NAN] {
+                for (positions, backward) in [1, 2, 30].into_iter().flat_map(|positions| {
+                    backwards().into_iter().map(move |backward| (positions, backward))
+                }) {
+                    let (private, _) = model(&device);
+                    let x = Tensor::full([1, positions, 3], value, &device);
+                    let grads = backward.run(losses(&private, x), &private).unwrap();
+                    let sum = FlatClipping::new(clipping_norm).unwrap().clip(grads).unwrap();
+                    let moved = norm(&flat_sum(sum));
+                    assert!(
+                        moved <= clipping_norm * (1.0 + 1.0 / f64::from(1 << 20)),
+                        "{value} moved the sum by {moved}, threshold {clipping_norm}"
+                    );
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn a_tiny_input_with_a_huge_gradient_is_not_underestimated() {
+    for device in training_devices() {
+        for positions in [1, 4] {
+            let layer = LinearConfig::new(3, 2).with_bias(false).init(&device).private();
+            // ‖input‖² is zero in f32, but the gradient of the output is huge.
+            let x = Tensor::<3>::full([1, positions, 3], 1e-23, &device);
+            for backward in backwards() {
+                let huge = (layer.forward(x.clone()) * 4e18).sum_dims(&[1, 2]).reshape([-1]);
+                let grads = backward.run(huge, &layer).unwrap();
+                let sum = FlatClipping::new(1e-5).unwrap().clip(grads).unwrap();
+                let moved = norm(&flat_sum(sum));
+                assert!(moved <= 1e-5 * (1.0 + 1e-6), "{moved} {backward:?}");
+            }
+        }
+    }
+}
+
+#[test]
+fn norms_of_canceling_positions_are_not_underestimated() {
+    for device in training_devices() {
+        let layer = LinearConfig::new(3, 2).with_bias(false).init(&device).private();
+        for seed in 0..40 {
+            // Pairs of positions cancel but for a rest near the rounding of the Gram matrices.
+            let a = numbers([1, 8, 3], seed, &device) * 1e3;
+            let x = Tensor::cat(vec![a.clone(), a], 1);
+            let rest = 1.0 - 10f32.powf(-3.0 - seed as f32 / 10.0);
+            let signs: Vec<f32> = (0..16).map(|t| if t < 8 { 1.0 } else { -rest }).collect();
+            let signs = Tensor::<1>::from_floats(signs.as_slice(), &device).reshape([1, 16, 1]);
+            let loss =
+                || (layer.forward(x.clone()) * signs.clone()).sum_dims(&[1, 2]).reshape([-1]);
+            let whole = FlatClipping::new(1e9).unwrap();
+            let whole = whole.clip(PrivateBackward::new().run(loss(), &layer).unwrap()).unwrap();
+            let threshold = 0.9 * norm(&flat_sum(whole));
+            for backward in backwards() {
+                let grads = backward.run(loss(), &layer).unwrap();
+                let sum = FlatClipping::new(threshold).unwrap().clip(grads).unwrap();
+                let moved = norm(&flat_sum(sum));
+                assert!(moved <= threshold * (1.0 + 1e-6), "{moved} {threshold} {backward:?}");
+            }
+        }
+    }
+}
+
+#[test]
+fn padding_rows_contribute_nothing_even_if_not_finite() {
+    for device in training_devices() {
+        let (private, _) = model(&device);
+        let clip = |x: Tensor<3>, real: Option<Vec<bool>>| {
+            let grads = PrivateBackward::new().run(losses(&private, x), &private).unwrap();
+            let grads = match real {
+                Some(real) => grads.with_padding(real).unwrap(),
+                None => grads,
+            };
+            FlatClipping::new(0.5).unwrap().clip(grads).unwrap()
+        };
+        let x = numbers([4, 2, 3], 1, &device);
+        let expected = flat_sum(clip(x.clone(), None));
+        let padding = Tensor::from_data(
+            TensorData::new(
+                vec![f32::NAN, 1.0, 1.0, 1.0, 1.0, 1.0, 2.0, 2.0, 2.0, 2.0, 2.0, 2.0],
+                [2, 2, 3],
+            ),
+            &device,
+        );
+        let padded = clip(
+            Tensor::cat(vec![x, padding], 0),
+            Some(vec![true, true, true, true, false, false]),
+        );
+        assert_eq!(padded.statistics().reveal().examples, 4);
+        assert_eq!(padded.statistics().reveal().non_finite, 0);
+        assert_close(&flat_sum(padded), &expected, "padding");
+    }
+}
+
+#[test]
+fn an_empty_batch_is_an_empty_sum() {
+    for device in training_devices() {
+        let (private, _) = model(&device);
+        let none = Tensor::<1>::from_data(TensorData::new(Vec::<f32>::new(), [0]), &device);
+        let grads = PrivateBackward::new().run(none, &private).unwrap();
+        let sum = FlatClipping::new(1.0).unwrap().clip(grads).unwrap();
+        assert!(sum.sums.is_empty());
+        assert_eq!(sum.statistics().reveal().examples, 0);
+    }
+}

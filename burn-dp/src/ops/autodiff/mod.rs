@@ -1,0 +1,31 @@
+//! The hand-written backward steps.
+
+mod convolution;
+mod tap;
+
+use burn::backend::tensor::FloatTensor;
+use burn_autodiff::{Autodiff, checkpoint::strategy::CheckpointStrategy};
+
+use super::{Bias, Convolution, Kept, LayerIds, ParametricOps, Primitive};
+
+impl<B: ParametricOps, C: CheckpointStrategy> ParametricOps for Autodiff<B, C> {
+    fn tap(
+        output: FloatTensor<Self>,
+        weight: FloatTensor<Self>,
+        bias: Bias<Self>,
+        kept: Kept<Self>,
+        layer: LayerIds,
+        primitive: Primitive,
+    ) -> FloatTensor<Self> {
+        tap::tap::<B, C>(output, weight, bias, kept, layer, primitive)
+    }
+
+    fn convolution(
+        input: FloatTensor<Self>,
+        weight: FloatTensor<Self>,
+        bias: Bias<Self>,
+        convolution: Convolution,
+    ) -> FloatTensor<Self> {
+        convolution::convolution::<B, C>(input, weight, bias, convolution)
+    }
+}

@@ -1,0 +1,108 @@
+use burn::backend::{
+    Backend, backend_extension,
+    tensor::{FloatTensor, IntTensor},
+};
+use burn::tensor::Shape;
+
+use super::{Bias, Convolution, Kept, LayerIds, Patches, Primitive, Slot};
+
+/// The parametric primitives of a backend.
+///
+/// An implementation detail that is public because Burn's dispatch needs it to be.
+#[doc(hidden)]
+#[backend_extension(
+    Flex: cfg(feature = "flex"),
+    NdArray: cfg(feature = "ndarray"),
+    Cube: cfg(feature = "cube"),
+    Autodiff,
+    Fusion: cfg(feature = "fusion"),
+    Remote: cfg(feature = "remote"),
+)]
+pub trait ParametricOps: Backend {
+    /// Returns `output`, from whose gradient the gradients of the parameters are computed.
+    #[fusion(default)]
+    #[allow(unused_variables)]
+    fn tap(
+        output: FloatTensor<Self>,
+        weight: FloatTensor<Self>,
+        #[extension_type] bias: Bias<Self>,
+        #[extension_type] kept: Kept<Self>,
+        layer: LayerIds,
+        primitive: Primitive,
+    ) -> FloatTensor<Self> {
+        output
+    }
+
+    /// Computes a convolution whose parameters are constants. Its backward step gives only the
+    /// gradient of the input and keeps only the weight.
+    #[fusion(default)]
+    fn convolution(
+        input: FloatTensor<Self>,
+        weight: FloatTensor<Self>,
+        #[extension_type] bias: Bias<Self>,
+        convolution: Convolution,
+    ) -> FloatTensor<Self> {
+        convolution.forward::<Self>(input, weight, bias.into_option())
+    }
+
+    /// Returns the gradient of a weight of shape `weight`, summed over the batch and flattened.
+    #[fusion(default)]
+    fn weight_gradient(
+        output_grad: FloatTensor<Self>,
+        #[extension_type] kept: Kept<Self>,
+        weight: Shape,
+        primitive: Primitive,
+    ) -> FloatTensor<Self> {
+        let values = Shape::new([weight.num_elements()]);
+        Self::float_reshape(primitive.weight_gradient::<Self>(kept, weight, output_grad), values)
+    }
+
+    /// Returns the patches under the kernel of a convolution, if the backend has a native kernel for
+    /// them; see [`patches`](super::patches).
+    ///
+    /// - input: `[batch_size, channels, depth, height, width]`
+    /// - output: `[batch_size · groups, channels / groups · kernel values, positions]`
+    #[fusion(default)]
+    #[allow(unused_variables)]
+    fn native_patches(input: FloatTensor<Self>, patches: Patches) -> Option<FloatTensor<Self>> {
+        None
+    }
+
+    /// Returns the squared norms of rows, `[rows, values]` to `[rows]`, if the backend has a native
+    /// kernel for them; see [`row_squared_norms`](super::row_squared_norms).
+    #[fusion(default)]
+    #[allow(unused_variables)]
+    fn native_row_squared_norms(rows: FloatTensor<Self>) -> Option<FloatTensor<Self>> {
+        None
+    }
+
+    /// Returns `Σ_v ‖Σ_{t: ids[t] = v} rows[t]‖²` for each example, `[batch_size]`, if the backend has
+    /// a native kernel for it; see [`indexed_squared_norms`](super::indexed_squared_norms).
+    ///
+    /// - ids: `[batch_size, positions]`
+    /// - rows: `[batch_size, positions, features]`
+    #[fusion(default)]
+    #[allow(unused_variables)]
+    fn native_indexed_squared_norms(
+        ids: IntTensor<Self>,
+        rows: FloatTensor<Self>,
+    ) -> Option<FloatTensor<Self>> {
+        None
+    }
+
+    /// Returns the tensor that a recording stored in `slot`; `witness` routes the call to the
+    /// backend that stored it.
+    #[fusion(default)]
+    #[allow(unused_variables)]
+    fn take_recorded(witness: FloatTensor<Self>, slot: Slot) -> FloatTensor<Self> {
+        slot.take::<FloatTensor<Self>>()
+    }
+
+    /// Returns the indices that a recording stored in `slot`; `witness` routes the call to the
+    /// backend that stored them.
+    #[fusion(default)]
+    #[allow(unused_variables)]
+    fn take_recorded_ids(witness: FloatTensor<Self>, slot: Slot) -> IntTensor<Self> {
+        slot.take::<IntTensor<Self>>()
+    }
+}

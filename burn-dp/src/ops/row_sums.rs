@@ -1,0 +1,115 @@
+//! Sums and squared norms of rows whose rounding is bounded on every backend.
+
+use burn::backend::Dispatch;
+use burn::tensor::Tensor;
+
+use super::ParametricOps;
+
+/// Returns the squared norms of rows. They are not underestimated, except by what underflow loses and by
+/// a few units in the last place.
+///
+/// # Shapes
+///
+/// - rows: `[rows, values]`, on a device without autodiff
+/// - output: `[rows]`
+pub(crate) fn row_squared_norms(rows: Tensor<2>) -> Tensor<1> {
+    match Dispatch::native_row_squared_norms(rows.clone().into_dispatch()) {
+        Some(native) => Tensor::from_dispatch(native),
+        None => {
+            let [_, values] = rows.dims();
+            // One for each addition, one for the squares, the rest for this product itself.
+            let rounding = (additions(values) + 3) as f64 * f64::from(f32::EPSILON);
+            row_sums(rows.square()).mul_scalar(1.0 + rounding)
+        }
+    }
+}
+
+/// Values that are added one after another; their sums are added in the next level.
+const BLOCK: usize = 64;
+
+/// Returns the sums of rows: first of blocks, then of their sums, and so on. Rounding grows with the
+/// number of levels, not with the number of values. Whatever the order in which a device adds up a
+/// block, each value passes through at most `additions(values)` roundings.
+///
+/// # Shapes
+///
+/// - rows: `[rows, values]`
+/// - output: `[rows]`
+pub(crate) fn row_sums(mut rows: Tensor<2>) -> Tensor<1> {
+    let [count, mut values] = rows.dims();
+    while values > BLOCK {
+        let (blocks, rest) = (values / BLOCK, values % BLOCK);
+        let whole = rows.clone().narrow(1, 0, blocks * BLOCK).reshape([count, blocks, BLOCK]);
+        let sums = whole.sum_dim(2).reshape([count, blocks]);
+        rows = match rest {
+            0 => sums,
+            _ => Tensor::cat(vec![sums, rows.narrow(1, blocks * BLOCK, rest).sum_dim(1)], 1),
+        };
+        values = values.div_ceil(BLOCK);
+    }
+    rows.sum_dim(1).reshape([count])
+}
+
+/// Returns an upper bound on the roundings of a value in [`row_sums`].
+fn additions(mut values: usize) -> usize {
+    let mut additions = 0;
+    while values > BLOCK {
+        additions += BLOCK - 1;
+        values = values.div_ceil(BLOCK);
+    }
+    additions + values.saturating_sub(1)
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use burn::tensor::TensorData;
+
+    use super::*;
+    use crate::test_devices::devices;
+
+    /// Equal values are the worst case of a running sum: every addition rounds to the same side.
+    #[test]
+    fn squared_norms_of_many_equal_values_are_not_underestimated() {
+        for device in devices() {
+            for (values, value) in
+                [(1 << 20, 0.1f32), (1_000_003, 0.3), (65, 0.7), (64, 0.7), (1, 0.7)]
+            {
+                let rows = Tensor::<2>::full([2, values], value, &device);
+                let exact = f64::from(value).powi(2) * values as f64;
+                let norms: Vec<f32> = row_squared_norms(rows).into_data().try_into_vec().unwrap();
+                for norm in norms.into_iter().map(f64::from) {
+                    // Every clipping coefficient leaves more room than a few units in the last place.
+                    assert!(
+                        norm >= exact * (1.0 - 4.0 * f64::from(f32::EPSILON)),
+                        "{norm} {exact} on {device:?}"
+                    );
+                    assert!(norm <= exact * (1.0 + 5e-5), "{norm} {exact} on {device:?}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn rows_of_every_length_are_summed() {
+        for device in devices() {
+            for values in [0usize, 1, 63, 64, 65, 127, 128, 4096, 4097, 9000] {
+                let row: Vec<f32> = (0..2 * values).map(|i| (i % 7) as f32 - 2.0).collect();
+                let expected: Vec<f32> =
+                    (0..2).map(|i| row[i * values..(i + 1) * values].iter().sum()).collect();
+                let rows = Tensor::from_data(TensorData::new(row, [2, values]), &device);
+                let sums: Vec<f32> = row_sums(rows).into_data().try_into_vec().unwrap();
+                assert_eq!(sums, expected, "{values} values on {device:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_value_passes_through_at_most_the_bounded_number_of_additions() {
+        // 65 values are a block and a rest: 63 additions in the block, one of the two sums.
+        assert_eq!(
+            [0, 1, 2, 64, 65, 128, 4096, 4097].map(additions),
+            [0, 0, 1, 63, 64, 64, 126, 127]
+        );
+    }
+}
