@@ -2,9 +2,7 @@
 
 use burn::nn::{Linear, LinearConfig};
 use burn::{module::Module, optim::SgdConfig, tensor::Device};
-use burn_dp::nn::{IntoPrivate, Private};
-use burn_dp::{DpError, losses::CrossEntropyLossConfig, optim::PrivacyPlanConfig};
-use burn_dp_accountant::Budget;
+use burn_dp::prelude::*;
 use burn_dp_examples::data::{ImageBatcher, digits};
 
 #[derive(Module, Debug)]

@@ -1,23 +1,21 @@
 //! Differentially private training for [Burn](burn).
 //!
-//! A model trained with this crate hides whether any single example took part in its training, to a
-//! degree that two numbers, (ε, δ), bound. Three things of an ordinary Burn program change:
+//! A model that is trained with this crate hides whether any single example was part of its
+//! training data, up to a bound of two numbers, (ε, δ). Three parts of an ordinary Burn program
+//! change:
 //!
-//! 1. layers are wrapped in [`Private`](nn::Private), so that one backward pass yields the norm of every
-//!    example's gradient;
-//! 2. batches are drawn by a [`PrivacyPlan`](optim::PrivacyPlan);
-//! 3. the optimizer is decorated by it: it clips, adds noise, keeps a ledger, and stops at the budget.
+//! 1. [`Private`](nn::Private) wraps the layers, so that one backward pass gives the norm of every
+//!    example's gradient.
+//! 2. A [`PrivacyPlan`](optim::PrivacyPlan) draws the batches.
+//! 3. A [`DpOptimizer`](optim::DpOptimizer) wraps Burn's optimizer. It clips, adds noise, records
+//!    every release in a ledger, and stops before a step would exceed the budget.
 //!
 //! ```
 //! use burn::data::{dataloader::batcher::Batcher, dataset::InMemDataset};
-//! use burn::module::Module;
 //! use burn::nn::{Linear, LinearConfig};
-//! use burn::optim::SgdConfig;
 //! use burn::tensor::{Device, Int, Tensor};
-//! use burn_dp::losses::CrossEntropyLossConfig;
-//! use burn_dp::nn::{IntoPrivate, Private};
-//! use burn_dp::optim::PrivacyPlanConfig;
-//! use burn_dp_accountant::Budget;
+//! use burn::{module::Module, optim::SgdConfig};
+//! use burn_dp::prelude::*;
 //!
 //! #[derive(Module, Debug)]
 //! struct Classifier {
@@ -27,14 +25,13 @@
 //! # struct Points;
 //! # impl Batcher<usize, (Tensor<2>, Tensor<1, Int>)> for Points {
 //! #     fn batch(&self, items: Vec<usize>, device: &Device) -> (Tensor<2>, Tensor<1, Int>) {
-//! #         let x: Vec<f32> = items.iter().map(|&i| (i as f32).sin()).collect();
-//! #         let y: Vec<i32> = x.iter().map(|&x| i32::from(x > 0.0)).collect();
-//! #         let x = Tensor::<1>::from_floats(x.as_slice(), device).unsqueeze_dim(1);
-//! #         (x, Tensor::from_ints(y.as_slice(), device))
+//! #         let classes: Vec<i32> = items.iter().map(|&i| i32::from(i % 2 == 0)).collect();
+//! #         let classes = Tensor::<1, Int>::from_ints(classes.as_slice(), device);
+//! #         (classes.clone().float().unsqueeze_dim(1), classes)
 //! #     }
 //! # }
 //!
-//! # fn main() -> Result<(), burn_dp::DpError> {
+//! # fn main() -> Result<(), DpError> {
 //! let device = Device::flex().autodiff();
 //! let mut model = Classifier {
 //!     fc1: LinearConfig::new(1, 16).init(&device).private(),
@@ -42,87 +39,67 @@
 //! };
 //! let dataset = InMemDataset::new((0..2000).collect::<Vec<usize>>());
 //!
-//! let plan = PrivacyPlanConfig::new(2000, 100.0)
+//! let plan = PrivacyPlanConfig::new(2000, 100.0) // examples, and expected examples in a batch
 //!     .with_epochs(2.0)
 //!     .with_budget(Budget::new(2.0, 1e-5)?)
-//!     .init()?;
+//!     .init()?; // computes the noise multiplier
 //! let batches = plan.batches(dataset, Points, &device)?;
 //! let mut optim = plan.optimizer(SgdConfig::new().init());
-//! let loss = CrossEntropyLossConfig::new().init();
+//! let loss = CrossEntropyLossConfig::new().init(); // one value for each example
 //!
 //! for batch in batches {
-//!     let batch = batch?; // may be empty: the step is then noise alone
-//!     for chunk in batch.chunks(64)? {
-//!         let ((x, y), _) = chunk?.into_parts();
+//!     let batch = batch?; // may be empty: then the step is noise alone
+//!     for physical in batch.chunks(64)? {
+//!         let ((x, y), _) = physical?.into_parts();
 //!         let logits = model.fc2.forward(model.fc1.forward(x).tanh());
 //!         optim.backward(loss.forward(logits, y), &model)?;
 //!     }
 //!     model = optim.step(0.5, model, batch)?;
 //! }
-//! println!("epsilon {}", optim.privacy_spent(1e-5)?.upper);
 //! println!("{}", optim.statement(&[1e-6, 1e-5])?);
 //! # Ok(())
 //! # }
 //! ```
 //!
-//! # The way of a gradient
+//! # The data flow of a step
 //!
 //! ```text
-//! losses [B] ─▶ PrivateBackward ─▶ PerExampleGradients ─▶ Clipping ─▶ ClippedSum ─▶ noise ─▶ optimizer
+//! losses ─▶ PrivateBackward ─▶ PerExampleGradients ─▶ Clipping ─▶ ClippedSum ─▶ noise ─▶ optimizer
 //! ```
 //!
-//! The types allow no other order. What depends on single examples is moved into the next stage, never
-//! copied out:
-//!
-//! ```compile_fail
-//! # fn twice(grads: burn_dp::grads::PerExampleGradients) -> Result<(), burn_dp::DpError> {
-//! use burn_dp::clipping::{Clipping, FlatClipping};
-//! let first = FlatClipping::new(1.0)?.clip(grads)?;
-//! let second = FlatClipping::new(1.0)?.clip(grads)?; // `grads` was moved
-//! # Ok(())
-//! # }
-//! ```
-//!
-//! ```compile_fail
-//! # fn read(sum: burn_dp::clipping::ClippedSum) {
-//! let sums = &sum.sums; // a sum without noise is not readable
-//! # }
-//! ```
-//!
-//! ```compile_fail
-//! # fn keep(sum: burn_dp::clipping::ClippedSum) {
-//! let copy = sum.clone(); // nor is it copied
-//! # }
-//! ```
+//! The types allow no other order: per-example values move from stage to stage, and only the last
+//! stage returns tensors.
 //!
 //! # Modules
 //!
-//! | module | what |
+//! | module | content |
 //! |---|---|
-//! | [`nn`] | private twins of Burn's layers |
-//! | [`losses`] | losses with one value per example |
+//! | [`prelude`] | the names that a training loop needs |
+//! | [`nn`] | private counterparts of Burn's layers |
+//! | [`losses`] | losses with one value for each example |
 //! | [`sampling`] | Poisson and other samplers, logical and physical batches |
 //! | [`grads`] | the private backward pass |
-//! | [`clipping`] | clipping policies, and two baselines |
-//! | [`noise`] | the Gaussian mechanism and its cryptographic source |
-//! | [`optim`] | plan, optimizer, checkpoints |
+//! | [`clipping`] | clipping policies |
+//! | [`noise`], [`random`] | the Gaussian mechanism, and its cryptographic randomness |
+//! | [`optim`] | plan and optimizer |
+//! | [`checkpoint`] | checkpoints and the log of releases |
 //! | `train` | training with Burn's `SupervisedTraining` (feature `train`) |
-//! | [`units`] | unit updates: batch clipping, models with BatchNorm, one pass an example |
-//! | [`federated`] | user-level training |
-//! | [`validate`] | what cannot be trained privately, all faults at once |
+//! | [`updates`] | updates of mini-sets and users: batch clipping, federated training |
+//! | [`model`] | validation, and groups of parameters |
 //!
-//! How such training fails in silence, and the test against each failure: [`sharp_edges`]. How a program
-//! for Burn's learner becomes a private one: [`from_burn`].
+//! Two pages: [`sharp_edges`] lists how private training fails without an error, and the test for
+//! each failure; [`from_burn`] turns a program for Burn's learner into a private one.
 //!
 //! # Features
 //!
-//! Backends are called as in Burn: `flex` (default), `ndarray`, `wgpu`, `vulkan`, `metal`, `webgpu`,
-//! `cuda`, `rocm`. `simd` and `rayon` (default) are those of Burn's CPU backends. Enable a backend on
-//! this crate, which forwards it: enabling it on Burn alone does not compile the primitives for it.
+//! Backends have Burn's names: `flex` (default), `ndarray`, `wgpu`, `vulkan`, `metal`, `webgpu`,
+//! `cuda`, `rocm`. Enable a backend on this crate, which enables it on Burn; a backend that is
+//! enabled on Burn alone lacks the private primitives. `simd`, `rayon` and `autotune` (default) are
+//! Burn's features.
 //!
-//! `train` is the integration into Burn's learner, `tui` its terminal dashboard.
+//! `train` integrates with Burn's learner, and `tui` adds its terminal dashboard.
 
-// Burn keeps NdArray as its second CPU backend, deprecated, and so do we.
+// Burn deprecates NdArray but keeps it as its second CPU backend.
 #![cfg_attr(feature = "ndarray", allow(deprecated))]
 
 pub mod baselines;
@@ -138,6 +115,7 @@ mod non_private;
 #[doc(hidden)]
 pub mod ops;
 pub mod optim;
+pub mod prelude;
 pub mod random;
 pub mod sampling;
 pub mod schedule;

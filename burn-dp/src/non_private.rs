@@ -1,15 +1,14 @@
-//! Values that were computed from private data without noise.
+//! Values of private data without noise.
 
 use std::fmt;
 
-/// A value that depends on private data and was not released with noise.
+/// A value that depends on private data and was released without noise.
 ///
-/// It can be looked at on purpose, with [`reveal`](Self::reveal), and not by accident: it has no
-/// `Display`, and its `Debug` hides the value.
+/// Only [`reveal`](Self::reveal) returns it. There is no `Display`, and `Debug` hides the value.
 ///
 /// # Privacy
 ///
-/// Printing, logging or publishing the value is a release that no ledger knows of.
+/// Printing, logging or publishing the value is a release that is in no ledger.
 #[derive(Clone, Copy, PartialEq)]
 pub struct NonPrivate<T>(T);
 
@@ -23,7 +22,7 @@ impl<T> NonPrivate<T> {
         &self.0
     }
 
-    /// The value, for whoever may see the data itself.
+    /// Returns the value, for people with access to the data.
     pub fn reveal(self) -> T {
         self.0
     }

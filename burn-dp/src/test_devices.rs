@@ -1,8 +1,8 @@
-//! The devices that the tests run on.
+//! The devices of the tests.
 
 use burn::tensor::Device;
 
-/// Every backend that is compiled in.
+/// Returns a device of every compiled backend.
 pub(crate) fn devices() -> Vec<Device> {
     vec![
         #[cfg(feature = "flex")]
@@ -14,7 +14,7 @@ pub(crate) fn devices() -> Vec<Device> {
     ]
 }
 
-/// The backends of the CPU, which have double precision.
+/// Returns the devices of the CPU backends, which have double precision.
 pub(crate) fn cpu_devices() -> Vec<Device> {
     vec![
         #[cfg(feature = "flex")]
@@ -24,7 +24,7 @@ pub(crate) fn cpu_devices() -> Vec<Device> {
     ]
 }
 
-/// Every backend, with autodiff, without and with gradient checkpointing.
+/// Returns an autodiff device of every backend, without and with gradient checkpointing.
 pub(crate) fn training_devices() -> Vec<Device> {
     devices()
         .into_iter()

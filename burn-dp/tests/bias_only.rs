@@ -1,4 +1,4 @@
-//! Training the biases alone keeps no input of a layer. A file of its own: it measures the process.
+//! Memory of training the biases alone. The test measures its process, so it has its own file.
 #![cfg(target_os = "linux")]
 #![allow(clippy::unwrap_used)]
 
@@ -6,21 +6,20 @@ use burn::module::{Module, ParamGroup};
 use burn::nn::conv::{Conv2d, Conv2dConfig};
 use burn::nn::{Linear, LinearConfig};
 use burn::tensor::{Device, Tensor};
-use burn_dp::clipping::{Clipping, FlatClipping};
 use burn_dp::grads::PrivateBackward;
 use burn_dp::model::TrainableParameters;
-use burn_dp::nn::{IntoPrivate, Private};
+use burn_dp::prelude::*;
 
 const LAYERS: usize = 5;
 const FEATURES: usize = 64;
 const EXAMPLES: usize = 16;
-/// Positions of one example: an activation of the batch has 48 MiB, which the allocator of the system
-/// gives back as soon as it is dropped.
+/// Positions of one example. An activation of the batch has 48 MiB, which the system's allocator
+/// returns as soon as it is dropped.
 const POSITIONS: usize = 12_288;
 const ACTIVATION_MIB: f64 = (EXAMPLES * POSITIONS * FEATURES * 4) as f64 / (1 << 20) as f64;
 
-/// Layers on `[batch_size, positions, features]`, and convolutions with a kernel of one pixel on as many
-/// pixels and channels.
+/// Linear layers on `[batch_size, positions, features]`, or convolutions of one pixel on the same
+/// number of pixels and channels.
 #[derive(Module, Debug)]
 struct Chain {
     linear: Vec<Private<Linear>>,
@@ -46,7 +45,7 @@ fn resident_mib() -> f64 {
     line.split_whitespace().nth(1).unwrap().parse::<f64>().unwrap() / 1024.0
 }
 
-/// What the forward pass keeps, in MiB, and the number of clipped values.
+/// Returns the memory that the forward pass keeps, in MiB, and the number of clipped values.
 fn kept(model: &Chain, device: &Device) -> (f64, usize) {
     let before = resident_mib();
     let losses = model.losses(device);
@@ -76,7 +75,7 @@ fn training_the_biases_alone_keeps_no_input() {
         let (kept_biases, values_biases) = kept(&bias_only, &device);
         assert_eq!(values_all, LAYERS * (FEATURES * FEATURES + FEATURES));
         assert_eq!(values_biases, LAYERS * FEATURES);
-        // All inputs against none. What is freed lazily may count as one of them.
+        // All inputs against none. Memory that is freed lazily may count as one input.
         assert!(kept_all > (LAYERS as f64 - 0.5) * ACTIVATION_MIB, "{kept_all}");
         assert!(kept_biases < 1.5 * ACTIVATION_MIB, "{kept_biases}");
     }

@@ -1,4 +1,4 @@
-//! What the fallback says in the log. A file of its own: the log belongs to the process.
+//! The warning of the fallback. The log belongs to the process, so the test has its own file.
 #![allow(clippy::unwrap_used)]
 
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -6,13 +6,13 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use burn::nn::{Linear, LinearConfig};
 use burn::optim::SgdConfig;
 use burn::tensor::{Device, Tensor};
-use burn_dp::optim::PrivacyPlanConfig;
+use burn_dp::prelude::*;
 use burn_dp::random::InsecureSeed;
 use burn_dp::sampling::Sampler;
 
 static WARNINGS: AtomicUsize = AtomicUsize::new(0);
 
-/// Counts the warnings of the fallback.
+/// Counts the fallback's warnings.
 struct Counting;
 
 impl log::Log for Counting {
@@ -32,7 +32,7 @@ impl log::Log for Counting {
 }
 
 #[test]
-fn the_fallback_says_once_in_the_log_that_it_is_slow() {
+fn fallback_warns_once_that_it_is_slow() {
     log::set_logger(&Counting).unwrap();
     log::set_max_level(log::LevelFilter::Warn);
     let device = Device::flex().autodiff();

@@ -5,11 +5,10 @@ use burn::module::{Module, ModuleMapper, ModuleVisitor, Param};
 use burn::nn::{Linear, LinearConfig};
 use burn::optim::SgdConfig;
 use burn::tensor::{DType, Device, Tensor};
-use burn_dp::nn::{IntoPrivate, Private};
-use burn_dp::optim::PrivacyPlanConfig;
+use burn_dp::prelude::*;
 use burn_dp::random::InsecureSeed;
 
-/// Sets every parameter to zero, in a precision.
+/// Sets every parameter to zero in the given precision.
 struct Zeros(DType);
 
 impl ModuleMapper for Zeros {
@@ -31,12 +30,12 @@ impl ModuleVisitor for Values {
     }
 }
 
-/// The values of a model in `precision` after one step of noise alone.
+/// Returns the values of a model in `precision` after one step of noise alone.
 fn after_a_step_of_noise(precision: DType) -> Values {
     let device = Device::flex().autodiff();
     let model: Private<Linear> = LinearConfig::new(30, 20).init(&device).private();
     let model = model.map(&mut Zeros(precision));
-    // So small an expected batch size that the draw is empty.
+    // The expected batch size is so small that the draw is empty.
     let plan = PrivacyPlanConfig::new(100, 1.0 / 128.0)
         .with_steps(1)
         .with_noise_multiplier(1.0)
@@ -53,7 +52,7 @@ fn after_a_step_of_noise(precision: DType) -> Values {
 }
 
 #[test]
-fn a_model_in_half_precision_gets_noise_in_double_precision() {
+fn half_precision_model_gets_noise_in_double_precision() {
     let Values(single, types) = after_a_step_of_noise(DType::F32);
     assert_eq!(types, [DType::F32; 2]);
     for (precision, digits) in [(DType::F16, 2f64.powi(-10)), (DType::BF16, 2f64.powi(-7))] {
@@ -61,7 +60,7 @@ fn a_model_in_half_precision_gets_noise_in_double_precision() {
         assert_eq!(types, [precision; 2]);
         assert_eq!(half.len(), 620);
         for (half, single) in half.iter().zip(&single) {
-            // The same noise, rounded once for the gradient and once for the step.
+            // Equal noise, rounded once for the gradient and once for the step.
             let tolerance = 2.0 * digits * single.abs() + 2f64.powi(-24);
             assert!((half - single).abs() <= tolerance, "{half} {single}");
         }

@@ -1,11 +1,11 @@
-//! The page of sharp edges names tests that exist.
+//! Checks the tests that the page of sharp edges names.
 #![allow(clippy::unwrap_used)]
 
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
 
-/// Names of the functions that are tests, in all files below `folder`.
+/// Adds the names of all tests in the files below `folder` to `found`.
 fn tests_below(folder: &Path, found: &mut BTreeSet<String>) {
     for entry in fs::read_dir(folder).unwrap() {
         let path = entry.unwrap().path();
@@ -21,22 +21,32 @@ fn tests_below(folder: &Path, found: &mut BTreeSet<String>) {
     }
 }
 
+/// Returns the names in the third column of the page's tables.
+fn tests_of_rows(page: &str) -> impl Iterator<Item = &str> {
+    let rows = page.lines().filter(|line| line.starts_with('|'));
+    rows.filter_map(|line| line.split('|').nth(3)).flat_map(in_backticks)
+}
+
+/// Returns the names after `Tests:` in the page's lists.
+fn tests_of_items(page: &str) -> impl Iterator<Item = &str> {
+    let items = page.split("\n- ").filter_map(|item| item.split_once("Tests:"));
+    items.filter_map(|(_, tests)| tests.split("\n\n").next()).flat_map(in_backticks)
+}
+
+fn in_backticks(text: &str) -> impl Iterator<Item = &str> {
+    text.split('`').skip(1).step_by(2)
+}
+
 #[test]
-fn every_test_that_the_page_names_exists() {
+fn tests_named_on_the_page_exist() {
     let crate_folder = Path::new(env!("CARGO_MANIFEST_DIR"));
     let mut found = BTreeSet::new();
     for folder in ["src", "tests"] {
         tests_below(&crate_folder.join(folder), &mut found);
     }
     let page = fs::read_to_string(crate_folder.join("docs/sharp-edges.md")).unwrap();
-    let rows: Vec<&str> = page
-        .lines()
-        .filter(|line| line.starts_with('|'))
-        .filter_map(|line| line.split('|').nth(3))
-        .collect();
-    let named: Vec<&str> =
-        rows.iter().flat_map(|cell| cell.split('`').skip(1).step_by(2)).collect();
-    assert!(named.len() > 40, "the page has a table of tests");
+    let named: Vec<&str> = tests_of_rows(&page).chain(tests_of_items(&page)).collect();
+    assert!(named.len() > 40, "the page names {} tests", named.len());
     let missing: Vec<_> = named.iter().filter(|name| !found.contains(**name)).collect();
     assert!(missing.is_empty(), "not found: {missing:?}");
 }

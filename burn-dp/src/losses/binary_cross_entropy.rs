@@ -6,26 +6,28 @@ use burn::tensor::activation::log_sigmoid;
 use burn::tensor::{Int, Tensor, TensorData};
 
 use super::ExampleReduction;
+use super::cross_entropy::checked_smoothing;
 use super::reduction::assert_same_shape;
 
-/// Configuration to create a [`BinaryCrossEntropyLoss`] with [`init`](Self::init).
+/// Configuration of [`BinaryCrossEntropyLoss`].
 #[derive(Config, Debug)]
 pub struct BinaryCrossEntropyLossConfig {
-    /// One positive factor for each label of the last axis. With one label for each example two
-    /// factors, of the targets 0 and 1. Nothing is divided by a sum of factors.
+    /// One positive factor for each label of the last axis. If each example has one label: two
+    /// factors, for the targets 0 and 1. Nothing is divided by a sum of factors.
     pub weights: Option<Vec<f32>>,
-    /// Label smoothing α in [0, 1]: a target t becomes (1 - α) t + α / n, n the length of the last
-    /// axis, or 2 with one label for each example; as in Burn.
+    /// Label smoothing α in [0, 1]. As in Burn, a target t becomes (1 - α) t + α / n, where n is
+    /// the length of the last axis, or 2 if each example has one label.
     pub smoothing: Option<f32>,
-    /// How the labels of one example become one value.
+    /// The reduction of the labels of one example to one value.
     #[config(default = "ExampleReduction::Mean")]
     pub reduction: ExampleReduction,
 }
 
 /// The cross-entropy between scores (logits) and targets 0 or 1, one value for each example.
 ///
-/// With a logit x and a target t it is `(1 - t) x - log sigmoid(x)`, finite for every finite logit. The
-/// mean over the batch is Burn's `BinaryCrossEntropyLoss` with logits, if the reduction is the mean.
+/// For a logit x and a target t it is `(1 - t) x - log sigmoid(x)`, which is finite for every
+/// finite logit. With the mean as the reduction, the mean over the batch is Burn's
+/// `BinaryCrossEntropyLoss` with logits.
 #[derive(Module, Debug)]
 pub struct BinaryCrossEntropyLoss {
     #[module(skip)]
@@ -36,20 +38,13 @@ pub struct BinaryCrossEntropyLoss {
 }
 
 impl BinaryCrossEntropyLossConfig {
-    /// Initializes the loss. It has no tensors and works on every device.
+    /// Initializes the loss, which has no tensors and works on every device.
     ///
     /// # Panics
     ///
-    /// Unless the smoothing is in [0, 1] and all factors are positive and finite.
+    /// Panics if the smoothing is not in [0, 1] or a factor is not positive and finite.
     pub fn init(&self) -> BinaryCrossEntropyLoss {
-        let smoothing = self.smoothing.unwrap_or(0.0);
-        assert!((0.0..=1.0).contains(&smoothing), "smoothing must be in [0, 1], got {smoothing}");
-        for weight in self.weights.iter().flatten() {
-            assert!(
-                *weight > 0.0 && weight.is_finite(),
-                "weights must be positive and finite, got {weight}"
-            );
-        }
+        let smoothing = checked_smoothing(self.smoothing, self.weights.as_deref());
         BinaryCrossEntropyLoss {
             weights: self.weights.clone(),
             smoothing,
@@ -64,12 +59,13 @@ impl BinaryCrossEntropyLoss {
     /// # Shapes
     ///
     /// - logits: `[batch_size]` or `[batch_size, …, labels]`
-    /// - targets: the same
+    /// - targets: the shape of the logits
     /// - output: `[batch_size]`, NaN for an example with a target that is neither 0 nor 1
     ///
     /// # Panics
     ///
-    /// If the shapes differ, or the number of factors is not that of labels (2 for `[batch_size]`).
+    /// Panics if the shapes differ or there is not one factor for each label (2 for
+    /// `[batch_size]`).
     pub fn forward<const D: usize>(&self, logits: Tensor<D>, targets: Tensor<D, Int>) -> Tensor<1> {
         assert_same_shape(logits.dims(), targets.dims());
         let dims = logits.dims();
@@ -77,13 +73,13 @@ impl BinaryCrossEntropyLoss {
         if dims[0] == 0 {
             return self.reduction.reduce(logits);
         }
-        // A target that is no label must not read beyond the factors, and is nobody else's fault.
+        // An invalid target must not index beyond the factors, and affects its own example alone.
         let unknown = targets.clone().lower_scalar(0).bool_or(targets.clone().greater_scalar(1));
         let targets = targets.mask_fill(unknown.clone(), 0);
         let weights = self.weights.as_ref().map(|weights| {
             assert!(
                 weights.len() == labels,
-                "weights must be as many as labels, {labels}, got {}",
+                "there must be one weight for each of {labels} labels, got {}",
                 weights.len()
             );
             let data = TensorData::new(weights.clone(), [labels]);
@@ -119,7 +115,7 @@ mod tests {
         BinaryCrossEntropyLossConfig::new()
     }
 
-    /// Without and with each option, for `labels` labels.
+    /// Returns configurations without options, with each option and with all options.
     fn configs(labels: usize) -> Vec<BinaryCrossEntropyLossConfig> {
         let weights: Vec<f32> = (0..labels).map(|i| 0.5 + i as f32).collect();
         vec![
@@ -135,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn a_target_that_is_no_label_makes_its_example_nan_and_no_other() {
+    fn invalid_target_makes_only_its_own_example_nan() {
         for device in cpu_devices() {
             for weights in [None, Some(vec![0.5, 2.0])] {
                 let losses = |targets: [i64; 3]| {
@@ -154,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn the_value_is_the_closed_form() {
+    fn loss_equals_the_closed_form() {
         for device in cpu_devices() {
             let logits = Tensor::<1>::from_floats([0.3, -1.2, 2.0], &device);
             let targets = Tensor::<1, Int>::from_ints([1, 1, 0], &device);
@@ -169,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn the_mean_over_the_batch_is_that_of_burn() {
+    fn mean_over_the_batch_equals_burn() {
         for device in cpu_devices() {
             for ours in configs(3) {
                 let burn = BurnConfig::new()
@@ -198,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn gradients_are_those_of_finite_differences_and_of_the_own_example_alone() {
+    fn gradients_equal_finite_differences_of_their_own_example() {
         for device in cpu_devices() {
             for config in configs(3) {
                 for reduction in [ExampleReduction::Mean, ExampleReduction::Sum] {
@@ -213,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn extreme_examples_leave_the_others_alone() {
+    fn extreme_examples_do_not_change_other_examples() {
         for device in cpu_devices() {
             for extreme in [1e30, f64::MAX, f64::INFINITY, f64::NAN] {
                 check_confinement(values([3, 3], &device), extreme, |logits| {
@@ -225,7 +221,7 @@ mod tests {
     }
 
     #[test]
-    fn logits_of_1e30_give_finite_losses_and_gradients() {
+    fn logits_of_1e30_have_finite_losses_and_gradients() {
         for device in cpu_devices() {
             let device = device.autodiff();
             let logits =
@@ -240,7 +236,7 @@ mod tests {
     }
 
     #[test]
-    fn batches_of_no_and_of_one_example_have_as_many_losses() {
+    fn empty_and_single_batches_have_one_loss_for_each_example() {
         for device in cpu_devices() {
             for batch_size in [0, 1] {
                 for config in configs(3) {
@@ -254,15 +250,15 @@ mod tests {
 
     #[test]
     #[should_panic(expected = "[3, 3], got [1, 3]")]
-    fn targets_that_would_be_broadcast_over_the_batch_are_refused() {
+    fn targets_that_broadcast_over_the_batch_are_refused() {
         let device = &cpu_devices()[0];
         let targets = Tensor::<2, Int>::zeros([1, 3], device);
         let _ = config().init().forward(values([3, 3], device), targets);
     }
 
     #[test]
-    #[should_panic(expected = "weights must be as many as labels, 3, got 2")]
-    fn a_wrong_number_of_weights_is_refused() {
+    #[should_panic(expected = "there must be one weight for each of 3 labels, got 2")]
+    fn wrong_number_of_weights_is_refused() {
         let device = &cpu_devices()[0];
         let loss = config().with_weights(Some(vec![1.0, 2.0])).init();
         let _ = loss.forward(values([3, 3], device), targets(device));

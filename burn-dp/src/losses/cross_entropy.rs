@@ -8,27 +8,27 @@ use burn::tensor::{Bool, Int, Tensor, TensorData, assert_shape};
 use super::ExampleReduction;
 use super::reduction::no_losses;
 
-/// Configuration to create a [`CrossEntropyLoss`] with [`init`](Self::init).
+/// Configuration of [`CrossEntropyLoss`].
 #[derive(Config, Debug)]
 pub struct CrossEntropyLossConfig {
-    /// Targets that are ignored, for example the index of a padding token, or -100. They need not be
+    /// Targets to ignore, for example the index of a padding token, or -100. They need not be
     /// classes.
     pub pad_tokens: Option<Vec<i64>>,
-    /// One positive factor for each class. The value at a position is multiplied by the factor of its
-    /// target and divided by no sum of factors.
+    /// One positive factor for each class. The value at a position is multiplied by the factor of
+    /// its target. Nothing is divided by a sum of factors.
     pub weights: Option<Vec<f32>>,
-    /// Label smoothing α in [0, 1]: the target distribution is 1 - α on the target plus α / classes on
-    /// every class.
+    /// Label smoothing α in [0, 1]: the target distribution is 1 - α on the target plus α / classes
+    /// on every class.
     pub smoothing: Option<f32>,
-    /// How the positions of one example become one value. The mean is taken over those positions of
-    /// the example that are not ignored.
+    /// The reduction of the positions of one example to one value. The mean is over the positions
+    /// that are not ignored.
     #[config(default = "ExampleReduction::Mean")]
     pub reduction: ExampleReduction,
 }
 
 /// The cross-entropy between class scores (logits) and class indices, one value for each example.
 ///
-/// With logits z, target y, class factors w and smoothing α the value at a position is
+/// For logits z, target y, class factors w and smoothing α the value at a position is
 ///
 /// ```text
 /// -(1 - α) w_y log softmax(z)_y - (α / classes) Σ_c w_c log softmax(z)_c
@@ -36,13 +36,14 @@ pub struct CrossEntropyLossConfig {
 ///
 /// | Edge case | Value |
 /// |---|---|
-/// | all positions of an example ignored | 0, and no gradient |
+/// | all positions of an example ignored | 0, with zero gradient |
 /// | logits up to ±1e30 | finite |
 /// | logits further apart than the largest number of their type | infinite |
-/// | an infinite or undefined logit | not a number, in that example only |
+/// | a logit that is infinite or NaN | NaN, in that example only |
+/// | a target that is neither a class nor ignored | NaN, in that example only |
 ///
-/// Without class factors and ignored targets, the mean over the batch is Burn's `CrossEntropyLoss`. With
-/// them Burn divides by a sum over the batch, which cannot be private; see the
+/// Without class factors and ignored targets, the mean over the batch is Burn's `CrossEntropyLoss`.
+/// With them Burn divides by a sum over the batch, which cannot be private; see the
 /// [module](super#privacy).
 ///
 /// # References
@@ -61,20 +62,13 @@ pub struct CrossEntropyLoss {
 }
 
 impl CrossEntropyLossConfig {
-    /// Initializes the loss. It has no tensors and works on every device.
+    /// Initializes the loss, which has no tensors and works on every device.
     ///
     /// # Panics
     ///
-    /// Unless the smoothing is in [0, 1] and all class factors are positive and finite.
+    /// Panics if the smoothing is not in [0, 1] or a class factor is not positive and finite.
     pub fn init(&self) -> CrossEntropyLoss {
-        let smoothing = self.smoothing.unwrap_or(0.0);
-        assert!((0.0..=1.0).contains(&smoothing), "smoothing must be in [0, 1], got {smoothing}");
-        for weight in self.weights.iter().flatten() {
-            assert!(
-                *weight > 0.0 && weight.is_finite(),
-                "weights must be positive and finite, got {weight}"
-            );
-        }
+        let smoothing = checked_smoothing(self.smoothing, self.weights.as_deref());
         CrossEntropyLoss {
             pad_tokens: self.pad_tokens.clone().unwrap_or_default(),
             weights: self.weights.clone(),
@@ -82,6 +76,21 @@ impl CrossEntropyLossConfig {
             reduction: self.reduction,
         }
     }
+}
+
+/// Returns the smoothing, 0 by default.
+///
+/// # Panics
+///
+/// Panics if it is not in [0, 1] or a weight is not positive and finite.
+pub(super) fn checked_smoothing(smoothing: Option<f32>, weights: Option<&[f32]>) -> f32 {
+    let smoothing = smoothing.unwrap_or(0.0);
+    assert!((0.0..=1.0).contains(&smoothing), "smoothing must be in [0, 1], got {smoothing}");
+    for weight in weights.into_iter().flatten() {
+        let valid = *weight > 0.0 && weight.is_finite();
+        assert!(valid, "weights must be positive and finite, got {weight}");
+    }
+    smoothing
 }
 
 impl CrossEntropyLoss {
@@ -95,14 +104,14 @@ impl CrossEntropyLoss {
     ///
     /// # Panics
     ///
-    /// If the shapes do not belong together, or the number of class factors is not that of classes.
+    /// Panics if the shapes do not match or there is not one class factor for each class.
     pub fn forward(&self, logits: Tensor<2>, targets: Tensor<1, Int>) -> Tensor<1> {
         let [batch_size, classes] = logits.dims();
         assert_shape!(targets, [batch_size]);
         self.positions(logits.reshape([batch_size, 1, classes]), targets.reshape([batch_size, 1]))
     }
 
-    /// Computes the loss of each sequence, whose positions have one target each.
+    /// Computes the loss of each sequence with one target for each position.
     ///
     /// # Shapes
     ///
@@ -112,14 +121,14 @@ impl CrossEntropyLoss {
     ///
     /// # Panics
     ///
-    /// As for [`forward`](Self::forward).
+    /// Panics if the shapes do not match or there is not one class factor for each class.
     pub fn forward_sequence(&self, logits: Tensor<3>, targets: Tensor<2, Int>) -> Tensor<1> {
         let [batch_size, positions, _] = logits.dims();
         assert_shape!(targets, [batch_size, positions]);
         self.positions(logits, targets)
     }
 
-    /// Computes the loss of each example with the classes on axis 1, as convolutions leave them.
+    /// Computes the loss of each example with the classes on axis 1, the layout of convolutions.
     ///
     /// # Shapes
     ///
@@ -129,7 +138,7 @@ impl CrossEntropyLoss {
     ///
     /// # Panics
     ///
-    /// As for [`forward`](Self::forward).
+    /// Panics if the shapes do not match or there is not one class factor for each class.
     pub fn forward_channels_first<const D: usize, const T: usize>(
         &self,
         logits: Tensor<D>,
@@ -138,7 +147,8 @@ impl CrossEntropyLoss {
         let (dims, target_dims) = (logits.dims(), targets.dims());
         assert!(
             D == T + 1 && dims[0] == target_dims[0] && dims[2..] == target_dims[1..],
-            "targets must have the shape of the logits without axis 1, {dims:?}, got {target_dims:?}"
+            "targets must have the shape {dims:?} of the logits without axis 1, got \
+             {target_dims:?}"
         );
         let (batch_size, classes) = (dims[0], dims[1]);
         let positions = dims[2..].iter().product();
@@ -164,7 +174,7 @@ impl CrossEntropyLoss {
             Some(ignored) => targets.mask_fill(ignored.clone(), 0),
             None => targets,
         };
-        // A class that does not exist must not read the scores of another example.
+        // An invalid class must not index the scores of another example.
         let unknown = targets
             .clone()
             .lower_scalar(0)
@@ -184,7 +194,8 @@ impl CrossEntropyLoss {
         }
     }
 
-    /// `[batch_size, positions, classes]` and `[batch_size, positions]` to `[batch_size, positions]`.
+    /// `[batch_size, positions, classes]` and `[batch_size, positions]` to
+    /// `[batch_size, positions]`.
     fn at_each_position(&self, log_probabilities: Tensor<3>, targets: Tensor<2, Int>) -> Tensor<2> {
         let [batch_size, positions, classes] = log_probabilities.dims();
         let targets = targets.reshape([batch_size, positions, 1]);
@@ -192,7 +203,7 @@ impl CrossEntropyLoss {
             Some(weights) => {
                 assert!(
                     weights.len() == classes,
-                    "weights must be as many as classes, {classes}, got {}",
+                    "there must be one weight for each of {classes} classes, got {}",
                     weights.len()
                 );
                 let weights = TensorData::new(weights.clone(), [1, 1, classes]);
@@ -209,7 +220,7 @@ impl CrossEntropyLoss {
         values.neg().reshape([batch_size, positions])
     }
 
-    /// Where the target is to be ignored; `None` if there is nothing to look for.
+    /// Returns where the target is ignored, or `None` if the loss ignores no target.
     fn ignored(&self, targets: &Tensor<2, Int>) -> Option<Tensor<2, Bool>> {
         let masks = self.pad_tokens.iter().map(|&token| targets.clone().equal_scalar(token));
         masks.reduce(|mask, other| mask.bool_or(other))
@@ -233,7 +244,7 @@ mod tests {
         CrossEntropyLossConfig::new()
     }
 
-    /// Without and with each option, and with all.
+    /// Returns configurations without options, with each option and with several options.
     fn configs() -> Vec<CrossEntropyLossConfig> {
         let weights = Some(WEIGHTS.to_vec());
         vec![
@@ -249,7 +260,7 @@ mod tests {
         ]
     }
 
-    /// Classes, with one ignored target among them.
+    /// Returns classes and ignored targets.
     fn sequence_targets(device: &Device) -> Tensor<2, Int> {
         Tensor::from_ints([[0, 3, -100], [2, 1, 1], [3, -100, -100]], device)
     }
@@ -259,7 +270,7 @@ mod tests {
     }
 
     #[test]
-    fn the_value_is_the_closed_form_with_every_option() {
+    fn loss_equals_the_closed_form_with_every_option() {
         for device in cpu_devices() {
             let logits = values([3, CLASSES], &device);
             let targets = [2usize, 0, 3];
@@ -267,12 +278,12 @@ mod tests {
             let expected: Vec<f64> = (0..3)
                 .map(|i| {
                     let z = &z[i * CLASSES..(i + 1) * CLASSES];
-                    let normaliser = z.iter().map(|z| z.exp()).sum::<f64>().ln();
+                    let normalizer = z.iter().map(|z| z.exp()).sum::<f64>().ln();
                     let smoothed = |c: usize| {
                         alpha / CLASSES as f64 + if c == targets[i] { 1.0 - alpha } else { 0.0 }
                     };
                     let w = |c: usize| f64::from(WEIGHTS[c]);
-                    (0..CLASSES).map(|c| smoothed(c) * w(c) * (normaliser - z[c])).sum()
+                    (0..CLASSES).map(|c| smoothed(c) * w(c) * (normalizer - z[c])).sum()
                 })
                 .collect();
             let loss =
@@ -284,7 +295,7 @@ mod tests {
     }
 
     #[test]
-    fn the_mean_over_the_batch_is_that_of_burn_where_burn_does_not_normalise_by_the_batch() {
+    fn mean_over_the_batch_equals_burn_without_weights_and_ignored_targets() {
         for device in cpu_devices() {
             for smoothing in [None, Some(0.1), Some(1.0)] {
                 // Burn's own smoothing works in f32 only.
@@ -299,7 +310,7 @@ mod tests {
     }
 
     #[test]
-    fn the_sum_over_the_batch_is_burns_mean_times_its_normaliser() {
+    fn sum_over_the_batch_is_the_mean_of_burn_times_its_divisor() {
         for device in cpu_devices() {
             for smoothing in [None, Some(0.2)] {
                 let logits = values([5, CLASSES], &device).cast(burn::tensor::DType::F32);
@@ -324,7 +335,7 @@ mod tests {
     }
 
     #[test]
-    fn a_sequence_is_the_mean_or_sum_of_its_positions_that_are_not_ignored() {
+    fn sequence_loss_reduces_the_positions_that_are_not_ignored() {
         for device in cpu_devices() {
             let (logits, targets) = (values([3, 3, CLASSES], &device), sequence_targets(&device));
             let single = to_vec(
@@ -342,7 +353,7 @@ mod tests {
     }
 
     #[test]
-    fn classes_on_axis_1_give_the_same_as_on_the_last_axis() {
+    fn classes_on_axis_1_and_on_the_last_axis_give_equal_losses() {
         for device in cpu_devices() {
             let logits = values([3, 2, 3, CLASSES], &device);
             let targets = Tensor::<3, Int>::from_ints(
@@ -367,7 +378,7 @@ mod tests {
     }
 
     #[test]
-    fn gradients_are_those_of_finite_differences_and_of_the_own_example_alone() {
+    fn gradients_equal_finite_differences_of_their_own_example() {
         for device in cpu_devices() {
             for config in configs() {
                 let loss = config.init();
@@ -384,7 +395,7 @@ mod tests {
     }
 
     #[test]
-    fn the_targets_of_an_example_leave_the_losses_of_the_others_alone() {
+    fn targets_do_not_change_the_losses_of_other_examples() {
         for device in cpu_devices() {
             let logits = values([3, 3, CLASSES], &device);
             let others = Tensor::from_ints([[0, 3, -100], [-100, -100, -100], [0, 1, 2]], &device);
@@ -399,7 +410,7 @@ mod tests {
     }
 
     #[test]
-    fn extreme_examples_leave_the_others_alone() {
+    fn extreme_examples_do_not_change_other_examples() {
         for device in cpu_devices() {
             for extreme in [1e30, f64::MAX, f64::INFINITY, f64::NAN] {
                 for config in configs() {
@@ -413,7 +424,7 @@ mod tests {
     }
 
     #[test]
-    fn logits_of_1e30_give_finite_losses_and_gradients() {
+    fn logits_of_1e30_have_finite_losses_and_gradients() {
         for device in cpu_devices() {
             let device = device.autodiff();
             let logits = Tensor::<2>::from_floats(
@@ -431,7 +442,7 @@ mod tests {
     }
 
     #[test]
-    fn an_example_of_ignored_targets_has_no_loss_and_no_gradient() {
+    fn example_with_ignored_targets_only_has_zero_loss_and_gradient() {
         for device in cpu_devices() {
             let device = device.autodiff();
             let logits = values([2, CLASSES], &device).require_grad();
@@ -445,7 +456,7 @@ mod tests {
     }
 
     #[test]
-    fn batches_of_no_and_of_one_example_have_as_many_losses() {
+    fn empty_and_single_batches_have_one_loss_for_each_example() {
         for device in cpu_devices() {
             for batch_size in [0, 1] {
                 for config in configs() {
@@ -459,15 +470,15 @@ mod tests {
 
     #[test]
     #[should_panic(expected = "targets")]
-    fn fewer_targets_than_examples_are_refused() {
+    fn missing_targets_are_refused() {
         let device = &cpu_devices()[0];
         let targets = Tensor::from_ints([0, 1], device);
         let _ = config().init().forward(values([3, CLASSES], device), targets);
     }
 
     #[test]
-    #[should_panic(expected = "weights must be as many as classes, 4, got 2")]
-    fn a_wrong_number_of_class_weights_is_refused() {
+    #[should_panic(expected = "there must be one weight for each of 4 classes, got 2")]
+    fn wrong_number_of_class_weights_is_refused() {
         let device = &cpu_devices()[0];
         let loss = config().with_weights(Some(vec![1.0, 2.0])).init();
         let _ = loss.forward(values([1, CLASSES], device), Tensor::from_ints([0], device));
@@ -475,13 +486,13 @@ mod tests {
 
     #[test]
     #[should_panic(expected = "smoothing must be in [0, 1], got 1.5")]
-    fn a_smoothing_above_one_is_refused() {
+    fn smoothing_above_one_is_refused() {
         let _ = config().with_smoothing(Some(1.5)).init();
     }
 
     #[test]
     #[should_panic(expected = "weights must be positive and finite, got 0")]
-    fn a_class_weight_of_zero_is_refused() {
+    fn class_weight_of_zero_is_refused() {
         let _ = config().with_weights(Some(vec![1.0, 0.0])).init();
     }
 }

@@ -1,27 +1,26 @@
 //! Losses with one value for each example.
 //!
-//! A private gradient clips what each example contributes, so it starts from one loss for each example,
-//! `[batch_size]`, not from their mean. Most losses of Burn return the mean. Those here have the names
-//! and options of Burn's and return the values that the mean is taken of:
+//! Clipping bounds the contribution of each example, so a private gradient needs one loss for each
+//! example, `[batch_size]`, instead of the mean. Most losses of Burn return the mean. These losses
+//! have the names and options of Burn's losses and return the values before the mean:
 //!
-//! | Loss | Examples |
+//! | Loss | Predictions |
 //! |---|---|
-//! | [`CrossEntropyLoss`] | class scores: `[batch, classes]`, sequences, images of classes |
-//! | [`BinaryCrossEntropyLoss`] | yes-or-no scores, one or several for each example |
-//! | [`MseLoss`], [`L1Loss`], [`HuberLoss`] | numbers, in any shape |
+//! | [`CrossEntropyLoss`] | class scores: `[batch, classes]`, sequences, maps of classes |
+//! | [`BinaryCrossEntropyLoss`] | scores of one or several binary labels |
+//! | [`MseLoss`], [`L1Loss`], [`HuberLoss`] | numbers of any shape |
 //!
-//! Axis 0 is the batch. What an example has along other axes is reduced to one value by
-//! [`ExampleReduction`].
+//! Axis 0 is the batch. [`ExampleReduction`] reduces the other axes to one value for each example.
 //!
 //! # Privacy
 //!
-//! The value of an example depends on that example alone. In particular nothing is divided by a number
-//! of tokens, a sum of class weights, or a size that is taken over the batch, as Burn's means are: such
-//! a divisor would let one example change the gradients of all others, and clipping would not bound
-//! that. Shapes that would be broadcast over the batch are refused for the same reason.
+//! The loss of an example depends on that example alone. Nothing is divided by a number of tokens,
+//! a sum of class weights or a size of the batch, unlike in Burn's means: with such a divisor one
+//! example changes the gradients of all others, and clipping does not bound that. Shapes that would
+//! broadcast over the batch panic for the same reason.
 //!
-//! A value or gradient that is not finite is confined to its example, and an example whose gradient is
-//! not finite counts as zero when it is clipped.
+//! A loss or gradient that is not finite stays in its example. Clipping counts an example whose
+//! gradient is not finite as zero.
 //!
 //! # Example
 //!

@@ -1,29 +1,29 @@
-//! What the losses are compared with in tests.
+//! Checks of the losses against finite differences and changed examples.
 
 use burn::tensor::{DType, Device, Tensor, TensorData};
 
 use crate::test_devices::cpu_devices;
 
-/// Values without structure, in about ±2, in f64.
-pub(crate) fn values<const D: usize>(dims: [usize; D], device: &Device) -> Tensor<D> {
+/// Returns unstructured values between -2 and 2, in f64.
+pub(super) fn values<const D: usize>(dims: [usize; D], device: &Device) -> Tensor<D> {
     let number = dims.iter().product::<usize>();
     let values: Vec<f64> = (0..number).map(|i| 2.0 * (12.9898 * (i as f64 + 1.0)).sin()).collect();
     Tensor::from_data(TensorData::new(values, dims), (device, DType::F64))
 }
 
-pub(crate) fn to_vec<const D: usize>(tensor: &Tensor<D>) -> Vec<f64> {
+pub(super) fn to_vec<const D: usize>(tensor: &Tensor<D>) -> Vec<f64> {
     tensor.to_data().iter::<f64>().collect()
 }
 
 /// Panics unless `actual` equals `expected` up to `tolerance`, relative to values above 1.
-pub(crate) fn assert_close(actual: &[f64], expected: &[f64], tolerance: f64) {
+pub(super) fn assert_close(actual: &[f64], expected: &[f64], tolerance: f64) {
     assert_eq!(actual.len(), expected.len());
     for (i, (a, e)) in actual.iter().zip(expected).enumerate() {
         assert!((a - e).abs() <= tolerance * e.abs().max(1.0), "value {i}: {a} instead of {e}");
     }
 }
 
-/// The gradient of loss `example` with respect to the input.
+/// Returns the gradient of loss `example` with respect to the input.
 fn gradient<const D: usize>(
     input: &Tensor<D>,
     loss: &impl Fn(Tensor<D>) -> Tensor<1>,
@@ -36,9 +36,9 @@ fn gradient<const D: usize>(
     leaf.grad(&one.sum().backward()).map(|g| to_vec(&g)).expect("the loss depends on its input")
 }
 
-/// Checks the gradient of every loss with respect to every input by central differences, and that the
-/// gradient with respect to the input of every *other* example is exactly zero.
-pub(crate) fn check_gradients<const D: usize>(
+/// Checks the gradient of every loss with respect to every input by central differences, and that
+/// the gradient with respect to the input of every *other* example is exactly zero.
+pub(super) fn check_gradients<const D: usize>(
     input: Tensor<D>,
     loss: impl Fn(Tensor<D>) -> Tensor<1>,
 ) {
@@ -55,7 +55,7 @@ pub(crate) fn check_gradients<const D: usize>(
         let (above, below) = (shifted(k, step), shifted(k, -step));
         for (i, gradient) in gradients.iter().enumerate() {
             if k / row == i {
-                // The differences have an error of about 1e-10 by step² and by rounding.
+                // step² and rounding give the differences an error of about 1e-10.
                 assert_close(&[gradient[k]], &[(above[i] - below[i]) / (2.0 * step)], 1e-8);
             } else {
                 assert_eq!(gradient[k], 0.0, "loss {i} depends on input {k} of another example");
@@ -65,9 +65,9 @@ pub(crate) fn check_gradients<const D: usize>(
     }
 }
 
-/// Checks that loss 0 and its gradient stay the same, bit by bit, when the other examples are replaced
-/// by extreme ones.
-pub(crate) fn check_confinement<const D: usize>(
+/// Checks that loss 0 and its gradient keep every bit when extreme values replace the other
+/// examples.
+pub(super) fn check_confinement<const D: usize>(
     input: Tensor<D>,
     extreme: f64,
     loss: impl Fn(Tensor<D>) -> Tensor<1>,
@@ -84,7 +84,7 @@ pub(crate) fn check_confinement<const D: usize>(
 
 #[test]
 #[should_panic(expected = "of another example")]
-fn a_loss_that_is_centred_over_the_batch_is_found() {
+fn check_finds_a_loss_that_is_centered_over_the_batch() {
     let input = values([3, 2], &cpu_devices()[0]);
     check_gradients(input, |x| {
         let mean = x.clone().mean_dim(0);
@@ -94,7 +94,7 @@ fn a_loss_that_is_centred_over_the_batch_is_found() {
 
 #[test]
 #[should_panic(expected = "instead of")]
-fn a_wrong_gradient_is_found() {
+fn check_finds_a_wrong_gradient() {
     let input = values([3, 2], &cpu_devices()[0]);
     check_gradients(input, |x| (x.clone() * x.detach()).sum_dim(1).reshape([3]));
 }

@@ -1,19 +1,19 @@
-//! From the values at the positions of an example to the value of the example.
+//! The reduction of the values of an example to one value.
 
 use burn::config::Config;
 use burn::tensor::Tensor;
 
-/// How the values that one example has along its own axes become one value.
+/// The reduction of the values of one example, over all axes but the batch, to one value.
 #[derive(Config, Debug, Copy, PartialEq, Eq)]
 pub enum ExampleReduction {
     /// The mean over the positions of the example.
     Mean,
-    /// The sum over the positions of the example. Long examples weigh more.
+    /// The sum over the positions of the example. Longer examples have more weight.
     Sum,
 }
 
 impl ExampleReduction {
-    /// Reduces all axes but the first.
+    /// Reduces all axes except the first.
     ///
     /// # Shapes
     ///
@@ -22,8 +22,8 @@ impl ExampleReduction {
     ///
     /// # Panics
     ///
-    /// If an example has no position.
-    pub(crate) fn reduce<const D: usize>(self, values: Tensor<D>) -> Tensor<1> {
+    /// Panics if an example has no position.
+    pub(super) fn reduce<const D: usize>(self, values: Tensor<D>) -> Tensor<1> {
         let dims = values.dims();
         let (batch_size, positions) = (dims[0], dims[1..].iter().product::<usize>());
         assert!(positions > 0, "an example must have at least one value, got the shape {dims:?}");
@@ -37,15 +37,39 @@ impl ExampleReduction {
         };
         losses.reshape([batch_size])
     }
+
+    /// Reduces the values that `errors` gives for predictions and targets of one shape.
+    ///
+    /// # Shapes
+    ///
+    /// - predictions, targets: `[batch_size, …]`
+    /// - output: `[batch_size]`
+    ///
+    /// # Panics
+    ///
+    /// Panics if the shapes differ.
+    pub(super) fn of_errors<const D: usize>(
+        self,
+        predictions: Tensor<D>,
+        targets: Tensor<D>,
+        errors: impl FnOnce(Tensor<D>, Tensor<D>) -> Tensor<D>,
+    ) -> Tensor<1> {
+        assert_same_shape(predictions.dims(), targets.dims());
+        match predictions.dims()[0] {
+            0 => self.reduce(predictions),
+            _ => self.reduce(errors(predictions, targets)),
+        }
+    }
 }
 
-/// The losses of a batch without examples; several backends have no kernels for it.
-pub(crate) fn no_losses<const D: usize>(values: &Tensor<D>) -> Tensor<1> {
+/// Returns the losses of a batch without examples. Several backends have no kernels for empty
+/// tensors.
+pub(super) fn no_losses<const D: usize>(values: &Tensor<D>) -> Tensor<1> {
     Tensor::zeros([0], (&values.device(), values.dtype()))
 }
 
-/// Refuses shapes that differ, which would otherwise be broadcast, also over the batch.
-pub(crate) fn assert_same_shape<const D: usize>(predictions: [usize; D], targets: [usize; D]) {
+/// Panics if the shapes differ. Burn would broadcast them, also over the batch.
+pub(super) fn assert_same_shape<const D: usize>(predictions: [usize; D], targets: [usize; D]) {
     assert!(
         predictions == targets,
         "targets must have the shape of the predictions, {predictions:?}, got {targets:?}"
@@ -59,7 +83,7 @@ mod tests {
     use burn::tensor::TensorData;
 
     #[test]
-    fn all_axes_but_the_first_are_reduced() {
+    fn all_axes_except_the_first_are_reduced() {
         for device in cpu_devices() {
             let values = Tensor::<3>::from_floats(
                 [[[1.0, 2.0], [3.0, 4.0]], [[0.0, 0.0], [0.0, 8.0]]],
@@ -73,7 +97,7 @@ mod tests {
     }
 
     #[test]
-    fn a_batch_of_one_axis_is_left_as_it_is_and_an_empty_one_stays_empty() {
+    fn one_axis_is_unchanged_and_an_empty_batch_stays_empty() {
         for device in cpu_devices() {
             let values = Tensor::<1>::from_floats([1.0, 2.0], &device);
             let losses = ExampleReduction::Mean.reduce(values).into_data();
@@ -85,7 +109,7 @@ mod tests {
 
     #[test]
     #[should_panic(expected = "at least one value")]
-    fn an_example_without_values_is_refused() {
+    fn example_without_values_is_refused() {
         let values = Tensor::<2>::zeros([2, 0], &cpu_devices()[0]);
         let _ = ExampleReduction::Mean.reduce(values);
     }

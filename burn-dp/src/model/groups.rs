@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use burn::module::{Module, ParamGroup, ParamId};
 
-use super::for_each_trained;
+use super::walk::for_each_trained;
 use crate::DpError;
 
 /// A partition of the trained parameters of a model into groups that are clipped separately.
@@ -74,8 +74,9 @@ impl ParameterGroups {
     ///
     /// # Errors
     ///
-    /// Returns [`DpError::UnsupportedModel`] if the model has no trained parameter or one that is in no
-    /// module of the list, and [`DpError::InvalidArgument`] if a module has no trained parameter.
+    /// Returns [`DpError::UnsupportedModel`] if the model has no trained parameter or one that is
+    /// in no module of the list, and [`DpError::InvalidArgument`] if a module has no trained
+    /// parameter.
     pub fn by_module<M: Module>(
         model: &M,
         modules: impl IntoIterator<Item = impl Into<String>>,
@@ -92,13 +93,13 @@ impl ParameterGroups {
         Ok(groups)
     }
 
-    /// Creates one group for each named parameter group of Burn. A parameter belongs to the first group
-    /// that matches it.
+    /// Creates one group for each named parameter group of Burn. A parameter belongs to the first
+    /// group that matches it.
     ///
     /// # Errors
     ///
-    /// Returns [`DpError::UnsupportedModel`] if the model has no trained parameter or one that no group
-    /// matches, and [`DpError::InvalidArgument`] if a group gets no parameter.
+    /// Returns [`DpError::UnsupportedModel`] if the model has no trained parameter or one that no
+    /// group matches, and [`DpError::InvalidArgument`] if a group gets no parameter.
     pub fn by_param_group<M: Module>(
         model: &M,
         groups: &[(&str, ParamGroup)],

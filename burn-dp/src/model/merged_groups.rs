@@ -7,11 +7,11 @@ use crate::error::positive;
 use crate::model::ParameterGroups;
 
 impl ParameterGroups {
-    /// Merges groups with similar norms into at most `count` groups. Fewer groups need less noise in
-    /// each.
+    /// Merges groups with similar norms into at most `count` groups. Fewer groups need less noise
+    /// in each.
     ///
-    /// The groups are sorted by norm and cut into the parts with the least sum of squared deviations of
-    /// the logarithms. The optimum is exact.
+    /// The groups are sorted by norm and cut into the parts with the least sum of squared
+    /// deviations of the logarithms. The optimum is exact.
     ///
     /// # Arguments
     ///
@@ -19,8 +19,8 @@ impl ParameterGroups {
     ///
     /// # Errors
     ///
-    /// Returns [`DpError::InvalidArgument`] if there is not one norm for each group, if a norm is not
-    /// positive and finite, or if `count` is 0.
+    /// Returns [`DpError::InvalidArgument`] if there is not one norm for each group, if a norm is
+    /// not positive and finite, or if `count` is 0.
     ///
     /// # References
     ///
@@ -76,7 +76,8 @@ fn least_squares_parts(sorted: &[f64], count: usize) -> Vec<std::ops::Range<usiz
         let mean = part.iter().sum::<f64>() / part.len() as f64;
         part.iter().map(|value| (value - mean).powi(2)).sum::<f64>()
     };
-    // best[k][end]: least cost of the first `end` values in k + 1 parts, and start of the last part.
+    // best[k][end]: least cost of the first `end` values in k + 1 parts, and start of the last
+    // part.
     let impossible = (f64::INFINITY, 0);
     let first = (0..=n).map(|end| if end == 0 { impossible } else { (cost(0, end), 0) });
     let mut best: Vec<Vec<(f64, usize)>> = vec![first.collect()];

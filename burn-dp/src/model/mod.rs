@@ -4,22 +4,24 @@
 //! - [`TrainableParameters`] are the parameters that a step clips, noises and updates.
 //! - [`ParameterGroups`] partitions them for clipping policies with several thresholds.
 //!
-//! Inside of the crate, `for_each_parameter` and `map_parameters` walk the float parameters of a model,
-//! and `tie` gives the copies of a tied parameter one value.
+//! Inside of the crate, `for_each_parameter` and `map_parameters` walk the float parameters of a
+//! model, and `tie` gives the copies of a tied parameter one value.
 
 pub(crate) mod groups;
 mod merged_groups;
-mod parameters;
+mod parameter_info;
 mod scan;
 mod ties;
+mod trainable;
 mod validate;
 mod walk;
 
 pub use crate::error::{Fault, FaultKind, Faults};
 pub use groups::ParameterGroups;
-pub use parameters::{ParameterInfo, TrainableParameters};
+pub use parameter_info::ParameterInfo;
 pub(crate) use scan::{ModelScan, has_training_batch_norm};
 pub(crate) use ties::tie;
+pub use trainable::TrainableParameters;
 pub use validate::validate;
 pub(crate) use walk::{
     AnyRank, FirstCopies, ParameterRef, for_each_parameter, for_each_trained, map_parameters,

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, HashMap};
 use burn::module::{Flag, Module, ModuleVisitor, Param, ParamId};
 use burn::tensor::{DType, Tensor};
 
-use super::ParameterInfo;
+use super::parameter_info::ParameterInfo;
 use crate::error::{Fault, FaultKind, Faults};
 use crate::nn::LAYERS;
 use crate::nn::scope::PrivateScope;
@@ -105,8 +105,8 @@ impl ModelScan {
         self.containers.iter().position(|name| name == "Reparameterization")
     }
 
-    /// Returns whether the parameter whose path has `depth` parts is the weight of a linear layer that
-    /// is applied as one. Recurrent layers apply the linear layers of their gates together.
+    /// Returns whether the parameter whose path has `depth` parts is the weight of a linear layer
+    /// that is applied as one. Recurrent layers apply the linear layers of their gates together.
     fn is_weight_of_linear(&self, depth: usize) -> bool {
         depth.checked_sub(1).is_some_and(|holder| {
             self.containers[holder] == "Struct:Linear"
@@ -125,9 +125,9 @@ impl ModelScan {
             let reason = "it is trained outside of every private layer, so its gradient is summed \
                           over the batch; make it a `Private<Param<_>>` (`param.private()`, and \
                           `.forward(batch_size)` to read it), build the layer of private layers, \
-                          freeze it, or use `DpOptimizer::backward_each`. A parameter that the \
-                          forward pass reads only through `nn::parameter` trains anyway: validation \
-                          checks fields, not the forward pass";
+                          freeze it, or use `DpOptimizer::backward_each`. If it is read only \
+                          through `nn::parameter`, it trains anyway: validation checks fields, not \
+                          the forward pass";
             self.fault(FaultKind::NotYet, self.path(), reason);
         } else if let Some(depth) = self.adapted() {
             let name = &self.path[depth];
@@ -135,12 +135,11 @@ impl ModelScan {
                 return;
             }
             let reason = format!(
-                "the adapter `{name}` has no rule here: LoRA has one on the weight of a linear layer \
-                 outside of recurrent layers; leave this parameter out of the adapter's \
+                "the adapter `{name}` has no rule here: LoRA has one on the weight of a linear \
+                 layer outside of recurrent layers; leave this parameter out of the adapter's \
                  `ParamGroup`, or merge the adapter with `Module::materialize`"
             );
-            let mut fault =
-                Fault::new(FaultKind::NotYet, self.path[..depth].join("."), reason);
+            let mut fault = Fault::new(FaultKind::NotYet, self.path[..depth].join("."), reason);
             // The recorded gradient is the gradient of the effective value, not of its parts.
             fault.certain = true;
             if !self.faults.contains(&fault) {
@@ -193,8 +192,8 @@ impl ModuleVisitor for ModelScan {
         let first = &self.trained[first];
         if first.shape != shape {
             let reason = format!(
-                "it has the identity of `{}` and another shape, {shape:?} instead of {:?}; give one \
-                 of them a new `ParamId`",
+                "it has the identity of `{}` and another shape, {shape:?} instead of {:?}; give \
+                 one of them a new `ParamId`",
                 first.path, first.shape
             );
             self.fault(FaultKind::Misconfigured, path, reason);

@@ -8,8 +8,8 @@ use burn::tensor::Tensor;
 
 /// Returns the model with the value of the first copy in every copy of a trained parameter.
 ///
-/// Burn's optimizers update the first copy of a parameter and leave the others unchanged. After this
-/// call all copies are one leaf of the next graph, so an ordinary backward pass adds up their
+/// Burn's optimizers update the first copy of a parameter and leave the others unchanged. After
+/// this call all copies are one leaf of the next graph, so an ordinary backward pass adds up their
 /// gradients.
 pub(crate) fn tie<M: Module>(model: M) -> M {
     model.map(&mut Tie::default())

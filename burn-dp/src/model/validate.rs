@@ -1,20 +1,21 @@
 use burn::module::Module;
 
-use super::ModelScan;
+use super::scan::ModelScan;
 use crate::error::Faults;
 
 /// Finds every part of `model` that cannot be trained privately as it is.
 ///
-/// Each fault has its path, its reason and a way out. Training uses the same findings, so it refuses a
-/// model for the same reasons.
+/// Each fault has its path, its reason and a way out. Training uses the same findings, so it
+/// refuses a model for the same reasons.
 ///
 /// Validation checks the fields of a model, not its forward pass. Two things follow:
 ///
-/// - A model without faults can still be used incorrectly. Only the backward pass can check that a layer
-///   keeps the examples on axis 0 and that loss i depends on example i alone.
-/// - A parameter outside of a private layer is a fault even if no loss uses it, and even if the forward
-///   pass reads it only through [`nn::parameter`](crate::nn::parameter). Such a model trains. Hold the
-///   parameter as a `Private<Param<_>>`, which has the same record, to pass validation.
+/// - A model without faults can still be used incorrectly. Only the backward pass can check that a
+///   layer keeps the examples on axis 0 and that loss i depends on example i alone.
+/// - A parameter outside of a private layer is a fault even if no loss uses it, and even if the
+///   forward pass reads it only through [`nn::parameter`](crate::nn::parameter). Such a model
+///   trains. Hold the parameter as a `Private<Param<_>>`, which has the same record, to pass
+///   validation.
 ///
 /// # Errors
 ///

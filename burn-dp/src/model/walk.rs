@@ -34,7 +34,8 @@ pub(crate) trait AnyRank {
     /// Returns the checkpointing strategy, or `None` without autodiff.
     fn checkpointing(&self) -> Option<GradientCheckpointingStrategy>;
 
-    /// Returns the values as `[num_values]`, without autodiff. A packed value must not be flattened.
+    /// Returns the values as `[num_values]`, without autodiff. A packed value must not be
+    /// flattened.
     fn flat(&self) -> Tensor<1>;
 
     /// Returns the bytes as they are stored, also if they are packed.
@@ -43,7 +44,8 @@ pub(crate) trait AnyRank {
     /// Returns the gradient of an ordinary backward pass as `[num_values]`.
     fn gradient(&self, grads: &Gradients) -> Option<Tensor<1>>;
 
-    /// Returns the gradient that `grads` has for the parameter `id` of this rank, as `[num_values]`.
+    /// Returns the gradient that `grads` has for the parameter `id` of this rank, as
+    /// `[num_values]`.
     fn registered(&self, id: ParamId, grads: &GradientsParams) -> Option<Tensor<1>>;
 
     /// Adds `values` to `grads` as the gradient of the parameter `id`, in its shape and precision.
@@ -96,17 +98,15 @@ fn flatten<const D: usize>(tensor: Tensor<D>) -> Tensor<1> {
     tensor.reshape([values])
 }
 
-/// Calls `visit` with the path and the reference of every float parameter, buffer and running state, in
-/// the order in which Burn visits them. A tied parameter comes once for each of its copies.
-pub(crate) fn for_each_parameter<M: Module>(
-    model: &M,
-    visit: impl FnMut(&str, &ParameterRef<'_>),
-) {
+/// Calls `visit` with the path and the reference of every float parameter, buffer and running
+/// state, in the order in which Burn visits them. A tied parameter comes once for each of its
+/// copies.
+pub(crate) fn for_each_parameter<M: Module>(model: &M, visit: impl FnMut(&str, &ParameterRef<'_>)) {
     model.visit(&mut Walk::new(visit));
 }
 
-/// Calls `visit` for every parameter that requires a gradient: the first copy of a tied parameter, in
-/// the order of [`TrainableParameters`](super::TrainableParameters).
+/// Calls `visit` for every parameter that requires a gradient: the first copy of a tied parameter,
+/// in the order of [`TrainableParameters`](super::TrainableParameters).
 pub(crate) fn for_each_trained<M: Module>(
     model: &M,
     mut visit: impl FnMut(&str, &ParameterRef<'_>),
@@ -222,7 +222,8 @@ mod tests {
 
     fn net(device: &Device) -> Net {
         let layer = LinearConfig::new(2, 3).init(device);
-        let _ = layer.forward(Tensor::<2>::zeros([1, 2], device)); // clones share what is initialized
+        // Clones share parameters once these are initialized.
+        let _ = layer.forward(Tensor::<2>::zeros([1, 2], device));
         let norm = BatchNormConfig::new(3).init(device).no_grad();
         Net { first: layer.clone().private(), tied: layer, norm }
     }

@@ -11,14 +11,14 @@ impl Private<Activation> {
     /// # Shapes
     ///
     /// - input: `[batch_size, …]`
-    /// - output: as the activation that is wrapped
+    /// - output: the shape that the wrapped activation returns
     pub fn forward<const D: usize>(&self, input: Tensor<D>) -> Tensor<D> {
         activation(&self.inner, input)
     }
 }
 
-/// The forward pass of an activation that may be a part of another layer: those with parameters are
-/// composed of private primitives.
+/// Computes the forward pass of an activation alone or as a part of another layer. Activations with
+/// parameters consist of private primitives.
 pub(super) fn activation<const D: usize>(layer: &Activation, input: Tensor<D>) -> Tensor<D> {
     match layer {
         Activation::PRelu(layer) => prelu(layer, input),
@@ -27,7 +27,7 @@ pub(super) fn activation<const D: usize>(layer: &Activation, input: Tensor<D>) -
     }
 }
 
-/// The activation as a gate of the recurrent primitive, if it is one.
+/// Returns the function of the recurrent primitive that equals the activation, if there is one.
 pub(super) fn gate_function(layer: &Activation) -> Option<GateFunction> {
     match layer {
         Activation::Identity(_) => Some(GateFunction::Identity),

@@ -1,16 +1,16 @@
-//! The affine part of a norm: scale and shift along one axis.
+//! Scale and shift along one axis: the affine part of a norm.
 
 use burn::module::Param;
 use burn::tensor::Tensor;
 
 use crate::ops::{self, Primitive};
 
-/// `input · gamma + beta` along `axis`.
+/// Returns `input · gamma + beta` along `axis`.
 ///
 /// # Shapes
 ///
 /// - input, output: `[batch_size, …]`
-/// - gamma, beta: the length of `axis`
+/// - gamma, beta: `[length of axis]`
 pub(crate) fn affine<const D: usize>(
     input: Tensor<D>,
     gamma: &Param<Tensor<1>>,

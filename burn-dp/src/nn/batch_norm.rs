@@ -5,7 +5,7 @@ use burn::tensor::{Tensor, assert_shape};
 use super::{Private, affine::affine};
 
 impl Private<BatchNorm> {
-    /// The layer with its stored statistics: it normalises with them and never changes them. Its
+    /// Wraps the layer so that it normalizes with its stored statistics and never changes them. Its
     /// scale and shift are trained if they require gradients.
     pub fn with_stored_statistics(mut layer: BatchNorm) -> Self {
         layer.training = Param::from_bool(false);
@@ -20,19 +20,20 @@ impl Private<BatchNorm> {
     ///
     /// # Privacy
     ///
-    /// The statistics of a batch mix its examples, and the running ones would be published without
-    /// noise. So the stored statistics must come from public data, and the layer uses nothing else.
+    /// Statistics of a batch mix its examples, and running statistics leave with the model without
+    /// noise. The layer therefore uses the stored statistics alone, which must come from public
+    /// data.
     ///
     /// # Panics
     ///
-    /// Panics if the layer is in training mode on an autodiff device, and if axis 1 of `input` is not
-    /// `num_features`.
+    /// Panics if the layer is in training mode on an autodiff device, or if axis 1 of `input` is
+    /// not `num_features`.
     pub fn forward<const D: usize>(&self, input: Tensor<D>) -> Tensor<D> {
         batch_norm(&self.inner, input)
     }
 }
 
-/// See [`Private<BatchNorm>::forward`](Private).
+/// Implements [`Private<BatchNorm>::forward`](Private).
 pub(crate) fn batch_norm<const D: usize>(layer: &BatchNorm, input: Tensor<D>) -> Tensor<D> {
     let [num_features] = layer.gamma.dims();
     assert_shape!(input, [_, num_features, ..]);
@@ -43,7 +44,7 @@ pub(crate) fn batch_norm<const D: usize>(layer: &BatchNorm, input: Tensor<D>) ->
          InstanceNorm, or `Private::<BatchNorm>::with_stored_statistics`"
     );
     if !device.is_autodiff() {
-        // One operation where nothing is trained.
+        // Burn's layer is one fused operation, and nothing is trained.
         return layer.forward(input);
     }
     let mut shape = [1; D];

@@ -16,7 +16,7 @@ impl Private<Conv1d> {
     ///
     /// # Panics
     ///
-    /// Panics if the channels of `input` are not those of the layer.
+    /// Panics if `input` does not have the channels of the layer.
     pub fn forward(&self, input: Tensor<3>) -> Tensor<3> {
         conv1d(&self.inner, input)
     }
@@ -32,7 +32,7 @@ impl Private<Conv2d> {
     ///
     /// # Panics
     ///
-    /// Panics if the channels of `input` are not those of the layer.
+    /// Panics if `input` does not have the channels of the layer.
     pub fn forward(&self, input: Tensor<4>) -> Tensor<4> {
         conv2d(&self.inner, input)
     }
@@ -48,14 +48,14 @@ impl Private<Conv3d> {
     ///
     /// # Panics
     ///
-    /// Panics if the channels of `input` are not those of the layer, and if "same" padding would be
-    /// larger on one side, which Burn does not support in three dimensions.
+    /// Panics if `input` does not have the channels of the layer, or if "same" padding is not equal
+    /// on both sides, which Burn does not support in three dimensions.
     pub fn forward(&self, input: Tensor<5>) -> Tensor<5> {
         conv3d(&self.inner, input)
     }
 }
 
-/// See [`Private<Conv1d>::forward`](Private).
+/// Implements [`Private<Conv1d>::forward`](Private).
 pub(crate) fn conv1d(layer: &Conv1d, input: Tensor<3>) -> Tensor<3> {
     let [_, channels_in, length] = input.dims();
     padding::check_channels(channels_in, layer.weight.dims()[1] * layer.groups);
@@ -65,7 +65,7 @@ pub(crate) fn conv1d(layer: &Conv1d, input: Tensor<3>) -> Tensor<3> {
     convolution(&layer.weight, layer.bias.as_ref(), Convolution::Conv1d(options), input)
 }
 
-/// See [`Private<Conv2d>::forward`](Private).
+/// Implements [`Private<Conv2d>::forward`](Private).
 pub(crate) fn conv2d(layer: &Conv2d, input: Tensor<4>) -> Tensor<4> {
     let [_, channels_in, height, width] = input.dims();
     padding::check_channels(channels_in, layer.weight.dims()[1] * layer.groups);
@@ -76,7 +76,7 @@ pub(crate) fn conv2d(layer: &Conv2d, input: Tensor<4>) -> Tensor<4> {
     convolution(&layer.weight, layer.bias.as_ref(), Convolution::Conv2d(options), input)
 }
 
-/// See [`Private<Conv3d>::forward`](Private).
+/// Implements [`Private<Conv3d>::forward`](Private).
 pub(crate) fn conv3d(layer: &Conv3d, input: Tensor<5>) -> Tensor<5> {
     let [_, channels_in, depth, height, width] = input.dims();
     padding::check_channels(channels_in, layer.weight.dims()[1] * layer.groups);
@@ -86,7 +86,7 @@ pub(crate) fn conv3d(layer: &Conv3d, input: Tensor<5>) -> Tensor<5> {
     convolution(&layer.weight, layer.bias.as_ref(), Convolution::Conv3d(options), input)
 }
 
-/// Applies a convolution of one to three axes, also a transposed one.
+/// Applies a convolution of one to three axes, which may be transposed.
 pub(super) fn convolution<const D: usize>(
     weight: &Param<Tensor<D>>,
     bias: Option<&Param<Tensor<1>>>,

@@ -15,7 +15,7 @@ impl Private<ConvTranspose1d> {
     ///
     /// # Panics
     ///
-    /// Panics if the channels of `input` are not those of the layer.
+    /// Panics if `input` does not have the channels of the layer.
     pub fn forward(&self, input: Tensor<3>) -> Tensor<3> {
         conv_transpose1d(&self.inner, input)
     }
@@ -31,7 +31,7 @@ impl Private<ConvTranspose2d> {
     ///
     /// # Panics
     ///
-    /// Panics if the channels of `input` are not those of the layer.
+    /// Panics if `input` does not have the channels of the layer.
     pub fn forward(&self, input: Tensor<4>) -> Tensor<4> {
         conv_transpose2d(&self.inner, input)
     }
@@ -47,13 +47,13 @@ impl Private<ConvTranspose3d> {
     ///
     /// # Panics
     ///
-    /// Panics if the channels of `input` are not those of the layer.
+    /// Panics if `input` does not have the channels of the layer.
     pub fn forward(&self, input: Tensor<5>) -> Tensor<5> {
         conv_transpose3d(&self.inner, input)
     }
 }
 
-/// See [`Private<ConvTranspose1d>::forward`](Private).
+/// Implements [`Private<ConvTranspose1d>::forward`](Private).
 pub(crate) fn conv_transpose1d(layer: &ConvTranspose1d, input: Tensor<3>) -> Tensor<3> {
     padding::check_channels(input.dims()[1], layer.weight.dims()[0]);
     let options = ConvTransposeOptions::new(
@@ -66,7 +66,7 @@ pub(crate) fn conv_transpose1d(layer: &ConvTranspose1d, input: Tensor<3>) -> Ten
     convolution(&layer.weight, layer.bias.as_ref(), Convolution::Transpose1d(options), input)
 }
 
-/// See [`Private<ConvTranspose2d>::forward`](Private).
+/// Implements [`Private<ConvTranspose2d>::forward`](Private).
 pub(crate) fn conv_transpose2d(layer: &ConvTranspose2d, input: Tensor<4>) -> Tensor<4> {
     padding::check_channels(input.dims()[1], layer.weight.dims()[0]);
     let options = ConvTransposeOptions::new(
@@ -79,7 +79,7 @@ pub(crate) fn conv_transpose2d(layer: &ConvTranspose2d, input: Tensor<4>) -> Ten
     convolution(&layer.weight, layer.bias.as_ref(), Convolution::Transpose2d(options), input)
 }
 
-/// See [`Private<ConvTranspose3d>::forward`](Private).
+/// Implements [`Private<ConvTranspose3d>::forward`](Private).
 pub(crate) fn conv_transpose3d(layer: &ConvTranspose3d, input: Tensor<5>) -> Tensor<5> {
     padding::check_channels(input.dims()[1], layer.weight.dims()[0]);
     let options = ConvTransposeOptions::new(

@@ -6,8 +6,8 @@ use super::{Private, padding};
 use crate::ops::{self, Primitive};
 
 impl Private<DeformConv2d> {
-    /// Applies the deformable convolution. Offset and mask usually come from convolutions, which must
-    /// be private themselves.
+    /// Applies the deformable convolution. Offset and mask usually come from convolutions, which
+    /// must also be private.
     ///
     /// # Shapes
     ///
@@ -18,8 +18,8 @@ impl Private<DeformConv2d> {
     ///
     /// # Panics
     ///
-    /// Panics if the channels of `input` are not those of the layer, and if the padding is not the same
-    /// on both sides, which Burn does not support here.
+    /// Panics if `input` does not have the channels of the layer, or if the padding is not equal on
+    /// both sides, which Burn does not support here.
     pub fn forward(
         &self,
         input: Tensor<4>,
@@ -30,7 +30,7 @@ impl Private<DeformConv2d> {
     }
 }
 
-/// See [`Private<DeformConv2d>::forward`](Private).
+/// Implements [`Private<DeformConv2d>::forward`](Private).
 pub(crate) fn deform_conv2d(
     layer: &DeformConv2d,
     input: Tensor<4>,

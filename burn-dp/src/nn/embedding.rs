@@ -1,7 +1,7 @@
 use burn::nn::Embedding;
 use burn::tensor::{Int, Tensor, assert_shape, module};
 
-use super::{Private, linear::without_rows};
+use super::{Private, matrix_product::without_rows};
 use crate::ops::{self, Primitive};
 
 impl Private<Embedding> {
@@ -15,11 +15,11 @@ impl Private<Embedding> {
         embedding(&self.inner, input)
     }
 
-    /// The scores of all tokens: the product with the transposed weight, for models whose output
-    /// layer is tied to their embedding.
+    /// Returns the scores of all tokens: the product with the transposed weight, for models whose
+    /// output layer is tied to their embedding.
     ///
-    /// Both uses count as one parameter: their gradients are added before the norm. Burn's optimizers
-    /// update one copy of a parameter, so a tied weight has to live in one layer, this one.
+    /// Both uses belong to one parameter: their gradients are added before the norm is taken.
+    /// Burn's optimizers update one copy of a parameter, so this layer holds the tied weight alone.
     ///
     /// # Shapes
     ///
@@ -38,7 +38,7 @@ impl Private<Embedding> {
     }
 }
 
-/// See [`Private<Embedding>::forward`](Private).
+/// Implements [`Private<Embedding>::forward`](Private).
 pub(crate) fn embedding(layer: &Embedding, input: Tensor<2, Int>) -> Tensor<3> {
     let kept = input.clone();
     ops::apply(
@@ -50,7 +50,7 @@ pub(crate) fn embedding(layer: &Embedding, input: Tensor<2, Int>) -> Tensor<3> {
     )
 }
 
-/// See [`Private<Embedding>::attend`](Private).
+/// Implements [`Private<Embedding>::attend`](Private).
 pub(crate) fn attend<const D: usize>(layer: &Embedding, input: Tensor<D>) -> Tensor<D> {
     assert!(D >= 2, "the input of a tied output layer needs a batch axis, got rank {D}");
     let [n_embedding, d_model] = layer.weight.dims();

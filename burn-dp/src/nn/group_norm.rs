@@ -34,14 +34,14 @@ impl Private<InstanceNorm> {
     }
 }
 
-/// See [`Private<GroupNorm>::forward`](Private).
+/// Implements [`Private<GroupNorm>::forward`](Private).
 pub(crate) fn group_norm<const D: usize>(layer: &GroupNorm, input: Tensor<D>) -> Tensor<D> {
     let GroupNorm { num_groups, num_channels, epsilon, .. } = *layer;
     let parameters = layer.affine.then_some((&layer.gamma, &layer.beta));
     normalize_groups(input, [num_groups, num_channels], epsilon, parameters)
 }
 
-/// See [`Private<InstanceNorm>::forward`](Private).
+/// Implements [`Private<InstanceNorm>::forward`](Private).
 pub(crate) fn instance_norm<const D: usize>(layer: &InstanceNorm, input: Tensor<D>) -> Tensor<D> {
     let InstanceNorm { num_channels, epsilon, .. } = *layer;
     let parameters = layer.affine.then_some((&layer.gamma, &layer.beta));
@@ -50,7 +50,7 @@ pub(crate) fn instance_norm<const D: usize>(layer: &InstanceNorm, input: Tensor<
 
 type Parameter = Option<Param<Tensor<1>>>;
 
-/// Burn's norm without its parameters, then the parameters.
+/// Applies Burn's norm without parameters, then the parameters.
 fn normalize_groups<const D: usize>(
     input: Tensor<D>,
     [num_groups, num_channels]: [usize; 2],
@@ -63,7 +63,7 @@ fn normalize_groups<const D: usize>(
     let batch_size = input.dims()[0];
     let normalized = match input.shape().num_elements() {
         0 => return input,
-        // Burn takes so few values for a wrong rank; more examples change nothing.
+        // Burn refuses an input of at most two values. More examples do not change the result.
         1 | 2 => plain.forward(Tensor::cat(vec![input; 3], 0)).narrow(0, 0, batch_size),
         _ => plain.forward(input),
     };

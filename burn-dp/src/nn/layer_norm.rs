@@ -19,10 +19,10 @@ impl Private<LayerNorm> {
     }
 }
 
-/// See [`Private<LayerNorm>::forward`](Private).
+/// Implements [`Private<LayerNorm>::forward`](Private).
 pub(crate) fn layer_norm<const D: usize>(layer: &LayerNorm, input: Tensor<D>) -> Tensor<D> {
     if !input.device().is_autodiff() {
-        // One operation where nothing is trained.
+        // Burn's layer is one fused operation, and nothing is trained.
         return layer.forward(input);
     }
     let [d_model] = layer.gamma.dims();
@@ -35,12 +35,12 @@ pub(crate) fn layer_norm<const D: usize>(layer: &LayerNorm, input: Tensor<D>) ->
     affine(normalized.cast(FloatDType::F16), &layer.gamma, layer.beta.as_ref(), D - 1)
 }
 
-/// Half precision does not hold a sum of squares.
+/// Converts half precision, which cannot hold a sum of squares.
 fn widen<const D: usize>(input: Tensor<D>) -> Tensor<D> {
     if input.dtype() == DType::F16 { input.cast(FloatDType::F32) } else { input }
 }
 
-/// Zero mean and unit variance over the last axis.
+/// Returns values with zero mean and unit variance over the last axis.
 fn normalize<const D: usize>(input: Tensor<D>, epsilon: f64) -> Tensor<D> {
     let mean = input.clone().mean_dim(D - 1);
     let centered = input - mean;
@@ -48,7 +48,7 @@ fn normalize<const D: usize>(input: Tensor<D>, epsilon: f64) -> Tensor<D> {
     centered / variance.add_scalar(epsilon).sqrt()
 }
 
-/// The constant of the layer, which Burn shows but does not hand out.
+/// Returns epsilon, a private field of Burn's layer that its display shows.
 fn epsilon(layer: &LayerNorm) -> f64 {
     layer
         .custom_content(Content::new(DisplaySettings::new()))
@@ -65,7 +65,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_constant_is_read_to_the_last_bit() {
+    fn epsilon_is_read_exactly() {
         for value in [1e-5, 1e-12, 0.1, 3.0, 1.234_567_890_123_456_7e-6, f64::MIN_POSITIVE] {
             let layer = LayerNormConfig::new(4).with_epsilon(value).init(&Device::default());
             assert_eq!(epsilon(&layer), value);

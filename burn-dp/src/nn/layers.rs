@@ -1,20 +1,21 @@
-//! The layers that have a private twin.
+//! The table of the supported layers.
 
 use std::fmt;
 
-/// How the norms of the per-example gradients of a layer's parameters are reached.
+/// How the norms of the per-example gradients of a layer are computed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum NormRule {
-    /// For every weight the cheaper of ghost norm and instantiation; biases, scales and shifts are
-    /// instantiated, as they are no larger than what was recorded. So are the weights of a convolution that
-    /// is used several times or whose units have several rows, within the memory bound or in chunks.
+    /// The planner chooses the cheaper of ghost norm and instantiation for every weight. Biases,
+    /// scales and shifts are instantiated, because they are no larger than the recorded tensors.
+    /// The weights of a convolution that is used several times, or whose units have several rows,
+    /// are also instantiated, in parts if the memory bound requires it.
     Planned,
-    /// From the recorded tensors alone; the gradients are never formed.
+    /// Ghost norms: computed from the recorded tensors, without the gradients.
     Ghost,
-    /// The gradients are formed, as they are no larger than what was recorded.
+    /// The gradients are instantiated, because they are no larger than the recorded tensors.
     Instantiated,
-    /// That of the layer that is wrapped.
+    /// The rule of the wrapped layer.
     Wrapped,
 }
 
@@ -24,26 +25,26 @@ impl fmt::Display for NormRule {
             Self::Planned => "ghost or instantiated",
             Self::Ghost => "ghost",
             Self::Instantiated => "instantiated",
-            Self::Wrapped => "that of the wrapped",
+            Self::Wrapped => "as the wrapped layer",
         })
     }
 }
 
-/// What is private of one layer of Burn.
+/// The support for one layer of Burn.
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub struct LayerSupport {
     /// Name of Burn's type.
     pub layer: &'static str,
-    /// Options that the layer has, all of them supported.
+    /// Options of the layer. All are supported.
     pub options: &'static str,
-    /// What the per-example gradients follow from.
+    /// How the per-example gradients are computed.
     pub rule: &'static str,
-    /// How their norms are reached.
+    /// How the norms of the gradients are computed.
     pub norms: NormRule,
-    /// The test that compares the layer with the loop over single examples.
+    /// The test that compares the layer with a loop over single examples.
     pub test: &'static str,
-    /// The backends on which it was run and passed, by the names of their features.
+    /// The backends on which the test passed, by the names of their features.
     pub backends: &'static [&'static str],
 }
 
@@ -62,12 +63,13 @@ const fn row(
 
 use NormRule::{Ghost, Instantiated, Planned, Wrapped};
 
-/// The layers of Burn that have a private twin.
+/// The layers of Burn that have a private counterpart.
 ///
-/// The rules are written once, on Burn's tensors, so every row is meant for every backend; the last column
-/// says on which of them its test passed, without and with gradient checkpointing. `cargo xtask test` runs it
-/// on Flex and NdArray each time, `cargo xtask test --backend wgpu` also on WGPU, with fusion. All rows were
-/// run there on a software driver, without autotuning; continuous integration runs those of the primitives.
+/// The rules use Burn's tensors and no particular backend. [`backends`](LayerSupport::backends)
+/// lists where the test of a row passed, without and with gradient checkpointing.
+/// `cargo xtask test` runs it on Flex and NdArray, and `cargo xtask test --backend wgpu` also on
+/// WGPU, with fusion. On WGPU all rows ran with a software driver and without autotuning;
+/// continuous integration runs the rows of the primitives.
 #[rustfmt::skip]
 pub const LAYERS: &[LayerSupport] = &[
     row("Linear",
@@ -204,7 +206,7 @@ pub const LAYERS: &[LayerSupport] = &[
         Wrapped, "every_normalization_equals_the_loop_over_examples"),
 ];
 
-/// [`LAYERS`] as a table in Markdown.
+/// Returns [`LAYERS`] as a Markdown table.
 pub fn layer_table() -> String {
     let mut table =
         String::from("| layer | options | rule | norms | test | on |\n|---|---|---|---|---|---|\n");
@@ -225,11 +227,11 @@ mod tests {
     use crate::nn::private::WRAPPED;
 
     #[test]
-    fn the_table_lists_what_can_be_wrapped() {
+    fn table_lists_every_wrapped_type() {
         let wrapped: BTreeSet<&str> = WRAPPED
             .iter()
             .map(|path| path.rsplit("::").next().unwrap().trim())
-            // Reached without `Private<M>`.
+            // Not wrapped in `Private<M>` with a plain name.
             .chain(["Param<Tensor>", "CrossAttention"])
             .collect();
         let listed: BTreeSet<&str> = LAYERS.iter().map(|row| row.layer).collect();
@@ -238,7 +240,7 @@ mod tests {
     }
 
     #[test]
-    fn the_tests_of_the_table_exist() {
+    fn tests_of_the_table_exist() {
         fn sources(folder: &Path) -> String {
             let entries = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
             let read = |path: std::path::PathBuf| match path.is_dir() {
@@ -260,7 +262,7 @@ mod tests {
     }
 
     #[test]
-    fn the_backends_of_the_table_are_among_the_test_devices() {
+    fn backends_of_the_table_are_test_devices() {
         let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/test_devices.rs");
         let source = std::fs::read_to_string(path).unwrap();
         let (_, rest) = source.split_once("pub(crate) fn devices()").unwrap();
@@ -269,9 +271,9 @@ mod tests {
         assert_eq!(missing, None);
     }
 
-    /// Compares the table with the README, or writes it there if `UPDATE_README` is set.
+    /// Compares the table with the README, or updates the README if `UPDATE_README` is set.
     #[test]
-    fn the_readme_has_the_table_of_the_code() {
+    fn readme_has_the_table_of_the_code() {
         let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("README.md");
         let (begin, end) = ("<!-- layers: from `nn::LAYERS` -->\n", "<!-- end of layers -->");
         let readme = std::fs::read_to_string(&path).unwrap();

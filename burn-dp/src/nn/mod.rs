@@ -3,6 +3,7 @@
 mod activation;
 mod affine;
 mod attention;
+mod backend;
 mod batch_norm;
 mod conv;
 mod conv_transpose;
@@ -13,6 +14,7 @@ mod layer_norm;
 mod layers;
 mod linear;
 mod low_rank;
+mod matrix_product;
 mod normalization;
 mod padding;
 mod parameter;

@@ -7,15 +7,16 @@ use super::group_norm::{group_norm, instance_norm};
 use super::{layer_norm::layer_norm, rms_norm::rms_norm};
 
 impl Private<Normalization> {
-    /// Applies the norm that is wrapped.
+    /// Applies the wrapped norm.
     ///
     /// # Shapes
     ///
-    /// - input, output: `[batch_size, channels, …]`, or `[batch_size, …, d_model]` of layer norms
+    /// - input, output: `[batch_size, channels, …]`, or `[batch_size, …, d_model]` for norms of the
+    ///   last axis
     ///
     /// # Panics
     ///
-    /// As the private norm that is wrapped.
+    /// Panics like `forward` of the wrapped norm.
     pub fn forward<const D: usize>(&self, input: Tensor<D>) -> Tensor<D> {
         match &self.inner {
             Normalization::Batch(layer) => batch_norm(layer, input),

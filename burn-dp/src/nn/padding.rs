@@ -1,8 +1,8 @@
-//! Padding of a convolution, as Burn's layers compute it.
+//! The padding of Burn's convolutions.
 
 use burn::nn::{PaddingConfig1d, PaddingConfig2d, PaddingConfig3d};
 
-/// Padding of the length as a (begin, end) pair.
+/// Returns the padding of the length as a (begin, end) pair.
 pub(super) fn pairs_1d(
     padding: &PaddingConfig1d,
     size: usize,
@@ -16,7 +16,7 @@ pub(super) fn pairs_1d(
     }
 }
 
-/// Padding of both sides of `[depth, height, width]`.
+/// Returns the padding of `[depth, height, width]` on either side.
 pub(super) fn symmetric_3d(
     padding: &PaddingConfig3d,
     size: [usize; 3],
@@ -32,15 +32,19 @@ pub(super) fn symmetric_3d(
     }
 }
 
-/// The padding of each side; panics if the sides differ.
+/// Returns the padding of one side.
+///
+/// # Panics
+///
+/// Panics if the sides differ.
 pub(super) fn both_sides((begin, end): (usize, usize)) -> usize {
     assert_eq!(begin, end, "the padding must be the same on both sides, got {begin} and {end}");
     begin
 }
 
-/// Padding of `[height, width]` as (begin, end) pairs.
+/// Returns the padding of `[height, width]` as (begin, end) pairs.
 ///
-/// "Same" keeps `ceil(size / stride)` outputs; of an odd total the larger part goes to the end.
+/// "Same" keeps `ceil(size / stride)` outputs. The end gets the larger part of an odd total.
 pub(super) fn pairs_2d(
     padding: &PaddingConfig2d,
     size: [usize; 2],
@@ -63,7 +67,7 @@ fn same(size: usize, kernel_size: usize, stride: usize) -> (usize, usize) {
     (total / 2, total - total / 2)
 }
 
-/// Panics if the input of a convolution has other channels than its layer.
+/// Panics if the input of a convolution does not have the channels of the layer.
 pub(super) fn check_channels(found: usize, expected: usize) {
     assert_eq!(found, expected, "the convolution expects {expected} input channels, got {found}");
 }

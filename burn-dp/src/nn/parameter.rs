@@ -5,11 +5,11 @@ use super::Private;
 use crate::ops::{self, Primitive};
 
 impl<const D: usize> Private<Param<Tensor<D>>> {
-    /// The parameter once for every example.
+    /// Returns one copy of the parameter for each example.
     ///
     /// # Shapes
     ///
-    /// - output: `[batch_size, …]`, the shape of the parameter behind the batch axis
+    /// - output: `[batch_size, …]`, the batch axis followed by the shape of the parameter
     ///
     /// # Panics
     ///
@@ -36,7 +36,8 @@ impl<const D: usize> Private<Param<Tensor<D>>> {
     /// }
     ///
     /// let device = Device::flex().autodiff();
-    /// let model = Positions { table: Param::from_tensor(Tensor::zeros([7, 4], &device)).private() };
+    /// let table = Param::from_tensor(Tensor::zeros([7, 4], &device)).private();
+    /// let model = Positions { table };
     /// assert_eq!(model.forward(Tensor::ones([3, 7, 4], &device)).dims(), [3, 7, 4]);
     /// ```
     pub fn forward<const E: usize>(&self, batch_size: usize) -> Tensor<E> {
@@ -44,19 +45,19 @@ impl<const D: usize> Private<Param<Tensor<D>>> {
     }
 }
 
-/// A bare parameter of a module, once for every example: a positional table, a class token, a learned
-/// initial state, a temperature.
+/// Returns one copy of a bare parameter for each example: a positional table, a class token, a
+/// learned initial state, a temperature.
 ///
-/// The gradient of an example is that of its copy. A parameter that is used without this receives
-/// a gradient that is summed over the batch, and is refused.
+/// The gradient of an example is the gradient of its copy. Without this function, the gradient of a
+/// bare parameter is summed over the batch, and the backward pass returns an error.
 ///
-/// [`validate`](crate::model::validate), which sees the fields of a model and not its forward pass,
-/// reports a bare parameter as a fault. `Private<Param<_>>` is the same with a type that says so: prefer it
-/// in modules of your own.
+/// Prefer a field of type `Private<Param<_>>` in your own modules.
+/// [`validate`](crate::model::validate) checks fields, not the forward pass, and reports a bare
+/// parameter as a fault.
 ///
 /// # Shapes
 ///
-/// - output: `[batch_size, …]`, the shape of the parameter behind the batch axis
+/// - output: `[batch_size, …]`, the batch axis followed by the shape of the parameter
 ///
 /// # Panics
 ///

@@ -9,8 +9,8 @@ impl Private<PRelu> {
     ///
     /// # Shapes
     ///
-    /// - input, output: `[batch_size, channels, …]`; any shape with a batch axis if the layer has one
-    ///   parameter
+    /// - input, output: `[batch_size, channels, …]`, or any shape with a batch axis if the layer
+    ///   has one parameter
     ///
     /// # Panics
     ///
@@ -20,7 +20,7 @@ impl Private<PRelu> {
     }
 }
 
-/// See [`Private<PRelu>::forward`](Private).
+/// Implements [`Private<PRelu>::forward`](Private).
 pub(crate) fn prelu<const D: usize>(layer: &PRelu, input: Tensor<D>) -> Tensor<D> {
     let axis = (layer.alpha.dims() != [1]).then_some(1);
     let kept = input.clone();

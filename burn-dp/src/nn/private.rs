@@ -7,6 +7,7 @@ use burn::module::{
 use burn::nn;
 use burn::tensor::{Device, Tensor};
 
+use super::backend::check_devices;
 use super::scope::PrivateScope;
 
 mod sealed {
@@ -23,7 +24,7 @@ macro_rules! private_layers {
             impl PrivateLayer for $layer {}
         )*
 
-        /// The types of Burn that can be wrapped, besides bare parameters.
+        /// The types of Burn that can be wrapped, in addition to bare parameters.
         #[cfg(test)]
         pub(super) const WRAPPED: &[&str] = &[$(stringify!($layer)),*];
     };
@@ -66,12 +67,12 @@ private_layers!(
 impl<const D: usize> sealed::Sealed for Param<Tensor<D>> {}
 impl<const D: usize> PrivateLayer for Param<Tensor<D>> {}
 
-/// A Burn layer whose backward pass can yield per-example information.
+/// A Burn layer whose backward pass can give per-example gradients.
 ///
-/// The wrapper is transparent: the parameter `weight` of a field `fc` keeps the path `fc.weight`, so a
-/// record saved from the plain model loads into the private one and back. The inner layer is not
-/// reachable while it is wrapped, because its own `forward` would hide its examples; leave with
-/// [`into_inner`](Self::into_inner).
+/// The wrapper does not change paths: the parameter `weight` of a field `fc` keeps the path
+/// `fc.weight`, so records of the plain and of the private model are interchangeable. The inner
+/// layer is not accessible, because its own `forward` sums the gradients of the examples;
+/// [`into_inner`](Self::into_inner) returns it.
 ///
 /// # Example
 ///
@@ -98,11 +99,16 @@ pub struct Private<M> {
 
 impl<M: PrivateLayer> Private<M> {
     /// Wraps a layer.
+    ///
+    /// # Panics
+    ///
+    /// Panics if the layer is on an autodiff device whose backend is not compiled into this crate.
+    /// Enable the feature of that name of `burn-dp`.
     pub fn new(layer: M) -> Self {
-        Self { inner: layer }
+        Self { inner: layer }.checked()
     }
 
-    /// Returns the plain layer.
+    /// Returns the wrapped layer.
     pub fn into_inner(self) -> M {
         self.inner
     }
@@ -114,15 +120,27 @@ impl<M: PrivateLayer> From<M> for Private<M> {
     }
 }
 
-/// `layer.private()`.
+/// Wraps layers by `layer.private()`.
 pub trait IntoPrivate: PrivateLayer {
     /// Wraps the layer in [`Private`].
+    ///
+    /// # Panics
+    ///
+    /// Panics like [`Private::new`].
     fn private(self) -> Private<Self> {
         Private::new(self)
     }
 }
 
 impl<M: PrivateLayer> IntoPrivate for M {}
+
+impl<M: Module> Private<M> {
+    /// Returns the layer if its devices can train it.
+    fn checked(self) -> Self {
+        check_devices(&self.inner);
+        self
+    }
+}
 
 impl<M: fmt::Debug> fmt::Debug for Private<M> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -136,15 +154,15 @@ impl<M: Module> Module for Private<M> {
     }
 
     fn fork(self, device: &Device) -> Self {
-        Self { inner: self.inner.fork(device) }
+        Self { inner: self.inner.fork(device) }.checked()
     }
 
     fn to_device(self, device: &Device) -> Self {
-        Self { inner: self.inner.to_device(device) }
+        Self { inner: self.inner.to_device(device) }.checked()
     }
 
     fn train(self) -> Self {
-        Self { inner: self.inner.train() }
+        Self { inner: self.inner.train() }.checked()
     }
 
     fn valid(&self) -> Self {
@@ -165,7 +183,7 @@ impl<M: Module> Module for Private<M> {
     }
 }
 
-/// `Private<Linear>` for the wrapper around `burn_nn::modules::linear::Linear`.
+/// Returns `Private<Linear>` for the wrapper of `burn_nn::modules::linear::Linear`.
 fn display_name<M>() -> String {
     let path = std::any::type_name::<M>();
     format!("Private<{}>", path.rsplit("::").next().unwrap_or(path))

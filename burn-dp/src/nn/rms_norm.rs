@@ -18,7 +18,7 @@ impl Private<RmsNorm> {
     }
 }
 
-/// See [`Private<RmsNorm>::forward`](Private).
+/// Implements [`Private<RmsNorm>::forward`](Private).
 pub(crate) fn rms_norm<const D: usize>(layer: &RmsNorm, input: Tensor<D>) -> Tensor<D> {
     let [d_model] = layer.gamma.dims();
     assert_shape!(input, [.., d_model]);

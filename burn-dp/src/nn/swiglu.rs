@@ -14,13 +14,13 @@ impl Private<SwiGlu> {
     ///
     /// # Panics
     ///
-    /// As a private linear layer.
+    /// Panics if the last axis of `input` is not `d_input`, or if `input` has no batch axis.
     pub fn forward<const D: usize>(&self, input: Tensor<D>) -> Tensor<D> {
         swiglu(&self.inner, input)
     }
 }
 
-/// The forward pass of a layer that may be a part of another one.
+/// Computes the forward pass of the layer alone or as a part of another layer.
 pub(super) fn swiglu<const D: usize>(layer: &SwiGlu, input: Tensor<D>) -> Tensor<D> {
     silu(linear(&layer.linear_inner, input.clone())) * linear(&layer.linear_outer, input)
 }

@@ -1,14 +1,14 @@
 use burn::tensor::Tensor;
 
-/// What a layer that treats every position alike made of the positions so far.
+/// The outputs of a position-wise layer for the positions that were computed.
 #[derive(Debug, Default)]
 pub(in crate::nn) struct PositionCache<const D: usize> {
     seen: Option<Tensor<D>>,
 }
 
 impl<const D: usize> PositionCache<D> {
-    /// Applies `layer` to the last position of `input` alone when others are known, and appends it on
-    /// axis `dim`.
+    /// Applies `layer` to all positions in the first call and to the last position of `input` in
+    /// later calls. Returns all outputs, joined on axis `dim`.
     pub(in crate::nn) fn extend(
         &mut self,
         input: Tensor<3>,
@@ -26,7 +26,7 @@ impl<const D: usize> PositionCache<D> {
         output
     }
 
-    /// Applies `layer` the first time only.
+    /// Applies `layer` in the first call. Returns the same output in later calls.
     pub(in crate::nn) fn once(
         &mut self,
         input: Tensor<3>,
@@ -38,7 +38,8 @@ impl<const D: usize> PositionCache<D> {
     }
 }
 
-/// `layer` on all positions of `[batch_size, positions, d_model]`, or, with a cache, on those that are new.
+/// Applies `layer` to all positions of `[batch_size, positions, d_model]`, or with a cache to the
+/// new positions.
 pub(in crate::nn) fn extend(
     cache: Option<&mut PositionCache<3>>,
     input: Tensor<3>,
@@ -50,25 +51,25 @@ pub(in crate::nn) fn extend(
     }
 }
 
-/// Cache of a private [`MultiHeadAttention`](burn::nn::attention::MultiHeadAttention), to decode one
-/// position after another.
+/// Cache of a private [`MultiHeadAttention`](burn::nn::attention::MultiHeadAttention) for
+/// autoregressive decoding.
 #[derive(Debug)]
 pub struct MhaCache {
     pub(super) query: PositionCache<4>,
     pub(super) key: PositionCache<4>,
     pub(super) value: PositionCache<4>,
     pub(super) output: PositionCache<3>,
-    /// Whether key and value never change.
+    /// Whether key and value are constant.
     pub(super) cross: bool,
 }
 
 impl MhaCache {
-    /// Query, key and value grow by one position at a time.
+    /// Creates an empty cache whose query, key and value grow by one position in each call.
     pub fn autoregressive() -> Self {
         Self::new(false)
     }
 
-    /// The query grows; key and value are those of the first call.
+    /// Creates an empty cache whose query grows. Key and value are taken from the first call.
     pub fn autoregressive_cross_attention() -> Self {
         Self::new(true)
     }
@@ -84,7 +85,7 @@ impl MhaCache {
     }
 }
 
-/// Cache of a [`PrivateCrossAttention`](super::PrivateCrossAttention) whose context does not change.
+/// Cache of a [`PrivateCrossAttention`](super::PrivateCrossAttention) with a constant context.
 #[derive(Debug, Default)]
 pub struct CrossAttentionCache {
     pub(super) key: PositionCache<4>,
@@ -92,7 +93,7 @@ pub struct CrossAttentionCache {
 }
 
 impl CrossAttentionCache {
-    /// An empty cache.
+    /// Creates an empty cache.
     pub fn new() -> Self {
         Self::default()
     }

@@ -4,11 +4,12 @@ use burn::nn::{Dropout, DropoutConfig, Initializer, Linear, LinearConfig};
 use burn::tensor::{Bool, Device, Tensor, assert_shape};
 
 use super::super::private::{IntoPrivate, Private};
-use super::{CrossAttentionCache, join_heads, mask_padding, normalise, split_heads};
+use super::{CrossAttentionCache, join_heads, mask_padding, normalize, split_heads};
 
-/// The private twin of [`CrossAttention`], whose fields are private.
+/// The private counterpart of [`CrossAttention`], which `Private<M>` cannot wrap because its fields
+/// are private.
 ///
-/// It is built from Burn's configuration, and its record is that of Burn's layer.
+/// It has the configuration and the record of Burn's layer.
 ///
 /// # Example
 ///
@@ -42,11 +43,11 @@ pub struct PrivateCrossAttention {
 }
 
 impl PrivateCrossAttention {
-    /// A layer with fresh parameters, drawn as Burn's layer draws them.
+    /// Creates a layer with the initial parameters of Burn's layer.
     ///
     /// # Panics
     ///
-    /// Panics if the heads of the query are not a multiple of those of key and value.
+    /// Panics if `n_heads` is not a multiple of `n_heads_kv`.
     pub fn new(config: &CrossAttentionConfig, device: &Device) -> Self {
         let CrossAttentionConfig { n_heads, n_heads_kv, d_head, .. } = *config;
         assert!(
@@ -75,14 +76,16 @@ impl PrivateCrossAttention {
         }
     }
 
-    /// The twin of a layer that was made with `config`.
+    /// Creates the counterpart of a layer that was created from `config`.
     ///
-    /// Burn's layer keeps what has no parameters to itself, so heads, dropout, `min_float` and `quiet_softmax`
-    /// are those of `config`: another one with weights of the same shapes gives another layer.
+    /// Heads, dropout, `min_float` and `quiet_softmax` come from `config`, because they are private
+    /// fields of Burn's layer. A different `config` with weights of the same shapes gives a
+    /// different layer.
     ///
     /// # Panics
     ///
-    /// As [`new`](Self::new); if the weights have other shapes than `config` says.
+    /// Panics if `n_heads` is not a multiple of `n_heads_kv`, or if the shapes of the weights do
+    /// not match `config`.
     pub fn from_layer(
         config: &CrossAttentionConfig,
         layer: CrossAttention,
@@ -97,12 +100,12 @@ impl PrivateCrossAttention {
     ///
     /// - query: `[batch_size, positions_1, d_model]`
     /// - context: `[batch_size, positions_2, d_context]`
-    /// - mask: `[batch_size, positions_2]`, `true` hides
+    /// - mask: `[batch_size, positions_2]`, `true` masks a position
     /// - output: `[batch_size, positions_1, d_model]`
     ///
     /// # Panics
     ///
-    /// Panics if the batch sizes differ, or as a private linear layer.
+    /// Panics if the batch sizes differ, or if the last axes are not `d_model` and `d_context`.
     pub fn forward(
         &self,
         query: Tensor<3>,
@@ -117,13 +120,7 @@ impl PrivateCrossAttention {
 
     /// Applies the layer with the keys and values of the first call.
     ///
-    /// # Shapes
-    ///
-    /// As [`forward`](Self::forward).
-    ///
-    /// # Panics
-    ///
-    /// As [`forward`](Self::forward).
+    /// Shapes and panics: see [`forward`](Self::forward).
     pub fn forward_cache(
         &self,
         query: Tensor<3>,
@@ -142,7 +139,7 @@ impl PrivateCrossAttention {
         assert_shape!(context, [batch_size, _, _]);
     }
 
-    /// `[batch_size, n_heads_kv, positions, d_head]`.
+    /// Returns `[batch_size, n_heads_kv, positions, d_head]`.
     fn project(&self, layer: &Private<Linear>, context: Tensor<3>) -> Tensor<4> {
         split_heads(layer.forward(context), self.n_heads_kv)
     }
@@ -158,11 +155,11 @@ impl PrivateCrossAttention {
         let (key, value) = (self.repeat(key), self.repeat(value));
         let scores = query.matmul(key.transpose()) * self.scale;
         let scores = mask_padding(scores, mask, self.min_float);
-        let weights = self.dropout.forward(normalise(scores, self.quiet_softmax));
+        let weights = self.dropout.forward(normalize(scores, self.quiet_softmax));
         self.output.forward(join_heads(weights.matmul(value)))
     }
 
-    /// Every head of key and value for all the heads of the query that share it.
+    /// Repeats every head of key and value for the query heads that share it.
     fn repeat(&self, heads: Tensor<4>) -> Tensor<4> {
         let copies = self.n_heads / self.n_heads_kv;
         if copies == 1 {
@@ -170,7 +167,7 @@ impl PrivateCrossAttention {
         }
         let [batch_size, count, positions, size] = heads.dims();
         if batch_size * positions == 0 {
-            // Burn does not expand to an axis without indices.
+            // Burn does not expand to an empty axis.
             let shape = [batch_size, count * copies, positions, size];
             return Tensor::zeros(shape, (&heads.device(), heads.dtype()));
         }

@@ -1,7 +1,7 @@
 use burn::tensor::{Bool, Tensor};
 
-/// What a private [`MultiHeadAttention`](burn::nn::attention::MultiHeadAttention) sees; built like Burn's
-/// own input, whose fields are private.
+/// Input of a private [`MultiHeadAttention`](burn::nn::attention::MultiHeadAttention), built like
+/// Burn's input, whose fields are private.
 #[derive(Clone, Debug)]
 pub struct MhaInput {
     pub(super) query: Tensor<3>,
@@ -12,7 +12,7 @@ pub struct MhaInput {
 }
 
 impl MhaInput {
-    /// Query, key and value are the same.
+    /// Creates the input of self-attention: query, key and value are the same tensor.
     ///
     /// # Shapes
     ///
@@ -21,6 +21,8 @@ impl MhaInput {
         Self::new(tensor.clone(), tensor.clone(), tensor)
     }
 
+    /// Creates an input without masks.
+    ///
     /// # Shapes
     ///
     /// - query: `[batch_size, positions_1, d_model]`
@@ -29,19 +31,19 @@ impl MhaInput {
         Self { query, key, value, mask_pad: None, mask_attn: None }
     }
 
-    /// Hides the positions of the key that are `true`: `[batch_size, positions_2]`.
+    /// Masks the positions of the key that are `true`: `[batch_size, positions_2]`.
     pub fn mask_pad(mut self, mask: Tensor<2, Bool>) -> Self {
         self.mask_pad = Some(mask);
         self
     }
 
-    /// Hides the pairs of positions that are `true`: `[batch_size, positions_1, positions_2]`.
+    /// Masks the pairs of positions that are `true`: `[batch_size, positions_1, positions_2]`.
     pub fn mask_attn(mut self, mask: Tensor<3, Bool>) -> Self {
         self.mask_attn = Some(mask);
         self
     }
 
-    /// The input with the masks that there are.
+    /// Replaces both masks.
     pub(in crate::nn) fn with_masks(
         mut self,
         pad: Option<Tensor<2, Bool>>,

@@ -1,8 +1,8 @@
 //! Attention layers.
 //!
-//! Their parameters are those of their projections, which are linear layers. What is between them is
-//! Burn's own composition: its fused attention has no dropout, returns no weights, and takes the same
-//! composition apart under autodiff.
+//! Only their projections, which are linear layers, have parameters. The operations between them
+//! are Burn's. Burn's fused attention is not used: it has no dropout, returns no weights, and under
+//! autodiff it computes the same operations separately.
 
 mod cache;
 mod cross_attention;
@@ -18,7 +18,7 @@ pub(super) use multi_head::multi_head;
 use burn::tensor::activation::{quiet_softmax, softmax};
 use burn::tensor::{Bool, Tensor};
 
-/// Heads on an axis of their own.
+/// Moves the heads to an axis of their own.
 ///
 /// # Shapes
 ///
@@ -29,13 +29,13 @@ fn split_heads(input: Tensor<3>, heads: usize) -> Tensor<4> {
     input.reshape([batch_size, positions, heads, features / heads]).swap_dims(1, 2)
 }
 
-/// The inverse of [`split_heads`].
+/// Inverts [`split_heads`].
 fn join_heads(input: Tensor<4>) -> Tensor<3> {
     let [batch_size, heads, positions, size] = input.dims();
     input.swap_dims(1, 2).reshape([batch_size, positions, heads * size])
 }
 
-/// Hides the scores of padding: `mask` is `[batch_size, positions]`.
+/// Masks the scores of padding. `mask` is `[batch_size, positions]`.
 fn mask_padding(scores: Tensor<4>, mask: Option<Tensor<2, Bool>>, min_float: f64) -> Tensor<4> {
     match mask {
         Some(mask) => {
@@ -46,7 +46,7 @@ fn mask_padding(scores: Tensor<4>, mask: Option<Tensor<2, Bool>>, min_float: f64
     }
 }
 
-/// Weights over the last axis.
-fn normalise(scores: Tensor<4>, quiet: bool) -> Tensor<4> {
+/// Returns the attention weights over the last axis.
+fn normalize(scores: Tensor<4>, quiet: bool) -> Tensor<4> {
     if quiet { quiet_softmax(scores, 3) } else { softmax(scores, 3) }
 }

@@ -3,19 +3,20 @@ use burn::tensor::{Bool, Tensor, assert_shape};
 
 use super::super::linear::linear;
 use super::super::private::Private;
-use super::{MhaCache, MhaInput, join_heads, mask_padding, normalise, split_heads};
+use super::{MhaCache, MhaInput, join_heads, mask_padding, normalize, split_heads};
 
 impl Private<MultiHeadAttention> {
     /// Applies the layer.
     ///
     /// # Shapes
     ///
-    /// As [`MhaInput`]; the context is `[batch_size, positions_1, d_model]` and the weights are
-    /// `[batch_size, heads, positions_1, positions_2]`.
+    /// - input: see [`MhaInput`]
+    /// - context: `[batch_size, positions_1, d_model]`
+    /// - weights: `[batch_size, heads, positions_1, positions_2]`
     ///
     /// # Privacy
     ///
-    /// The masks of an example may depend on that example only.
+    /// The masks of an example must depend on that example alone.
     ///
     /// # Panics
     ///
@@ -25,21 +26,17 @@ impl Private<MultiHeadAttention> {
         multi_head(&self.inner, input, None)
     }
 
-    /// Applies the layer to the last position of the input and takes the others from `cache`.
+    /// Applies the layer to the last position of the input and takes the other positions from
+    /// `cache`.
     ///
-    /// # Shapes
-    ///
-    /// As [`forward`](Self::forward).
-    ///
-    /// # Panics
-    ///
-    /// As [`forward`](Self::forward).
+    /// Shapes and panics: see [`forward`](Self::forward).
     pub fn forward_cache(&self, input: MhaInput, cache: &mut MhaCache) -> MhaOutput {
         multi_head(&self.inner, input, Some(cache))
     }
 }
 
-/// The forward pass of a layer that may be a part of another one, on all positions or with a cache.
+/// Computes the forward pass of the layer alone or as a part of another layer, on all positions or
+/// with a cache.
 pub(in crate::nn) fn multi_head(
     layer: &MultiHeadAttention,
     input: MhaInput,
@@ -95,7 +92,7 @@ impl Heads {
             Some(mask) => scores.mask_fill(mask.unsqueeze_dim::<4>(1), layer.min_float),
             None => scores,
         };
-        let weights = layer.dropout.forward(normalise(scores, layer.quiet_softmax));
+        let weights = layer.dropout.forward(normalize(scores, layer.quiet_softmax));
         let context = join_heads(weights.clone().matmul(self.value));
         (weights, context)
     }

@@ -7,7 +7,7 @@ use super::is_empty;
 use crate::ops::{self, Cell, GateIds, LayerIds, Recurrence};
 
 impl Private<GateController> {
-    /// The sum of the two linear layers of a gate.
+    /// Returns the sum of the two linear layers of a gate.
     ///
     /// # Shapes
     ///
@@ -29,7 +29,7 @@ impl<'a> Gates<'a> {
         Self { gates: gates.into_iter().collect() }
     }
 
-    /// The linear layer of gate `index` that sees the hidden state.
+    /// Returns the linear layer of gate `index` that projects the hidden state.
     pub(super) fn hidden(&self, index: usize) -> &'a Linear {
         &self.gates[index].hidden_transform
     }
@@ -39,8 +39,9 @@ impl<'a> Gates<'a> {
     /// # Shapes
     ///
     /// - input: `[batch_size, positions, d_input]`, at least one position
-    /// - state: hidden state and cell, `[batch_size, d_hidden]` each
-    /// - output: hidden states, `[batch_size, positions, d_hidden]`, and the last cell of an LSTM
+    /// - state: hidden state and cell state, `[batch_size, d_hidden]` each
+    /// - output: hidden states, `[batch_size, positions, d_hidden]`, and the last cell state of an
+    ///   LSTM
     pub(super) fn sequence(
         &self,
         input: Tensor<3>,
@@ -66,7 +67,7 @@ impl<'a> Gates<'a> {
         (hidden, cell)
     }
 
-    /// Runs `step` position by position: it maps the projections of every gate and the state to the
+    /// Runs `step` position by position. It maps the projections of all gates and the state to the
     /// hidden state and the next state.
     pub(super) fn unroll<S>(
         &self,
@@ -97,13 +98,13 @@ impl<'a> Gates<'a> {
         (Tensor::stack(outputs, 1), state)
     }
 
-    /// `[batch_size, positions, d_hidden]` for every gate.
+    /// Returns `[batch_size, positions, d_hidden]` for every gate.
     fn projections(&self, input: Tensor<3>) -> Vec<Tensor<3>> {
         self.gates.iter().map(|gate| linear(&gate.input_transform, input.clone())).collect()
     }
 }
 
-/// Weights and biases of one linear layer of each gate, zero where there is no bias.
+/// Returns weights and biases of one linear layer of each gate, zeros if there is no bias.
 fn parameters<'a>(layers: impl Iterator<Item = &'a Linear>) -> (Vec<Tensor<2>>, Vec<Tensor<1>>) {
     layers
         .map(|layer| {

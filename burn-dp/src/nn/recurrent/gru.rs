@@ -1,9 +1,10 @@
-use burn::nn::Gru;
+use burn::nn::{BiGru, Gru};
 use burn::tensor::Tensor;
 
 use super::super::activation::{activation, gate_function};
 use super::super::linear::linear;
 use super::super::private::Private;
+use super::{both_directions, direction, join_states};
 use super::{gates::Gates, is_empty, last_hidden, zero_state};
 use crate::ops::Cell;
 
@@ -13,19 +14,46 @@ impl Private<Gru> {
     /// # Shapes
     ///
     /// - input: `[batch_size, positions, d_input]`
-    /// - state: `[batch_size, d_hidden]`, zeros if absent
+    /// - state: `[batch_size, d_hidden]`, zeros by default
     /// - output: `[batch_size, positions, d_hidden]`
     ///
     /// # Panics
     ///
-    /// As a private linear layer.
+    /// Panics if the input does not have `d_input` features.
     pub fn forward(&self, input: Tensor<3>, state: Option<Tensor<2>>) -> Tensor<3> {
         sequence(&self.inner, input, state, false).0
     }
 }
 
-/// The layer in either direction: the hidden states and the last of them.
-pub(super) fn sequence(
+impl Private<BiGru> {
+    /// Applies the layer to a sequence, in both directions.
+    ///
+    /// # Shapes
+    ///
+    /// - input: `[batch_size, positions, d_input]`, or `[positions, batch_size, d_input]` without
+    ///   `batch_first`
+    /// - state: `[2, batch_size, d_hidden]`, forward then reverse, zeros
+    ///   by default
+    /// - output: `[batch_size, positions, 2 · d_hidden]`, in the layout of the input, and the last
+    ///   states
+    ///
+    /// # Panics
+    ///
+    /// Panics if the input does not have `d_input` features.
+    pub fn forward(&self, input: Tensor<3>, state: Option<Tensor<3>>) -> (Tensor<3>, Tensor<3>) {
+        let layer = &self.inner;
+        let state = |index| state.as_ref().map(|state| direction(state, index));
+        let (output, [last, first]) =
+            both_directions(layer.batch_first, input, |input, reverse| match reverse {
+                false => sequence(&layer.forward, input, state(0), false),
+                true => sequence(&layer.reverse, input, state(1), true),
+            });
+        (output, join_states(last, first))
+    }
+}
+
+/// Applies the layer in either direction. Returns the hidden states and the last of them.
+fn sequence(
     layer: &Gru,
     input: Tensor<3>,
     state: Option<Tensor<2>>,

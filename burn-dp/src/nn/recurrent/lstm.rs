@@ -1,9 +1,10 @@
-use burn::nn::{Lstm, LstmState};
+use burn::nn::{BiLstm, Lstm, LstmState};
 use burn::tensor::Tensor;
 
 use super::super::activation::{activation, gate_function};
 use super::super::linear::linear;
 use super::super::private::Private;
+use super::{both_directions, direction, join_states};
 use super::{exchange, gates::Gates, is_empty, last_hidden, zero_state};
 use crate::ops::Cell;
 
@@ -12,13 +13,16 @@ impl Private<Lstm> {
     ///
     /// # Shapes
     ///
-    /// - input: `[batch_size, positions, d_input]`; batch and positions exchanged without `batch_first`
-    /// - state: cell and hidden state, `[batch_size, d_hidden]` each, zeros if absent
-    /// - output: `[batch_size, positions, d_hidden]`, in the layout of the input, and the last state
+    /// - input: `[batch_size, positions, d_input]`; `[positions, batch_size, d_input]` without
+    ///   `batch_first`
+    /// - state: cell and hidden state, `[batch_size, d_hidden]` each, zeros by default
+    /// - output: `[batch_size, positions, d_hidden]`, in the layout of the input, and the last
+    ///   state
     ///
     /// # Panics
     ///
-    /// As a private linear layer; if the layer has no forget gate and its gates are not coupled.
+    /// Panics if the input does not have `d_input` features, or if the layer has neither a forget
+    /// gate nor coupled gates.
     pub fn forward(
         &self,
         input: Tensor<3>,
@@ -28,7 +32,44 @@ impl Private<Lstm> {
     }
 }
 
-pub(super) fn forward(
+impl Private<BiLstm> {
+    /// Applies the layer to a sequence, in both directions.
+    ///
+    /// # Shapes
+    ///
+    /// - input: `[batch_size, positions, d_input]`, or `[positions, batch_size, d_input]` without
+    ///   `batch_first`
+    /// - state: cell and hidden state, `[2, batch_size, d_hidden]` each, forward then reverse,
+    ///   zeros by default
+    /// - output: `[batch_size, positions, 2 · d_hidden]`, in the layout of the input, and the last
+    ///   states
+    ///
+    /// # Panics
+    ///
+    /// Panics if the input does not have `d_input` features, or if a layer has
+    /// neither a forget gate nor coupled gates.
+    pub fn forward(
+        &self,
+        input: Tensor<3>,
+        state: Option<LstmState<3>>,
+    ) -> (Tensor<3>, LstmState<3>) {
+        let layer = &self.inner;
+        let state = |index| {
+            state.as_ref().map(|state| {
+                LstmState::new(direction(&state.cell, index), direction(&state.hidden, index))
+            })
+        };
+        let (output, [last, first]) =
+            both_directions(layer.batch_first, input, |input, reverse| match reverse {
+                false => forward(&layer.forward, input, state(0)),
+                true => sequence(&layer.reverse, input, state(1), true),
+            });
+        let cell = join_states(last.cell, first.cell);
+        (output, LstmState::new(cell, join_states(last.hidden, first.hidden)))
+    }
+}
+
+fn forward(
     layer: &Lstm,
     input: Tensor<3>,
     state: Option<LstmState<2>>,
@@ -38,8 +79,8 @@ pub(super) fn forward(
     (exchange(layer.batch_first, output), state)
 }
 
-/// The layer on `[batch_size, positions, d_input]`, whatever its own layout and direction.
-pub(super) fn sequence(
+/// Applies the layer to `[batch_size, positions, d_input]`, ignoring its own layout and direction.
+fn sequence(
     layer: &Lstm,
     input: Tensor<3>,
     state: Option<LstmState<2>>,
@@ -61,7 +102,7 @@ pub(super) fn sequence(
     }
 }
 
-/// The gates in the order of the cell: input, forget (unless it is coupled), output, candidate.
+/// Returns the gates in the order of the cell: input, forget (unless coupled), output, candidate.
 fn gates(layer: &Lstm) -> Gates<'_> {
     let forget = match layer.input_forget {
         true => None,

@@ -1,12 +1,10 @@
 //! Recurrent layers.
 //!
-//! A sequence is one [recurrent primitive](crate::ops): one matrix product projects the input of all
-//! positions for all gates, and one a position the hidden state. Gates whose activation is none of identity,
-//! ReLU, sigmoid and tanh are taken step by step instead, with the same result.
+//! A sequence is one [recurrent primitive](crate::ops): one matrix product projects the input of
+//! all positions for all gates, and one product per position projects the hidden state. Gates with
+//! an activation other than identity, ReLU, sigmoid and tanh are computed position by position,
+//! with the same result.
 
-mod bigru;
-mod bilstm;
-mod birnn;
 mod gates;
 mod gru;
 mod lstm;
@@ -14,17 +12,17 @@ mod rnn;
 
 use burn::tensor::Tensor;
 
-/// Exchanges batch and sequence where a layer has the sequence first.
+/// Exchanges batch and sequence if a layer has the sequence first.
 fn exchange(batch_first: bool, tensor: Tensor<3>) -> Tensor<3> {
     if batch_first { tensor } else { tensor.swap_dims(0, 1) }
 }
 
-/// Zeros before the first position, for every example of `input`, `[batch_size, …]`.
+/// Returns the zero state for every example of `input`, `[batch_size, …]`.
 fn zero_state(input: &Tensor<3>, d_hidden: usize) -> Tensor<2> {
     Tensor::zeros([input.dims()[0], d_hidden], (&input.device(), input.dtype()))
 }
 
-/// The state of one direction out of `[2, batch_size, d_hidden]`.
+/// Returns the state of one direction of `[2, batch_size, d_hidden]`.
 fn direction(state: &Tensor<3>, index: usize) -> Tensor<2> {
     let [_, batch_size, d_hidden] = state.dims();
     if batch_size == 0 {
@@ -33,23 +31,43 @@ fn direction(state: &Tensor<3>, index: usize) -> Tensor<2> {
     state.clone().narrow(0, index, 1).squeeze_dim(0)
 }
 
-/// The states of both directions, `[2, batch_size, d_hidden]`.
-fn both_directions(forward: Tensor<2>, reverse: Tensor<2>) -> Tensor<3> {
+/// Applies a layer in both directions. `run` takes the input and whether to reverse it, and returns
+/// output and last state.
+///
+/// # Shapes
+///
+/// - input: `[batch_size, positions, d_input]`, or `[positions, batch_size, d_input]` without
+///   `batch_first`
+/// - output: `[batch_size, positions, 2 · d_hidden]`, in the layout of the input
+fn both_directions<S>(
+    batch_first: bool,
+    input: Tensor<3>,
+    run: impl Fn(Tensor<3>, bool) -> (Tensor<3>, S),
+) -> (Tensor<3>, [S; 2]) {
+    let input = exchange(batch_first, input);
+    let (output, last) = run(input.clone(), false);
+    let (reverse, first) = run(input, true);
+    let output = Tensor::cat(vec![output, reverse], 2);
+    (exchange(batch_first, output), [last, first])
+}
+
+/// Joins the states of both directions to `[2, batch_size, d_hidden]`.
+fn join_states(forward: Tensor<2>, reverse: Tensor<2>) -> Tensor<3> {
     let [batch_size, d_hidden] = forward.dims();
     if batch_size == 0 {
-        // Burn reads a zero in a new shape as an axis that stays as it is.
+        // In Burn, a zero in a new shape means an unchanged axis.
         return Tensor::zeros([2, 0, d_hidden], (&forward.device(), forward.dtype()));
     }
     Tensor::stack(vec![forward, reverse], 0)
 }
 
-/// Whether there is nothing to compute: no example or no position.
+/// Returns whether there is no example or no position.
 fn is_empty(input: &Tensor<3>) -> bool {
     let [batch_size, positions, _] = input.dims();
     batch_size == 0 || positions == 0
 }
 
-/// The last hidden state that was computed, out of `[batch_size, positions, d_hidden]`.
+/// Returns the hidden state that was computed last, of `[batch_size, positions, d_hidden]`.
 fn last_hidden(hidden: &Tensor<3>, reverse: bool) -> Tensor<2> {
     let [_, positions, _] = hidden.dims();
     let last = if reverse { 0 } else { positions - 1 };

@@ -1,9 +1,10 @@
-use burn::nn::{Rnn, RnnState};
+use burn::nn::{BiRnn, Rnn, RnnState};
 use burn::tensor::Tensor;
 
 use super::super::activation::{activation, gate_function};
 use super::super::linear::linear;
 use super::super::private::Private;
+use super::{both_directions, direction, join_states};
 use super::{exchange, gates::Gates, is_empty, last_hidden, zero_state};
 use crate::ops::Cell;
 
@@ -12,13 +13,15 @@ impl Private<Rnn> {
     ///
     /// # Shapes
     ///
-    /// - input: `[batch_size, positions, d_input]`; batch and positions exchanged without `batch_first`
-    /// - state: `[batch_size, d_hidden]`, zeros if absent
-    /// - output: `[batch_size, positions, d_hidden]`, in the layout of the input, and the last state
+    /// - input: `[batch_size, positions, d_input]`; `[positions, batch_size, d_input]` without
+    ///   `batch_first`
+    /// - state: `[batch_size, d_hidden]`, zeros by default
+    /// - output: `[batch_size, positions, d_hidden]`, in the layout of the input, and the last
+    ///   state
     ///
     /// # Panics
     ///
-    /// As a private linear layer.
+    /// Panics if the input does not have `d_input` features.
     pub fn forward(
         &self,
         input: Tensor<3>,
@@ -28,18 +31,46 @@ impl Private<Rnn> {
     }
 }
 
-pub(super) fn forward(
-    layer: &Rnn,
-    input: Tensor<3>,
-    state: Option<RnnState<2>>,
-) -> (Tensor<3>, RnnState<2>) {
+impl Private<BiRnn> {
+    /// Applies the layer to a sequence, in both directions.
+    ///
+    /// # Shapes
+    ///
+    /// - input: `[batch_size, positions, d_input]`, or `[positions, batch_size, d_input]` without
+    ///   `batch_first`
+    /// - state: `[2, batch_size, d_hidden]`, forward then reverse, zeros
+    ///   by default
+    /// - output: `[batch_size, positions, 2 · d_hidden]`, in the layout of the input, and the last
+    ///   states
+    ///
+    /// # Panics
+    ///
+    /// Panics if the input does not have `d_input` features.
+    pub fn forward(
+        &self,
+        input: Tensor<3>,
+        state: Option<RnnState<3>>,
+    ) -> (Tensor<3>, RnnState<3>) {
+        let layer = &self.inner;
+        let state =
+            |index| state.as_ref().map(|state| RnnState::new(direction(&state.hidden, index)));
+        let (output, [last, first]) =
+            both_directions(layer.batch_first, input, |input, reverse| match reverse {
+                false => forward(&layer.forward, input, state(0)),
+                true => sequence(&layer.reverse, input, state(1), true),
+            });
+        (output, RnnState::new(join_states(last.hidden, first.hidden)))
+    }
+}
+
+fn forward(layer: &Rnn, input: Tensor<3>, state: Option<RnnState<2>>) -> (Tensor<3>, RnnState<2>) {
     let input = exchange(layer.batch_first, input);
     let (output, state) = sequence(layer, input, state, layer.reverse);
     (exchange(layer.batch_first, output), state)
 }
 
-/// The layer on `[batch_size, positions, d_input]`, whatever its own layout and direction.
-pub(super) fn sequence(
+/// Applies the layer to `[batch_size, positions, d_input]`, ignoring its own layout and direction.
+fn sequence(
     layer: &Rnn,
     input: Tensor<3>,
     state: Option<RnnState<2>>,

@@ -6,7 +6,7 @@ use super::super::layer_norm::layer_norm;
 use super::super::private::Private;
 use super::feed_forward::feed_forward;
 
-/// What a private [`TransformerDecoder`] sees; built like Burn's own input, whose fields are private.
+/// Input of a private [`TransformerDecoder`], built like Burn's input, whose fields are private.
 #[derive(Clone, Debug)]
 pub struct TransformerDecoderInput {
     target: Tensor<3>,
@@ -18,6 +18,8 @@ pub struct TransformerDecoderInput {
 }
 
 impl TransformerDecoderInput {
+    /// Creates an input without masks.
+    ///
     /// # Shapes
     ///
     /// - target: `[batch_size, positions_1, d_model]`
@@ -33,25 +35,25 @@ impl TransformerDecoderInput {
         }
     }
 
-    /// Hides the positions of the memory that are `true`: `[batch_size, positions_2]`.
+    /// Masks the positions of the memory that are `true`: `[batch_size, positions_2]`.
     pub fn memory_mask_pad(mut self, mask: Tensor<2, Bool>) -> Self {
         self.memory_mask_pad = Some(mask);
         self
     }
 
-    /// Hides the pairs that are `true`: `[batch_size, positions_1, positions_2]`.
+    /// Masks the pairs that are `true`: `[batch_size, positions_1, positions_2]`.
     pub fn memory_mask_attn(mut self, mask: Tensor<3, Bool>) -> Self {
         self.memory_mask_attn = Some(mask);
         self
     }
 
-    /// Hides the positions of the target that are `true`: `[batch_size, positions_1]`.
+    /// Masks the positions of the target that are `true`: `[batch_size, positions_1]`.
     pub fn target_mask_pad(mut self, mask: Tensor<2, Bool>) -> Self {
         self.target_mask_pad = Some(mask);
         self
     }
 
-    /// Hides the pairs that are `true`: `[batch_size, positions_1, positions_1]`.
+    /// Masks the pairs that are `true`: `[batch_size, positions_1, positions_1]`.
     pub fn target_mask_attn(mut self, mask: Tensor<3, Bool>) -> Self {
         self.target_mask_attn = Some(mask);
         self
@@ -63,27 +65,28 @@ impl Private<TransformerDecoder> {
     ///
     /// # Shapes
     ///
-    /// - input: as [`TransformerDecoderInput`]
+    /// - input: see [`TransformerDecoderInput`]
     /// - output: `[batch_size, positions_1, d_model]`
     ///
     /// # Panics
     ///
-    /// As the private attention.
+    /// Panics if the last axes are not `d_model`, or if batch sizes or lengths do not match.
     pub fn forward(&self, input: TransformerDecoderInput) -> Tensor<3> {
         let decoded =
             self.inner.layers.iter().fold(input, |input, layer| decode(layer, input, None));
         decoded.target
     }
 
-    /// Applies the decoder to the last position of the target and takes the others from `cache`.
+    /// Applies the decoder to the last position of the target and takes the other positions from
+    /// `cache`.
     ///
     /// # Shapes
     ///
-    /// As [`forward`](Self::forward).
+    /// See [`forward`](Self::forward).
     ///
     /// # Panics
     ///
-    /// As [`forward`](Self::forward); if the cache belongs to another decoder.
+    /// Panics like [`forward`](Self::forward), or if the cache belongs to another decoder.
     pub fn forward_autoregressive_inference(
         &self,
         input: TransformerDecoderInput,
@@ -98,7 +101,7 @@ impl Private<TransformerDecoder> {
         decoded.target
     }
 
-    /// An empty cache for this decoder.
+    /// Creates an empty cache for this decoder.
     pub fn new_autoregressive_cache(&self) -> TransformerDecoderAutoregressiveCache {
         let empty = |_: &_| TransformerDecoderLayerAutoregressiveCache::empty();
         let layers = self.inner.layers.iter().map(empty).collect();
@@ -107,28 +110,23 @@ impl Private<TransformerDecoder> {
 }
 
 impl Private<TransformerDecoderLayer> {
-    /// Applies one layer: the target of the output is the decoded one.
+    /// Applies one layer and returns the input with the decoded target.
     ///
     /// # Shapes
     ///
-    /// As [`TransformerDecoderInput`].
+    /// See [`TransformerDecoderInput`].
     ///
     /// # Panics
     ///
-    /// As the private attention.
+    /// Panics if the last axes are not `d_model`, or if batch sizes or lengths do not match.
     pub fn forward(&self, input: TransformerDecoderInput) -> TransformerDecoderInput {
         decode(&self.inner, input, None)
     }
 
-    /// Applies one layer to the last position of the target and takes the others from `cache`.
+    /// Applies one layer to the last position of the target and takes the other positions from
+    /// `cache`.
     ///
-    /// # Shapes
-    ///
-    /// As [`forward`](Self::forward).
-    ///
-    /// # Panics
-    ///
-    /// As [`forward`](Self::forward).
+    /// Shapes and panics: see [`forward`](Self::forward).
     pub fn forward_autoregressive_inference(
         &self,
         input: TransformerDecoderInput,
@@ -138,7 +136,7 @@ impl Private<TransformerDecoderLayer> {
     }
 }
 
-/// One layer on all positions or, with a cache, on those that are new.
+/// Applies one layer to all positions, or with a cache to the new positions.
 fn decode(
     layer: &TransformerDecoderLayer,
     mut input: TransformerDecoderInput,
@@ -191,7 +189,7 @@ pub struct TransformerDecoderLayerAutoregressiveCache {
 }
 
 impl TransformerDecoderLayerAutoregressiveCache {
-    /// No position is known.
+    /// Creates an empty cache.
     pub fn empty() -> Self {
         Self {
             cross_attn: MhaCache::autoregressive_cross_attention(),
@@ -202,7 +200,7 @@ impl TransformerDecoderLayerAutoregressiveCache {
     }
 }
 
-/// Cache of a private [`TransformerDecoder`], to decode one position after another.
+/// Cache of a private [`TransformerDecoder`] for autoregressive decoding.
 #[derive(Debug)]
 pub struct TransformerDecoderAutoregressiveCache {
     layers: Vec<TransformerDecoderLayerAutoregressiveCache>,

@@ -6,7 +6,7 @@ use super::super::layer_norm::layer_norm;
 use super::super::private::Private;
 use super::feed_forward::feed_forward;
 
-/// What a private [`TransformerEncoder`] sees; built like Burn's own input, whose fields are private.
+/// Input of a private [`TransformerEncoder`], built like Burn's input, whose fields are private.
 #[derive(Clone, Debug)]
 pub struct TransformerEncoderInput {
     tensor: Tensor<3>,
@@ -15,6 +15,8 @@ pub struct TransformerEncoderInput {
 }
 
 impl TransformerEncoderInput {
+    /// Creates an input without masks.
+    ///
     /// # Shapes
     ///
     /// - tensor: `[batch_size, positions, d_model]`
@@ -22,13 +24,13 @@ impl TransformerEncoderInput {
         Self { tensor, mask_pad: None, mask_attn: None }
     }
 
-    /// Hides the positions that are `true`: `[batch_size, positions]`.
+    /// Masks the positions that are `true`: `[batch_size, positions]`.
     pub fn mask_pad(mut self, mask: Tensor<2, Bool>) -> Self {
         self.mask_pad = Some(mask);
         self
     }
 
-    /// Hides the pairs of positions that are `true`: `[batch_size, positions, positions]`.
+    /// Masks the pairs of positions that are `true`: `[batch_size, positions, positions]`.
     pub fn mask_attn(mut self, mask: Tensor<3, Bool>) -> Self {
         self.mask_attn = Some(mask);
         self
@@ -40,12 +42,12 @@ impl Private<TransformerEncoder> {
     ///
     /// # Shapes
     ///
-    /// - input: as [`TransformerEncoderInput`]
+    /// - input: see [`TransformerEncoderInput`]
     /// - output: `[batch_size, positions, d_model]`
     ///
     /// # Panics
     ///
-    /// As the private attention.
+    /// Panics if the last axes are not `d_model`, or if batch sizes or lengths do not match.
     pub fn forward(&self, input: TransformerEncoderInput) -> Tensor<3> {
         let TransformerEncoderInput { tensor, mask_pad, mask_attn } = input;
         self.inner
@@ -54,15 +56,16 @@ impl Private<TransformerEncoder> {
             .fold(tensor, |x, layer| encode(layer, x, mask_pad.clone(), mask_attn.clone(), None))
     }
 
-    /// Applies the encoder to the last position of the input and takes the others from `cache`.
+    /// Applies the encoder to the last position of the input and takes the other positions from
+    /// `cache`.
     ///
     /// # Shapes
     ///
-    /// As [`forward`](Self::forward).
+    /// See [`forward`](Self::forward).
     ///
     /// # Panics
     ///
-    /// As [`forward`](Self::forward); if the cache belongs to a model of fewer layers.
+    /// Panics like [`forward`](Self::forward), or if the cache belongs to another encoder.
     pub fn forward_autoregressive_inference(
         &self,
         input: TransformerEncoderInput,
@@ -76,7 +79,7 @@ impl Private<TransformerEncoder> {
         })
     }
 
-    /// An empty cache for this encoder.
+    /// Creates an empty cache for this encoder.
     pub fn new_autoregressive_cache(&self) -> TransformerEncoderAutoregressiveCache {
         let empty = |_: &_| TransformerEncoderLayerAutoregressiveCache::empty();
         TransformerEncoderAutoregressiveCache {
@@ -96,7 +99,7 @@ impl Private<TransformerEncoderLayer> {
     ///
     /// # Panics
     ///
-    /// As the private attention.
+    /// Panics if the last axes are not `d_model`, or if batch sizes or lengths do not match.
     pub fn forward(
         &self,
         input: Tensor<3>,
@@ -106,15 +109,10 @@ impl Private<TransformerEncoderLayer> {
         encode(&self.inner, input, mask_pad, mask_attn, None)
     }
 
-    /// Applies one layer to the last position of the input and takes the others from `cache`.
+    /// Applies one layer to the last position of the input and takes the other positions from
+    /// `cache`.
     ///
-    /// # Shapes
-    ///
-    /// As [`forward`](Self::forward).
-    ///
-    /// # Panics
-    ///
-    /// As [`forward`](Self::forward).
+    /// Shapes and panics: see [`forward`](Self::forward).
     pub fn forward_autoregressive_inference(
         &self,
         input: Tensor<3>,
@@ -126,7 +124,7 @@ impl Private<TransformerEncoderLayer> {
     }
 }
 
-/// One layer on all positions or, with a cache, on those that are new.
+/// Applies one layer to all positions, or with a cache to the new positions.
 fn encode(
     layer: &TransformerEncoderLayer,
     input: Tensor<3>,
@@ -168,7 +166,7 @@ pub struct TransformerEncoderLayerAutoregressiveCache {
 }
 
 impl TransformerEncoderLayerAutoregressiveCache {
-    /// No position is known.
+    /// Creates an empty cache.
     pub fn empty() -> Self {
         Self {
             mha: MhaCache::autoregressive(),
@@ -179,7 +177,7 @@ impl TransformerEncoderLayerAutoregressiveCache {
     }
 }
 
-/// Cache of a private [`TransformerEncoder`], to decode one position after another.
+/// Cache of a private [`TransformerEncoder`] for autoregressive decoding.
 #[derive(Debug)]
 pub struct TransformerEncoderAutoregressiveCache {
     layers: Vec<TransformerEncoderLayerAutoregressiveCache>,

@@ -7,8 +7,8 @@ use super::super::private::Private;
 impl Private<PositionWiseFeedForward> {
     /// Applies the layer.
     ///
-    /// Burn keeps the activation of this layer out of the module tree, so that parameters of an
-    /// activation (SwiGLU, PReLU) are constants: they are neither trained nor saved, here as there.
+    /// Burn leaves the activation of this layer out of the module tree. As in Burn, the parameters
+    /// of an activation (SwiGLU, PReLU) are therefore neither trained nor saved.
     ///
     /// # Shapes
     ///
@@ -17,13 +17,13 @@ impl Private<PositionWiseFeedForward> {
     ///
     /// # Panics
     ///
-    /// As a private linear layer.
+    /// Panics if the last axis of `input` is not `d_model`, or if `input` has no batch axis.
     pub fn forward<const D: usize>(&self, input: Tensor<D>) -> Tensor<D> {
         feed_forward(&self.inner, input)
     }
 }
 
-/// The forward pass of a layer that may be a part of another one.
+/// Computes the forward pass of the layer alone or as a part of another layer.
 pub(super) fn feed_forward<const D: usize>(
     layer: &PositionWiseFeedForward,
     input: Tensor<D>,

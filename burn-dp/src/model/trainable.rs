@@ -1,29 +1,13 @@
 //! The parameters that one step trains.
 
-use burn::module::{Module, ParamId};
+use burn::module::Module;
 use burn::tensor::Gradients;
 
-use super::{ModelScan, for_each_parameter};
+use super::parameter_info::ParameterInfo;
+use super::scan::ModelScan;
+use super::walk::for_each_parameter;
 use crate::DpError;
 use crate::error::{Fault, FaultKind};
-
-/// One trained parameter.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ParameterInfo {
-    /// Identity of the parameter.
-    pub id: ParamId,
-    /// Path in the module tree, for example `encoder.fc.weight`; the first path of a tied parameter.
-    pub path: String,
-    /// Shape of the parameter.
-    pub shape: Vec<usize>,
-}
-
-impl ParameterInfo {
-    /// Returns the number of values.
-    pub fn num_values(&self) -> usize {
-        self.shape.iter().product()
-    }
-}
 
 /// The parameters of a model that require gradients, in the order in which Burn visits them.
 ///
@@ -39,15 +23,15 @@ impl TrainableParameters {
     /// # Errors
     ///
     /// Returns [`DpError::UnsupportedModel`] if [`validate`](super::validate) finds a fault that
-    /// prevents private training in every use of the model: a BatchNorm in training mode (it mixes the
-    /// examples of a batch and stores statistics of them), a parameter that is trained in one place and
-    /// frozen in another, an adapter without a rule, or no trained parameter.
+    /// prevents private training in every use of the model: a BatchNorm in training mode (it mixes
+    /// the examples of a batch and stores statistics of them), a parameter that is trained in one
+    /// place and frozen in another, an adapter without a rule, or no trained parameter.
     pub fn of<M: Module>(model: &M) -> Result<Self, DpError> {
         Self::collect(model, |_| true)
     }
 
-    /// Collects the trained parameters of a model that sees one unit at a time. The examples of a unit
-    /// may mix, so a BatchNorm may train.
+    /// Collects the trained parameters of a model that sees one unit at a time. The examples of a
+    /// unit may mix, so a BatchNorm may train.
     ///
     /// # Errors
     ///
@@ -94,9 +78,11 @@ impl TrainableParameters {
         let Some(path) = found else { return Ok(()) };
         let reason = match ModelScan::of(model).fault_of(&path) {
             Some(fault) => fault.reason.clone(),
-            None => "its gradient is summed over the batch, because it is also used outside of its \
+            None => {
+                "its gradient is summed over the batch, because it is also used outside of its \
                      private layer; use it through the layer alone"
-                .into(),
+                    .into()
+            }
         };
         Err(DpError::UnsupportedModel { path, reason })
     }
