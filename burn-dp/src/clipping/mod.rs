@@ -27,7 +27,6 @@ pub use policies::{
     MultipliedClipping, PublicNorms, QuantileClipping, QuantileEstimate, QuantileRule,
     QuantileTracker, ScheduledClipping,
 };
-pub(crate) use thresholds::Coefficients;
 pub use thresholds::{
     ClippedSum, ClippingStatistics, Count, CountKind, CountNoise, NoiseSplit, StepNoise, Thresholds,
 };

@@ -70,7 +70,7 @@ fn update_is_scaled_only_above_the_threshold() {
 
 // Sharp edge: low precision lets a product exceed the threshold, and a sum lose units.
 #[test]
-fn updates_of_models_in_half_precision_are_clipped_and_added_up_in_single_precision() {
+fn half_precision_updates_are_clipped_and_summed_in_single_precision() {
     for dtype in [DType::F16, DType::BF16] {
         let mut model = Point::new(&Device::flex().autodiff());
         model.at = model.at.map(|at| at.cast(dtype).detach().require_grad());
@@ -289,7 +289,7 @@ fn statistics(model: &Normed) -> Vec<f32> {
 
 // Sharp edges: running statistics and buffers are not released.
 #[test]
-fn the_running_statistics_of_a_unit_reach_neither_the_model_nor_the_next_unit() {
+fn running_statistics_of_a_unit_stay_in_its_copy() {
     for device in training_devices() {
         let model = normed(&device);
         let rows = [[9.0, 1.0], [7.0, -5.0], [8.0, 2.0]];

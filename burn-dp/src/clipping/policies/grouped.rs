@@ -98,7 +98,7 @@ mod tests {
 
     // Sharp edge: with C each, L groups have sensitivity C √L, and the noise follows.
     #[test]
-    fn noise_follows_the_vector_of_thresholds_and_is_never_typed_in() {
+    fn noise_follows_the_vector_of_thresholds() {
         let std = |norms: Vec<f64>| {
             let clipping = GroupedClipping::new(three_groups(), norms).unwrap();
             let clipping = clipping.with_noise_split(NoiseSplit::Uniform).unwrap();

@@ -269,7 +269,7 @@ mod tests {
     use crate::model::groups::three_groups;
 
     #[test]
-    fn alone_the_counts_have_the_whole_noise_multiplier() {
+    fn counts_alone_have_the_whole_noise_multiplier() {
         let tracker = QuantileTracker::new(three_groups(), [0.25, 0.5]).unwrap();
         let thresholds = tracker.thresholds(0).unwrap();
         assert!(!thresholds.releases_sum());

@@ -77,7 +77,7 @@ mod tests {
 
     // Sharp edge: a scheduler changes the threshold, and the noise follows.
     #[test]
-    fn noise_follows_a_threshold_that_a_schedule_changes() {
+    fn noise_follows_scheduled_thresholds() {
         let schedule = Schedule::steps([(2, 0.01), (3, 100.0)]).unwrap();
         let clipping = ScheduledClipping::new(FlatClipping::new(2.0).unwrap(), schedule);
         for (step, norm) in [(0, 2.0), (2, 0.02), (3, 200.0)] {

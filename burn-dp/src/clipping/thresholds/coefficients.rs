@@ -123,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn a_coefficient_never_lets_the_product_exceed_the_threshold() {
+    fn product_with_the_coefficient_never_exceeds_the_threshold() {
         for c in [1e-3, 0.1, 1.0, 7.3] {
             let clip = Thresholds::whole(c).unwrap();
             let normalize = clip.clone().normalized(0.01).unwrap();
@@ -148,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn norms_that_are_not_finite_leave_the_unit_out_of_every_group() {
+    fn unit_with_a_norm_that_is_not_finite_is_left_out_of_every_group() {
         let thresholds =
             Thresholds::per_group(three_groups(), vec![1.0; 3], &NoiseSplit::Uniform).unwrap();
         for norm in [f64::NAN, f64::INFINITY, f64::MAX] {

@@ -136,7 +136,7 @@ mod tests {
 
     // Sharp edge: what a unit contributes to a count is bounded, whatever its norm.
     #[test]
-    fn no_norm_contributes_less_than_nothing_or_more_than_one() {
+    fn contribution_to_a_count_is_between_zero_and_one() {
         for threshold in [f64::MIN_POSITIVE, 1e-9, 1.0, 1e60, f64::MAX] {
             for kind in [CountKind::Indicator, CountKind::ClippedNorm] {
                 let count = Count::whole(threshold).with_kind(kind);

@@ -10,7 +10,6 @@ mod step_noise;
 mod thresholds;
 
 pub use clipped_sum::ClippedSum;
-pub(crate) use coefficients::Coefficients;
 pub use count::{Count, CountKind, CountNoise};
 pub use statistics::ClippingStatistics;
 pub use step_noise::{NoiseSplit, StepNoise};

@@ -168,7 +168,7 @@ mod tests {
 
     // Sharp edge: every split costs the multiplier of the plan, never √L of it.
     #[test]
-    fn every_split_of_the_noise_costs_the_noise_multiplier_and_no_more() {
+    fn every_noise_split_costs_exactly_the_noise_multiplier() {
         for split in [
             NoiseSplit::Proportional,
             NoiseSplit::Uniform,
