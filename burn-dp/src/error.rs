@@ -17,8 +17,7 @@ pub use fault::{Fault, FaultKind, Faults};
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum DpError {
-    /// An argument is out of its range or does not fit the others. Pass another value; nothing was
-    /// changed.
+    /// An argument is out of its range or does not fit the others. Pass another value.
     InvalidArgument {
         /// Name of the argument, as in the signature.
         name: &'static str,
@@ -36,14 +35,14 @@ pub enum DpError {
     /// Several parts of a model cannot be trained privately. Replace or freeze them; each fault
     /// names its replacement.
     UnsupportedParts(Faults),
-    /// Losses are not one value per example, or one example affects the loss of another. Compute
-    /// the losses with a reduction of `None`, on axis 0, without operations across the batch.
+    /// Losses are not one value per example, or one example affects the loss of another. Return one
+    /// loss per example, as in [`losses`](crate::losses), and avoid operations across the batch.
     NotPerExample {
         /// What was found, and what is expected instead.
         reason: String,
     },
-    /// The next step would exceed the privacy budget. Nothing was released. The training is over,
-    /// or continues under a new budget.
+    /// The next step would exceed the privacy budget. Nothing was released, and the model trained
+    /// so far is within the budget.
     BudgetExhausted {
         /// ε after the refused step.
         epsilon: f64,
@@ -55,13 +54,13 @@ pub enum DpError {
         steps: u64,
     },
     /// A call is not allowed in the present state of the run, for example a checkpoint within a
-    /// logical batch. Make it later, or before.
+    /// logical batch. The message names the point at which it is allowed.
     InvalidState {
         /// The state of the run, and the way out.
         reason: String,
     },
-    /// A checkpoint, a record or a log is damaged, or belongs to another run. Load the one of this
-    /// run, or start a new run.
+    /// A checkpoint, a record or a log is damaged, or belongs to another run. Load the state of
+    /// this run. A new run spends its own budget on the same data.
     SavedState {
         /// What differs, and the way out.
         reason: String,
@@ -72,18 +71,18 @@ pub enum DpError {
         /// The tensor and the cause.
         reason: String,
     },
-    /// The data set cannot load an item. Nothing was released. Repair the item: leaving it out
-    /// would change the data set that the guarantee is about.
+    /// The data set cannot load an item, so its step was not made. Repair the item: leaving it out
+    /// would change the data set that the guarantee covers.
     Dataset {
         /// The error of the data set.
         source: Box<dyn std::error::Error + Send + Sync>,
     },
-    /// The operating system provides no entropy for the noise. There is no fallback.
+    /// The operating system provides no entropy for the noise. There is no weaker fallback.
     Entropy(String),
     /// The accountant cannot compute a number, for example the noise multiplier for a budget that
     /// no noise can meet.
     Accountant(AccountantError),
-    /// A file cannot be read or written.
+    /// A file cannot be read or written. Check the path and its permissions.
     Io {
         /// The file.
         path: PathBuf,

@@ -31,8 +31,7 @@ use crate::model::{TrainableParameters, tie};
 /// Returns the errors of `update`, and:
 ///
 /// - [`DpError::UnsupportedModel`] if an update has values for parameters that the model does not
-///   train, or if the model trains nothing;
-/// - [`DpError::InvalidArgument`] if a parameter belongs to no group;
+///   train, if the model trains nothing, or if a parameter belongs to no group;
 /// - [`DpError::Device`] if an update cannot be read from the device.
 pub fn clip_updates<M: Module, U>(
     thresholds: &Thresholds,

@@ -105,7 +105,8 @@ impl UnitUpdate {
     ///
     /// # Errors
     ///
-    /// Returns [`DpError::Device`] if a value cannot be read from the device.
+    /// Returns [`DpError::UnsupportedModel`] if `model` trains nothing, and [`DpError::Device`] if
+    /// a value cannot be read from the device.
     pub fn norms<M: Module>(&self, model: &M) -> Result<NonPrivate<Vec<(String, f64)>>, DpError> {
         let parameters = TrainableParameters::of_units(model)?;
         let norms = parameters.iter().map(|info| {
@@ -125,7 +126,7 @@ impl UnitUpdate {
     ///
     /// # Errors
     ///
-    /// Returns [`DpError::InvalidArgument`] if a parameter of `model` belongs to no group, and
+    /// Returns [`DpError::UnsupportedModel`] if a parameter of `model` belongs to no group, and
     /// [`DpError::Device`] if a value cannot be read from the device.
     pub fn add_to_public_norms<M: Module>(
         &self,

@@ -52,7 +52,7 @@ impl PublicNorms {
     ///
     /// # Errors
     ///
-    /// Returns the errors of [`PrivateBackward::run`], and [`DpError::InvalidArgument`] if a
+    /// Returns the errors of [`PrivateBackward::run`], and [`DpError::UnsupportedModel`] if a
     /// parameter belongs to no group.
     pub fn add<M: Module>(&mut self, losses: Tensor<1>, model: &M) -> Result<(), DpError> {
         let grads = PrivateBackward::new().run(losses, model)?;
@@ -73,7 +73,7 @@ impl PublicNorms {
     ///
     /// # Errors
     ///
-    /// Returns [`DpError::InvalidArgument`] if a parameter belongs to no group.
+    /// Returns [`DpError::UnsupportedModel`] if a parameter belongs to no group.
     pub fn add_unit(
         &mut self,
         norms: impl IntoIterator<Item = (String, f64)>,

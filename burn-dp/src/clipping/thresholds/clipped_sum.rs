@@ -38,8 +38,8 @@ impl ClippedSum {
     ///
     /// # Errors
     ///
-    /// Returns [`DpError::NotPerExample`] if the norms cannot be read from the device, and
-    /// [`DpError::InvalidArgument`] if a parameter belongs to no group.
+    /// Returns [`DpError::Device`] if the norms cannot be read from the device, and
+    /// [`DpError::UnsupportedModel`] if a parameter belongs to no group.
     pub fn from_gradients(
         grads: PerExampleGradients,
         thresholds: &Thresholds,
@@ -53,7 +53,7 @@ impl ClippedSum {
     ///
     /// # Errors
     ///
-    /// Returns [`DpError::InvalidArgument`] if a parameter belongs to no group.
+    /// Returns [`DpError::UnsupportedModel`] if a parameter belongs to no group.
     pub(crate) fn weighted(
         grads: PerExampleGradients,
         thresholds: Thresholds,
