@@ -16,7 +16,7 @@
 //! it was exported, for a checkpoint, a step could be made again, so its noise depends on its sums
 //! ([`NoiseStep::bound_to`](crate::random::NoiseStep::bound_to)) and is drawn when they are known.
 //!
-//! A step has one noise, however many virtual batches, devices or replicas contribute: add up the
+//! A step has one noise, however many physical batches, devices or replicas contribute: add up the
 //! clipped sums first and release the total once.
 //!
 //! Burn's own generators are never used. They are fast and made for initialisation: seeded by

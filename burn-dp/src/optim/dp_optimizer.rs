@@ -22,20 +22,21 @@ use crate::sampling::{Draw, ExampleWeights};
 /// divided by the expected batch size of the plan. The event that enters the ledger is made of the very
 /// numbers that the sampler and the mechanism use. A step is refused, before any release, when it would
 /// break the budget, when the draw is not that of the sampler that the plan accounts for, when it is
-/// not the next one, or when the examples that were seen are not as many as were drawn. Which examples they
-/// were, the losses do not tell: give each [chunk](crate::sampling::LogicalBatch::chunks) of the batch to
-/// [`backward`](Self::backward) once. One of them given twice in place of another one as large is not noticed, and
-/// then a unit contributes up to twice the sensitivity.
+/// not the next one, or when the examples that were seen are not as many as were drawn. The losses
+/// do not say which examples they belong to: give each
+/// [physical batch](crate::sampling::LogicalBatch::physical_batches) of the logical batch to
+/// [`backward`](Self::backward) exactly once. One that is given twice, in place of another one of the
+/// same size, is not noticed, and then a unit contributes up to twice the sensitivity.
 ///
 /// What the inner optimizer does with the noisy gradient is post-processing: momentum, adaptive rates,
 /// weight decay, also Burn's own gradient clipping, which is not private clipping.
 ///
 /// # Empty batches
 ///
-/// A Poisson draw may be empty. Whether it is, is decided on the host: an empty draw has no
-/// [chunk](crate::sampling::LogicalBatch::chunks), so no layer sees a tensor without rows, which not every
-/// backend can compute with, and the step is noise alone. Losses without rows are taken all the same, where
-/// a model of one's own computed them: they add nothing.
+/// A Poisson draw may be empty. This is decided on the host: an empty draw has no
+/// [physical batch](crate::sampling::LogicalBatch::physical_batches), so no layer sees a tensor without
+/// rows, which not every backend can compute with, and the step is noise alone. Losses without rows
+/// from a custom training loop are accepted and add nothing.
 ///
 /// # Example
 ///
@@ -63,8 +64,8 @@ use crate::sampling::{Draw, ExampleWeights};
 ///
 /// for batch in batches {
 ///     let batch = batch?;
-///     for chunk in batch.chunks(16)? {
-///         let (x, _) = chunk?.into_parts();
+///     for physical_batch in batch.physical_batches(16)? {
+///         let (x, _) = physical_batch?.into_parts();
 ///         let losses = (model.forward(x.clone()) - x * 2.0).powi_scalar(2).reshape([-1]);
 ///         optim.backward(losses, &model)?;
 ///     }

@@ -24,7 +24,7 @@ pub struct PrivateDataLoaderBuilder<I, O> {
 /// What fills the rows that a fixed physical size leaves over.
 enum Padding<I> {
     None,
-    /// The first unit of the chunk again.
+    /// The first unit of the physical batch again.
     Repeat,
     /// An item that the user makes.
     Filler(Arc<dyn Fn() -> I + Send + Sync>),
@@ -264,7 +264,7 @@ mod tests {
 
     fn rows(batch: &LogicalBatch<Tensor<1>>, size: usize) -> Vec<(Vec<f32>, Vec<bool>)> {
         batch
-            .chunks(size)
+            .physical_batches(size)
             .unwrap()
             .map(|chunk| {
                 let (values, weights) = chunk.unwrap().into_parts();
@@ -405,7 +405,7 @@ mod tests {
     fn an_item_that_cannot_be_read_is_an_error_with_its_cause() {
         let mut batches = builder().build(Damaged, sampler(5, 1.0), 1).unwrap();
         let batch = batches.next().unwrap().unwrap();
-        let results: Vec<_> = batch.chunks(2).unwrap().collect();
+        let results: Vec<_> = batch.physical_batches(2).unwrap().collect();
         assert_eq!(results.len(), 2);
         let error = results[1].as_ref().unwrap_err().to_string();
         assert!(error.contains("bad checksum"), "{error}");
@@ -432,7 +432,7 @@ mod tests {
     fn a_data_set_that_leaves_out_units_is_refused() {
         let mut batches = builder().with_padding().build(Forgetful, sampler(3, 1.0), 1).unwrap();
         let batch = batches.next().unwrap().unwrap();
-        let error = batch.chunks(4).unwrap().next().unwrap().unwrap_err().to_string();
+        let error = batch.physical_batches(4).unwrap().next().unwrap().unwrap_err().to_string();
         assert!(error.contains("2 items for 3 indices"), "{error}");
     }
 }

@@ -19,7 +19,7 @@ use crate::DpError;
 /// # Privacy
 ///
 /// The number of units is private; the type does not tell it. Nothing is loaded before
-/// [`chunks`](Self::chunks) asks for it.
+/// [`physical_batches`](Self::physical_batches) asks for it.
 pub struct LogicalBatch<O> {
     draw: Draw,
     load: Arc<dyn LoadRows<O>>,
@@ -41,19 +41,22 @@ impl<O: Send + 'static> LogicalBatch<O> {
         &self.draw
     }
 
-    /// The virtual batches: every unit in exactly one, at most `physical_batch_size` rows in each,
+    /// The physical batches: every unit in exactly one, at most `physical_batch_size` rows in each,
     /// exactly as many if the loader pads. The result of the step does not depend on the size.
     ///
     /// # Errors
     ///
     /// [`DpError::InvalidArgument`] if `physical_batch_size` is 0, [`DpError::Io`] if the background
     /// thread cannot be started.
-    pub fn chunks(&self, physical_batch_size: usize) -> Result<PhysicalBatches<O>, DpError> {
+    pub fn physical_batches(
+        &self,
+        physical_batch_size: usize,
+    ) -> Result<PhysicalBatches<O>, DpError> {
         self.part(physical_batch_size, (0, 1), None)
     }
 
-    /// Every `parts`-th of the virtual batches from number `part` on, on `device`: those of all parts
-    /// together are [`chunks`](Self::chunks).
+    /// Every `parts`-th of the physical batches from number `part` on, on `device`: those of all parts
+    /// together are [`physical_batches`](Self::physical_batches).
     pub(crate) fn part(
         &self,
         physical_batch_size: usize,
@@ -222,8 +225,11 @@ mod tests {
             for units in [1, 2, 7, 8, 9, 100] {
                 for size in [1, 2, 8, 9, 1000] {
                     let batch = batch(units, prefetch);
-                    let chunks: Vec<_> =
-                        batch.chunks(size).unwrap().map(|c| c.unwrap().into_parts().0).collect();
+                    let chunks: Vec<_> = batch
+                        .physical_batches(size)
+                        .unwrap()
+                        .map(|c| c.unwrap().into_parts().0)
+                        .collect();
                     assert!(chunks.iter().all(|c| (1..=size).contains(&c.len())));
                     assert_eq!(chunks.len(), units.div_ceil(size));
                     assert_eq!(chunks.concat(), batch.draw().private_indices());
@@ -240,7 +246,7 @@ mod tests {
                 let load = |chunks: PhysicalBatches<_>| -> Vec<Vec<usize>> {
                     chunks.map(|chunk| chunk.unwrap().into_parts().0).collect()
                 };
-                let whole = load(batch.chunks(size).unwrap());
+                let whole = load(batch.physical_batches(size).unwrap());
                 let mut found = vec![Vec::new(); whole.len()];
                 for part in 0..parts {
                     let chunks = load(batch.part(size, (part, parts), None).unwrap());
@@ -258,13 +264,13 @@ mod tests {
         for prefetch in [0, 2] {
             let batch = batch(0, prefetch);
             assert_eq!(batch.step(), 5);
-            assert!(batch.chunks(4).unwrap().next().is_none());
+            assert!(batch.physical_batches(4).unwrap().next().is_none());
         }
     }
 
     #[test]
     fn a_physical_batch_size_of_zero_is_refused_by_name() {
-        let error = batch(3, 0).chunks(0).unwrap_err().to_string();
+        let error = batch(3, 0).physical_batches(0).unwrap_err().to_string();
         assert!(error.contains("physical_batch_size"), "{error}");
     }
 
@@ -272,7 +278,8 @@ mod tests {
     fn a_failure_is_reported_once_and_ends_the_batch() {
         for prefetch in [0, 2] {
             let batch = planted(9, prefetch, Echo { fails_at: Some(12), panics_at: None });
-            let results: Vec<bool> = batch.chunks(2).unwrap().map(|c| c.is_ok()).collect();
+            let results: Vec<bool> =
+                batch.physical_batches(2).unwrap().map(|c| c.is_ok()).collect();
             assert_eq!(results, [true, true, false]);
         }
     }
@@ -281,13 +288,13 @@ mod tests {
     #[should_panic(expected = "planted panic")]
     fn a_panic_of_the_background_thread_arrives_instead_of_a_shorter_batch() {
         let batch = planted(9, 2, Echo { fails_at: None, panics_at: Some(12) });
-        let _ = batch.chunks(2).unwrap().count();
+        let _ = batch.physical_batches(2).unwrap().count();
     }
 
     #[test]
     fn a_batch_that_is_given_up_does_not_block() {
         let batch = batch(1000, 1);
-        let mut chunks = batch.chunks(1).unwrap();
+        let mut chunks = batch.physical_batches(1).unwrap();
         assert!(chunks.next().unwrap().is_ok());
         drop(chunks);
     }

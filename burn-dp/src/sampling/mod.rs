@@ -1,4 +1,4 @@
-//! Which units a step sees: samplers, logical batches and virtual batches.
+//! Which units a step sees: samplers, logical batches and physical batches.
 //!
 //! A privacy guarantee by amplification holds only when the batches are drawn exactly as the accountant
 //! was told. So the [`Sampler`] that draws a batch is also what describes the draw to the accountant
@@ -43,11 +43,11 @@
 //! let sampler = PoissonSampler::new(100, 0.1)?;
 //! let steps = 5;
 //! for batch in PrivateDataLoaderBuilder::new(Columns).build(dataset, sampler, steps)? {
-//!     for chunk in batch?.chunks(4)? {
-//!         let (rows, weights) = chunk?.into_parts();
+//!     for physical_batch in batch?.physical_batches(4)? {
+//!         let (rows, weights) = physical_batch?.into_parts();
 //!         assert_eq!(rows.dims(), weights.tensor().dims());
 //!     }
-//!     // the noisy step comes here, also when there was no chunk
+//!     // the noisy step comes here, also when there is no physical batch
 //! }
 //! # Ok(())
 //! # }

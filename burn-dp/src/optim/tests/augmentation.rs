@@ -61,8 +61,8 @@ fn step(items: Vec<[f32; 2]>, padded: bool) -> (Vec<f32>, DpOptimizer) {
     let mut batches = builder.build(InMemDataset::new(items), sampler, 1).unwrap();
     let batch = batches.next().unwrap().unwrap();
     let model = model();
-    for chunk in batch.chunks(3).unwrap() {
-        let (x, weights) = chunk.unwrap().into_parts();
+    for physical_batch in batch.physical_batches(3).unwrap() {
+        let (x, weights) = physical_batch.unwrap().into_parts();
         assert_eq!(x.dims()[0], weights.rows() * COPIES);
         if padded {
             optim.backward_padded(losses(&model, x), &weights, &model).unwrap();
