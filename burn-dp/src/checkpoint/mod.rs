@@ -1,8 +1,8 @@
 //! Checkpoints: the state of a run, its log of releases, and the folder that holds them.
 
-mod little_endian;
+pub(crate) mod little_endian;
 mod record;
-mod release_log;
+pub(crate) mod release_log;
 mod restore;
 mod state;
 mod store;

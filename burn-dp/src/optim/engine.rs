@@ -16,7 +16,7 @@ use crate::DpError;
 use crate::checkpoint::release_log::ReleaseLog;
 use crate::clipping::{ClippedSum, ClippingStatistics, PublicNorms, StepNoise, Thresholds};
 use crate::grads::PrivateBackward;
-use crate::grads::independence::Probe;
+use crate::grads::Probe;
 use crate::noise::NoiseAhead;
 use crate::random::Purpose;
 use crate::sampling::{Draw, ExampleWeights};

@@ -4,7 +4,7 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-use crate::grads::independence::Probe;
+use crate::grads::Probe;
 use crate::random::NoiseSource;
 
 /// What is known of the assumption that loss i depends on example i alone.

@@ -18,7 +18,7 @@
 mod admission;
 mod buffers;
 mod dp_optimizer;
-mod engine;
+pub(crate) mod engine;
 mod independence;
 mod plan;
 mod plan_config;

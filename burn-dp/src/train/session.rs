@@ -19,7 +19,7 @@ use super::release::{StepRelease, signal_to_noise};
 use crate::DpError;
 use crate::checkpoint::{AVERAGE, Checkpointer, PrivacyState, records};
 use crate::clipping::{ClippedSum, PublicNorms};
-use crate::grads::independence::Probe;
+use crate::grads::Probe;
 use crate::model::tie;
 use crate::optim::{ClipTask, PrivacyEngine, WeightAverage};
 use crate::sampling::{Draw, Sampler};

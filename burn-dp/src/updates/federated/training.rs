@@ -6,12 +6,12 @@ use burn::module::Module;
 use burn::tensor::Tensor;
 use burn_dp_accountant::UnitOfPrivacy;
 
-use crate::updates::federated::UserUpdate;
 use crate::DpError;
 use crate::clipping::PublicNorms;
 use crate::optim::{DpOptimizer, RefusedStep};
-use crate::sampling::Sampler;
 use crate::random::SamplingKey;
+use crate::sampling::Sampler;
+use crate::updates::federated::UserUpdate;
 
 /// The rounds of a user-level training.
 ///
