@@ -99,8 +99,7 @@ fn the_tails_beyond_five_to_eight_deviations_are_exact() {
     let number = 1 << 20;
     for (b, k) in [(5.0f64, 18u64), (6.0, 25), (7.0, 35), (8.0, 46)] {
         assert!((-b * b / 2.0).exp() < 2f64.powi(-(k as i32)));
-        let mut words =
-            Stream::new(&InsecureSeed(7).into(), Domain::Sampling, k, 0).into_words();
+        let mut words = Stream::new(&InsecureSeed(7).into(), Domain::Sampling, k, 0).into_words();
         let (mut above, mut below) = (0.0, 0.0);
         for _ in 0..number {
             let (radius, angle) = (words.next().unwrap(), words.next().unwrap());

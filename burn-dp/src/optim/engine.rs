@@ -188,7 +188,8 @@ impl PrivacyEngine {
         self.plan.clipping.learn(step, &fractions);
         if self.next_step < self.plan.steps() {
             let (purpose, step) = (Purpose::Gradient, self.next_step);
-            self.ahead = self.plan.source.draw_ahead(purpose, step, &lengths, ahead);
+            let source = &self.plan.source;
+            self.ahead = NoiseAhead::begin(source, purpose, step, &lengths, ahead);
         }
         Ok(grads)
     }

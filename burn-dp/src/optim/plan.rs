@@ -13,8 +13,7 @@ use super::plan_init::check_delta;
 use super::{DpOptimizer, SamplingScheme};
 use crate::DpError;
 use crate::clipping::Clipping;
-use crate::random::SamplingKey;
-use crate::random::{NoiseSource, Purpose};
+use crate::random::{Key, NoiseSource};
 use crate::sampling::{LogicalBatches, PrivateDataLoaderBuilder, Sampler, SamplingMechanism};
 use crate::schedule::Schedule;
 use crate::updates::MiniSets;
@@ -107,10 +106,9 @@ impl PrivacyPlan {
         self.mini_sets.as_ref()
     }
 
-    /// The key of the order of examples inside of a unit.
-    pub(crate) fn shuffling_key(&self) -> SamplingKey {
-        let key = SamplingKey::from_secret(*self.source.derive_key(Purpose::Shuffling));
-        if self.is_secure() { key } else { key.into_insecure() }
+    /// Returns the key of the run, for draws.
+    pub(crate) fn key(&self) -> &Key {
+        self.source.key()
     }
 
     /// Whether the noise is secret. If not, nothing of the run is private.
@@ -172,7 +170,7 @@ impl PrivacyPlan {
     ///
     /// [`DpError::InvalidArgument`] if the scheme cannot draw such batches.
     pub fn sampler(&self) -> Result<Box<dyn Sampler>, DpError> {
-        self.scheme.sampler(self.dataset_size, self.expected_batch_size, &self.source)
+        self.scheme.sampler(self.dataset_size, self.expected_batch_size, self.key())
     }
 
     /// Loads the batches of the run on `device`.

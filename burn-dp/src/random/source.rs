@@ -252,7 +252,7 @@ mod tests {
         for purpose in PURPOSES {
             assert!(second.begin_step(purpose, 9).is_err());
         }
-        let mut word = |source| word_of_step(source, Purpose::Gradient, 10);
+        let word = |source: &mut NoiseSource| word_of_step(source, Purpose::Gradient, 10);
         assert_eq!(word(&mut first), word(&mut second));
         assert!(!second.is_secure());
     }

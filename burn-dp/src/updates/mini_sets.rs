@@ -3,7 +3,7 @@ use std::fmt;
 use burn::data::dataset::Dataset;
 
 use crate::DpError;
-use crate::random::{InsecureSamplingSeed, SamplingKey, WordStream};
+use crate::random::{Domain, InsecureSeed, Key, Stream, permutation};
 
 /// A partition of a data set into mini-sets of fixed membership: the units of batch clipping.
 ///
@@ -60,7 +60,7 @@ impl MiniSets {
     ///
     /// As [`consecutive`](Self::consecutive).
     pub fn shuffled(dataset_size: usize, size: usize, seed: u64) -> Result<Self, DpError> {
-        Self::keyed(dataset_size, size, &InsecureSamplingSeed(seed).into())
+        Self::keyed(dataset_size, size, &InsecureSeed(seed).into())
     }
 
     /// Membership by a random permutation that follows from a key.
@@ -68,8 +68,9 @@ impl MiniSets {
     /// # Errors
     ///
     /// As [`consecutive`](Self::consecutive).
-    pub fn keyed(dataset_size: usize, size: usize, key: &SamplingKey) -> Result<Self, DpError> {
-        Self::of(WordStream::new(key, 0).permutation(dataset_size), size)
+    pub fn keyed(dataset_size: usize, size: usize, key: &Key) -> Result<Self, DpError> {
+        let mut words = Stream::new(key, Domain::MiniSets, 0, 0).into_words();
+        Self::of(permutation(&mut words, dataset_size), size)
     }
 
     fn of(order: Vec<usize>, size: usize) -> Result<Self, DpError> {

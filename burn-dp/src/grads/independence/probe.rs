@@ -2,11 +2,10 @@
 
 use burn::module::{Module, ModuleVisitor, Param};
 use burn::tensor::{DType, Device, Tensor};
-use zeroize::Zeroizing;
 
 use crate::DpError;
 use crate::grads::row_scale::RowScale;
-use crate::random::{NoiseSource, Purpose};
+use crate::random::{Domain, NoiseSource, Stream, Words};
 
 /// Powers of two by which the loss of an example is made larger or smaller: exact in floating point.
 const LARGER: f64 = (1u64 << 40) as f64;
@@ -34,18 +33,15 @@ const SUSPICIOUS: f64 = (1u64 << 50) as f64;
 /// large its gradient, does not make a batch look mixed: a quarter of the small ones must, at least two.
 #[derive(Debug)]
 pub(crate) struct Probe {
-    key: Zeroizing<[u8; 32]>,
-    step: u64,
-    number: u32,
-    tossed: u64,
+    coins: Words,
     conclusive: bool,
 }
 
 impl Probe {
     /// The `number`-th probe of a step, whose coins follow from both and from the secret of `source`.
     pub(crate) fn new(source: &NoiseSource, step: u64, number: u32) -> Self {
-        let key = source.derive_key(Purpose::Statistic);
-        Self { key, step, number, tossed: 0, conclusive: false }
+        let coins = Stream::new(source.key(), Domain::Independence, step, number.into());
+        Self { coins: coins.into_words(), conclusive: false }
     }
 
     /// This probe, with what another one found out.
@@ -59,14 +55,7 @@ impl Probe {
     }
 
     fn toss(&mut self, units: usize) -> Vec<bool> {
-        let mut hash = blake3::Hasher::new_keyed(&self.key);
-        hash.update(&self.step.to_le_bytes());
-        hash.update(&self.number.to_le_bytes());
-        hash.update(&self.tossed.to_le_bytes());
-        let mut bytes = vec![0u8; units];
-        hash.finalize_xof().fill(&mut bytes);
-        self.tossed += 1;
-        bytes.into_iter().map(|byte| byte & 1 == 1).collect()
+        self.coins.by_ref().take(units).map(|word| word & 1 == 1).collect()
     }
 
     /// The losses times their factors; `None` where this batch or the precision of the model cannot be

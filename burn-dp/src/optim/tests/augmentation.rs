@@ -10,7 +10,7 @@ use super::{config, device, values};
 use crate::grads::PrivateBackward;
 use crate::nn::{IntoPrivate, Private};
 use crate::optim::DpOptimizer;
-use crate::sampling::{CopiesBatcher, PrivateDataLoaderBuilder, Sampler};
+use crate::sampling::{AugmentationBatcher, PrivateDataLoaderBuilder, Sampler};
 
 const COPIES: usize = 4;
 const CLIP: f64 = 0.5;
@@ -54,7 +54,7 @@ fn optimizer() -> DpOptimizer {
 /// The model after one step on `items`, whose draw is that of the plan.
 fn step(items: Vec<[f32; 2]>, padded: bool) -> (Vec<f32>, DpOptimizer) {
     let mut optim = optimizer();
-    let batcher = CopiesBatcher::new(Rows, COPIES, augment).unwrap();
+    let batcher = AugmentationBatcher::new(Rows, COPIES, augment).unwrap();
     let builder = PrivateDataLoaderBuilder::new(batcher).with_device(device());
     let builder = if padded { builder.with_padding() } else { builder };
     let sampler = optim.plan().sampler().unwrap();
@@ -93,7 +93,7 @@ fn copies_without_a_group_size_are_refused_as_too_many_examples() {
     let model = model();
     let draw = optim.plan().sampler().unwrap().draw(0).unwrap();
     let items = draw.private_indices().iter().map(|&unit| item(unit)).collect();
-    let x = CopiesBatcher::new(Rows, COPIES, augment).unwrap().batch(items, &device());
+    let x = AugmentationBatcher::new(Rows, COPIES, augment).unwrap().batch(items, &device());
     optim.backward(losses(&model, x), &model).unwrap();
     let error = optim.step(LR, model, draw).unwrap_err().error().to_string();
     assert!(error.contains("exactly once"), "{error}");

@@ -5,7 +5,7 @@ use burn::optim::ModuleOptimizer;
 use burn::tensor::Tensor;
 
 use crate::DpError;
-use crate::random::{InsecureSamplingSeed, SamplingKey, WordStream};
+use crate::random::{Domain, InsecureSeed, Stream, permutation};
 use crate::updates::{LocalTraining, UnitUpdate, private_copy};
 
 /// Configuration of federated averaging: a user trains for some epochs on batches of their own
@@ -132,26 +132,25 @@ impl UserUpdate {
         examples: Vec<I>,
         losses: impl FnMut(&M, Vec<I>) -> Result<Tensor<1>, DpError>,
     ) -> Result<UnitUpdate, DpError> {
-        let key = SamplingKey::from(InsecureSamplingSeed(0));
-        self.compute(private_copy(model), examples, (&key, 0), losses)
+        let order = Stream::new(&InsecureSeed(0).into(), Domain::Shuffling, 0, 0);
+        self.compute(private_copy(model), examples, order, losses)
     }
 
     /// The update of a user with these examples; zero for a user without any.
     ///
     /// # Arguments
     ///
-    /// - `key`: orders the examples: whoever knows it knows which of them were used
+    /// - `order`: chooses and orders the examples; as secret as the examples
     pub(crate) fn compute<M: Module, I: Clone>(
         &self,
         model: M,
         mut examples: Vec<I>,
-        key: (&SamplingKey, usize),
+        order: Stream,
         mut losses: impl FnMut(&M, Vec<I>) -> Result<Tensor<1>, DpError>,
     ) -> Result<UnitUpdate, DpError> {
-        let (key, user) = key;
-        let mut words = WordStream::new(key, user as u64);
+        let mut words = order.into_words();
         // A uniform subset first, so that a user's examples all get their turn.
-        let chosen = words.permutation(examples.len());
+        let chosen = permutation(&mut words, examples.len());
         examples = chosen.iter().take(self.max_examples).map(|&i| examples[i].clone()).collect();
         if examples.is_empty() {
             return Ok(UnitUpdate::zero());
@@ -163,7 +162,7 @@ impl UserUpdate {
             }
             Rule::FedAvg { training, epochs, batch_size } => {
                 let orders: Vec<Vec<usize>> =
-                    (0..*epochs).map(|_| words.permutation(examples.len())).collect();
+                    (0..*epochs).map(|_| permutation(&mut words, examples.len())).collect();
                 let batches = orders
                     .iter()
                     .flat_map(|order| order.chunks(*batch_size))
@@ -205,13 +204,12 @@ mod tests {
         let device = Device::flex().autodiff();
         let model: Linear = LinearConfig::new(1, 1).init(&device);
         let mut seen = Vec::new();
-        let key = SamplingKey::from(InsecureSamplingSeed(1));
-        let update =
-            update.compute(model, (0..examples).collect(), (&key, user), |model, batch| {
-                let x = Tensor::<2>::ones([batch.len(), 1], &device);
-                seen.push(batch);
-                Ok(model.forward(x).flatten(0, 1))
-            });
+        let order = Stream::new(&InsecureSeed(1).into(), Domain::Shuffling, 0, user as u64);
+        let update = update.compute(model, (0..examples).collect(), order, |model, batch| {
+            let x = Tensor::<2>::ones([batch.len(), 1], &device);
+            seen.push(batch);
+            Ok(model.forward(x).flatten(0, 1))
+        });
         drop(update.unwrap());
         seen
     }
