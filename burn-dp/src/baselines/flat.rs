@@ -11,12 +11,12 @@ use crate::model::tie;
 use crate::updates::{UnitUpdate, clip_updates};
 
 impl FlatClipping {
-    /// The clipped sum by two passes: one for the norms, and an ordinary one over the losses weighted
-    /// with the clipping coefficients.
+    /// The clipped sum by two passes: one for the norms, and an ordinary one over the losses
+    /// weighted with the clipping coefficients.
     ///
-    /// Costs a second forward and backward pass and keeps no per-example gradient. `losses` is called
-    /// twice and must compute the same both times: with dropout, the norms of the first pass are not
-    /// those of the second, and the sensitivity is not bounded.
+    /// Costs a second forward and backward pass and keeps no per-example gradient. `losses` is
+    /// called twice and must compute the same both times: with dropout, the norms of the first pass
+    /// are not those of the second, and the sensitivity is not bounded.
     ///
     /// # Shapes
     ///
@@ -24,14 +24,15 @@ impl FlatClipping {
     ///
     /// # Errors
     ///
-    /// As [`PrivateBackward::run`], and when the two calls return different losses: on the CPU backends when
-    /// any bit differs, elsewhere when more differs than the rounding of the same sums in another order,
-    /// because there a kernel may be exchanged for a faster one between the calls.
+    /// As [`PrivateBackward::run`], and when the two calls return different losses: on the CPU
+    /// backends when any bit differs, elsewhere when more differs than the rounding of the same
+    /// sums in another order, because there a kernel may be exchanged for a faster one between the
+    /// calls.
     ///
     /// # References
     ///
-    /// Lee and Kifer, Scaling up differentially private deep learning with fast per-example gradient
-    /// clipping, 2021, section 4 (ReweightGP).
+    /// Lee and Kifer, Scaling up differentially private deep learning with fast per-example
+    /// gradient clipping, 2021, section 4 (ReweightGP).
     pub fn reweight<M: Module>(
         &self,
         model: &M,
@@ -60,8 +61,8 @@ impl FlatClipping {
         Ok(ClippedSum::new(sums, thresholds, coefficients))
     }
 
-    /// The clipped sum by one ordinary backward pass for each example: slow, and right for every model
-    /// whose loss can be computed for one example at a time, with or without private layers.
+    /// The clipped sum by one ordinary backward pass for each example: slow, and right for every
+    /// model whose loss can be computed for one example at a time, with or without private layers.
     ///
     /// # Arguments
     ///

@@ -5,17 +5,19 @@ use burn::tensor::{DType, Device, FloatDType, Tensor};
 
 use crate::DpError;
 
-/// Standard deviations of the roundings of two passes that count as rounding: beyond this lies less than
-/// one in ten thousand under the normal distribution.
+/// Standard deviations of the roundings of two passes that count as rounding: beyond this lies less
+/// than one in ten thousand under the normal distribution.
 const DEVIATIONS: f64 = 4.0;
 
-/// How far, relative to the largest loss, two forward passes of one model on one batch can be apart.
+/// How far, relative to the largest loss, two forward passes of one model on one batch can be
+/// apart.
 ///
 /// The CPU backends add in the same order each time, so nothing may differ. CubeCL measures kernels
-/// while they are used and may take another one from one call to the next, which adds the same products
-/// in another order. `n` roundings of relative size ε, of either sign, amount to `√n · ε`. What is counted here
-/// is one addition for every value of the model, in single precision also where the values are of half
-/// precision, and one result in the precision of the model for every parameter.
+/// while they are used and may take another one from one call to the next, which adds the same
+/// products in another order. `n` roundings of relative size ε, of either sign, amount to `√n · ε`.
+/// What is counted here is one addition for every value of the model, in single precision also
+/// where the values are of half precision, and one result in the precision of the model for every
+/// parameter.
 ///
 /// # References
 ///
@@ -61,8 +63,8 @@ impl ModuleVisitor for Operands {
     }
 }
 
-/// Refuses losses of a second pass that are further from the first ones than `rounding`, relative to the
-/// largest loss.
+/// Refuses losses of a second pass that are further from the first ones than `rounding`, relative
+/// to the largest loss.
 ///
 /// # Shapes
 ///

@@ -92,8 +92,8 @@ impl PrivacyState {
     ///
     /// # Errors
     ///
-    /// When a number of `plan` is not that of the run, or ledger, key and log of releases do not belong
-    /// together.
+    /// When a number of `plan` is not that of the run, or ledger, key and log of releases do not
+    /// belong together.
     pub(crate) fn resume(
         &self,
         (path, log): (&Path, &Path),

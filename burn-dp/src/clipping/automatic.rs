@@ -4,8 +4,8 @@ use crate::error::positive;
 
 /// Automatic clipping: every gradient is scaled to almost the same norm, `g · C/(‖g‖ + γ)`.
 ///
-/// There is no threshold to tune: C is a factor of the learning rate for optimizers such as SGD, and
-/// has no effect at all on Adam.
+/// There is no threshold to tune: C is a factor of the learning rate for optimizers such as SGD,
+/// and has no effect at all on Adam.
 ///
 /// # Privacy
 ///

@@ -11,8 +11,9 @@ use crate::NonPrivate;
 ///
 /// # Privacy
 ///
-/// Not private yet. Its sensitivity is that of its [`thresholds`](Self::thresholds); several sums of
-/// one logical batch add up with [`accumulate`](Self::accumulate) because their examples are different.
+/// Not private yet. Its sensitivity is that of its [`thresholds`](Self::thresholds); several sums
+/// of one logical batch add up with [`accumulate`](Self::accumulate) because their examples are
+/// different.
 #[must_use = "a clipped sum reaches the model through noise"]
 pub struct ClippedSum {
     pub(crate) sums: HashMap<ParamId, Tensor<1>>,

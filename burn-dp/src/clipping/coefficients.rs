@@ -16,7 +16,8 @@ const ROUNDING: f64 = 1.0 / (1 << 20) as f64;
 /// | larger | threshold / norm, rounded down | the same |
 /// | any group infinite or NaN, also by overflow | unit left out | unit left out |
 pub(crate) struct Coefficients {
-    /// One row for each norm that is bounded, one value for each unit. Units that are left out have 0.
+    /// One row for each norm that is bounded, one value for each unit. Units that are left out have
+    /// 0.
     rows: Vec<Vec<f32>>,
     /// `false` for units to leave out by selection: a product with 0 would keep NaN.
     pub(crate) keep: Vec<bool>,

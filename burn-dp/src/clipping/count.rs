@@ -7,13 +7,14 @@ use crate::error::positive;
 /// another one is given.
 const DEFAULT_PART: f64 = 1.0 / 20.0;
 
-/// A count of the units whose norm is at most [`at`](Self::at), or the mean of the norms up to there.
+/// A count of the units whose norm is at most [`at`](Self::at), or the mean of the norms up to
+/// there.
 ///
 /// # Privacy
 ///
-/// What is released is `Σ_i (b_i - ½)` with a number `b_i` from 0 to 1 that unit i contributes: each
-/// moves it by ½ at most, so its sensitivity is ½ when a unit is added or removed and 1 when one is
-/// replaced. A unit whose norm is not finite is above every threshold.
+/// What is released is `Σ_i (b_i - ½)` with a number `b_i` from 0 to 1 that unit i contributes:
+/// each moves it by ½ at most, so its sensitivity is ½ when a unit is added or removed and 1 when
+/// one is replaced. A unit whose norm is not finite is above every threshold.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Count {
     /// The group whose norm is looked at; nothing for the whole gradient.
@@ -51,7 +52,8 @@ impl Count {
         Self { counted, ..self }
     }
 
-    /// `b_i` of a unit with this norm; nothing for one whose norm is not finite. Always from 0 to 1.
+    /// `b_i` of a unit with this norm; nothing for one whose norm is not finite. Always from 0 to
+    /// 1.
     pub(super) fn of_unit(&self, norm: Option<f64>) -> f64 {
         match (self.counted, norm) {
             (Counted::AtMost, Some(norm)) if norm <= self.at => 1.0,
@@ -69,8 +71,8 @@ pub enum CountNoise {
     Std(f64),
     /// The standard deviation as a part of the expected batch size. The default, with 1/20.
     PartOfBatch(f64),
-    /// The share of the step's cost, z⁻², that all counts together may use; between 0 and 1. It is kept
-    /// exactly.
+    /// The share of the step's cost, z⁻², that all counts together may use; between 0 and 1. It is
+    /// kept exactly.
     Share(f64),
 }
 

@@ -7,9 +7,9 @@ use crate::error::positive;
 ///
 /// # Privacy
 ///
-/// The sum has L2 sensitivity `max_grad_norm` when one unit is added or removed and
-/// `2 · max_grad_norm` when one is replaced. An example whose norm is not finite contributes zero; it
-/// is left out by selection, not by a product, so that it cannot spread NaN.
+/// The sum has L2 sensitivity `max_grad_norm` when one unit is added or removed and `2 ·
+/// max_grad_norm` when one is replaced. An example whose norm is not finite contributes zero; it is
+/// left out by selection, not by a product, so that it cannot spread NaN.
 ///
 /// | norm of the example | coefficient |
 /// |---|---|

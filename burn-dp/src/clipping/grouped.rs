@@ -13,8 +13,8 @@ use crate::model::ParameterGroups;
 ///
 /// # References
 ///
-/// - McMahan, Ramage, Talwar, Zhang, Learning differentially private recurrent language models, 2018,
-///   section 3.
+/// - McMahan, Ramage, Talwar, Zhang, Learning differentially private recurrent language models,
+///   2018, section 3.
 /// - McMahan et al., A general approach to adding differential privacy to iterative training
 ///   procedures, 2018, section 2.
 #[derive(Clone, Debug, PartialEq)]

@@ -4,12 +4,12 @@ use crate::error::positive;
 use crate::model::ParameterGroups;
 use crate::schedule::Schedule;
 
-/// Smallest threshold of a layer over that of the largest: a layer without any gradient on the public
-/// data can have one on the private data.
+/// Smallest threshold of a layer over that of the largest: a layer without any gradient on the
+/// public data can have one on the private data.
 const LEAST: f64 = 1e-3;
 
-/// Adaptive layerwise clipping: the threshold of each layer is in proportion to the mean norm of its
-/// gradients on public data.
+/// Adaptive layerwise clipping: the threshold of each layer is in proportion to the mean norm of
+/// its gradients on public data.
 ///
 /// The norms are measured anew as the model trains, once an epoch in the papers, with
 /// [`DpOptimizer::learn_from_public`](crate::optim::DpOptimizer::learn_from_public). A decay of the
@@ -18,14 +18,16 @@ const LEAST: f64 = 1e-3;
 ///
 /// # Privacy
 ///
-/// As [`GroupedClipping`](super::GroupedClipping): L layers with a noise multiplier σ each cost what one
-/// release with σ/√L costs, and the plan's multiplier is the latter. The public data is not protected.
+/// As [`GroupedClipping`](super::GroupedClipping): L layers with a noise multiplier σ each cost
+/// what one release with σ/√L costs, and the plan's multiplier is the latter. The public data is
+/// not protected.
 ///
 /// # References
 ///
-/// - Nguyen et al., Batch clipping and adaptive layerwise clipping for differential private stochastic
-///   gradient descent, 2023, section 3.3 (enhanced: `C_h = C e_h / max e`).
-/// - Zhang, Ji, Wang, Differentially private releasing via deep generative model, 2018 (`C_h = e_h`).
+/// - Nguyen et al., Batch clipping and adaptive layerwise clipping for differential private
+///   stochastic gradient descent, 2023, section 3.3 (enhanced: `C_h = C e_h / max e`).
+/// - Zhang, Ji, Wang, Differentially private releasing via deep generative model, 2018 (`C_h =
+///   e_h`).
 #[derive(Clone, Debug, PartialEq)]
 pub struct LayerwiseClipping {
     groups: ParameterGroups,
@@ -79,7 +81,8 @@ impl LayerwiseClipping {
         Ok(relative.into_iter().map(|norm| norm * largest).collect())
     }
 
-    /// How the thresholds change over the steps, beside what the public norms say. Default: they stay.
+    /// How the thresholds change over the steps, beside what the public norms say. Default: they
+    /// stay.
     pub fn with_schedule(mut self, schedule: Schedule) -> Self {
         self.schedule = schedule;
         self

@@ -1,10 +1,9 @@
 //! Clipping policies: from the gradients of single units to a sum of bounded sensitivity.
 //!
-//! A [`Clipping`] policy says for each step what to clip to, its [`Thresholds`]. From that one value
-//! follow the coefficients of the units, the sensitivity of their sum, its noise, and the event that
-//! the ledger gets. A source of gradients
-//! ([`PerExampleGradients`]) tells norms, multiplies, and adds up to
-//! a [`ClippedSum`], which remembers its thresholds.
+//! A [`Clipping`] policy says for each step what to clip to, its [`Thresholds`]. From that one
+//! value follow the coefficients of the units, the sensitivity of their sum, its noise, and the
+//! event that the ledger gets. A source of gradients ([`PerExampleGradients`]) tells norms,
+//! multiplies, and adds up to a [`ClippedSum`], which remembers its thresholds.
 //!
 //! | policy | thresholds |
 //! |---|---|
@@ -56,9 +55,9 @@ use crate::grads::PerExampleGradients;
 ///
 /// # Privacy
 ///
-/// A policy cannot break the guarantee of a step, whatever it does: coefficients, noise and event are
-/// those of the [`Thresholds`] that it gave. It must keep one promise: thresholds depend on nothing but
-/// constants, public data, and the noisy counts that it was given.
+/// A policy cannot break the guarantee of a step, whatever it does: coefficients, noise and event
+/// are those of the [`Thresholds`] that it gave. It must keep one promise: thresholds depend on
+/// nothing but constants, public data, and the noisy counts that it was given.
 pub trait Clipping: std::fmt::Debug + Send + Sync + CloneClipping {
     /// What to clip to in a step. Asked once for each step, before its first unit.
     ///
@@ -67,12 +66,12 @@ pub trait Clipping: std::fmt::Debug + Send + Sync + CloneClipping {
     /// When a threshold is not positive and finite.
     fn thresholds(&self, step: u64) -> Result<Thresholds, DpError>;
 
-    /// What a privacy statement says of the policy: its settings, not its present state. Two policies
-    /// with the same words continue each other's runs.
+    /// What a privacy statement says of the policy: its settings, not its present state. Two
+    /// policies with the same words continue each other's runs.
     fn describe(&self) -> String;
 
-    /// Takes what a step released of its counts: for each, the noisy fraction of units at or below the
-    /// threshold, or the noisy mean of what else the units contribute.
+    /// Takes what a step released of its counts: for each, the noisy fraction of units at or below
+    /// the threshold, or the noisy mean of what else the units contribute.
     fn learn(&mut self, step: u64, fractions: &[f64]) {
         let _ = (step, fractions);
     }
@@ -88,8 +87,8 @@ pub trait Clipping: std::fmt::Debug + Send + Sync + CloneClipping {
         Err(DpError::invalid("public norms", reason))
     }
 
-    /// The numbers that the policy adapts, as they are now, by name. They are public: they follow from
-    /// what was released.
+    /// The numbers that the policy adapts, as they are now, by name. They are public: they follow
+    /// from what was released.
     fn adapted(&self) -> Vec<(String, f64)> {
         Vec::new()
     }

@@ -8,20 +8,21 @@ const LARGEST: f64 = 1e3;
 
 /// Clipping of the whole gradient after each layer was multiplied to a similar norm.
 ///
-/// Layer h is multiplied by `m_h = M/e_h`, where `e_h` is the mean norm of its gradient on public data
-/// and M the largest of them; the whole is clipped to C; the noisy sum is divided by the same
+/// Layer h is multiplied by `m_h = M/e_h`, where `e_h` is the mean norm of its gradient on public
+/// data and M the largest of them; the whole is clipped to C; the noisy sum is divided by the same
 /// multipliers. So layers with small gradients get little noise, as with
 /// [`LayerwiseClipping`](super::LayerwiseClipping), and L layers do not cost √L of the noise.
 ///
 /// # Privacy
 ///
-/// Multiplying and dividing by public numbers is reversible, so the release costs what flat clipping to
-/// C costs. In the units of the gradient, the noise of layer h has standard deviation `z C / m_h`.
+/// Multiplying and dividing by public numbers is reversible, so the release costs what flat
+/// clipping to C costs. In the units of the gradient, the noise of layer h has standard deviation
+/// `z C / m_h`.
 ///
 /// # References
 ///
-/// Nguyen et al., Batch clipping and adaptive layerwise clipping for differential private stochastic
-/// gradient descent, 2023, appendix B.2.
+/// Nguyen et al., Batch clipping and adaptive layerwise clipping for differential private
+/// stochastic gradient descent, 2023, appendix B.2.
 #[derive(Clone, Debug, PartialEq)]
 pub struct MultipliedClipping {
     groups: ParameterGroups,
@@ -36,7 +37,8 @@ impl MultipliedClipping {
     ///
     /// # Errors
     ///
-    /// Refuses numbers that are not positive and finite, and another number of multipliers than groups.
+    /// Refuses numbers that are not positive and finite, and another number of multipliers than
+    /// groups.
     pub fn new(
         groups: ParameterGroups,
         max_grad_norm: f64,

@@ -11,8 +11,8 @@ use crate::updates::UnitUpdate;
 ///
 /// # Privacy
 ///
-/// None: the norms are used without noise. The examples must be public, not a part of the private data
-/// set: a held-out part of it is as private as the rest.
+/// None: the norms are used without noise. The examples must be public, not a part of the private
+/// data set: a held-out part of it is as private as the rest.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PublicNorms {
     groups: ParameterGroups,

@@ -6,17 +6,17 @@ use crate::schedule::Schedule;
 
 /// Clipping to a quantile of the norms, which is followed privately while the model trains.
 ///
-/// Each step also releases, with noise, how many of its units were not clipped; the threshold of the
-/// next step moves so that in the end a fraction `target_quantile` of the units is not. Where there are
-/// groups, each has a threshold and a count of its own.
+/// Each step also releases, with noise, how many of its units were not clipped; the threshold of
+/// the next step moves so that in the end a fraction `target_quantile` of the units is not. Where
+/// there are groups, each has a threshold and a count of its own.
 ///
 /// # Privacy
 ///
-/// Sum and counts are released from the same draw of units, a joint Gaussian release, and together cost
-/// what one release with the plan's noise multiplier z costs: the sum gets a little more noise,
-/// `z_Δ = (z⁻² − K (2σ_b)⁻²)^(-1/2)` for K counts with noise σ_b. A count of bits shifted to ±½ has
-/// sensitivity ½ when a unit is added or removed, and 1 when one is replaced. Thresholds follow from
-/// noisy counts alone and stay the same within a step.
+/// Sum and counts are released from the same draw of units, a joint Gaussian release, and together
+/// cost what one release with the plan's noise multiplier z costs: the sum gets a little more
+/// noise, `z_Δ = (z⁻² − K (2σ_b)⁻²)^(-1/2)` for K counts with noise σ_b. A count of bits shifted to
+/// ±½ has sensitivity ½ when a unit is added or removed, and 1 when one is replaced. Thresholds
+/// follow from noisy counts alone and stay the same within a step.
 ///
 /// # Example
 ///
@@ -36,8 +36,8 @@ use crate::schedule::Schedule;
 ///
 /// # References
 ///
-/// Andrew, Thakkar, McMahan, Ramaswamy, Differentially private learning with adaptive clipping, 2021,
-/// algorithm 1 and theorem 1.
+/// Andrew, Thakkar, McMahan, Ramaswamy, Differentially private learning with adaptive clipping,
+/// 2021, algorithm 1 and theorem 1.
 #[derive(Clone, Debug, PartialEq)]
 pub struct QuantileClipping {
     groups: Option<ParameterGroups>,
@@ -54,8 +54,8 @@ pub struct QuantileClipping {
 }
 
 impl QuantileClipping {
-    /// Flat clipping to the `target_quantile` of the norms: from a threshold of 0.1, by the geometric
-    /// rule with learning rate 0.2.
+    /// Flat clipping to the `target_quantile` of the norms: from a threshold of 0.1, by the
+    /// geometric rule with learning rate 0.2.
     ///
     /// # Errors
     ///

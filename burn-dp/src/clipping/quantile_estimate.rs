@@ -18,8 +18,8 @@ pub enum QuantileRule {
     Geometric,
 }
 
-/// An estimate of the γ-quantile of a distribution, which moves until a fraction γ of the values is at
-/// or below it.
+/// An estimate of the γ-quantile of a distribution, which moves until a fraction γ of the values is
+/// at or below it.
 ///
 /// It is gradient descent on the expected loss `(1−γ)(C−X)` for `X ≤ C`, `γ(X−C)` otherwise, whose
 /// derivative is `P[X ≤ C] − γ`.
@@ -30,8 +30,8 @@ pub enum QuantileRule {
 ///
 /// # References
 ///
-/// Andrew, Thakkar, McMahan, Ramaswamy, Differentially private learning with adaptive clipping, 2021,
-/// sections 2.1 and 2.2.
+/// Andrew, Thakkar, McMahan, Ramaswamy, Differentially private learning with adaptive clipping,
+/// 2021, sections 2.1 and 2.2.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct QuantileEstimate {
     value: f64,
@@ -40,12 +40,13 @@ pub struct QuantileEstimate {
 }
 
 impl QuantileEstimate {
-    /// Starts at `initial` to look for the `target` quantile. The floor of the estimate is a billionth
-    /// of where it starts.
+    /// Starts at `initial` to look for the `target` quantile. The floor of the estimate is a
+    /// billionth of where it starts.
     ///
     /// # Errors
     ///
-    /// Refuses a target outside of 0 to 1, and an initial value that is not positive and at most 1e60.
+    /// Refuses a target outside of 0 to 1, and an initial value that is not positive and at most
+    /// 1e60.
     pub fn new(target: f64, initial: f64) -> Result<Self, DpError> {
         if !(0.0..=1.0).contains(&target) {
             let reason = format!("must be between 0 and 1, got {target}");

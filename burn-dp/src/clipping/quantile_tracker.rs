@@ -10,24 +10,25 @@ use crate::schedule::Schedule;
 const CUT: f64 = 2.0;
 
 /// Estimates quantiles of the gradient norms privately, for each group of parameters and any set of
-/// quantiles: the median norm of every layer, say, or the smallest and largest norm. And, if asked, the
-/// [mean norm](Self::with_means).
+/// quantiles: the median norm of every layer, say, or the smallest and largest norm. And, if asked,
+/// the [mean norm](Self::with_means).
 ///
-/// [`alone`](Self::alone) it releases counts and no gradient: a step leaves the model as it is, and the
-/// whole noise multiplier of the plan goes into the counts. [`beside`](Self::beside) another policy
-/// the counts take their part of the step's cost, and the model trains. The estimates are in
+/// [`alone`](Self::alone) it releases counts and no gradient: a step leaves the model as it is, and
+/// the whole noise multiplier of the plan goes into the counts. [`beside`](Self::beside) another
+/// policy the counts take their part of the step's cost, and the model trains. The estimates are in
 /// [`Clipping::adapted`].
 ///
 /// # Privacy
 ///
 /// One count for each estimate and step, on the same draw of units; see
-/// [`QuantileClipping`](super::QuantileClipping). A mean costs what a quantile costs. What is estimated
-/// is the quantile of the norms of all units under the model as it is, so the estimates lag behind a
-/// model that trains.
+/// [`QuantileClipping`](super::QuantileClipping). A mean costs what a quantile costs. What is
+/// estimated is the quantile of the norms of all units under the model as it is, so the estimates
+/// lag behind a model that trains.
 ///
 /// # Example
 ///
-/// Median and mean norm of each layer, beside a training with flat clipping, for a tenth of its cost:
+/// Median and mean norm of each layer, beside a training with flat clipping, for a tenth of its
+/// cost:
 ///
 /// ```
 /// # use burn::{module::Module, nn::{Linear, LinearConfig}, tensor::Device};
@@ -54,9 +55,9 @@ const CUT: f64 = 2.0;
 ///
 /// # References
 ///
-/// Andrew, Thakkar, McMahan, Ramaswamy, Differentially private learning with adaptive clipping, 2021,
-/// section 2.2 (range of the norms) and figure 1 (mean norm of the updates in each layer, which the paper
-/// shows without noise).
+/// Andrew, Thakkar, McMahan, Ramaswamy, Differentially private learning with adaptive clipping,
+/// 2021, section 2.2 (range of the norms) and figure 1 (mean norm of the updates in each layer,
+/// which the paper shows without noise).
 #[derive(Clone, Debug)]
 pub struct QuantileTracker {
     groups: ParameterGroups,
@@ -97,8 +98,8 @@ impl QuantileTracker {
         tracker.with_initial(0.1)
     }
 
-    /// Estimates beside a policy that clips the whole gradient, or the same groups apart. All counts get
-    /// `noise`, those of the policy too, in place of its own.
+    /// Estimates beside a policy that clips the whole gradient, or the same groups apart. All
+    /// counts get `noise`, those of the policy too, in place of its own.
     pub fn beside(mut self, clipping: impl Clipping + 'static, noise: CountNoise) -> Self {
         self.clipping = Some((Box::new(clipping), noise));
         self
@@ -120,9 +121,9 @@ impl QuantileTracker {
     }
 
     /// Also estimates the mean norm of each group: a moving average with the learning rate of the
-    /// estimates, of norms that are cut at twice the estimate of the highest quantile. So it is below
-    /// the mean until that quantile is found, and where the norms have a long tail beyond it; track a
-    /// high quantile, 0.9 say, to have a mean of nearly all.
+    /// estimates, of norms that are cut at twice the estimate of the highest quantile. So it is
+    /// below the mean until that quantile is found, and where the norms have a long tail beyond it;
+    /// track a high quantile, 0.9 say, to have a mean of nearly all.
     pub fn with_means(mut self) -> Self {
         self.means = Some(vec![self.initial; self.groups.len()]);
         self

@@ -6,8 +6,8 @@ use crate::schedule::Schedule;
 ///
 /// # Privacy
 ///
-/// The noise follows the thresholds of each step, so every step costs the same. What the other policy
-/// counts, it counts at its own thresholds.
+/// The noise follows the thresholds of each step, so every step costs the same. What the other
+/// policy counts, it counts at its own thresholds.
 ///
 /// # Example
 ///

@@ -6,8 +6,8 @@ use super::thresholds::Bound;
 use super::{CountNoise, Thresholds};
 use crate::DpError;
 
-/// Relative amount by which standard deviations are rounded up, so that rounding never makes the noise
-/// less than what the ledger is told.
+/// Relative amount by which standard deviations are rounded up, so that rounding never makes the
+/// noise less than what the ledger is told.
 const ROUND_UP: f64 = 1.0 + 1e-12;
 
 /// How the noise of a step is divided among groups that are clipped apart.
@@ -17,8 +17,8 @@ const ROUND_UP: f64 = 1.0 + 1e-12;
 ///
 /// # References
 ///
-/// McMahan et al., A general approach to adding differential privacy to iterative training procedures,
-/// 2018, section 2.
+/// McMahan et al., A general approach to adding differential privacy to iterative training
+/// procedures, 2018, section 2.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub enum NoiseSplit {
     /// Every group costs the same: `σ_h = z √L C_h`.
@@ -33,7 +33,8 @@ pub enum NoiseSplit {
 /// The noise of one step and what the accountant is told of it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct StepNoise {
-    /// Standard deviation of the noise on the sum of each group; nothing if the sum is not released.
+    /// Standard deviation of the noise on the sum of each group; nothing if the sum is not
+    /// released.
     pub group_stds: Vec<f64>,
     /// Standard deviation of the noise on each count; nothing if nothing is counted.
     pub count_std: Option<f64>,

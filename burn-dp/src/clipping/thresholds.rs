@@ -36,8 +36,8 @@ pub(super) enum Bound {
 ///
 /// # Privacy
 ///
-/// Thresholds are public: they may depend on constants, on public data, and on what was released with
-/// noise.
+/// Thresholds are public: they may depend on constants, on public data, and on what was released
+/// with noise.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Thresholds {
     inner: Arc<Inner>,
@@ -70,7 +70,8 @@ impl Thresholds {
     ///
     /// # Errors
     ///
-    /// Refuses numbers that are not positive and finite, and another number of multipliers than groups.
+    /// Refuses numbers that are not positive and finite, and another number of multipliers than
+    /// groups.
     pub fn multiplied(
         groups: ParameterGroups,
         norm: f64,
@@ -164,7 +165,8 @@ impl Thresholds {
         }))
     }
 
-    /// Nothing but counts is released: the noise multiplier of the plan is divided among them equally.
+    /// Nothing but counts is released: the noise multiplier of the plan is divided among them
+    /// equally.
     ///
     /// # Errors
     ///
@@ -237,8 +239,8 @@ impl Thresholds {
         self.inner.releases_sum
     }
 
-    /// Largest L2 norm that a unit contributes, all groups together: `√(Σ C_h²)`. With multipliers, of
-    /// the multiplied contribution.
+    /// Largest L2 norm that a unit contributes, all groups together: `√(Σ C_h²)`. With multipliers,
+    /// of the multiplied contribution.
     pub fn total_norm(&self) -> f64 {
         match self.norms() {
             [norm] => *norm,
@@ -246,8 +248,8 @@ impl Thresholds {
         }
     }
 
-    /// L2 sensitivity of the sum for neighbours under `relation`: [`total_norm`](Self::total_norm), or
-    /// twice that when a unit is replaced.
+    /// L2 sensitivity of the sum for neighbours under `relation`: [`total_norm`](Self::total_norm),
+    /// or twice that when a unit is replaced.
     pub fn sensitivity(&self, relation: NeighboringRelation) -> f64 {
         relation.sensitivity() * self.total_norm()
     }

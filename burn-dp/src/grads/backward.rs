@@ -64,20 +64,21 @@ impl PrivateBackward {
 
     /// Keeps the per-example gradients of all parameters, whatever they cost. A baseline.
     ///
-    /// The cost is memory traffic: the gradients of a batch are as large as the model times the batch size,
-    /// and they are written, read for the norms and read again for the sum. Layers that see one position
-    /// an example feel it most, because there a ghost norm is nearly free. At batch 128 a multi-layer
-    /// perceptron of 136,000 parameters writes 66 MiB in every step. On Flex most of such a step is spent
-    /// on fresh pages of memory, not on arithmetic: Burn gets the memory of every result anew, zeroed and
-    /// copied to an aligned place, and gives it back to the operating system after use.
+    /// The cost is memory traffic: the gradients of a batch are as large as the model times the
+    /// batch size, and they are written, read for the norms and read again for the sum. Layers that
+    /// see one position an example feel it most, because there a ghost norm is nearly free. At
+    /// batch 128 a multi-layer perceptron of 136,000 parameters writes 66 MiB in every step. On
+    /// Flex most of such a step is spent on fresh pages of memory, not on arithmetic: Burn gets the
+    /// memory of every result anew, zeroed and copied to an aligned place, and gives it back to the
+    /// operating system after use.
     pub fn with_materialize(mut self, materialize: bool) -> Self {
         self.materialize = materialize;
         self
     }
 
-    /// Counts every `group_size` consecutive rows as one unit, whose gradient is the mean of theirs:
-    /// the augmented copies of one example. The mean is taken before clipping, so that a unit counts
-    /// once however many copies it has.
+    /// Counts every `group_size` consecutive rows as one unit, whose gradient is the mean of
+    /// theirs: the augmented copies of one example. The mean is taken before clipping, so that a
+    /// unit counts once however many copies it has.
     ///
     /// # References
     ///
@@ -93,7 +94,8 @@ impl PrivateBackward {
         self
     }
 
-    /// Forms no gradients before the pass is over, so that every rule is asked for its weighted sum.
+    /// Forms no gradients before the pass is over, so that every rule is asked for its weighted
+    /// sum.
     #[cfg(test)]
     pub(crate) fn with_deferred(mut self, defers: bool) -> Self {
         self.defers = defers;
@@ -118,16 +120,18 @@ impl PrivateBackward {
     ///
     /// # Shapes
     ///
-    /// - losses: `[batch_size]`, example i's loss on index i; every private layer saw the examples on
-    ///   axis 0 in the same order. With a group size K: `[units · K]`, the rows of a unit together
+    /// - losses: `[batch_size]`, example i's loss on index i; every private layer saw the examples
+    ///   on axis 0 in the same order. With a group size K: `[units · K]`, the rows of a unit
+    ///   together
     ///
     /// # Privacy
     ///
     /// The result depends on single examples and is consumed by a clipping policy. It is the
-    /// caller's part that loss i depends on example i alone: layers and losses that mix examples are
-    /// refused where they can be seen (BatchNorm in training mode, a batch axis of another length, a
-    /// parameter outside of a private layer). [`DpOptimizer`](crate::optim::DpOptimizer) tests the rest
-    /// on the batches of its first step, [`check_independence`](crate::check_independence) on any batch.
+    /// caller's part that loss i depends on example i alone: layers and losses that mix examples
+    /// are refused where they can be seen (BatchNorm in training mode, a batch axis of another
+    /// length, a parameter outside of a private layer). [`DpOptimizer`](crate::optim::DpOptimizer)
+    /// tests the rest on the batches of its first step,
+    /// [`check_independence`](crate::check_independence) on any batch.
     ///
     /// # Errors
     ///

@@ -16,8 +16,9 @@ use crate::ops::recording::{RawRecord, Recorder};
 
 /// Takes the records of a private backward pass while it runs.
 ///
-/// Where the per-example gradients of a parameter are much smaller than what was recorded for them, they
-/// are formed at once, and the record is freed. So the pass frees activations as an ordinary one does.
+/// Where the per-example gradients of a parameter are much smaller than what was recorded for them,
+/// they are formed at once, and the record is freed. So the pass frees activations as an ordinary
+/// one does.
 pub(super) struct Collector {
     /// A plain tensor of the backend that records.
     witness: Tensor<1>,

@@ -39,8 +39,8 @@ impl Layer {
         self.contributions
     }
 
-    /// Lifts a record to Burn's tensors, which are on the backend of `witness`; the rows of the output
-    /// gradient are scaled by `scale`.
+    /// Lifts a record to Burn's tensors, which are on the backend of `witness`; the rows of the
+    /// output gradient are scaled by `scale`.
     pub(super) fn lift(record: RawRecord, witness: &Tensor<1>, scale: &mut RowScale) -> Self {
         let RawRecord { layer, primitive, weight, bias, kept, ids, output_grad } = record;
         let contributions = Vec::with_capacity(2);

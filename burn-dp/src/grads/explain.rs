@@ -27,8 +27,8 @@ pub struct ExplainedParameter {
     pub gradient_bytes: usize,
     /// Bytes that the pass recorded for them: inputs and output gradients.
     pub recorded_bytes: usize,
-    /// Bytes kept until the norms are known: the gradients where they are formed and kept, inputs and
-    /// output gradients where they are not.
+    /// Bytes kept until the norms are known: the gradients where they are formed and kept, inputs
+    /// and output gradients where they are not.
     pub kept_bytes: usize,
     /// Bytes used for a moment.
     pub temporary_bytes: usize,
@@ -58,8 +58,8 @@ impl ExplainedParameter {
         self
     }
 
-    /// Bytes that the memory bound counts: gradients that are kept though they are larger than half of what
-    /// was recorded for them.
+    /// Bytes that the memory bound counts: gradients that are kept though they are larger than half
+    /// of what was recorded for them.
     fn bounded_bytes(&self) -> usize {
         let kept = self.strategy == Some(Strategy::Instantiate);
         if kept && 2 * self.gradient_bytes > self.recorded_bytes { self.kept_bytes } else { 0 }
@@ -92,8 +92,8 @@ impl Explanation {
         self.parameters.iter().map(|parameter| parameter.kept_bytes).sum()
     }
 
-    /// Bytes of the kept gradients that are larger than half of what was recorded for them, which the
-    /// memory bound limits.
+    /// Bytes of the kept gradients that are larger than half of what was recorded for them, which
+    /// the memory bound limits.
     pub fn bounded_bytes(&self) -> usize {
         self.parameters.iter().map(ExplainedParameter::bounded_bytes).sum()
     }

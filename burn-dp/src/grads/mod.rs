@@ -1,9 +1,9 @@
 //! Per-example gradients: what a backward pass recorded, norms and weighted sums.
 //!
-//! [`PrivateBackward`] runs one backward pass over the sum of per-example losses while a recording is
-//! active. Layers wrapped in [`Private`](crate::nn::Private) hand over their input and the gradient of
-//! their output; [`PerExampleGradients`] holds that until a [clipping policy](crate::clipping)
-//! consumes it. No gradient of a single example is ever visible outside.
+//! [`PrivateBackward`] runs one backward pass over the sum of per-example losses while a recording
+//! is active. Layers wrapped in [`Private`](crate::nn::Private) hand over their input and the
+//! gradient of their output; [`PerExampleGradients`] holds that until a [clipping
+//! policy](crate::clipping) consumes it. No gradient of a single example is ever visible outside.
 
 mod backward;
 mod collector;

@@ -60,7 +60,8 @@ impl PerExampleGradients {
         Self { batch_size, device, parameters, real: None }
     }
 
-    /// Marks the rows that only pad the batch: `false` rows get coefficient zero and are not counted.
+    /// Marks the rows that only pad the batch: `false` rows get coefficient zero and are not
+    /// counted.
     ///
     /// # Errors
     ///
@@ -113,8 +114,8 @@ impl PerExampleGradients {
     /// Squared norms of the gradients for each group of parameters and each example, rounded up:
     /// `[groups][batch_size]`, on the host.
     ///
-    /// Added up in f64 over the parameters of a group. NaN and infinity mean what they say: the norm of
-    /// that example cannot be known.
+    /// Added up in f64 over the parameters of a group. NaN and infinity mean what they say: the
+    /// norm of that example cannot be known.
     ///
     /// # Errors
     ///
@@ -181,8 +182,8 @@ impl PerExampleGradients {
         Ok(totals)
     }
 
-    /// `Σ_i coefficients[i] · gradient_i` per parameter, with the coefficients of its group. Rows that
-    /// are not kept count as zero even where they hold NaN or infinity.
+    /// `Σ_i coefficients[i] · gradient_i` per parameter, with the coefficients of its group. Rows
+    /// that are not kept count as zero even where they hold NaN or infinity.
     ///
     /// # Errors
     ///

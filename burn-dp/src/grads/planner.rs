@@ -23,10 +23,10 @@ pub enum Strategy {
 
 /// Memory that per-example gradients may take beyond what the backward pass recorded.
 ///
-/// Gradients that are at most half as large as what was recorded for them are formed in any case, and the
-/// record is freed: they take no memory. The bound limits those that are kept though they are larger, because
-/// that is faster, and a quarter of it what is formed for a moment, but for a single example, which may need
-/// more.
+/// Gradients that are at most half as large as what was recorded for them are formed in any case,
+/// and the record is freed: they take no memory. The bound limits those that are kept though they
+/// are larger, because that is faster, and a quarter of it what is formed for a moment, but for a
+/// single example, which may need more.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MemoryBound {
     bytes: usize,
@@ -73,9 +73,9 @@ impl Planner {
         self
     }
 
-    /// Whether the gradients of `units` units are formed as soon as `rule` was recorded: where they take at
-    /// most half of the record, a part of which other layers may share, unless the ghost norm costs nothing
-    /// (an embedding, whose gradients are mostly zeros).
+    /// Whether the gradients of `units` units are formed as soon as `rule` was recorded: where they
+    /// take at most half of the record, a part of which other layers may share, unless the ghost
+    /// norm costs nothing (an embedding, whose gradients are mostly zeros).
     pub(crate) fn forms_at_once(&self, rule: &dyn Rule, units: usize) -> bool {
         let cost = rule.cost();
         let smaller = 2 * units * cost.values <= rule.kept_values();
@@ -83,8 +83,8 @@ impl Planner {
         self.always_instantiate || (smaller && !self.defers)
     }
 
-    /// Examples for which the gradients are formed at a time: the temporaries take no more than what was
-    /// recorded, and a quarter of the bound.
+    /// Examples for which the gradients are formed at a time: the temporaries take no more than
+    /// what was recorded, and a quarter of the bound.
     pub(crate) fn formation_chunk(&self, rule: &dyn Rule) -> usize {
         let recorded = (rule.kept_values() * size_of::<f32>()).max(SMALL_TEMPORARY);
         self.examples(rule.cost().temporary, recorded.min(self.chunk), rule.batch_size())

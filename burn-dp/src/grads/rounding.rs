@@ -7,21 +7,25 @@ use burn::tensor::Device;
 /// magnitude of the terms.
 const SINGLE: f64 = 16.0 * (f32::EPSILON as f64) / 2.0;
 
-/// A product of two factors that were cut off to the eleven significant bits of TF32, relative to the product.
+/// A product of two factors that were cut off to the eleven significant bits of TF32, relative to
+/// the product.
 const TENSOR_FLOAT_32: f64 = 1.0 / (1 << 9) as f64;
 
 /// What is added to squared norms because the device computes with so many digits.
 ///
-/// Matrix products of single precision are in TF32 on devices that have it, where that is faster. Norms of
-/// factors are not, but the gradients that are formed, the Gram matrices and the weighted sum are: what an
-/// example adds to the sum can be larger by the rounding of all of them than what was measured.
+/// Matrix products of single precision are in TF32 on devices that have it, where that is faster.
+/// Norms of factors are not, but the gradients that are formed, the Gram matrices and the weighted
+/// sum are: what an example adds to the sum can be larger by the rounding of all of them than what
+/// was measured.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Precision {
     /// Of a norm, relative to it.
     relative: f64,
-    /// Of a squared norm that was added up from products of Gram matrices, relative to the squared magnitude.
+    /// Of a squared norm that was added up from products of Gram matrices, relative to the squared
+    /// magnitude.
     gram: f64,
-    /// Of a norm of a gradient that the weighted sum adds in another order, relative to the magnitude.
+    /// Of a norm of a gradient that the weighted sum adds in another order, relative to the
+    /// magnitude.
     reordered: f64,
 }
 
@@ -29,8 +33,8 @@ impl Precision {
     /// What is below the excess that every coefficient leaves has no entry.
     const SINGLE: Self = Self { relative: 0.0, gram: SINGLE, reordered: SINGLE };
 
-    /// One product in the weighted sum; two Gram matrices, and as much again for the weighted sum; one
-    /// product to form the gradient and two roundings in the weighted sum.
+    /// One product in the weighted sum; two Gram matrices, and as much again for the weighted sum;
+    /// one product to form the gradient and two roundings in the weighted sum.
     const TENSOR_FLOAT_32: Self = Self {
         relative: TENSOR_FLOAT_32,
         gram: 4.0 * TENSOR_FLOAT_32,
@@ -100,7 +104,8 @@ mod tests {
             .collect()
     }
 
-    /// What is released of an example is at most the bound, whose factors were cut off as TF32 does.
+    /// What is released of an example is at most the bound, whose factors were cut off as TF32
+    /// does.
     #[test]
     fn the_margins_of_tf32_cover_factors_that_were_cut_off() {
         for (count, salt) in (1..40).flat_map(|count| (0..25).map(move |salt| (count, salt as f32)))

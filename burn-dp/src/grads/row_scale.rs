@@ -21,8 +21,8 @@ impl RowScale {
         Self { factors: Some(factors), magnitudes: Vec::new() }
     }
 
-    /// Multiplies each row of axis 0 by its factor. A tensor of another batch size stays as it is: it is
-    /// refused later.
+    /// Multiplies each row of axis 0 by its factor. A tensor of another batch size stays as it is:
+    /// it is refused later.
     pub(super) fn apply<const D: usize>(&mut self, grad: Tensor<D>) -> Tensor<D> {
         let rows = grad.dims()[0];
         let Some(factors) = self.factors.clone().filter(|factors| factors.dims() == [rows]) else {

@@ -24,8 +24,9 @@ pub struct BinaryCrossEntropyLossConfig {
 
 /// The cross-entropy between scores (logits) and targets 0 or 1, one value for each example.
 ///
-/// With a logit x and a target t it is `(1 - t) x - log sigmoid(x)`, finite for every finite logit. The
-/// mean over the batch is Burn's `BinaryCrossEntropyLoss` with logits, if the reduction is the mean.
+/// With a logit x and a target t it is `(1 - t) x - log sigmoid(x)`, finite for every finite logit.
+/// The mean over the batch is Burn's `BinaryCrossEntropyLoss` with logits, if the reduction is the
+/// mean.
 #[derive(Module, Debug)]
 pub struct BinaryCrossEntropyLoss {
     #[module(skip)]

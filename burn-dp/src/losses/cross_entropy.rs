@@ -11,14 +11,14 @@ use super::reduction::no_losses;
 /// Configuration to create a [`CrossEntropyLoss`] with [`init`](Self::init).
 #[derive(Config, Debug)]
 pub struct CrossEntropyLossConfig {
-    /// Targets that are ignored, for example the index of a padding token, or -100. They need not be
-    /// classes.
+    /// Targets that are ignored, for example the index of a padding token, or -100. They need not
+    /// be classes.
     pub pad_tokens: Option<Vec<i64>>,
-    /// One positive factor for each class. The value at a position is multiplied by the factor of its
-    /// target and divided by no sum of factors.
+    /// One positive factor for each class. The value at a position is multiplied by the factor of
+    /// its target and divided by no sum of factors.
     pub weights: Option<Vec<f32>>,
-    /// Label smoothing α in [0, 1]: the target distribution is 1 - α on the target plus α / classes on
-    /// every class.
+    /// Label smoothing α in [0, 1]: the target distribution is 1 - α on the target plus α / classes
+    /// on every class.
     pub smoothing: Option<f32>,
     /// How the positions of one example become one value. The mean is taken over those positions of
     /// the example that are not ignored.
@@ -41,8 +41,8 @@ pub struct CrossEntropyLossConfig {
 /// | logits further apart than the largest number of their type | infinite |
 /// | an infinite or undefined logit | not a number, in that example only |
 ///
-/// Without class factors and ignored targets, the mean over the batch is Burn's `CrossEntropyLoss`. With
-/// them Burn divides by a sum over the batch, which cannot be private; see the
+/// Without class factors and ignored targets, the mean over the batch is Burn's `CrossEntropyLoss`.
+/// With them Burn divides by a sum over the batch, which cannot be private; see the
 /// [module](super#privacy).
 ///
 /// # References
@@ -184,7 +184,8 @@ impl CrossEntropyLoss {
         }
     }
 
-    /// `[batch_size, positions, classes]` and `[batch_size, positions]` to `[batch_size, positions]`.
+    /// `[batch_size, positions, classes]` and `[batch_size, positions]` to `[batch_size,
+    /// positions]`.
     fn at_each_position(&self, log_probabilities: Tensor<3>, targets: Tensor<2, Int>) -> Tensor<2> {
         let [batch_size, positions, classes] = log_probabilities.dims();
         let targets = targets.reshape([batch_size, positions, 1]);

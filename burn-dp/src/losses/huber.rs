@@ -18,10 +18,11 @@ pub struct HuberLossConfig {
     pub reduction: ExampleReduction,
 }
 
-/// The squared difference, halved, up to `delta`, and a line from there on, between predictions and targets, one value for each example.
+/// The squared difference, halved, up to `delta`, and a line from there on, between predictions and
+/// targets, one value for each example.
 ///
-/// The mean over the batch is Burn's `HuberLoss` if all examples are of one shape and the reduction is the
-/// mean.
+/// The mean over the batch is Burn's `HuberLoss` if all examples are of one shape and the reduction
+/// is the mean.
 #[derive(Module, Debug)]
 pub struct HuberLoss {
     delta: f32,
@@ -53,8 +54,8 @@ impl HuberLoss {
     ///
     /// # Panics
     ///
-    /// If the shapes differ, also where they could be broadcast: `[n, 1]` against `[1, n]` would compare
-    /// every example with every other.
+    /// If the shapes differ, also where they could be broadcast: `[n, 1]` against `[1, n]` would
+    /// compare every example with every other.
     pub fn forward<const D: usize>(&self, predictions: Tensor<D>, targets: Tensor<D>) -> Tensor<1> {
         assert_same_shape(predictions.dims(), targets.dims());
         if predictions.dims()[0] == 0 {

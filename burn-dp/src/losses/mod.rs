@@ -1,8 +1,8 @@
 //! Losses with one value for each example.
 //!
-//! A private gradient clips what each example contributes, so it starts from one loss for each example,
-//! `[batch_size]`, not from their mean. Most losses of Burn return the mean. Those here have the names
-//! and options of Burn's and return the values that the mean is taken of:
+//! A private gradient clips what each example contributes, so it starts from one loss for each
+//! example, `[batch_size]`, not from their mean. Most losses of Burn return the mean. Those here
+//! have the names and options of Burn's and return the values that the mean is taken of:
 //!
 //! | Loss | Examples |
 //! |---|---|
@@ -15,13 +15,14 @@
 //!
 //! # Privacy
 //!
-//! The value of an example depends on that example alone. In particular nothing is divided by a number
-//! of tokens, a sum of class weights, or a size that is taken over the batch, as Burn's means are: such
-//! a divisor would let one example change the gradients of all others, and clipping would not bound
-//! that. Shapes that would be broadcast over the batch are refused for the same reason.
+//! The value of an example depends on that example alone. In particular nothing is divided by a
+//! number of tokens, a sum of class weights, or a size that is taken over the batch, as Burn's
+//! means are: such a divisor would let one example change the gradients of all others, and clipping
+//! would not bound that. Shapes that would be broadcast over the batch are refused for the same
+//! reason.
 //!
-//! A value or gradient that is not finite is confined to its example, and an example whose gradient is
-//! not finite counts as zero when it is clipped.
+//! A value or gradient that is not finite is confined to its example, and an example whose gradient
+//! is not finite counts as zero when it is clipped.
 //!
 //! # Example
 //!

@@ -18,8 +18,8 @@ pub struct MseLossConfig {
 
 /// The squared difference between predictions and targets, one value for each example.
 ///
-/// The mean over the batch is Burn's `MseLoss` if all examples are of one shape and the reduction is the
-/// mean.
+/// The mean over the batch is Burn's `MseLoss` if all examples are of one shape and the reduction
+/// is the mean.
 #[derive(Module, Debug)]
 pub struct MseLoss {
     #[module(skip)]
@@ -44,8 +44,8 @@ impl MseLoss {
     ///
     /// # Panics
     ///
-    /// If the shapes differ, also where they could be broadcast: `[n, 1]` against `[1, n]` would compare
-    /// every example with every other.
+    /// If the shapes differ, also where they could be broadcast: `[n, 1]` against `[1, n]` would
+    /// compare every example with every other.
     pub fn forward<const D: usize>(&self, predictions: Tensor<D>, targets: Tensor<D>) -> Tensor<1> {
         assert_same_shape(predictions.dims(), targets.dims());
         if predictions.dims()[0] == 0 {

@@ -36,8 +36,8 @@ fn gradient<const D: usize>(
     leaf.grad(&one.sum().backward()).map(|g| to_vec(&g)).expect("the loss depends on its input")
 }
 
-/// Checks the gradient of every loss with respect to every input by central differences, and that the
-/// gradient with respect to the input of every *other* example is exactly zero.
+/// Checks the gradient of every loss with respect to every input by central differences, and that
+/// the gradient with respect to the input of every *other* example is exactly zero.
 pub(crate) fn check_gradients<const D: usize>(
     input: Tensor<D>,
     loss: impl Fn(Tensor<D>) -> Tensor<1>,
@@ -65,8 +65,8 @@ pub(crate) fn check_gradients<const D: usize>(
     }
 }
 
-/// Checks that loss 0 and its gradient stay the same, bit by bit, when the other examples are replaced
-/// by extreme ones.
+/// Checks that loss 0 and its gradient stay the same, bit by bit, when the other examples are
+/// replaced by extreme ones.
 pub(crate) fn check_confinement<const D: usize>(
     input: Tensor<D>,
     extreme: f64,

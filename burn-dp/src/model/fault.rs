@@ -37,8 +37,8 @@ pub struct Fault {
     pub kind: FaultKind,
     /// Why, and what to do instead.
     pub reason: String,
-    /// Whether it stands in the way however the model is used. The others matter only if a loss reaches
-    /// them.
+    /// Whether it stands in the way however the model is used. The others matter only if a loss
+    /// reaches them.
     pub(crate) certain: bool,
 }
 

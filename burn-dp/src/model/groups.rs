@@ -10,7 +10,8 @@ use crate::model::FirstCopies;
 
 /// A partition of the trained parameters of a model: the parts whose norms a policy looks at.
 ///
-/// Parameters are known by their path, so that the partition of a saved run is that of the resumed one.
+/// Parameters are known by their path, so that the partition of a saved run is that of the resumed
+/// one.
 ///
 /// # Privacy
 ///
@@ -93,12 +94,13 @@ impl ParameterGroups {
         Ok(groups)
     }
 
-    /// One group for each parameter group of Burn, by name; a parameter goes to the first that matches.
+    /// One group for each parameter group of Burn, by name; a parameter goes to the first that
+    /// matches.
     ///
     /// # Errors
     ///
-    /// Refuses a model with nothing to train, a trained parameter that no group matches, and a group
-    /// that gets no parameter.
+    /// Refuses a model with nothing to train, a trained parameter that no group matches, and a
+    /// group that gets no parameter.
     pub fn by_param_group<M: Module>(
         model: &M,
         groups: &[(&str, ParamGroup)],
@@ -168,7 +170,8 @@ impl ParameterGroups {
     ///
     /// # Errors
     ///
-    /// [`DpError::UnsupportedModel`] for a parameter that was not trained when the groups were made.
+    /// [`DpError::UnsupportedModel`] for a parameter that was not trained when the groups were
+    /// made.
     pub fn index_of(&self, path: &str) -> Result<usize, DpError> {
         match &self.of {
             None => Ok(0),

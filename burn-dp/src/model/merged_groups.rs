@@ -65,8 +65,8 @@ impl ParameterGroups {
     }
 }
 
-/// Cuts sorted values into at most `count` ranges with the least sum of squared deviations from their
-/// means.
+/// Cuts sorted values into at most `count` ranges with the least sum of squared deviations from
+/// their means.
 fn least_squares_parts(sorted: &[f64], count: usize) -> Vec<std::ops::Range<usize>> {
     let n = sorted.len();
     let count = count.min(n);

@@ -1,4 +1,5 @@
-//! Walking a model: its trained parameters, their groups and ties, and what cannot be trained privately.
+//! Walking a model: its trained parameters, their groups and ties, and what cannot be trained
+//! privately.
 
 mod fault;
 pub(crate) mod groups;

@@ -13,7 +13,8 @@ use crate::model::{Fault, FaultKind, Survey, Trained};
 pub struct ParameterInfo {
     /// Identity of the parameter.
     pub id: ParamId,
-    /// Path in the module tree, for example `encoder.fc.weight`; of a tied parameter, its first one.
+    /// Path in the module tree, for example `encoder.fc.weight`; of a tied parameter, its first
+    /// one.
     pub path: String,
     /// Shape of the parameter.
     pub shape: Vec<usize>,
@@ -32,8 +33,8 @@ impl From<&Trained> for ParameterInfo {
     }
 }
 
-/// The parameters of a model that require gradients, in the order in which the model visits them, each
-/// once: the copies of a tied parameter are one parameter.
+/// The parameters of a model that require gradients, in the order in which the model visits them,
+/// each once: the copies of a tied parameter are one parameter.
 ///
 /// These are the parameters that are clipped, noised and updated: the three sets are one.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -46,10 +47,10 @@ impl TrainableParameters {
     ///
     /// # Errors
     ///
-    /// Refuses a model that cannot be trained privately however it is used, with the first fault that
-    /// [`validate`](crate::model::validate) finds of these: a BatchNorm in training mode (it mixes the
-    /// examples of a batch and stores statistics of them), a parameter that is trained in one place and
-    /// frozen in another, an adapter without a rule, nothing to train.
+    /// Refuses a model that cannot be trained privately however it is used, with the first fault
+    /// that [`validate`](crate::model::validate) finds of these: a BatchNorm in training mode (it
+    /// mixes the examples of a batch and stores statistics of them), a parameter that is trained in
+    /// one place and frozen in another, an adapter without a rule, nothing to train.
     pub fn of<M: Module>(model: &M) -> Result<Self, DpError> {
         Self::collect(model, |_| true)
     }

@@ -106,8 +106,8 @@ impl Survey {
         Some((self.path[..depth].join("."), &self.path[depth]))
     }
 
-    /// Whether the adapted parameter is the weight of a linear layer that is applied as one; recurrent
-    /// layers apply those of their gates together.
+    /// Whether the adapted parameter is the weight of a linear layer that is applied as one;
+    /// recurrent layers apply those of their gates together.
     fn is_weight_of_linear(&self) -> bool {
         let depth = self.containers.iter().position(|name| name == "Reparameterization");
         depth.and_then(|depth| depth.checked_sub(1)).is_some_and(|holder| {

@@ -8,9 +8,9 @@ use burn::tensor::Tensor;
 
 /// Gives every copy of a trained parameter the value of its first copy.
 ///
-/// Burn's optimizers update the first copy that they meet and leave the others as they were. Afterwards
-/// all copies are one leaf of the next graph, so that an ordinary backward pass adds up their gradients
-/// as well.
+/// Burn's optimizers update the first copy that they meet and leave the others as they were.
+/// Afterwards all copies are one leaf of the next graph, so that an ordinary backward pass adds up
+/// their gradients as well.
 pub(crate) fn tie<M: Module>(model: M) -> M {
     model.map(&mut Tie::default())
 }

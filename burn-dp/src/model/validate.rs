@@ -1,7 +1,7 @@
 //! What cannot be trained privately, all faults at once.
 //!
-//! [`validate`] walks a model and says of every part that stands in the way where it is, why, and what
-//! to do. The optimizer refuses by the same findings, so the two cannot disagree.
+//! [`validate`] walks a model and says of every part that stands in the way where it is, why, and
+//! what to do. The optimizer refuses by the same findings, so the two cannot disagree.
 //!
 //! ```
 //! use burn::module::Module;
@@ -35,12 +35,12 @@ use burn::module::Module;
 
 /// Finds everything in `model` that cannot be trained privately as it is.
 ///
-/// A model without faults can still be used wrongly: that a layer keeps the examples on axis 0, and that
-/// loss i depends on example i alone, is seen in the backward pass only. A parameter outside of a private
-/// layer is a fault here even if no loss uses it, and even if the forward pass reads it through
-/// [`nn::parameter`](crate::nn::parameter) alone, which is private: the walk sees fields, not the forward
-/// pass. Such a model trains; held as a `Private<Param<_>>`, with the same record, the parameter is no
-/// fault.
+/// A model without faults can still be used wrongly: that a layer keeps the examples on axis 0, and
+/// that loss i depends on example i alone, is seen in the backward pass only. A parameter outside
+/// of a private layer is a fault here even if no loss uses it, and even if the forward pass reads
+/// it through [`nn::parameter`](crate::nn::parameter) alone, which is private: the walk sees
+/// fields, not the forward pass. Such a model trains; held as a `Private<Param<_>>`, with the same
+/// record, the parameter is no fault.
 ///
 /// # Errors
 ///

@@ -25,8 +25,8 @@ impl Private<BatchNorm> {
     ///
     /// # Panics
     ///
-    /// Panics if the layer is in training mode on an autodiff device, and if axis 1 of `input` is not
-    /// `num_features`.
+    /// Panics if the layer is in training mode on an autodiff device, and if axis 1 of `input` is
+    /// not `num_features`.
     pub fn forward<const D: usize>(&self, input: Tensor<D>) -> Tensor<D> {
         batch_norm(&self.inner, input)
     }

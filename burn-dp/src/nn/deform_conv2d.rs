@@ -6,8 +6,8 @@ use super::{Private, padding};
 use crate::ops::{self, Primitive};
 
 impl Private<DeformConv2d> {
-    /// Applies the deformable convolution. Offset and mask usually come from convolutions, which must
-    /// be private themselves.
+    /// Applies the deformable convolution. Offset and mask usually come from convolutions, which
+    /// must be private themselves.
     ///
     /// # Shapes
     ///
@@ -18,8 +18,8 @@ impl Private<DeformConv2d> {
     ///
     /// # Panics
     ///
-    /// Panics if the channels of `input` are not those of the layer, and if the padding is not the same
-    /// on both sides, which Burn does not support here.
+    /// Panics if the channels of `input` are not those of the layer, and if the padding is not the
+    /// same on both sides, which Burn does not support here.
     pub fn forward(
         &self,
         input: Tensor<4>,

@@ -18,8 +18,9 @@ impl Private<Embedding> {
     /// The scores of all tokens: the product with the transposed weight, for models whose output
     /// layer is tied to their embedding.
     ///
-    /// Both uses count as one parameter: their gradients are added before the norm. Burn's optimizers
-    /// update one copy of a parameter, so a tied weight has to live in one layer, this one.
+    /// Both uses count as one parameter: their gradients are added before the norm. Burn's
+    /// optimizers update one copy of a parameter, so a tied weight has to live in one layer, this
+    /// one.
     ///
     /// # Shapes
     ///

@@ -7,8 +7,9 @@ use std::fmt;
 #[non_exhaustive]
 pub enum NormRule {
     /// For every weight the cheaper of ghost norm and instantiation; biases, scales and shifts are
-    /// instantiated, as they are no larger than what was recorded. So are the weights of a convolution that
-    /// is used several times or whose units have several rows, within the memory bound or in chunks.
+    /// instantiated, as they are no larger than what was recorded. So are the weights of a
+    /// convolution that is used several times or whose units have several rows, within the memory
+    /// bound or in chunks.
     Planned,
     /// From the recorded tensors alone; the gradients are never formed.
     Ghost,
@@ -64,10 +65,11 @@ use NormRule::{Ghost, Instantiated, Planned, Wrapped};
 
 /// The layers of Burn that have a private twin.
 ///
-/// The rules are written once, on Burn's tensors, so every row is meant for every backend; the last column
-/// says on which of them its test passed, without and with gradient checkpointing. `cargo xtask test` runs it
-/// on Flex and NdArray each time, `cargo xtask test --backend wgpu` also on WGPU, with fusion. All rows were
-/// run there on a software driver, without autotuning; continuous integration runs those of the primitives.
+/// The rules are written once, on Burn's tensors, so every row is meant for every backend; the last
+/// column says on which of them its test passed, without and with gradient checkpointing. `cargo
+/// xtask test` runs it on Flex and NdArray each time, `cargo xtask test --backend wgpu` also on
+/// WGPU, with fusion. All rows were run there on a software driver, without autotuning; continuous
+/// integration runs those of the primitives.
 #[rustfmt::skip]
 pub const LAYERS: &[LayerSupport] = &[
     row("Linear",

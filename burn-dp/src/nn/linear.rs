@@ -9,8 +9,9 @@ impl Private<Linear> {
     /// Applies the linear layer, with its LoRA adapter if it has one.
     ///
     /// After [`Module::apply_lora`](burn::module::Module::apply_lora) or
-    /// [`apply_qlora`](burn::module::Module::apply_qlora) the stored weight is frozen, and packed for
-    /// QLoRA; the factors `weight.lora.a` and `weight.lora.b` are trained and have per-example rules.
+    /// [`apply_qlora`](burn::module::Module::apply_qlora) the stored weight is frozen, and packed
+    /// for QLoRA; the factors `weight.lora.a` and `weight.lora.b` are trained and have per-example
+    /// rules.
     ///
     /// # Shapes
     ///

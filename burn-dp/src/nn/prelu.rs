@@ -9,8 +9,8 @@ impl Private<PRelu> {
     ///
     /// # Shapes
     ///
-    /// - input, output: `[batch_size, channels, …]`; any shape with a batch axis if the layer has one
-    ///   parameter
+    /// - input, output: `[batch_size, channels, …]`; any shape with a batch axis if the layer has
+    ///   one parameter
     ///
     /// # Panics
     ///

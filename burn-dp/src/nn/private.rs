@@ -68,9 +68,9 @@ impl<const D: usize> PrivateLayer for Param<Tensor<D>> {}
 
 /// A Burn layer whose backward pass can yield per-example information.
 ///
-/// The wrapper is transparent: the parameter `weight` of a field `fc` keeps the path `fc.weight`, so a
-/// record saved from the plain model loads into the private one and back. The inner layer is not
-/// reachable while it is wrapped, because its own `forward` would hide its examples; leave with
+/// The wrapper is transparent: the parameter `weight` of a field `fc` keeps the path `fc.weight`,
+/// so a record saved from the plain model loads into the private one and back. The inner layer is
+/// not reachable while it is wrapped, because its own `forward` would hide its examples; leave with
 /// [`into_inner`](Self::into_inner).
 ///
 /// # Example

@@ -1,7 +1,7 @@
 //! Which private layer a module traversal is in.
 //!
-//! [`Private`](super::Private) is transparent to paths, so a visitor cannot see it. A traversal runs on
-//! one thread, so the wrapper says so there while it is visited.
+//! [`Private`](super::Private) is transparent to paths, so a visitor cannot see it. A traversal
+//! runs on one thread, so the wrapper says so there while it is visited.
 
 use std::cell::Cell;
 use std::marker::PhantomData;

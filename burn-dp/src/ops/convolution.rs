@@ -1,7 +1,7 @@
 //! Convolutions for which their parameters are constants.
 //!
-//! Burn's own keep their input, for the gradient of the weight. That is the affair of the tap here, which
-//! keeps it only where the weight is trained.
+//! Burn's own keep their input, for the gradient of the weight. That is the affair of the tap here,
+//! which keeps it only where the weight is trained.
 
 use burn::backend::{Backend, TensorMetadata, tensor::FloatTensor};
 use burn::tensor::Shape;

@@ -1,5 +1,5 @@
-//! What the Flex backend does better than views and generic operations: one pass over memory, on all
-//! cores.
+//! What the Flex backend does better than views and generic operations: one pass over memory, on
+//! all cores.
 
 use burn::backend::{
     Flex, TensorMetadata,
@@ -106,8 +106,8 @@ fn indexed_squared_norm(ids: &[i64], rows: &[f32], features: usize) -> f32 {
     total as f32
 }
 
-/// Sum of squares: blocks in f32 on independent lanes, the blocks added in f64. Overflow of a block is
-/// infinity, which is what a caller has to see.
+/// Sum of squares: blocks in f32 on independent lanes, the blocks added in f64. Overflow of a block
+/// is infinity, which is what a caller has to see.
 fn squared_norm(row: &[f32]) -> f32 {
     Arch::new().dispatch(SquaredNorm(row))
 }
@@ -144,8 +144,8 @@ fn sum_of_squares(row: &[f32]) -> f32 {
 }
 
 impl Patches {
-    /// The pixels that element `kernel` of the kernel sees, output plane by output plane; `row` holds
-    /// zeros.
+    /// The pixels that element `kernel` of the kernel sees, output plane by output plane; `row`
+    /// holds zeros.
     fn fill_volume(&self, volume: &[f32], size: [usize; 3], kernel: usize, row: &mut [f32]) {
         let [depth, height, width] = size;
         let [_, kernel_height, kernel_width] = self.kernel_size;

@@ -8,8 +8,8 @@ use super::{Bias, Kept, LayerIds, ParametricOps, Patches, Primitive, Slot};
 
 /// Calls a layer's operation so that its parameters get their gradients from a tap.
 ///
-/// `forward` is Burn's operation; it sees the parameters as constants where they are trained. `kept` is
-/// asked for what the gradient of the weight needs, if it is trained; see [`Primitive`].
+/// `forward` is Burn's operation; it sees the parameters as constants where they are trained.
+/// `kept` is asked for what the gradient of the weight needs, if it is trained; see [`Primitive`].
 ///
 /// The batch must be axis 0 of the output and of what is kept.
 pub(crate) fn apply<const W: usize, const D: usize>(
@@ -46,8 +46,8 @@ fn bias_of(bias: Option<Tensor<1>>) -> Bias<Dispatch> {
     }
 }
 
-/// The convolution that `primitive` says, with parameters that are constants: gradients reach the input
-/// alone.
+/// The convolution that `primitive` says, with parameters that are constants: gradients reach the
+/// input alone.
 ///
 /// # Shapes
 ///
@@ -94,8 +94,8 @@ pub(crate) fn keep_deformed(
     }
 }
 
-/// The gradient of a weight, summed over the batch, flattened: `[values]`. All tensors are on a device
-/// without autodiff.
+/// The gradient of a weight, summed over the batch, flattened: `[values]`. All tensors are on a
+/// device without autodiff.
 pub(crate) fn weight_gradient<const D: usize>(
     output_grad: Tensor<D>,
     kept: Kept<Dispatch>,
@@ -144,7 +144,8 @@ fn patches_of_volumes(input: Tensor<5>, patches: &Patches) -> Tensor<3> {
     }
 }
 
-/// Squared norms of rows, not underestimated but for what underflow loses and a few units in the last place.
+/// Squared norms of rows, not underestimated but for what underflow loses and a few units in the
+/// last place.
 ///
 /// # Shapes
 ///
@@ -165,9 +166,9 @@ pub(crate) fn row_squared_norms(rows: Tensor<2>) -> Tensor<1> {
 /// Values that are added one after another before their sums are.
 const BLOCK: usize = 64;
 
-/// Sums of rows: of blocks first, then of their sums, and so on, so that rounding grows with the number of
-/// levels and not with that of the values. In whatever order a device adds up a block, each value passes
-/// through `additions(values)` roundings at most.
+/// Sums of rows: of blocks first, then of their sums, and so on, so that rounding grows with the
+/// number of levels and not with that of the values. In whatever order a device adds up a block,
+/// each value passes through `additions(values)` roundings at most.
 ///
 /// # Shapes
 ///
@@ -219,7 +220,8 @@ mod tests {
     use super::*;
     use crate::test_devices::devices;
 
-    /// Equal values are the worst for a sum of one after another: every addition rounds to the same side.
+    /// Equal values are the worst for a sum of one after another: every addition rounds to the same
+    /// side.
     #[test]
     fn squared_norms_of_many_equal_values_are_not_underestimated() {
         for device in devices() {

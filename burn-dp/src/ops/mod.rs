@@ -1,12 +1,12 @@
-//! The parametric primitives: Burn's operations with parameters, with a backward step that can yield
-//! per-example information instead of the summed gradient.
+//! The parametric primitives: Burn's operations with parameters, with a backward step that can
+//! yield per-example information instead of the summed gradient.
 //!
 //! A primitive is Burn's own operation with its parameters as constants, followed by a *tap*: an
 //! identity whose parents are the output and the parameters, and which keeps what their gradients
-//! follow from. Its backward step is hand-written and does one of two things: the ordinary thing, or,
-//! while a [recording](crate::grads) is active on the thread, it hands what was kept and the gradient
-//! of the output to the recording and computes no gradient of the parameters. The gradient of the
-//! layer's input is Burn's in both cases, and so is the output.
+//! follow from. Its backward step is hand-written and does one of two things: the ordinary thing,
+//! or, while a [recording](crate::grads) is active on the thread, it hands what was kept and the
+//! gradient of the output to the recording and computes no gradient of the parameters. The gradient
+//! of the layer's input is Burn's in both cases, and so is the output.
 //!
 //! [`ParametricOps`] extends every backend with the tap and with what the rules need of a backend.
 
@@ -66,8 +66,8 @@ pub trait ParametricOps: Backend {
         output
     }
 
-    /// A convolution with parameters that are constants: its backward step gives the gradient of the input
-    /// alone and keeps nothing but the weight.
+    /// A convolution with parameters that are constants: its backward step gives the gradient of
+    /// the input alone and keeps nothing but the weight.
     #[fusion(default)]
     fn convolution(
         input: FloatTensor<Self>,
@@ -90,26 +90,26 @@ pub trait ParametricOps: Backend {
         Self::float_reshape(primitive.weight_gradient::<Self>(kept, weight, output_grad), values)
     }
 
-    /// The patches that the kernel of a convolution sees, `[batch_size · groups, channels / groups ·
-    /// kernel values, positions]` of `[batch_size, channels, depth, height, width]`, where the backend
-    /// has a better way than views and a copy.
+    /// The patches that the kernel of a convolution sees, `[batch_size · groups, channels / groups
+    /// · kernel values, positions]` of `[batch_size, channels, depth, height, width]`, where the
+    /// backend has a better way than views and a copy.
     #[fusion(default)]
     #[allow(unused_variables)]
     fn native_patches(input: FloatTensor<Self>, patches: Patches) -> Option<FloatTensor<Self>> {
         None
     }
 
-    /// Squared norms of rows, `[rows, values]` to `[rows]`, where the backend has a better way than a
-    /// product and a sum.
+    /// Squared norms of rows, `[rows, values]` to `[rows]`, where the backend has a better way than
+    /// a product and a sum.
     #[fusion(default)]
     #[allow(unused_variables)]
     fn native_row_squared_norms(rows: FloatTensor<Self>) -> Option<FloatTensor<Self>> {
         None
     }
 
-    /// Per example, `Σ_v ‖Σ_{t: ids[t] = v} rows[t]‖²`, `[batch_size]`, of `ids: [batch_size, positions]`
-    /// and `rows: [batch_size, positions, features]`, where the backend has a better way than comparing
-    /// all pairs of positions.
+    /// Per example, `Σ_v ‖Σ_{t: ids[t] = v} rows[t]‖²`, `[batch_size]`, of `ids: [batch_size,
+    /// positions]` and `rows: [batch_size, positions, features]`, where the backend has a better
+    /// way than comparing all pairs of positions.
     #[fusion(default)]
     #[allow(unused_variables)]
     fn native_indexed_squared_norms(

@@ -83,8 +83,8 @@ impl Patches {
     }
 }
 
-/// The windows along `axis` of the tensor, which is `spatial` among depth, height and width: a new last
-/// axis.
+/// The windows along `axis` of the tensor, which is `spatial` among depth, height and width: a new
+/// last axis.
 fn windows<const D: usize, const E: usize>(
     patches: &Patches,
     tensor: Tensor<D>,

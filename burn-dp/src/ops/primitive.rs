@@ -14,8 +14,8 @@ pub struct LayerIds {
 
 /// How the output of a layer depends on its parameters.
 ///
-/// Of each, the forward pass keeps what the gradient of the weight follows from besides the gradient
-/// of the output; the shapes of both are those of Burn's operation of the same name.
+/// Of each, the forward pass keeps what the gradient of the weight follows from besides the
+/// gradient of the output; the shapes of both are those of Burn's operation of the same name.
 #[derive(Clone, Debug)]
 pub enum Primitive {
     /// `output = input @ weight + bias`; keeps the input.
@@ -79,8 +79,8 @@ impl Primitive {
         }
     }
 
-    /// im2col of a convolution whose weight and pixels have these shapes; the pixels are the output of a
-    /// convolution and the input of a transposed one. `None` for other primitives.
+    /// im2col of a convolution whose weight and pixels have these shapes; the pixels are the output
+    /// of a convolution and the input of a transposed one. `None` for other primitives.
     pub(crate) fn patches(&self, weight: &Shape, pixels: &Shape) -> Option<Patches> {
         fn last<const N: usize>(shape: &Shape) -> [usize; N] {
             std::array::from_fn(|axis| shape[axis + 2])
@@ -186,7 +186,8 @@ fn sum_over_examples<B: Backend>(tensor: FloatTensor<B>, axis: Option<usize>) ->
     B::float_reshape(B::float_sum_dim(sum, 0), Shape::new([parameters]))
 }
 
-/// `[batch_size, outer, parameters, inner]`: what lies before and behind the axis of the parameters.
+/// `[batch_size, outer, parameters, inner]`: what lies before and behind the axis of the
+/// parameters.
 fn four_axes(shape: &Shape, axis: Option<usize>) -> [usize; 4] {
     let product = |from: usize, to: usize| shape.iter().take(to).skip(from).product::<usize>();
     let rank = shape.num_dims();

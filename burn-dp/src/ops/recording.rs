@@ -28,8 +28,8 @@ pub(crate) struct RawRecord {
     pub(crate) output_grad: Slot,
 }
 
-/// What takes the records, each as soon as its layer's backward step is made: what it does not keep is
-/// freed while the pass goes on.
+/// What takes the records, each as soon as its layer's backward step is made: what it does not keep
+/// is freed while the pass goes on.
 pub(crate) trait Recorder {
     fn record(&mut self, record: RawRecord);
 }

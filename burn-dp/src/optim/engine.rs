@@ -150,8 +150,8 @@ impl PrivacyEngine {
         self.check_budget(&self.plan.mechanism.event(noise.event))
     }
 
-    /// Adds the noise and enters the release into the ledger. Without gradients nothing but counts was
-    /// released.
+    /// Adds the noise and enters the release into the ledger. Without gradients nothing but counts
+    /// was released.
     pub(crate) fn release<M: Module>(
         &mut self,
         model: &M,

@@ -20,8 +20,8 @@ use crate::updates::MiniSets;
 
 /// The numbers of a private training, from which sampler, clipping, noise and accounting are made.
 ///
-/// Made by [`PrivacyPlanConfig`](super::PrivacyPlanConfig). A plan is one run: it holds the run's key
-/// and cannot be cloned.
+/// Made by [`PrivacyPlanConfig`](super::PrivacyPlanConfig). A plan is one run: it holds the run's
+/// key and cannot be cloned.
 #[derive(Debug)]
 pub struct PrivacyPlan {
     pub(crate) dataset_size: usize,
@@ -70,8 +70,8 @@ impl PrivacyPlan {
     }
 
     /// Standard deviation of the noise over the clipping norm, before a schedule changes it. Where
-    /// groups are clipped apart or units are counted, that of the one Gaussian release which costs the
-    /// same.
+    /// groups are clipped apart or units are counted, that of the one Gaussian release which costs
+    /// the same.
     pub fn noise_multiplier(&self) -> f64 {
         self.noise_multiplier
     }
@@ -125,8 +125,9 @@ impl PrivacyPlan {
         }
     }
 
-    /// Whether `event` is the planned one of `step`, in a run that went as planned, whose plan as a whole
-    /// keeps the budget. Then there is nothing left to compute: a part costs no more than the whole.
+    /// Whether `event` is the planned one of `step`, in a run that went as planned, whose plan as a
+    /// whole keeps the budget. Then there is nothing left to compute: a part costs no more than the
+    /// whole.
     pub(crate) fn is_certified(&self, step: u64, event: &DpEvent, ledger: &PrivacyLedger) -> bool {
         self.certified && self.planned_event(step) == Some(event) && self.is_prefix(ledger)
     }

@@ -19,8 +19,8 @@ impl PrivacyPlanConfig {
     ///
     /// # Errors
     ///
-    /// [`DpError::InvalidArgument`] naming the value that cannot be used, [`DpError::Accountant`] when
-    /// no noise reaches the budget, [`DpError::Entropy`] when there is none.
+    /// [`DpError::InvalidArgument`] naming the value that cannot be used, [`DpError::Accountant`]
+    /// when no noise reaches the budget, [`DpError::Entropy`] when there is none.
     pub fn init(self) -> Result<PrivacyPlan, DpError> {
         let steps = self.check_steps()?;
         let clipping = self.clipping()?;

@@ -19,7 +19,7 @@ const DOUBLE_ROUNDS: usize = 10;
 ///
 /// A vector unit computes them in this order, so nothing is transposed.
 pub(crate) struct Group {
-    pub(crate) words: [[u32; GROUP_BLOCKS]; 16],
+    words: [[u32; GROUP_BLOCKS]; 16],
 }
 
 impl Group {
@@ -27,7 +27,7 @@ impl Group {
         Self { words: [[0; GROUP_BLOCKS]; 16] }
     }
 
-    /// The 64-bit word `index`, in `0..8`, of block `block`, little endian as in the byte
+    /// Returns the 64-bit word `index`, in `0..8`, of block `block`, little endian as in the byte
     /// stream.
     #[inline(always)]
     pub(crate) fn word(&self, index: usize, block: usize) -> u64 {
@@ -187,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn block_function_gives_the_vector_of_rfc_8439() {
+    fn the_block_function_gives_the_vector_of_rfc_8439() {
         // Section 2.3.2: key 00..1f, counter 1, nonce 00000009 0000004a 00000000. The first nonce
         // word is the upper half of the 64-bit counter here.
         let key = std::array::from_fn(|i| i as u8);
@@ -217,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn zero_key_gives_the_first_vectors_of_rfc_8439() {
+    fn the_zero_key_gives_the_first_vectors_of_rfc_8439() {
         // Appendix A.1, vectors 1 and 2: key and nonce zero, blocks 0 and 1, first row.
         let keystream = Keystream::new(&[0; 32], 0);
         for arch in architectures() {

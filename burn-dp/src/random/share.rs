@@ -2,7 +2,7 @@
 
 use std::sync::Mutex;
 
-/// Runs every task once, on this thread and on those of the pool that are free.
+/// Runs every task once, on this thread and on the idle threads of the pool.
 ///
 /// A release of a small model takes no longer than waking a thread, so the calling thread works
 /// too: to wait for the pool would cost more than the work.

@@ -215,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn a_run_that_is_resumed_sees_what_it_would_have_seen() {
+    fn a_resumed_run_has_the_draws_of_an_uninterrupted_run() {
         let build = || builder().build(dataset(60), sampler(60, 0.2), 10).unwrap();
         let draws = |batches: LogicalBatches<_>| -> Vec<_> {
             batches.map(|batch| batch.unwrap().draw().clone()).collect()

@@ -281,7 +281,7 @@ mod tests {
     }
 
     #[test]
-    fn the_constants_are_those_that_were_given() {
+    fn the_expected_batch_size_is_the_given_constant() {
         let sampler = PoissonSampler::with_expected_batch_size(49_999, 1000.5).unwrap();
         assert_eq!(sampler.expected_batch_size(), 1000.5);
         let q = sampler.sampling_probability();

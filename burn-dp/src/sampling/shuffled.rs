@@ -7,8 +7,8 @@ use super::sampler::sealed::Sealed;
 use crate::DpError;
 use crate::random::{Domain, Key, Stream, permutation};
 
-const REASON: &str = "each unit is in exactly one batch of a shuffled epoch, so the batches depend on \
-                      each other and neither the Poisson nor the fixed-size analysis holds; use \
+const REASON: &str = "each unit is in exactly one batch of a shuffled epoch, so the batches depend \
+                      on each other and neither the Poisson nor the fixed-size analysis holds; use \
                       PoissonSampler for a smaller epsilon";
 
 /// Divides one permutation of the data set for each epoch into consecutive batches.
@@ -127,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn it_gives_no_amplification_and_says_why() {
+    fn shuffling_gives_no_amplification_and_names_the_reason() {
         let text = seeded(10, 2).mechanism().to_string();
         assert!(text.starts_with("no amplification") && text.contains("PoissonSampler"), "{text}");
     }

@@ -20,16 +20,17 @@ use crate::updates::update::{UnitUpdate, squared_norm};
 ///
 /// # Privacy
 ///
-/// Each update is clipped as a whole, so the sum has the sensitivity of the thresholds, whatever `update`
-/// computes, if it depends on its unit and on public values alone. It must not look at other units, at
-/// `model` itself instead of its copy, or at anything that an earlier call left behind. An update
-/// that is not finite contributes zero and counts as a unit. Norms are added up in double precision.
+/// Each update is clipped as a whole, so the sum has the sensitivity of the thresholds, whatever
+/// `update` computes, if it depends on its unit and on public values alone. It must not look at
+/// other units, at `model` itself instead of its copy, or at anything that an earlier call left
+/// behind. An update that is not finite contributes zero and counts as a unit. Norms are added up
+/// in double precision.
 ///
 /// # Errors
 ///
-/// Those of `update`, and [`DpError::UnsupportedModel`] if an update names parameters that the model
-/// does not train, or if nothing is trained;
-/// [`DpError::InvalidArgument`] if a parameter belongs to no group.
+/// Those of `update`, and [`DpError::UnsupportedModel`] if an update names parameters that the
+/// model does not train, or if nothing is trained; [`DpError::InvalidArgument`] if a parameter
+/// belongs to no group.
 pub fn clip_updates<M: Module, U>(
     thresholds: &Thresholds,
     model: &M,

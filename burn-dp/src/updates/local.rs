@@ -6,18 +6,20 @@ use crate::DpError;
 use crate::model::tie;
 use crate::updates::UnitUpdate;
 
-/// Several steps of any optimizer of Burn on the data of one unit, whose total change is the update.
+/// Several steps of any optimizer of Burn on the data of one unit, whose total change is the
+/// update.
 ///
 /// # Privacy
 ///
-/// All steps are inside of one unit: they cost nothing beyond the one release of the clipped change.
-/// Every unit begins with a fresh optimizer; no state passes from one to the next.
+/// All steps are inside of one unit: they cost nothing beyond the one release of the clipped
+/// change. Every unit begins with a fresh optimizer; no state passes from one to the next.
 ///
 /// # References
 ///
-/// McMahan, Moore, Ramage, Hampson, Agüera y Arcas, Communication-efficient learning of deep networks
-/// from decentralized data, 2017, algorithm 1 (FederatedAveraging, `ClientUpdate`); Nguyen et al., Batch
-/// clipping and adaptive layerwise clipping, 2023, section 3.1 (general batch clipping).
+/// McMahan, Moore, Ramage, Hampson, Agüera y Arcas, Communication-efficient learning of deep
+/// networks from decentralized data, 2017, algorithm 1 (FederatedAveraging, `ClientUpdate`); Nguyen
+/// et al., Batch clipping and adaptive layerwise clipping, 2023, section 3.1 (general batch
+/// clipping).
 #[derive(Clone)]
 pub struct LocalTraining {
     optimizer: ModuleOptimizer,
@@ -60,7 +62,8 @@ impl LocalTraining {
     ///
     /// # Errors
     ///
-    /// Those of `losses`, and [`DpError::NotPerExample`] if they do not depend on a trained parameter.
+    /// Those of `losses`, and [`DpError::NotPerExample`] if they do not depend on a trained
+    /// parameter.
     pub fn run<M: Module, B>(
         &self,
         model: M,

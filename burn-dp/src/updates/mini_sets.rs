@@ -7,13 +7,13 @@ use crate::random::{Domain, InsecureSeed, Key, Stream, permutation};
 
 /// A partition of a data set into mini-sets of fixed membership: the units of batch clipping.
 ///
-/// A round draws k of them and adds up their clipped updates; with s examples in each it sees m = s·k.
-/// k = 1 is batch clipping in the narrow sense, s = 1 individual clipping.
+/// A round draws k of them and adds up their clipped updates; with s examples in each it sees m =
+/// s·k. k = 1 is batch clipping in the narrow sense, s = 1 individual clipping.
 ///
 /// # Privacy
 ///
-/// Which examples belong together is fixed before the training, may be public, and must not depend on
-/// what the examples are. What a step releases then depends on how the mini-sets change between
+/// Which examples belong together is fixed before the training, may be public, and must not depend
+/// on what the examples are. What a step releases then depends on how the mini-sets change between
 /// neighbouring data sets:
 ///
 /// | neighbours | what changes | sensitivity of the sum |
@@ -23,14 +23,14 @@ use crate::random::{Domain, InsecureSeed, Key, Stream, permutation};
 /// | one example added or removed, s > 1 | one mini-set is replaced | 2C |
 ///
 /// With fixed-size sampling the relation is replace-one, and what holds for a mini-set holds for an
-/// example. With Poisson sampling the relation is add-or-remove of a whole **mini-set**, and the ledger
-/// says so: a single example that is added, removed or replaced is one mini-set removed and another
-/// added, two steps of that relation.
+/// example. With Poisson sampling the relation is add-or-remove of a whole **mini-set**, and the
+/// ledger says so: a single example that is added, removed or replaced is one mini-set removed and
+/// another added, two steps of that relation.
 ///
 /// # References
 ///
-/// Nguyen, Nguyen, Nguyen, van Dijk, Batch clipping and adaptive layerwise clipping for differential
-/// private stochastic gradient descent, 2023, section 3.1.
+/// Nguyen, Nguyen, Nguyen, van Dijk, Batch clipping and adaptive layerwise clipping for
+/// differential private stochastic gradient descent, 2023, section 3.1.
 #[derive(Clone, PartialEq, Eq)]
 pub struct MiniSets {
     /// The examples, those of a mini-set together.

@@ -1,9 +1,10 @@
 //! Unit updates: what one privacy unit contributes, whatever computes it.
 //!
 //! A **unit** is what the guarantee protects: one example, one mini-set of examples, one user. A
-//! closure maps it to a [`UnitUpdate`], one direction for all trained parameters; each update is clipped
-//! as a whole, and the clipped updates are added up. That is the second source of a
-//! [`ClippedSum`](crate::clipping::ClippedSum), beside the private backward pass, and the whole of it:
+//! closure maps it to a [`UnitUpdate`], one direction for all trained parameters; each update is
+//! clipped as a whole, and the clipped updates are added up. That is the second source of a
+//! [`ClippedSum`](crate::clipping::ClippedSum), beside the private backward pass, and the whole of
+//! it:
 //!
 //! | unit | update | name |
 //! |---|---|---|
@@ -13,15 +14,15 @@
 //! | user | several epochs of an optimizer | federated averaging ([`federated`](crate::updates::federated)) |
 //! | user | one gradient | federated SGD |
 //!
-//! The privacy argument needs nothing of how an update is computed but that it depends on one unit and
-//! on public values. So a model needs no [`Private`](crate::nn::Private) layers here, and may contain
-//! BatchNorm: the examples of a unit may mix.
+//! The privacy argument needs nothing of how an update is computed but that it depends on one unit
+//! and on public values. So a model needs no [`Private`](crate::nn::Private) layers here, and may
+//! contain BatchNorm: the examples of a unit may mix.
 //!
-//! What a forward pass stores in the model (the running statistics of BatchNorm) is private data. Every
-//! unit therefore gets a copy of the model of its own ([`private_copy`]), which is thrown away: the
-//! statistics of a unit reach neither the next unit nor the model that is released. A BatchNorm that
-//! was trained in this way needs statistics for inference all the same: compute them on public data with
-//! [`public_statistics`].
+//! What a forward pass stores in the model (the running statistics of BatchNorm) is private data.
+//! Every unit therefore gets a copy of the model of its own ([`private_copy`]), which is thrown
+//! away: the statistics of a unit reach neither the next unit nor the model that is released. A
+//! BatchNorm that was trained in this way needs statistics for inference all the same: compute them
+//! on public data with [`public_statistics`].
 //!
 //! # Example
 //!
@@ -76,9 +77,10 @@
 //!
 //! # References
 //!
-//! - Nguyen, Nguyen, Nguyen, van Dijk, Batch clipping and adaptive layerwise clipping for differential
-//!   private stochastic gradient descent, 2023, section 3.1.
-//! - McMahan, Ramage, Talwar, Zhang, Learning differentially private recurrent language models, 2018.
+//! - Nguyen, Nguyen, Nguyen, van Dijk, Batch clipping and adaptive layerwise clipping for
+//!   differential private stochastic gradient descent, 2023, section 3.1.
+//! - McMahan, Ramage, Talwar, Zhang, Learning differentially private recurrent language models,
+//!   2018.
 
 mod clipped;
 pub mod federated;

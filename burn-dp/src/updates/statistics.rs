@@ -9,8 +9,8 @@ use burn::tensor::{GradientCheckpointingStrategy, Tensor};
 /// # Privacy
 ///
 /// For computing on private data: parameters and stored values are those of `model`, what is stored
-/// later stays in the copy. State that a module keeps outside of Burn's parameters and running states
-/// (a field that `#[module(skip)]` hides) is not copied apart.
+/// later stays in the copy. State that a module keeps outside of Burn's parameters and running
+/// states (a field that `#[module(skip)]` hides) is not copied apart.
 pub fn private_copy<M: Module>(model: &M) -> M {
     // The round trip makes new running states; parameters keep identity, values and flags.
     let copy = model.valid().train();
@@ -32,8 +32,8 @@ pub fn private_copy<M: Module>(model: &M) -> M {
 ///
 /// # Privacy
 ///
-/// `batches` must be public. The result depends on the parameters of `model` and on them alone, so a
-/// private model stays as private as it is.
+/// `batches` must be public. The result depends on the parameters of `model` and on them alone, so
+/// a private model stays as private as it is.
 ///
 /// # Example
 ///
@@ -63,7 +63,8 @@ pub fn public_statistics<M: Module, B>(
     private_copy(&copy)
 }
 
-/// How the graph of a model keeps its intermediate values; nothing without automatic differentiation.
+/// How the graph of a model keeps its intermediate values; nothing without automatic
+/// differentiation.
 fn strategy<M: Module>(model: &M) -> Option<GradientCheckpointingStrategy> {
     let mut find = FindStrategy(None);
     model.visit(&mut find);
@@ -80,8 +81,8 @@ impl ModuleVisitor for FindStrategy {
     }
 }
 
-/// Gives every parameter and running state the strategy of the original: tensors of different ones do
-/// not mix.
+/// Gives every parameter and running state the strategy of the original: tensors of different ones
+/// do not mix.
 struct SetStrategy(GradientCheckpointingStrategy);
 
 impl ModuleMapper for SetStrategy {

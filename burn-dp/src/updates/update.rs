@@ -8,8 +8,8 @@ use crate::model::{FirstCopies, TrainableParameters};
 use crate::{DpError, NonPrivate};
 
 /// What one unit contributes to a step: a direction for every trained parameter, downhill being
-/// negative, as in a gradient. Parameters that it does not name count as zero. Its values are in single
-/// precision, whatever the precision of the model.
+/// negative, as in a gradient. Parameters that it does not name count as zero. Its values are in
+/// single precision, whatever the precision of the model.
 ///
 /// # Privacy
 ///
