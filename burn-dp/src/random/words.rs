@@ -2,40 +2,54 @@
 
 use std::fmt;
 
-use super::keystream::{GROUP_WORDS, Group, Keystream};
+use zeroize::Zeroizing;
 
-/// 64-bit words of a block.
-const BLOCK_WORDS: usize = 8;
+use super::keystream::{GROUP_BLOCKS, GROUP_WORDS, Group, Keystream};
 
 /// The 64-bit words of a keystream, in the order of its bytes. The iterator has no end.
 pub(crate) struct Words {
     keystream: Keystream,
+    next_group: u64,
     group: Group,
-    position: u64,
+    words: Zeroizing<[u64; GROUP_WORDS]>,
+    used: usize,
 }
 
 impl Words {
     pub(super) fn new(keystream: Keystream) -> Self {
-        Self { keystream, group: Group::new(), position: 0 }
+        let words = Zeroizing::new([0; GROUP_WORDS]);
+        Self { keystream, next_group: 0, group: Group::new(), words, used: GROUP_WORDS }
+    }
+
+    #[cold]
+    fn refill(&mut self) {
+        self.keystream.group(self.next_group, &mut self.group);
+        for (block, words) in self.words.chunks_exact_mut(GROUP_WORDS / GROUP_BLOCKS).enumerate() {
+            for (index, word) in words.iter_mut().enumerate() {
+                *word = self.group.word(index, block);
+            }
+        }
+        self.next_group += 1;
+        self.used = 0;
     }
 }
 
 impl Iterator for Words {
     type Item = u64;
 
+    #[inline]
     fn next(&mut self) -> Option<u64> {
-        let index = self.position % GROUP_WORDS as u64;
-        if index == 0 {
-            self.keystream.group(self.position / GROUP_WORDS as u64, &mut self.group);
+        if self.used == GROUP_WORDS {
+            self.refill();
         }
-        self.position += 1;
-        Some(self.group.word(index as usize % BLOCK_WORDS, index as usize / BLOCK_WORDS))
+        self.used += 1;
+        Some(self.words[self.used - 1])
     }
 }
 
 impl fmt::Debug for Words {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Words").field("position", &self.position).finish_non_exhaustive()
+        f.debug_struct("Words").finish_non_exhaustive()
     }
 }
 
