@@ -49,9 +49,10 @@ fn main() -> Result<(), DpError> {
     let mut optim = plan.optimizer(AdamConfig::new().init());
     for batch in batches {
         let batch = batch?;
-        for chunk in batch.chunks(128)? {
-            let (chunk, _) = chunk?.into_parts();
-            optim.backward(loss.forward(model.forward(chunk.inputs), chunk.targets), &model)?;
+        for physical_batch in batch.physical_batches(128)? {
+            let (examples, _) = physical_batch?.into_parts();
+            let losses = loss.forward(model.forward(examples.inputs), examples.targets);
+            optim.backward(losses, &model)?;
         }
         model = optim.step(0.01, model, batch)?;
     }

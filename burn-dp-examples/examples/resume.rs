@@ -50,10 +50,10 @@ fn main() -> Result<(), DpError> {
     let batches = optim.plan().batches(images, ImageBatcher::MNIST, &device)?;
     for batch in batches.skip_to(optim.next_step())? {
         let batch = batch?;
-        for chunk in batch.chunks(128)? {
-            let (chunk, _) = chunk?.into_parts();
-            let scores = model.fc.forward(chunk.inputs.flatten::<2>(1, 3));
-            optim.backward(loss.forward(scores, chunk.targets), &model)?;
+        for physical_batch in batch.physical_batches(128)? {
+            let (examples, _) = physical_batch?.into_parts();
+            let scores = model.fc.forward(examples.inputs.flatten::<2>(1, 3));
+            optim.backward(loss.forward(scores, examples.targets), &model)?;
         }
         model = optim.step(0.01, model, batch)?;
         if optim.next_step() % 50 == 0 {

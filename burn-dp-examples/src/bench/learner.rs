@@ -131,9 +131,9 @@ impl Subject {
         let start = Instant::now();
         for batch in batches {
             let batch = batch?;
-            for chunk in batch.chunks(self.batch)? {
-                let (chunk, _) = chunk?.into_parts();
-                optim.backward(model.losses(chunk).0, &model)?;
+            for physical_batch in batch.physical_batches(self.batch)? {
+                let (examples, _) = physical_batch?.into_parts();
+                optim.backward(model.losses(examples).0, &model)?;
             }
             model = optim.step(LEARNING_RATE, model, batch).map_err(DpError::from)?;
         }

@@ -237,8 +237,8 @@ fn train(
         let batch = batch?;
         let threshold = optim.thresholds()?.total_norm();
         thresholds.push(threshold);
-        for chunk in batch.chunks(options.physical_batch_size)? {
-            let (images, _) = chunk?.into_parts();
+        for physical_batch in batch.physical_batches(options.physical_batch_size)? {
+            let (images, _) = physical_batch?.into_parts();
             let losses = loss.forward(model.forward(images.inputs), images.targets);
             optim.backward(losses, &model)?;
         }

@@ -100,8 +100,8 @@ impl<E: Encoder, M: Classifier<Inputs = E::Inputs>> PrivateTraining<E, M> {
         let batches = optim.plan().batches(train.clone(), encoder.clone(), device)?;
         for batch in batches.skip_to(optim.next_step())? {
             let batch = batch?;
-            for chunk in batch.chunks(settings.physical_batch_size)? {
-                let (examples, _) = chunk?.into_parts();
+            for physical_batch in batch.physical_batches(settings.physical_batch_size)? {
+                let (examples, _) = physical_batch?.into_parts();
                 optim.backward(losses(&model, &loss, examples), &model)?;
             }
             let lr = settings.lr_of_step(optim.next_step() as usize, steps);

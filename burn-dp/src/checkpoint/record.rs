@@ -23,8 +23,9 @@ const MAGIC: &[u8; 8] = b"burn-dp\x01";
 /// What messages call a record.
 const NAME: &str = "the record of the optimizer";
 
-/// The state of a [`DpOptimizer`] between two steps: the whole privacy state, the state of the optimizer
-/// inside, and those of a [`Sparsifier`] and a [`WeightAverage`] if there are any. The model is not in it.
+/// The state of a [`DpOptimizer`] between two steps: the whole privacy state, the state of the
+/// optimizer inside, and those of a [`Sparsifier`] and a [`WeightAverage`] if there are any. The
+/// model is not in it.
 ///
 /// Made by [`DpOptimizer::to_record`], and gone on with by [`DpOptimizer::load_record`].
 ///
@@ -33,9 +34,9 @@ const NAME: &str = "the record of the optimizer";
 /// It contains the key of the run, from which all noise and all draws follow: keep it, and its
 /// [bytes](Self::to_bytes), as you keep the training data, and delete it when the run is over.
 ///
-/// A record can be copied and loaded twice, so alone it would give budget back. The log of releases of its
-/// run makes it safe, and nothing is loaded without it: it knows every release, those after the record
-/// too, and only one optimizer at a time can hold it.
+/// A record can be copied and loaded twice, so alone it would give budget back. The log of releases
+/// of its run makes it safe, and nothing is loaded without it: it knows every release, those after
+/// the record too, and only one optimizer at a time can hold it.
 #[derive(Clone)]
 pub struct DpOptimizerRecord {
     state: PrivacyState,
@@ -51,8 +52,8 @@ impl DpOptimizerRecord {
         self.state.next_step
     }
 
-    /// Goes on after the last release of the run instead of making the steps again that followed the
-    /// record; see [`Checkpoint::skip_lost_steps`](super::Checkpoint::skip_lost_steps).
+    /// Goes on after the last release of the run instead of making the steps again that followed
+    /// the record; see [`Checkpoint::skip_lost_steps`](super::Checkpoint::skip_lost_steps).
     pub fn skip_lost_steps(self) -> Self {
         Self { skip_lost_steps: true, ..self }
     }
@@ -126,27 +127,28 @@ impl fmt::Debug for DpOptimizerRecord {
 
 impl DpOptimizer {
     /// Writes every release to the file `log` from here on, before its noise is drawn: what a
-    /// [record](Self::to_record) needs. The file is created with the releases that were made so far.
+    /// [record](Self::to_record) needs. The file is created with the releases that were made so
+    /// far.
     ///
     /// [`Checkpointer`] does the same in the folder of its checkpoints.
     ///
     /// # Errors
     ///
-    /// [`DpError::InvalidState`] if the file belongs to another run, is in use, or knows of other releases;
-    /// [`DpError::Io`] if it cannot be written.
+    /// [`DpError::InvalidState`] if the file belongs to another run, is in use, or knows of other
+    /// releases; [`DpError::Io`] if it cannot be written.
     pub fn with_release_log(self, log: impl AsRef<Path>) -> Result<Self, DpError> {
         self.engine.log_to(log.as_ref(), false)?;
         Ok(self)
     }
 
     /// The state between two steps, as a value. Save the model beside it
-    /// ([`Module::into_record`](burn::module::Module::into_record)): steps that are made again with another
-    /// one are refused.
+    /// ([`Module::into_record`](burn::module::Module::into_record)): steps that are made again with
+    /// another one are refused.
     ///
     /// # Errors
     ///
-    /// [`DpError::InvalidState`] without a [log of releases](Self::with_release_log), and within a logical
-    /// step.
+    /// [`DpError::InvalidState`] without a [log of releases](Self::with_release_log), and within a
+    /// logical step.
     ///
     /// # Example
     ///
@@ -195,24 +197,25 @@ impl DpOptimizer {
         Ok(DpOptimizerRecord { state, parts, log, skip_lost_steps: false })
     }
 
-    /// Goes on with the run of a record, bit for bit: 2T steps are T steps, a record, and T steps more.
+    /// Goes on with the run of a record, bit for bit: 2T steps are T steps, a record, and T steps
+    /// more.
     ///
-    /// This optimizer must be new, made of a plan with the same numbers, whose own key is not used, and
-    /// configured as the one of the record was; its options are kept.
+    /// This optimizer must be new, made of a plan with the same numbers, whose own key is not used,
+    /// and configured as the one of the record was; its options are kept.
     ///
     /// # Privacy
     ///
-    /// The ledger has everything that is in the log of releases, whatever the record knows of. Steps that
-    /// were made after the record are made again: as long as they are what they were, bit for bit,
-    /// nothing new is released; a step that is not is refused. Or they are
+    /// The ledger has everything that is in the log of releases, whatever the record knows of.
+    /// Steps that were made after the record are made again: as long as they are what they were,
+    /// bit for bit, nothing new is released; a step that is not is refused. Or they are
     /// [skipped](DpOptimizerRecord::skip_lost_steps).
     ///
     /// # Errors
     ///
-    /// [`DpError::InvalidState`] when this optimizer has begun a run of its own, when a number of its plan
-    /// is not that of the record, when the record is damaged, and when the log of releases is missing,
-    /// older than the record, of another run, or in use: the optimizer that made the record has to be
-    /// dropped first.
+    /// [`DpError::InvalidState`] when this optimizer has begun a run of its own, when a number of
+    /// its plan is not that of the record, when the record is damaged, and when the log of releases
+    /// is missing, older than the record, of another run, or in use: the optimizer that made the
+    /// record has to be dropped first.
     pub fn load_record(self, record: DpOptimizerRecord) -> Result<Self, DpError> {
         let DpOptimizerRecord { state, parts, log, skip_lost_steps } = record;
         self.resumed(&state, (Path::new(NAME), &log), skip_lost_steps, |name| {
@@ -232,13 +235,13 @@ impl DpOptimizer {
         Checkpointer::new(folder.as_ref()).save(model, self)
     }
 
-    /// Goes on from the newest checkpoint in `folder`, as [`load_record`](Self::load_record) from a record.
-    /// The model gets the parameters of the checkpoint.
+    /// Goes on from the newest checkpoint in `folder`, as [`load_record`](Self::load_record) from a
+    /// record. The model gets the parameters of the checkpoint.
     ///
     /// # Errors
     ///
-    /// As [`Checkpoint::restore`](super::Checkpoint::restore), and [`DpError::InvalidState`] when there is
-    /// no checkpoint or this optimizer has begun a run of its own.
+    /// As [`Checkpoint::restore`](super::Checkpoint::restore), and [`DpError::InvalidState`] when
+    /// there is no checkpoint or this optimizer has begun a run of its own.
     pub fn load<M: Module>(self, folder: impl AsRef<Path>, model: M) -> Result<(Self, M), DpError> {
         let folder = folder.as_ref();
         let latest = Checkpointer::new(folder).latest()?.ok_or_else(|| {
@@ -308,7 +311,8 @@ impl DpOptimizer {
     }
 }
 
-/// Refuses to go on with other settings than those that were saved; without any, the saved ones are taken.
+/// Refuses to go on with other settings than those that were saved; without any, the saved ones are
+/// taken.
 fn same_settings(
     name: &str,
     saved: &impl fmt::Display,

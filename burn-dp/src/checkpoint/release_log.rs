@@ -19,14 +19,14 @@ const FORMAT: u32 = 1;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Mark(pub(crate) [u8; 16]);
 
-/// Every release of a run, in order: in memory, and on disk as soon as there is a checkpoint that a run
-/// could go back to.
+/// Every release of a run, in order: in memory, and on disk as soon as there is a checkpoint that a
+/// run could go back to.
 ///
 /// # Privacy
 ///
-/// A line is on disk before the noise of its release is drawn, so going back to a checkpoint gives no
-/// budget back, whatever became of the process. A step that is made again is allowed only if it is the
-/// release that was made before, bit for bit: then nothing new is released.
+/// A line is on disk before the noise of its release is drawn, so going back to a checkpoint gives
+/// no budget back, whatever became of the process. A step that is made again is allowed only if it
+/// is the release that was made before, bit for bit: then nothing new is released.
 pub(crate) struct ReleaseLog {
     /// Marks the key of the run.
     run: u64,
@@ -67,7 +67,8 @@ impl ReleaseLog {
     ///
     /// # Errors
     ///
-    /// Refuses a step that was released before with other content, and a step that leaves others out.
+    /// Refuses a step that was released before with other content, and a step that leaves others
+    /// out.
     pub(crate) fn record(
         &mut self,
         step: u64,
@@ -116,18 +117,19 @@ impl ReleaseLog {
         self.file.as_ref().map(|(path, _)| path.clone())
     }
 
-    /// Writes what was released so far to `path` and goes on there. Does nothing if it is there already.
+    /// Writes what was released so far to `path` and goes on there. Does nothing if it is there
+    /// already.
     ///
     /// # Arguments
     ///
-    /// - `begins`: whether nothing was saved beside the log, so that one without a release is of no use to
-    ///   anybody: that of a run that was killed as it began is replaced
+    /// - `begins`: whether nothing was saved beside the log, so that one without a release is of no
+    ///   use to anybody: that of a run that was killed as it began is replaced
     ///
     /// # Errors
     ///
-    /// Refuses a second file for one run: whichever the run is not resumed with would fall behind, and
-    /// give budget back. Refuses a file of another run, one that another process writes to, and one that
-    /// knows of other releases.
+    /// Refuses a second file for one run: whichever the run is not resumed with would fall behind,
+    /// and give budget back. Refuses a file of another run, one that another process writes to, and
+    /// one that knows of other releases.
     pub(crate) fn attach(&mut self, path: &Path, begins: bool) -> Result<(), DpError> {
         if let Some((attached, _)) = &self.file {
             return match is_same_file(attached, path) {
@@ -253,7 +255,8 @@ impl ReleaseLog {
         };
         let (complete, tail) = split_tail(bytes);
         let end = match tail {
-            // A line is written before its release is made: one that is not complete was not released.
+            // A line is written before its release is made: one that is not complete was not
+            // released.
             Tail::None | Tail::CutOff => complete,
             Tail::Complete => bytes.len(),
             Tail::Damaged => {
@@ -331,7 +334,8 @@ enum Tail {
     None,
     /// The beginning of a line, whose writing was interrupted.
     CutOff,
-    /// A line without its line break. It counts: to forget a release would be worse than one too many.
+    /// A line without its line break. It counts: to forget a release would be worse than one too
+    /// many.
     Complete,
     /// A whole line, and a byte of it is not what was written.
     Damaged,

@@ -34,8 +34,9 @@ impl Checkpoint {
         &self.folder
     }
 
-    /// Goes on after the last release of the run instead of making the steps again that followed the
-    /// checkpoint: with the model of the checkpoint, and the draws and the noise of the steps after.
+    /// Goes on after the last release of the run instead of making the steps again that followed
+    /// the checkpoint: with the model of the checkpoint, and the draws and the noise of the steps
+    /// after.
     ///
     /// # Privacy
     ///
@@ -54,9 +55,10 @@ impl Checkpoint {
     ///
     /// # Errors
     ///
-    /// [`DpError::InvalidState`] when a file is damaged or of another version, when a number of `plan` is
-    /// not that of the run, and when the log of releases is missing, older than the checkpoint, of
-    /// another run or in use: what was spent stays spent. [`DpError::Io`] when another file is missing.
+    /// [`DpError::InvalidState`] when a file is damaged or of another version, when a number of
+    /// `plan` is not that of the run, and when the log of releases is missing, older than the
+    /// checkpoint, of another run or in use: what was spent stays spent. [`DpError::Io`] when
+    /// another file is missing.
     pub fn restore<M: Module>(
         &self,
         plan: PrivacyPlan,

@@ -13,7 +13,7 @@ use crate::checkpoint::release_log::ReleaseLog;
 use crate::checkpoint::store::{damaged, parse};
 use crate::optim::engine::{PrivacyEngine, poisoned};
 use crate::optim::{Independence, PrivacyPlan};
-use crate::random::{NoiseKey, NoiseSource};
+use crate::random::{Key, NoiseSource};
 
 /// Version of the format of `privacy.json`. Unknown versions are refused.
 const FORMAT: u32 = 3;
@@ -92,8 +92,8 @@ impl PrivacyState {
     ///
     /// # Errors
     ///
-    /// When a number of `plan` is not that of the run, or ledger, key and log of releases do not belong
-    /// together.
+    /// When a number of `plan` is not that of the run, or ledger, key and log of releases do not
+    /// belong together.
     pub(crate) fn resume(
         &self,
         (path, log): (&Path, &Path),
@@ -106,7 +106,7 @@ impl PrivacyState {
             return Err(damaged(path, "the ledger and the number of steps contradict each other"));
         }
         let mut key = from_hex(&self.key).ok_or_else(|| damaged(path, "the key is unreadable"))?;
-        let noise_key = NoiseKey::from_bytes(&key);
+        let noise_key = Key::from_bytes(&key);
         key.zeroize();
         if ledger.header() != plan.new_ledger().header() || !plan.is_prefix(&ledger) {
             return Err(damaged(path, "the ledger is not that of the plan"));

@@ -1,4 +1,5 @@
-//! Checkpoints of a private run: model, optimizer and the whole privacy state, together or not at all.
+//! Checkpoints of a private run: model, optimizer and the whole privacy state, together or not at
+//! all.
 
 use std::fs::{self, File};
 use std::io::Write;
@@ -25,34 +26,36 @@ pub(crate) const PRIVACY: &str = "privacy.json";
 pub(crate) const RELEASES: &str = "releases.log";
 const PREFIX: &str = "checkpoint-";
 const PARTIAL: &str = "partial-";
-/// Follows the name of a complete checkpoint that takes the place of another one of the same step. The names
-/// sort so that it is the newer one.
+/// Follows the name of a complete checkpoint that takes the place of another one of the same step.
+/// The names sort so that it is the newer one.
 const REPLACEMENT: &str = "-new";
 
 /// Writes and finds the checkpoints of one run in a folder of its own.
 ///
 /// Each checkpoint is a folder `checkpoint-STEP` with the model, the optimizer's state, those of a
-/// [`Sparsifier`](super::Sparsifier) and of a [`WeightAverage`](super::WeightAverage) if there are any, and
-/// `privacy.json`, the whole privacy state. It is written under another name and renamed when it is
-/// complete, then the older ones are removed: a run that is killed at any time leaves a complete checkpoint
-/// behind, or none if it was killed during the first. Saved again at the same step, a checkpoint takes the place
-/// of the one before: the model, an average or what the clipping policy knows of public data may be another.
+/// [`Sparsifier`](super::Sparsifier) and of a [`WeightAverage`](super::WeightAverage) if there are
+/// any, and `privacy.json`, the whole privacy state. It is written under another name and renamed
+/// when it is complete, then the older ones are removed: a run that is killed at any time leaves a
+/// complete checkpoint behind, or none if it was killed during the first. Saved again at the same
+/// step, a checkpoint takes the place of the one before: the model, an average or what the clipping
+/// policy knows of public data may be another.
 ///
 /// # Privacy
 ///
 /// `privacy.json` contains the key of the run, from which all noise and all draws follow. It is
-/// readable by its owner alone; keep it as you keep the training data, and delete it when the run is
-/// over.
+/// readable by its owner alone; keep it as you keep the training data, and delete it when the run
+/// is over.
 ///
-/// Beside the checkpoints stands `releases.log`. From the first checkpoint on, every release is on disk
-/// there before its noise is drawn, so going back to a checkpoint gives no budget back: the ledger of a
-/// resumed run has everything that was released. The steps that were made after the checkpoint and lost
-/// are made again, with the same draws and the same noise. As long as they are what they were, bit for
-/// bit, nothing new is released; a step that is not is refused. Then, or where the lost steps are not
-/// wanted, [`Checkpoint::skip_lost_steps`] goes on after them. A run has one log, so it
-/// saves in one folder.
+/// Beside the checkpoints stands `releases.log`. From the first checkpoint on, every release is on
+/// disk there before its noise is drawn, so going back to a checkpoint gives no budget back: the
+/// ledger of a resumed run has everything that was released. The steps that were made after the
+/// checkpoint and lost are made again, with the same draws and the same noise. As long as they are
+/// what they were, bit for bit, nothing new is released; a step that is not is refused. Then, or
+/// where the lost steps are not wanted, [`Checkpoint::skip_lost_steps`] goes on after them. A run
+/// has one log, so it saves in one folder.
 ///
-/// A copy of a folder with its log is as old as the copy: neither it nor a backup knows of later releases.
+/// A copy of a folder with its log is as old as the copy: neither it nor a backup knows of later
+/// releases.
 #[derive(Clone, Debug)]
 pub struct Checkpointer {
     folder: PathBuf,
@@ -68,8 +71,8 @@ impl Checkpointer {
     ///
     /// # Errors
     ///
-    /// [`DpError::Io`] with the file that could not be written; the previous checkpoint is then still
-    /// there. [`DpError::InvalidState`] if the folder is that of another run.
+    /// [`DpError::Io`] with the file that could not be written; the previous checkpoint is then
+    /// still there. [`DpError::InvalidState`] if the folder is that of another run.
     pub fn save<M: Module>(&self, model: &M, optim: &DpOptimizer) -> Result<(), DpError> {
         self.log(&optim.engine)?;
         let mut files = vec![(MODEL, model.clone().into_record().into_bytes())];
@@ -136,8 +139,8 @@ impl Checkpointer {
         self.folder.join(format!("{PREFIX}{steps:020}{REPLACEMENT}"))
     }
 
-    /// Removes the checkpoint that has a replacement, which gets its name. At any moment one of the two is
-    /// there and complete.
+    /// Removes the checkpoint that has a replacement, which gets its name. At any moment one of the
+    /// two is there and complete.
     fn finish_replacement(&self, steps: u64) -> Result<(), DpError> {
         let (old, new) = (self.at(steps), self.replacement(steps));
         if !new.exists() {
@@ -163,14 +166,14 @@ impl Checkpointer {
         &self.folder
     }
 
-    /// The newest complete checkpoint, if there is one. Ask before a run begins: without one, a new run may
-    /// use the folder.
+    /// The newest complete checkpoint, if there is one. Ask before a run begins: without one, a new
+    /// run may use the folder.
     ///
     /// # Errors
     ///
-    /// [`DpError::Io`] if the folder exists and cannot be read. [`DpError::InvalidState`] if there is no
-    /// checkpoint, and a log that knows of releases: of a run whose checkpoints were lost, or that was killed
-    /// during the first of them.
+    /// [`DpError::Io`] if the folder exists and cannot be read. [`DpError::InvalidState`] if there
+    /// is no checkpoint, and a log that knows of releases: of a run whose checkpoints were lost, or
+    /// that was killed during the first of them.
     pub fn latest(&self) -> Result<Option<Checkpoint>, DpError> {
         match self.complete()?.pop() {
             Some(folder) => Ok(Some(Checkpoint::new(&folder))),

@@ -13,29 +13,30 @@ use crate::sampling::{Draw, ExampleWeights};
 
 /// A Burn optimizer behind clipping, noise and a ledger.
 ///
-/// One logical step is: [`backward`](Self::backward) once for every physical batch of the draw, none if
-/// the draw is empty, then [`step`](Self::step) with the draw, which is consumed.
+/// One logical step is: [`backward`](Self::backward) once for every physical batch of the draw,
+/// none if the draw is empty, then [`step`](Self::step) with the draw, which is consumed.
 ///
 /// # Privacy
 ///
 /// Each step releases one noisy sum of clipped per-example gradients over the trained parameters,
-/// divided by the expected batch size of the plan. The event that enters the ledger is made of the very
-/// numbers that the sampler and the mechanism use. A step is refused, before any release, when it would
-/// break the budget, when the draw is not that of the sampler that the plan accounts for, when it is
-/// not the next one, or when the examples that were seen are not as many as were drawn. Which examples they
-/// were, the losses do not tell: give each [chunk](crate::sampling::LogicalBatch::chunks) of the batch to
-/// [`backward`](Self::backward) once. One of them given twice in place of another one as large is not noticed, and
-/// then a unit contributes up to twice the sensitivity.
+/// divided by the expected batch size of the plan. The event that enters the ledger is made of the
+/// very numbers that the sampler and the mechanism use. A step is refused, before any release, when
+/// it would break the budget, when the draw is not that of the sampler that the plan accounts for,
+/// when it is not the next one, or when the examples that were seen are not as many as were drawn.
+/// The losses do not say which examples they belong to: give each [physical
+/// batch](crate::sampling::LogicalBatch::physical_batches) of the logical batch to
+/// [`backward`](Self::backward) exactly once. One that is given twice, in place of another one of
+/// the same size, is not noticed, and then a unit contributes up to twice the sensitivity.
 ///
-/// What the inner optimizer does with the noisy gradient is post-processing: momentum, adaptive rates,
-/// weight decay, also Burn's own gradient clipping, which is not private clipping.
+/// What the inner optimizer does with the noisy gradient is post-processing: momentum, adaptive
+/// rates, weight decay, also Burn's own gradient clipping, which is not private clipping.
 ///
 /// # Empty batches
 ///
-/// A Poisson draw may be empty. Whether it is, is decided on the host: an empty draw has no
-/// [chunk](crate::sampling::LogicalBatch::chunks), so no layer sees a tensor without rows, which not every
-/// backend can compute with, and the step is noise alone. Losses without rows are taken all the same, where
-/// a model of one's own computed them: they add nothing.
+/// A Poisson draw may be empty. This is decided on the host: an empty draw has no [physical
+/// batch](crate::sampling::LogicalBatch::physical_batches), so no layer sees a tensor without rows,
+/// which not every backend can compute with, and the step is noise alone. Losses without rows from
+/// a custom training loop are accepted and add nothing.
 ///
 /// # Example
 ///
@@ -63,8 +64,8 @@ use crate::sampling::{Draw, ExampleWeights};
 ///
 /// for batch in batches {
 ///     let batch = batch?;
-///     for chunk in batch.chunks(16)? {
-///         let (x, _) = chunk?.into_parts();
+///     for physical_batch in batch.physical_batches(16)? {
+///         let (x, _) = physical_batch?.into_parts();
 ///         let losses = (model.forward(x.clone()) - x * 2.0).powi_scalar(2).reshape([-1]);
 ///         optim.backward(losses, &model)?;
 ///     }
@@ -96,16 +97,16 @@ impl DpOptimizer {
         self
     }
 
-    /// Whether the backward passes of the first step test that loss i depends on example i alone. Default:
-    /// they do, at the cost of reading one number for each example and layer; the result of the step is
-    /// the same. The [statement](Self::statement) says whether it was tested.
+    /// Whether the backward passes of the first step test that loss i depends on example i alone.
+    /// Default: they do, at the cost of reading one number for each example and layer; the result
+    /// of the step is the same. The [statement](Self::statement) says whether it was tested.
     ///
     /// # Privacy
     ///
-    /// Found is what mixes the examples of a batch between private layers, or between them and the loss,
-    /// on those batches, if a quarter of the examples shows it. What mixes them before the first private
-    /// layer is not found, nor can anything be found in physical batches of a few examples or in models
-    /// of half precision.
+    /// Found is what mixes the examples of a batch between private layers, or between them and the
+    /// loss, on those batches, if a quarter of the examples shows it. What mixes them before the
+    /// first private layer is not found, nor can anything be found in physical batches of a few
+    /// examples or in models of half precision.
     pub fn with_independence_check(mut self, enabled: bool) -> Self {
         self.engine.independence.set_enabled(enabled);
         self
@@ -124,9 +125,9 @@ impl DpOptimizer {
     ///
     /// # Errors
     ///
-    /// As [`PrivateBackward::run`], and [`DpError::UnsupportedModel`] when a value that is not trained
-    /// changed between the first two calls. Nothing was added then; [`discard`](Self::discard) the logical
-    /// batch before working it off again.
+    /// As [`PrivateBackward::run`], and [`DpError::UnsupportedModel`] when a value that is not
+    /// trained changed between the first two calls. Nothing was added then;
+    /// [`discard`](Self::discard) the logical batch before working it off again.
     pub fn backward<M: Module>(&mut self, losses: Tensor<1>, model: &M) -> Result<(), DpError> {
         self.clip(losses, None, model)
     }
@@ -202,16 +203,17 @@ impl DpOptimizer {
     ///
     /// [`RefusedStep`] gives the model back.
     ///
-    /// Unchanged, and nothing was released: [`DpError::BudgetExhausted`] when the step would break the budget,
-    /// and [`DpError::InvalidState`] when the draw does not fit or the step lies beyond the planned ones. A step
-    /// that is made again after a resumption is refused unless it is the one that was released, bit for bit; see
-    /// [`Checkpointer`](super::Checkpointer).
+    /// Unchanged, and nothing was released: [`DpError::BudgetExhausted`] when the step would break
+    /// the budget, and [`DpError::InvalidState`] when the draw does not fit or the step lies beyond
+    /// the planned ones. A step that is made again after a resumption is refused unless it is the
+    /// one that was released, bit for bit; see [`Checkpointer`](super::Checkpointer).
     ///
-    /// Unchanged after an error of the device or of the log of releases: the release was not made, though it may
-    /// be in the ledger, and the noise of the step is used up; resume from the last checkpoint.
+    /// Unchanged after an error of the device or of the log of releases: the release was not made,
+    /// though it may be in the ledger, and the noise of the step is used up; resume from the last
+    /// checkpoint.
     ///
-    /// After the release, which is in the ledger, when a sparsifier or a weight average cannot take the model: the
-    /// model that comes back has made the step.
+    /// After the release, which is in the ledger, when a sparsifier or a weight average cannot take
+    /// the model: the model that comes back has made the step.
     pub fn step<M: Module>(
         &mut self,
         lr: impl Into<ModuleLearningRate>,

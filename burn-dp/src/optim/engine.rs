@@ -150,8 +150,8 @@ impl PrivacyEngine {
         self.check_budget(&self.plan.mechanism.event(noise.event))
     }
 
-    /// Adds the noise and enters the release into the ledger. Without gradients nothing but counts was
-    /// released.
+    /// Adds the noise and enters the release into the ledger. Without gradients nothing but counts
+    /// was released.
     pub(crate) fn release<M: Module>(
         &mut self,
         model: &M,
@@ -188,7 +188,8 @@ impl PrivacyEngine {
         self.plan.clipping.update(step, &fractions);
         if self.next_step < self.plan.steps() {
             let (purpose, step) = (Purpose::Gradient, self.next_step);
-            self.ahead = self.plan.source.draw_ahead(purpose, step, &lengths, ahead);
+            let source = &self.plan.source;
+            self.ahead = NoiseAhead::begin(source, purpose, step, &lengths, ahead);
         }
         Ok(grads)
     }

@@ -32,7 +32,7 @@ pub struct FederatedTraining {
     optim: DpOptimizer,
     update: UserUpdate,
     sampler: Box<dyn Sampler>,
-    key: SamplingKey,
+    key: Key,
 }
 
 impl FederatedTraining {
@@ -53,7 +53,7 @@ impl FederatedTraining {
             ));
         }
         let sampler = optim.plan().sampler()?;
-        let key = optim.plan().shuffling_key();
+        let key = optim.plan().key().clone();
         optim.engine.note("user_update", update.to_string());
         Ok(Self { optim, update, sampler, key })
     }
@@ -121,7 +121,7 @@ impl FederatedTraining {
         }
         let round = self.optim.next_step();
         let draw = self.sampler.draw(round)?;
-        let (update, key) = (&self.update, self.key.of_step(round));
+        let (update, key) = (&self.update, &self.key);
         self.optim.unit_updates(model, draw.private_indices(), |copy, &user| {
             let examples = users.get(user).map_err(DpError::dataset)?;
             update.compute(copy, examples, (&key, user), &mut losses)

@@ -1,11 +1,11 @@
 //! The training step: plan, noise, ledger and the optimizer of Burn behind them.
 //!
-//! [`PrivacyPlanConfig`] turns a budget and the length of a training into a [`PrivacyPlan`], the one
-//! place from which sampler, clipping, noise and accounting take their numbers.
+//! [`PrivacyPlanConfig`] turns a budget and the length of a training into a [`PrivacyPlan`], the
+//! one place from which sampler, clipping, noise and accounting take their numbers.
 //! [`PrivacyPlan::optimizer`] decorates an optimizer of Burn.
 //!
-//! An optimizer that evaluates the loss on its own, several times a step, is no post-processing of one
-//! noisy gradient. Burn's L-BFGS is one, and the types refuse it:
+//! An optimizer that evaluates the loss on its own, several times a step, is no post-processing of
+//! one noisy gradient. Burn's L-BFGS is one, and the types refuse it:
 //!
 //! ```compile_fail
 //! use burn::optim::LBFGSConfig;

@@ -9,8 +9,9 @@ use crate::updates::MiniSets;
 /// Configuration of a [`PrivacyPlan`](super::PrivacyPlan).
 ///
 /// The length of the training is given with [`with_steps`](Self::with_steps) or
-/// [`with_epochs`](Self::with_epochs), and either a budget, to which the noise is calibrated, or the
-/// noise multiplier, or both: then the training stops before the step that would break the budget.
+/// [`with_epochs`](Self::with_epochs), and either a budget, to which the noise is calibrated, or
+/// the noise multiplier, or both: then the training stops before the step that would break the
+/// budget.
 #[derive(Clone, Debug)]
 pub struct PrivacyPlanConfig {
     pub(crate) dataset_size: usize,
@@ -57,8 +58,9 @@ impl PrivacyPlanConfig {
     ///
     /// # Privacy
     ///
-    /// With fixed-size sampling the guarantee is for one example replaced. With Poisson sampling it is
-    /// for one whole mini-set added or removed, unless a mini-set is one example; see [`MiniSets`].
+    /// With fixed-size sampling the guarantee is for one example replaced. With Poisson sampling it
+    /// is for one whole mini-set added or removed, unless a mini-set is one example; see
+    /// [`MiniSets`].
     pub fn for_mini_sets(mini_sets: &MiniSets, expected_mini_sets: impl Into<f64>) -> Self {
         let mini_sets = mini_sets.clone();
         let config = Self::new(mini_sets.len(), expected_mini_sets);
@@ -85,16 +87,16 @@ impl PrivacyPlanConfig {
 
     /// Standard deviation of the noise over the clipping norm.
     ///
-    /// Where groups are clipped apart or units are counted, this is the multiplier of the one Gaussian
-    /// release that costs the same, `(Σ (C_h/σ_h)²)^(-1/2)`: L groups with a multiplier σ each have
-    /// `σ/√L`.
+    /// Where groups are clipped apart or units are counted, this is the multiplier of the one
+    /// Gaussian release that costs the same, `(Σ (C_h/σ_h)²)^(-1/2)`: L groups with a multiplier σ
+    /// each have `σ/√L`.
     pub fn with_noise_multiplier(mut self, noise_multiplier: f64) -> Self {
         self.noise_multiplier = Some(noise_multiplier);
         self
     }
 
-    /// How the noise multiplier changes over the steps. The ledger gets the multiplier of each step. A
-    /// budget is calibrated for the whole schedule. Default: it stays.
+    /// How the noise multiplier changes over the steps. The ledger gets the multiplier of each
+    /// step. A budget is calibrated for the whole schedule. Default: it stays.
     pub fn with_noise_schedule(mut self, schedule: Schedule) -> Self {
         self.noise_schedule = schedule;
         self
@@ -128,8 +130,8 @@ impl PrivacyPlanConfig {
     ///
     /// # Privacy
     ///
-    /// None: the ledger of such a run reports that it is not private. For tests and for experiments on
-    /// public data.
+    /// None: the ledger of such a run reports that it is not private. For tests and for experiments
+    /// on public data.
     pub fn with_insecure_seed(mut self, seed: InsecureSeed) -> Self {
         self.insecure_seed = Some(seed);
         self

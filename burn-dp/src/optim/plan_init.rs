@@ -19,8 +19,8 @@ impl PrivacyPlanConfig {
     ///
     /// # Errors
     ///
-    /// [`DpError::InvalidArgument`] naming the value that cannot be used, [`DpError::Accountant`] when
-    /// no noise reaches the budget, [`DpError::Entropy`] when there is none.
+    /// [`DpError::InvalidArgument`] naming the value that cannot be used, [`DpError::Accountant`]
+    /// when no noise reaches the budget, [`DpError::Entropy`] when there is none.
     pub fn init(self) -> Result<PrivacyPlan, DpError> {
         let steps = self.check_steps()?;
         let clipping = self.clipping()?;
@@ -34,7 +34,7 @@ impl PrivacyPlanConfig {
             None => NoiseSource::from_os()?,
         };
         let (size, batch) = (self.dataset_size, self.expected_batch_size);
-        let sampler = self.scheme.sampler(size, batch, &source)?;
+        let sampler = self.scheme.sampler(size, batch, source.key())?;
         let (mechanism, origin) = (sampler.mechanism(), sampler.origin());
         let unit = self.resolved_unit(mechanism.relation())?;
         let runs = self.noise_schedule.runs(steps);

@@ -19,8 +19,8 @@ pub(crate) struct Release {
     mechanisms: Vec<GaussianMechanism>,
     /// Mechanism of the counts, if there are any.
     counts: Option<GaussianMechanism>,
-    /// Standard deviations, which the noise is bound to: other noise on the same sum in a step that is
-    /// made again must be independent.
+    /// Standard deviations, which the noise is bound to: other noise on the same sum in a step that
+    /// is made again must be independent.
     stds: Vec<f64>,
 }
 
@@ -121,16 +121,16 @@ impl Bound {
         Mark(mark)
     }
 
-    /// Adds the noise: the gradients that the optimizer of Burn sees, if the sum is released, and the
-    /// noisy fraction of units at or below each threshold.
+    /// Adds the noise: the gradients that the optimizer of Burn sees, if the sum is released, and
+    /// the noisy fraction of units at or below each threshold.
     ///
     /// # Privacy
     ///
-    /// The parameters that get noise are those that require gradients, in the order in which the model
-    /// visits them, each once however many copies the model holds: a parameter that no example reached
-    /// is released as noise, so which parameters moved says nothing. The noise is added in double
-    /// precision on the host, and the result is divided by the expected batch size; the cast to the
-    /// precision of the parameter is post-processing.
+    /// The parameters that get noise are those that require gradients, in the order in which the
+    /// model visits them, each once however many copies the model holds: a parameter that no
+    /// example reached is released as noise, so which parameters moved says nothing. The noise is
+    /// added in double precision on the host, and the result is divided by the expected batch size;
+    /// the cast to the precision of the parameter is post-processing.
     ///
     /// Noise that was drawn `ahead` is used if it is the noise of this step.
     pub(crate) fn release<M: Module>(

@@ -23,13 +23,13 @@ impl DpOptimizer {
         &self.inner
     }
 
-    /// Standard deviation of the noise on each value of the last released gradient of the parameter with
-    /// that path.
+    /// Standard deviation of the noise on each value of the last released gradient of the parameter
+    /// with that path.
     ///
     /// # Errors
     ///
-    /// [`DpError::InvalidState`] when no gradient was released yet, and [`DpError::UnsupportedModel`]
-    /// for a parameter that belongs to no clipping group.
+    /// [`DpError::InvalidState`] when no gradient was released yet, and
+    /// [`DpError::UnsupportedModel`] for a parameter that belongs to no clipping group.
     pub fn gradient_noise_std(&self, path: &str) -> Result<f64, DpError> {
         let (thresholds, noise) = self
             .engine
@@ -51,8 +51,8 @@ impl DpOptimizer {
     ///
     /// # Errors
     ///
-    /// [`DpError::InvalidArgument`] for a δ of 1 / dataset size or more, which allows to publish a unit
-    /// outright; [`DpError::Accountant`] for a δ outside of (0, 1).
+    /// [`DpError::InvalidArgument`] for a δ of 1 / dataset size or more, which allows to publish a
+    /// unit outright; [`DpError::Accountant`] for a δ outside of (0, 1).
     pub fn privacy_spent(&self, delta: f64) -> Result<Epsilon, DpError> {
         self.engine.privacy_spent(delta)
     }

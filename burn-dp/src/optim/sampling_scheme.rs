@@ -1,6 +1,5 @@
 use crate::DpError;
-use crate::random::SamplingKey;
-use crate::random::{NoiseSource, Purpose};
+use crate::random::Key;
 use crate::sampling::{FixedSizeSampler, PoissonSampler, Sampler, ShuffledSampler};
 
 /// How the units of a step are drawn.
@@ -17,16 +16,14 @@ pub enum SamplingScheme {
 }
 
 impl SamplingScheme {
-    /// The sampler of the scheme, with a key derived from that of the run.
+    /// Returns the sampler of the scheme, whose draws follow from the key of the run.
     pub(crate) fn sampler(
         self,
         dataset_size: usize,
         expected_batch_size: f64,
-        source: &NoiseSource,
+        key: &Key,
     ) -> Result<Box<dyn Sampler>, DpError> {
-        let key = SamplingKey::from_secret(*source.derive_key(Purpose::Sampling));
-        let key = if source.is_secure() { key } else { key.into_insecure() };
-        let batch = expected_batch_size;
+        let (batch, key) = (expected_batch_size, key.clone());
         Ok(match self {
             Self::Poisson => Box::new(
                 PoissonSampler::with_expected_batch_size(dataset_size, batch)?.with_key(key),

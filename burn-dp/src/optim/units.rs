@@ -10,10 +10,10 @@ use crate::DpError;
 use crate::updates::{UnitUpdate, clip_updates, private_copy};
 
 impl DpOptimizer {
-    /// Adds the clipped updates of units of the draw: what [`backward`](Self::backward) does for the
-    /// rows of a batch. Every drawn unit must be given exactly once, in one call or in several, also
-    /// when its update is zero. An empty draw has no units: `update` is not called, and the step is noise
-    /// alone.
+    /// Adds the clipped updates of units of the draw: what [`backward`](Self::backward) does for
+    /// the rows of a batch. Every drawn unit must be given exactly once, in one call or in several,
+    /// also when its update is zero. An empty draw has no units: `update` is not called, and the
+    /// step is noise alone.
     ///
     /// # Arguments
     ///
@@ -26,9 +26,9 @@ impl DpOptimizer {
     ///
     /// # Errors
     ///
-    /// Those of [`clip_updates`], and [`DpError::UnsupportedModel`] if `update` changed a stored value of
-    /// `model` itself. Nothing was added then; [`discard`](Self::discard) the logical batch before
-    /// working it off again.
+    /// Those of [`clip_updates`], and [`DpError::UnsupportedModel`] if `update` changed a stored
+    /// value of `model` itself. Nothing was added then; [`discard`](Self::discard) the logical
+    /// batch before working it off again.
     ///
     /// # Example
     ///
@@ -77,24 +77,26 @@ impl DpOptimizer {
         self.accumulate(sum)
     }
 
-    /// The fallback for layers that have no per-example rule: one ordinary backward pass for each unit.
-    /// Exact for every model, and as slow as it says; [`validate`](crate::model::validate) tells which
-    /// layers ask for it.
+    /// The fallback for layers that have no per-example rule: one ordinary backward pass for each
+    /// unit. Exact for every model, and as slow as it says; [`validate`](crate::model::validate)
+    /// tells which layers ask for it.
     ///
     /// # Arguments
     ///
-    /// - `units`: what `loss` needs of each unit, for example its index; every drawn unit exactly once
-    /// - `loss`: the loss of one unit, computed with the copy of the model that it is given. Several values
-    ///   (the augmented copies of a unit, the tokens of a text) are averaged
+    /// - `units`: what `loss` needs of each unit, for example its index; every drawn unit exactly
+    ///   once
+    /// - `loss`: the loss of one unit, computed with the copy of the model that it is given.
+    ///   Several values (the augmented copies of a unit, the tokens of a text) are averaged
     ///
     /// # Privacy
     ///
-    /// As [`clip_updates`]: the gradient of a unit is clipped as a whole, whatever layers it went through.
+    /// As [`clip_updates`]: the gradient of a unit is clipped as a whole, whatever layers it went
+    /// through.
     ///
     /// # Errors
     ///
-    /// As [`unit_updates`](Self::unit_updates), and [`DpError::NotPerExample`] for a loss that does not
-    /// depend on a trained parameter.
+    /// As [`unit_updates`](Self::unit_updates), and [`DpError::NotPerExample`] for a loss that does
+    /// not depend on a trained parameter.
     ///
     /// # Example
     ///

@@ -12,8 +12,8 @@ use crate::sampling::{LogicalBatch, PhysicalBatches};
 ///
 /// # Privacy
 ///
-/// Neither the number of units nor that of virtual batches is told; both depend on the draw. The data
-/// is loaded in the step.
+/// Neither the number of units nor that of virtual batches is told; both depend on the draw. The
+/// data is loaded in the step.
 pub struct PrivateBatch<O> {
     pub(super) batch: LogicalBatch<O>,
     pub(super) part: (usize, usize),

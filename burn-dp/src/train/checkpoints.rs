@@ -1,4 +1,5 @@
-//! Checkpoints of `SupervisedTraining`: model, optimizer, scheduler and privacy, together or not at all.
+//! Checkpoints of `SupervisedTraining`: model, optimizer, scheduler and privacy, together or not at
+//! all.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -61,8 +62,8 @@ impl Bundle {
         self.parts.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Notes the privacy at the end of `epoch`, on the thread of the loop: the other parts are saved
-    /// while the training goes on.
+    /// Notes the privacy at the end of `epoch`, on the thread of the loop: the other parts are
+    /// saved while the training goes on.
     fn begin(&self, epoch: usize) -> Result<(), DpError> {
         let state = self.session.capture()?;
         let files: Vec<_> = self.session.average_file().into_iter().collect();

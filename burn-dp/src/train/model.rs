@@ -72,11 +72,11 @@ pub trait PrivateTrainStep: Module {
 ///
 /// # Privacy
 ///
-/// A training step records and clips, on any number of threads. The optimizer's step releases: it checks
-/// that every drawn unit was seen once, enters the release into the ledger, adds the noise once, adapts
-/// the thresholds and gives the noisy gradient to the optimizer. Burn's gradients are not used. The
-/// copies that the loop makes share the privacy of the run. Loading a record into it is refused unless
-/// it comes from the checkpoint that the run was resumed from.
+/// A training step records and clips, on any number of threads. The optimizer's step releases: it
+/// checks that every drawn unit was seen once, enters the release into the ledger, adds the noise
+/// once, adapts the thresholds and gives the noisy gradient to the optimizer. Burn's gradients are
+/// not used. The copies that the loop makes share the privacy of the run. Loading a record into it
+/// is refused unless it comes from the checkpoint that the run was resumed from.
 #[derive(Clone)]
 pub struct PrivateModel<M> {
     model: M,
@@ -89,16 +89,18 @@ impl<M> PrivateModel<M> {
         Self { model, session, public_norms: None }
     }
 
-    /// Measures norms of gradients on public data after the last step of every epoch which another one follows,
-    /// and gives them to the clipping policy: adaptive layerwise clipping, multipliers for each layer. Between two
-    /// steps, on the thread of Burn's loop, before the checkpoint of the epoch.
+    /// Measures norms of gradients on public data after the last step of every epoch which another
+    /// one follows, and gives them to the clipping policy: adaptive layerwise clipping, multipliers
+    /// for each layer. Between two steps, on the thread of Burn's loop, before the checkpoint of
+    /// the epoch.
     ///
     /// An error of `measure`, or norms that the policy has no use for, end the training.
     ///
     /// # Arguments
     ///
-    /// - `measure`: gets the model that is trained, not an average of its weights. A step that is made again after
-    ///   a resumption is refused if the norms are others, so it depends on the model alone
+    /// - `measure`: gets the model that is trained, not an average of its weights. A step that is
+    ///   made again after a resumption is refused if the norms are others, so it depends on the
+    ///   model alone
     ///
     /// # Privacy
     ///
@@ -214,8 +216,9 @@ impl<M: Module> Module for PrivateModel<M> {
         self.map_inner(Module::train)
     }
 
-    /// With the averaged weights, where the run [has](super::PrivateTrainingConfig::with_weight_average)
-    /// them: what Burn validates and returns.
+    /// With the averaged weights, where the run
+    /// [has](super::PrivateTrainingConfig::with_weight_average) them: what Burn validates and
+    /// returns.
     fn valid(&self) -> Self {
         let averaged = self.session.averaged(&self.model);
         Self {

@@ -81,8 +81,8 @@ impl StepRelease {
         self.budget
     }
 
-    /// The number of releases at the end of the block of `interval` steps of the epoch that this step
-    /// is in.
+    /// The number of releases at the end of the block of `interval` steps of the epoch that this
+    /// step is in.
     pub(super) fn end_of_block(&self, interval: u64) -> u64 {
         let epoch = self.step / self.steps_per_epoch * self.steps_per_epoch;
         let blocks = (self.step - epoch) / interval + 1;
@@ -91,8 +91,8 @@ impl StepRelease {
     }
 }
 
-/// The estimate of ‖signal‖/‖noise‖ from the noisy gradient: its squared norm is in the mean that of
-/// the signal plus the known variance of the noise.
+/// The estimate of ‖signal‖/‖noise‖ from the noisy gradient: its squared norm is in the mean that
+/// of the signal plus the known variance of the noise.
 ///
 /// # Privacy
 ///

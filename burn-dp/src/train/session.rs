@@ -63,8 +63,8 @@ struct LogicalStep {
     /// Which parts were asked for, one for each device.
     begun: Vec<bool>,
     loop_thread: ThreadId,
-    /// The sums are added in the order of the virtual batches, so that the result does not depend on the
-    /// number of devices or on which is faster.
+    /// The sums are added in the order of the virtual batches, so that the result does not depend
+    /// on the number of devices or on which is faster.
     next_chunk: usize,
     waiting: BTreeMap<usize, ClippedSum>,
     slot: ReleaseSlot,
@@ -151,7 +151,8 @@ impl Session {
         !engine.plan.steps().is_multiple_of(self.steps_per_epoch)
     }
 
-    /// Begins part `part` of `parts` of the next logical step. `None` when nothing more is released.
+    /// Begins part `part` of `parts` of the next logical step. `None` when nothing more is
+    /// released.
     pub(super) fn begin(&self, part: usize, parts: usize) -> Result<Option<Part>, Arc<DpError>> {
         let mut state = self.state();
         match &state.ended {
@@ -206,8 +207,8 @@ impl Session {
         Ok(())
     }
 
-    /// Releases the logical step and updates the model. The model is given back as it was when nothing
-    /// was released. Beside it, whether that ends an epoch which another one follows.
+    /// Releases the logical step and updates the model. The model is given back as it was when
+    /// nothing was released. Beside it, whether that ends an epoch which another one follows.
     pub(super) fn release<M: Module>(
         &self,
         model: M,
@@ -263,8 +264,8 @@ impl Session {
         state.engine.learn_from_public(norms)
     }
 
-    /// Before the first release, a checkpoint of the beginning and the log of releases: what is reported
-    /// in the first epoch is not lost with the process either.
+    /// Before the first release, a checkpoint of the beginning and the log of releases: what is
+    /// reported in the first epoch is not lost with the process either.
     fn save_beginning<M: Module>(
         &self,
         engine: &PrivacyEngine,

@@ -43,8 +43,8 @@ pub struct PrivateTrainingConfig {
 }
 
 impl PrivateTrainingConfig {
-    /// Virtual batches of at most `physical_batch_size` units: as many as fit into memory. The result
-    /// of a step does not depend on it but for the rounding of sums.
+    /// Virtual batches of at most `physical_batch_size` units: as many as fit into memory. The
+    /// result of a step does not depend on it but for the rounding of sums.
     pub fn new(physical_batch_size: usize) -> Self {
         Self {
             physical_batch_size,
@@ -56,8 +56,8 @@ impl PrivateTrainingConfig {
         }
     }
 
-    /// Steps between two validations, which Burn calls an epoch. Default: the size of the data set over
-    /// the expected batch size, so that every unit is seen once in the mean.
+    /// Steps between two validations, which Burn calls an epoch. Default: the size of the data set
+    /// over the expected batch size, so that every unit is seen once in the mean.
     pub fn with_steps_per_epoch(mut self, steps: u64) -> Self {
         self.steps_per_epoch = Some(steps);
         self
@@ -69,15 +69,17 @@ impl PrivateTrainingConfig {
         self
     }
 
-    /// As [`DpOptimizer::with_independence_check`](crate::optim::DpOptimizer::with_independence_check).
+    /// As
+    /// [`DpOptimizer::with_independence_check`](crate::optim::DpOptimizer::with_independence_check).
     pub fn with_independence_check(mut self, enabled: bool) -> Self {
         self.independence_check = enabled;
         self
     }
 
     /// Averages the weights after each step. The average is what is validated, what a choice among
-    /// checkpoints by a metric of the validation goes by, and the model of Burn's result; trained, and
-    /// saved as the model of a checkpoint, are the weights themselves. The checkpoints have both.
+    /// checkpoints by a metric of the validation goes by, and the model of Burn's result; trained,
+    /// and saved as the model of a checkpoint, are the weights themselves. The checkpoints have
+    /// both.
     ///
     /// # Privacy
     ///
@@ -116,8 +118,8 @@ impl PrivateTrainingConfig {
         self.training(PrivacyEngine::new(plan), None)
     }
 
-    /// Continues the run of a checkpoint: bit for bit as if it had never stopped. Steps that were made
-    /// after it are made again, or [skipped](Checkpoint::skip_lost_steps).
+    /// Continues the run of a checkpoint: bit for bit as if it had never stopped. Steps that were
+    /// made after it are made again, or [skipped](Checkpoint::skip_lost_steps).
     ///
     /// # Errors
     ///
@@ -170,8 +172,8 @@ impl PrivateTrainingConfig {
         self.training(engine, Some(Resumed { checkpoint: checkpoint.clone(), is_beginning }))
     }
 
-    /// Continues from the newest checkpoint, or begins a run if there is none: what a program does that
-    /// is started again after a crash.
+    /// Continues from the newest checkpoint, or begins a run if there is none: what a program does
+    /// that is started again after a crash.
     ///
     /// # Errors
     ///
@@ -221,16 +223,16 @@ struct Resumed {
     is_beginning: bool,
 }
 
-/// One private run under Burn's `SupervisedTraining`, which keeps its dashboard, metrics, schedulers,
-/// early stopping and devices.
+/// One private run under Burn's `SupervisedTraining`, which keeps its dashboard, metrics,
+/// schedulers, early stopping and devices.
 ///
 /// # Privacy
 ///
-/// That of a [`DpOptimizer`](crate::optim::DpOptimizer) with the same plan: the noise is added, and the
-/// ledger kept, by the [model](Self::model). The training stops before the step that would break the
-/// budget; [`finish`](Self::finish) says why a training ended, and is to be asked before its model is used.
-/// Validation data that is private is not covered by
-/// the ledger: what early stopping, a choice among checkpoints or a person learns of it is a release.
+/// That of a [`DpOptimizer`](crate::optim::DpOptimizer) with the same plan: the noise is added, and
+/// the ledger kept, by the [model](Self::model). The training stops before the step that would
+/// break the budget; [`finish`](Self::finish) says why a training ended, and is to be asked before
+/// its model is used. Validation data that is private is not covered by the ledger: what early
+/// stopping, a choice among checkpoints or a person learns of it is a release.
 ///
 /// # Example
 ///
@@ -298,11 +300,11 @@ pub struct PrivateTraining {
 }
 
 impl PrivateTraining {
-    /// The batches of the run, for any [`ExecutionStrategy`](burn::train::ExecutionStrategy) on one or
-    /// several devices. The device of the builder is replaced by those of the strategy.
+    /// The batches of the run, for any [`ExecutionStrategy`](burn::train::ExecutionStrategy) on one
+    /// or several devices. The device of the builder is replaced by those of the strategy.
     ///
-    /// With a data set whose items are users, all examples of one user in each, this is the loader of a
-    /// user-level training.
+    /// With a data set whose items are users, all examples of one user in each, this is the loader
+    /// of a user-level training.
     ///
     /// # Errors
     ///
@@ -324,7 +326,8 @@ impl PrivateTraining {
         Ok(Arc::new(PrivateDataLoader::new(self.session.clone(), batches)))
     }
 
-    /// The model that Burn's `Learner` gets. In a resumed run it has the parameters of the checkpoint.
+    /// The model that Burn's `Learner` gets. In a resumed run it has the parameters of the
+    /// checkpoint.
     ///
     /// # Errors
     ///
@@ -341,8 +344,8 @@ impl PrivateTraining {
     /// checkpoints and the epoch to resume from. It keeps all of Burn's options but
     /// `grads_accumulation`, which is refused, and those of the checkpoints, which the run sets.
     ///
-    /// Burn's `launch` gives a model whatever happened, and its terminal dashboard forgets errors and the reason
-    /// of a stop: ask [`finish`](Self::finish) before the model is used.
+    /// Burn's `launch` gives a model whatever happened, and its terminal dashboard forgets errors
+    /// and the reason of a stop: ask [`finish`](Self::finish) before the model is used.
     ///
     /// Checkpoints are kept as Burn keeps them: the last two and the one with the least validation
     /// loss. Give another strategy through [`checkpointing`](Self::checkpointing).
@@ -410,13 +413,14 @@ impl PrivateTraining {
         self.session.failed()
     }
 
-    /// Gives the clipping policy norms of gradients on public data, between two steps: from the thread of the
-    /// loop, as in a strategy of checkpoints or early stopping, or between two trainings. What measures them anew
-    /// after every epoch is [`PrivateModel::with_public_norms`].
+    /// Gives the clipping policy norms of gradients on public data, between two steps: from the
+    /// thread of the loop, as in a strategy of checkpoints or early stopping, or between two
+    /// trainings. What measures them anew after every epoch is [`PrivateModel::with_public_norms`].
     ///
     /// # Errors
     ///
-    /// Refuses norms while the batch of a step is under way, and norms that the policy has no use for.
+    /// Refuses norms while the batch of a step is under way, and norms that the policy has no use
+    /// for.
     pub fn learn_from_public(&self, norms: &PublicNorms) -> Result<(), DpError> {
         self.session.learn_from_public(norms)
     }
@@ -486,12 +490,13 @@ impl PrivateTraining {
         ClippedShareMetric::new()
     }
 
-    /// A metric of Burn on the training batches, such as their loss, for eyes that may see the data.
+    /// A metric of Burn on the training batches, such as their loss, for eyes that may see the
+    /// data.
     ///
     /// # Privacy
     ///
-    /// Not a release: whoever sees or stores it sees private data without noise. Burn's loggers store
-    /// it in the folder of the training.
+    /// Not a release: whoever sees or stores it sees private data without noise. Burn's loggers
+    /// store it in the folder of the training.
     pub fn non_private_metric<Me: Metric>(&self, metric: Me) -> NonPrivateMetric<Me> {
         self.session.keeps_outputs.store(true, Ordering::Relaxed);
         NonPrivateMetric::new(metric)

@@ -3,7 +3,7 @@ use std::fmt;
 use burn::data::dataset::Dataset;
 
 use crate::DpError;
-use crate::random::{InsecureSamplingSeed, SamplingKey, WordStream};
+use crate::random::{Domain, InsecureSeed, Key, Stream, permutation};
 
 /// A partition of a data set into mini-sets of fixed membership: the units of batch clipping.
 ///
@@ -61,7 +61,7 @@ impl MiniSets {
     ///
     /// Returns [`DpError::InvalidArgument`] unless `1 <= size <= dataset_size`.
     pub fn shuffled(dataset_size: usize, size: usize, seed: u64) -> Result<Self, DpError> {
-        Self::keyed(dataset_size, size, &InsecureSamplingSeed(seed).into())
+        Self::keyed(dataset_size, size, &InsecureSeed(seed).into())
     }
 
     /// Creates mini-sets by a random permutation that follows from a key.

@@ -91,8 +91,8 @@ fn measuring_loop(clipping: Box<dyn Clipping>) -> (Net, DpOptimizer) {
     let (mut scheduler, mut model) = (scheduler(), Net::new());
     for batch in batches {
         let batch = batch.unwrap();
-        for chunk in batch.chunks(4).unwrap() {
-            let (rows, _) = chunk.unwrap().into_parts();
+        for physical_batch in batch.physical_batches(4).unwrap() {
+            let (rows, _) = physical_batch.unwrap().into_parts();
             optim.backward(model.output(rows).0, &model).unwrap();
         }
         model = optim.step(scheduler.step(), model, batch).unwrap();

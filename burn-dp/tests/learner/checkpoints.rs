@@ -323,8 +323,8 @@ fn saved_by_a_loop(
     let mut model = Net::new();
     for batch in optim.plan().batches(dataset(), Rows, &device()).unwrap().take(steps) {
         let batch = batch.unwrap();
-        for chunk in batch.chunks(4).unwrap() {
-            let (rows, _) = chunk.unwrap().into_parts();
+        for physical_batch in batch.physical_batches(4).unwrap() {
+            let (rows, _) = physical_batch.unwrap().into_parts();
             optim.backward(model.output(rows).0, &model).unwrap();
         }
         model = optim.step(0.1, model, batch).unwrap();

@@ -360,8 +360,8 @@ fn releases_after_a_checkpoint_stay_in_the_ledger_and_are_made_again_for_nothing
     let mut rest = batches(optim.plan()).skip_to(2).unwrap();
     let batch = rest.next().unwrap().unwrap();
     let model = Net::new();
-    for chunk in batch.chunks(7).unwrap() {
-        optim.backward(model.losses(chunk.unwrap().into_parts().0), &model).unwrap();
+    for physical_batch in batch.physical_batches(7).unwrap() {
+        optim.backward(model.losses(physical_batch.unwrap().into_parts().0), &model).unwrap();
     }
     let error = optim.step(0.1, model, batch).unwrap_err().error().to_string();
     assert!(error.contains("step 2 was released before"), "{error}");

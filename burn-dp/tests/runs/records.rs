@@ -28,8 +28,8 @@ fn run(folder: &Path, steps: usize) -> (DpOptimizer, Net) {
 fn refused(optim: &mut DpOptimizer, model: Net) -> DpError {
     let mut rest = batches(optim.plan()).skip_to(optim.next_step()).unwrap();
     let batch = rest.next().unwrap().unwrap();
-    for chunk in batch.chunks(7).unwrap() {
-        optim.backward(model.losses(chunk.unwrap().into_parts().0), &model).unwrap();
+    for physical_batch in batch.physical_batches(7).unwrap() {
+        optim.backward(model.losses(physical_batch.unwrap().into_parts().0), &model).unwrap();
     }
     DpError::from(optim.step(0.1, model, batch).unwrap_err())
 }

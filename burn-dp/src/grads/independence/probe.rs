@@ -2,7 +2,6 @@
 
 use burn::module::{Module, ModuleVisitor, Param};
 use burn::tensor::{DType, Device, Tensor};
-use zeroize::Zeroizing;
 
 use super::unscale::{ScaledBatch, Unscale};
 use crate::DpError;
@@ -39,10 +38,7 @@ const SUSPICIOUS: f64 = (1u64 << 50) as f64;
 /// of the units that were scaled down, must be suspicious.
 #[derive(Debug)]
 pub(crate) struct Probe {
-    key: Zeroizing<[u8; 32]>,
-    step: u64,
-    number: u32,
-    tossed: u64,
+    coins: Words,
     conclusive: bool,
 }
 
@@ -50,8 +46,8 @@ impl Probe {
     /// Creates the `number`-th probe of a step. Its coins follow from both numbers and from the
     /// secret of `source`.
     pub(crate) fn new(source: &NoiseSource, step: u64, number: u32) -> Self {
-        let key = source.derive_key(Purpose::Statistic);
-        Self { key, step, number, tossed: 0, conclusive: false }
+        let coins = Stream::new(source.key(), Domain::Independence, step, number.into());
+        Self { coins: coins.into_words(), conclusive: false }
     }
 
     /// Merges the findings of another probe into this one.
@@ -66,14 +62,7 @@ impl Probe {
 
     /// Tosses one coin per unit; `true` scales the unit down.
     fn toss(&mut self, units: usize) -> Vec<bool> {
-        let mut hash = blake3::Hasher::new_keyed(&self.key);
-        hash.update(&self.step.to_le_bytes());
-        hash.update(&self.number.to_le_bytes());
-        hash.update(&self.tossed.to_le_bytes());
-        let mut bytes = vec![0u8; units];
-        hash.finalize_xof().fill(&mut bytes);
-        self.tossed += 1;
-        bytes.into_iter().map(|byte| byte & 1 == 1).collect()
+        self.coins.by_ref().take(units).map(|word| word & 1 == 1).collect()
     }
 
     /// Returns the scaled losses, and the inverse factors of the rows; `None` if the coins of this

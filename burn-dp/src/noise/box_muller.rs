@@ -1,4 +1,4 @@
-//! Standard normal variates by the method of Box and Muller, in arithmetic that vectorises.
+//! Standard normal values by the method of Box and Muller, in arithmetic that vectorizes.
 
 /// √½, below which a mantissa is doubled.
 const SQRT_HALF: f64 = std::f64::consts::FRAC_1_SQRT_2;
@@ -9,14 +9,15 @@ const TWO_52: u64 = 0x4330_0000_0000_0000;
 /// 2^-64.
 const ULP_64: f64 = 1.0 / 18_446_744_073_709_551_616.0;
 
-/// Two independent standard normal values from 128 uniform bits.
+/// Returns two independent standard normal values from 128 uniform bits.
 ///
 /// `radius` gives the radius √(−2 ln U) with U = (radius + ½)/2^64, so that it reaches from
-/// 2^-32 to 9.49; the upper 54 bits of `angle` give the direction, on a grid that is symmetric
+/// 2^-32 to 9.49. The upper 54 bits of `angle` give the direction, on a grid that is symmetric
 /// about both axes, so that neither value can be exactly zero and both have mean exactly zero.
 /// Only additions, multiplications, fused multiply-adds, a division and a root are used, each
-/// rounded as IEEE 754 says, so the result is the same on every machine and with every vector
-/// width. A machine without fused multiply-add computes it in software: slower, and the same.
+/// rounded as IEEE 754 requires, so the result is the same on every machine and with every vector
+/// width. A machine without fused multiply-add computes it in software, slower, with the same
+/// result.
 #[inline(always)]
 pub(super) fn box_muller(radius: u64, angle: u64) -> (f64, f64) {
     let r = (-2.0 * ln_uniform(radius)).sqrt();
@@ -24,7 +25,7 @@ pub(super) fn box_muller(radius: u64, angle: u64) -> (f64, f64) {
     (r * cos, r * sin)
 }
 
-/// ln((word + ½)/2^64), accurate to a few units in the last place also next to U = 1.
+/// Returns ln((word + ½)/2^64), accurate to a few units in the last place also next to U = 1.
 #[inline(always)]
 fn ln_uniform(word: u64) -> f64 {
     let u = (word as f64 + 0.5) * ULP_64;
@@ -53,10 +54,10 @@ fn ln_uniform(word: u64) -> f64 {
     exponent.mul_add(std::f64::consts::LN_2, s.mul_add(z * p, 2.0 * s))
 }
 
-/// Cosine and sine of 2π times the fraction of a turn in the upper 54 bits of `word`.
+/// Returns cosine and sine of 2π times the fraction of a turn in the upper 54 bits of `word`.
 #[inline(always)]
 fn direction(word: u64) -> (f64, f64) {
-    // The two upper bits are the quadrant, the next 52 the place in it, centred: an odd multiple
+    // The two upper bits are the quadrant, the next 52 the place in it, centered: an odd multiple
     // of 2^-53 between -1/2 and 1/2.
     let quadrant = word >> 62;
     let t = (f64::from_bits(ONE | ((word << 2) >> 12)) - 1.5) + 0.5 * f64::EPSILON;
@@ -91,7 +92,7 @@ fn direction(word: u64) -> (f64, f64) {
 mod tests {
     use super::*;
 
-    /// Words that reach all exponents and both ends.
+    /// Words with all exponents and at both ends.
     fn words() -> impl Iterator<Item = u64> {
         let scrambled = (0..200_000u64).map(|i| i.wrapping_mul(0x9e37_79b9_7f4a_7c15));
         let shifted = scrambled.flat_map(|word| {
@@ -102,9 +103,9 @@ mod tests {
     }
 
     #[test]
-    fn the_logarithm_is_accurate_from_one_end_to_the_other() {
+    fn the_logarithm_is_accurate_at_all_words() {
         for word in words() {
-            // Next to one through the complement, whose logarithm libm gives to the last place.
+            // Next to one, by the complement, whose logarithm libm gives to the last place.
             let exact = if word >> 63 == 1 {
                 libm::log1p(-(((!word) as f64 + 0.5) * ULP_64))
             } else {
@@ -116,7 +117,7 @@ mod tests {
     }
 
     #[test]
-    fn the_direction_is_accurate_all_around_the_circle() {
+    fn the_direction_is_accurate_at_all_words() {
         for word in words() {
             let quadrant = (word >> 62) as i32;
             let t = ((word << 2) >> 12) as f64 / 2f64.powi(52) - 0.5 + 2f64.powi(-53);
@@ -132,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn single_values_agree_with_fifty_digits() {
+    fn values_agree_with_fifty_digits() {
         // Computed with mpmath at 60 digits from the formulas in the documentation.
         for (radius, angle, first, second) in GOLDEN {
             let (x, y) = box_muller(radius, angle);
@@ -164,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn the_smallest_radius_is_2_to_the_minus_32_and_no_value_is_zero_or_nan() {
+    fn values_are_finite_and_never_zero() {
         let (x, y) = box_muller(u64::MAX, 1 << 61);
         assert!((x * 2f64.powi(32) - 1.0).abs() < 1e-15 && y != 0.0);
         for radius in [0, 1, 1 << 63, (1 << 63) - 1, u64::MAX - 1, u64::MAX] {
@@ -176,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn radii_next_to_zero_are_distinct() {
+    fn the_smallest_radii_are_distinct() {
         // With U rounded to a double before the logarithm they would come in runs of 2^11.
         let mut last = 0.0;
         for i in 0..5000 {
@@ -187,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn the_directions_are_symmetric_so_the_mean_is_exactly_zero() {
+    fn directions_are_symmetric_so_the_mean_is_zero() {
         for (radius, angle) in words().zip(words().skip(7)).take(50_000) {
             let (x, y) = box_muller(radius, angle);
             // Half a turn, and the mirror image.

@@ -1,15 +1,16 @@
-//! The statistical decisions of the tests in this folder, with their error rate.
+//! Decisions of statistical tests, with their error rate.
 //!
-//! Every decision is two-sided, since data that fit too well are wrong as well, and refuses a right
-//! sampler with probability 1e-6.
+//! Every decision is two-sided, because a fit that is too good is wrong as well. A correct
+//! generator fails a decision with probability 1e-6.
 
-/// Σ (observed - expected)² / expected.
+/// Returns Σ (observed - expected)² / expected.
 pub(crate) fn chi_squared(observed: &[f64], expected: &[f64]) -> f64 {
     observed.iter().zip(expected).map(|(o, e)| (o - e).powi(2) / e).sum()
 }
 
-/// The probability that a chi-squared variable exceeds `x`: the regularised upper incomplete gamma
-/// function Q(degrees / 2, x / 2), by its recurrence Q(a + 1, y) = Q(a, y) + y^a e^-y / Γ(a + 1).
+/// Returns the probability that a chi-squared variable exceeds `x`: the regularized upper
+/// incomplete gamma function Q(degrees / 2, x / 2), by its recurrence Q(a + 1, y) = Q(a, y) + y^a
+/// e^-y / Γ(a + 1).
 fn survival(degrees: usize, x: f64) -> f64 {
     let y = x / 2.0;
     let (mut a, mut q) =
@@ -41,7 +42,7 @@ pub(crate) fn assert_standard_normal(values: &[f64]) {
 }
 
 #[test]
-fn the_survival_probabilities_are_those_of_the_tables() {
+fn survival_probabilities_equal_the_tables() {
     for (degrees, x, probability) in [
         (1, 3.841_459, 0.05),
         (2, 13.815_511, 0.001),
