@@ -6,8 +6,8 @@ use burn_dp::DpError;
 use burn_dp::clipping::FlatClipping;
 use burn_dp::grads::PrivateBackward;
 use burn_dp::losses::{self, CrossEntropyLoss};
-use burn_dp::noise::InsecureSeed;
 use burn_dp::optim::{DpOptimizer, PrivacyPlanConfig};
+use burn_dp::random::InsecureSeed;
 use burn_dp::sampling::Sampler;
 
 use super::Algorithm;
@@ -107,7 +107,8 @@ impl<M: Classifier> Contender<M> {
                 let draw = sampler.draw(optim.next_step())?;
                 match self.algorithm {
                     Algorithm::Reweight => {
-                        let sum = clipping.reweight(&model, |model| model.losses(&loss(), batch.clone()))?;
+                        let sum = clipping
+                            .reweight(&model, |model| model.losses(&loss(), batch.clone()))?;
                         optim.accumulate(sum)?;
                     }
                     Algorithm::Nxbp => {

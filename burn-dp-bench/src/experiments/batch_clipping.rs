@@ -8,15 +8,17 @@
 
 use std::path::PathBuf;
 
-use burn_dp::clipping::ParameterGroups;
+use burn_dp::model::ParameterGroups;
 use clap::Args;
 use serde::Serialize;
 
-use burn_dp_examples::training::batch_clipping::{
-    BatchFigures, BatchModelName, BatchPolicyName, BatchSettings, BatchTraining, DataOptions, load,
-};
 use burn_dp_examples::plot::{self, Series};
-use burn_dp_examples::training::{BackendName, TrainError, checks, device, files};
+use burn_dp_examples::training::batch_clipping::{
+    BatchFigures, BatchModelName, BatchPolicyName, BatchSettings, BatchTraining, load,
+};
+use burn_dp_examples::training::{
+    BackendName, DataOptions, PrivacySettings, TrainError, checks, device, files,
+};
 
 /// The options of the experiment.
 #[derive(Args, Debug, Clone)]
@@ -124,18 +126,19 @@ pub(super) fn run(options: BatchClippingOptions) -> Result<BatchClippingExperime
             max_grad_norm: options.max_grad_norm,
             threshold_decay: 1.0,
             layer_groups: None,
-            // The sensitivity is 2 C.
-            noise_multiplier: Some(2.0 * options.sigma * contender.noise),
-            epsilon: None,
-            delta: 1e-5,
+            privacy: PrivacySettings {
+                epsilon: None,
+                delta: 1e-5,
+                // The sensitivity is 2 C.
+                noise_multiplier: Some(2.0 * options.sigma * contender.noise),
+                insecure_seed: None,
+            },
             epochs,
             lr: options.lr,
             lr_decay: options.lr_decay,
             seed: options.data.seed,
-            insecure_seed: None,
         };
-        let training = BatchTraining::prepare(&settings, &data, &device, None)?;
-        let (_, _, figures) = training.train(None, |_| ())?;
+        let figures = BatchTraining::new(&settings, &data, &device)?.figures()?;
         println!(
             "{:<24}{:>8}{:>12}{:>12}{:>14.0}",
             contender.name,

@@ -8,9 +8,7 @@
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
-use super::{
-    CLASSES, DataError, ImageBatcher, ImageDataset, ImageItem, Splits, archive, file,
-};
+use super::{CLASSES, DataError, ImageBatcher, ImageDataset, ImageItem, Splits, archive, file};
 
 /// Name of the data set in reports.
 pub const NAME: &str = "cifar10";

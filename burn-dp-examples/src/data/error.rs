@@ -95,7 +95,10 @@ impl fmt::Display for DataError {
             Self::Layout { path, reason } => write!(f, "{}: {reason}", path.display()),
             Self::Item { reason } => write!(f, "an item cannot be read: {reason}"),
             Self::FeatureMissing { task, feature, remedy } => {
-                write!(f, "{task} needs the feature `{feature}`, which is not in this build; {remedy}")
+                write!(
+                    f,
+                    "{task} needs the feature `{feature}`, which is not in this build; {remedy}"
+                )
             }
             Self::Download { cause } => {
                 let cause = cause.as_ref().map(|cause| format!(" ({cause})")).unwrap_or_default();

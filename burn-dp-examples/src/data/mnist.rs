@@ -153,7 +153,8 @@ mod download {
             let error = split(|| panic!("no route to host")).unwrap_err().to_string();
             assert!(error.contains("downloaded (no route to host); check"), "{error}");
             assert!(error.contains("--data-dir DIR or BURN_DP_DATA"), "{error}");
-            let debug = || panic!("called `Result::unwrap()` on an `Err` value: Error {{ kind: Dns }}");
+            let debug =
+                || panic!("called `Result::unwrap()` on an `Err` value: Error {{ kind: Dns }}");
             let error = split(debug).unwrap_err().to_string();
             assert!(error.starts_with("MNIST could not be downloaded; check"), "{error}");
         }

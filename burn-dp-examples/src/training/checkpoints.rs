@@ -5,7 +5,8 @@ use std::path::{Path, PathBuf};
 
 use burn::module::Module;
 use burn::optim::ModuleOptimizer;
-use burn_dp::optim::{Checkpoint, Checkpointer, DpOptimizer, PrivacyPlan};
+use burn_dp::checkpoint::{Checkpoint, Checkpointer};
+use burn_dp::optim::{DpOptimizer, PrivacyPlan};
 
 use serde::Serialize;
 use serde_json::Value;
@@ -202,7 +203,7 @@ mod tests {
     use burn::optim::SgdConfig;
     use burn::tensor::Device;
     use burn_dp::optim::PrivacyPlanConfig;
-    use burn_dp::units::UnitUpdate;
+    use burn_dp::updates::UnitUpdate;
 
     use super::*;
     use crate::training::individual::{IndividualOptions, Settings};

@@ -30,8 +30,6 @@ pub use options::{
     BackendName, DataOptions, DatasetName, Given, OptimizerName, PrivacyOptions, RunOptions,
     TrainingOptions, typed,
 };
-pub use output::{
-    AVERAGED_MODEL_FILE, MODEL_FILE, STATEMENT_JSON, STATEMENT_TEXT, TRAINING_PLOT,
-};
+pub use output::{AVERAGED_MODEL_FILE, MODEL_FILE, STATEMENT_JSON, STATEMENT_TEXT, TRAINING_PLOT};
 pub use privacy::PrivacySettings;
 pub use program::Training;

@@ -74,7 +74,8 @@ impl Output {
     /// Returns [`TrainError::Io`] if the folder cannot be written.
     pub(super) fn begin(&self) -> Result<(), TrainError> {
         files::make_folder(&self.folder)?;
-        let stale = [MODEL_FILE, AVERAGED_MODEL_FILE, STATEMENT_JSON, STATEMENT_TEXT, TRAINING_PLOT];
+        let stale =
+            [MODEL_FILE, AVERAGED_MODEL_FILE, STATEMENT_JSON, STATEMENT_TEXT, TRAINING_PLOT];
         stale.iter().try_for_each(|name| files::remove(&self.file(name)))
     }
 
@@ -110,11 +111,7 @@ impl Output {
     /// # Errors
     ///
     /// Returns [`TrainError::Io`] if the file cannot be written.
-    pub(super) fn plot(
-        &self,
-        title: &str,
-        measurements: &[Measurement],
-    ) -> Result<(), TrainError> {
+    pub(super) fn plot(&self, title: &str, measurements: &[Measurement]) -> Result<(), TrainError> {
         if measurements.is_empty() {
             return Ok(());
         }

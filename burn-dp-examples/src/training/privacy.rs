@@ -1,8 +1,8 @@
 //! From the requested privacy to the noise of a plan.
 
 use burn_dp::DpError;
-use burn_dp::noise::InsecureSeed;
 use burn_dp::optim::{PrivacyPlan, PrivacyPlanConfig};
+use burn_dp::random::InsecureSeed;
 use burn_dp_accountant::Budget;
 use serde::Serialize;
 

@@ -4,11 +4,11 @@ use std::ffi::OsString;
 
 use clap::{ArgAction, CommandFactory};
 
+use super::TrainError;
 use super::batch_clipping::{self, BatchOptions};
 use super::federated::{self, FederatedOptions};
 use super::individual::{self, IndividualOptions};
 use super::options::TrainingOptions;
-use super::TrainError;
 
 /// A training with its options.
 #[derive(Debug, Clone)]
@@ -75,21 +75,18 @@ impl Choice {
         let trainings =
             [IndividualOptions::command(), BatchOptions::command(), FederatedOptions::command()];
         for arg in trainings.iter().flat_map(clap::Command::get_arguments) {
-            let id = arg.get_id().as_str();
             if all.get_arguments().any(|known| known.get_id() == arg.get_id()) {
                 continue;
             }
-            let free = clap::Arg::new(id.to_string()).allow_hyphen_values(!arg.is_positional());
-            all = all.arg(match arg.get_long() {
-                Some(long) => free.long(long.to_string()).action(match arg.get_action() {
-                    ArgAction::SetTrue => ArgAction::SetTrue,
-                    _ => ArgAction::Set,
-                }),
-                None => free,
+            let arg = arg.clone().required(false).default_value(None);
+            all = all.arg(match arg.get_action() {
+                ArgAction::SetTrue => arg,
+                // Any value: the trainings have different choices.
+                _ => arg.value_parser(clap::value_parser!(OsString)),
             });
         }
         let Ok(matches) = all.try_get_matches_from(words) else { return Self::default() };
-        let value = |id: &str| matches.get_one::<String>(id).cloned();
+        let value = |id: &str| matches.get_one::<OsString>(id)?.to_str().map(String::from);
         let federated = matches.get_flag("federated");
         Self { dataset: value("dataset"), clipping: value("clipping"), federated }
     }

@@ -1,8 +1,9 @@
 //! Thresholds that the policies of several trainings share.
 
 use burn_dp::DpError;
-use burn_dp::clipping::{Clipping, ParameterGroups, PublicNorms, ScheduledClipping};
-use burn_dp::optim::Schedule;
+use burn_dp::clipping::{Clipping, PublicNorms, ScheduledClipping};
+use burn_dp::model::ParameterGroups;
+use burn_dp::schedule::Schedule;
 
 use super::TrainError;
 

@@ -9,8 +9,7 @@ use crate::training::options::{
 };
 
 /// Help of `--noise-multiplier`, where the definition of the paper differs.
-const NOISE_MULTIPLIER: &str =
-    "Noise multiplier of a step. With one threshold it is the standard deviation of the noise over the \
+const NOISE_MULTIPLIER: &str = "Noise multiplier of a step. With one threshold it is the standard deviation of the noise over the \
      threshold, twice the sigma of the paper, whose noise is 2 C sigma; with a threshold for each of L \
      layers or groups it is the noise multiplier of each threshold over √L [default: sigma = 0.5 of the \
      paper]";
@@ -141,7 +140,7 @@ pub enum BatchModelName {
 
 impl BatchModelName {
     /// Initializes the network.
-    pub(crate) fn init(self, device: &Device) -> BnLeNet5 {
+    pub fn init(self, device: &Device) -> BnLeNet5 {
         BnLeNet5Config::new().with_batch_norm(self == Self::BnLenet5).init(device)
     }
 }

@@ -62,10 +62,8 @@ pub fn run(options: BatchOptions) -> Result<BatchFigures, TrainError> {
         })?;
     progress.finish();
     output.model(MODEL_FILE, model)?;
-    let mut facts = vec![
-        ("dataset", data.name.clone()),
-        ("public_examples", data.public.len().to_string()),
-    ];
+    let mut facts =
+        vec![("dataset", data.name.clone()), ("public_examples", data.public.len().to_string())];
     if settings.model == BatchModelName::BnLenet5 {
         let statistics = "of public images, computed after the training; private batches changed \
                           copies of the model only";

@@ -2,7 +2,7 @@
 
 use burn_dp::clipping::Clipping;
 use burn_dp::optim::{PrivacyPlan, PrivacyPlanConfig, SamplingScheme};
-use burn_dp::units::MiniSets;
+use burn_dp::updates::MiniSets;
 use serde::Serialize;
 
 use super::{BatchModelName, BatchOptions, BatchPolicyName};

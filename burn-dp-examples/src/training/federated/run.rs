@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use burn::tensor::{Device, Tensor};
 use burn_dp::DpError;
-use burn_dp::federated::FederatedTraining;
+use burn_dp::updates::federated::FederatedTraining;
 
 use super::users::{self, Users, measure};
 use super::{FederatedFigures, FederatedOptions, RoundFigures, norms};

@@ -2,11 +2,10 @@
 
 use burn::module::Module;
 use burn::optim::{ModuleOptimizer, SgdConfig};
-use burn_dp::clipping::{
-    Clipping, CountNoise, FlatClipping, ParameterGroups, QuantileClipping, QuantileTracker,
-};
-use burn_dp::federated::{FedAvgConfig, FedSgdConfig, UserUpdate};
+use burn_dp::clipping::{Clipping, CountNoise, FlatClipping, QuantileClipping, QuantileTracker};
+use burn_dp::model::ParameterGroups;
 use burn_dp::optim::{PrivacyPlan, PrivacyPlanConfig};
+use burn_dp::updates::federated::{FedAvgConfig, FedSgdConfig, UserUpdate};
 use burn_dp_accountant::UnitOfPrivacy;
 use serde::Serialize;
 

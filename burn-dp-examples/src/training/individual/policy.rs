@@ -2,8 +2,9 @@
 
 use burn_dp::clipping::{
     AutomaticClipping, Clipping, FlatClipping, GroupedClipping, LayerwiseClipping,
-    MultipliedClipping, ParameterGroups, QuantileClipping, QuantileRule,
+    MultipliedClipping, QuantileClipping, QuantileRule,
 };
+use burn_dp::model::ParameterGroups;
 
 use super::public_items::PublicItems;
 use super::{ClippingName, ClippingSettings, RuleName};

@@ -192,9 +192,9 @@ mod tests {
 
     use burn::module::Module;
     use burn::nn::LinearConfig;
+    use burn::tensor::Tensor;
     use burn_dp::clipping::FlatClipping;
     use burn_dp::nn::{IntoPrivate, Private};
-    use burn::tensor::Tensor;
 
     use super::*;
     use crate::data::{CLASSES, ImageBatcher, PIXELS};

@@ -191,7 +191,9 @@ fn train<E: Encoder, M: Classifier<Inputs = E::Inputs>>(
         outcome.spent = Some(Spent::of(optim, delta)?);
         if outcome.steps < steps {
             let made = outcome.steps;
-            println!("stopped after {made} of {steps} steps: the next step would exceed the budget");
+            println!(
+                "stopped after {made} of {steps} steps: the next step would exceed the budget"
+            );
         }
         let not_covered = [
             "What the program printed while it trained: the share of clipped gradients comes from \

@@ -220,8 +220,9 @@ fn refuse_private_options(options: &IndividualOptions) -> Result<(), TrainError>
     let public = options.given.first_of(&["--public-size"]);
     match options.given.first_of(&PRIVATE).or(public) {
         Some((name, value)) => {
-            let reason =
-                format!("{value} has no meaning together with --non-private; leave one of them out");
+            let reason = format!(
+                "{value} has no meaning together with --non-private; leave one of them out"
+            );
             Err(TrainError::option(name, reason.trim_start()))
         }
         None => Ok(()),
@@ -302,7 +303,10 @@ mod tests {
         let text = error("--noise-multiplier 0 --epsilon 3");
         assert!(text.contains("no budget such as --epsilon 3 can be met"), "{text}");
         let text = error("--noise-multiplier 0");
-        assert!(text.contains("greater than 0, got 0;") && text.contains("--non-private"), "{text}");
+        assert!(
+            text.contains("greater than 0, got 0;") && text.contains("--non-private"),
+            "{text}"
+        );
     }
 
     #[test]
