@@ -8,7 +8,8 @@ use super::{DataError, file};
 /// Largest file that is read: more than any file of a data set, and a bound for damaged headers.
 const LARGEST: u64 = 1 << 30;
 
-/// Returns the names and contents of the regular files whose name is `wanted`, in the archive's order.
+/// Returns the names and contents of the regular files whose name is `wanted`, in the archive's
+/// order.
 ///
 /// # Errors
 ///

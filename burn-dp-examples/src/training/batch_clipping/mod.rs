@@ -1,5 +1,5 @@
-//! Training with batch clipping: the units of a step are mini-sets of fixed membership, and the model
-//! can contain BatchNorm.
+//! Training with batch clipping: the units of a step are mini-sets of fixed membership, and the
+//! model can contain BatchNorm.
 
 mod data;
 mod figures;

@@ -9,16 +9,16 @@ use crate::training::options::{
 };
 
 /// Help of `--noise-multiplier`, where the definition of the paper differs.
-const NOISE_MULTIPLIER: &str = "Noise multiplier of a step. With one threshold it is the standard deviation of the noise over the \
-     threshold, twice the sigma of the paper, whose noise is 2 C sigma; with a threshold for each of L \
-     layers or groups it is the noise multiplier of each threshold over √L [default: sigma = 0.5 of the \
-     paper]";
+const NOISE_MULTIPLIER: &str = "Noise multiplier of a step. With one threshold it is the standard \
+    deviation of the noise over the threshold, twice the sigma of the paper, whose noise is 2 C \
+    sigma; with a threshold for each of L layers or groups it is the noise multiplier of each \
+    threshold over √L [default: sigma = 0.5 of the paper]";
 
 /// Train with batch clipping: mini-sets of fixed membership are drawn, and the gradient of each
 /// mini-set is clipped as a whole.
 ///
-/// Without further options: LeNet-5 with BatchNorm at the settings of Nguyen et al., 2023. A tenth of
-/// the training images is kept as public: BatchNorm's statistics for inference come from them.
+/// Without further options: LeNet-5 with BatchNorm at the settings of Nguyen et al., 2023. A tenth
+/// of the training images is kept as public: BatchNorm's statistics for inference come from them.
 #[derive(Parser, Debug, Clone)]
 #[command(name = "cargo xtask train", bin_name = "cargo xtask train", version)]
 #[command(mut_arg("delta", |arg| arg.default_value("1e-5")))]
@@ -50,8 +50,8 @@ pub struct BatchOptions {
         help_heading = "Clipping"
     )]
     pub threshold_decay: f64,
-    /// Layerwise, zhang and multipliers: merge layers of similar norms on the public images into this
-    /// many groups.
+    /// Layerwise, zhang and multipliers: merge layers of similar norms on the public images into
+    /// this many groups.
     #[arg(long, value_name = "N", help_heading = "Clipping")]
     pub layer_groups: Option<usize>,
     /// Mini-sets and length.
@@ -77,12 +77,12 @@ pub struct MiniSetOptions {
     /// Mini-sets in a step.
     #[arg(long, value_name = "K", default_value_t = 1)]
     pub mini_sets: usize,
-    /// Draw each mini-set independently: the guarantee is then for a whole mini-set added or removed.
-    /// Without it, exactly K are drawn and the guarantee is for one image replaced.
+    /// Draw each mini-set independently: the guarantee is then for a whole mini-set added or
+    /// removed. Without it, exactly K are drawn and the guarantee is for one image replaced.
     #[arg(long)]
     pub poisson: bool,
-    /// Steps of local SGD with momentum on the mini-set, whose total change is clipped (general batch
-    /// clipping); without it, the gradient is clipped.
+    /// Steps of local SGD with momentum on the mini-set, whose total change is clipped (general
+    /// batch clipping); without it, the gradient is clipped.
     #[arg(long, value_name = "N")]
     pub local_steps: Option<usize>,
     /// Learning rate of the local steps.
@@ -117,11 +117,11 @@ pub enum UnitClippingName {
 pub enum BatchPolicyName {
     /// As a whole (full gradient clipping).
     Flat,
-    /// Each layer to a threshold proportional to its norm on the public images, measured again after
-    /// each epoch (enhanced adaptive layerwise clipping).
+    /// Each layer to a threshold proportional to its norm on the public images, measured again
+    /// after each epoch (enhanced adaptive layerwise clipping).
     Layerwise,
-    /// Each layer to its norm on the public images, measured again after each epoch, without a master
-    /// threshold (Zhang et al.).
+    /// Each layer to its norm on the public images, measured again after each epoch, without a
+    /// master threshold (Zhang et al.).
     Zhang,
     /// As a whole, after each layer is scaled to the largest norm on the public images.
     Multipliers,

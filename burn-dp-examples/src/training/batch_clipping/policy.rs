@@ -20,7 +20,8 @@ impl BatchSettings {
     ///
     /// # Errors
     ///
-    /// Returns the errors of `public_norms`, and [`TrainError::Privacy`] if the policy refuses the norms.
+    /// Returns the errors of `public_norms`, and [`TrainError::Privacy`] if the policy refuses the
+    /// norms.
     pub(super) fn clipping(
         &self,
         model: &BnLeNet5,

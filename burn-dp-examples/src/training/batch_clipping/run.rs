@@ -12,12 +12,13 @@ use crate::training::progress::{
 use crate::training::statement::statement;
 use crate::training::{TrainError, device, typed};
 
-/// Trains as the options say, and writes the model, the privacy statement, the figures and the plots.
+/// Trains as the options say, and writes the model, the privacy statement, the figures and the
+/// plots.
 ///
 /// # Errors
 ///
-/// Returns [`TrainError::Option`] if an option is impossible and [`TrainError::Data`] if the data cannot
-/// be read, both before anything is written; and the errors of training and writing.
+/// Returns [`TrainError::Option`] if an option is impossible and [`TrainError::Data`] if the data
+/// cannot be read, both before anything is written; and the errors of training and writing.
 pub fn run(options: BatchOptions) -> Result<BatchFigures, TrainError> {
     let settings = BatchSettings::new(&options)?;
     let BatchOptions { data, run, .. } = options;

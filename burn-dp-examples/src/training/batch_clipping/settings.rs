@@ -257,7 +257,7 @@ pub(super) mod tests {
             ),
             (
                 "--policy zhang --max-grad-norm 1",
-                "--max-grad-norm has no meaning with --policy zhang; leave it out, or give --policy",
+                "--max-grad-norm has no meaning with --policy zhang; leave it out, or give",
             ),
             ("--layer-groups 3", "--layer-groups has no meaning with --policy flat"),
         ] {

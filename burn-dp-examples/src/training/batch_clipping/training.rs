@@ -20,8 +20,8 @@ use crate::training::{Evaluation, TrainError, typed};
 /// Images of a public batch.
 const PUBLIC_BATCH: usize = 64;
 
-/// Public batches from which a model gets its statistics for inference. The initial running averages
-/// have the weight 0.9^100 after them.
+/// Public batches from which a model gets its statistics for inference. The initial running
+/// averages have the weight 0.9^100 after them.
 const PUBLIC_BATCHES: usize = 100;
 
 /// A training that has been checked and can begin or continue.
@@ -42,7 +42,8 @@ impl<'a> BatchTraining<'a> {
     ///
     /// # Errors
     ///
-    /// Returns [`TrainError::Option`] or [`TrainError::Privacy`] if the settings do not fit the data.
+    /// Returns [`TrainError::Option`] or [`TrainError::Privacy`] if the settings do not fit the
+    /// data.
     pub fn new(
         settings: &'a BatchSettings,
         data: &'a BatchData,
@@ -60,8 +61,8 @@ impl<'a> BatchTraining<'a> {
     ///
     /// # Errors
     ///
-    /// Returns [`TrainError::Option`] or [`TrainError::Privacy`] if the settings do not fit the data, or
-    /// there is something to resume and the run is not resumed, or the reverse.
+    /// Returns [`TrainError::Option`] or [`TrainError::Privacy`] if the settings do not fit the
+    /// data, or there is something to resume and the run is not resumed, or the reverse.
     pub(super) fn prepare(
         settings: &'a BatchSettings,
         data: &'a BatchData,
@@ -120,7 +121,8 @@ impl<'a> BatchTraining<'a> {
     /// # Arguments
     ///
     /// - `checkpoints`: where a checkpoint is saved after each epoch except the last
-    /// - `progress`: called after each step with its number, and again with the figures after each epoch
+    /// - `progress`: called after each step with its number, and again with the figures after each
+    ///   epoch
     ///
     /// # Errors
     ///

@@ -23,12 +23,13 @@ const DELTAS: [f64; 4] = [1e-4, 1e-5, 1e-6, 1e-8];
 /// The part of the training examples that is public where a policy needs public examples.
 const PUBLIC_PART: usize = 10;
 
-/// Trains as the options say, and writes the model, the privacy statement, the figures and the plot.
+/// Trains as the options say, and writes the model, the privacy statement, the figures and the
+/// plot.
 ///
 /// # Errors
 ///
-/// Returns [`TrainError::Option`] if an option is impossible and [`TrainError::Data`] if the data cannot
-/// be read, both before anything is written; and the errors of training and writing.
+/// Returns [`TrainError::Option`] if an option is impossible and [`TrainError::Data`] if the data
+/// cannot be read, both before anything is written; and the errors of training and writing.
 pub fn run(options: IndividualOptions) -> Result<RunFigures, TrainError> {
     let settings = Settings::new(options, DataOptions::environment())?;
     let device = device(settings.backend)?;
@@ -114,8 +115,8 @@ fn train<E: Encoder, M: Classifier<Inputs = E::Inputs>>(
     output.begin()?;
 
     let subject = format!(
-        "{} on {}: {} examples, {steps} steps of {} examples, {steps_per_epoch} steps per pass over \
-         the data",
+        "{} on {}: {} examples, {steps} steps of {} examples, {steps_per_epoch} steps per pass \
+         over the data",
         typed(settings.model),
         data.name,
         items[0],
