@@ -14,7 +14,8 @@ use serde::Serialize;
 
 use burn_dp_examples::plot::{self, Series};
 use burn_dp_examples::training::batch_clipping::{
-    BatchFigures, BatchModelName, BatchPolicyName, BatchSettings, BatchTraining, load,
+    BatchFigures, BatchModelName, BatchPolicyName, BatchPolicyOptions, BatchSettings,
+    BatchTraining, MiniSetOptions, load,
 };
 use burn_dp_examples::training::{
     BackendName, DataOptions, PrivacySettings, TrainError, checks, device, files,
@@ -119,15 +120,23 @@ pub(super) fn run(options: BatchClippingOptions) -> Result<BatchClippingExperime
         let (mini_set_size, mini_sets) =
             if contender.individual { (1, options.batch_size) } else { (options.batch_size, 1) };
         let settings = BatchSettings {
-            model: network,
-            policy: contender.policy,
-            mini_set_size,
-            mini_sets,
-            poisson: false,
-            local: None,
-            max_grad_norm: options.max_grad_norm,
-            threshold_decay: 1.0,
-            layer_groups: None,
+            policy: BatchPolicyOptions {
+                policy: contender.policy,
+                max_grad_norm: options.max_grad_norm,
+                threshold_decay: 1.0,
+                layer_groups: None,
+            },
+            training: MiniSetOptions {
+                model: network,
+                mini_set_size,
+                mini_sets,
+                poisson: false,
+                local_steps: None,
+                local_lr: 1.0,
+                epochs,
+                lr: options.lr,
+                lr_decay: options.lr_decay,
+            },
             privacy: PrivacySettings {
                 epsilon: None,
                 delta: 1e-5,
@@ -135,9 +144,6 @@ pub(super) fn run(options: BatchClippingOptions) -> Result<BatchClippingExperime
                 noise_multiplier: Some(2.0 * options.sigma * contender.noise),
                 insecure_seed: None,
             },
-            epochs,
-            lr: options.lr,
-            lr_decay: options.lr_decay,
             seed: options.data.seed,
         };
         let figures = BatchTraining::new(&settings, &data, &device)?.figures()?;

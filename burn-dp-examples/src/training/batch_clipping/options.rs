@@ -2,10 +2,11 @@
 
 use burn::tensor::Device;
 use clap::{Parser, ValueEnum};
+use serde::Serialize;
 
 use crate::models::{BnLeNet5, BnLeNet5Config};
 use crate::training::options::{
-    DataOptions, Given, PrivacyOptions, RunOptions, TrainingOptions, with_default,
+    DataOptions, Given, PrivacyOptions, RunOptions, TrainingOptions, as_typed,
 };
 
 /// Help of `--noise-multiplier`, where the definition of the paper differs.
@@ -24,7 +25,6 @@ const NOISE_MULTIPLIER: &str = "Noise multiplier of a step. With one threshold i
 #[command(mut_arg("delta", |arg| arg.default_value("1e-5")))]
 #[command(mut_arg("noise_multiplier", |arg| arg.help(NOISE_MULTIPLIER)))]
 #[command(mut_arg("output", |arg| arg.default_value("out/batch-clipping")))]
-#[command(mut_arg("max_grad_norm", |arg| with_default(arg, "0.2")))]
 pub struct BatchOptions {
     /// Data set and its size: digits, mnist or fashion-mnist.
     #[command(flatten)]
@@ -35,25 +35,9 @@ pub struct BatchOptions {
     /// What is clipped.
     #[arg(long, value_enum, help_heading = "Clipping")]
     pub clipping: UnitClippingName,
-    /// How the update of a mini-set is clipped.
-    #[arg(long, value_enum, default_value_t = BatchPolicyName::Flat, help_heading = "Clipping")]
-    pub policy: BatchPolicyName,
-    /// Clipping threshold of the gradient of a mini-set; zhang has none.
-    #[arg(long, value_name = "C", allow_hyphen_values = true, help_heading = "Clipping")]
-    pub max_grad_norm: Option<f64>,
-    /// Factor of the thresholds after each pass over the data.
-    #[arg(
-        long,
-        value_name = "D",
-        default_value_t = 1.0,
-        allow_hyphen_values = true,
-        help_heading = "Clipping"
-    )]
-    pub threshold_decay: f64,
-    /// Layerwise, zhang and multipliers: merge layers of similar norms on the public images into
-    /// this many groups.
-    #[arg(long, value_name = "N", help_heading = "Clipping")]
-    pub layer_groups: Option<usize>,
+    /// How updates are clipped.
+    #[command(flatten)]
+    pub policy: BatchPolicyOptions,
     /// Mini-sets and length.
     #[command(flatten)]
     pub training: MiniSetOptions,
@@ -64,12 +48,35 @@ pub struct BatchOptions {
     pub(super) given: Given,
 }
 
-/// Mini-sets, length and learning rates.
-#[derive(clap::Args, Debug, Clone)]
+/// How updates are clipped. A resumed run must share it.
+#[derive(clap::Args, Debug, Clone, PartialEq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+#[command(next_help_heading = "Clipping")]
+pub struct BatchPolicyOptions {
+    /// How the update of a mini-set is clipped.
+    #[arg(long, value_enum, default_value_t = BatchPolicyName::Flat)]
+    #[serde(serialize_with = "as_typed")]
+    pub policy: BatchPolicyName,
+    /// Clipping threshold of the update of a mini-set; zhang has none.
+    #[arg(long, value_name = "C", default_value_t = 0.2, allow_hyphen_values = true)]
+    pub max_grad_norm: f64,
+    /// Factor of the thresholds after each pass over the data.
+    #[arg(long, value_name = "D", default_value_t = 1.0, allow_hyphen_values = true)]
+    pub threshold_decay: f64,
+    /// Layerwise, zhang and multipliers: merge layers of similar norms on the public images into this
+    /// many groups.
+    #[arg(long, value_name = "N")]
+    pub layer_groups: Option<usize>,
+}
+
+/// Mini-sets, length and learning rates. A resumed run must share them.
+#[derive(clap::Args, Debug, Clone, PartialEq, Serialize)]
+#[serde(rename_all = "kebab-case")]
 #[command(next_help_heading = "Training")]
 pub struct MiniSetOptions {
     /// Network to train.
     #[arg(long, value_enum, default_value_t = BatchModelName::BnLenet5)]
+    #[serde(serialize_with = "as_typed")]
     pub model: BatchModelName,
     /// Images in a mini-set; 1 is individual clipping.
     #[arg(long, value_name = "S", default_value_t = 64)]

@@ -3,7 +3,7 @@
 use burn::optim::ModuleOptimizer;
 use burn::tensor::Device;
 
-use super::figures::{Outcome, Spent};
+use super::figures::Outcome;
 use super::private::{Clipped, PrivateTraining, Step};
 use super::{IndividualOptions, RunFigures, Settings, ordinary};
 use crate::data::{Encoder, ItemDataset, Splits};
@@ -186,10 +186,9 @@ fn train<E: Encoder, M: Classifier<Inputs = E::Inputs>>(
         None => None,
     };
     output.model(MODEL_FILE, model)?;
-    let mut outcome = Outcome { steps, items, test, averaged, seconds, spent: None };
+    let mut outcome = Outcome { steps, items, test, averaged, seconds };
     if let (Some((optim, _)), Some(delta)) = (&private, delta) {
         outcome.steps = optim.next_step() as usize;
-        outcome.spent = Some(Spent::of(optim, delta)?);
         if outcome.steps < steps {
             let made = outcome.steps;
             println!(
@@ -206,7 +205,8 @@ fn train<E: Encoder, M: Classifier<Inputs = E::Inputs>>(
         let title = format!("{} on {}", typed(settings.model), data.name);
         output.plot(&title, &measurements)?;
     }
-    let figures = RunFigures::new(data.name, settings, outcome);
+    let optim = private.as_ref().map(|(optim, _)| optim);
+    let figures = RunFigures::new(data.name, settings, outcome, optim)?;
     println!("{}", figures.summary());
     output.figures(&figures)?;
     if let Some((_, checkpoints)) = private {
