@@ -1,4 +1,4 @@
-//! The programs of `burn-dp-examples`: training, benchmarks and experiments.
+//! The programs of `burn-dp-examples` and `burn-dp-bench`: training, benchmarks and experiments.
 
 use clap::Args as ClapArgs;
 
@@ -62,15 +62,30 @@ pub(crate) fn experiment(args: &Args) -> Result<Process, String> {
 }
 
 fn program(name: &str, args: &Args) -> Result<Process, String> {
+    let package = if name == "train" { "burn-dp-examples" } else { "burn-dp-bench" };
     let backend = Backend::among(&args.args)?;
-    let mut process = Process::cargo().args(["run", "--quiet", "-p", "burn-dp-examples"]);
-    if let Some(feature) = backend.and_then(Backend::feature) {
-        process = process.args(["--features", feature]);
+    let mut process = Process::cargo().args(["run", "--quiet", "-p", package]);
+    let data = std::env::var_os("BURN_DP_DATA").is_some();
+    let features = features(backend, &args.args, data);
+    if !features.is_empty() {
+        process = process.args(["--features".to_string(), features.join(",")]);
     }
     if backend == Some(Backend::Wgpu) {
         process = process.envs(vulkan::environment());
     }
     Ok(process.args(["--bin", name, "--"]).args(args.args.iter().cloned()))
+}
+
+/// Returns the features that the arguments need beyond the default ones.
+fn features(backend: Option<Backend>, args: &[String], data: bool) -> Vec<&'static str> {
+    let given = |name: &str| args.iter().any(|arg| arg == name);
+    let folder = data || args.iter().any(|arg| arg.starts_with("--data-dir"));
+    let ndarray = (backend == Some(Backend::Ndarray)).then_some("ndarray");
+    let backend = backend.and_then(Backend::feature).or(ndarray);
+    let download = (given("--download") || given("mnist") && !folder).then_some("download");
+    let images = given("folder").then_some("images");
+    let learner = args.first().is_some_and(|arg| arg == "learner").then_some("train");
+    [backend, download, images, learner].into_iter().flatten().collect()
 }
 
 #[cfg(test)]
@@ -80,13 +95,21 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_cpu_backends_share_the_default_features() {
-        for backend in ["flex", "ndarray"] {
-            let text = train(&Args::from(["--backend", backend])).unwrap().to_string();
-            let expected =
-                format!("cargo run --quiet -p burn-dp-examples --bin train -- --backend {backend}");
-            assert_eq!(text, expected);
-        }
+    fn the_default_run_has_the_default_features() {
+        let text = train(&Args::from(["--backend", "flex"])).unwrap().to_string();
+        assert_eq!(text, "cargo run --quiet -p burn-dp-examples --bin train -- --backend flex");
+    }
+
+    #[test]
+    fn data_sets_and_benchmarks_add_their_features() {
+        let of = |line: &str, data| {
+            features(None, &line.split(' ').map(String::from).collect::<Vec<_>>(), data)
+        };
+        assert_eq!(of("mnist --epochs 3", false), ["download"]);
+        assert!(of("mnist", true).is_empty() && of("mnist --data-dir d", false).is_empty());
+        assert_eq!(of("mnist --download", true), ["download"]);
+        assert_eq!(of("folder --data-dir d", false), ["images"]);
+        assert_eq!(of("learner --batch 4", false), ["train"]);
     }
 
     #[test]
@@ -98,10 +121,10 @@ mod tests {
     }
 
     #[test]
-    fn an_experiment_is_a_program_of_the_examples() {
+    fn an_experiment_is_a_program_of_the_benchmarks() {
         let text =
             experiment(&Args::from(["batch-clipping", "--epochs", "1"])).unwrap().to_string();
-        assert!(text.ends_with("--bin experiment -- batch-clipping --epochs 1"), "{text}");
+        assert!(text.contains("-p burn-dp-bench --bin experiment -- batch-clipping"), "{text}");
     }
 
     #[test]
