@@ -1,0 +1,24 @@
+//! The book: its pages, and the Rust blocks in them.
+
+use crate::announcement::Announcement;
+use crate::process::Process;
+use crate::test;
+use crate::workspace::FULL_PARTS;
+
+/// The package whose doc tests are the blocks of the book.
+const PACKAGE: &str = "burn-dp-book";
+
+/// Returns the compilation and the runs of the Rust blocks; needs no mdBook.
+///
+/// The packages and features are those of the tests, so that both share one build of Burn.
+pub(crate) fn blocks() -> Process {
+    test::packages(Process::cargo().args(["test", "--doc", "-p", PACKAGE]))
+        .builds(Announcement::new("the book's programs", &FULL_PARTS))
+}
+
+/// Returns the pages as HTML, in the build folder.
+pub(crate) fn pages(open: bool) -> Process {
+    let process = Process::new("mdbook").args(["build", "book"]);
+    let process = if open { process.arg("--open") } else { process };
+    process.remedy("`cargo install mdbook --locked` installs mdBook if it is missing")
+}
