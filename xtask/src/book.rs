@@ -10,7 +10,7 @@ const PACKAGE: &str = "burn-dp-book";
 
 /// Returns the compilation and the runs of the Rust blocks; needs no mdBook.
 ///
-/// The packages and features are those of the tests, so that both share one build of Burn.
+/// The packages and features are the same as for the tests, so that both share one build of Burn.
 pub(crate) fn blocks() -> Process {
     test::packages(Process::cargo().args(["test", "--doc", "-p", PACKAGE]))
         .builds(Announcement::new("the book's programs", &FULL_PARTS))

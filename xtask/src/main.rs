@@ -192,7 +192,8 @@ mod tests {
             let cli = Cli::try_parse_from(["xtask", name, "--delta", "1e-5", "--json"]).unwrap();
             let text = cli.command.steps().unwrap()[0].to_string();
             let end = format!(
-                "-p burn-dp-accountant --features cli --bin burn-dp-accountant -- {name} --delta 1e-5 --json"
+                "-p burn-dp-accountant --features cli --bin burn-dp-accountant -- {name} \
+                 --delta 1e-5 --json"
             );
             assert!(text.ends_with(&end), "{text}");
         }

@@ -89,7 +89,7 @@ fn program(program: Program, args: &Args) -> Result<Process, String> {
     Ok(process.args(["--bin", program.binary, "--"]).args(args.args.iter().cloned()))
 }
 
-/// Returns the feature as cargo takes it for `package`: those of the examples are selected there.
+/// Returns the feature of the examples as cargo takes it for `package`.
 fn forwarded(package: &str, feature: &str) -> String {
     if package == EXAMPLES { feature.into() } else { format!("{EXAMPLES}/{feature}") }
 }

@@ -18,7 +18,8 @@ pub(crate) fn nextest_found() -> bool {
         .is_ok_and(|status| status.success())
 }
 
-/// Returns the tests, with nextest where it is installed, then the doc tests, which it does not run.
+/// Returns the tests, with nextest where it is installed, then the doc tests, which nextest
+/// does not run.
 ///
 /// Every test runs, whatever fails first.
 pub(crate) fn processes(backend: Option<Backend>, args: &[String], nextest: bool) -> Vec<Process> {
@@ -75,8 +76,8 @@ fn selected(mut process: Process, backend: Option<Backend>) -> Process {
 
 /// Returns the features with which the tests are built.
 ///
-/// Without a GPU the kernels of WGPU are compiled by a software driver. There, autotuning would take
-/// most of the time of the tests, because it compiles every variant of a kernel.
+/// Without a GPU the kernels of WGPU are compiled by a software driver. There, autotuning would
+/// take most of the time of the tests, because it compiles every variant of a kernel.
 fn features(backend: Option<Backend>, gpu: bool) -> Vec<String> {
     let mut features = vec![FULL.to_string()];
     let mut arguments = Vec::new();

@@ -213,7 +213,8 @@ mod tests {
     #[test]
     fn placeholders_patterns_and_outputs_pass() {
         let text = "`DIR/x.md`, `train/*.rs`, `{a,b}.rs`, `<name>.rs`, `statement.json`, `.rs`, \
-                    `model.bpk`, `--plot curve.svg`, [`X`](crate::optim::X), [`y`](Self::y), [`Z`](Z)";
+                    `model.bpk`, `--plot curve.svg`, \
+                    [`X`](crate::optim::X), [`y`](Self::y), [`Z`](Z)";
         assert!(found("a/b.md", text).is_empty());
     }
 

@@ -150,10 +150,9 @@ mod tests {
         ]);
         assert_eq!(
             found,
-            [
-                "src/m/a.rs:2: files import each other: src/m/a.rs → src/m/b.rs (B) → src/m/c.rs (C) \
-              → src/m/a.rs (A) [imports]"
-            ]
+            ["src/m/a.rs:2: files import each other: src/m/a.rs → src/m/b.rs (B) \
+                 → src/m/c.rs (C) \
+              → src/m/a.rs (A) [imports]"]
         );
     }
 

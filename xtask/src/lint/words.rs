@@ -1,4 +1,4 @@
-//! The words of comments, documentation, strings and documents, in the order in which they are read.
+//! The words of comments, documentation, strings and documents, in reading order.
 
 use super::lexer::{Kind, Token, tokens};
 
@@ -141,10 +141,10 @@ mod tests {
 
     #[test]
     fn strings_are_read_and_code_is_not() {
-        let text = "fn colour() { f(\"a long \\\n   message\") }";
+        let text = "fn code() { f(\"a long \\\n   message\") }";
         assert_eq!(joined("a.rs", text), ["\" a long message \""]);
-        let names: Vec<_> = names("fn grey_box(GreyBox: u8)").into_iter().map(|w| w.text).collect();
-        assert_eq!(names, ["fn", "grey", "box", "grey", "box", "u8"]);
+        let names: Vec<_> = names("fn red_box(RedBox: u8)").into_iter().map(|w| w.text).collect();
+        assert_eq!(names, ["fn", "red", "box", "red", "box", "u8"]);
     }
 
     #[test]
