@@ -7,7 +7,7 @@ use burn::data::dataset::InMemDataset;
 use burn::nn::{Linear, LinearConfig};
 use burn::tensor::Device;
 use burn::{module::Module, optim::SgdConfig};
-use burn_dp::federated::{FedAvgConfig, FederatedTraining};
+use burn_dp::updates::federated::{FedAvgConfig, FederatedTraining};
 use burn_dp::{DpError, losses::CrossEntropyLossConfig, optim::PrivacyPlanConfig};
 use burn_dp_accountant::{Budget, UnitOfPrivacy};
 use burn_dp_examples::data::{ImageBatcher, ImageItem, digits};

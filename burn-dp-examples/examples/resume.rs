@@ -7,8 +7,9 @@
 use burn::nn::{Linear, LinearConfig};
 use burn::tensor::Device;
 use burn::{module::Module, optim::AdamConfig};
+use burn_dp::checkpoint::Checkpointer;
 use burn_dp::nn::{IntoPrivate, Private};
-use burn_dp::optim::{Checkpointer, PrivacyPlanConfig};
+use burn_dp::optim::PrivacyPlanConfig;
 use burn_dp::{DpError, losses::CrossEntropyLossConfig};
 use burn_dp_accountant::Budget;
 use burn_dp_examples::data::{ImageBatcher, digits};

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use burn_dp_accountant::AccountantError;
 
-use crate::validate::Faults;
+use crate::model::Faults;
 
 /// Everything that can go wrong outside of programming mistakes.
 ///
@@ -47,10 +47,25 @@ pub enum DpError {
         /// Releases already made.
         steps: u64,
     },
-    /// Saved state that does not belong to this run, or is damaged.
+    /// A call that the run does not allow at this point, for example a checkpoint within a logical step.
     InvalidState {
+        /// What the run is doing, and the way out.
+        reason: String,
+    },
+    /// Saved state that is damaged or does not belong to this run.
+    SavedState {
         /// What differs, and the way out.
         reason: String,
+    },
+    /// A tensor that could not be read from its device.
+    Device {
+        /// The cause.
+        reason: String,
+    },
+    /// An item that the data set could not load.
+    Dataset {
+        /// The cause.
+        source: Box<dyn std::error::Error + Send + Sync>,
     },
     /// The operating system gave no entropy.
     Entropy(String),
@@ -78,6 +93,16 @@ impl DpError {
         Self::InvalidState { reason: reason.into() }
     }
 
+    /// A [`SavedState`](Self::SavedState).
+    pub(crate) fn saved_state(reason: impl Into<String>) -> Self {
+        Self::SavedState { reason: reason.into() }
+    }
+
+    /// A [`Device`](Self::Device).
+    pub(crate) fn device(reason: impl Into<String>) -> Self {
+        Self::Device { reason: reason.into() }
+    }
+
     /// An [`Io`](Self::Io).
     pub(crate) fn io(path: impl Into<PathBuf>, source: std::io::Error) -> Self {
         Self::Io { path: path.into(), source }
@@ -102,7 +127,10 @@ impl fmt::Display for DpError {
                 "the next step would spend epsilon = {epsilon:.6} at delta = {delta:e}, more than \
                  the budget of {budget}; {steps} steps were released and nothing more was"
             ),
-            Self::InvalidState { reason } => write!(f, "saved state refused: {reason}"),
+            Self::InvalidState { reason } => f.write_str(reason),
+            Self::SavedState { reason } => write!(f, "saved state refused: {reason}"),
+            Self::Device { reason } => write!(f, "cannot read from the device: {reason}"),
+            Self::Dataset { source } => write!(f, "the data set cannot load an item: {source}"),
             Self::Entropy(reason) => {
                 write!(f, "the operating system gave no entropy for the noise: {reason}")
             }
@@ -119,6 +147,7 @@ impl std::error::Error for DpError {
             Self::Accountant(error) => Some(error),
             Self::UnsupportedParts(faults) => Some(faults),
             Self::Io { source, .. } => Some(source),
+            Self::Dataset { source } => Some(&**source),
             Self::Training(error) => error.source(),
             _ => None,
         }
@@ -129,4 +158,12 @@ impl From<AccountantError> for DpError {
     fn from(error: AccountantError) -> Self {
         Self::Accountant(error)
     }
+}
+
+/// Returns an error unless `value` is positive and finite.
+pub(crate) fn positive(name: &'static str, value: f64) -> Result<(), DpError> {
+    if value > 0.0 && value.is_finite() {
+        return Ok(());
+    }
+    Err(DpError::invalid(name, format!("must be positive and finite, got {value}")))
 }

@@ -125,22 +125,25 @@
 // Burn keeps NdArray as its second CPU backend, deprecated, and so do we.
 #![cfg_attr(feature = "ndarray", allow(deprecated))]
 
+mod baselines;
+pub mod checkpoint;
 pub mod clipping;
 mod error;
-pub mod federated;
 pub mod grads;
 pub mod losses;
+pub mod model;
 pub mod nn;
 pub mod noise;
 mod non_private;
 #[doc(hidden)]
 pub mod ops;
 pub mod optim;
+pub mod random;
 pub mod sampling;
+pub mod schedule;
 #[cfg(feature = "train")]
 pub mod train;
-pub mod units;
-pub mod validate;
+pub mod updates;
 
 #[doc = include_str!("../docs/sharp-edges.md")]
 pub mod sharp_edges {}

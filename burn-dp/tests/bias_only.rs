@@ -7,7 +7,8 @@ use burn::nn::conv::{Conv2d, Conv2dConfig};
 use burn::nn::{Linear, LinearConfig};
 use burn::tensor::{Device, Tensor};
 use burn_dp::clipping::{Clipping, FlatClipping};
-use burn_dp::grads::{PrivateBackward, TrainableParameters};
+use burn_dp::grads::PrivateBackward;
+use burn_dp::model::TrainableParameters;
 use burn_dp::nn::{IntoPrivate, Private};
 
 const LAYERS: usize = 5;

@@ -6,8 +6,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use burn::nn::{Linear, LinearConfig};
 use burn::optim::SgdConfig;
 use burn::tensor::{Device, Tensor};
-use burn_dp::noise::InsecureSeed;
 use burn_dp::optim::PrivacyPlanConfig;
+use burn_dp::random::InsecureSeed;
 use burn_dp::sampling::Sampler;
 
 static WARNINGS: AtomicUsize = AtomicUsize::new(0);

@@ -6,8 +6,8 @@ use burn::nn::{Linear, LinearConfig};
 use burn::optim::SgdConfig;
 use burn::tensor::{DType, Device, Tensor};
 use burn_dp::nn::{IntoPrivate, Private};
-use burn_dp::noise::InsecureSeed;
 use burn_dp::optim::PrivacyPlanConfig;
+use burn_dp::random::InsecureSeed;
 
 /// Sets every parameter to zero, in a precision.
 struct Zeros(DType);

@@ -3,7 +3,7 @@
 use burn::module::{ModuleVisitor, Param};
 use burn::optim::SgdConfig;
 use burn::tensor::Tensor;
-use burn_dp::noise::InsecureSeed;
+use burn_dp::random::InsecureSeed;
 
 use super::Algorithm;
 use super::contender::Contender;

@@ -7,8 +7,8 @@ use burn_dp::DpError;
 use burn_dp::clipping::FlatClipping;
 use burn_dp::grads::PrivateBackward;
 use burn_dp::losses;
-use burn_dp::noise::InsecureSeed;
 use burn_dp::optim::{DpOptimizer, PrivacyPlanConfig};
+use burn_dp::random::InsecureSeed;
 use burn_dp::sampling::Sampler;
 
 use super::Algorithm;

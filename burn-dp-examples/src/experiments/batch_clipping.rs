@@ -8,7 +8,7 @@
 
 use std::path::PathBuf;
 
-use burn_dp::clipping::ParameterGroups;
+use burn_dp::model::ParameterGroups;
 use clap::Args;
 use serde::Serialize;
 

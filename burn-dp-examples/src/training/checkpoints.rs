@@ -5,7 +5,8 @@ use std::path::{Path, PathBuf};
 
 use burn::module::Module;
 use burn::optim::ModuleOptimizer;
-use burn_dp::optim::{Checkpoint, Checkpointer, DpOptimizer, PrivacyPlan};
+use burn_dp::checkpoint::{Checkpoint, Checkpointer};
+use burn_dp::optim::{DpOptimizer, PrivacyPlan};
 
 use super::options::typed;
 use super::{Length, Settings, TrainError, files};
@@ -195,7 +196,7 @@ mod tests {
     use burn::optim::SgdConfig;
     use burn::tensor::Device;
     use burn_dp::optim::PrivacyPlanConfig;
-    use burn_dp::units::UnitUpdate;
+    use burn_dp::updates::UnitUpdate;
     use clap::Parser;
 
     use super::*;

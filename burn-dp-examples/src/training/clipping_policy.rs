@@ -2,9 +2,10 @@
 
 use burn_dp::clipping::{
     AutomaticClipping, Clipping, FlatClipping, GroupedClipping, LayerwiseClipping,
-    MultipliedClipping, ParameterGroups, QuantileClipping, QuantileRule, ScheduledClipping,
+    MultipliedClipping, QuantileClipping, QuantileRule, ScheduledClipping,
 };
-use burn_dp::optim::Schedule;
+use burn_dp::model::ParameterGroups;
+use burn_dp::schedule::Schedule;
 
 use super::public_items::PublicItems;
 use super::{ClippingName, ClippingSettings, RuleName, TrainError};

@@ -1,8 +1,8 @@
 //! From the privacy that is asked for to the noise of a plan.
 
 use burn_dp::DpError;
-use burn_dp::noise::InsecureSeed;
 use burn_dp::optim::PrivacyPlanConfig;
+use burn_dp::random::InsecureSeed;
 use burn_dp_accountant::Budget;
 
 use super::TrainError;

@@ -4,8 +4,8 @@ use burn::optim::ModuleOptimizer;
 use burn::tensor::{Device, Tensor};
 use burn_dp::clipping::Clipping;
 use burn_dp::losses::{CrossEntropyLoss, CrossEntropyLossConfig};
-use burn_dp::noise::InsecureSeed;
 use burn_dp::optim::{DpOptimizer, PrivacyPlan, PrivacyPlanConfig};
+use burn_dp::random::InsecureSeed;
 use burn_dp::{DpError, check_independence};
 use burn_dp_accountant::Budget;
 

@@ -2,8 +2,9 @@
 
 use burn::tensor::Device;
 use burn_dp::DpError;
-use burn_dp::clipping::{Clipping, ParameterGroups, PublicNorms};
+use burn_dp::clipping::{Clipping, PublicNorms};
 use burn_dp::losses::CrossEntropyLoss;
+use burn_dp::model::ParameterGroups;
 
 use super::private;
 use crate::data::{Encoder, ItemDataset};

@@ -1,6 +1,6 @@
-use super::thresholds::positive;
 use super::{Clipping, Thresholds};
 use crate::DpError;
+use crate::error::positive;
 
 /// Automatic clipping: every gradient is scaled to almost the same norm, `g · C/(‖g‖ + γ)`.
 ///

@@ -125,8 +125,8 @@ fn coefficient(squared_norm: f64, threshold: f64, scaling: Scaling) -> f32 {
 mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
-    use crate::clipping::groups::three_groups;
     use crate::clipping::{Count, CountNoise, NoiseSplit};
+    use crate::model::groups::three_groups;
 
     fn of_one(thresholds: &Thresholds, squared_norms: &[f64]) -> Coefficients {
         let table: Vec<Vec<f64>> = squared_norms.iter().map(|&value| vec![value]).collect();

@@ -1,7 +1,7 @@
 //! Counts of units whose norm is at most a threshold, released beside the sum.
 
-use super::thresholds::positive;
 use crate::DpError;
+use crate::error::positive;
 
 /// Part of the expected batch size that the noise on a count has as its standard deviation, unless
 /// another one is given.

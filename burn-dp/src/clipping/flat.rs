@@ -1,6 +1,6 @@
-use super::thresholds::positive;
 use super::{Clipping, Thresholds};
 use crate::DpError;
+use crate::error::positive;
 
 /// Flat clipping: the gradient of each example, over all parameters, is scaled to norm at most
 /// `max_grad_norm`.

@@ -1,5 +1,6 @@
-use super::{Clipping, NoiseSplit, ParameterGroups, Thresholds};
+use super::{Clipping, NoiseSplit, Thresholds};
 use crate::DpError;
+use crate::model::ParameterGroups;
 
 /// Clipping of groups of parameters apart from each other: per layer, per module, or as given.
 ///
@@ -80,7 +81,7 @@ impl Clipping for GroupedClipping {
 mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
-    use crate::clipping::groups::three_groups;
+    use crate::model::groups::three_groups;
 
     #[test]
     fn equal_thresholds_add_up_to_the_whole() {

@@ -1,7 +1,8 @@
-use super::thresholds::positive;
-use super::{Clipping, NoiseSplit, ParameterGroups, PublicNorms, Thresholds};
+use super::{Clipping, NoiseSplit, PublicNorms, Thresholds};
 use crate::DpError;
-use crate::optim::Schedule;
+use crate::error::positive;
+use crate::model::ParameterGroups;
+use crate::schedule::Schedule;
 
 /// Smallest threshold of a layer over that of the largest: a layer without any gradient on the public
 /// data can have one on the private data.
@@ -140,7 +141,7 @@ impl Clipping for LayerwiseClipping {
 mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
-    use crate::clipping::groups::three_groups;
+    use crate::model::groups::three_groups;
 
     fn norms(means: [f64; 3]) -> PublicNorms {
         PublicNorms::from_means(three_groups(), means.into()).unwrap()

@@ -18,21 +18,17 @@
 //! | [`QuantileTracker`] | those of another policy, or none: it estimates quantiles and means of norms privately |
 
 mod automatic;
-mod baselines;
 mod clipped_sum;
 mod coefficients;
 mod count;
 mod flat;
 mod grouped;
-mod groups;
 mod layerwise;
-mod merged_groups;
 mod multiplied;
 mod public_norms;
 mod quantile;
 mod quantile_estimate;
 mod quantile_tracker;
-mod repeated_losses;
 mod scheduled;
 mod step_noise;
 mod thresholds;
@@ -43,7 +39,6 @@ pub(crate) use coefficients::Coefficients;
 pub use count::{Count, CountNoise, Counted};
 pub use flat::FlatClipping;
 pub use grouped::GroupedClipping;
-pub use groups::ParameterGroups;
 pub use layerwise::LayerwiseClipping;
 pub use multiplied::MultipliedClipping;
 pub use public_norms::PublicNorms;
@@ -53,7 +48,6 @@ pub use quantile_tracker::QuantileTracker;
 pub use scheduled::ScheduledClipping;
 pub use step_noise::{NoiseSplit, StepNoise};
 pub use thresholds::Thresholds;
-pub(crate) use thresholds::positive;
 
 use crate::DpError;
 use crate::grads::PerExampleGradients;

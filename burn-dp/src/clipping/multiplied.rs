@@ -1,6 +1,7 @@
-use super::thresholds::positive;
-use super::{Clipping, ParameterGroups, PublicNorms, Thresholds};
+use super::{Clipping, PublicNorms, Thresholds};
 use crate::DpError;
+use crate::error::positive;
+use crate::model::ParameterGroups;
 
 /// Largest multiplier that public norms lead to.
 const LARGEST: f64 = 1e3;
@@ -108,7 +109,7 @@ impl Clipping for MultipliedClipping {
 mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
-    use crate::clipping::groups::three_groups;
+    use crate::model::groups::three_groups;
 
     #[test]
     fn multipliers_bring_the_mean_norms_of_all_layers_to_the_largest() {

@@ -1,10 +1,10 @@
 use burn::module::Module;
 use burn::tensor::Tensor;
 
-use super::ParameterGroups;
 use crate::DpError;
 use crate::grads::PrivateBackward;
-use crate::units::UnitUpdate;
+use crate::model::ParameterGroups;
+use crate::updates::UnitUpdate;
 
 /// Mean norms of the gradients of single examples on a public data set, one for each group of
 /// parameters.

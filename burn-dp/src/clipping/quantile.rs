@@ -1,10 +1,8 @@
 use super::quantile_estimate::{check_learning_rate, restore, saved};
-use super::{
-    Clipping, Count, CountNoise, NoiseSplit, ParameterGroups, QuantileEstimate, QuantileRule,
-    Thresholds,
-};
+use super::{Clipping, Count, CountNoise, NoiseSplit, QuantileEstimate, QuantileRule, Thresholds};
 use crate::DpError;
-use crate::optim::Schedule;
+use crate::model::ParameterGroups;
+use crate::schedule::Schedule;
 
 /// Clipping to a quantile of the norms, which is followed privately while the model trains.
 ///
@@ -213,7 +211,7 @@ mod tests {
     use burn_dp_accountant::DpEvent;
 
     use super::*;
-    use crate::clipping::groups::three_groups;
+    use crate::model::groups::three_groups;
 
     // Sharp edge: a threshold moves by noisy counts, whose cost is in the event.
     #[test]

@@ -2,8 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::thresholds::positive;
 use crate::DpError;
+use crate::error::positive;
 
 /// Largest value of an estimate: far beyond all norms, and small enough to be squared.
 const LARGEST: f64 = 1e60;

@@ -1,10 +1,10 @@
 use super::quantile_estimate::{check_learning_rate, restore, saved};
 use super::{
-    Clipping, Count, CountNoise, Counted, ParameterGroups, PublicNorms, QuantileEstimate,
-    QuantileRule, Thresholds,
+    Clipping, Count, CountNoise, Counted, PublicNorms, QuantileEstimate, QuantileRule, Thresholds,
 };
 use crate::DpError;
-use crate::optim::Schedule;
+use crate::model::ParameterGroups;
+use crate::schedule::Schedule;
 
 /// A mean is of norms that are cut at so many times the estimate of the highest quantile.
 const CUT: f64 = 2.0;
@@ -32,7 +32,8 @@ const CUT: f64 = 2.0;
 /// ```
 /// # use burn::{module::Module, nn::{Linear, LinearConfig}, tensor::Device};
 /// # use burn_dp::{DpError, nn::{IntoPrivate, Private}};
-/// use burn_dp::clipping::{Clipping, CountNoise, FlatClipping, ParameterGroups, QuantileTracker};
+/// use burn_dp::clipping::{Clipping, CountNoise, FlatClipping, QuantileTracker};
+/// use burn_dp::model::ParameterGroups;
 /// # #[derive(Module, Debug)]
 /// # struct Net { first: Private<Linear>, second: Private<Linear> }
 /// # fn main() -> Result<(), DpError> {
@@ -281,8 +282,8 @@ mod tests {
     use burn_dp_accountant::{DpEvent, effective_noise_multiplier};
 
     use super::*;
-    use crate::clipping::groups::three_groups;
     use crate::clipping::{FlatClipping, GroupedClipping, QuantileClipping};
+    use crate::model::groups::three_groups;
 
     #[test]
     fn alone_the_counts_have_the_whole_noise_multiplier() {

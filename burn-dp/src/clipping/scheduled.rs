@@ -1,6 +1,6 @@
 use super::{Clipping, PublicNorms, Thresholds};
 use crate::DpError;
-use crate::optim::Schedule;
+use crate::schedule::Schedule;
 
 /// The thresholds of another policy times a factor that changes over the steps.
 ///
@@ -13,7 +13,7 @@ use crate::optim::Schedule;
 ///
 /// ```
 /// use burn_dp::clipping::{Clipping, FlatClipping, ScheduledClipping};
-/// use burn_dp::optim::Schedule;
+/// use burn_dp::schedule::Schedule;
 ///
 /// # fn main() -> Result<(), burn_dp::DpError> {
 /// let schedule = Schedule::exponential(0.5, 100)?;

@@ -133,7 +133,7 @@ mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
     use crate::clipping::Count;
-    use crate::clipping::groups::three_groups;
+    use crate::model::groups::three_groups;
 
     fn per_group(split: &NoiseSplit) -> Thresholds {
         Thresholds::per_group(three_groups(), vec![0.1, 1.0, 2.0], split).unwrap()

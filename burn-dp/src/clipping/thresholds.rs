@@ -4,8 +4,10 @@ use std::sync::Arc;
 
 use burn_dp_accountant::NeighboringRelation;
 
-use super::{Count, CountNoise, NoiseSplit, ParameterGroups};
+use super::{Count, CountNoise, NoiseSplit};
 use crate::DpError;
+use crate::error::positive;
+use crate::model::ParameterGroups;
 
 /// How a gradient is brought below its threshold.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -263,14 +265,6 @@ impl Thresholds {
     }
 }
 
-/// Refuses a number that is not positive and finite.
-pub(crate) fn positive(name: &'static str, value: f64) -> Result<(), DpError> {
-    if value > 0.0 && value.is_finite() {
-        return Ok(());
-    }
-    Err(DpError::invalid(name, format!("must be positive and finite, got {value}")))
-}
-
 /// Refuses another number of values than groups, or a value that is not positive and finite.
 fn one_each(name: &'static str, groups: &ParameterGroups, values: &[f64]) -> Result<(), DpError> {
     if values.len() != groups.len() {
@@ -285,7 +279,7 @@ fn one_each(name: &'static str, groups: &ParameterGroups, values: &[f64]) -> Res
 mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
-    use crate::clipping::groups::three_groups;
+    use crate::model::groups::three_groups;
 
     fn per_group(split: &NoiseSplit) -> Thresholds {
         Thresholds::per_group(three_groups(), vec![0.1, 1.0, 2.0], split).unwrap()

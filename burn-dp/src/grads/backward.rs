@@ -3,11 +3,15 @@
 use burn::module::Module;
 use burn::tensor::Tensor;
 
-use super::{
-    MemoryBound, PerExampleGradients, Probe, TrainableParameters, collector::Collector,
-    per_example::Rows, planner::Planner, recording::Recording, row_scale::RowScale,
-};
+use super::collector::Collector;
+use super::per_example::Rows;
+use super::planner::Planner;
+use super::row_scale::RowScale;
+use super::{MemoryBound, PerExampleGradients};
 use crate::DpError;
+use crate::grads::independence::Probe;
+use crate::model::TrainableParameters;
+use crate::ops::recording::Recording;
 
 /// Options of a private backward pass.
 ///

@@ -9,10 +9,10 @@ use super::contribution::{Contribution, Layer, check_batch_size, combine};
 use super::parameter_gradients::ParameterGradients;
 use super::per_example::{PerExampleGradients, Rows};
 use super::planner::Planner;
-use super::recording::{RawRecord, Recorder};
 use super::row_scale::RowScale;
-use super::{ParameterInfo, TrainableParameters};
 use crate::DpError;
+use crate::model::{ParameterInfo, TrainableParameters};
+use crate::ops::recording::{RawRecord, Recorder};
 
 /// Takes the records of a private backward pass while it runs.
 ///

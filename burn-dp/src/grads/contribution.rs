@@ -4,12 +4,12 @@ use burn::module::ParamId;
 use burn::tensor::ops::DeformConvOptions;
 use burn::tensor::{DType, Shape, Tensor};
 
-use super::recording::RawRecord;
 use super::row_scale::RowScale;
 use super::rules::{
     ConvWeight, DeformConvWeight, OuterProducts, Repeated, Rule, Scale, Shift, Summed,
 };
 use crate::DpError;
+use crate::ops::recording::RawRecord;
 use crate::ops::{self, LayerIds, Primitive, Slot};
 
 /// One use of a layer in the recorded pass.

@@ -5,8 +5,9 @@ use std::fmt;
 use burn::module::Module;
 use burn::tensor::Tensor;
 
-use super::{MemoryBound, ParameterInfo, PrivateBackward, Strategy};
+use super::{MemoryBound, PrivateBackward, Strategy};
 use crate::DpError;
+use crate::model::ParameterInfo;
 
 /// Which rule reached the per-example gradients of one parameter, and at what cost.
 #[derive(Clone, Debug, PartialEq)]
@@ -132,7 +133,7 @@ pub fn explain<M: Module>(
 }
 
 fn model_parameters<M: Module>(model: &M) -> Result<Vec<ParameterInfo>, DpError> {
-    Ok(super::TrainableParameters::of(model)?.iter().cloned().collect())
+    Ok(crate::model::TrainableParameters::of(model)?.iter().cloned().collect())
 }
 
 impl fmt::Display for Explanation {

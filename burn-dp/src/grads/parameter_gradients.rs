@@ -2,11 +2,12 @@
 
 use burn::tensor::Tensor;
 
+use super::ExplainedParameter;
 use super::planner::{Plan, Planner, Strategy};
 use super::rules::{
     Keep, Restriction, Rounding, Rule, SquaredNorms, row_squared_norms, weighted_rows,
 };
-use super::{ExplainedParameter, ParameterInfo};
+use crate::model::ParameterInfo;
 
 /// The per-example gradients of one parameter, formed or not.
 #[derive(Debug)]

@@ -7,9 +7,11 @@ use super::parameter_gradients::ParameterGradients;
 use super::planner::Strategy;
 use super::rounding::Precision;
 use super::rules::{Keep, Rounding, SquaredNorms};
-use super::{ExplainedParameter, Explanation, MemoryBound, ParameterInfo};
+use super::{ExplainedParameter, Explanation, MemoryBound};
 use crate::DpError;
-use crate::clipping::{Coefficients, ParameterGroups};
+use crate::clipping::Coefficients;
+use crate::model::ParameterGroups;
+use crate::model::ParameterInfo;
 
 /// The gradients of the examples of one physical batch, in the form that is cheapest to clip.
 ///

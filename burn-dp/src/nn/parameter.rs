@@ -50,7 +50,7 @@ impl<const D: usize> Private<Param<Tensor<D>>> {
 /// The gradient of an example is that of its copy. A parameter that is used without this receives
 /// a gradient that is summed over the batch, and is refused.
 ///
-/// [`validate`](crate::validate::validate), which sees the fields of a model and not its forward pass,
+/// [`validate`](crate::model::validate), which sees the fields of a model and not its forward pass,
 /// reports a bare parameter as a fault. `Private<Param<_>>` is the same with a type that says so: prefer it
 /// in modules of your own.
 ///

@@ -6,9 +6,9 @@ use std::sync::{Arc, Mutex, OnceLock};
 
 use zeroize::Zeroizing;
 
-use super::NoiseStream;
 use super::gaussian::standard_normal;
-use super::keystream::{GROUP_WORDS, Keystream};
+use crate::random::NoiseStream;
+use crate::random::keystream::{GROUP_WORDS, Keystream};
 
 /// Groups in a piece: few, because the model's own work waits for a piece to be drawn.
 const PIECE_GROUPS: usize = 8;
@@ -58,7 +58,7 @@ impl NoiseAhead {
     /// values.
     ///
     /// The memory of the step before is used again.
-    pub(super) fn begin(
+    pub(crate) fn begin(
         key: Zeroizing<[u8; 32]>,
         lengths: &[usize],
         before: Option<NoiseAhead>,
@@ -136,7 +136,8 @@ mod tests {
     #![allow(clippy::unwrap_used)]
 
     use super::*;
-    use crate::noise::{GaussianMechanism, NoiseSource, Purpose};
+    use crate::noise::GaussianMechanism;
+    use crate::random::{NoiseSource, Purpose};
 
     const LENGTHS: [usize; 5] = [2 * PIECE_VALUES + 77, 0, 1, PIECE_VALUES, LIMIT];
 
@@ -159,7 +160,7 @@ mod tests {
     }
 
     fn twins() -> [NoiseSource; 2] {
-        [0, 1].map(|_| NoiseSource::insecure(crate::noise::InsecureSeed(3)))
+        [0, 1].map(|_| NoiseSource::insecure(crate::random::InsecureSeed(3)))
     }
 
     #[test]

@@ -5,12 +5,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use pulp::{Arch, Simd, WithSimd};
 use zeroize::Zeroize;
 
-use super::NoiseStream;
 use super::ahead::{NoiseAhead, PIECE_VALUES, Piece};
-use super::keystream::{GROUP_BLOCKS, GROUP_WORDS, Group, Keystream};
 use super::normal::box_muller;
-use super::share::share;
 use crate::DpError;
+use crate::random::NoiseStream;
+use crate::random::keystream::{GROUP_BLOCKS, GROUP_WORDS, Group, Keystream};
+use crate::random::share::share;
 
 /// Groups that one task computes.
 const TASK_GROUPS: usize = 32;
@@ -386,7 +386,7 @@ mod tests {
     #![allow(clippy::unwrap_used)]
 
     use super::*;
-    use crate::noise::{InsecureSeed, NoiseSource, Purpose};
+    use crate::random::{InsecureSeed, NoiseSource, Purpose};
 
     fn stream(seed: u64, parameter: u32) -> NoiseStream {
         let mut source = NoiseSource::insecure(InsecureSeed(seed));

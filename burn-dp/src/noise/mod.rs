@@ -14,7 +14,7 @@
 //!
 //! Idle threads draw the noise of the next step ahead, as long as nobody else can have the key. Once
 //! it was exported, for a checkpoint, a step could be made again, so its noise depends on its sums
-//! ([`NoiseStep::bound_to`]) and is drawn when they are known.
+//! ([`NoiseStep::bound_to`](crate::random::NoiseStep::bound_to)) and is drawn when they are known.
 //!
 //! A step has one noise, however many virtual batches, devices or replicas contribute: add up the
 //! clipped sums first and release the total once.
@@ -33,16 +33,9 @@
 
 mod ahead;
 mod gaussian;
-mod key;
-mod keystream;
 mod normal;
-mod share;
-mod source;
 #[cfg(test)]
 mod statistics;
-mod uniform;
 
 pub(crate) use ahead::NoiseAhead;
 pub use gaussian::GaussianMechanism;
-pub use key::{InsecureSeed, NoiseKey};
-pub use source::{NoiseSource, NoiseStep, NoiseStream, Purpose};

@@ -3,8 +3,9 @@
 
 #![allow(clippy::unwrap_used)]
 
+use super::GaussianMechanism;
 use super::normal::box_muller;
-use super::{GaussianMechanism, InsecureSeed, NoiseSource, Purpose};
+use crate::random::{InsecureSeed, NoiseSource, Purpose};
 
 /// Two-sided quantile of the normal distribution for an error rate of 1e-6.
 const Z_1E_6: f64 = 4.8916;

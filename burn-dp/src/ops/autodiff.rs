@@ -14,7 +14,7 @@ use burn_autodiff::{
 
 use super::convolution::convolution;
 use super::{Bias, Kept, LayerIds, ParametricOps, Primitive, Slot};
-use crate::grads::recording::{self, RawRecord};
+use crate::ops::recording::{self, RawRecord};
 
 /// What the backward step needs of the forward pass.
 #[derive(Clone, Debug)]

@@ -19,6 +19,7 @@ mod functions;
 mod kept;
 mod patches;
 mod primitive;
+pub(crate) mod recording;
 mod recurrent;
 mod slot;
 

@@ -8,7 +8,7 @@ use crate::sampling::Draw;
 
 impl PrivacyEngine {
     /// Refuses a draw that is not the next one of the plan's sampler, or that was not worked off.
-    pub(super) fn check_draw(&self, draw: &Draw) -> Result<(), DpError> {
+    pub(crate) fn check_draw(&self, draw: &Draw) -> Result<(), DpError> {
         if draw.step() != self.next_step {
             return Err(DpError::state(format!(
                 "the draw of step {} was given to step {}; use each logical batch for one step, in \
@@ -41,7 +41,7 @@ impl PrivacyEngine {
     }
 
     /// Refuses a release that would break the budget or lies beyond the planned steps.
-    pub(super) fn check_budget(&self, event: &DpEvent) -> Result<(), DpError> {
+    pub(crate) fn check_budget(&self, event: &DpEvent) -> Result<(), DpError> {
         // A step that is made again was paid for.
         let paid = self.next_step < self.ledger.releases();
         if let Some(budget) = self.plan.budget

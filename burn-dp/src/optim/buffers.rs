@@ -13,18 +13,18 @@ use crate::DpError;
 /// holds private data without noise and would leave with the model. It is looked at twice only, because
 /// a look costs a pass over the frozen part of the model.
 #[derive(Debug, Default)]
-pub(super) struct BufferCheck {
+pub(crate) struct BufferCheck {
     first: Option<Vec<(String, blake3::Hash)>>,
     done: bool,
 }
 
 impl BufferCheck {
     /// Whether further looks would be free because there are none.
-    pub(super) fn is_done(&self) -> bool {
+    pub(crate) fn is_done(&self) -> bool {
         self.done
     }
 
-    pub(super) fn look<M: Module>(&mut self, model: &M) -> Result<(), DpError> {
+    pub(crate) fn look<M: Module>(&mut self, model: &M) -> Result<(), DpError> {
         if self.done {
             return Ok(());
         }

@@ -7,7 +7,8 @@ use super::engine::PrivacyEngine;
 use super::{Independence, RefusedStep, Sparsifier, WeightAverage};
 use crate::DpError;
 use crate::clipping::{ClippedSum, PublicNorms, Thresholds};
-use crate::grads::{PrivateBackward, tie};
+use crate::grads::PrivateBackward;
+use crate::model::tie;
 use crate::sampling::{Draw, ExampleWeights};
 
 /// A Burn optimizer behind clipping, noise and a ledger.
@@ -79,13 +80,13 @@ use crate::sampling::{Draw, ExampleWeights};
 /// Abadi et al., Deep learning with differential privacy, 2016, algorithm 1.
 pub struct DpOptimizer {
     pub(crate) engine: PrivacyEngine,
-    pub(super) inner: ModuleOptimizer,
-    pub(super) sparsifier: Option<Sparsifier>,
-    pub(super) average: Option<WeightAverage>,
+    pub(crate) inner: ModuleOptimizer,
+    pub(crate) sparsifier: Option<Sparsifier>,
+    pub(crate) average: Option<WeightAverage>,
 }
 
 impl DpOptimizer {
-    pub(super) fn new(engine: PrivacyEngine, inner: ModuleOptimizer) -> Self {
+    pub(crate) fn new(engine: PrivacyEngine, inner: ModuleOptimizer) -> Self {
         Self { engine, inner, sparsifier: None, average: None }
     }
 

@@ -12,11 +12,13 @@ use super::PrivacyPlan;
 use super::buffers::BufferCheck;
 use super::independence::{Independence, IndependenceCheck};
 use super::release::Release;
-use super::release_log::ReleaseLog;
 use crate::DpError;
+use crate::checkpoint::release_log::ReleaseLog;
 use crate::clipping::{ClippedSum, ClippingStatistics, PublicNorms, StepNoise, Thresholds};
-use crate::grads::{PrivateBackward, Probe};
-use crate::noise::{NoiseAhead, Purpose};
+use crate::grads::PrivateBackward;
+use crate::grads::Probe;
+use crate::noise::NoiseAhead;
+use crate::random::Purpose;
 use crate::sampling::{Draw, ExampleWeights};
 
 /// Clips, adds noise and keeps the ledger; the optimizer of Burn stands behind it.
@@ -28,17 +30,17 @@ pub(crate) struct PrivacyEngine {
     frozen: Option<Thresholds>,
     pub(crate) next_step: u64,
     /// Number of steps that were lost by going back to a checkpoint and not made again.
-    pub(super) skipped: u64,
-    pub(super) pending: Option<ClippedSum>,
+    pub(crate) skipped: u64,
+    pub(crate) pending: Option<ClippedSum>,
     pub(crate) statistics: ClippingStatistics,
     /// What the last step clipped to, and its noise.
     pub(crate) last: Option<(Thresholds, StepNoise)>,
-    pub(super) buffers: BufferCheck,
+    pub(crate) buffers: BufferCheck,
     pub(crate) independence: IndependenceCheck,
     /// Public facts of this run, for its statements.
-    pub(super) facts: BTreeMap<String, String>,
+    pub(crate) facts: BTreeMap<String, String>,
     /// What was released, also by steps that a resumed run makes again.
-    pub(super) releases: Mutex<ReleaseLog>,
+    pub(crate) releases: Mutex<ReleaseLog>,
     /// Noise of the next step, if it can be known.
     ahead: Option<NoiseAhead>,
 }
@@ -50,7 +52,7 @@ impl PrivacyEngine {
     }
 
     /// A run whose ledger may be ahead of its next step: the steps between are made again.
-    pub(super) fn resumed(
+    pub(crate) fn resumed(
         plan: PrivacyPlan,
         ledger: PrivacyLedger,
         next_step: u64,
@@ -222,7 +224,7 @@ impl PrivacyEngine {
 }
 
 /// A thread panicked while it wrote the log.
-pub(super) fn poisoned() -> DpError {
+pub(crate) fn poisoned() -> DpError {
     DpError::state("the log of releases is unusable after a panic; resume from the last checkpoint")
 }
 

@@ -5,7 +5,7 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 
 use crate::grads::Probe;
-use crate::noise::NoiseSource;
+use crate::random::NoiseSource;
 
 /// What is known of the assumption that loss i depends on example i alone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -59,7 +59,7 @@ impl IndependenceCheck {
         }
     }
 
-    pub(super) fn is_enabled(&self) -> bool {
+    pub(crate) fn is_enabled(&self) -> bool {
         self.enabled
     }
 
@@ -72,7 +72,7 @@ impl IndependenceCheck {
     }
 
     /// Goes on where a saved run was, which had [`seen`](Self::seen) that.
-    pub(super) fn continue_from(&mut self, seen: Option<Independence>) {
+    pub(crate) fn continue_from(&mut self, seen: Option<Independence>) {
         if let Some(found) = seen {
             self.found = found;
             self.batches = found != Independence::ByConstruction;
@@ -85,12 +85,12 @@ impl IndependenceCheck {
     }
 
     /// The same for a checkpoint; nothing if there was no example yet.
-    pub(super) fn seen(&self) -> Option<Independence> {
+    pub(crate) fn seen(&self) -> Option<Independence> {
         (self.batches || self.found != Independence::NotChecked).then_some(self.found)
     }
 
     /// The probe for the next backward pass of a step, if it is to be tested; to be given back.
-    pub(super) fn take_probe(&mut self, source: &NoiseSource, step: u64) -> Option<Probe> {
+    pub(crate) fn take_probe(&mut self, source: &NoiseSource, step: u64) -> Option<Probe> {
         if matches!(self.found, Independence::Checked { .. }) {
             return None;
         }
@@ -106,7 +106,7 @@ impl IndependenceCheck {
     }
 
     /// Keeps what the probe saw, together with what other threads saw at the same time.
-    pub(super) fn give_back(&mut self, probe: Option<Probe>) {
+    pub(crate) fn give_back(&mut self, probe: Option<Probe>) {
         self.probe = match (self.probe.take(), probe) {
             (Some(before), Some(probe)) => Some(before.merged(probe)),
             (before, probe) => before.or(probe),
@@ -114,14 +114,14 @@ impl IndependenceCheck {
     }
 
     /// Units were computed one by one, not as rows of a batch.
-    pub(super) fn units_by_themselves(&mut self) {
+    pub(crate) fn units_by_themselves(&mut self) {
         if !self.batches {
             self.found = Independence::ByConstruction;
         }
     }
 
     /// The step was made: what it showed is kept.
-    pub(super) fn end_of_step(&mut self, step: u64) {
+    pub(crate) fn end_of_step(&mut self, step: u64) {
         self.probes = 0;
         if self.probe.take().is_some_and(|probe| probe.is_conclusive()) {
             self.found = Independence::Checked { step };

@@ -17,43 +17,28 @@
 
 mod admission;
 mod buffers;
-mod checkpoint;
 mod dp_optimizer;
-mod engine;
+pub(crate) mod engine;
 mod independence;
-mod little_endian;
 mod plan;
 mod plan_config;
 mod plan_init;
-mod privacy_state;
-mod record;
 mod refused;
 mod release;
-mod release_log;
 mod report;
-mod restore;
 mod sampling_scheme;
-mod schedule;
 mod sparsification;
 mod units;
 mod weight_average;
 
-pub use checkpoint::Checkpointer;
-#[cfg(feature = "train")]
-pub(crate) use checkpoint::{AVERAGE, MODEL, OPTIMIZER, SPARSIFIER, records};
 pub use dp_optimizer::DpOptimizer;
 #[cfg(feature = "train")]
 pub(crate) use engine::{ClipTask, PrivacyEngine};
 pub use independence::Independence;
 pub use plan::PrivacyPlan;
 pub use plan_config::PrivacyPlanConfig;
-#[cfg(feature = "train")]
-pub(crate) use privacy_state::PrivacyState;
-pub use record::DpOptimizerRecord;
 pub use refused::RefusedStep;
-pub use restore::Checkpoint;
 pub use sampling_scheme::SamplingScheme;
-pub use schedule::Schedule;
 pub use sparsification::Sparsifier;
 pub use weight_average::WeightAverage;
 

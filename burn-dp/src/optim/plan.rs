@@ -10,14 +10,14 @@ use burn_dp_accountant::{
 
 use super::engine::PrivacyEngine;
 use super::plan_init::check_delta;
-use super::{DpOptimizer, SamplingScheme, Schedule};
+use super::{DpOptimizer, SamplingScheme};
 use crate::DpError;
 use crate::clipping::Clipping;
-use crate::noise::{NoiseSource, Purpose};
-use crate::sampling::{
-    LogicalBatches, PrivateDataLoaderBuilder, Sampler, SamplingKey, SamplingMechanism,
-};
-use crate::units::MiniSets;
+use crate::random::SamplingKey;
+use crate::random::{NoiseSource, Purpose};
+use crate::sampling::{LogicalBatches, PrivateDataLoaderBuilder, Sampler, SamplingMechanism};
+use crate::schedule::Schedule;
+use crate::updates::MiniSets;
 
 /// The numbers of a private training, from which sampler, clipping, noise and accounting are made.
 ///
@@ -25,23 +25,23 @@ use crate::units::MiniSets;
 /// and cannot be cloned.
 #[derive(Debug)]
 pub struct PrivacyPlan {
-    pub(super) dataset_size: usize,
-    pub(super) expected_batch_size: f64,
-    pub(super) steps: u64,
-    pub(super) budget: Option<Budget>,
-    pub(super) noise_multiplier: f64,
-    pub(super) noise_schedule: Schedule,
+    pub(crate) dataset_size: usize,
+    pub(crate) expected_batch_size: f64,
+    pub(crate) steps: u64,
+    pub(crate) budget: Option<Budget>,
+    pub(crate) noise_multiplier: f64,
+    pub(crate) noise_schedule: Schedule,
     /// The events of all planned steps, in order, run-length encoded.
-    pub(super) planned: Vec<(DpEvent, u64)>,
+    pub(crate) planned: Vec<(DpEvent, u64)>,
     /// Whether all of them together are known to keep the budget.
-    pub(super) certified: bool,
+    pub(crate) certified: bool,
     pub(crate) clipping: Box<dyn Clipping>,
-    pub(super) scheme: SamplingScheme,
-    pub(super) mechanism: SamplingMechanism,
-    pub(super) origin: u64,
-    pub(super) unit: UnitOfPrivacy,
-    pub(super) mini_sets: Option<MiniSets>,
-    pub(super) source: NoiseSource,
+    pub(crate) scheme: SamplingScheme,
+    pub(crate) mechanism: SamplingMechanism,
+    pub(crate) origin: u64,
+    pub(crate) unit: UnitOfPrivacy,
+    pub(crate) mini_sets: Option<MiniSets>,
+    pub(crate) source: NoiseSource,
 }
 
 impl PrivacyPlan {
@@ -129,7 +129,7 @@ impl PrivacyPlan {
 
     /// Whether `event` is the planned one of `step`, in a run that went as planned, whose plan as a whole
     /// keeps the budget. Then there is nothing left to compute: a part costs no more than the whole.
-    pub(super) fn is_certified(&self, step: u64, event: &DpEvent, ledger: &PrivacyLedger) -> bool {
+    pub(crate) fn is_certified(&self, step: u64, event: &DpEvent, ledger: &PrivacyLedger) -> bool {
         self.certified && self.planned_event(step) == Some(event) && self.is_prefix(ledger)
     }
 
@@ -142,7 +142,7 @@ impl PrivacyPlan {
     }
 
     /// Whether the ledger holds the first of the planned events, in order, and nothing else.
-    pub(super) fn is_prefix(&self, ledger: &PrivacyLedger) -> bool {
+    pub(crate) fn is_prefix(&self, ledger: &PrivacyLedger) -> bool {
         let Some((last, before)) = ledger.entries().split_last() else { return true };
         let mut planned = self.planned.iter();
         let whole = before.iter().all(|entry| {
@@ -207,7 +207,7 @@ impl PrivacyPlan {
     }
 
     /// Every number of the plan, by name: what a checkpoint compares.
-    pub(super) fn fingerprint(&self) -> BTreeMap<String, String> {
+    pub(crate) fn fingerprint(&self) -> BTreeMap<String, String> {
         let budget = self.budget.map_or("none".to_string(), |budget| {
             format!("epsilon {}, delta {}", budget.epsilon(), budget.delta())
         });
@@ -232,7 +232,7 @@ impl PrivacyPlan {
         .collect()
     }
 
-    pub(super) fn new_ledger(&self) -> PrivacyLedger {
+    pub(crate) fn new_ledger(&self) -> PrivacyLedger {
         let noise = match self.is_secure() {
             true => LedgerNoise::Secure,
             false => LedgerNoise::Insecure { reason: "the noise follows from a known seed".into() },

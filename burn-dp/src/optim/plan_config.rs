@@ -1,9 +1,10 @@
 use burn_dp_accountant::{Budget, UnitOfPrivacy};
 
-use super::{SamplingScheme, Schedule};
+use super::SamplingScheme;
 use crate::clipping::Clipping;
-use crate::noise::InsecureSeed;
-use crate::units::MiniSets;
+use crate::random::InsecureSeed;
+use crate::schedule::Schedule;
+use crate::updates::MiniSets;
 
 /// Configuration of a [`PrivacyPlan`](super::PrivacyPlan).
 ///
@@ -12,19 +13,19 @@ use crate::units::MiniSets;
 /// noise multiplier, or both: then the training stops before the step that would break the budget.
 #[derive(Clone, Debug)]
 pub struct PrivacyPlanConfig {
-    pub(super) dataset_size: usize,
-    pub(super) expected_batch_size: f64,
-    pub(super) steps: Option<u64>,
-    pub(super) epochs: Option<f64>,
-    pub(super) budget: Option<Budget>,
-    pub(super) noise_multiplier: Option<f64>,
-    pub(super) noise_schedule: Schedule,
-    pub(super) max_grad_norm: Option<f64>,
-    pub(super) clipping: Option<Box<dyn Clipping>>,
-    pub(super) scheme: SamplingScheme,
-    pub(super) unit: UnitOfPrivacy,
-    pub(super) insecure_seed: Option<InsecureSeed>,
-    pub(super) mini_sets: Option<MiniSets>,
+    pub(crate) dataset_size: usize,
+    pub(crate) expected_batch_size: f64,
+    pub(crate) steps: Option<u64>,
+    pub(crate) epochs: Option<f64>,
+    pub(crate) budget: Option<Budget>,
+    pub(crate) noise_multiplier: Option<f64>,
+    pub(crate) noise_schedule: Schedule,
+    pub(crate) max_grad_norm: Option<f64>,
+    pub(crate) clipping: Option<Box<dyn Clipping>>,
+    pub(crate) scheme: SamplingScheme,
+    pub(crate) unit: UnitOfPrivacy,
+    pub(crate) insecure_seed: Option<InsecureSeed>,
+    pub(crate) mini_sets: Option<MiniSets>,
 }
 
 impl PrivacyPlanConfig {

@@ -5,9 +5,10 @@ use burn_dp_accountant::{Calibration, DpEvent, NeighboringRelation, UnitOfPrivac
 use super::{PrivacyPlan, PrivacyPlanConfig, SamplingScheme};
 use crate::DpError;
 use crate::clipping::{Clipping, FlatClipping, StepNoise};
-use crate::noise::{GaussianMechanism, NoiseSource};
+use crate::noise::GaussianMechanism;
+use crate::random::NoiseSource;
 use crate::sampling::SamplingMechanism;
-use crate::units::MiniSets;
+use crate::updates::MiniSets;
 
 /// A calibrated multiplier is rounded up by this factor, so that the rounding of its division among
 /// a sum and counts does not break the budget in the last step.
@@ -198,7 +199,7 @@ fn check_deviations(noise: &StepNoise, noise_multiplier: f64) -> Result<(), DpEr
 }
 
 /// Refuses a δ that allows to publish a unit outright.
-pub(super) fn check_delta(dataset_size: usize, delta: f64) -> Result<(), DpError> {
+pub(crate) fn check_delta(dataset_size: usize, delta: f64) -> Result<(), DpError> {
     let largest = 1.0 / dataset_size as f64;
     if delta < largest {
         return Ok(());

@@ -4,14 +4,15 @@ use burn::module::{Module, ModuleVisitor, Param};
 use burn::optim::GradientsParams;
 use burn::tensor::{DType, DataError, Tensor, TensorData};
 
-use super::release_log::Mark;
 use crate::DpError;
+use crate::checkpoint::release_log::Mark;
 use crate::clipping::{ClippedSum, StepNoise, Thresholds};
-use crate::grads::FirstCopies;
-use crate::noise::{GaussianMechanism, NoiseAhead, NoiseStep};
+use crate::model::FirstCopies;
+use crate::noise::{GaussianMechanism, NoiseAhead};
+use crate::random::NoiseStep;
 
 /// A release that has been checked and may begin.
-pub(super) struct Release {
+pub(crate) struct Release {
     /// Group of each trained parameter, in the order in which the model visits them.
     groups: Vec<usize>,
     /// Mechanism of each group.
@@ -29,7 +30,7 @@ impl Release {
     /// # Errors
     ///
     /// Refuses a model with a trained parameter that belongs to no group.
-    pub(super) fn new<M: Module>(
+    pub(crate) fn new<M: Module>(
         model: &M,
         thresholds: &Thresholds,
         noise: &StepNoise,
@@ -63,7 +64,7 @@ impl Release {
 
     /// Brings everything that is to be released to the host and binds the noise to it. Nothing is
     /// released yet.
-    pub(super) fn bind<M: Module>(
+    pub(crate) fn bind<M: Module>(
         self,
         model: &M,
         sum: ClippedSum,
@@ -93,7 +94,7 @@ impl Release {
 }
 
 /// What a step is about to release, with the noise that belongs to it.
-pub(super) struct Bound {
+pub(crate) struct Bound {
     prepared: Release,
     balances: Vec<f64>,
     sums: Vec<TensorData>,
@@ -104,12 +105,12 @@ pub(super) struct Bound {
 
 impl Bound {
     /// Number of values of each parameter that noise is added to.
-    pub(super) fn lengths(&self) -> Vec<usize> {
+    pub(crate) fn lengths(&self) -> Vec<usize> {
         self.sums.iter().map(TensorData::num_elements).collect()
     }
 
     /// Marks this release: another one of the same step has another mark, the same one the same.
-    pub(super) fn mark(&self) -> Mark {
+    pub(crate) fn mark(&self) -> Mark {
         let parts = [Some(&self.gradient), self.counts.as_ref()];
         let mut hash = blake3::Hasher::new();
         for part in parts.into_iter().flatten().filter_map(NoiseStep::content_mark) {
@@ -132,7 +133,7 @@ impl Bound {
     /// precision of the parameter is post-processing.
     ///
     /// Noise that was drawn `ahead` is used if it is the noise of this step.
-    pub(super) fn release<M: Module>(
+    pub(crate) fn release<M: Module>(
         self,
         model: &M,
         ahead: Option<&NoiseAhead>,

@@ -1,6 +1,7 @@
 use crate::DpError;
-use crate::noise::{NoiseSource, Purpose};
-use crate::sampling::{FixedSizeSampler, PoissonSampler, Sampler, SamplingKey, ShuffledSampler};
+use crate::random::SamplingKey;
+use crate::random::{NoiseSource, Purpose};
+use crate::sampling::{FixedSizeSampler, PoissonSampler, Sampler, ShuffledSampler};
 
 /// How the units of a step are drawn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -17,7 +18,7 @@ pub enum SamplingScheme {
 
 impl SamplingScheme {
     /// The sampler of the scheme, with a key derived from that of the run.
-    pub(super) fn sampler(
+    pub(crate) fn sampler(
         self,
         dataset_size: usize,
         expected_batch_size: f64,

@@ -7,7 +7,7 @@ use burn::tensor::Tensor;
 
 use super::DpOptimizer;
 use crate::DpError;
-use crate::units::{UnitUpdate, clip_updates, private_copy};
+use crate::updates::{UnitUpdate, clip_updates, private_copy};
 
 impl DpOptimizer {
     /// Adds the clipped updates of units of the draw: what [`backward`](Self::backward) does for the
@@ -36,7 +36,9 @@ impl DpOptimizer {
     ///
     /// ```
     /// # use burn::{module::Module, nn::{Linear, LinearConfig}, optim::SgdConfig, tensor::{Device, Tensor}};
-    /// # use burn_dp::{DpError, optim::PrivacyPlanConfig, units::UnitUpdate};
+    /// # use burn_dp::DpError;
+    /// # use burn_dp::optim::PrivacyPlanConfig;
+    /// # use burn_dp::updates::UnitUpdate;
     /// # fn main() -> Result<(), DpError> {
     /// let device = Device::flex().autodiff();
     /// let model: Linear = LinearConfig::new(1, 1).init(&device);
@@ -76,7 +78,7 @@ impl DpOptimizer {
     }
 
     /// The fallback for layers that have no per-example rule: one ordinary backward pass for each unit.
-    /// Exact for every model, and as slow as it says; [`validate`](crate::validate::validate) tells which
+    /// Exact for every model, and as slow as it says; [`validate`](crate::model::validate) tells which
     /// layers ask for it.
     ///
     /// # Arguments

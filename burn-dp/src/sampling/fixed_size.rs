@@ -4,9 +4,9 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use super::sampler::{check_batch_size, check_dataset_size, sealed::Sealed};
-use super::source::{SamplingKey, WordSource, WordStream};
 use super::{Draw, Sampler, SamplingMechanism};
 use crate::DpError;
+use crate::random::sampling::{SamplingKey, WordSource, WordStream};
 
 /// Draws exactly m units, every subset of that size with the same probability, anew in each step.
 ///
@@ -100,7 +100,7 @@ impl Sampler for FixedSizeSampler {
 mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
-    use crate::sampling::InsecureSamplingSeed;
+    use crate::random::InsecureSamplingSeed;
     use crate::sampling::statistics::{assert_chi_squared, chi_squared};
     use std::collections::BTreeMap;
 

@@ -240,7 +240,8 @@ where
 mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
-    use crate::sampling::{FixedSizeSampler, InsecureSamplingSeed, PoissonSampler};
+    use crate::random::InsecureSamplingSeed;
+    use crate::sampling::{FixedSizeSampler, PoissonSampler};
     use burn::data::dataset::{DatasetError, InMemDataset};
     use burn::tensor::Tensor;
 

@@ -62,10 +62,9 @@ mod physical_batch;
 mod poisson;
 mod sampler;
 mod shuffled;
-mod source;
 
 #[cfg(test)]
-mod statistics;
+pub(crate) mod statistics;
 
 pub use copies::CopiesBatcher;
 pub use draw::Draw;
@@ -76,5 +75,3 @@ pub use physical_batch::{ExampleWeights, PhysicalBatch};
 pub use poisson::PoissonSampler;
 pub use sampler::{Sampler, SamplingMechanism};
 pub use shuffled::ShuffledSampler;
-pub(crate) use source::WordStream;
-pub use source::{InsecureSamplingSeed, SamplingKey};

@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use super::sampler::{check_dataset_size, sealed::Sealed};
-use super::source::{SamplingKey, WordSource};
 use super::{Draw, Sampler, SamplingMechanism};
 use crate::DpError;
+use crate::random::sampling::{SamplingKey, WordSource};
 
 /// Draws each unit independently of all others with the same probability.
 ///
@@ -192,7 +192,7 @@ impl Coin {
 mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
-    use crate::sampling::InsecureSamplingSeed;
+    use crate::random::InsecureSamplingSeed;
     use crate::sampling::statistics::{assert_chi_squared, assert_standard_normal, chi_squared};
 
     fn seeded(dataset_size: usize, q: f64, seed: u64) -> PoissonSampler {

@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use super::sampler::{check_batch_size, check_dataset_size, sealed::Sealed};
-use super::source::{SamplingKey, WordSource, WordStream};
 use super::{Draw, Sampler, SamplingMechanism};
 use crate::DpError;
+use crate::random::sampling::{SamplingKey, WordSource, WordStream};
 
 const REASON: &str = "a shuffled epoch shows every unit exactly once, so its batches depend on each \
                       other and neither the Poisson nor the fixed-size analysis holds; use \
@@ -103,7 +103,7 @@ impl Sampler for ShuffledSampler {
 mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
-    use crate::sampling::InsecureSamplingSeed;
+    use crate::random::InsecureSamplingSeed;
     use crate::sampling::statistics::{assert_chi_squared, chi_squared};
 
     fn seeded(dataset_size: usize, batch_size: usize) -> ShuffledSampler {

@@ -15,7 +15,7 @@ use burn::train::metric::store::EventStoreClient;
 
 use super::session::Session;
 use crate::DpError;
-use crate::optim::{Checkpoint, Checkpointer, MODEL, PrivacyState};
+use crate::checkpoint::{Checkpoint, Checkpointer, MODEL, PrivacyState};
 
 /// The file of the scheduler, beside those of the custom loop's checkpoints.
 pub(super) const SCHEDULER: &str = "scheduler.bpk";

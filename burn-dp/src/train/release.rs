@@ -7,7 +7,7 @@ use burn_dp_accountant::{Budget, PrivacyLedger};
 
 use crate::DpError;
 use crate::clipping::ClippingStatistics;
-use crate::grads::FirstCopies;
+use crate::model::FirstCopies;
 use crate::optim::PrivacyEngine;
 
 /// One released step, as metrics see it.

@@ -17,11 +17,11 @@ use burn_dp_accountant::PrivacyLedger;
 
 use super::release::{StepRelease, signal_to_noise};
 use crate::DpError;
+use crate::checkpoint::{AVERAGE, Checkpointer, PrivacyState, records};
 use crate::clipping::{ClippedSum, PublicNorms};
-use crate::grads::{Probe, tie};
-use crate::optim::{
-    AVERAGE, Checkpointer, ClipTask, PrivacyEngine, PrivacyState, WeightAverage, records,
-};
+use crate::grads::Probe;
+use crate::model::tie;
+use crate::optim::{ClipTask, PrivacyEngine, WeightAverage};
 use crate::sampling::{Draw, Sampler};
 
 /// Filled when the step has been released.

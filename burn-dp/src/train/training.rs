@@ -25,12 +25,10 @@ use super::metrics::{
 use super::session::Session;
 use super::{PrivateBatch, PrivateCheckpointing, PrivateModel, PrivateTrainStep};
 use crate::DpError;
+use crate::checkpoint::{AVERAGE, Checkpoint, Checkpointer, MODEL, OPTIMIZER, SPARSIFIER};
 use crate::clipping::{Clipping, PublicNorms};
 use crate::grads::PrivateBackward;
-use crate::optim::{
-    AVERAGE, Checkpoint, Checkpointer, MODEL, OPTIMIZER, PrivacyEngine, PrivacyPlan, SPARSIFIER,
-    WeightAverage,
-};
+use crate::optim::{PrivacyEngine, PrivacyPlan, WeightAverage};
 use crate::sampling::PrivateDataLoaderBuilder;
 
 /// Configuration of a [`PrivateTraining`].

@@ -7,10 +7,11 @@ use burn::train::Learner;
 use burn_dp::DpError;
 use burn_dp::clipping::{
     AutomaticClipping, Clipping, CountNoise, FlatClipping, GroupedClipping, LayerwiseClipping,
-    MultipliedClipping, ParameterGroups, PublicNorms, QuantileClipping, QuantileTracker,
-    ScheduledClipping,
+    MultipliedClipping, PublicNorms, QuantileClipping, QuantileTracker, ScheduledClipping,
 };
-use burn_dp::optim::{DpOptimizer, SamplingScheme, Schedule};
+use burn_dp::model::ParameterGroups;
+use burn_dp::optim::{DpOptimizer, SamplingScheme};
+use burn_dp::schedule::Schedule;
 use burn_dp::train::{PrivateTraining, PrivateTrainingConfig};
 
 use crate::checkpoints::config;
@@ -176,8 +177,8 @@ fn all_samplers_of_the_plan_are_loaded() {
 fn empty_batches_are_steps_of_noise() {
     // Empty with a probability of about 0.37: four of twelve steps.
     let plan = || {
-        use burn_dp::noise::InsecureSeed;
         use burn_dp::optim::PrivacyPlanConfig;
+        use burn_dp::random::InsecureSeed;
         PrivacyPlanConfig::new(UNITS, 1.0)
             .with_steps(STEPS)
             .with_noise_multiplier(1.0)

@@ -5,8 +5,9 @@ use std::path::Path;
 
 use burn::train::checkpoint::KeepLastNCheckpoints;
 use burn_dp::DpError;
-use burn_dp::noise::InsecureSeed;
-use burn_dp::optim::{Checkpointer, DpOptimizer, PrivacyPlan, PrivacyPlanConfig, Sparsifier};
+use burn_dp::checkpoint::Checkpointer;
+use burn_dp::optim::{DpOptimizer, PrivacyPlan, PrivacyPlanConfig, Sparsifier};
+use burn_dp::random::InsecureSeed;
 use burn_dp::train::{PrivateTraining, PrivateTrainingConfig};
 
 use crate::fixture::*;

@@ -9,7 +9,7 @@ use burn::train::renderer::{
 };
 use burn::train::{Interrupter, LearnerSummary, LearningResult, SupervisedTraining};
 use burn_dp::DpError;
-use burn_dp::optim::Checkpointer;
+use burn_dp::checkpoint::Checkpointer;
 use burn_dp::train::{PrivateModel, PrivateTraining, PrivateTrainingConfig, TrainingEnd};
 
 use crate::budget::{Unreadable, after_two_epochs, seven_steps};

@@ -19,8 +19,8 @@ use burn::train::{
 };
 use burn_dp::losses::MseLossConfig;
 use burn_dp::nn::{IntoPrivate, Private};
-use burn_dp::noise::InsecureSeed;
 use burn_dp::optim::{DpOptimizer, PrivacyPlan, PrivacyPlanConfig};
+use burn_dp::random::InsecureSeed;
 use burn_dp::sampling::PrivateDataLoaderBuilder;
 use burn_dp::train::{
     PrivateBatch, PrivateModel, PrivateTrainStep, PrivateTraining, PrivateTrainingConfig,

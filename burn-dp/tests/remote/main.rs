@@ -22,8 +22,8 @@ use burn::tensor::{Device, Int, Tensor, TensorData};
 use burn::train::{ExecutionStrategy, MultiDeviceOptim};
 use burn_dp::clipping::FlatClipping;
 use burn_dp::nn::{IntoPrivate, Private};
-use burn_dp::noise::InsecureSeed;
 use burn_dp::optim::{PrivacyPlan, PrivacyPlanConfig};
+use burn_dp::random::InsecureSeed;
 use burn_dp::train::PrivateTrainingConfig;
 
 use fixture::{STEPS, STEPS_PER_EPOCH, custom_loop, launch, plan_config, values};

@@ -4,8 +4,9 @@ use burn::module::Module;
 use burn::nn::{BatchNorm, BatchNormConfig, Linear};
 use burn::optim::SgdConfig;
 use burn::tensor::Tensor;
-use burn_dp::optim::{Checkpointer, PrivacyPlanConfig, SamplingScheme};
-use burn_dp::units::{MiniSets, UnitUpdate};
+use burn_dp::checkpoint::Checkpointer;
+use burn_dp::optim::{PrivacyPlanConfig, SamplingScheme};
+use burn_dp::updates::{MiniSets, UnitUpdate};
 
 use crate::fixtures::{device, inputs, layer};
 use crate::mini_sets::{EXAMPLES, finish};
@@ -44,7 +45,7 @@ fn a_model_with_batch_norm_trains_and_its_running_statistics_stay_as_they_were()
     let mut model = Normed::new();
     let all: Vec<usize> = (0..EXAMPLES).collect();
     let loss = |model: &Normed| model.clone().losses(&all).mean().into_scalar::<f64>();
-    let copy = burn_dp::units::private_copy(&model);
+    let copy = burn_dp::updates::private_copy(&model);
     let before = loss(&copy);
     for step in 0..5 {
         let draw = sampler.draw(step).unwrap();
@@ -57,7 +58,7 @@ fn a_model_with_batch_norm_trains_and_its_running_statistics_stay_as_they_were()
         model = optim.step(0.3, model, draw).unwrap();
     }
     assert_eq!(model.running(), [0.0; 4]);
-    assert!(loss(&burn_dp::units::private_copy(&model)) < 0.9 * before);
+    assert!(loss(&burn_dp::updates::private_copy(&model)) < 0.9 * before);
     let statement = optim.statement(&[1e-3]).unwrap();
     assert!(statement.facts["running_statistics"].starts_with("not learned"), "{statement}");
 

@@ -4,12 +4,10 @@ use std::fs;
 use std::path::Path;
 
 use burn::optim::{AdamConfig, ModuleOptimizer, SgdConfig};
+use burn_dp::checkpoint::{Checkpoint, Checkpointer};
 use burn_dp::clipping::{LayerwiseClipping, PublicNorms};
-use burn_dp::noise::InsecureSeed;
-use burn_dp::optim::{
-    Checkpoint, Checkpointer, DpOptimizer, Independence, PrivacyPlanConfig, SamplingScheme,
-    WeightAverage,
-};
+use burn_dp::optim::{DpOptimizer, Independence, PrivacyPlanConfig, SamplingScheme, WeightAverage};
+use burn_dp::random::InsecureSeed;
 use burn_dp::sampling::Sampler;
 use burn_dp_accountant::Budget;
 

@@ -3,10 +3,12 @@
 use burn::data::dataset::InMemDataset;
 use burn::optim::{AdamConfig, ModuleOptimizer, SgdConfig};
 use burn_dp::DpError;
-use burn_dp::clipping::{LayerwiseClipping, ParameterGroups, PublicNorms, QuantileClipping};
-use burn_dp::federated::{FedAvgConfig, FedSgdConfig, FederatedTraining, UserUpdate};
-use burn_dp::noise::InsecureSeed;
-use burn_dp::optim::{Checkpointer, PrivacyPlanConfig, SamplingScheme};
+use burn_dp::checkpoint::Checkpointer;
+use burn_dp::clipping::{LayerwiseClipping, PublicNorms, QuantileClipping};
+use burn_dp::model::ParameterGroups;
+use burn_dp::optim::{PrivacyPlanConfig, SamplingScheme};
+use burn_dp::random::InsecureSeed;
+use burn_dp::updates::federated::{FedAvgConfig, FedSgdConfig, FederatedTraining, UserUpdate};
 use burn_dp_accountant::UnitOfPrivacy;
 
 use crate::fixtures::{Net, assert_close, distance, flat};

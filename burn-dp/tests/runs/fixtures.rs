@@ -8,8 +8,8 @@ use burn::optim::ModuleOptimizer;
 use burn::tensor::{Device, Tensor, TensorData};
 use burn_dp::DpError;
 use burn_dp::nn::{IntoPrivate, Private};
-use burn_dp::noise::InsecureSeed;
 use burn_dp::optim::{DpOptimizer, PrivacyPlan, PrivacyPlanConfig};
+use burn_dp::random::InsecureSeed;
 use burn_dp::sampling::{LogicalBatch, LogicalBatches};
 
 pub(crate) const UNITS: usize = 200;

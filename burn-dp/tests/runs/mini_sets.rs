@@ -2,9 +2,10 @@
 
 use burn::optim::SgdConfig;
 use burn_dp::DpError;
-use burn_dp::noise::InsecureSeed;
-use burn_dp::optim::{Checkpointer, DpOptimizer, PrivacyPlanConfig, SamplingScheme};
-use burn_dp::units::{LocalTraining, MiniSets, UnitUpdate};
+use burn_dp::checkpoint::Checkpointer;
+use burn_dp::optim::{DpOptimizer, PrivacyPlanConfig, SamplingScheme};
+use burn_dp::random::InsecureSeed;
+use burn_dp::updates::{LocalTraining, MiniSets, UnitUpdate};
 use burn_dp_accountant::{NeighboringRelation, UnitOfPrivacy};
 
 use crate::fixtures::{Net, assert_close, distance, flat};

@@ -5,11 +5,10 @@ use std::path::Path;
 
 use burn::optim::{AdamConfig, ModuleOptimizer, SgdConfig};
 use burn_dp::DpError;
+use burn_dp::checkpoint::DpOptimizerRecord;
 use burn_dp::clipping::QuantileClipping;
-use burn_dp::noise::InsecureSeed;
-use burn_dp::optim::{
-    DpOptimizer, DpOptimizerRecord, PrivacyPlanConfig, Sparsifier, WeightAverage,
-};
+use burn_dp::optim::{DpOptimizer, PrivacyPlanConfig, Sparsifier, WeightAverage};
+use burn_dp::random::InsecureSeed;
 use burn_dp_accountant::Budget;
 
 use crate::fixtures::{Net, batches, config, train_on, values};

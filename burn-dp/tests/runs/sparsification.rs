@@ -4,9 +4,11 @@ use burn::module::Module;
 use burn::nn::Linear;
 use burn::optim::SgdConfig;
 use burn::tensor::Tensor;
-use burn_dp::clipping::{GroupedClipping, ParameterGroups};
+use burn_dp::checkpoint::Checkpointer;
+use burn_dp::clipping::GroupedClipping;
+use burn_dp::model::ParameterGroups;
 use burn_dp::nn::{IntoPrivate, Private};
-use burn_dp::optim::{Checkpointer, DpOptimizer, PrivacyPlanConfig, Sparsifier};
+use burn_dp::optim::{DpOptimizer, PrivacyPlanConfig, Sparsifier};
 use burn_dp::sampling::Sampler;
 
 use crate::fixtures::{Net, config, flat, layer, train_on, values};

@@ -7,8 +7,8 @@ use burn::nn::Linear;
 use burn::optim::SgdConfig;
 use burn::tensor::{Device, Tensor};
 use burn_dp::nn::{IntoPrivate, Private};
-use burn_dp::noise::InsecureSeed;
 use burn_dp::optim::PrivacyPlanConfig;
+use burn_dp::random::InsecureSeed;
 use burn_dp::sampling::Sampler;
 use burn_dp_accountant::Budget;
 

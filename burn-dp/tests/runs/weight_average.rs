@@ -2,7 +2,8 @@
 
 use burn::module::Module;
 use burn::optim::{AdamConfig, SgdConfig};
-use burn_dp::optim::{Checkpointer, DpOptimizer, WeightAverage};
+use burn_dp::checkpoint::Checkpointer;
+use burn_dp::optim::{DpOptimizer, WeightAverage};
 
 use crate::fixtures::{Net, assert_close, config, flat, train_on, values};
 

@@ -2,8 +2,9 @@
 
 use burn_dp::DpError;
 use burn_dp::clipping::{
-    Clipping, FlatClipping, LayerwiseClipping, MultipliedClipping, ParameterGroups, PublicNorms,
+    Clipping, FlatClipping, LayerwiseClipping, MultipliedClipping, PublicNorms,
 };
+use burn_dp::model::ParameterGroups;
 
 use super::{BatchPolicyName, BatchSettings};
 use crate::models::BnLeNet5;

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use burn_dp::clipping::Clipping;
 use burn_dp::optim::{PrivacyPlan, PrivacyPlanConfig, SamplingScheme};
-use burn_dp::units::MiniSets;
+use burn_dp::updates::MiniSets;
 
 use super::{BatchModelName, BatchOptions, BatchPolicyName, DataOptions};
 use crate::training::noise::Noise;

@@ -6,9 +6,9 @@ use burn::data::dataloader::batcher::Batcher;
 use burn::optim::SgdConfig;
 use burn::tensor::Device;
 use burn_dp::DpError;
-use burn_dp::clipping::ParameterGroups;
+use burn_dp::model::ParameterGroups;
 use burn_dp::optim::DpOptimizer;
-use burn_dp::units::{MiniSets, public_statistics};
+use burn_dp::updates::{MiniSets, public_statistics};
 
 use super::data::BatchData;
 use super::updates::Updates;

@@ -5,9 +5,10 @@ use burn::optim::SgdConfig;
 use burn::optim::momentum::MomentumConfig;
 use burn::tensor::Device;
 use burn_dp::DpError;
-use burn_dp::clipping::{ParameterGroups, PublicNorms};
+use burn_dp::clipping::PublicNorms;
 use burn_dp::losses::{CrossEntropyLoss, CrossEntropyLossConfig};
-use burn_dp::units::{LocalTraining, UnitUpdate, private_copy};
+use burn_dp::model::ParameterGroups;
+use burn_dp::updates::{LocalTraining, UnitUpdate, private_copy};
 
 use super::BatchSettings;
 use super::data::BatchData;

@@ -5,11 +5,10 @@ use std::collections::BTreeMap;
 use burn::module::Module;
 use burn::optim::momentum::MomentumConfig;
 use burn::optim::{AdamConfig, ModuleOptimizer, SgdConfig};
-use burn_dp::clipping::{
-    Clipping, CountNoise, FlatClipping, ParameterGroups, QuantileClipping, QuantileTracker,
-};
-use burn_dp::federated::{FedAvgConfig, FedSgdConfig, UserUpdate};
+use burn_dp::clipping::{Clipping, CountNoise, FlatClipping, QuantileClipping, QuantileTracker};
+use burn_dp::model::ParameterGroups;
 use burn_dp::optim::{PrivacyPlan, PrivacyPlanConfig};
+use burn_dp::updates::federated::{FedAvgConfig, FedSgdConfig, UserUpdate};
 use burn_dp_accountant::UnitOfPrivacy;
 
 use super::{AlgorithmName, FederatedOptions, UserClippingName};

@@ -6,7 +6,7 @@ use burn::tensor::quantization::{Calibration, QuantValue};
 use burn::tensor::{DType, Device, Tensor};
 
 use super::{check, numbers};
-use crate::grads::TrainableParameters;
+use crate::model::TrainableParameters;
 use crate::nn::{IntoPrivate, Private};
 use crate::test_devices::training_devices;
 
@@ -138,7 +138,7 @@ fn adapters_inside_of_an_attention_layer_are_clipped_as_by_the_loop() {
         let plain = config.init(&device).apply_lora(Lora::new(2, 3.0));
         let plain = plain.map(&mut FillFactors::default());
         let private = plain.clone().private();
-        assert!(crate::validate::validate(&private).is_ok());
+        assert!(crate::model::validate(&private).is_ok());
         let loss = |output: Tensor<3>| output.powi_scalar(2).sum_dim(2).sum_dim(1).reshape([-1]);
         check(
             &private,

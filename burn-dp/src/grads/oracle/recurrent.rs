@@ -8,8 +8,9 @@ use burn::tensor::{Device, Tensor};
 use proptest::prelude::*;
 
 use super::{assert_equal, check, losses, numbered, numbers};
-use crate::grads::{independence::OutputGrads, recording::Recording};
+use crate::grads::independence::OutputGrads;
 use crate::nn::{IntoPrivate, Private, PrivateLayer};
+use crate::ops::recording::Recording;
 use crate::test_devices::training_devices;
 
 const D_INPUT: usize = 5;

@@ -46,7 +46,7 @@ fn refused<M: Module>(losses: Tensor<1>, model: &M, words: &[&str]) {
         assert!(error.contains(word), "`{error}` does not mention `{word}`");
     }
     // The recording is over: an ordinary backward pass works.
-    assert!(!crate::grads::recording::is_active());
+    assert!(!crate::ops::recording::is_active());
 }
 
 #[test]
@@ -172,5 +172,5 @@ fn a_loss_that_panics_leaves_no_recording_behind() {
         let _ = PrivateBackward::new().run(twice, &model);
     }));
     assert!(panicked.is_err(), "the graph was consumed");
-    assert!(!crate::grads::recording::is_active());
+    assert!(!crate::ops::recording::is_active());
 }

@@ -6,7 +6,8 @@ use burn::tensor::Tensor;
 
 use super::{check, numbers};
 use crate::clipping::{Clipping, FlatClipping};
-use crate::grads::{PrivateBackward, TrainableParameters};
+use crate::grads::PrivateBackward;
+use crate::model::TrainableParameters;
 use crate::nn::{IntoPrivate, Private};
 use crate::test_devices::training_devices;
 

@@ -13,7 +13,7 @@ use super::sequence::{OperandGrads, Operands, Trace};
 use super::uses::{Sees, Use, record};
 use super::value::Value;
 use super::{Recurrence, RecurrentOps};
-use crate::grads::recording;
+use crate::ops::recording;
 
 /// Input, hidden state and cell; weights and biases that see the input, then the hidden state.
 const PARENTS: usize = 3 + 4 * GATES;

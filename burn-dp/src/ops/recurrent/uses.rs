@@ -6,7 +6,7 @@ use burn::backend::Backend;
 use burn::tensor::Shape;
 
 use super::value::Value;
-use crate::grads::recording::{self, RawRecord};
+use crate::ops::recording::{self, RawRecord};
 use crate::ops::{LayerIds, Primitive, Slot};
 
 /// Which of the two linear layers of a gate.

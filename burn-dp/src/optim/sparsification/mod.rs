@@ -12,8 +12,8 @@ use burn::tensor::{DType, Tensor, TensorData};
 
 use super::DpOptimizer;
 use crate::DpError;
-use crate::clipping::positive;
-use crate::grads::TrainableParameters;
+use crate::error::positive;
+use crate::model::TrainableParameters;
 use weights::Weights;
 
 /// Fixes weights that have converged: over a window of steps they hover around an average with no
@@ -149,7 +149,7 @@ impl DpOptimizer {
 
     /// The model after a step with these learning rates, converged weights fixed in the first copy of each
     /// parameter.
-    pub(super) fn sparsified<M: Module>(
+    pub(crate) fn sparsified<M: Module>(
         &mut self,
         model: M,
         lr: &ModuleLearningRate,

@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use super::super::little_endian::Reader;
 use super::{Sparsifier, Weights};
+use crate::checkpoint::little_endian::Reader;
 
 /// Version of the format. Others are not read.
 const FORMAT: u64 = 1;

@@ -2,29 +2,29 @@
 
 /// Statistics of a window that has not ended, and the values that are fixed.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct Weights {
-    pub(super) mean: Vec<f64>,
+pub(crate) struct Weights {
+    pub(crate) mean: Vec<f64>,
     /// Sum of squared deviations from the mean.
-    pub(super) squares: Vec<f64>,
+    pub(crate) squares: Vec<f64>,
     /// Value of each fixed weight.
-    pub(super) fixed: Vec<Option<f32>>,
+    pub(crate) fixed: Vec<Option<f32>>,
     /// Sum over the window of the variance that the noise gives in one step.
-    pub(super) noise: f64,
+    pub(crate) noise: f64,
 }
 
 impl Weights {
-    pub(super) fn new(count: usize) -> Self {
+    pub(crate) fn new(count: usize) -> Self {
         let zeros = vec![0.0; count];
         Self { mean: zeros.clone(), squares: zeros, fixed: vec![None; count], noise: 0.0 }
     }
 
     /// Number of fixed weights.
-    pub(super) fn fixed(&self) -> usize {
+    pub(crate) fn fixed(&self) -> usize {
         self.fixed.iter().flatten().count()
     }
 
     /// Adds the values after the `step`-th step of the window (Welford's update).
-    pub(super) fn observe(&mut self, values: &[f32], step: u64, noise_std: f64) {
+    pub(crate) fn observe(&mut self, values: &[f32], step: u64, noise_std: f64) {
         self.noise += noise_std * noise_std;
         for ((&value, mean), squares) in values.iter().zip(&mut self.mean).zip(&mut self.squares) {
             let before = f64::from(value) - *mean;
@@ -34,7 +34,7 @@ impl Weights {
     }
 
     /// Fixes what hovered in the window, and begins the next one.
-    pub(super) fn end_window(&mut self, window: u64, factor: f64) {
+    pub(crate) fn end_window(&mut self, window: u64, factor: f64) {
         // The squares of `window` steps against the sum of the noise variances of as many.
         let largest = factor * factor * self.noise * (window - 1) as f64 / window as f64;
         for ((mean, squares), fixed) in
@@ -49,7 +49,7 @@ impl Weights {
     }
 
     /// Puts the fixed values in place. Returns whether any value changed.
-    pub(super) fn put(&self, values: &mut [f32]) -> bool {
+    pub(crate) fn put(&self, values: &mut [f32]) -> bool {
         let mut changed = false;
         for (value, fixed) in values.iter_mut().zip(&self.fixed) {
             if let Some(fixed) = *fixed {

@@ -7,7 +7,7 @@ use crate::nn::{IntoPrivate, Private};
 use crate::optim::DpOptimizer;
 use crate::sampling::Draw;
 use crate::test_devices::training_devices;
-use crate::units::UnitUpdate;
+use crate::updates::UnitUpdate;
 
 #[derive(Module, Debug)]
 struct Net {

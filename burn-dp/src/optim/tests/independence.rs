@@ -132,7 +132,7 @@ fn the_statement_says_whether_it_was_checked() {
     let plan = super::PrivacyPlanConfig::new(12, 12.0)
         .with_steps(6)
         .with_noise_multiplier(1.0)
-        .with_insecure_seed(crate::noise::InsecureSeed(3));
+        .with_insecure_seed(crate::random::InsecureSeed(3));
     let mut optim = plan.init().unwrap().optimizer(SgdConfig::new().init());
     let draw = optim.plan().sampler().unwrap().draw(0).unwrap();
     let text = optim.statement(&[1e-3]).unwrap().to_string();

@@ -12,7 +12,7 @@ use burn::module::{Module, ModuleVisitor, Param};
 use burn::tensor::{Device, Tensor};
 
 use super::PrivacyPlanConfig;
-use crate::noise::InsecureSeed;
+use crate::random::InsecureSeed;
 
 fn device() -> Device {
     Device::flex().autodiff()

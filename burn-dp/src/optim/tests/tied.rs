@@ -7,7 +7,7 @@ use super::{config, device, values};
 use crate::grads::oracle::numbers;
 use crate::nn::{IntoPrivate, Private};
 use crate::sampling::Sampler;
-use crate::units::UnitUpdate;
+use crate::updates::UnitUpdate;
 
 #[derive(Module, Debug)]
 struct Pair {
@@ -81,7 +81,7 @@ fn copies_stay_equal_also_when_nothing_was_drawn() {
     let config = super::PrivacyPlanConfig::new(1000, 0.001)
         .with_steps(1)
         .with_noise_multiplier(1.0)
-        .with_insecure_seed(crate::noise::InsecureSeed(1));
+        .with_insecure_seed(crate::random::InsecureSeed(1));
     let mut optim = config.init().unwrap().optimizer(SgdConfig::new().init());
     let draw = optim.plan().sampler().unwrap().draw(0).unwrap();
     assert!(draw.private_indices().is_empty());

@@ -12,7 +12,7 @@ use burn::tensor::{DType, FloatDType, Tensor};
 
 use super::DpOptimizer;
 use crate::DpError;
-use crate::grads::FirstCopies;
+use crate::model::FirstCopies;
 
 /// An exponential moving average of the weights over the steps of a training.
 ///
@@ -220,7 +220,7 @@ impl DpOptimizer {
     }
 
     /// The average after a step that gave this model.
-    pub(super) fn average_step<M: Module>(&mut self, model: &M) -> Result<(), DpError> {
+    pub(crate) fn average_step<M: Module>(&mut self, model: &M) -> Result<(), DpError> {
         self.average.as_mut().map_or(Ok(()), |average| average.update(model))
     }
 }

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use burn::tensor::{DType, Device, Tensor, TensorData};
 
-use super::super::little_endian::Reader;
 use super::{Average, WeightAverage};
+use crate::checkpoint::little_endian::Reader;
 
 /// Version of the format. Others are not read.
 const FORMAT: u64 = 1;

@@ -2,8 +2,9 @@
 
 use burn::module::Module;
 use burn::optim::SgdConfig;
-use burn_dp::clipping::{GroupedClipping, LayerwiseClipping, ParameterGroups, PublicNorms};
+use burn_dp::clipping::{GroupedClipping, LayerwiseClipping, PublicNorms};
 use burn_dp::grads::PrivateBackward;
+use burn_dp::model::ParameterGroups;
 use burn_dp::optim::DpOptimizer;
 use burn_dp::sampling::Sampler;
 

@@ -1,8 +1,9 @@
 //! A resumed run goes on with the policy as it was.
 
 use burn::optim::SgdConfig;
+use burn_dp::checkpoint::Checkpointer;
 use burn_dp::clipping::{Clipping, CountNoise, FlatClipping, QuantileRule};
-use burn_dp::optim::{Checkpointer, Schedule};
+use burn_dp::schedule::Schedule;
 
 use super::{config, policies, quantile};
 use crate::fixtures::{Net, train_on, values};

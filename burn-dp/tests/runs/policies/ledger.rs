@@ -3,10 +3,12 @@
 use burn::optim::SgdConfig;
 use burn::tensor::Device;
 use burn_dp::DpError;
-use burn_dp::clipping::{FlatClipping, ParameterGroups, QuantileTracker, ScheduledClipping};
-use burn_dp::noise::InsecureSeed;
-use burn_dp::optim::{PrivacyPlanConfig, SamplingScheme, Schedule};
+use burn_dp::clipping::{FlatClipping, QuantileTracker, ScheduledClipping};
+use burn_dp::model::ParameterGroups;
+use burn_dp::optim::{PrivacyPlanConfig, SamplingScheme};
+use burn_dp::random::InsecureSeed;
 use burn_dp::sampling::Sampler;
+use burn_dp::schedule::Schedule;
 use burn_dp_accountant::{Budget, DpEvent, NeighboringRelation, PrivacyLedger, UnitOfPrivacy};
 
 use super::{config, quantile};

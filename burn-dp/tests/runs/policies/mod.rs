@@ -8,10 +8,12 @@ mod tracking;
 use burn::module::ParamGroup;
 use burn_dp::clipping::{
     AutomaticClipping, Clipping, CountNoise, FlatClipping, GroupedClipping, LayerwiseClipping,
-    MultipliedClipping, NoiseSplit, ParameterGroups, PublicNorms, QuantileClipping, QuantileRule,
-    QuantileTracker, ScheduledClipping,
+    MultipliedClipping, NoiseSplit, PublicNorms, QuantileClipping, QuantileRule, QuantileTracker,
+    ScheduledClipping,
 };
-use burn_dp::optim::{PrivacyPlanConfig, Schedule};
+use burn_dp::model::ParameterGroups;
+use burn_dp::optim::PrivacyPlanConfig;
+use burn_dp::schedule::Schedule;
 
 use crate::fixtures::{self, Net};
 

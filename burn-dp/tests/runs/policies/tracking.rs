@@ -4,12 +4,12 @@ use burn::nn::{Linear, LinearConfig};
 use burn::optim::SgdConfig;
 use burn::tensor::{Tensor, TensorData};
 use burn_dp::clipping::{
-    Clipping, CountNoise, FlatClipping, ParameterGroups, QuantileClipping, QuantileRule,
-    QuantileTracker,
+    Clipping, CountNoise, FlatClipping, QuantileClipping, QuantileRule, QuantileTracker,
 };
+use burn_dp::model::ParameterGroups;
 use burn_dp::nn::{IntoPrivate, Private};
-use burn_dp::noise::InsecureSeed;
 use burn_dp::optim::PrivacyPlanConfig;
+use burn_dp::random::InsecureSeed;
 use burn_dp::sampling::Sampler;
 
 use super::layers;

@@ -7,8 +7,8 @@ mod ways;
 use burn::optim::SgdConfig;
 use burn_dp::clipping::Clipping;
 use burn_dp::grads::PrivateBackward;
-use burn_dp::noise::InsecureSeed;
 use burn_dp::optim::{PrivacyPlanConfig, SamplingScheme};
+use burn_dp::random::InsecureSeed;
 use burn_dp::sampling::Sampler;
 use burn_dp_accountant::NeighboringRelation;
 

@@ -8,11 +8,11 @@ use burn::optim::SgdConfig;
 use burn::tensor::{Device, Tensor};
 use burn_dp::DpError;
 use burn_dp::clipping::{Clipping, Thresholds};
-use burn_dp::federated::{FedAvgConfig, FedSgdConfig, FederatedTraining, UserUpdate};
-use burn_dp::noise::InsecureSeed;
 use burn_dp::optim::{DpOptimizer, PrivacyPlanConfig, SamplingScheme};
+use burn_dp::random::InsecureSeed;
 use burn_dp::sampling::{Draw, PrivateDataLoaderBuilder, Sampler};
-use burn_dp::units::{LocalTraining, UnitUpdate};
+use burn_dp::updates::federated::{FedAvgConfig, FedSgdConfig, FederatedTraining, UserUpdate};
+use burn_dp::updates::{LocalTraining, UnitUpdate};
 use burn_dp_accountant::UnitOfPrivacy;
 
 use crate::fixtures::{Net, device, tensor, values};

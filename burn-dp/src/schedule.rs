@@ -1,0 +1,194 @@
+//! Values that follow a schedule over the steps of a run.
+
+use std::fmt;
+use std::sync::Arc;
+
+use crate::DpError;
+use crate::error::positive;
+
+/// How a threshold or the noise changes over the steps: a factor for each step.
+///
+/// # Privacy
+///
+/// A schedule is public. It is fixed before the training, and whoever reads the statement can
+/// recompute it.
+#[derive(Clone)]
+pub struct Schedule {
+    kind: Kind,
+}
+
+#[derive(Clone)]
+enum Kind {
+    Constant,
+    Exponential { decay: f64, every: u64 },
+    Steps(Vec<(u64, f64)>),
+    Function { name: String, factor: Arc<dyn Fn(u64) -> f64 + Send + Sync> },
+}
+
+impl Schedule {
+    /// The same in every step: 1.
+    pub fn constant() -> Self {
+        Self { kind: Kind::Constant }
+    }
+
+    /// `decay^k` after k times `every` steps: with the steps of an epoch, the decay per epoch of the
+    /// papers.
+    ///
+    /// # Errors
+    ///
+    /// Refuses a decay that is not positive and finite, and an interval of zero.
+    pub fn exponential(decay: f64, every: u64) -> Result<Self, DpError> {
+        positive("decay", decay)?;
+        if every == 0 {
+            return Err(DpError::invalid("every", "must be at least 1, got 0"));
+        }
+        Ok(Self { kind: Kind::Exponential { decay, every } })
+    }
+
+    /// 1 at first, and from each given step on the factor beside it.
+    ///
+    /// # Errors
+    ///
+    /// Refuses steps that do not increase, and factors that are not positive and finite.
+    pub fn steps(factors: impl Into<Vec<(u64, f64)>>) -> Result<Self, DpError> {
+        let factors = factors.into();
+        factors.iter().try_for_each(|&(_, factor)| positive("factor", factor))?;
+        if let Some(pair) = factors.windows(2).find(|pair| pair[0].0 >= pair[1].0) {
+            let reason = format!("must increase, got {} after {}", pair[1].0, pair[0].0);
+            return Err(DpError::invalid("steps", reason));
+        }
+        Ok(Self { kind: Kind::Steps(factors) })
+    }
+
+    /// Any function of the step. The name stands for it in statements and checkpoints, so that another
+    /// function has to have another one.
+    ///
+    /// A schedule of the noise with as many values as steps costs the accountant one analysis each; let
+    /// the function change once an epoch.
+    pub fn function(
+        name: impl Into<String>,
+        factor: impl Fn(u64) -> f64 + Send + Sync + 'static,
+    ) -> Self {
+        Self { kind: Kind::Function { name: name.into(), factor: Arc::new(factor) } }
+    }
+
+    /// The factor of a step, counted from 0.
+    pub fn factor(&self, step: u64) -> f64 {
+        match &self.kind {
+            Kind::Constant => 1.0,
+            Kind::Exponential { decay, every } => {
+                decay.powi(i32::try_from(step / every).unwrap_or(i32::MAX))
+            }
+            Kind::Steps(factors) => {
+                let passed = factors.partition_point(|&(from, _)| from <= step);
+                passed.checked_sub(1).map_or(1.0, |last| factors[last].1)
+            }
+            Kind::Function { factor, .. } => factor(step),
+        }
+    }
+
+    /// The factors of the first `steps` steps, run-length encoded.
+    pub(crate) fn runs(&self, steps: u64) -> Vec<(f64, u64)> {
+        let mut runs: Vec<(f64, u64)> = Vec::new();
+        let mut step = 0;
+        while step < steps {
+            let end = self.end_of_run(step).min(steps);
+            let factor = self.factor(step);
+            match runs.last_mut() {
+                Some(last) if last.0 == factor => last.1 += end - step,
+                _ => runs.push((factor, end - step)),
+            }
+            step = end;
+        }
+        runs
+    }
+
+    /// The first step after `step` that may have another factor.
+    fn end_of_run(&self, step: u64) -> u64 {
+        match &self.kind {
+            Kind::Constant => u64::MAX,
+            Kind::Exponential { every, .. } => (step / every + 1).saturating_mul(*every),
+            Kind::Steps(factors) => {
+                factors.iter().map(|&(from, _)| from).find(|&from| from > step).unwrap_or(u64::MAX)
+            }
+            Kind::Function { .. } => step + 1,
+        }
+    }
+}
+
+impl Default for Schedule {
+    fn default() -> Self {
+        Self::constant()
+    }
+}
+
+impl PartialEq for Schedule {
+    fn eq(&self, other: &Self) -> bool {
+        self.to_string() == other.to_string()
+    }
+}
+
+impl fmt::Display for Schedule {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.kind {
+            Kind::Constant => f.write_str("constant"),
+            Kind::Exponential { decay, every } => write!(f, "times {decay} every {every} steps"),
+            Kind::Steps(factors) => {
+                f.write_str("1")?;
+                factors
+                    .iter()
+                    .try_for_each(|(from, factor)| write!(f, ", {factor} from step {from}"))
+            }
+            Kind::Function { name, .. } => f.write_str(name),
+        }
+    }
+}
+
+impl fmt::Debug for Schedule {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Schedule({self})")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    #[test]
+    fn the_runs_of_a_schedule_are_its_factors_step_by_step() {
+        for (schedule, runs) in [
+            (Schedule::constant(), 1),
+            (Schedule::exponential(0.5, 4).unwrap(), 3),
+            (Schedule::steps([(3, 2.0), (7, 0.5)]).unwrap(), 3),
+            (Schedule::function("two halves", |step| if step < 5 { 1.0 } else { 0.25 }), 2),
+        ] {
+            let found = schedule.runs(10);
+            assert_eq!(found.len(), runs, "{schedule}");
+            let steps: Vec<f64> = found
+                .into_iter()
+                .flat_map(|(factor, count)| std::iter::repeat_n(factor, count as usize))
+                .collect();
+            let expected: Vec<f64> = (0..10).map(|step| schedule.factor(step)).collect();
+            assert_eq!(steps, expected, "{schedule}");
+        }
+    }
+
+    #[test]
+    fn an_exponential_schedule_decays_once_an_interval() {
+        let schedule = Schedule::exponential(0.9, 10).unwrap();
+        assert_eq!(schedule.factor(9), 1.0);
+        assert_eq!(schedule.factor(10), 0.9);
+        assert!((schedule.factor(25) - 0.81).abs() < 1e-15);
+    }
+
+    #[test]
+    fn impossible_schedules_are_refused() {
+        for factor in [0.0, -1.0, f64::NAN, f64::INFINITY] {
+            assert!(Schedule::exponential(factor, 1).is_err());
+            assert!(Schedule::steps([(1, factor)]).is_err());
+        }
+        assert!(Schedule::exponential(0.5, 0).is_err());
+        assert!(Schedule::steps([(5, 1.0), (5, 2.0)]).is_err());
+    }
+}

@@ -1,0 +1,67 @@
+//! User-level training: the guarantee is for everything that one user owns.
+//!
+//! In a round, every user takes part independently with the same probability. Each of them trains the
+//! model on their own examples; what the round releases is the sum of the clipped changes, with noise,
+//! divided by the expected number of users. To a server optimizer that is a gradient. It is one use of
+//! [unit updates](crate::updates) with the user as the unit; plan, ledger, noise and checkpoints are those
+//! of every other training.
+//!
+//! - [`UserUpdate`]: what a user computes, federated averaging or federated SGD;
+//! - [`FederatedTraining`]: the rounds.
+//!
+//! All users are simulated in one process, which sees their data: the guarantee is about what is
+//! released. Secure aggregation and the transport of updates are not part of it.
+//!
+//! # Example
+//!
+//! ```
+//! use burn::data::dataset::InMemDataset;
+//! use burn::nn::{Linear, LinearConfig};
+//! use burn::optim::SgdConfig;
+//! use burn::tensor::{Device, Tensor};
+//! use burn_dp::DpError;
+//! use burn_dp::updates::federated::{FedAvgConfig, FederatedTraining};
+//! use burn_dp::optim::PrivacyPlanConfig;
+//! use burn_dp_accountant::{Budget, UnitOfPrivacy};
+//!
+//! # fn main() -> Result<(), DpError> {
+//! // User u owns u % 5 examples.
+//! let users: Vec<Vec<f32>> =
+//!     (0..200).map(|u| (0..u % 5).map(|i| (u + i) as f32 * 0.01).collect()).collect();
+//! let users = InMemDataset::new(users);
+//! let device = Device::flex().autodiff();
+//! let mut model: Linear = LinearConfig::new(1, 1).init(&device);
+//!
+//! let plan = PrivacyPlanConfig::new(200, 20.0)
+//!     .with_unit(UnitOfPrivacy::User)
+//!     .with_steps(3)
+//!     .with_budget(Budget::new(4.0, 1e-3)?)
+//!     .init()?;
+//! let optim = plan.optimizer(SgdConfig::new().init()); // the server
+//! let local = FedAvgConfig::new(0.1).with_epochs(2).with_batch_size(2).init(SgdConfig::new().init())?;
+//! let mut training = FederatedTraining::new(optim, local)?;
+//!
+//! for _ in 0..3 {
+//!     model = training.round(1.0, model, &users, |model: &Linear, batch: Vec<f32>| {
+//!         let x = Tensor::<1>::from_floats(batch.as_slice(), &device).unsqueeze_dim::<2>(1);
+//!         Ok((model.forward(x.clone()) - x).powi_scalar(2).flatten(0, 1))
+//!     })?;
+//! }
+//! println!("{}", training.optimizer().statement(&[1e-3])?);
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! # References
+//!
+//! - McMahan, Ramage, Talwar, Zhang, Learning differentially private recurrent language models, 2018,
+//!   algorithm 1.
+//! - Andrew, Thakkar, McMahan, Ramaswamy, Differentially private learning with adaptive clipping, 2021,
+//!   algorithm 1.
+//! - Reddi et al., Adaptive federated optimization, 2021, algorithm 1 (server optimizers).
+
+mod training;
+mod update;
+
+pub use training::FederatedTraining;
+pub use update::{FedAvgConfig, FedSgdConfig, UserUpdate};

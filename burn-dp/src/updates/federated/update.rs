@@ -1,0 +1,279 @@
+use std::fmt;
+
+use burn::module::Module;
+use burn::optim::ModuleOptimizer;
+use burn::tensor::Tensor;
+
+use crate::DpError;
+use crate::random::{InsecureSamplingSeed, SamplingKey, WordStream};
+use crate::updates::{LocalTraining, UnitUpdate, private_copy};
+
+/// Configuration of federated averaging: a user trains for some epochs on batches of their own
+/// examples, and contributes the total change of the model.
+///
+/// # References
+///
+/// McMahan, Ramage, Talwar, Zhang, Learning differentially private recurrent language models, 2018,
+/// algorithm 1 (`UserUpdateFedAvg`).
+#[derive(Clone, Debug)]
+pub struct FedAvgConfig {
+    lr: f64,
+    epochs: usize,
+    batch_size: usize,
+    max_examples: usize,
+}
+
+impl FedAvgConfig {
+    /// One epoch with this local learning rate, on batches of 16, of at most 256 examples a round.
+    pub fn new(lr: f64) -> Self {
+        Self { lr, epochs: 1, batch_size: 16, max_examples: 256 }
+    }
+
+    /// Passes of a user over their examples in a round. Default: 1.
+    pub fn with_epochs(mut self, epochs: usize) -> Self {
+        self.epochs = epochs;
+        self
+    }
+
+    /// Examples in a local batch; the last one of an epoch may be smaller. Default: 16.
+    pub fn with_batch_size(mut self, batch_size: usize) -> Self {
+        self.batch_size = batch_size;
+        self
+    }
+
+    /// Examples of a user that are used in a round, drawn anew in each. Default: 256.
+    ///
+    /// It bounds the time of a round, not the sensitivity, which clipping bounds.
+    pub fn with_max_examples(mut self, max_examples: usize) -> Self {
+        self.max_examples = max_examples;
+        self
+    }
+
+    /// Checks the configuration.
+    ///
+    /// # Arguments
+    ///
+    /// - `optimizer`: the local optimizer; every user begins with a fresh one
+    ///
+    /// # Errors
+    ///
+    /// [`DpError::InvalidArgument`] naming the value that cannot be used.
+    pub fn init(self, optimizer: ModuleOptimizer) -> Result<UserUpdate, DpError> {
+        let training = LocalTraining::new(optimizer, self.lr)?;
+        positive("epochs", self.epochs)?;
+        positive("batch_size", self.batch_size)?;
+        positive("max_examples", self.max_examples)?;
+        let Self { epochs, batch_size, max_examples, .. } = self;
+        Ok(UserUpdate { rule: Rule::FedAvg { training, epochs, batch_size }, max_examples })
+    }
+}
+
+/// Configuration of federated SGD: a user contributes one gradient, over some of their examples.
+///
+/// # References
+///
+/// McMahan, Ramage, Talwar, Zhang, Learning differentially private recurrent language models, 2018,
+/// algorithm 1 (`UserUpdateFedSGD`).
+#[derive(Clone, Debug)]
+pub struct FedSgdConfig {
+    max_examples: usize,
+}
+
+impl FedSgdConfig {
+    /// The gradient of the mean loss over at most so many examples, drawn anew in each round.
+    pub fn new(max_examples: usize) -> Self {
+        Self { max_examples }
+    }
+
+    /// Checks the configuration.
+    ///
+    /// # Errors
+    ///
+    /// [`DpError::InvalidArgument`] for no example.
+    pub fn init(self) -> Result<UserUpdate, DpError> {
+        positive("max_examples", self.max_examples)?;
+        Ok(UserUpdate { rule: Rule::FedSgd, max_examples: self.max_examples })
+    }
+}
+
+fn positive(name: &'static str, value: usize) -> Result<(), DpError> {
+    match value {
+        0 => Err(DpError::invalid(name, "must be at least 1, got 0")),
+        _ => Ok(()),
+    }
+}
+
+/// What a user computes in a round; made by [`FedAvgConfig`] and [`FedSgdConfig`].
+#[derive(Clone, Debug)]
+pub struct UserUpdate {
+    rule: Rule,
+    max_examples: usize,
+}
+
+#[derive(Clone, Debug)]
+enum Rule {
+    FedAvg { training: LocalTraining, epochs: usize, batch_size: usize },
+    FedSgd,
+}
+
+impl UserUpdate {
+    /// The update of a user who is public, computed as in a round: to look at, not to be released.
+    ///
+    /// # Privacy
+    ///
+    /// `examples` must be public.
+    ///
+    /// # Errors
+    ///
+    /// As [`LocalTraining::run`].
+    pub fn of_public_user<M: Module, I: Clone>(
+        &self,
+        model: &M,
+        examples: Vec<I>,
+        losses: impl FnMut(&M, Vec<I>) -> Result<Tensor<1>, DpError>,
+    ) -> Result<UnitUpdate, DpError> {
+        let key = SamplingKey::from(InsecureSamplingSeed(0));
+        self.compute(private_copy(model), examples, (&key, 0), losses)
+    }
+
+    /// The update of a user with these examples; zero for a user without any.
+    ///
+    /// # Arguments
+    ///
+    /// - `key`: orders the examples: whoever knows it knows which of them were used
+    pub(crate) fn compute<M: Module, I: Clone>(
+        &self,
+        model: M,
+        mut examples: Vec<I>,
+        key: (&SamplingKey, usize),
+        mut losses: impl FnMut(&M, Vec<I>) -> Result<Tensor<1>, DpError>,
+    ) -> Result<UnitUpdate, DpError> {
+        let (key, user) = key;
+        let mut words = WordStream::new(key, user as u64);
+        // A uniform subset first, so that a user's examples all get their turn.
+        let chosen = words.permutation(examples.len());
+        examples = chosen.iter().take(self.max_examples).map(|&i| examples[i].clone()).collect();
+        if examples.is_empty() {
+            return Ok(UnitUpdate::zero());
+        }
+        match &self.rule {
+            Rule::FedSgd => {
+                let losses = losses(&model, examples)?;
+                UnitUpdate::gradient(&model, losses)
+            }
+            Rule::FedAvg { training, epochs, batch_size } => {
+                let orders: Vec<Vec<usize>> =
+                    (0..*epochs).map(|_| words.permutation(examples.len())).collect();
+                let batches = orders
+                    .iter()
+                    .flat_map(|order| order.chunks(*batch_size))
+                    .map(|batch| batch.iter().map(|&i| examples[i].clone()).collect::<Vec<_>>());
+                training.run(model, batches, losses)
+            }
+        }
+    }
+}
+
+impl fmt::Display for UserUpdate {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let examples = self.max_examples;
+        match &self.rule {
+            Rule::FedAvg { training, epochs, batch_size } => write!(
+                f,
+                "federated averaging: {epochs} local epochs with batches of {batch_size} and learning \
+                 rate {}, at most {examples} examples of a user in a round",
+                training.lr()
+            ),
+            Rule::FedSgd => write!(
+                f,
+                "federated SGD: one gradient over at most {examples} examples of a user in a round"
+            ),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+    use burn::nn::{Linear, LinearConfig};
+    use burn::optim::SgdConfig;
+    use burn::tensor::Device;
+
+    /// The batches that a user with these examples trains on.
+    fn batches(update: &UserUpdate, examples: usize, user: usize) -> Vec<Vec<usize>> {
+        let device = Device::flex().autodiff();
+        let model: Linear = LinearConfig::new(1, 1).init(&device);
+        let mut seen = Vec::new();
+        let key = SamplingKey::from(InsecureSamplingSeed(1));
+        let update =
+            update.compute(model, (0..examples).collect(), (&key, user), |model, batch| {
+                let x = Tensor::<2>::ones([batch.len(), 1], &device);
+                seen.push(batch);
+                Ok(model.forward(x).flatten(0, 1))
+            });
+        drop(update.unwrap());
+        seen
+    }
+
+    fn fed_avg(epochs: usize, batch_size: usize, max_examples: usize) -> UserUpdate {
+        FedAvgConfig::new(0.1)
+            .with_epochs(epochs)
+            .with_batch_size(batch_size)
+            .with_max_examples(max_examples)
+            .init(SgdConfig::new().init())
+            .unwrap()
+    }
+
+    #[test]
+    fn every_epoch_sees_every_chosen_example_once_in_another_order() {
+        let seen = batches(&fed_avg(3, 4, 100), 30, 7);
+        assert_eq!(
+            seen.iter().map(Vec::len).collect::<Vec<_>>(),
+            [[4; 7].as_slice(), &[2]].concat().repeat(3)
+        );
+        let epochs: Vec<Vec<usize>> = seen.chunks(8).map(<[_]>::concat).collect();
+        for epoch in &epochs {
+            let mut sorted = epoch.clone();
+            sorted.sort_unstable();
+            assert_eq!(sorted, (0..30).collect::<Vec<_>>());
+        }
+        assert_ne!(epochs[0], epochs[1]);
+    }
+
+    #[test]
+    fn the_cap_chooses_the_same_examples_for_all_epochs_and_others_for_another_user() {
+        let seen = batches(&fed_avg(2, 5, 5), 1000, 7);
+        let sorted = |batch: &Vec<usize>| {
+            let mut batch = batch.clone();
+            batch.sort_unstable();
+            batch
+        };
+        assert_eq!(seen.len(), 2);
+        assert_eq!(sorted(&seen[0]), sorted(&seen[1]));
+        assert_ne!(sorted(&seen[0]), sorted(&batches(&fed_avg(2, 5, 5), 1000, 8)[0]));
+        let sgd = FedSgdConfig::new(5).init().unwrap();
+        assert_eq!(sorted(&batches(&sgd, 1000, 7)[0]), sorted(&seen[0]));
+    }
+
+    #[test]
+    fn a_user_without_examples_computes_nothing() {
+        assert!(batches(&fed_avg(2, 5, 5), 0, 7).is_empty());
+        assert!(batches(&FedSgdConfig::new(5).init().unwrap(), 0, 7).is_empty());
+    }
+
+    #[test]
+    fn numbers_that_train_nobody_are_refused_by_name() {
+        let sgd = || SgdConfig::new().init();
+        for (config, name) in [
+            (FedAvgConfig::new(0.0), "lr must be positive"),
+            (FedAvgConfig::new(0.1).with_epochs(0), "epochs"),
+            (FedAvgConfig::new(0.1).with_batch_size(0), "batch_size"),
+            (FedAvgConfig::new(0.1).with_max_examples(0), "max_examples"),
+        ] {
+            let error = config.init(sgd()).unwrap_err().to_string();
+            assert!(error.contains(name), "{error}");
+        }
+        assert!(FedSgdConfig::new(0).init().is_err());
+    }
+}

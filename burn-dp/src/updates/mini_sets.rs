@@ -1,0 +1,225 @@
+use std::fmt;
+
+use burn::data::dataset::Dataset;
+
+use crate::DpError;
+use crate::random::{InsecureSamplingSeed, SamplingKey, WordStream};
+
+/// A partition of a data set into mini-sets of fixed membership: the units of batch clipping.
+///
+/// A round draws k of them and adds up their clipped updates; with s examples in each it sees m = s·k.
+/// k = 1 is batch clipping in the narrow sense, s = 1 individual clipping.
+///
+/// # Privacy
+///
+/// Which examples belong together is fixed before the training, may be public, and must not depend on
+/// what the examples are. What a step releases then depends on how the mini-sets change between
+/// neighbouring data sets:
+///
+/// | neighbours | what changes | sensitivity of the sum |
+/// |---|---|---|
+/// | one example replaced, N fixed | one mini-set is replaced | 2C |
+/// | one mini-set added or removed | one mini-set more or less | C |
+/// | one example added or removed, s > 1 | one mini-set is replaced | 2C |
+///
+/// With fixed-size sampling the relation is replace-one, and what holds for a mini-set holds for an
+/// example. With Poisson sampling the relation is add-or-remove of a whole **mini-set**, and the ledger
+/// says so: a single example that is added, removed or replaced is one mini-set removed and another
+/// added, two steps of that relation.
+///
+/// # References
+///
+/// Nguyen, Nguyen, Nguyen, van Dijk, Batch clipping and adaptive layerwise clipping for differential
+/// private stochastic gradient descent, 2023, section 3.1.
+#[derive(Clone, PartialEq, Eq)]
+pub struct MiniSets {
+    /// The examples, those of a mini-set together.
+    order: Vec<usize>,
+    size: usize,
+}
+
+impl fmt::Debug for MiniSets {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("MiniSets").field("len", &self.len()).field("size", &self.size).finish()
+    }
+}
+
+impl MiniSets {
+    /// Examples that follow one another in the data set belong together.
+    ///
+    /// # Errors
+    ///
+    /// [`DpError::InvalidArgument`] unless `1 <= size <= dataset_size`.
+    pub fn consecutive(dataset_size: usize, size: usize) -> Result<Self, DpError> {
+        Self::of((0..dataset_size).collect(), size)
+    }
+
+    /// Membership by a random permutation that follows from a public seed.
+    ///
+    /// # Errors
+    ///
+    /// As [`consecutive`](Self::consecutive).
+    pub fn shuffled(dataset_size: usize, size: usize, seed: u64) -> Result<Self, DpError> {
+        Self::keyed(dataset_size, size, &InsecureSamplingSeed(seed).into())
+    }
+
+    /// Membership by a random permutation that follows from a key.
+    ///
+    /// # Errors
+    ///
+    /// As [`consecutive`](Self::consecutive).
+    pub fn keyed(dataset_size: usize, size: usize, key: &SamplingKey) -> Result<Self, DpError> {
+        Self::of(WordStream::new(key, 0).permutation(dataset_size), size)
+    }
+
+    fn of(order: Vec<usize>, size: usize) -> Result<Self, DpError> {
+        if size == 0 || size > order.len() {
+            return Err(DpError::invalid(
+                "mini_set_size",
+                format!("must be from 1 to dataset_size = {}, got {size}", order.len()),
+            ));
+        }
+        Ok(Self { order, size })
+    }
+
+    /// Number of mini-sets; the last one may be smaller than the others.
+    pub fn len(&self) -> usize {
+        self.order.len().div_ceil(self.size)
+    }
+
+    /// Never: a partition has at least one mini-set.
+    pub fn is_empty(&self) -> bool {
+        false
+    }
+
+    /// Number of examples in a mini-set.
+    pub fn size(&self) -> usize {
+        self.size
+    }
+
+    /// Number of examples in all of them.
+    pub fn examples(&self) -> usize {
+        self.order.len()
+    }
+
+    /// The examples of a mini-set.
+    ///
+    /// # Panics
+    ///
+    /// Panics if there is no such mini-set.
+    pub fn members(&self, mini_set: usize) -> &[usize] {
+        let sets = self.len();
+        assert!(mini_set < sets, "mini_set must be below {sets}, got {mini_set}");
+        let first = mini_set * self.size;
+        &self.order[first..self.order.len().min(first + self.size)]
+    }
+
+    /// The data set whose items are the mini-sets of `dataset`.
+    ///
+    /// # Errors
+    ///
+    /// [`DpError::InvalidArgument`] if `dataset` has another length than the partition.
+    pub fn dataset<D, I, E>(&self, dataset: D) -> Result<MiniSetDataset<D>, DpError>
+    where
+        D: Dataset<I, E>,
+        E: std::error::Error + Send + Sync + 'static,
+    {
+        if dataset.len() != self.examples() {
+            return Err(DpError::invalid(
+                "dataset",
+                format!(
+                    "must have the {} examples of the partition, got {}",
+                    self.examples(),
+                    dataset.len()
+                ),
+            ));
+        }
+        Ok(MiniSetDataset { dataset, sets: self.clone() })
+    }
+
+    /// A digest of the membership: what a checkpoint compares.
+    pub(crate) fn digest(&self) -> String {
+        let mut hasher = blake3::Hasher::new();
+        for &example in &self.order {
+            hasher.update(&(example as u64).to_le_bytes());
+        }
+        hasher.finalize().to_hex()[..16].to_string()
+    }
+}
+
+/// A data set of mini-sets: item i holds the examples of mini-set i.
+#[derive(Clone, Debug)]
+pub struct MiniSetDataset<D> {
+    dataset: D,
+    sets: MiniSets,
+}
+
+impl<D, I, E> Dataset<Vec<I>, E> for MiniSetDataset<D>
+where
+    D: Dataset<I, E>,
+    E: std::error::Error + Send + Sync + 'static,
+{
+    fn get(&self, index: usize) -> Result<Vec<I>, E> {
+        self.dataset.get_many(self.sets.members(index).to_vec())
+    }
+
+    fn len(&self) -> usize {
+        self.sets.len()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+    use burn::data::dataset::InMemDataset;
+
+    #[test]
+    fn every_example_is_in_exactly_one_mini_set_and_the_last_has_the_rest() {
+        for sets in [MiniSets::consecutive(103, 10), MiniSets::shuffled(103, 10, 4)] {
+            let sets = sets.unwrap();
+            assert_eq!((sets.len(), sets.size(), sets.examples()), (11, 10, 103));
+            let mut all: Vec<usize> = (0..11).flat_map(|set| sets.members(set).to_vec()).collect();
+            assert_eq!((sets.members(0).len(), sets.members(10).len()), (10, 3));
+            all.sort_unstable();
+            assert_eq!(all, (0..103).collect::<Vec<_>>());
+        }
+    }
+
+    #[test]
+    fn membership_follows_from_the_seed_and_from_nothing_else() {
+        let sets = MiniSets::shuffled(1000, 8, 1).unwrap();
+        assert_eq!(sets, MiniSets::shuffled(1000, 8, 1).unwrap());
+        assert_ne!(sets, MiniSets::shuffled(1000, 8, 2).unwrap());
+        assert_ne!(sets.digest(), MiniSets::shuffled(1000, 8, 2).unwrap().digest());
+        assert_ne!(sets.members(0), (0..8).collect::<Vec<_>>());
+    }
+
+    #[test]
+    fn a_size_that_no_mini_set_can_have_is_refused_by_name() {
+        for size in [0, 11] {
+            let error = MiniSets::consecutive(10, size).unwrap_err().to_string();
+            assert!(error.contains("mini_set_size must be from 1 to dataset_size = 10"), "{error}");
+        }
+    }
+
+    #[test]
+    fn the_items_of_the_data_set_are_the_mini_sets() {
+        let examples = InMemDataset::new((100..110).collect::<Vec<usize>>());
+        let sets = MiniSets::shuffled(10, 4, 0).unwrap();
+        let dataset = sets.dataset::<_, usize, _>(examples).unwrap();
+        assert_eq!(Dataset::<Vec<usize>, _>::len(&dataset), 3);
+        for set in 0..3 {
+            let expected: Vec<usize> = sets.members(set).iter().map(|i| i + 100).collect();
+            assert_eq!(dataset.get(set).unwrap(), expected);
+        }
+        let short = InMemDataset::new(vec![1usize]);
+        assert!(
+            sets.dataset::<_, usize, _>(short)
+                .map(|_| ())
+                .unwrap_err()
+                .to_string()
+                .contains("10 examples")
+        );
+    }
+}
