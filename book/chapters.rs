@@ -12,5 +12,17 @@ macro_rules! chapters {
 }
 
 chapters! {
+    accounting: "accounting.md",
+    choosing: "choosing.md",
+    coverage: "coverage.md",
+    extending: "extending.md",
+    from_burn: "from-burn.md",
+    from_opacus: "from-opacus.md",
     getting_started: "getting-started.md",
+    how_it_works: "how-it-works.md",
+    performance: "performance.md",
+    policies: "policies.md",
+    recipes: "recipes.md",
+    troubleshooting: "troubleshooting.md",
+    user_level: "user-level.md",
 }

@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 
 use super::finding::Finding;
+use super::lexer::{Kind, tokens};
 use super::texts::Texts;
 
 /// Addresses that nothing answers at; the repository has no public one yet.
@@ -53,6 +54,37 @@ pub(crate) fn missing_files(
         }
     }
     findings
+}
+
+/// Returns the headings of a list of error messages that no message of the sources contains.
+///
+/// A heading in a code span is a part of a message; `…` stands for what differs.
+pub(crate) fn unknown_messages(path: &str, text: &str, messages: &[String]) -> Vec<Finding> {
+    let heading = |line: &str| {
+        let heading = line.trim_start_matches('#').trim().strip_prefix('`')?.strip_suffix('`')?;
+        Some(heading.to_string())
+    };
+    let headings = text.lines().enumerate().filter(|(_, line)| line.starts_with('#'));
+    let unknown = headings.filter_map(|(index, line)| {
+        let heading = heading(line)?;
+        let exists = |part: &str| messages.iter().any(|message| message.contains(part));
+        let part = heading.split('…').map(str::trim).find(|part| !exists(part))?;
+        let message = format!("\"{part}\": no message of the sources contains this");
+        Some(Finding::new("documents", path, index + 1, message))
+    });
+    unknown.collect()
+}
+
+/// Returns the strings of the sources, each on one line, to search messages in.
+pub(crate) fn messages(texts: &Texts, sources: &[&str]) -> Vec<String> {
+    let is_source = |path: &str| sources.iter().any(|source| path.starts_with(source));
+    let files = texts.iter().filter(|(path, _)| is_source(path) && path.ends_with(".rs"));
+    let strings = files.flat_map(|(_, text)| tokens(text)).filter(|t| t.kind == Kind::Text);
+    strings.map(|token| token.text.replace("\\\n", " ")).map(|text| one_line(&text)).collect()
+}
+
+fn one_line(text: &str) -> String {
+    text.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
 /// The files that a document can name.
@@ -216,6 +248,18 @@ mod tests {
                     `model.bpk`, `--plot curve.svg`, \
                     [`X`](crate::optim::X), [`y`](Self::y), [`Z`](Z)";
         assert!(found("a/b.md", text).is_empty());
+    }
+
+    #[test]
+    fn a_message_that_does_not_exist_is_found() {
+        let source =
+            "fn f() { g(format!(\"step {step} was \\\n    released twice\")) }".to_string();
+        let texts: Texts = [("a/src/lib.rs".to_string(), source)].into();
+        let messages = messages(&texts, &["a/src"]);
+        let found = |text: &str| unknown_messages("a.md", text, &messages).len();
+        assert_eq!(found("## Steps\n### `was released twice`\n### `step … was released`"), 0);
+        assert_eq!(found("### `was released once`"), 1);
+        assert_eq!(found("### `step … was lost`"), 1);
     }
 
     #[test]

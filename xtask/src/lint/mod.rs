@@ -56,6 +56,10 @@ fn findings(paths: &[String], texts: &Texts) -> Vec<Finding> {
         findings.extend(phrases::banned(path, text));
         findings.extend(columns::long_lines(path, text));
         findings.extend(documents::dead_addresses(path, text));
+        if path.ends_with("/troubleshooting.md") {
+            let messages = documents::messages(texts, &SOURCES);
+            findings.extend(documents::unknown_messages(path, text, &messages));
+        }
         if path.ends_with(".md") {
             findings.extend(documents::missing_files(path, text, paths, texts));
         }
