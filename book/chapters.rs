@@ -1,4 +1,4 @@
-//! The chapters of the book; `cargo test --doc -p burn-dp-book` compiles and runs their Rust blocks.
+//! The chapters of the book, whose Rust blocks are doc tests: `cargo xtask book --blocks`.
 
 /// One module for each chapter with Rust blocks.
 macro_rules! chapters {
