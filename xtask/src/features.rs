@@ -31,7 +31,7 @@ pub(crate) fn of_run(
     {
         features.push("download");
     }
-    if own.contains(&"folder") {
+    if binary == "train" && own.contains(&"folder") {
         features.push("images");
     }
     if binary == "bench" && own.first() == Some(&"learner") {

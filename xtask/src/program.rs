@@ -7,7 +7,7 @@ use crate::backend::Backend;
 use crate::features;
 use crate::process::Process;
 use crate::vulkan;
-use crate::workspace::{self, ACCOUNTANT, BENCH, EXAMPLES, EXPERIMENT, Program, TRAIN};
+use crate::workspace::{self, ACCOUNTANT, BENCH, EXPERIMENT, Program, TRAIN};
 
 /// The variable that names a folder of data sets.
 const DATA: &str = "BURN_DP_DATA";
@@ -79,19 +79,12 @@ fn program(program: Program, args: &Args) -> Result<Process, String> {
         .args(["run", "-p", program.package])
         .builds(Announcement::new(program.package, &features));
     if !features.is_empty() {
-        let forwarded: Vec<_> =
-            features.iter().map(|feature| forwarded(program.package, feature)).collect();
-        process = process.args(["--features".into(), forwarded.join(",")]);
+        process = process.args(["--features", &features.join(",")]);
     }
     if Backend::among(&args.args)? == Some(Backend::Wgpu) {
         process = process.envs(vulkan::environment()).private_folder(vulkan::RUNTIME_FOLDER);
     }
     Ok(process.args(["--bin", program.binary, "--"]).args(args.args.iter().cloned()))
-}
-
-/// Returns the feature of the examples as cargo takes it for `package`.
-fn forwarded(package: &str, feature: &str) -> String {
-    if package == EXAMPLES { feature.into() } else { format!("{EXAMPLES}/{feature}") }
 }
 
 #[cfg(test)]
@@ -119,12 +112,6 @@ mod tests {
         let args = Args::from(["folder", "--data-dir", "d", "--backend", "ndarray"]);
         let text = train(&args).unwrap().to_string();
         assert!(text.contains("--features ndarray,images --bin train"), "{text}");
-    }
-
-    #[test]
-    fn features_of_another_package_are_those_of_the_examples() {
-        assert_eq!(forwarded("burn-dp-examples", "wgpu"), "wgpu");
-        assert_eq!(forwarded("burn-dp-bench", "wgpu"), "burn-dp-examples/wgpu");
     }
 
     #[test]
