@@ -13,6 +13,7 @@ const PACKAGE: &str = "burn-dp-book";
 /// The packages and features are the same as for the tests, so that both share one build of Burn.
 pub(crate) fn blocks() -> Process {
     test::packages(Process::cargo().args(["test", "--doc", "-p", PACKAGE]))
+        .args(["--", "book/src/"])
         .builds(Announcement::new("the book's programs", &FULL_PARTS))
 }
 

@@ -94,11 +94,6 @@ impl Tree {
         self.modules.iter().enumerate()
     }
 
-    /// Returns the module of a number.
-    pub(crate) fn module(&self, number: usize) -> &Module {
-        &self.modules[number]
-    }
-
     /// Returns the paths of the files, each once, in the order of the modules.
     pub(crate) fn files(&self) -> Vec<String> {
         let mut files: Vec<String> = Vec::new();
@@ -214,7 +209,7 @@ mod tests {
         let path: Vec<_> = path.split("::").map(String::from).collect();
         match tree.resolve(0, &path) {
             Target::Item { file, .. } => file,
-            Target::Module(module) => format!("module {}", tree.module(module).file),
+            Target::Module(module) => format!("module {}", tree.modules[module].file),
             Target::External => "external".into(),
         }
     }
