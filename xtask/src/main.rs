@@ -147,7 +147,11 @@ impl Command {
 }
 
 fn main() -> std::process::ExitCode {
-    let run = || Cli::parse().command.steps()?.iter().try_for_each(Step::run);
+    let run = || {
+        let steps = Cli::parse().command.steps()?;
+        let is_timed = steps.len() > 1;
+        steps.iter().try_for_each(|step| if is_timed { step.run_timed() } else { step.run() })
+    };
     match run() {
         Ok(()) => std::process::ExitCode::SUCCESS,
         Err(message) => {

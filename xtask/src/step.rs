@@ -1,6 +1,7 @@
 //! One step of a command: a process, or a check in this program.
 
 use std::fmt;
+use std::time::Instant;
 
 use crate::lint;
 use crate::process::Process;
@@ -29,6 +30,18 @@ impl Step {
                 lint::run(workspace::root())
             }
         }
+    }
+
+    /// Runs the step and prints how long it took.
+    ///
+    /// # Errors
+    ///
+    /// Returns the message of [`run`](Self::run).
+    pub(crate) fn run_timed(&self) -> Result<(), String> {
+        let start = Instant::now();
+        let result = self.run();
+        eprintln!("took {:.0} s", start.elapsed().as_secs_f64());
+        result
     }
 }
 
