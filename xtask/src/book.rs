@@ -3,16 +3,13 @@
 use crate::announcement::Announcement;
 use crate::process::Process;
 use crate::test;
-use crate::workspace::FULL_PARTS;
-
-/// The package whose doc tests are the blocks of the book.
-const PACKAGE: &str = "burn-dp-book";
+use crate::workspace::{BOOK, FULL_PARTS};
 
 /// Returns the compilation and the runs of the Rust blocks; needs no mdBook.
 ///
 /// The packages and features are the same as for the tests, so that both share one build of Burn.
 pub(crate) fn blocks() -> Process {
-    test::packages(Process::cargo().args(["test", "--doc", "-p", PACKAGE]))
+    test::packages(Process::cargo().args(["test", "--doc", "-p", BOOK]))
         .args(["--", "book/src/"])
         .builds(Announcement::new("the book's programs", &FULL_PARTS))
 }

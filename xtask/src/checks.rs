@@ -4,7 +4,7 @@ use crate::announcement::Announcement;
 use crate::backend::Backend;
 use crate::process::Process;
 use crate::step::Step;
-use crate::workspace::{EXAMPLES, FULL, FULL_PARTS, PUBLISHED};
+use crate::workspace::{EXAMPLES, FULL, FULL_PARTS, PUBLISHED, TESTED};
 
 /// Returns the checks of the code: formatting and structure, then Clippy unless `quick`.
 pub(crate) fn lint(quick: bool) -> Vec<Step> {
@@ -33,9 +33,10 @@ fn clippy() -> Process {
         .remedy("`rustup component add clippy` installs Clippy if it is missing")
 }
 
-/// Returns the build of the documentation of the published crates, warnings being errors.
+/// Returns the build of the documentation, warnings being errors.
 pub(crate) fn doc(open: bool) -> Process {
-    let process = packages(Process::cargo().args(["doc", "--no-deps"])).args(["--features", FULL]);
+    let process =
+        packages(Process::cargo().args(["doc", "--no-deps"]), &TESTED).args(["--features", FULL]);
     let process = if open { process.arg("--open") } else { process };
     process
         .env("RUSTDOCFLAGS", "-D warnings")
@@ -44,13 +45,13 @@ pub(crate) fn doc(open: bool) -> Process {
 
 /// Returns the archives of the published crates.
 pub(crate) fn package(verify: bool) -> Process {
-    let process = packages(Process::cargo().arg("package"));
+    let process = packages(Process::cargo().arg("package"), &PUBLISHED);
     if verify { process } else { process.arg("--no-verify") }
 }
 
 /// Returns the type check of everything with one more backend.
 pub(crate) fn type_check(backend: Backend) -> Process {
-    let process = packages(Process::cargo().args(["check", "--all-targets"]));
+    let process = packages(Process::cargo().args(["check", "--all-targets"]), &TESTED);
     match backend.feature() {
         Some(feature) => {
             process.args(["--features".into(), format!("{FULL},{EXAMPLES}/{feature}")])
@@ -71,8 +72,8 @@ pub(crate) fn deny() -> Process {
         .remedy("`cargo install cargo-deny` installs cargo-deny if it is missing")
 }
 
-fn packages(process: Process) -> Process {
-    PUBLISHED.iter().fold(process, |process, package| process.args(["-p", package]))
+fn packages(process: Process, packages: &[&str]) -> Process {
+    packages.iter().fold(process, |process, package| process.args(["-p", package]))
 }
 
 #[cfg(test)]
@@ -88,7 +89,7 @@ mod tests {
         assert!(lint[2].ends_with("/full -- -D warnings"), "{lint:?}");
         let doc = doc(false).to_string();
         assert!(doc.starts_with("RUSTDOCFLAGS='-D warnings' cargo doc --no-deps -p "), "{doc}");
-        assert!(doc.ends_with(" --features burn-dp-examples/full"), "{doc}");
+        assert!(doc.ends_with(&format!(" --features {FULL}")), "{doc}");
     }
 
     #[test]
@@ -107,7 +108,7 @@ mod tests {
     #[test]
     fn a_type_check_names_the_feature_of_its_backend() {
         let text = type_check(Backend::Wgpu).to_string();
-        assert!(text.ends_with("--features burn-dp-examples/full,burn-dp-examples/wgpu"), "{text}");
+        assert!(text.ends_with(&format!("--features {FULL},burn-dp-examples/wgpu")), "{text}");
         assert!(!type_check(Backend::Flex).to_string().contains("--features"));
     }
 }

@@ -6,7 +6,7 @@ use crate::announcement::Announcement;
 use crate::backend::Backend;
 use crate::process::Process;
 use crate::vulkan;
-use crate::workspace::{EXAMPLES, FULL, FULL_PARTS, PUBLISHED, UNPUBLISHED};
+use crate::workspace::{BOOK, EXAMPLES, FULL, FULL_PARTS, TESTED};
 
 /// Returns whether `cargo nextest` is installed.
 pub(crate) fn nextest_found() -> bool {
@@ -36,9 +36,7 @@ pub(crate) fn processes(backend: Option<Backend>, args: &[String], nextest: bool
     processes.push(tests.args(args.iter().cloned()));
     // A filter is meant for the tests; a full run has the examples of the documentation too.
     if args.is_empty() {
-        let doc_tests = Process::cargo().args(["test", "--doc", "--no-fail-fast"]);
-        let doc_tests =
-            UNPUBLISHED.iter().fold(doc_tests, |all, package| all.args(["-p", package]));
+        let doc_tests = Process::cargo().args(["test", "--doc", "--no-fail-fast", "-p", BOOK]);
         processes.push(selected(doc_tests, backend));
     }
     processes
@@ -59,7 +57,7 @@ pub(crate) fn packages(process: Process) -> Process {
 }
 
 fn selected(mut process: Process, backend: Option<Backend>) -> Process {
-    for package in PUBLISHED {
+    for package in TESTED {
         process = process.args(["-p", package]);
     }
     process = process.args(features(backend, vulkan::gpu_found()));
@@ -99,14 +97,15 @@ mod tests {
     use std::collections::BTreeSet;
 
     use super::*;
+    use crate::workspace::TRAIN;
 
     fn lines(backend: Option<Backend>, args: &[&str], nextest: bool) -> Vec<String> {
         let args: Vec<_> = args.iter().map(|arg| arg.to_string()).collect();
         processes(backend, &args, nextest).iter().map(Process::to_string).collect()
     }
 
-    const PACKAGES: &str =
-        "-p burn-dp-accountant -p burn-dp -p burn-dp-examples --features burn-dp-examples/full";
+    const PACKAGES: &str = "-p burn-dp-accountant -p burn-dp -p burn-dp-examples -p burn-dp-bench \
+         --features burn-dp-examples/full,burn-dp-bench/full";
 
     #[test]
     fn nextest_is_used_where_it_is_installed_and_doc_tests_always() {
@@ -148,7 +147,7 @@ mod tests {
     #[test]
     fn kernels_are_tuned_only_where_there_is_a_gpu() {
         let arguments = |backend, gpu| features(Some(backend), gpu).join(" ");
-        let full = "--features burn-dp-examples/full,burn-dp-examples";
+        let full = format!("--features {FULL},burn-dp-examples");
         assert_eq!(arguments(Backend::Wgpu, true), format!("{full}/wgpu"));
         assert_eq!(arguments(Backend::Cuda, false), format!("{full}/cuda"));
         assert_eq!(

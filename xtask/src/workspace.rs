@@ -7,18 +7,27 @@ use std::path::{Path, PathBuf};
 /// The crates that are published, each after those that it depends on.
 pub(crate) const PUBLISHED: [&str; 3] = ["burn-dp-accountant", "burn-dp", "burn-dp-examples"];
 
-/// The crates of the workspace that have tests and are not published, without this one.
-pub(crate) const UNPUBLISHED: [&str; 1] = ["burn-dp-book"];
+/// The crates with tests, without this one, which is built with no feature of theirs.
+pub(crate) const TESTED: [&str; 4] =
+    ["burn-dp-accountant", "burn-dp", "burn-dp-examples", "burn-dp-bench"];
+
+/// The package whose doc tests are the Rust blocks of the book.
+pub(crate) const BOOK: &str = "burn-dp-book";
 
 /// The package whose features select the backends and the optional parts of everything else.
 pub(crate) const EXAMPLES: &str = "burn-dp-examples";
 
-/// The feature with everything that runs on a CPU: tests, Clippy and the documentation have it.
-pub(crate) const FULL: &str = "burn-dp-examples/full";
+/// The features with everything that runs on a CPU: tests, Clippy and the documentation have them.
+pub(crate) const FULL: &str = "burn-dp-examples/full,burn-dp-bench/full";
 
 /// The packages whose `src` folder is checked for import circles and for the length of its files.
-pub(crate) const SOURCES: [&str; 4] =
-    ["burn-dp-accountant/src", "burn-dp/src", "burn-dp-examples/src", "xtask/src"];
+pub(crate) const SOURCES: [&str; 5] = [
+    "burn-dp-accountant/src",
+    "burn-dp-bench/src",
+    "burn-dp-examples/src",
+    "burn-dp/src",
+    "xtask/src",
+];
 
 /// A program of the workspace.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -33,10 +42,10 @@ pub(crate) struct Program {
 pub(crate) const TRAIN: Program = Program { package: EXAMPLES, binary: "train" };
 
 /// Measures steps and algorithms.
-pub(crate) const BENCH: Program = Program { package: EXAMPLES, binary: "bench" };
+pub(crate) const BENCH: Program = Program { package: "burn-dp-bench", binary: "bench" };
 
 /// Runs an experiment of a paper.
-pub(crate) const EXPERIMENT: Program = Program { package: EXAMPLES, binary: "experiment" };
+pub(crate) const EXPERIMENT: Program = Program { package: "burn-dp-bench", binary: "experiment" };
 
 /// The accountant's command line.
 pub(crate) const ACCOUNTANT: Program =
@@ -98,7 +107,7 @@ mod tests {
     #[test]
     fn every_package_is_a_folder_of_the_workspace() {
         let manifest = std::fs::read_to_string(root().join("Cargo.toml")).unwrap();
-        for package in PUBLISHED {
+        for package in PUBLISHED.into_iter().chain(TESTED) {
             assert!(manifest.contains(&format!("\"{package}\"")), "{package}");
             assert!(root().join(package).join("Cargo.toml").is_file(), "{package}");
         }

@@ -8,7 +8,7 @@
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
-use super::{CLASSES, DataError, ImageBatcher, ImageDataset, ImageItem, Splits, file, tar};
+use super::{CLASSES, DataError, ImageBatcher, ImageDataset, ImageItem, Splits, archive, file};
 
 /// Name of the data set in reports.
 pub const NAME: &str = "cifar10";
@@ -65,13 +65,13 @@ fn from_folder(folder: &Path) -> Result<Splits<ImageBatcher>, DataError> {
     })
 }
 
-fn from_archive(archive: &Path) -> Result<Splits<ImageBatcher>, DataError> {
-    let mut files = tar::files(archive, |name| name.ends_with("_batch.bin") || batch_of(name))?;
-    splits(archive, |name| {
-        let position = files.iter().position(|(path, _)| path.rsplit('/').next() == Some(name));
+fn from_archive(path: &Path) -> Result<Splits<ImageBatcher>, DataError> {
+    let mut files = archive::files(path, |name| name.ends_with("_batch.bin") || batch_of(name))?;
+    splits(path, |name| {
+        let position = files.iter().position(|(file, _)| file.rsplit('/').next() == Some(name));
         Ok(position.map(|position| {
-            let (path, bytes) = files.swap_remove(position);
-            (archive.join(path), bytes)
+            let (name, bytes) = files.swap_remove(position);
+            (path.join(name), bytes)
         }))
     })
 }
@@ -185,8 +185,8 @@ mod tests {
         let inside = read(&plain.path().join("cifar-10-batches-bin")).unwrap();
         assert_eq!(inside.train, splits.train);
 
-        let archive = folder(&[("cifar-10-binary.tar.gz", tar::tests::archive(&files, true))]);
-        for path in [archive.path().into(), archive.path().join("cifar-10-binary.tar.gz")] {
+        let packed = folder(&[("cifar-10-binary.tar.gz", archive::tests::archive(&files, true))]);
+        for path in [packed.path().into(), packed.path().join("cifar-10-binary.tar.gz")] {
             let archived = read(&path).unwrap();
             assert_eq!((&archived.train, &archived.test), (&splits.train, &splits.test));
         }

@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
+#[cfg(feature = "images")]
 use image::imageops::FilterType;
 use rayon::prelude::*;
 
@@ -14,6 +15,14 @@ pub const NAME: &str = "folder";
 
 /// Endings of the files that are read.
 const ENDINGS: [&str; 3] = ["png", "jpg", "jpeg"];
+
+/// Error of a build without image decoders.
+#[cfg(not(feature = "images"))]
+const FEATURE_MISSING: DataError = DataError::FeatureMissing {
+    task: "reading a folder of images",
+    feature: "images",
+    remedy: "run it by `cargo xtask train folder`, or add `--features images`",
+};
 
 /// Reads `{train,test}/CLASS/*.{png,jpg,jpeg}`, cuts the middle square out of each image and scales it
 /// to `side` × `side` pixels in three channels. `val` serves in place of `test`.
@@ -26,6 +35,10 @@ const ENDINGS: [&str; 3] = ["png", "jpg", "jpeg"];
 /// When a folder is missing or holds no image, when `train` has fewer than two classes, when `test` has a
 /// class that `train` has not, and when a file is no image.
 pub fn read(folder: &Path, side: usize) -> Result<Splits<ImageBatcher>, DataError> {
+    #[cfg(not(feature = "images"))]
+    if folder.is_dir() {
+        return Err(FEATURE_MISSING);
+    }
     let subfolder = |names: &[&str]| {
         let found = names.iter().map(|name| folder.join(name)).find(|path| path.is_dir());
         found.ok_or_else(|| DataError::Missing {
@@ -86,7 +99,8 @@ fn images(
     files.into_par_iter().map(item).collect()
 }
 
-/// The pixels of one file, channel by channel.
+/// Returns the pixels of one file, channel by channel.
+#[cfg(feature = "images")]
 fn pixels(path: &Path, side: usize) -> Result<Vec<u8>, DataError> {
     let io = |source| DataError::Io { path: path.into(), source };
     let reader = image::ImageReader::open(path).map_err(io)?.with_guessed_format().map_err(io)?;
@@ -101,6 +115,11 @@ fn pixels(path: &Path, side: usize) -> Result<Vec<u8>, DataError> {
     let image = image.resize_exact(side, side, FilterType::Triangle).into_rgb8();
     let planes = (0..3).flat_map(|channel| image.pixels().map(move |pixel| pixel.0[channel]));
     Ok(planes.collect())
+}
+
+#[cfg(not(feature = "images"))]
+fn pixels(_path: &Path, _side: usize) -> Result<Vec<u8>, DataError> {
+    Err(FEATURE_MISSING)
 }
 
 /// Names of the folders in a folder, in the order of the alphabet.
@@ -126,7 +145,7 @@ fn entries(folder: &Path) -> Result<Vec<PathBuf>, DataError> {
     Ok(entries)
 }
 
-#[cfg(test)]
+#[cfg(all(test, feature = "images"))]
 mod tests {
     #![allow(clippy::unwrap_used)]
 

@@ -142,10 +142,14 @@ mod tests {
     use super::*;
     use crate::data::PIXELS;
 
-    // Burn deprecates NdArray; here it is the second implementation to compare with.
-    #[allow(deprecated)]
     fn devices() -> Vec<Device> {
-        vec![Device::flex(), Device::ndarray()]
+        vec![
+            Device::flex(),
+            // Burn deprecates NdArray; here it is the second implementation to compare with.
+            #[cfg(feature = "ndarray")]
+            #[allow(deprecated)]
+            Device::ndarray(),
+        ]
     }
 
     #[test]

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 
 use rayon::prelude::*;
 
-use super::{DataError, Splits, TextBatcher, TextDataset, TextItem, Vocabulary, file, tar};
+use super::{DataError, Splits, TextBatcher, TextDataset, TextItem, Vocabulary, archive, file};
 
 /// Name of the data set in reports.
 pub const NAME: &str = "imdb";
@@ -106,8 +106,8 @@ fn from_folder(folder: &Path) -> Result<Vec<Review>, DataError> {
     reviews.collect()
 }
 
-fn from_archive(archive: &Path) -> Result<Vec<Review>, DataError> {
-    let files = tar::files(archive, |name| place(name).is_some())?;
+fn from_archive(path: &Path) -> Result<Vec<Review>, DataError> {
+    let files = archive::files(path, |name| place(name).is_some())?;
     let review = |(name, bytes): (String, Vec<u8>)| {
         place(&name).map(|(split, label, number)| review(split, label, number, &bytes))
     };
@@ -173,12 +173,12 @@ mod tests {
         let inside = read(&plain.path().join("aclImdb"), &vocabulary(), 8).unwrap();
         assert_eq!((&inside.train, &inside.test), (&splits.train, &splits.test));
         let files = REVIEWS.map(|(name, text)| (name, text.as_bytes().to_vec()));
-        let bytes = tar::tests::archive(&files, true);
-        let archive = tempfile::tempdir().unwrap();
-        std::fs::create_dir(archive.path().join("imdb")).unwrap();
-        let path = archive.path().join("imdb/aclImdb_v1.tar.gz");
+        let bytes = archive::tests::archive(&files, true);
+        let packed = tempfile::tempdir().unwrap();
+        std::fs::create_dir(packed.path().join("imdb")).unwrap();
+        let path = packed.path().join("imdb/aclImdb_v1.tar.gz");
         std::fs::write(&path, bytes).unwrap();
-        for path in [archive.path(), &path] {
+        for path in [packed.path(), &path] {
             let archived = read(path, &vocabulary(), 8).unwrap();
             assert_eq!((&archived.train, &archived.test), (&splits.train, &splits.test));
         }
@@ -190,7 +190,7 @@ mod tests {
         let text = read(empty.path(), &vocabulary(), 8).unwrap_err().to_string();
         assert!(text.contains("none of aclImdb, aclImdb_v1.tar.gz"), "{text}");
         let files = REVIEWS.map(|(name, text)| (name, text.as_bytes().to_vec()));
-        let bytes = tar::tests::archive(&files[..3], false);
+        let bytes = archive::tests::archive(&files[..3], false);
         let path = empty.path().join("reviews.tar");
         std::fs::write(&path, bytes).unwrap();
         let text = read(&path, &vocabulary(), 8).unwrap_err().to_string();

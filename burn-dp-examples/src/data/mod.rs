@@ -11,6 +11,7 @@
 //! a public list ([`Vocabulary`]). A mean or a vocabulary taken from the private items would be a
 //! release that no ε counts.
 
+mod archive;
 mod batch;
 pub mod cifar10;
 mod dataset;
@@ -25,7 +26,6 @@ pub mod imdb;
 pub mod mnist;
 pub mod shakespeare;
 mod stroke;
-mod tar;
 mod text;
 mod vocabulary;
 mod word_vectors;

@@ -35,8 +35,9 @@ pub use vgg::{Vgg, VggConfig, VggDepth};
 
 use burn::module::Module;
 use burn::tensor::Tensor;
+use burn_dp::losses::CrossEntropyLoss;
 
-use crate::data::Inputs;
+use crate::data::{Batch, Inputs};
 
 /// A network that scores classes.
 pub trait Classifier: Module {
@@ -50,4 +51,9 @@ pub trait Classifier: Module {
     /// - inputs: images `[batch_size, channels, height, width]`, or texts `[batch_size, length]`
     /// - output: `[batch_size, classes]`
     fn forward(&self, inputs: Self::Inputs) -> Tensor<2>;
+
+    /// Returns one loss for each example of a batch, `[batch_size]`.
+    fn losses(&self, loss: &CrossEntropyLoss, batch: Batch<Self::Inputs>) -> Tensor<1> {
+        loss.forward(self.forward(batch.inputs), batch.targets)
+    }
 }

@@ -56,8 +56,8 @@ impl ModelName {
         }
     }
 
-    /// Whether the network has layers that normalise.
-    pub fn is_normalised(self) -> bool {
+    /// Returns whether the network has normalization layers.
+    pub fn is_normalized(self) -> bool {
         matches!(self, Self::ResNet18 | Self::ResNet34 | Self::ResNet50 | Self::ResNet101)
     }
 

@@ -99,9 +99,7 @@ impl<S: Sequence> Classifier for Transformer<S> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::bench::assert_agreement;
-    use crate::data::{ImageBatcher, TextBatcher};
-    use crate::models::{Rows, Words};
+    use crate::models::Words;
 
     #[test]
     fn it_has_one_encoder_block() {
@@ -111,19 +109,5 @@ mod tests {
         let block = 4 * linear(64, 64) + linear(64, 128) + linear(128, 64) + 2 * 2 * 64;
         let expected = 1_000 * 64 + block + 2 * 64 + linear(64, 2);
         assert_eq!(model.num_params(), expected);
-    }
-
-    #[test]
-    fn clipped_sums_equal_the_loop_over_single_examples_on_rows_and_on_words() {
-        let device = Device::flex().autodiff();
-        let config = TransformerConfig::new(3, 28).with_width(4).with_feed_forward(6);
-        let config = config.with_heads(2);
-        let rows = config.init(Rows { width: 28 }, &device);
-        assert_agreement(&rows, &ImageBatcher::MNIST, 3);
-        let texts = TextBatcher { length: 7, vocabulary: 9 };
-        for width in [4, 5] {
-            let words = config.init(Words::trained(9, width, &device), &device);
-            assert_agreement(&words, &texts, 3);
-        }
     }
 }

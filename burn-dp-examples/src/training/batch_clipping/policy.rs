@@ -9,19 +9,18 @@ use burn_dp::model::ParameterGroups;
 use super::{BatchPolicyName, BatchSettings};
 use crate::models::BnLeNet5;
 use crate::training::TrainError;
-use crate::training::clipping_policy::decaying;
-use crate::training::public_items::merged;
+use crate::training::thresholds::{decaying, merged};
 
 impl BatchSettings {
-    /// The policy for a model.
+    /// Returns the policy for a model.
     ///
     /// # Arguments
     ///
-    /// - `public_norms`: the mean norms of these groups on public images
+    /// - `public_norms`: returns the mean norms of groups on public images
     ///
     /// # Errors
     ///
-    /// Those of the norms, and when the policy refuses them.
+    /// Returns the errors of `public_norms`, and [`TrainError::Privacy`] if the policy refuses the norms.
     pub(super) fn clipping(
         &self,
         model: &BnLeNet5,
@@ -47,11 +46,11 @@ impl BatchSettings {
         decaying(policy, self.threshold_decay, steps_per_epoch)
     }
 
-    /// The groups whose public norms the policy follows; nothing if it follows none.
+    /// Returns the groups whose public norms the policy follows; `None` if it follows none.
     ///
     /// # Errors
     ///
-    /// Those of the policy's thresholds.
+    /// Returns [`DpError`] if the policy has no thresholds.
     pub(super) fn followed(
         &self,
         clipping: &dyn Clipping,
@@ -91,7 +90,7 @@ mod tests {
     }
 
     #[test]
-    fn the_default_noise_of_each_layer_is_that_of_the_paper_for_every_model() {
+    fn the_default_noise_of_each_layer_equals_the_paper() {
         for (line, groups) in [
             ("", 1),
             ("--policy multipliers", 1),
