@@ -30,7 +30,7 @@ pub fn run(epochs: f64) -> Result<(Network, DpOptimizer), DpError> {
     let mut optim = plan.optimizer(AdamConfig::new().init());
     for batch in batches {
         let batch = batch?;
-        for physical in batch.chunks(128)? {
+        for physical in batch.physical_batches(128)? {
             let (physical, _) = physical?.into_parts();
             let losses = loss.forward(model.forward(physical.inputs), physical.targets);
             optim.backward(losses, &model)?;

@@ -76,7 +76,7 @@ pub fn run(
 
     for batch in batches {
         let batch = batch?;
-        for physical in batch.chunks(config.physical_batch_size)? {
+        for physical in batch.physical_batches(config.physical_batch_size)? {
             let (physical, _) = physical?.into_parts();
             let losses = loss.forward(model.forward(physical.images), physical.targets);
             optim.backward(losses, &model)?; // clips, and adds up

@@ -63,7 +63,7 @@ pub fn run(folder: &Path, stop_before: Option<u64>) -> Result<DpOptimizer, DpErr
             break;
         }
         let batch = batch?;
-        for physical in batch.chunks(128)? {
+        for physical in batch.physical_batches(128)? {
             let (physical, _) = physical?.into_parts();
             let losses = loss.forward(model.forward(physical.inputs), physical.targets);
             optim.backward(losses, &model)?;

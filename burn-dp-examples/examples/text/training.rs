@@ -61,7 +61,7 @@ pub fn run(config: &TrainingConfig, device: &Device) -> Result<f64, Error> {
     let loss = CrossEntropyLossConfig::new().init();
     for batch in batches {
         let batch = batch?;
-        for physical in batch.chunks(config.physical_batch_size)? {
+        for physical in batch.physical_batches(config.physical_batch_size)? {
             let (physical, _) = physical?.into_parts();
             let losses = loss.forward(model.forward(physical.inputs), physical.targets);
             optim.backward(losses, &model)?;
