@@ -1,3 +1,5 @@
+//! Values that follow a schedule over the steps of a run.
+
 use std::fmt;
 use std::sync::Arc;
 

@@ -133,7 +133,7 @@ pub fn explain<M: Module>(
 }
 
 fn model_parameters<M: Module>(model: &M) -> Result<Vec<ParameterInfo>, DpError> {
-    Ok(super::TrainableParameters::of(model)?.iter().cloned().collect())
+    Ok(crate::model::TrainableParameters::of(model)?.iter().cloned().collect())
 }
 
 impl fmt::Display for Explanation {

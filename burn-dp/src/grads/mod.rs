@@ -9,7 +9,7 @@ mod backward;
 mod collector;
 mod contribution;
 mod explain;
-mod independence;
+pub(crate) mod independence;
 mod parameter_gradients;
 mod per_example;
 mod planner;

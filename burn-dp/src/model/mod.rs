@@ -1,7 +1,7 @@
 //! Walking a model: its trained parameters, their groups and ties, and what cannot be trained privately.
 
 mod fault;
-mod groups;
+pub(crate) mod groups;
 mod merged_groups;
 mod parameters;
 mod survey;

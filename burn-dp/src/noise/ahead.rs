@@ -58,7 +58,7 @@ impl NoiseAhead {
     /// values.
     ///
     /// The memory of the step before is used again.
-    pub(super) fn begin(
+    pub(crate) fn begin(
         key: Zeroizing<[u8; 32]>,
         lengths: &[usize],
         before: Option<NoiseAhead>,

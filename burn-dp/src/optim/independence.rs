@@ -4,7 +4,7 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-use crate::grads::independence::Probe;
+use crate::grads::Probe;
 use crate::random::NoiseSource;
 
 /// What is known of the assumption that loss i depends on example i alone.
@@ -57,10 +57,6 @@ impl IndependenceCheck {
             probe: None,
             probes: 0,
         }
-    }
-
-    pub(crate) fn is_enabled(&self) -> bool {
-        self.enabled
     }
 
     /// Switches the test on or off; what was found stays.

@@ -64,7 +64,7 @@ mod sampler;
 mod shuffled;
 
 #[cfg(test)]
-mod statistics;
+pub(crate) mod statistics;
 
 pub use copies::CopiesBatcher;
 pub use draw::Draw;

@@ -81,6 +81,7 @@
 //! - McMahan, Ramage, Talwar, Zhang, Learning differentially private recurrent language models, 2018.
 
 mod clipped;
+pub mod federated;
 mod local;
 mod mini_sets;
 mod statistics;

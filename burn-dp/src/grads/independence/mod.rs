@@ -4,4 +4,6 @@ mod probe;
 mod whole_batch;
 
 pub(crate) use probe::Probe;
+#[cfg(test)]
+pub(crate) use whole_batch::OutputGrads;
 pub use whole_batch::check_independence;

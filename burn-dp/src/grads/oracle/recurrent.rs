@@ -8,7 +8,7 @@ use burn::tensor::{Device, Tensor};
 use proptest::prelude::*;
 
 use super::{assert_equal, check, losses, numbered, numbers};
-use crate::grads::independence::whole_batch::OutputGrads;
+use crate::grads::independence::OutputGrads;
 use crate::nn::{IntoPrivate, Private, PrivateLayer};
 use crate::ops::recording::Recording;
 use crate::test_devices::training_devices;

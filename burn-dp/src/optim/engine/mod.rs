@@ -10,10 +10,9 @@ use std::sync::{Mutex, MutexGuard};
 
 use burn::module::{Flag, Module, ModuleVisitor, Param};
 use burn::tensor::Tensor;
-use burn_dp_accountant::{Epsilon, PrivacyLedger, PrivacyStatement};
+use burn_dp_accountant::{Epsilon, PrivacyLedger, PrivacyStatement, UnitOfPrivacy};
 
-pub(crate) use state::{EngineState, LostSteps, RunSource};
-pub(crate) use step::StepOutcome;
+pub(crate) use state::{EngineState, LostSteps, RunSource, damaged};
 
 use super::buffers::BufferCheck;
 use super::independence::{Independence, IndependenceCheck};
@@ -22,9 +21,11 @@ use super::{PrivacyPlan, Sparsifier, WeightAverage};
 use crate::DpError;
 use crate::clipping::{ClippedSum, ClippingStatistics, PublicNorms, StepNoise, Thresholds};
 use crate::grads::PrivateBackward;
-use crate::grads::independence::Probe;
+use crate::grads::Probe;
 use crate::noise::NoiseAhead;
+use crate::random::SamplingKey;
 use crate::sampling::ExampleWeights;
+use crate::updates::federated::UserUpdate;
 use crate::updates::{UnitUpdate, clip_updates, private_copy};
 
 /// Owns the whole private step: admission, clipping, release, optimizer step, ties, sparsification and
@@ -138,6 +139,29 @@ impl PrivacyEngine {
         }
         self.independence.units_by_themselves();
         Ok(())
+    }
+
+    /// Prepares the updates of users. Returns the key that orders the examples of a user.
+    ///
+    /// # Errors
+    ///
+    /// Returns [`DpError::InvalidArgument`] if the unit of the plan is not the user.
+    pub(crate) fn begin_user_updates(
+        &mut self,
+        update: &UserUpdate,
+    ) -> Result<SamplingKey, DpError> {
+        let unit = self.plan.unit();
+        if *unit != UnitOfPrivacy::User {
+            return Err(DpError::invalid(
+                "unit",
+                format!(
+                    "must be the user, because an item of the data set is all that a user owns, got \
+                     {unit}; plan with `with_unit(UnitOfPrivacy::User)`"
+                ),
+            ));
+        }
+        self.note("user_update", update.to_string());
+        Ok(self.plan.shuffling_key())
     }
 
     fn observe_copy<M: Module>(&mut self, model: &M) -> Result<(), DpError> {

@@ -224,9 +224,11 @@ fn same_settings(name: &str, saved: Option<String>, given: Option<String>) -> Re
     }
     let show = |settings: Option<String>| settings.unwrap_or_else(|| "none".into());
     Err(DpError::saved_state(format!(
-        "the {name} of the run was \"{}\" and is now \"{}\"; resume with the settings of the run",
+        "the {name} of the run was \"{}\" and is now \"{}\"; resume with the settings of the run \
+         (`with_{}`)",
         show(saved),
-        show(given)
+        show(given),
+        name.replace(' ', "_")
     )))
 }
 

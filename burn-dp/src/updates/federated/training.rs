@@ -4,14 +4,13 @@ use burn::data::dataset::Dataset;
 use burn::lr_scheduler::module_lr_scheduler::ModuleLearningRate;
 use burn::module::Module;
 use burn::tensor::Tensor;
-use burn_dp_accountant::UnitOfPrivacy;
 
-use crate::updates::federated::UserUpdate;
 use crate::DpError;
 use crate::clipping::PublicNorms;
 use crate::optim::{DpOptimizer, RefusedStep};
-use crate::sampling::Sampler;
 use crate::random::SamplingKey;
+use crate::sampling::Sampler;
+use crate::updates::federated::UserUpdate;
 
 /// The rounds of a user-level training.
 ///
@@ -42,19 +41,8 @@ impl FederatedTraining {
     ///
     /// [`DpError::InvalidArgument`] if the plan does not say that its unit is the user.
     pub fn new(mut optim: DpOptimizer, update: UserUpdate) -> Result<Self, DpError> {
-        let unit = optim.plan().unit();
-        if *unit != UnitOfPrivacy::User {
-            return Err(DpError::invalid(
-                "unit",
-                format!(
-                    "must be the user, because an item of the data set is all that a user owns, got \
-                     {unit}; plan with `with_unit(UnitOfPrivacy::User)`"
-                ),
-            ));
-        }
+        let key = optim.engine.begin_user_updates(&update)?;
         let sampler = optim.plan().sampler()?;
-        let key = optim.plan().shuffling_key();
-        optim.engine.note("user_update", update.to_string());
         Ok(Self { optim, update, sampler, key })
     }
 
