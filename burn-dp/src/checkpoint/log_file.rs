@@ -225,8 +225,9 @@ fn parse(path: &Path, bytes: &[u8], run: Option<u64>) -> Result<(Releases, usize
     let mut last = None;
     for (step, text) in (0..).zip(lines) {
         let unreadable = || damaged(&format!("line {} is not what was written", step + 2));
-        let line: Line =
-            checked(text).and_then(|text| serde_json::from_str(text).ok()).ok_or_else(unreadable)?;
+        let line: Line = checked(text)
+            .and_then(|text| serde_json::from_str(text).ok())
+            .ok_or_else(unreadable)?;
         last = line.event.or(last);
         match &last {
             Some(event) if line.step == step => releases.push(line.mark, event),

@@ -86,7 +86,8 @@ impl DpOptimizerRecord {
     /// Returns [`DpError::SavedState`] if the bytes are damaged or of another version.
     pub fn from_bytes(bytes: &[u8], log: impl Into<PathBuf>) -> Result<Self, DpError> {
         let source = Path::new(NAME);
-        let (NoSettings {}, mut parts) = pack::read(bytes).map_err(|error| damaged(source, error))?;
+        let (NoSettings {}, mut parts) =
+            pack::read(bytes).map_err(|error| damaged(source, error))?;
         let mut take = |name: &str| {
             let part = parts.remove(name);
             let part = part.ok_or_else(|| damaged(source, format!("{name} is missing")))?;

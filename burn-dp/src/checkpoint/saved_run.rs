@@ -111,8 +111,8 @@ impl SavedRun {
         name: &str,
         bytes: Result<Bytes, RecordError>,
     ) -> Result<(), DpError> {
-        let bytes = bytes
-            .map_err(|error| DpError::state(format!("{name} cannot be written: {error}")))?;
+        let bytes =
+            bytes.map_err(|error| DpError::state(format!("{name} cannot be written: {error}")))?;
         self.insert(name, bytes);
         Ok(())
     }
@@ -148,8 +148,7 @@ impl SavedRun {
     /// Returns the content of `privacy.json`, which the caller erases.
     pub(crate) fn to_json(&self) -> Result<Vec<u8>, DpError> {
         let parts = self.parts().map(|(name, bytes)| (name.to_string(), fingerprint(bytes)));
-        let state =
-            PrivacyState { format: FORMAT, parts: parts.collect(), run: self.run.clone() };
+        let state = PrivacyState { format: FORMAT, parts: parts.collect(), run: self.run.clone() };
         serde_json::to_vec_pretty(&state)
             .map_err(|error| DpError::state(format!("{PRIVACY} cannot be written: {error}")))
     }
@@ -211,11 +210,7 @@ impl SavedRun {
 }
 
 /// Returns `model` with the parameters of a record.
-pub(crate) fn load_model<M: Module>(
-    source: &Path,
-    bytes: Bytes,
-    model: M,
-) -> Result<M, DpError> {
+pub(crate) fn load_model<M: Module>(source: &Path, bytes: Bytes, model: M) -> Result<M, DpError> {
     let refused = |error| refused(&source.with_file_name(MODEL), error);
     let record = ModuleRecord::from_bytes(bytes).map_err(refused)?;
     model.try_load_record(record).map_err(refused)

@@ -199,8 +199,7 @@ impl PrivateTrainingConfig {
         }
         let checkpointer = self.checkpoints.map(Checkpointer::new);
         let size = self.physical_batch_size;
-        let session =
-            Arc::new(Session::new(engine, size, steps_per_epoch, checkpointer.clone())?);
+        let session = Arc::new(Session::new(engine, size, steps_per_epoch, checkpointer.clone())?);
         let checkpoint = resumed.as_ref().map(|resumed| resumed.checkpoint.clone());
         let bundle =
             checkpointer.map(|found| Arc::new(Bundle::new(session.clone(), found, checkpoint)));

@@ -265,10 +265,7 @@ fn damaged_checkpoints_are_refused_with_the_file_and_the_way_out() {
         let text = fs::read_to_string(&path).unwrap().replace("\"format\": 4", "\"format\": 9");
         fs::write(path, text).unwrap();
     });
-    assert!(
-        error.contains("has format 9") && error.contains("resume with the version"),
-        "{error}"
-    );
+    assert!(error.contains("has format 9") && error.contains("resume with the version"), "{error}");
     let error = refused(|folder, _| fs::remove_file(folder.join("privacy.json")).unwrap());
     assert!(error.contains("privacy.json"), "{error}");
 }

@@ -66,7 +66,8 @@ fn goes_on(config: fn() -> PrivacyPlanConfig, inner: fn() -> ModuleOptimizer, ex
         assert_eq!(values(&found), values(&expected));
         assert_eq!(second.ledger(), whole.ledger());
         assert_eq!(second.sparsifier(), whole.sparsifier());
-        let average = |optim: &DpOptimizer| optim.weight_average().map(|found| found.to_bytes().unwrap());
+        let average =
+            |optim: &DpOptimizer| optim.weight_average().map(|found| found.to_bytes().unwrap());
         assert_eq!(average(&second), average(&whole));
     }
 }

@@ -221,8 +221,8 @@ impl PrivacyEngine {
     /// Returns the standard deviation of the noise on each value of the last released gradient.
     pub(crate) fn gradient_noise_std(&self, path: &str) -> Result<f64, DpError> {
         let last = self.last.as_ref().filter(|last| last.thresholds.releases_sum());
-        let last = last
-            .ok_or_else(|| DpError::state("no gradient was released yet; make a step first"))?;
+        let last =
+            last.ok_or_else(|| DpError::state("no gradient was released yet; make a step first"))?;
         let group = last.thresholds.groups().index_of(path)?;
         Ok(last.noise.group_stds[group] / self.plan.expected_batch_size)
     }

@@ -124,11 +124,7 @@ impl PrivacyEngine {
             )));
         }
         for (name, saved, given) in [
-            (
-                "sparsifier",
-                describe(state.sparsifier.as_ref()),
-                describe(self.sparsifier.as_ref()),
-            ),
+            ("sparsifier", describe(state.sparsifier.as_ref()), describe(self.sparsifier.as_ref())),
             ("weight average", describe(state.average.as_ref()), describe(self.average.as_ref())),
         ] {
             // Settings that are left out are those of the run.

@@ -50,7 +50,9 @@ impl WeightAverage {
             let data = tensors.remove(&path);
             let data = data.ok_or_else(|| pack::unreadable(format!("no values of {path}")))?;
             let dtype = data.dtype();
-            if data.shape().num_dims() != 1 || steps == 0 || !matches!(dtype, DType::F32 | DType::F64)
+            if data.shape().num_dims() != 1
+                || steps == 0
+                || !matches!(dtype, DType::F32 | DType::F64)
             {
                 return Err(pack::unreadable(format!("the values of {path} are not an average")));
             }
