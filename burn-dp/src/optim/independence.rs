@@ -60,10 +60,6 @@ impl IndependenceCheck {
         }
     }
 
-    pub(crate) fn is_enabled(&self) -> bool {
-        self.enabled
-    }
-
     /// Switches the test on or off; what was found stays.
     pub(crate) fn set_enabled(&mut self, enabled: bool) {
         self.enabled = enabled;

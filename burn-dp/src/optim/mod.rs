@@ -15,27 +15,23 @@
 //! let optim = plan.optimizer(LBFGSConfig::new().init());
 //! ```
 
-mod admission;
 mod buffers;
 mod dp_optimizer;
 pub(crate) mod engine;
 mod federated;
 mod independence;
+pub(crate) mod pack;
 mod plan;
 mod plan_config;
 mod plan_init;
 mod refused;
 mod release;
-mod report;
+pub(crate) mod releases;
 mod sampling_scheme;
 mod sparsification;
-mod units;
 mod weight_average;
 
 pub use dp_optimizer::DpOptimizer;
-#[cfg(feature = "train")]
-pub(crate) use engine::{ClipTask, PrivacyEngine};
-pub use federated::FederatedTraining;
 pub use independence::Independence;
 pub use plan::PrivacyPlan;
 pub use plan_config::PrivacyPlanConfig;

@@ -1,22 +1,26 @@
+use serde::{Deserialize, Serialize};
+
 use crate::DpError;
-use crate::random::Key;
+use crate::random::{NoiseSource, Purpose, SamplingKey};
 use crate::sampling::{FixedSizeSampler, PoissonSampler, Sampler, ShuffledSampler};
 
 /// How the units of a step are drawn.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum SamplingScheme {
-    /// Every unit independently with probability q. Neighbours differ by one unit added or removed.
+    /// Every unit independently with probability q. Neighbors differ by one unit added or removed.
+    #[default]
     Poisson,
-    /// A uniform subset of exactly the expected batch size. Neighbours differ by one unit replaced.
+    /// A uniform subset of exactly the expected batch size. Neighbors differ by one unit replaced.
     FixedSize,
-    /// Consecutive parts of a permutation. Gives no amplification: ε is that of steps which all see
-    /// every unit. Neighbours differ by one unit replaced.
+    /// Consecutive parts of a permutation. Gives no amplification: ε is computed as if every step used
+    /// every unit. Neighbors differ by one unit replaced.
     Shuffled,
 }
 
 impl SamplingScheme {
-    /// Returns the sampler of the scheme, whose draws follow from the key of the run.
+    /// Returns the sampler of the scheme, with a key derived from the key of the run.
     pub(crate) fn sampler(
         self,
         dataset_size: usize,

@@ -1,6 +1,7 @@
 use std::fmt;
 
 use burn::data::dataset::Dataset;
+use serde::{Deserialize, Serialize};
 
 use crate::DpError;
 use crate::random::{Domain, InsecureSeed, Key, Stream, permutation};
@@ -30,13 +31,36 @@ use crate::random::{Domain, InsecureSeed, Key, Stream, permutation};
 ///
 /// # References
 ///
-/// Nguyen, Nguyen, Nguyen, van Dijk, Batch clipping and adaptive layerwise clipping for
-/// differential private stochastic gradient descent, 2023, section 3.1.
-#[derive(Clone, PartialEq, Eq)]
+/// Nguyen, Nguyen, Nguyen, van Dijk, Batch clipping and adaptive layerwise clipping for differential
+/// private stochastic gradient descent, 2023, section 3.1.
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(try_from = "WrittenMiniSets")]
 pub struct MiniSets {
     /// The examples; the members of a mini-set are contiguous.
     order: Vec<usize>,
     size: usize,
+}
+
+/// The serialized form, which is checked when it is read.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct WrittenMiniSets {
+    order: Vec<usize>,
+    size: usize,
+}
+
+impl TryFrom<WrittenMiniSets> for MiniSets {
+    type Error = DpError;
+
+    /// An example in two mini-sets would contribute twice.
+    fn try_from(written: WrittenMiniSets) -> Result<Self, DpError> {
+        let mut sorted = written.order.clone();
+        sorted.sort_unstable();
+        match sorted.into_iter().eq(0..written.order.len()) {
+            true => Self::of(written.order, written.size),
+            false => Err(DpError::invalid("order", "must name each example exactly once")),
+        }
+    }
 }
 
 impl fmt::Debug for MiniSets {

@@ -150,7 +150,7 @@ fn public_norms_are_given_between_two_steps_and_to_a_policy_that_has_a_use_for_t
     let mut batches = train.iter();
     let batch = batches.next().unwrap().unwrap();
     let error = private.learn_from_public(&first_norms()).unwrap_err().to_string();
-    assert!(error.contains("step 0 is under way") && error.contains("between two"), "{error}");
+    assert!(error.contains("step 0 is in progress") && error.contains("between two"), "{error}");
     assert_eq!(private.clipping().adapted(), learned);
     drop(batch);
 

@@ -1,14 +1,15 @@
-//! Whether a step may be made.
+//! The checks before a release.
 
 use burn_dp_accountant::DpEvent;
 
-use super::engine::PrivacyEngine;
+use super::PrivacyEngine;
 use crate::DpError;
 use crate::sampling::Draw;
 
 impl PrivacyEngine {
-    /// Refuses a draw that is not the next one of the plan's sampler, or that was not worked off.
-    pub(crate) fn check_draw(&self, draw: &Draw) -> Result<(), DpError> {
+    /// Returns an error unless the draw is the next one of the plan's sampler and every drawn unit was
+    /// clipped once.
+    pub(super) fn check_draw(&self, draw: &Draw) -> Result<(), DpError> {
         if draw.step() != self.next_step {
             return Err(DpError::state(format!(
                 "the draw of step {} was given to step {}; use each logical batch for one step, in \
@@ -26,7 +27,7 @@ impl PrivacyEngine {
         }
         if draw.origin() != self.plan.origin {
             return Err(DpError::state(
-                "the batch was drawn with another key than that of the plan; draw with \
+                "the batch was drawn with a key that is not the plan's; draw with \
                  `PrivacyPlan::sampler`, whose key is as secret as the noise",
             ));
         }
@@ -40,9 +41,22 @@ impl PrivacyEngine {
         Ok(())
     }
 
-    /// Refuses a release that would break the budget or lies beyond the planned steps.
-    pub(crate) fn check_budget(&self, event: &DpEvent) -> Result<(), DpError> {
-        // A step that is made again was paid for.
+    /// Returns an error if the next step cannot be made, before its examples are used.
+    #[cfg(feature = "train")]
+    pub(crate) fn check_next(&mut self) -> Result<(), DpError> {
+        let batch = self.plan.expected_batch_size;
+        let multiplier = self.plan.noise_multiplier_at(self.next_step);
+        let thresholds = match &self.frozen {
+            Some(thresholds) => thresholds.clone(),
+            None => self.plan.clipping.thresholds(self.next_step)?,
+        };
+        let noise = thresholds.noise(multiplier, batch)?;
+        self.check_budget(&self.plan.mechanism.event(noise.event))
+    }
+
+    /// Returns an error if the release would exceed the budget or follows the last planned step.
+    pub(super) fn check_budget(&self, event: &DpEvent) -> Result<(), DpError> {
+        // A repeated step was paid for.
         let paid = self.next_step < self.ledger.releases();
         if let Some(budget) = self.plan.budget
             && !paid
