@@ -7,7 +7,7 @@ use super::unscale::{ScaledBatch, Unscale};
 use crate::DpError;
 use crate::grads::pass_check::PassCheck;
 use crate::ops::recording::Recorder;
-use crate::random::{NoiseSource, Purpose};
+use crate::random::{Domain, NoiseSource, Stream, Words};
 
 /// Powers of two by which the loss of an example is made larger or smaller: exact in floating
 /// point.
