@@ -10,102 +10,117 @@ mod fault;
 
 pub use fault::{Fault, FaultKind, Faults};
 
-/// Everything that can go wrong outside of programming mistakes.
+/// Errors of this crate.
 ///
-/// Each message names the offending value and the way out. Mistakes in tensor shapes panic, as they
-/// do in Burn.
+/// Each message names the value and the way out. Mistakes in tensor shapes panic, as they do in
+/// Burn.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum DpError {
-    /// An argument that cannot be used.
+    /// An argument is out of its range or does not fit the others. Pass another value.
     InvalidArgument {
         /// Name of the argument, as in the signature.
         name: &'static str,
-        /// What was given, and what is expected instead.
+        /// The value, and what is expected instead.
         reason: String,
     },
-    /// A model that cannot be trained privately as it is.
+    /// One part of a model cannot be trained privately. Replace or freeze it; see
+    /// [`validate`](crate::model::validate).
     UnsupportedModel {
         /// Path of the parameter or module, for example `encoder.norm`.
         path: String,
         /// Why, and what to use instead.
         reason: String,
     },
-    /// Several parts of a model that cannot be trained privately as they are.
+    /// Several parts of a model cannot be trained privately. Replace or freeze them; each fault
+    /// names its replacement.
     UnsupportedParts(Faults),
-    /// A loss or a recording that does not describe one value per example.
+    /// Losses are not one value per example, or one example affects the loss of another. Return one
+    /// loss per example, as in [`losses`](crate::losses), and avoid operations across the batch.
     NotPerExample {
-        /// What was seen, and what is expected instead.
+        /// What was found, and what is expected instead.
         reason: String,
     },
-    /// The next release would exceed the privacy budget; nothing was released.
+    /// The next step would exceed the privacy budget. Nothing was released, and the model trained
+    /// so far is within the budget.
     BudgetExhausted {
-        /// ε after the refused release.
+        /// ε after the refused step.
         epsilon: f64,
-        /// ε that was agreed on.
+        /// ε of the budget.
         budget: f64,
-        /// δ at which both are meant.
+        /// δ of both.
         delta: f64,
-        /// Releases already made.
+        /// Number of steps that were released.
         steps: u64,
     },
-    /// A call that the run does not allow at this point, for example a checkpoint within a logical step.
+    /// A call is not allowed in the present state of the run, for example a checkpoint within a
+    /// logical batch. The message names the point at which it is allowed.
     InvalidState {
-        /// What the run is doing, and the way out.
+        /// The state of the run, and the way out.
         reason: String,
     },
-    /// Saved state that is damaged or does not belong to this run.
+    /// A checkpoint, a record or a log is damaged, or belongs to another run. Load the state of
+    /// this run. A new run spends its own budget on the same data.
     SavedState {
         /// What differs, and the way out.
         reason: String,
     },
-    /// A tensor that could not be read from its device.
+    /// A tensor cannot be read from its device, for example because the device was lost. Resume
+    /// from the last checkpoint.
     Device {
-        /// The cause.
+        /// The tensor and the cause.
         reason: String,
     },
-    /// An item that the data set could not load.
+    /// The data set cannot load an item, so its step was not made. Repair the item: leaving it out
+    /// would change the data set that the guarantee covers.
     Dataset {
-        /// The cause.
+        /// The error of the data set.
         source: Box<dyn std::error::Error + Send + Sync>,
     },
-    /// The operating system gave no entropy.
+    /// The operating system provides no entropy for the noise. There is no weaker fallback.
     Entropy(String),
-    /// The accountant refused.
+    /// The accountant cannot compute a number, for example the noise multiplier for a budget that
+    /// no noise can meet.
     Accountant(AccountantError),
-    /// A file could not be read or written.
+    /// A file cannot be read or written. Check the path and its permissions.
     Io {
         /// The file.
         path: PathBuf,
-        /// The cause.
+        /// The error of the operating system.
         source: std::io::Error,
     },
-    /// The error that ended a training under Burn's learner, which others hold too.
+    /// An error that ended a training under Burn's learner. It is shared, because the learner and
+    /// the caller both receive it.
     Training(Arc<DpError>),
 }
 
 impl DpError {
-    /// An [`InvalidArgument`](Self::InvalidArgument).
+    /// Creates an [`InvalidArgument`](Self::InvalidArgument) error.
     pub(crate) fn invalid(name: &'static str, reason: impl Into<String>) -> Self {
         Self::InvalidArgument { name, reason: reason.into() }
     }
 
-    /// An [`InvalidState`](Self::InvalidState).
+    /// Creates an [`InvalidState`](Self::InvalidState) error.
     pub(crate) fn state(reason: impl Into<String>) -> Self {
         Self::InvalidState { reason: reason.into() }
     }
 
-    /// A [`SavedState`](Self::SavedState).
+    /// Creates a [`SavedState`](Self::SavedState) error.
     pub(crate) fn saved_state(reason: impl Into<String>) -> Self {
         Self::SavedState { reason: reason.into() }
     }
 
-    /// A [`Device`](Self::Device).
+    /// Creates a [`Device`](Self::Device) error.
     pub(crate) fn device(reason: impl Into<String>) -> Self {
         Self::Device { reason: reason.into() }
     }
 
-    /// An [`Io`](Self::Io).
+    /// Creates a [`Dataset`](Self::Dataset) error.
+    pub(crate) fn dataset(source: impl std::error::Error + Send + Sync + 'static) -> Self {
+        Self::Dataset { source: Box::new(source) }
+    }
+
+    /// Creates an [`Io`](Self::Io) error.
     pub(crate) fn io(path: impl Into<PathBuf>, source: std::io::Error) -> Self {
         Self::Io { path: path.into(), source }
     }
@@ -134,7 +149,7 @@ impl fmt::Display for DpError {
             Self::Device { reason } => write!(f, "cannot read from the device: {reason}"),
             Self::Dataset { source } => write!(f, "the data set cannot load an item: {source}"),
             Self::Entropy(reason) => {
-                write!(f, "the operating system gave no entropy for the noise: {reason}")
+                write!(f, "the operating system provides no entropy for the noise: {reason}")
             }
             Self::Accountant(error) => write!(f, "{error}"),
             Self::Io { path, source } => write!(f, "{}: {source}", path.display()),
@@ -174,10 +189,73 @@ impl From<AccountantError> for DpError {
     }
 }
 
-/// Returns an error unless `value` is positive and finite.
+/// Checks that a number is positive and finite.
+///
+/// # Errors
+///
+/// Returns [`DpError::InvalidArgument`] if it is not.
 pub(crate) fn positive(name: &'static str, value: f64) -> Result<(), DpError> {
     if value > 0.0 && value.is_finite() {
         return Ok(());
     }
     Err(DpError::invalid(name, format!("must be positive and finite, got {value}")))
+}
+
+/// Checks that a number is at least 1.
+///
+/// # Errors
+///
+/// Returns [`DpError::InvalidArgument`] if it is zero.
+pub(crate) fn at_least_one(name: &'static str, value: usize) -> Result<(), DpError> {
+    match value {
+        0 => Err(DpError::invalid(name, "must be at least 1, got 0")),
+        _ => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use std::error::Error;
+    use std::io;
+
+    use super::*;
+
+    #[test]
+    fn messages_name_value_and_way_out() {
+        let spent = DpError::BudgetExhausted { epsilon: 3.01, budget: 3.0, delta: 1e-5, steps: 7 };
+        let model = DpError::UnsupportedModel { path: "norm".into(), reason: "use X".into() };
+        let losses = DpError::NotPerExample { reason: "got 1 for 8 rows".into() };
+        for (error, message) in [
+            (positive("lr", -1.0).unwrap_err(), "lr must be positive and finite, got -1"),
+            (at_least_one("epochs", 0).unwrap_err(), "epochs must be at least 1, got 0"),
+            (model, "`norm` cannot be trained privately: use X"),
+            (losses, "the losses are not one value per example: got 1 for 8 rows"),
+            (
+                spent,
+                "the next step would spend epsilon = 3.010000 at delta = 1e-5, more than the \
+                 budget of 3; 7 steps were released and nothing more was",
+            ),
+            (DpError::state("finish the step first"), "finish the step first"),
+            (DpError::saved_state("it is cut off"), "saved state refused: it is cut off"),
+            (DpError::device("lost"), "cannot read from the device: lost"),
+        ] {
+            assert_eq!(error.to_string(), message);
+            assert!(error.source().is_none(), "{message}");
+        }
+    }
+
+    #[test]
+    fn sources_are_kept() {
+        let source = || io::Error::other("disk");
+        let shared = DpError::Training(Arc::new(DpError::dataset(source())));
+        for (error, message) in [
+            (DpError::dataset(source()), "the data set cannot load an item: disk"),
+            (DpError::io("run/log", source()), "run/log: disk"),
+            (shared, "the data set cannot load an item: disk"),
+        ] {
+            assert_eq!(error.to_string(), message);
+            assert_eq!(error.source().unwrap().to_string(), "disk");
+        }
+    }
 }

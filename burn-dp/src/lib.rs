@@ -86,6 +86,7 @@
 //! | `train` | training with Burn's `SupervisedTraining` (feature `train`) |
 //! | [`updates`] | updates of mini-sets and users: batch clipping, federated training |
 //! | [`model`] | validation, and groups of parameters |
+//! | [`baselines`] | slower ways to the same sums, for benchmarks and oracles |
 //!
 //! Two pages: [`sharp_edges`] lists how private training fails without an error, and the test for
 //! each failure; [`from_burn`] turns a program for Burn's learner into a private one.
@@ -102,7 +103,7 @@
 // Burn deprecates NdArray but keeps it as its second CPU backend.
 #![cfg_attr(feature = "ndarray", allow(deprecated))]
 
-mod baselines;
+pub mod baselines;
 pub mod checkpoint;
 pub mod clipping;
 mod error;

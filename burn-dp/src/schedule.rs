@@ -6,12 +6,11 @@ use std::sync::Arc;
 use crate::DpError;
 use crate::error::positive;
 
-/// How a threshold or the noise changes over the steps: a factor for each step.
+/// How a threshold or the noise changes over the steps: one factor for each step.
 ///
 /// # Privacy
 ///
-/// A schedule is public. It is fixed before the training, and whoever reads the statement can
-/// recompute it.
+/// A schedule is public. It is fixed before the training and named in the statement.
 #[derive(Clone)]
 pub struct Schedule {
     kind: Kind,
@@ -26,17 +25,18 @@ enum Kind {
 }
 
 impl Schedule {
-    /// The same in every step: 1.
+    /// Creates a schedule with the factor 1 in every step.
     pub fn constant() -> Self {
         Self { kind: Kind::Constant }
     }
 
-    /// `decay^k` after k times `every` steps: with the steps of an epoch, the decay per epoch of the
-    /// papers.
+    /// Creates a schedule with the factor `decay^k` after k times `every` steps. If `every` is the
+    /// number of steps in an epoch, this is the decay per epoch of the papers.
     ///
     /// # Errors
     ///
-    /// Refuses a decay that is not positive and finite, and an interval of zero.
+    /// Returns [`DpError::InvalidArgument`] if `decay` is not positive and finite, or if `every` is
+    /// zero.
     pub fn exponential(decay: f64, every: u64) -> Result<Self, DpError> {
         positive("decay", decay)?;
         if every == 0 {
@@ -45,11 +45,13 @@ impl Schedule {
         Ok(Self { kind: Kind::Exponential { decay, every } })
     }
 
-    /// 1 at first, and from each given step on the factor beside it.
+    /// Creates a schedule from pairs of a step and the factor that applies from this step on.
+    /// Before the first of them, the factor is 1.
     ///
     /// # Errors
     ///
-    /// Refuses steps that do not increase, and factors that are not positive and finite.
+    /// Returns [`DpError::InvalidArgument`] if the steps do not increase, or if a factor is not
+    /// positive and finite.
     pub fn steps(factors: impl Into<Vec<(u64, f64)>>) -> Result<Self, DpError> {
         let factors = factors.into();
         factors.iter().try_for_each(|&(_, factor)| positive("factor", factor))?;
@@ -60,11 +62,11 @@ impl Schedule {
         Ok(Self { kind: Kind::Steps(factors) })
     }
 
-    /// Any function of the step. The name stands for it in statements and checkpoints, so that another
-    /// function has to have another one.
+    /// Creates a schedule from a function of the step. The name represents it in statements and
+    /// checkpoints, so different functions need different names.
     ///
-    /// A schedule of the noise with as many values as steps costs the accountant one analysis each; let
-    /// the function change once an epoch.
+    /// For the noise, the accountant analyzes each distinct factor separately. Choose a function
+    /// that changes once per epoch.
     pub fn function(
         name: impl Into<String>,
         factor: impl Fn(u64) -> f64 + Send + Sync + 'static,
@@ -72,7 +74,7 @@ impl Schedule {
         Self { kind: Kind::Function { name: name.into(), factor: Arc::new(factor) } }
     }
 
-    /// The factor of a step, counted from 0.
+    /// Returns the factor of a step, counted from 0.
     pub fn factor(&self, step: u64) -> f64 {
         match &self.kind {
             Kind::Constant => 1.0,
@@ -87,7 +89,7 @@ impl Schedule {
         }
     }
 
-    /// The factors of the first `steps` steps, run-length encoded.
+    /// Returns the factors of the first `steps` steps, run-length encoded as factor and count.
     pub(crate) fn runs(&self, steps: u64) -> Vec<(f64, u64)> {
         let mut runs: Vec<(f64, u64)> = Vec::new();
         let mut step = 0;
@@ -103,7 +105,7 @@ impl Schedule {
         runs
     }
 
-    /// The first step after `step` that may have another factor.
+    /// Returns the first step after `step` that may have another factor.
     fn end_of_run(&self, step: u64) -> u64 {
         match &self.kind {
             Kind::Constant => u64::MAX,
@@ -156,7 +158,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_runs_of_a_schedule_are_its_factors_step_by_step() {
+    fn runs_repeat_the_factors_step_by_step() {
         for (schedule, runs) in [
             (Schedule::constant(), 1),
             (Schedule::exponential(0.5, 4).unwrap(), 3),
@@ -175,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn an_exponential_schedule_decays_once_an_interval() {
+    fn exponential_schedule_decays_once_per_interval() {
         let schedule = Schedule::exponential(0.9, 10).unwrap();
         assert_eq!(schedule.factor(9), 1.0);
         assert_eq!(schedule.factor(10), 0.9);
@@ -183,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn impossible_schedules_are_refused() {
+    fn invalid_schedules_are_refused() {
         for factor in [0.0, -1.0, f64::NAN, f64::INFINITY] {
             assert!(Schedule::exponential(factor, 1).is_err());
             assert!(Schedule::steps([(1, factor)]).is_err());

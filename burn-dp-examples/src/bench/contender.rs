@@ -4,6 +4,7 @@ use burn::nn::loss::CrossEntropyLossConfig;
 use burn::optim::{GradientsParams, ModuleOptimizer};
 use burn::tensor::Tensor;
 use burn_dp::DpError;
+use burn_dp::baselines::{microbatch, reweight};
 use burn_dp::clipping::FlatClipping;
 use burn_dp::grads::PrivateBackward;
 use burn_dp::losses;
@@ -99,13 +100,13 @@ impl<M: Classifier> Contender<M> {
                 let draw = sampler.draw(optim.next_step())?;
                 match self.algorithm {
                     Algorithm::Reweight => {
-                        let sum = clipping.reweight(&model, |model| losses_of(model, batch))?;
+                        let sum = reweight(clipping, &model, |model| losses_of(model, batch))?;
                         optim.accumulate(sum)?;
                     }
                     Algorithm::Nxbp => {
                         let [examples] = batch.targets.dims();
                         let loss = |model: &M, index| losses_of(model, &batch.one(index));
-                        optim.accumulate(clipping.microbatch(&model, examples, loss)?)?;
+                        optim.accumulate(microbatch(clipping, &model, examples, loss)?)?;
                     }
                     _ => optim.backward(losses_of(&model, batch), &model)?,
                 }

@@ -132,7 +132,7 @@ mod tests {
             if settings.adapts() {
                 let public = public.with_groups_of(&*policy).unwrap();
                 let mut policy = policy;
-                policy.learn_public(&public.measured(&model).unwrap()).unwrap();
+                policy.set_public_norms(&public.measured(&model).unwrap()).unwrap();
             }
         }
     }

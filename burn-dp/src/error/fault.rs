@@ -27,7 +27,7 @@ impl fmt::Display for FaultKind {
     }
 }
 
-/// A part of a model that cannot be trained privately as it is.
+/// A part of a model that cannot be trained privately.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Fault {

@@ -129,7 +129,7 @@ impl PrivacyEngine {
                  public norms between two steps, or discard the logical batch",
             ));
         }
-        self.plan.clipping.learn_public(norms)
+        self.plan.clipping.set_public_norms(norms)
     }
 
     pub(crate) fn discard(&mut self) {
@@ -185,7 +185,7 @@ impl PrivacyEngine {
         self.statistics = statistics;
         let (lengths, ahead) = (bound.lengths(), self.ahead.take());
         let (grads, fractions) = bound.release(model, ahead.as_ref())?;
-        self.plan.clipping.learn(step, &fractions);
+        self.plan.clipping.update(step, &fractions);
         if self.next_step < self.plan.steps() {
             let (purpose, step) = (Purpose::Gradient, self.next_step);
             self.ahead = self.plan.source.draw_ahead(purpose, step, &lengths, ahead);
@@ -260,6 +260,6 @@ impl ClipTask {
             }
             None => grads,
         };
-        self.thresholds.clip(grads)
+        ClippedSum::from_gradients(grads, &self.thresholds)
     }
 }

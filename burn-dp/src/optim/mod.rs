@@ -19,6 +19,7 @@ mod admission;
 mod buffers;
 mod dp_optimizer;
 pub(crate) mod engine;
+mod federated;
 mod independence;
 mod plan;
 mod plan_config;
@@ -34,6 +35,7 @@ mod weight_average;
 pub use dp_optimizer::DpOptimizer;
 #[cfg(feature = "train")]
 pub(crate) use engine::{ClipTask, PrivacyEngine};
+pub use federated::FederatedTraining;
 pub use independence::Independence;
 pub use plan::PrivacyPlan;
 pub use plan_config::PrivacyPlanConfig;

@@ -71,7 +71,7 @@ impl Release {
         gradient_noise: NoiseStep,
         count_noise: Option<NoiseStep>,
     ) -> Result<Bound, DpError> {
-        let (balances, releases_sum) = (sum.balances.clone(), sum.thresholds().releases_sum());
+        let (balances, releases_sum) = (sum.count_sums.clone(), sum.thresholds().releases_sum());
         let stds: &[f32] = bytemuck::cast_slice(&self.stds);
         let counts =
             count_noise.map(|noise| noise.bound_to([bytemuck::cast_slice(&balances), stds]));

@@ -7,33 +7,34 @@ use crate::random::{InsecureSamplingSeed, SamplingKey, WordStream};
 
 /// A partition of a data set into mini-sets of fixed membership: the units of batch clipping.
 ///
-/// A round draws k of them and adds up their clipped updates; with s examples in each it sees m = s·k.
-/// k = 1 is batch clipping in the narrow sense, s = 1 individual clipping.
+/// A step draws k mini-sets and adds up their clipped updates; with s examples in each, it uses
+/// m = s·k examples. With k = 1 this is batch clipping in the narrow sense, with s = 1 individual
+/// clipping.
 ///
 /// # Privacy
 ///
-/// Which examples belong together is fixed before the training, may be public, and must not depend on
-/// what the examples are. What a step releases then depends on how the mini-sets change between
-/// neighbouring data sets:
+/// The membership is fixed before the training and may be public. It must not depend on the content
+/// of the examples. The sensitivity of a step depends on how the mini-sets of neighboring data sets
+/// differ:
 ///
-/// | neighbours | what changes | sensitivity of the sum |
+/// | neighbors | what changes | sensitivity of the sum |
 /// |---|---|---|
 /// | one example replaced, N fixed | one mini-set is replaced | 2C |
 /// | one mini-set added or removed | one mini-set more or less | C |
 /// | one example added or removed, s > 1 | one mini-set is replaced | 2C |
 ///
-/// With fixed-size sampling the relation is replace-one, and what holds for a mini-set holds for an
-/// example. With Poisson sampling the relation is add-or-remove of a whole **mini-set**, and the ledger
-/// says so: a single example that is added, removed or replaced is one mini-set removed and another
-/// added, two steps of that relation.
+/// With fixed-size sampling the relation is replace-one, and the guarantee for a mini-set also
+/// holds for an example. With Poisson sampling the relation is add-or-remove of a whole
+/// **mini-set**, and the ledger records it: if one example is added, removed or replaced, one
+/// mini-set is removed and another one added, two steps of that relation.
 ///
 /// # References
 ///
-/// Nguyen, Nguyen, Nguyen, van Dijk, Batch clipping and adaptive layerwise clipping for differential
-/// private stochastic gradient descent, 2023, section 3.1.
+/// Nguyen, Nguyen, Nguyen, van Dijk, Batch clipping and adaptive layerwise clipping for
+/// differential private stochastic gradient descent, 2023, section 3.1.
 #[derive(Clone, PartialEq, Eq)]
 pub struct MiniSets {
-    /// The examples, those of a mini-set together.
+    /// The examples; the members of a mini-set are contiguous.
     order: Vec<usize>,
     size: usize,
 }
@@ -45,29 +46,29 @@ impl fmt::Debug for MiniSets {
 }
 
 impl MiniSets {
-    /// Examples that follow one another in the data set belong together.
+    /// Creates mini-sets of consecutive examples of the data set.
     ///
     /// # Errors
     ///
-    /// [`DpError::InvalidArgument`] unless `1 <= size <= dataset_size`.
+    /// Returns [`DpError::InvalidArgument`] unless `1 <= size <= dataset_size`.
     pub fn consecutive(dataset_size: usize, size: usize) -> Result<Self, DpError> {
         Self::of((0..dataset_size).collect(), size)
     }
 
-    /// Membership by a random permutation that follows from a public seed.
+    /// Creates mini-sets by a random permutation that follows from a public seed.
     ///
     /// # Errors
     ///
-    /// As [`consecutive`](Self::consecutive).
+    /// Returns [`DpError::InvalidArgument`] unless `1 <= size <= dataset_size`.
     pub fn shuffled(dataset_size: usize, size: usize, seed: u64) -> Result<Self, DpError> {
         Self::keyed(dataset_size, size, &InsecureSamplingSeed(seed).into())
     }
 
-    /// Membership by a random permutation that follows from a key.
+    /// Creates mini-sets by a random permutation that follows from a key.
     ///
     /// # Errors
     ///
-    /// As [`consecutive`](Self::consecutive).
+    /// Returns [`DpError::InvalidArgument`] unless `1 <= size <= dataset_size`.
     pub fn keyed(dataset_size: usize, size: usize, key: &SamplingKey) -> Result<Self, DpError> {
         Self::of(WordStream::new(key, 0).permutation(dataset_size), size)
     }
@@ -82,31 +83,31 @@ impl MiniSets {
         Ok(Self { order, size })
     }
 
-    /// Number of mini-sets; the last one may be smaller than the others.
+    /// Returns the number of mini-sets. The last one may be smaller than the others.
     pub fn len(&self) -> usize {
         self.order.len().div_ceil(self.size)
     }
 
-    /// Never: a partition has at least one mini-set.
+    /// Returns `false`: a partition has at least one mini-set.
     pub fn is_empty(&self) -> bool {
         false
     }
 
-    /// Number of examples in a mini-set.
+    /// Returns the number of examples in a mini-set.
     pub fn size(&self) -> usize {
         self.size
     }
 
-    /// Number of examples in all of them.
+    /// Returns the number of examples in all mini-sets.
     pub fn examples(&self) -> usize {
         self.order.len()
     }
 
-    /// The examples of a mini-set.
+    /// Returns the examples of a mini-set.
     ///
     /// # Panics
     ///
-    /// Panics if there is no such mini-set.
+    /// Panics if `mini_set` is not below [`len`](Self::len).
     pub fn members(&self, mini_set: usize) -> &[usize] {
         let sets = self.len();
         assert!(mini_set < sets, "mini_set must be below {sets}, got {mini_set}");
@@ -114,11 +115,11 @@ impl MiniSets {
         &self.order[first..self.order.len().min(first + self.size)]
     }
 
-    /// The data set whose items are the mini-sets of `dataset`.
+    /// Returns the data set whose items are the mini-sets of `dataset`.
     ///
     /// # Errors
     ///
-    /// [`DpError::InvalidArgument`] if `dataset` has another length than the partition.
+    /// Returns [`DpError::InvalidArgument`] if `dataset` does not have the length of the partition.
     pub fn dataset<D, I, E>(&self, dataset: D) -> Result<MiniSetDataset<D>, DpError>
     where
         D: Dataset<I, E>,
@@ -137,7 +138,7 @@ impl MiniSets {
         Ok(MiniSetDataset { dataset, sets: self.clone() })
     }
 
-    /// A digest of the membership: what a checkpoint compares.
+    /// Returns a digest of the membership, which a checkpoint compares.
     pub(crate) fn digest(&self) -> String {
         let mut hasher = blake3::Hasher::new();
         for &example in &self.order {
@@ -175,7 +176,7 @@ mod tests {
     use burn::data::dataset::InMemDataset;
 
     #[test]
-    fn every_example_is_in_exactly_one_mini_set_and_the_last_has_the_rest() {
+    fn every_example_is_in_exactly_one_mini_set() {
         for sets in [MiniSets::consecutive(103, 10), MiniSets::shuffled(103, 10, 4)] {
             let sets = sets.unwrap();
             assert_eq!((sets.len(), sets.size(), sets.examples()), (11, 10, 103));
@@ -187,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn membership_follows_from_the_seed_and_from_nothing_else() {
+    fn membership_follows_from_the_seed() {
         let sets = MiniSets::shuffled(1000, 8, 1).unwrap();
         assert_eq!(sets, MiniSets::shuffled(1000, 8, 1).unwrap());
         assert_ne!(sets, MiniSets::shuffled(1000, 8, 2).unwrap());
@@ -196,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn a_size_that_no_mini_set_can_have_is_refused_by_name() {
+    fn invalid_mini_set_size_is_refused_by_name() {
         for size in [0, 11] {
             let error = MiniSets::consecutive(10, size).unwrap_err().to_string();
             assert!(error.contains("mini_set_size must be from 1 to dataset_size = 10"), "{error}");
@@ -204,7 +205,7 @@ mod tests {
     }
 
     #[test]
-    fn the_items_of_the_data_set_are_the_mini_sets() {
+    fn items_of_the_data_set_are_the_mini_sets() {
         let examples = InMemDataset::new((100..110).collect::<Vec<usize>>());
         let sets = MiniSets::shuffled(10, 4, 0).unwrap();
         let dataset = sets.dataset::<_, usize, _>(examples).unwrap();

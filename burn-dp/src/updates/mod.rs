@@ -1,27 +1,32 @@
-//! Unit updates: what one privacy unit contributes, whatever computes it.
+//! Unit updates: what one privacy unit contributes, computed by any closure.
 //!
-//! A **unit** is what the guarantee protects: one example, one mini-set of examples, one user. A
-//! closure maps it to a [`UnitUpdate`], one direction for all trained parameters; each update is clipped
-//! as a whole, and the clipped updates are added up. That is the second source of a
-//! [`ClippedSum`](crate::clipping::ClippedSum), beside the private backward pass, and the whole of it:
+//! A **unit** is what the guarantee protects: one example, one mini-set of examples, or one user. A
+//! closure maps it to a [`UnitUpdate`], one direction for all trained parameters. Each update is
+//! clipped as a whole, and the clipped updates are added up by [`clip_updates`]. Together with the
+//! private backward pass, this is the second source of a
+//! [`ClippedSum`](crate::clipping::ClippedSum):
 //!
-//! | unit | update | name |
+//! | unit | update | algorithm |
 //! |---|---|---|
-//! | example | its gradient | one backward pass for each example (nxBP) |
-//! | mini-set | its mean gradient | batch clipping |
-//! | mini-set | several steps of any optimizer ([`LocalTraining`]) | general batch clipping |
-//! | user | several epochs of an optimizer | federated averaging ([`federated`](crate::updates::federated)) |
-//! | user | one gradient | federated SGD |
+//! | example | its gradient ([`UnitUpdate::gradient`]) | one backward pass per example (nxBP) |
+//! | [mini-set](MiniSets) | its mean gradient ([`UnitUpdate::gradient`]) | batch clipping |
+//! | [mini-set](MiniSets) | several optimizer steps ([`LocalTraining`]) | general batch clipping |
+//! | user | optimizer epochs ([`FedAvgConfig`](federated::FedAvgConfig)) | federated averaging |
+//! | user | one gradient ([`FedSgdConfig`](federated::FedSgdConfig)) | federated SGD |
 //!
-//! The privacy argument needs nothing of how an update is computed but that it depends on one unit and
-//! on public values. So a model needs no [`Private`](crate::nn::Private) layers here, and may contain
-//! BatchNorm: the examples of a unit may mix.
+//! [`DpOptimizer::unit_updates`](crate::optim::DpOptimizer::unit_updates) makes a step of the first
+//! three, [`FederatedTraining`](crate::optim::FederatedTraining) makes the rounds of the last two.
 //!
-//! What a forward pass stores in the model (the running statistics of BatchNorm) is private data. Every
-//! unit therefore gets a copy of the model of its own ([`private_copy`]), which is thrown away: the
-//! statistics of a unit reach neither the next unit nor the model that is released. A BatchNorm that
-//! was trained in this way needs statistics for inference all the same: compute them on public data with
-//! [`public_statistics`].
+//! # Privacy
+//!
+//! The guarantee only needs that an update depends on one unit and on public values. So the model
+//! needs no [`Private`](crate::nn::Private) layers, and may contain BatchNorm: the examples of one
+//! unit may be mixed.
+//!
+//! The values that a forward pass stores in the model (the running statistics of BatchNorm) are
+//! private data. Every unit therefore gets a separate copy of the model ([`private_copy`]), which
+//! is dropped: the statistics of a unit reach neither the next unit nor the released model. For
+//! inference, compute the statistics of a BatchNorm on public data with [`public_statistics`].
 //!
 //! # Example
 //!
@@ -50,7 +55,7 @@
 //! };
 //! let examples: Vec<f32> = (0..640).map(|i| (i as f32 * 0.1).sin()).collect();
 //!
-//! let sets = MiniSets::shuffled(examples.len(), 32, 7)?; // 20 mini-sets, membership public
+//! let sets = MiniSets::shuffled(examples.len(), 32, 7)?; // 20 mini-sets, public membership
 //! let plan = PrivacyPlanConfig::for_mini_sets(&sets, 1)
 //!     .with_sampling(SamplingScheme::FixedSize)
 //!     .with_noise_multiplier(2.0)
@@ -76,22 +81,23 @@
 //!
 //! # References
 //!
-//! - Nguyen, Nguyen, Nguyen, van Dijk, Batch clipping and adaptive layerwise clipping for differential
-//!   private stochastic gradient descent, 2023, section 3.1.
-//! - McMahan, Ramage, Talwar, Zhang, Learning differentially private recurrent language models, 2018.
+//! - Nguyen, Nguyen, Nguyen, van Dijk, Batch clipping and adaptive layerwise clipping for
+//!   differential private stochastic gradient descent, 2023, section 3.1.
+//! - McMahan, Ramage, Talwar, Zhang, Learning differentially private recurrent language models,
+//!   2018.
 
-mod clipped;
+mod clip_updates;
 pub mod federated;
-mod local;
+mod local_training;
 mod mini_sets;
-mod statistics;
-mod update;
+mod running_statistics;
+mod unit_update;
 
 #[cfg(test)]
-mod oracle;
+mod tests;
 
-pub use clipped::clip_updates;
-pub use local::LocalTraining;
+pub use clip_updates::clip_updates;
+pub use local_training::LocalTraining;
 pub use mini_sets::{MiniSetDataset, MiniSets};
-pub use statistics::{private_copy, public_statistics};
-pub use update::UnitUpdate;
+pub use running_statistics::{private_copy, public_statistics};
+pub use unit_update::UnitUpdate;

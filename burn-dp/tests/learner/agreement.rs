@@ -69,9 +69,9 @@ fn layerwise_multiplied_scheduled_and_tracked_clipping_are_those_of_the_optimize
     let share = CountNoise::Share(0.1);
     let quantile = || QuantileClipping::new(0.5).unwrap().with_count_noise(share);
     agrees(ScheduledClipping::new(quantile(), decay()), poisson, 4);
-    let tracker = || QuantileTracker::alone(layers(), [0.25, 0.75]).unwrap();
-    agrees(tracker().beside(FlatClipping::new(0.5).unwrap(), share), poisson, 4);
-    agrees(tracker().with_means().beside(quantile(), share), poisson, 4);
+    let tracker = || QuantileTracker::new(layers(), [0.25, 0.75]).unwrap();
+    agrees(tracker().with_clipping(FlatClipping::new(0.5).unwrap(), share), poisson, 4);
+    agrees(tracker().with_means().with_clipping(quantile(), share), poisson, 4);
     // Nothing but counts is released.
     agrees(tracker(), poisson, 4);
 }

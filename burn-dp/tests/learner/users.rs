@@ -7,11 +7,12 @@ use burn::module::Module;
 use burn::optim::SgdConfig;
 use burn::tensor::{Device, Tensor, TensorData};
 use burn::train::{InferenceStep, Learner, RegressionOutput};
+use burn_dp::optim::FederatedTraining;
 use burn_dp::optim::{PrivacyPlan, PrivacyPlanConfig};
 use burn_dp::random::InsecureSeed;
 use burn_dp::sampling::PrivateDataLoaderBuilder;
 use burn_dp::train::PrivateTrainStep;
-use burn_dp::updates::federated::{FedSgdConfig, FederatedTraining};
+use burn_dp::updates::federated::FedSgdConfig;
 use burn_dp_accountant::UnitOfPrivacy;
 
 use crate::fixture::*;

@@ -3,7 +3,7 @@
 use std::thread;
 
 use burn::optim::SgdConfig;
-use burn_dp::clipping::{CountNoise, QuantileClipping};
+use burn_dp::clipping::{ClippedSum, CountNoise, QuantileClipping};
 use burn_dp::grads::PrivateBackward;
 use burn_dp::optim::DpOptimizer;
 use burn_dp::sampling::Sampler;
@@ -32,7 +32,8 @@ fn sums_that_several_threads_clipped_to_the_thresholds_of_the_step_are_one_relea
                 let (model, thresholds) = (model.clone(), thresholds.clone());
                 scope.spawn(move || {
                     let losses = model.losses_of(part);
-                    thresholds.clip(PrivateBackward::new().run(losses, &model).unwrap()).unwrap()
+                    let grads = PrivateBackward::new().run(losses, &model).unwrap();
+                    ClippedSum::from_gradients(grads, &thresholds).unwrap()
                 })
             };
             let threads: Vec<_> = parts.map(clip).collect();

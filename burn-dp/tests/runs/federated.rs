@@ -6,9 +6,10 @@ use burn_dp::DpError;
 use burn_dp::checkpoint::Checkpointer;
 use burn_dp::clipping::{LayerwiseClipping, PublicNorms, QuantileClipping};
 use burn_dp::model::ParameterGroups;
+use burn_dp::optim::FederatedTraining;
 use burn_dp::optim::{PrivacyPlanConfig, SamplingScheme};
 use burn_dp::random::InsecureSeed;
-use burn_dp::updates::federated::{FedAvgConfig, FedSgdConfig, FederatedTraining, UserUpdate};
+use burn_dp::updates::federated::{FedAvgConfig, FedSgdConfig, UserUpdate};
 use burn_dp_accountant::UnitOfPrivacy;
 
 use crate::fixtures::{Net, assert_close, distance, flat};
@@ -192,7 +193,7 @@ fn public_updates(update: &UserUpdate, model: &Net) -> PublicNorms {
         let examples = vec![900 + 2 * user, 901 + 2 * user];
         let losses = |model: &Net, batch: Vec<usize>| Ok(model.losses_of(&batch));
         let update = update.of_public_user(model, examples, losses).unwrap();
-        norms.add_update(&update, model).unwrap();
+        update.add_to_public_norms(&mut norms, model).unwrap();
     }
     norms
 }

@@ -140,7 +140,7 @@ mod tests {
         let groups = settings.followed(&*clipping).unwrap().unwrap();
         assert_eq!(groups.len(), 3);
         let norms = PublicNorms::from_means(groups, vec![1.0, 5.0, 10.0]).unwrap();
-        clipping.learn_public(&norms).unwrap();
+        clipping.set_public_norms(&norms).unwrap();
         let thresholds = clipping.thresholds(0).unwrap();
         let ratio = thresholds.norms()[1] / thresholds.norms()[2];
         assert!((ratio - 0.5).abs() < 1e-12, "{ratio}");

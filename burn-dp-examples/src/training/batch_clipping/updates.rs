@@ -79,7 +79,7 @@ impl Updates {
     ///
     /// # Errors
     ///
-    /// As [`PublicNorms::add_update`].
+    /// As [`UnitUpdate::add_to_public_norms`].
     pub(super) fn public_norms(
         &self,
         model: &BnLeNet5,
@@ -90,7 +90,8 @@ impl Updates {
         let mut norms = PublicNorms::new(groups);
         let units = data.public.chunks(mini_set_size.min(data.public.len()));
         for items in units.take(PUBLIC_UNITS) {
-            norms.add_update(&self.of(private_copy(model), items.to_vec())?, model)?;
+            let update = self.of(private_copy(model), items.to_vec())?;
+            update.add_to_public_norms(&mut norms, model)?;
         }
         Ok(norms)
     }

@@ -4,8 +4,8 @@ use std::path::Path;
 
 use burn::tensor::{Device, Tensor};
 use burn_dp::DpError;
+use burn_dp::optim::FederatedTraining;
 use burn_dp::updates::UnitUpdate;
-use burn_dp::updates::federated::FederatedTraining;
 
 use super::FederatedOptions;
 use super::settings::MEDIAN;

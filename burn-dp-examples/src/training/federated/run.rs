@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use burn::module::Module;
 use burn::tensor::Device;
 use burn_dp::DpError;
-use burn_dp::updates::federated::FederatedTraining;
+use burn_dp::optim::FederatedTraining;
 
 use super::{FederatedFigures, FederatedOptions, RoundFigures, norms};
 use crate::data::DataError;

@@ -166,8 +166,8 @@ impl FederatedOptions {
         }
         let parameters = ParameterGroups::per_parameter(model)?;
         // The mean is of norms up to twice the higher of them.
-        let tracker = QuantileTracker::alone(parameters, [MEDIAN, 0.9])?.with_means();
-        Ok(Box::new(tracker.beside(clipping, CountNoise::Share(self.filled().count_share))))
+        let tracker = QuantileTracker::new(parameters, [MEDIAN, 0.9])?.with_means();
+        Ok(Box::new(tracker.with_clipping(clipping, CountNoise::Share(self.filled().count_share))))
     }
 
     fn policy<M: Module>(&self, model: &M) -> Result<Box<dyn Clipping>, TrainError> {

@@ -1,16 +1,17 @@
-//! User-level training: the guarantee is for everything that one user owns.
+//! User-level training: the guarantee covers everything that one user owns.
 //!
-//! In a round, every user takes part independently with the same probability. Each of them trains the
-//! model on their own examples; what the round releases is the sum of the clipped changes, with noise,
-//! divided by the expected number of users. To a server optimizer that is a gradient. It is one use of
-//! [unit updates](crate::updates) with the user as the unit; plan, ledger, noise and checkpoints are those
-//! of every other training.
+//! In a round, every user takes part independently with the same probability and trains the model
+//! on their own examples. The round releases the sum of the clipped changes, with noise, divided by
+//! the expected number of users. A server optimizer uses it as a gradient. This is one application
+//! of [unit updates](crate::updates) with the user as the unit; plan, ledger, noise and checkpoints
+//! are the same as in every other training.
 //!
-//! - [`UserUpdate`]: what a user computes, federated averaging or federated SGD;
-//! - [`FederatedTraining`]: the rounds.
+//! - [`UserUpdate`]: what a user computes, created by [`FedAvgConfig`] (federated averaging) or
+//!   [`FedSgdConfig`] (federated SGD);
+//! - [`FederatedTraining`](crate::optim::FederatedTraining): the rounds.
 //!
-//! All users are simulated in one process, which sees their data: the guarantee is about what is
-//! released. Secure aggregation and the transport of updates are not part of it.
+//! All users are simulated in one process, which has access to their data. The guarantee covers
+//! what is released. Secure aggregation and the transport of updates are not part of it.
 //!
 //! # Example
 //!
@@ -20,8 +21,8 @@
 //! use burn::optim::SgdConfig;
 //! use burn::tensor::{Device, Tensor};
 //! use burn_dp::DpError;
-//! use burn_dp::updates::federated::{FedAvgConfig, FederatedTraining};
-//! use burn_dp::optim::PrivacyPlanConfig;
+//! use burn_dp::optim::{FederatedTraining, PrivacyPlanConfig};
+//! use burn_dp::updates::federated::FedAvgConfig;
 //! use burn_dp_accountant::{Budget, UnitOfPrivacy};
 //!
 //! # fn main() -> Result<(), DpError> {
@@ -38,7 +39,8 @@
 //!     .with_budget(Budget::new(4.0, 1e-3)?)
 //!     .init()?;
 //! let optim = plan.optimizer(SgdConfig::new().init()); // the server
-//! let local = FedAvgConfig::new(0.1).with_epochs(2).with_batch_size(2).init(SgdConfig::new().init())?;
+//! let local = FedAvgConfig::new(0.1).with_epochs(2).with_batch_size(2);
+//! let local = local.init(SgdConfig::new().init())?;
 //! let mut training = FederatedTraining::new(optim, local)?;
 //!
 //! for _ in 0..3 {
@@ -54,14 +56,12 @@
 //!
 //! # References
 //!
-//! - McMahan, Ramage, Talwar, Zhang, Learning differentially private recurrent language models, 2018,
-//!   algorithm 1.
-//! - Andrew, Thakkar, McMahan, Ramaswamy, Differentially private learning with adaptive clipping, 2021,
-//!   algorithm 1.
+//! - McMahan, Ramage, Talwar, Zhang, Learning differentially private recurrent language models,
+//!   2018, algorithm 1.
+//! - Andrew, Thakkar, McMahan, Ramaswamy, Differentially private learning with adaptive clipping,
+//!   2021, algorithm 1.
 //! - Reddi et al., Adaptive federated optimization, 2021, algorithm 1 (server optimizers).
 
-mod training;
-mod update;
+mod user_update;
 
-pub use training::FederatedTraining;
-pub use update::{FedAvgConfig, FedSgdConfig, UserUpdate};
+pub use user_update::{FedAvgConfig, FedSgdConfig, UserUpdate};

@@ -2,7 +2,7 @@
 
 use burn::module::Module;
 use burn::optim::SgdConfig;
-use burn_dp::clipping::{GroupedClipping, LayerwiseClipping, PublicNorms};
+use burn_dp::clipping::{ClippedSum, GroupedClipping, LayerwiseClipping, PublicNorms};
 use burn_dp::grads::PrivateBackward;
 use burn_dp::model::ParameterGroups;
 use burn_dp::optim::DpOptimizer;
@@ -46,7 +46,8 @@ fn a_sum_with_the_thresholds_of_an_earlier_step_is_refused() {
     let old = optim.thresholds().unwrap();
     let model = train_on(&mut optim, model, 1, 1000);
     let grads = PrivateBackward::new().run(model.losses_of_rows(&rows(2)), &model).unwrap();
-    let error = optim.accumulate(old.clip(grads).unwrap()).unwrap_err().to_string();
+    let error =
+        optim.accumulate(ClippedSum::from_gradients(grads, &old).unwrap()).unwrap_err().to_string();
     assert!(error.contains("must be that of the logical step"), "{error}");
 }
 

@@ -91,7 +91,7 @@ fn the_noise_that_is_added_follows_a_scheduled_threshold_and_a_scheduled_multipl
 fn counts_have_the_noise_that_the_ledger_is_told() {
     const COUNTS: usize = 400;
     let quantiles = vec![0.5; COUNTS];
-    let tracker = QuantileTracker::alone(ParameterGroups::whole(), quantiles).unwrap();
+    let tracker = QuantileTracker::new(ParameterGroups::whole(), quantiles).unwrap();
     let batch = 0.01;
     let plan = PrivacyPlanConfig::new(UNITS, batch)
         .with_steps(1)

@@ -45,7 +45,7 @@ pub(crate) fn policies() -> Vec<(&'static str, Box<dyn Clipping>)> {
         clipping.with_count_noise(CountNoise::Std(0.5))
     };
     let grouped = |groups, norms| GroupedClipping::new(groups, norms).unwrap();
-    let tracker = || QuantileTracker::alone(layers(), [0.25, 0.75]).unwrap();
+    let tracker = || QuantileTracker::new(layers(), [0.25, 0.75]).unwrap();
     let schedule = || Schedule::steps([(0, 0.5)]).unwrap();
     let enhanced = || LayerwiseClipping::enhanced(0.3, &public_norms()).unwrap();
     let multiplied = MultipliedClipping::from_public(0.7, &public_norms()).unwrap();
@@ -76,10 +76,10 @@ pub(crate) fn policies() -> Vec<(&'static str, Box<dyn Clipping>)> {
         ("zhang", Box::new(LayerwiseClipping::zhang(&public_norms()).unwrap())),
         ("multiplied", Box::new(multiplied)),
         ("scheduled", Box::new(ScheduledClipping::new(flat(), schedule()))),
-        ("tracked", Box::new(tracker().beside(flat(), CountNoise::Share(0.1)))),
+        ("tracked", Box::new(tracker().with_clipping(flat(), CountNoise::Share(0.1)))),
         (
             "tracked with means",
-            Box::new(tracker().with_means().beside(quantile(), CountNoise::Share(0.1))),
+            Box::new(tracker().with_means().with_clipping(quantile(), CountNoise::Share(0.1))),
         ),
         ("tracker alone", Box::new(tracker().with_means())),
     ]

@@ -93,7 +93,7 @@ fn both_rules_follow_any_quantile_with_noisy_counts() {
 #[test]
 fn a_tracker_alone_estimates_many_quantiles_and_leaves_the_model_as_it_is() {
     let quantiles = [0.1, 0.5, 0.9];
-    let tracker = QuantileTracker::alone(ParameterGroups::whole(), quantiles).unwrap();
+    let tracker = QuantileTracker::new(ParameterGroups::whole(), quantiles).unwrap();
     let path = follow(tracker, 300, 5.0, 1.0);
     for (index, target) in quantiles.into_iter().enumerate() {
         let mean = path[150..].iter().map(|at| fraction(at[index])).sum::<f64>() / 150.0;
@@ -102,7 +102,7 @@ fn a_tracker_alone_estimates_many_quantiles_and_leaves_the_model_as_it_is() {
     let mut optim = PrivacyPlanConfig::new(200, 20.0)
         .with_steps(3)
         .with_noise_multiplier(1.0)
-        .with_clipping(QuantileTracker::alone(layers(), [0.5]).unwrap())
+        .with_clipping(QuantileTracker::new(layers(), [0.5]).unwrap())
         .with_insecure_seed(InsecureSeed(5))
         .init()
         .unwrap()
@@ -116,8 +116,8 @@ fn a_tracker_alone_estimates_many_quantiles_and_leaves_the_model_as_it_is() {
 
 #[test]
 fn a_tracker_beside_a_policy_finds_the_mean_norm_too() {
-    let tracker = QuantileTracker::alone(ParameterGroups::whole(), [0.95]).unwrap().with_means();
-    let tracker = tracker.beside(FlatClipping::new(1.0).unwrap(), CountNoise::Share(0.5));
+    let tracker = QuantileTracker::new(ParameterGroups::whole(), [0.95]).unwrap().with_means();
+    let tracker = tracker.with_clipping(FlatClipping::new(1.0).unwrap(), CountNoise::Share(0.5));
     let path = follow(tracker, 300, 1.0, 0.0);
     assert!(path.iter().all(|estimates| estimates.len() == 2));
     let mean = path[150..].iter().map(|at| at[1]).sum::<f64>() / 150.0;

@@ -8,10 +8,11 @@ use burn::optim::SgdConfig;
 use burn::tensor::{Device, Tensor};
 use burn_dp::DpError;
 use burn_dp::clipping::{Clipping, Thresholds};
+use burn_dp::optim::FederatedTraining;
 use burn_dp::optim::{DpOptimizer, PrivacyPlanConfig, SamplingScheme};
 use burn_dp::random::InsecureSeed;
 use burn_dp::sampling::{Draw, PrivateDataLoaderBuilder, Sampler};
-use burn_dp::updates::federated::{FedAvgConfig, FedSgdConfig, FederatedTraining, UserUpdate};
+use burn_dp::updates::federated::{FedAvgConfig, FedSgdConfig, UserUpdate};
 use burn_dp::updates::{LocalTraining, UnitUpdate};
 use burn_dp_accountant::UnitOfPrivacy;
 
@@ -85,7 +86,7 @@ impl Clipping for Heard {
         self.policy.describe()
     }
 
-    fn learn(&mut self, _step: u64, fractions: &[f64]) {
+    fn update(&mut self, _step: u64, fractions: &[f64]) {
         self.fractions.lock().unwrap().extend(fractions);
     }
 }

@@ -5,10 +5,11 @@ use burn::optim::ModuleOptimizer;
 use burn::tensor::Tensor;
 
 use crate::DpError;
+use crate::error::at_least_one;
 use crate::random::{InsecureSamplingSeed, SamplingKey, WordStream};
 use crate::updates::{LocalTraining, UnitUpdate, private_copy};
 
-/// Configuration of federated averaging: a user trains for some epochs on batches of their own
+/// Configuration of federated averaging: a user trains for some epochs on batches of their
 /// examples, and contributes the total change of the model.
 ///
 /// # References
@@ -24,51 +25,56 @@ pub struct FedAvgConfig {
 }
 
 impl FedAvgConfig {
-    /// One epoch with this local learning rate, on batches of 16, of at most 256 examples a round.
+    /// Creates a configuration with the local learning rate `lr`: one epoch, batches of 16, and at
+    /// most 256 examples of a user per round.
     pub fn new(lr: f64) -> Self {
         Self { lr, epochs: 1, batch_size: 16, max_examples: 256 }
     }
 
-    /// Passes of a user over their examples in a round. Default: 1.
+    /// Sets the number of passes over the examples of a user in a round. Default: 1.
     pub fn with_epochs(mut self, epochs: usize) -> Self {
         self.epochs = epochs;
         self
     }
 
-    /// Examples in a local batch; the last one of an epoch may be smaller. Default: 16.
+    /// Sets the size of a local batch. The last batch of an epoch may be smaller. Default: 16.
     pub fn with_batch_size(mut self, batch_size: usize) -> Self {
         self.batch_size = batch_size;
         self
     }
 
-    /// Examples of a user that are used in a round, drawn anew in each. Default: 256.
+    /// Sets the largest number of examples of a user in a round, drawn again in each. Default: 256.
     ///
-    /// It bounds the time of a round, not the sensitivity, which clipping bounds.
+    /// It bounds the time of a round. Clipping bounds the sensitivity.
     pub fn with_max_examples(mut self, max_examples: usize) -> Self {
         self.max_examples = max_examples;
         self
     }
 
-    /// Checks the configuration.
+    /// Initializes the update.
     ///
     /// # Arguments
     ///
-    /// - `optimizer`: the local optimizer; every user begins with a fresh one
+    /// - `optimizer`: the local optimizer; every user starts with a fresh one
     ///
     /// # Errors
     ///
-    /// [`DpError::InvalidArgument`] naming the value that cannot be used.
+    /// Returns [`DpError::InvalidArgument`] if the learning rate is not positive and finite, or if
+    /// another number is zero.
     pub fn init(self, optimizer: ModuleOptimizer) -> Result<UserUpdate, DpError> {
         let training = LocalTraining::new(optimizer, self.lr)?;
-        positive("epochs", self.epochs)?;
-        positive("batch_size", self.batch_size)?;
-        positive("max_examples", self.max_examples)?;
+        at_least_one("epochs", self.epochs)?;
+        at_least_one("batch_size", self.batch_size)?;
+        at_least_one("max_examples", self.max_examples)?;
         let Self { epochs, batch_size, max_examples, .. } = self;
-        Ok(UserUpdate { rule: Rule::FedAvg { training, epochs, batch_size }, max_examples })
+        Ok(UserUpdate {
+            algorithm: Algorithm::FedAvg { training, epochs, batch_size },
+            max_examples,
+        })
     }
 }
 
-/// Configuration of federated SGD: a user contributes one gradient, over some of their examples.
+/// Configuration of federated SGD: a user contributes one gradient over some of their examples.
 ///
 /// # References
 ///
@@ -80,44 +86,39 @@ pub struct FedSgdConfig {
 }
 
 impl FedSgdConfig {
-    /// The gradient of the mean loss over at most so many examples, drawn anew in each round.
+    /// Creates a configuration: the gradient of the mean loss over at most `max_examples` examples,
+    /// drawn again in each round.
     pub fn new(max_examples: usize) -> Self {
         Self { max_examples }
     }
 
-    /// Checks the configuration.
+    /// Initializes the update.
     ///
     /// # Errors
     ///
-    /// [`DpError::InvalidArgument`] for no example.
+    /// Returns [`DpError::InvalidArgument`] if `max_examples` is zero.
     pub fn init(self) -> Result<UserUpdate, DpError> {
-        positive("max_examples", self.max_examples)?;
-        Ok(UserUpdate { rule: Rule::FedSgd, max_examples: self.max_examples })
+        at_least_one("max_examples", self.max_examples)?;
+        Ok(UserUpdate { algorithm: Algorithm::FedSgd, max_examples: self.max_examples })
     }
 }
 
-fn positive(name: &'static str, value: usize) -> Result<(), DpError> {
-    match value {
-        0 => Err(DpError::invalid(name, "must be at least 1, got 0")),
-        _ => Ok(()),
-    }
-}
-
-/// What a user computes in a round; made by [`FedAvgConfig`] and [`FedSgdConfig`].
+/// What a user computes in a round; created by [`FedAvgConfig`] and [`FedSgdConfig`].
 #[derive(Clone, Debug)]
 pub struct UserUpdate {
-    rule: Rule,
+    algorithm: Algorithm,
     max_examples: usize,
 }
 
 #[derive(Clone, Debug)]
-enum Rule {
+enum Algorithm {
     FedAvg { training: LocalTraining, epochs: usize, batch_size: usize },
     FedSgd,
 }
 
 impl UserUpdate {
-    /// The update of a user who is public, computed as in a round: to look at, not to be released.
+    /// Returns the update of a public user, computed as in a round but not released; see
+    /// [`UnitUpdate::add_to_public_norms`].
     ///
     /// # Privacy
     ///
@@ -125,7 +126,8 @@ impl UserUpdate {
     ///
     /// # Errors
     ///
-    /// As [`LocalTraining::run`].
+    /// Returns the errors of `losses`, and [`DpError::NotPerExample`] if the losses do not depend
+    /// on a trained parameter.
     pub fn of_public_user<M: Module, I: Clone>(
         &self,
         model: &M,
@@ -136,11 +138,11 @@ impl UserUpdate {
         self.compute(private_copy(model), examples, (&key, 0), losses)
     }
 
-    /// The update of a user with these examples; zero for a user without any.
+    /// Returns the update of a user with these examples, which is zero without any.
     ///
     /// # Arguments
     ///
-    /// - `key`: orders the examples: whoever knows it knows which of them were used
+    /// - `key`: orders the examples; it is secret, because the examples of a user follow from it
     pub(crate) fn compute<M: Module, I: Clone>(
         &self,
         model: M,
@@ -150,18 +152,18 @@ impl UserUpdate {
     ) -> Result<UnitUpdate, DpError> {
         let (key, user) = key;
         let mut words = WordStream::new(key, user as u64);
-        // A uniform subset first, so that a user's examples all get their turn.
+        // A uniform subset first, so that all examples of a user are used in the long run.
         let chosen = words.permutation(examples.len());
         examples = chosen.iter().take(self.max_examples).map(|&i| examples[i].clone()).collect();
         if examples.is_empty() {
             return Ok(UnitUpdate::zero());
         }
-        match &self.rule {
-            Rule::FedSgd => {
+        match &self.algorithm {
+            Algorithm::FedSgd => {
                 let losses = losses(&model, examples)?;
                 UnitUpdate::gradient(&model, losses)
             }
-            Rule::FedAvg { training, epochs, batch_size } => {
+            Algorithm::FedAvg { training, epochs, batch_size } => {
                 let orders: Vec<Vec<usize>> =
                     (0..*epochs).map(|_| words.permutation(examples.len())).collect();
                 let batches = orders
@@ -177,14 +179,14 @@ impl UserUpdate {
 impl fmt::Display for UserUpdate {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let examples = self.max_examples;
-        match &self.rule {
-            Rule::FedAvg { training, epochs, batch_size } => write!(
+        match &self.algorithm {
+            Algorithm::FedAvg { training, epochs, batch_size } => write!(
                 f,
-                "federated averaging: {epochs} local epochs with batches of {batch_size} and learning \
-                 rate {}, at most {examples} examples of a user in a round",
+                "federated averaging: {epochs} local epochs with batches of {batch_size} and \
+                 learning rate {}, at most {examples} examples of a user in a round",
                 training.lr()
             ),
-            Rule::FedSgd => write!(
+            Algorithm::FedSgd => write!(
                 f,
                 "federated SGD: one gradient over at most {examples} examples of a user in a round"
             ),
@@ -200,7 +202,7 @@ mod tests {
     use burn::optim::SgdConfig;
     use burn::tensor::Device;
 
-    /// The batches that a user with these examples trains on.
+    /// Returns the batches that a user with these examples trains on.
     fn batches(update: &UserUpdate, examples: usize, user: usize) -> Vec<Vec<usize>> {
         let device = Device::flex().autodiff();
         let model: Linear = LinearConfig::new(1, 1).init(&device);
@@ -226,7 +228,7 @@ mod tests {
     }
 
     #[test]
-    fn every_epoch_sees_every_chosen_example_once_in_another_order() {
+    fn every_epoch_shuffles_the_chosen_examples() {
         let seen = batches(&fed_avg(3, 4, 100), 30, 7);
         assert_eq!(
             seen.iter().map(Vec::len).collect::<Vec<_>>(),
@@ -242,7 +244,7 @@ mod tests {
     }
 
     #[test]
-    fn the_cap_chooses_the_same_examples_for_all_epochs_and_others_for_another_user() {
+    fn max_examples_selects_one_subset_for_each_user() {
         let seen = batches(&fed_avg(2, 5, 5), 1000, 7);
         let sorted = |batch: &Vec<usize>| {
             let mut batch = batch.clone();
@@ -257,13 +259,13 @@ mod tests {
     }
 
     #[test]
-    fn a_user_without_examples_computes_nothing() {
+    fn user_without_examples_computes_nothing() {
         assert!(batches(&fed_avg(2, 5, 5), 0, 7).is_empty());
         assert!(batches(&FedSgdConfig::new(5).init().unwrap(), 0, 7).is_empty());
     }
 
     #[test]
-    fn numbers_that_train_nobody_are_refused_by_name() {
+    fn invalid_numbers_are_refused_by_name() {
         let sgd = || SgdConfig::new().init();
         for (config, name) in [
             (FedAvgConfig::new(0.0), "lr must be positive"),

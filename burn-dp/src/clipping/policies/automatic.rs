@@ -1,16 +1,17 @@
-use super::{Clipping, Thresholds};
+use super::policy::Clipping;
 use crate::DpError;
+use crate::clipping::thresholds::Thresholds;
 use crate::error::positive;
 
-/// Automatic clipping: every gradient is scaled to almost the same norm, `g · C/(‖g‖ + γ)`.
+/// Automatic clipping: scales every gradient to almost the same norm, `g · C/(‖g‖ + γ)`.
 ///
-/// There is no threshold to tune: C is a factor of the learning rate for optimizers such as SGD, and
-/// has no effect at all on Adam.
+/// There is no threshold to tune. For optimizers such as SGD, C is a factor of the learning rate;
+/// on Adam it has no effect.
 ///
 /// # Privacy
 ///
-/// As [`FlatClipping`](super::FlatClipping) with the threshold C: a contribution has norm
-/// `C ‖g‖/(‖g‖ + γ) < C`.
+/// A contribution has norm `C ‖g‖/(‖g‖ + γ) < C`. So the sum has L2 sensitivity C if a unit is
+/// added or removed, and 2C if one is replaced. A unit whose norm is not finite contributes zero.
 ///
 /// # References
 ///
@@ -23,27 +24,28 @@ pub struct AutomaticClipping {
 }
 
 impl AutomaticClipping {
-    /// Norm 1 and γ = 0.01.
+    /// Creates the policy with C = 1 and γ = 0.01.
     pub fn new() -> Self {
         Self { norm: 1.0, stability: 0.01 }
     }
 
-    /// Scales to this norm.
+    /// Sets the norm C. Default: 1.
     ///
     /// # Errors
     ///
-    /// Refuses a norm that is not positive and finite.
+    /// Returns [`DpError::InvalidArgument`] if the norm is not positive and finite.
     pub fn with_norm(mut self, norm: f64) -> Result<Self, DpError> {
         positive("max_grad_norm", norm)?;
         self.norm = norm;
         Ok(self)
     }
 
-    /// The constant γ: gradients that are much shorter keep their relative size.
+    /// Sets the constant γ. Default: 0.01. Gradients with a much smaller norm keep their relative
+    /// size.
     ///
     /// # Errors
     ///
-    /// Refuses a constant that is not positive and finite.
+    /// Returns [`DpError::InvalidArgument`] if the constant is not positive and finite.
     pub fn with_stability(mut self, stability: f64) -> Result<Self, DpError> {
         positive("stability", stability)?;
         self.stability = stability;
@@ -76,7 +78,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_gradient_is_scaled_by_the_closed_form() {
+    fn coefficients_match_the_closed_form() {
         let thresholds = AutomaticClipping::new().thresholds(0).unwrap();
         let norms: [f64; 4] = [0.0, 0.01, 1.0, 1e6];
         let table = [norms.iter().map(|norm| norm * norm).collect::<Vec<_>>()];

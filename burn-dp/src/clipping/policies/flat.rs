@@ -1,14 +1,15 @@
-use super::{Clipping, Thresholds};
+use super::policy::Clipping;
 use crate::DpError;
+use crate::clipping::thresholds::Thresholds;
 use crate::error::positive;
 
-/// Flat clipping: the gradient of each example, over all parameters, is scaled to norm at most
+/// Flat clipping: scales the gradient of each example, over all parameters, to norm at most
 /// `max_grad_norm`.
 ///
 /// # Privacy
 ///
-/// The sum has L2 sensitivity `max_grad_norm` when one unit is added or removed and
-/// `2 · max_grad_norm` when one is replaced. An example whose norm is not finite contributes zero; it
+/// The sum has L2 sensitivity `max_grad_norm` if a unit is added or removed, and
+/// `2 · max_grad_norm` if one is replaced. An example whose norm is not finite contributes zero. It
 /// is left out by selection, not by a product, so that it cannot spread NaN.
 ///
 /// | norm of the example | coefficient |
@@ -27,17 +28,17 @@ pub struct FlatClipping {
 }
 
 impl FlatClipping {
-    /// Clips to `max_grad_norm`.
+    /// Creates the policy with the threshold `max_grad_norm`.
     ///
     /// # Errors
     ///
-    /// Refuses a threshold that is not positive and finite.
+    /// Returns [`DpError::InvalidArgument`] if the threshold is not positive and finite.
     pub fn new(max_grad_norm: f64) -> Result<Self, DpError> {
         positive("max_grad_norm", max_grad_norm)?;
         Ok(Self { max_grad_norm })
     }
 
-    /// The threshold.
+    /// Returns the threshold.
     pub fn max_grad_norm(&self) -> f64 {
         self.max_grad_norm
     }
@@ -61,7 +62,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn thresholds_that_clip_nothing_or_everything_are_refused() {
+    fn invalid_max_grad_norm_is_refused_by_name() {
         for norm in [0.0, -1.0, f64::NAN, f64::INFINITY] {
             let error = FlatClipping::new(norm).unwrap_err().to_string();
             assert!(error.contains("max_grad_norm must be positive and finite"), "{error}");

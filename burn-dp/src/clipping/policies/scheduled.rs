@@ -1,13 +1,15 @@
-use super::{Clipping, PublicNorms, Thresholds};
+use super::policy::Clipping;
+use super::public_norms::PublicNorms;
 use crate::DpError;
+use crate::clipping::thresholds::Thresholds;
 use crate::schedule::Schedule;
 
-/// The thresholds of another policy times a factor that changes over the steps.
+/// Multiplies the thresholds of another policy by a factor that changes over the steps.
 ///
 /// # Privacy
 ///
-/// The noise follows the thresholds of each step, so every step costs the same. What the other policy
-/// counts, it counts at its own thresholds.
+/// The noise follows the thresholds of each step, so every step costs the same. The counts of the
+/// other policy keep their own thresholds.
 ///
 /// # Example
 ///
@@ -29,7 +31,7 @@ pub struct ScheduledClipping {
 }
 
 impl ScheduledClipping {
-    /// Multiplies the thresholds of `clipping` with the factors of `schedule`.
+    /// Multiplies the thresholds of `clipping` by the factors of `schedule`.
     pub fn new(clipping: impl Clipping + 'static, schedule: Schedule) -> Self {
         Self { clipping: Box::new(clipping), schedule }
     }
@@ -44,12 +46,12 @@ impl Clipping for ScheduledClipping {
         format!("{}; thresholds times a schedule: {}", self.clipping.describe(), self.schedule)
     }
 
-    fn learn(&mut self, step: u64, fractions: &[f64]) {
-        self.clipping.learn(step, fractions);
+    fn update(&mut self, step: u64, fractions: &[f64]) {
+        self.clipping.update(step, fractions);
     }
 
-    fn learn_public(&mut self, norms: &PublicNorms) -> Result<(), DpError> {
-        self.clipping.learn_public(norms)
+    fn set_public_norms(&mut self, norms: &PublicNorms) -> Result<(), DpError> {
+        self.clipping.set_public_norms(norms)
     }
 
     fn adapted(&self) -> Vec<(String, f64)> {
@@ -75,7 +77,7 @@ mod tests {
 
     // Sharp edge: a scheduler changes the threshold, and the noise follows.
     #[test]
-    fn noise_follows_a_threshold_that_a_schedule_changes() {
+    fn noise_follows_scheduled_thresholds() {
         let schedule = Schedule::steps([(2, 0.01), (3, 100.0)]).unwrap();
         let clipping = ScheduledClipping::new(FlatClipping::new(2.0).unwrap(), schedule);
         for (step, norm) in [(0, 2.0), (2, 0.02), (3, 200.0)] {
@@ -87,7 +89,7 @@ mod tests {
     }
 
     #[test]
-    fn a_factor_that_is_no_number_gives_no_thresholds() {
+    fn factor_of_nan_gives_no_thresholds() {
         let schedule = Schedule::function("bad", |_| f64::NAN);
         let clipping = ScheduledClipping::new(FlatClipping::new(2.0).unwrap(), schedule);
         assert!(clipping.thresholds(0).is_err());

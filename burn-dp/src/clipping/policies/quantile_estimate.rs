@@ -1,38 +1,38 @@
-//! A quantile that is followed by noisy fractions.
+//! Quantiles that follow noisy fractions.
 
-use serde::{Deserialize, Serialize};
-
+use super::saved_values::saved_values;
 use crate::DpError;
 use crate::error::positive;
+use crate::schedule::Schedule;
 
-/// Largest value of an estimate: far beyond all norms, and small enough to be squared.
+/// Largest value of an estimate: far above all norms, and small enough to be squared.
 const LARGEST: f64 = 1e60;
 
 /// How an estimate moves.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum QuantileRule {
-    /// `C ← C − η (b̃ − γ)`: a step is at most η times one unit of the norm.
+    /// `C ← C − η (b̃ − γ)`: one update changes the norm by at most η, apart from noise.
     Linear,
-    /// `C ← C exp(−η (b̃ − γ))`: orders of magnitude are crossed in few steps. The default.
+    /// `C ← C exp(−η (b̃ − γ))`: few updates change the norm by orders of magnitude. The default.
     #[default]
     Geometric,
 }
 
-/// An estimate of the γ-quantile of a distribution, which moves until a fraction γ of the values is at
+/// An estimate of the γ-quantile of a distribution. It moves until a fraction γ of the values is at
 /// or below it.
 ///
-/// It is gradient descent on the expected loss `(1−γ)(C−X)` for `X ≤ C`, `γ(X−C)` otherwise, whose
-/// derivative is `P[X ≤ C] − γ`.
+/// The updates are gradient descent on the expected loss `(1−γ)(C−X)` for `X ≤ C`, `γ(X−C)`
+/// otherwise, whose derivative is `P[X ≤ C] − γ`.
 ///
 /// # Privacy
 ///
-/// Public: it sees noisy fractions and nothing else.
+/// Public: it follows from noisy fractions alone.
 ///
 /// # References
 ///
-/// Andrew, Thakkar, McMahan, Ramaswamy, Differentially private learning with adaptive clipping, 2021,
-/// sections 2.1 and 2.2.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+/// Andrew, Thakkar, McMahan, Ramaswamy, Differentially private learning with adaptive clipping,
+/// 2021, sections 2.1 and 2.2.
+#[derive(Clone, Debug, PartialEq)]
 pub struct QuantileEstimate {
     value: f64,
     target: f64,
@@ -40,12 +40,13 @@ pub struct QuantileEstimate {
 }
 
 impl QuantileEstimate {
-    /// Starts at `initial` to look for the `target` quantile. The floor of the estimate is a billionth
-    /// of where it starts.
+    /// Creates an estimate of the `target` quantile that starts at `initial`. Its floor is a
+    /// billionth of `initial`.
     ///
     /// # Errors
     ///
-    /// Refuses a target outside of 0 to 1, and an initial value that is not positive and at most 1e60.
+    /// Returns [`DpError::InvalidArgument`] if `target` is not between 0 and 1, or if `initial` is
+    /// not positive and at most 1e60.
     pub fn new(target: f64, initial: f64) -> Result<Self, DpError> {
         if !(0.0..=1.0).contains(&target) {
             let reason = format!("must be between 0 and 1, got {target}");
@@ -59,11 +60,11 @@ impl QuantileEstimate {
         Ok(Self { value: initial, target, floor: initial / 1e9 })
     }
 
-    /// The smallest value that the estimate takes.
+    /// Sets the smallest value of the estimate.
     ///
     /// # Errors
     ///
-    /// Refuses a floor that is not positive, or is above the estimate.
+    /// Returns [`DpError::InvalidArgument`] if the floor is not positive, or is above the estimate.
     pub fn with_floor(mut self, floor: f64) -> Result<Self, DpError> {
         positive("floor", floor)?;
         if floor > self.value {
@@ -75,73 +76,103 @@ impl QuantileEstimate {
         Ok(self)
     }
 
-    /// The estimate.
+    /// Returns the estimate.
     pub fn value(&self) -> f64 {
         self.value
     }
 
-    /// The quantile that is looked for.
+    /// Returns the target quantile γ.
     pub fn target(&self) -> f64 {
         self.target
     }
 
-    /// The floor.
+    /// Returns the smallest value of the estimate.
     pub fn floor(&self) -> f64 {
         self.floor
     }
 
-    /// Moves by the noisy fraction of values that are at most [`value`](Self::value).
+    /// Moves the estimate by the noisy fraction of values that are at most [`value`](Self::value).
     pub fn update(&mut self, rule: QuantileRule, learning_rate: f64, fraction: f64) {
         let step = learning_rate * (fraction - self.target);
         let moved = match rule {
             QuantileRule::Linear => self.value - step,
             QuantileRule::Geometric => self.value * (-step).exp(),
         };
-        // A value that is not a number stays where it was.
+        // NaN leaves the estimate as it was.
         if !moved.is_nan() {
             self.value = moved.clamp(self.floor, LARGEST);
         }
     }
+}
 
-    /// The same estimate with a saved value.
-    pub(super) fn restored(&self, value: f64) -> Option<Self> {
-        let known = (self.floor..=LARGEST).contains(&value);
-        known.then(|| Self { value, ..self.clone() })
+/// How a policy moves its estimates over the steps.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct EstimateUpdates {
+    pub(super) rule: QuantileRule,
+    learning_rate: f64,
+    pub(super) schedule: Schedule,
+}
+
+impl Default for EstimateUpdates {
+    fn default() -> Self {
+        Self { rule: QuantileRule::default(), learning_rate: 0.2, schedule: Schedule::constant() }
     }
 }
 
+impl EstimateUpdates {
+    /// Sets the learning rate η_C.
+    ///
+    /// # Errors
+    ///
+    /// Returns [`DpError::InvalidArgument`] if it is negative or not finite.
+    pub(super) fn set_learning_rate(&mut self, learning_rate: f64) -> Result<(), DpError> {
+        if !(learning_rate >= 0.0 && learning_rate.is_finite()) {
+            let reason = format!("must be finite and not negative, got {learning_rate}");
+            return Err(DpError::invalid("quantile_lr", reason));
+        }
+        self.learning_rate = learning_rate;
+        Ok(())
+    }
+
+    /// Returns the learning rate of a step.
+    pub(super) fn learning_rate(&self, step: u64) -> f64 {
+        self.learning_rate * self.schedule.factor(step)
+    }
+
+    /// Moves each estimate by its noisy fraction.
+    pub(super) fn apply(&self, estimates: &mut [QuantileEstimate], step: u64, fractions: &[f64]) {
+        let learning_rate = self.learning_rate(step);
+        for (estimate, &fraction) in estimates.iter_mut().zip(fractions) {
+            estimate.update(self.rule, learning_rate, fraction);
+        }
+    }
+}
+
+impl std::fmt::Display for EstimateUpdates {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Self { rule, learning_rate, schedule } = self;
+        write!(f, "{rule:?} rule with learning rate {learning_rate} ({schedule})")
+    }
+}
+
+/// Returns the values of estimates, to be saved.
+pub(super) fn save(estimates: &[QuantileEstimate]) -> serde_json::Value {
+    estimates.iter().map(QuantileEstimate::value).collect()
+}
+
 /// Restores the values of estimates from a saved list.
+///
+/// # Errors
+///
+/// Returns [`DpError::SavedState`] if the list does not have one value in range for each estimate.
 pub(super) fn restore(
     estimates: &mut [QuantileEstimate],
     state: &serde_json::Value,
 ) -> Result<(), DpError> {
-    let values: Option<Vec<f64>> = serde_json::from_value(state.clone()).ok();
-    let restored = values.filter(|values| values.len() == estimates.len()).and_then(|values| {
-        estimates.iter().zip(values).map(|(estimate, value)| estimate.restored(value)).collect()
-    });
-    let restored: Vec<QuantileEstimate> = restored.ok_or_else(|| {
-        DpError::state(format!(
-            "the thresholds of the clipping policy are {state}, and {} of them are expected; resume \
-             with the policy of the run",
-            estimates.len()
-        ))
-    })?;
-    estimates.clone_from_slice(&restored);
+    let in_range = |index: usize, value| (estimates[index].floor..=LARGEST).contains(&value);
+    let values = saved_values("thresholds", state, estimates.len(), in_range)?;
+    estimates.iter_mut().zip(values).for_each(|(estimate, value)| estimate.value = value);
     Ok(())
-}
-
-/// The values of estimates, to be saved.
-pub(super) fn saved(estimates: &[QuantileEstimate]) -> serde_json::Value {
-    estimates.iter().map(QuantileEstimate::value).collect()
-}
-
-/// Refuses a learning rate η_C with which an estimate would not move, or to the wrong side.
-pub(super) fn check_learning_rate(learning_rate: f64) -> Result<(), DpError> {
-    if learning_rate >= 0.0 && learning_rate.is_finite() {
-        return Ok(());
-    }
-    let reason = format!("must be finite and not negative, got {learning_rate}");
-    Err(DpError::invalid("quantile_lr", reason))
 }
 
 #[cfg(test)]
@@ -155,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn one_update_has_its_closed_form() {
+    fn one_update_matches_the_closed_form() {
         let mut linear = QuantileEstimate::new(0.5, 2.0).unwrap();
         linear.update(QuantileRule::Linear, 0.2, 0.9);
         assert!((linear.value() - 1.92).abs() < 1e-15);
@@ -165,7 +196,7 @@ mod tests {
     }
 
     #[test]
-    fn without_noise_both_rules_come_to_the_quantile() {
+    fn both_rules_converge_to_the_quantile_without_noise() {
         for (target, start) in [(0.1, 1.0), (0.5, 0.1), (0.9, 3.0)] {
             let truth = -(1.0f64 - target).ln();
             for rule in [QuantileRule::Linear, QuantileRule::Geometric] {
@@ -179,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn the_extreme_targets_run_to_the_ends_of_the_distribution() {
+    fn extreme_targets_converge_to_the_ends_of_the_distribution() {
         // Uniform on 1 to 3: the minimum and the maximum.
         let fraction = |x: f64| ((x - 1.0) / 2.0).clamp(0.0, 1.0);
         for (target, end) in [(0.0, 1.0), (1.0, 3.0)] {
@@ -192,7 +223,7 @@ mod tests {
     }
 
     #[test]
-    fn an_estimate_stays_positive_and_finite_whatever_the_fraction() {
+    fn estimate_stays_in_range_for_any_fraction() {
         for rule in [QuantileRule::Linear, QuantileRule::Geometric] {
             let mut estimate = QuantileEstimate::new(0.5, 1.0).unwrap().with_floor(0.25).unwrap();
             for fraction in [1e9, -1e9, f64::NAN, f64::INFINITY, f64::NEG_INFINITY, 1e300, 0.2] {
@@ -205,7 +236,7 @@ mod tests {
     }
 
     #[test]
-    fn impossible_settings_are_refused() {
+    fn invalid_settings_are_refused() {
         for target in [-0.1, 1.1, f64::NAN] {
             assert!(QuantileEstimate::new(target, 1.0).is_err());
         }

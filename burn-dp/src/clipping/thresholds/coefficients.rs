@@ -1,32 +1,107 @@
-//! From norms to factors.
+use super::bound::Bound;
+use super::count::Count;
+use super::statistics::ClippingStatistics;
 
-use super::thresholds::{Bound, Scaling};
-use super::{ClippingStatistics, Thresholds};
-
-/// Relative excess of the measured norm that is taken off the coefficient, so that rounding in f32
-/// does not lift a clipped gradient over the threshold.
+/// Relative increase of the measured norm, so that rounding in f32 does not lift a clipped gradient
+/// above the threshold.
 const ROUNDING: f64 = 1.0 / (1 << 20) as f64;
 
-/// What a source of gradients multiplies the parts of its units with.
+/// How a gradient is brought below its threshold.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) enum Scaling {
+    /// `min(1, C/‖g‖)`.
+    Clip,
+    /// `C/(‖g‖ + stability)`.
+    Normalize { stability: f64 },
+}
+
+impl Scaling {
+    /// Returns the coefficient of a gradient whose squared norm is finite.
+    fn coefficient(self, squared_norm: f64, threshold: f64) -> f32 {
+        let norm = squared_norm.sqrt() * (1.0 + ROUNDING);
+        let exact = match self {
+            Self::Clip if norm <= threshold => return 1.0,
+            Self::Clip => threshold / norm,
+            Self::Normalize { stability } => threshold / (norm + stability),
+        };
+        let rounded = exact.min(f64::from(f32::MAX)) as f32;
+        if f64::from(rounded) > exact { rounded.next_down() } else { rounded }
+    }
+}
+
+/// The clipping coefficients of units: the factors of their gradients, for each group.
 ///
-/// | norm of the part | clipping | normalising |
+/// | norm of the group | clipping | normalizing |
 /// |---|---|---|
 /// | 0 | 1 | threshold / stability |
 /// | at most the threshold | 1 | threshold / (norm + stability), rounded down |
-/// | larger | threshold / norm, rounded down | the same |
-/// | any group infinite or NaN, also by overflow | unit left out | unit left out |
+/// | larger | threshold / norm, rounded down | threshold / (norm + stability), rounded down |
+/// | of any group infinite or NaN, also by overflow | unit left out | unit left out |
 pub(crate) struct Coefficients {
-    /// One row for each norm that is bounded, one value for each unit. Units that are left out have 0.
-    pub(crate) rows: Vec<Vec<f32>>,
+    /// One row for each bounded norm, with one value for each unit. Units that are left out have 0.
+    pub(super) rows: Vec<Vec<f32>>,
     /// `false` for units to leave out by selection: a product with 0 would keep NaN.
     pub(crate) keep: Vec<bool>,
     pub(crate) statistics: ClippingStatistics,
     /// `Σ_i (b_i - ½)` of each count, exact.
-    pub(crate) balances: Vec<f64>,
+    pub(crate) count_sums: Vec<f64>,
 }
 
 impl Coefficients {
-    /// The coefficients of a group of parameters, one for each unit.
+    /// Returns the coefficients of units with these squared norms.
+    ///
+    /// # Arguments
+    ///
+    /// - `squared_norms`: for each group a row with one value for each unit, not underestimated
+    /// - `is_real`: `false` for units that only pad the batch
+    pub(super) fn new(
+        bound: &Bound,
+        scaling: Scaling,
+        counts: &[Count],
+        squared_norms: &[Vec<f64>],
+        is_real: impl Fn(usize) -> bool,
+    ) -> Self {
+        let units = squared_norms.first().map_or(0, Vec::len);
+        let rows = bound.norms().len();
+        let mut found = Self {
+            rows: vec![Vec::with_capacity(units); rows],
+            keep: Vec::with_capacity(units),
+            statistics: ClippingStatistics::default(),
+            count_sums: vec![0.0; counts.len()],
+        };
+        for unit in 0..units {
+            let of_group = |group: usize| squared_norms[group][unit];
+            let total: f64 = (0..squared_norms.len()).map(of_group).sum();
+            let whole = bound.whole_squared_norm(total, of_group);
+            let finite = (total * (1.0 + ROUNDING)).is_finite() && whole.is_finite();
+            found.keep.push(finite);
+            if !is_real(unit) {
+                found.rows.iter_mut().for_each(|row| row.push(0.0));
+                continue;
+            }
+            let mut clipped = false;
+            for (index, row) in found.rows.iter_mut().enumerate() {
+                let (squared_norm, threshold) = match bound {
+                    Bound::Whole { norm, .. } => (whole, *norm),
+                    Bound::PerGroup { norms, .. } => (of_group(index), norms[index]),
+                };
+                let coefficient =
+                    if finite { scaling.coefficient(squared_norm, threshold) } else { 0.0 };
+                clipped |= finite && coefficient < 1.0;
+                row.push(coefficient);
+            }
+            found.statistics.examples += 1;
+            found.statistics.clipped += usize::from(clipped);
+            found.statistics.non_finite += usize::from(!finite);
+            for (sum, count) in found.count_sums.iter_mut().zip(counts) {
+                let squared_norm = count.group.map_or(whole, of_group);
+                *sum += count.contribution(finite.then(|| squared_norm.sqrt())) - 0.5;
+            }
+        }
+        found
+    }
+
+    /// Returns the coefficients of a group of parameters, one for each unit.
     pub(crate) fn of_group(&self, group: usize) -> &[f32] {
         match self.rows.as_slice() {
             [row] => row,
@@ -35,92 +110,11 @@ impl Coefficients {
     }
 }
 
-impl Thresholds {
-    /// The coefficients of units with these squared norms.
-    ///
-    /// # Arguments
-    ///
-    /// - `squared_norms`: for each group a row with one value for each unit, not underestimated
-    /// - `is_real`: `false` for units that only pad the batch
-    pub(crate) fn coefficients(
-        &self,
-        squared_norms: &[Vec<f64>],
-        is_real: impl Fn(usize) -> bool,
-    ) -> Coefficients {
-        let units = squared_norms.first().map_or(0, Vec::len);
-        let rows = self.norms().len();
-        let mut found = Coefficients {
-            rows: vec![Vec::with_capacity(units); rows],
-            keep: Vec::with_capacity(units),
-            statistics: ClippingStatistics::default(),
-            balances: vec![0.0; self.counts().len()],
-        };
-        for unit in 0..units {
-            let of_group = |group: usize| squared_norms[group][unit];
-            let total: f64 = (0..squared_norms.len()).map(of_group).sum();
-            let finite = self.is_finite(total, of_group);
-            found.keep.push(finite);
-            if !is_real(unit) {
-                found.rows.iter_mut().for_each(|row| row.push(0.0));
-                continue;
-            }
-            let mut clipped = false;
-            for (index, row) in found.rows.iter_mut().enumerate() {
-                let (squared_norm, norm) = match self.bound() {
-                    Bound::Whole { norm, .. } => (self.whole_squared_norm(total, of_group), *norm),
-                    Bound::PerGroup { norms, .. } => (of_group(index), norms[index]),
-                };
-                let coefficient =
-                    if finite { coefficient(squared_norm, norm, self.scaling()) } else { 0.0 };
-                clipped |= finite && coefficient < 1.0;
-                row.push(coefficient);
-            }
-            found.statistics.examples += 1;
-            found.statistics.clipped += usize::from(clipped);
-            found.statistics.non_finite += usize::from(!finite);
-            for (balance, count) in found.balances.iter_mut().zip(self.counts()) {
-                let squared_norm =
-                    count.group.map_or_else(|| self.whole_squared_norm(total, of_group), of_group);
-                *balance += count.of_unit(finite.then(|| squared_norm.sqrt())) - 0.5;
-            }
-        }
-        found
-    }
-
-    /// The squared norm of the whole gradient, multipliers included.
-    fn whole_squared_norm(&self, total: f64, of_group: impl Fn(usize) -> f64) -> f64 {
-        match self.bound() {
-            Bound::Whole { multipliers, .. } if multipliers.iter().any(|&factor| factor != 1.0) => {
-                multipliers.iter().enumerate().map(|(group, m)| m * m * of_group(group)).sum()
-            }
-            _ => total,
-        }
-    }
-
-    /// Whether every norm of the unit is known.
-    fn is_finite(&self, total: f64, of_group: impl Fn(usize) -> f64) -> bool {
-        (total * (1.0 + ROUNDING)).is_finite()
-            && self.whole_squared_norm(total, of_group).is_finite()
-    }
-}
-
-/// The factor of a gradient of that squared norm, which is finite.
-fn coefficient(squared_norm: f64, threshold: f64, scaling: Scaling) -> f32 {
-    let norm = squared_norm.sqrt() * (1.0 + ROUNDING);
-    let exact = match scaling {
-        Scaling::Clip if norm <= threshold => return 1.0,
-        Scaling::Clip => threshold / norm,
-        Scaling::Normalize { stability } => threshold / (norm + stability),
-    };
-    let rounded = exact.min(f64::from(f32::MAX)) as f32;
-    if f64::from(rounded) > exact { rounded.next_down() } else { rounded }
-}
-
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
-    use crate::clipping::{Count, CountNoise, NoiseSplit};
+    use crate::clipping::{CountNoise, NoiseSplit, Thresholds};
     use crate::model::groups::three_groups;
 
     fn of_one(thresholds: &Thresholds, squared_norms: &[f64]) -> Coefficients {
@@ -129,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn a_coefficient_never_lets_the_product_exceed_the_threshold() {
+    fn product_with_the_coefficient_never_exceeds_the_threshold() {
         for c in [1e-3, 0.1, 1.0, 7.3] {
             let clip = Thresholds::whole(c).unwrap();
             let normalize = clip.clone().normalized(0.01).unwrap();
@@ -147,14 +141,14 @@ mod tests {
     }
 
     #[test]
-    fn the_zero_gradient_is_kept_and_no_other_norm_is_amplified() {
+    fn zero_gradient_is_kept_and_no_norm_is_amplified() {
         let clip = Thresholds::whole(1.0).unwrap();
         assert_eq!(of_one(&clip, &[0.0]).of_group(0), [1.0]);
         assert_eq!(of_one(&clip, &[1e-300]).of_group(0), [1.0]);
     }
 
     #[test]
-    fn norms_that_are_not_finite_leave_the_unit_out_of_every_group() {
+    fn unit_with_a_norm_that_is_not_finite_is_left_out_of_every_group() {
         let thresholds =
             Thresholds::per_group(three_groups(), vec![1.0; 3], &NoiseSplit::Uniform).unwrap();
         for norm in [f64::NAN, f64::INFINITY, f64::MAX] {
@@ -179,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn multipliers_enter_the_norm_and_one_coefficient_serves_all_groups() {
+    fn multipliers_enter_the_norm_of_one_coefficient_for_all_groups() {
         let thresholds = Thresholds::multiplied(three_groups(), 1.0, vec![1.0, 2.0, 3.0]).unwrap();
         let found = of_one(&thresholds, &[1.0, 1.0, 1.0]);
         let expected = 1.0 / 14f32.sqrt();
@@ -190,10 +184,10 @@ mod tests {
     }
 
     #[test]
-    fn counts_are_of_half_units_and_padding_is_not_counted() {
+    fn counts_are_centered_at_one_half_and_exclude_padding() {
         let counts = vec![Count::whole(2.0), Count::of_group(1, 1.0)];
-        let thresholds = Thresholds::whole(9.0).unwrap().looking_at(three_groups()).unwrap();
-        let thresholds = thresholds.counting(counts, CountNoise::default()).unwrap();
+        let thresholds = Thresholds::whole(9.0).unwrap().with_groups(three_groups()).unwrap();
+        let thresholds = thresholds.with_counts(counts, CountNoise::default()).unwrap();
         // Squared norms of five units, the last of which is padding.
         let table = vec![
             vec![1.0, 0.0, 9.0, f64::NAN, 0.0],
@@ -202,7 +196,7 @@ mod tests {
         ];
         let found = thresholds.coefficients(&table, |unit| unit < 4);
         // Whole norms √3, √5, 3, unknown: one below 2. In group 1: 1, 1, 0, unknown: three below.
-        assert_eq!(found.balances, [0.5 - 1.5, 1.5 - 0.5]);
+        assert_eq!(found.count_sums, [0.5 - 1.5, 1.5 - 0.5]);
         assert_eq!(found.statistics.examples, 4);
         assert_eq!(found.of_group(2)[4], 0.0);
     }

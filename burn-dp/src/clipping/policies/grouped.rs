@@ -1,20 +1,21 @@
-use super::{Clipping, NoiseSplit, Thresholds};
+use super::policy::Clipping;
 use crate::DpError;
+use crate::clipping::thresholds::{NoiseSplit, Thresholds};
 use crate::model::ParameterGroups;
 
-/// Clipping of groups of parameters apart from each other: per layer, per module, or as given.
+/// Clips groups of parameters separately: per layer, per module, or as given.
 ///
 /// # Privacy
 ///
-/// The sum has L2 sensitivity `√(Σ C_h²)` when one unit is added or removed. The noise is divided
-/// among the groups by a [`NoiseSplit`] so that the release costs what one Gaussian release of the
-/// plan's noise multiplier z costs: with equal shares, group h has noise of standard deviation
+/// The sum has L2 sensitivity `√(Σ C_h²)` if a unit is added or removed. A [`NoiseSplit`] divides
+/// the noise among the groups so that the release costs as much as one Gaussian release with the
+/// plan's noise multiplier z. With equal shares, the noise of group h has standard deviation
 /// `z √L C_h`. A unit whose norm is not finite in one group is left out of all.
 ///
 /// # References
 ///
-/// - McMahan, Ramage, Talwar, Zhang, Learning differentially private recurrent language models, 2018,
-///   section 3.
+/// - McMahan, Ramage, Talwar, Zhang, Learning differentially private recurrent language models,
+///   2018, section 3.
 /// - McMahan et al., A general approach to adding differential privacy to iterative training
 ///   procedures, 2018, section 2.
 #[derive(Clone, Debug, PartialEq)]
@@ -25,36 +26,40 @@ pub struct GroupedClipping {
 }
 
 impl GroupedClipping {
-    /// Each group to the threshold beside it.
+    /// Creates the policy with one threshold for each group, in the order of the groups.
     ///
     /// # Errors
     ///
-    /// Refuses thresholds that are not positive and finite, and another number of them than groups.
+    /// Returns [`DpError::InvalidArgument`] if a threshold is not positive and finite, or if there
+    /// is not one for each group.
     pub fn new(groups: ParameterGroups, norms: Vec<f64>) -> Result<Self, DpError> {
-        let clipping = Self { groups, norms, split: NoiseSplit::default() };
-        clipping.thresholds(0)?;
-        Ok(clipping)
+        Self { groups, norms, split: NoiseSplit::default() }.checked()
     }
 
-    /// The same threshold for all L groups, `max_grad_norm / √L`: a contribution has norm at most
-    /// `max_grad_norm`, as in flat clipping.
+    /// Creates the policy with the same threshold, `max_grad_norm / √L`, for all L groups. A
+    /// contribution has norm at most `max_grad_norm`, as in flat clipping.
     ///
     /// # Errors
     ///
-    /// Refuses a threshold that is not positive and finite.
+    /// Returns [`DpError::InvalidArgument`] if `max_grad_norm` is not positive and finite.
     pub fn equal(groups: ParameterGroups, max_grad_norm: f64) -> Result<Self, DpError> {
         let norm = max_grad_norm / (groups.len() as f64).sqrt();
         let norms = vec![norm; groups.len()];
         Self::new(groups, norms)
     }
 
-    /// How the noise is divided among the groups. Default: every group costs the same.
+    /// Sets how the noise is divided among the groups. Default: [`NoiseSplit::Proportional`].
     ///
     /// # Errors
     ///
-    /// Refuses shares that are not positive and finite, and another number of them than groups.
+    /// Returns [`DpError::InvalidArgument`] if a share is not positive and finite, or if there is
+    /// not one for each group.
     pub fn with_noise_split(mut self, split: NoiseSplit) -> Result<Self, DpError> {
         self.split = split;
+        self.checked()
+    }
+
+    fn checked(self) -> Result<Self, DpError> {
         self.thresholds(0)?;
         Ok(self)
     }
@@ -84,7 +89,7 @@ mod tests {
     use crate::model::groups::three_groups;
 
     #[test]
-    fn equal_thresholds_add_up_to_the_whole() {
+    fn equal_thresholds_add_up_to_max_grad_norm() {
         let clipping = GroupedClipping::equal(three_groups(), 1.5).unwrap();
         let thresholds = clipping.thresholds(0).unwrap();
         assert!((thresholds.total_norm() - 1.5).abs() < 1e-15);
@@ -93,7 +98,7 @@ mod tests {
 
     // Sharp edge: with C each, L groups have sensitivity C √L, and the noise follows.
     #[test]
-    fn noise_follows_the_vector_of_thresholds_and_is_never_typed_in() {
+    fn noise_follows_the_vector_of_thresholds() {
         let std = |norms: Vec<f64>| {
             let clipping = GroupedClipping::new(three_groups(), norms).unwrap();
             let clipping = clipping.with_noise_split(NoiseSplit::Uniform).unwrap();
@@ -104,7 +109,7 @@ mod tests {
     }
 
     #[test]
-    fn thresholds_that_do_not_fit_the_groups_are_refused() {
+    fn thresholds_and_shares_must_fit_the_groups() {
         for norms in [vec![1.0; 2], vec![1.0, 0.0, 1.0], vec![1.0, f64::NAN, 1.0]] {
             assert!(GroupedClipping::new(three_groups(), norms).is_err());
         }

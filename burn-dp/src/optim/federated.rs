@@ -6,28 +6,28 @@ use burn::module::Module;
 use burn::tensor::Tensor;
 use burn_dp_accountant::UnitOfPrivacy;
 
+use super::{DpOptimizer, RefusedStep};
 use crate::DpError;
 use crate::clipping::PublicNorms;
-use crate::optim::{DpOptimizer, RefusedStep};
 use crate::random::SamplingKey;
-use crate::sampling::Sampler;
+use crate::sampling::{Draw, Sampler};
 use crate::updates::federated::UserUpdate;
 
-/// The rounds of a user-level training.
+/// The rounds of a user-level training; see [`updates::federated`](crate::updates::federated).
 ///
-/// The optimizer is the server: what a round releases is the negative mean update of its users, with
-/// noise, which it takes for a gradient. SGD with learning rate 1 applies it as it is; momentum, Adam
-/// and all others are post-processing.
+/// The optimizer is the server. A round releases the noisy mean of the updates of its users, which
+/// the optimizer uses as a gradient. SGD with learning rate 1 applies it unchanged; momentum, Adam
+/// and all other optimizers are post-processing.
 ///
 /// # Privacy
 ///
-/// The unit is the user. In each round a user takes part with the sampling probability of the plan, and
-/// contributes one update that the plan's policy clips as a whole, whatever they own and however long
-/// they train. A user without examples contributes zero and is drawn like any other. A round that nobody
-/// takes part in is noise and costs as much as any other.
+/// The unit is the user. In each round a user takes part with the sampling probability of the plan.
+/// Their update is clipped as a whole by the plan's policy, whatever they own and however long they
+/// train. A user without examples contributes zero and is drawn like any other. A round without
+/// users is noise alone and costs as much as any other.
 ///
-/// A checkpoint of [`optimizer`](Self::optimizer) is one of the whole training: the users of a round and
-/// the order of their examples follow from the key in it.
+/// A checkpoint of [`optimizer`](Self::optimizer) covers the whole training: the users of a round
+/// and the order of their examples follow from the key in it.
 pub struct FederatedTraining {
     optim: DpOptimizer,
     update: UserUpdate,
@@ -36,19 +36,19 @@ pub struct FederatedTraining {
 }
 
 impl FederatedTraining {
-    /// Rounds with this server, new or restored from a checkpoint.
+    /// Creates a training with this server, new or restored from a checkpoint.
     ///
     /// # Errors
     ///
-    /// [`DpError::InvalidArgument`] if the plan does not say that its unit is the user.
+    /// Returns [`DpError::InvalidArgument`] if the unit of the plan is not the user.
     pub fn new(mut optim: DpOptimizer, update: UserUpdate) -> Result<Self, DpError> {
         let unit = optim.plan().unit();
         if *unit != UnitOfPrivacy::User {
             return Err(DpError::invalid(
                 "unit",
                 format!(
-                    "must be the user, because an item of the data set is all that a user owns, got \
-                     {unit}; plan with `with_unit(UnitOfPrivacy::User)`"
+                    "must be the user, because an item of the data set holds all examples of a \
+                     user, got {unit}; plan with `with_unit(UnitOfPrivacy::User)`"
                 ),
             ));
         }
@@ -58,21 +58,23 @@ impl FederatedTraining {
         Ok(Self { optim, update, sampler, key })
     }
 
-    /// One round: users train, their clipped changes are added up, noised and released, and the server
-    /// makes its step.
+    /// Makes one round: users train, their clipped changes are added up and released with noise,
+    /// and the server makes its step. Returns the new model.
     ///
     /// # Arguments
     ///
     /// - `lr`: learning rate of the server
-    /// - `users`: the examples of each user; as many users as the plan says
-    /// - `losses`: of some examples of one user, `[examples]`, or `[1]`
+    /// - `users`: the examples of each user; their number is the data set size of the plan
+    /// - `losses`: returns the losses of some examples of one user, `[examples]`, or their mean,
+    ///   `[1]`
     ///
     /// # Errors
     ///
-    /// [`RefusedStep`] gives the model back: those of `losses` and of [`DpOptimizer::unit_updates`], before
-    /// anything is released and with the model unchanged, and those of [`DpOptimizer::step`], in particular
-    /// [`DpError::BudgetExhausted`]. The latter says which of them come after the release, with the model that
-    /// has made the step.
+    /// Returns [`RefusedStep`], which holds the model. Nothing was released, and the model is
+    /// unchanged, after an error of `losses`, [`DpError::Dataset`] if a user cannot be loaded, and
+    /// the errors of [`DpOptimizer::unit_updates`]. The other errors come from
+    /// [`DpOptimizer::step`], in particular [`DpError::BudgetExhausted`]; see there which of them
+    /// come after the release, with the model after the step.
     pub fn round<M, I, E>(
         &mut self,
         lr: impl Into<ModuleLearningRate>,
@@ -90,7 +92,7 @@ impl FederatedTraining {
             Err(error) => Err(RefusedStep::new(model, error)),
         };
         if made.is_err() {
-            // What these users contributed is not for another round.
+            // The updates of these users must not enter another round.
             self.optim.discard();
         }
         made
@@ -101,7 +103,7 @@ impl FederatedTraining {
         model: &M,
         users: &impl Dataset<Vec<I>, E>,
         mut losses: impl FnMut(&M, Vec<I>) -> Result<Tensor<1>, DpError>,
-    ) -> Result<crate::sampling::Draw, DpError>
+    ) -> Result<Draw, DpError>
     where
         M: Module,
         I: Clone,
@@ -121,36 +123,34 @@ impl FederatedTraining {
         let draw = self.sampler.draw(round)?;
         let (update, key) = (&self.update, self.key.of_step(round));
         self.optim.unit_updates(model, draw.private_indices(), |copy, &user| {
-            let examples = users
-                .get(user)
-                .map_err(|error| DpError::io("data set", std::io::Error::other(error)))?;
+            let examples = users.get(user).map_err(DpError::dataset)?;
             update.compute(copy, examples, (&key, user), &mut losses)
         })?;
         Ok(draw)
     }
 
-    /// Gives the clipping policy norms of updates on public data, between two rounds: those of
-    /// [public users](UserUpdate::of_public_user), added up by
-    /// [`PublicNorms::add_update`](crate::clipping::PublicNorms::add_update).
+    /// Gives the clipping policy the norms of updates of [public
+    /// users](UserUpdate::of_public_user), between two rounds. Add them up by
+    /// [`UnitUpdate::add_to_public_norms`](crate::updates::UnitUpdate::add_to_public_norms).
     ///
     /// # Errors
     ///
-    /// As [`DpOptimizer::learn_from_public`].
+    /// Returns the errors of [`DpOptimizer::learn_from_public`].
     pub fn learn_from_public(&mut self, norms: &PublicNorms) -> Result<(), DpError> {
         self.optim.learn_from_public(norms)
     }
 
-    /// The server, with ledger, ε and statement.
+    /// Returns the server, with ledger, ε and statement.
     pub fn optimizer(&self) -> &DpOptimizer {
         &self.optim
     }
 
-    /// The rounds that were released so far.
+    /// Returns the number of rounds that were released.
     pub fn rounds(&self) -> u64 {
         self.optim.next_step()
     }
 
-    /// What a user computes.
+    /// Returns what a user computes.
     pub fn update(&self) -> &UserUpdate {
         &self.update
     }

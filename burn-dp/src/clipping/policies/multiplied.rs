@@ -1,27 +1,31 @@
-use super::{Clipping, PublicNorms, Thresholds};
+use super::policy::Clipping;
+use super::public_norms::PublicNorms;
+use super::saved_values::saved_norms;
 use crate::DpError;
+use crate::clipping::thresholds::Thresholds;
 use crate::error::positive;
 use crate::model::ParameterGroups;
 
-/// Largest multiplier that public norms lead to.
+/// Largest multiplier that follows from public norms.
 const LARGEST: f64 = 1e3;
 
-/// Clipping of the whole gradient after each layer was multiplied to a similar norm.
+/// Clips the whole gradient after each layer is multiplied to a similar norm.
 ///
-/// Layer h is multiplied by `m_h = M/e_h`, where `e_h` is the mean norm of its gradient on public data
-/// and M the largest of them; the whole is clipped to C; the noisy sum is divided by the same
-/// multipliers. So layers with small gradients get little noise, as with
-/// [`LayerwiseClipping`](super::LayerwiseClipping), and L layers do not cost √L of the noise.
+/// Layer h is multiplied by `m_h = M/e_h`, where `e_h` is the mean norm of its gradient on public
+/// data and M the largest of these means. The whole is clipped to C, and the noisy sum is divided
+/// by the same multipliers. So layers with small gradients get little noise, as with
+/// [`LayerwiseClipping`](super::LayerwiseClipping), and L layers do not increase the noise by √L.
 ///
 /// # Privacy
 ///
-/// Multiplying and dividing by public numbers is reversible, so the release costs what flat clipping to
-/// C costs. In the units of the gradient, the noise of layer h has standard deviation `z C / m_h`.
+/// Multiplying and dividing by public numbers is reversible, so the release costs as much as flat
+/// clipping to C. In the scale of the gradient, the noise of layer h has standard deviation
+/// `z C / m_h`.
 ///
 /// # References
 ///
-/// Nguyen et al., Batch clipping and adaptive layerwise clipping for differential private stochastic
-/// gradient descent, 2023, appendix B.2.
+/// Nguyen et al., Batch clipping and adaptive layerwise clipping for differential private
+/// stochastic gradient descent, 2023, appendix B.2.
 #[derive(Clone, Debug, PartialEq)]
 pub struct MultipliedClipping {
     groups: ParameterGroups,
@@ -32,11 +36,12 @@ pub struct MultipliedClipping {
 }
 
 impl MultipliedClipping {
-    /// Multipliers as given.
+    /// Creates the policy with the given multipliers.
     ///
     /// # Errors
     ///
-    /// Refuses numbers that are not positive and finite, and another number of multipliers than groups.
+    /// Returns [`DpError::InvalidArgument`] if a number is not positive and finite, or if there is
+    /// not one multiplier for each group.
     pub fn new(
         groups: ParameterGroups,
         max_grad_norm: f64,
@@ -47,20 +52,21 @@ impl MultipliedClipping {
         Ok(clipping)
     }
 
-    /// Multipliers `M/e_h` from public norms.
+    /// Creates the policy with the multipliers `M/e_h` from public norms.
     ///
     /// # Errors
     ///
-    /// Refuses a threshold that is not positive and finite, and norms of no example.
+    /// Returns [`DpError::InvalidArgument`] if the threshold is not positive and finite, or if
+    /// `norms` has no example.
     pub fn from_public(max_grad_norm: f64, norms: &PublicNorms) -> Result<Self, DpError> {
         positive("max_grad_norm", max_grad_norm)?;
-        let multipliers = Self::multipliers(norms)?;
+        let multipliers = multipliers(norms)?;
         Ok(Self { groups: norms.groups().clone(), max_grad_norm, multipliers, adaptive: true })
     }
+}
 
-    fn multipliers(norms: &PublicNorms) -> Result<Vec<f64>, DpError> {
-        Ok(norms.relative(1.0 / LARGEST)?.into_iter().map(|relative| 1.0 / relative).collect())
-    }
+fn multipliers(norms: &PublicNorms) -> Result<Vec<f64>, DpError> {
+    Ok(norms.relative_means(1.0 / LARGEST)?.into_iter().map(|relative| 1.0 / relative).collect())
 }
 
 impl Clipping for MultipliedClipping {
@@ -70,7 +76,7 @@ impl Clipping for MultipliedClipping {
 
     fn describe(&self) -> String {
         let multipliers = match self.adaptive {
-            true => "by the largest norm on public data over that of each".to_string(),
+            true => "by the largest norm on public data over the norm of each layer".to_string(),
             false => format!("by {:?}", self.multipliers),
         };
         format!(
@@ -80,14 +86,15 @@ impl Clipping for MultipliedClipping {
         )
     }
 
-    fn learn_public(&mut self, norms: &PublicNorms) -> Result<(), DpError> {
+    fn set_public_norms(&mut self, norms: &PublicNorms) -> Result<(), DpError> {
         if !self.adaptive {
             return Err(DpError::invalid(
                 "public norms",
-                "have no use: the multipliers were given",
+                "have no use: the multipliers were given; use `MultipliedClipping::from_public`",
             ));
         }
-        self.multipliers = Self::multipliers(norms.of_groups(&self.groups)?)?;
+        norms.check_groups(&self.groups)?;
+        self.multipliers = multipliers(norms)?;
         Ok(())
     }
 
@@ -100,7 +107,7 @@ impl Clipping for MultipliedClipping {
     }
 
     fn load_state(&mut self, state: &serde_json::Value) -> Result<(), DpError> {
-        self.multipliers = super::saved_norms(state, self.groups.len())?;
+        self.multipliers = saved_norms(state, self.groups.len())?;
         Ok(())
     }
 }
@@ -112,7 +119,7 @@ mod tests {
     use crate::model::groups::three_groups;
 
     #[test]
-    fn multipliers_bring_the_mean_norms_of_all_layers_to_the_largest() {
+    fn multipliers_equalize_the_mean_norms_of_layers() {
         let norms = PublicNorms::from_means(three_groups(), vec![0.5, 4.0, 0.0]).unwrap();
         let clipping = MultipliedClipping::from_public(1.5, &norms).unwrap();
         let multipliers: Vec<f64> = clipping.adapted().into_iter().map(|(_, m)| m).collect();
@@ -121,11 +128,11 @@ mod tests {
     }
 
     #[test]
-    fn given_multipliers_do_not_follow_public_data() {
+    fn given_multipliers_ignore_public_norms() {
         let norms = PublicNorms::from_means(three_groups(), vec![1.0; 3]).unwrap();
         let mut clipping =
             MultipliedClipping::new(three_groups(), 1.0, vec![1.0, 2.0, 3.0]).unwrap();
-        assert!(clipping.learn_public(&norms).is_err());
+        assert!(clipping.set_public_norms(&norms).is_err());
         let mut adaptive = MultipliedClipping::from_public(1.0, &norms).unwrap();
         adaptive.load_state(&clipping.save_state()).unwrap();
         assert_eq!(adaptive.adapted(), clipping.adapted());

@@ -1,22 +1,23 @@
-use super::quantile_estimate::{check_learning_rate, restore, saved};
-use super::{Clipping, Count, CountNoise, NoiseSplit, QuantileEstimate, QuantileRule, Thresholds};
+use super::policy::Clipping;
+use super::quantile_estimate::{EstimateUpdates, QuantileEstimate, QuantileRule, restore, save};
 use crate::DpError;
+use crate::clipping::thresholds::{Count, CountNoise, NoiseSplit, Thresholds};
 use crate::model::ParameterGroups;
 use crate::schedule::Schedule;
 
-/// Clipping to a quantile of the norms, which is followed privately while the model trains.
+/// Clips to a quantile of the norms, which is estimated privately while the model trains.
 ///
-/// Each step also releases, with noise, how many of its units were not clipped; the threshold of the
-/// next step moves so that in the end a fraction `target_quantile` of the units is not. Where there are
-/// groups, each has a threshold and a count of its own.
+/// Each step also releases, with noise, how many of its units were not clipped. The threshold of
+/// the next step moves so that in the end a fraction `target_quantile` of the units is not clipped.
+/// With groups, each group has its own threshold and count.
 ///
 /// # Privacy
 ///
-/// Sum and counts are released from the same draw of units, a joint Gaussian release, and together cost
-/// what one release with the plan's noise multiplier z costs: the sum gets a little more noise,
-/// `z_Δ = (z⁻² − K (2σ_b)⁻²)^(-1/2)` for K counts with noise σ_b. A count of bits shifted to ±½ has
-/// sensitivity ½ when a unit is added or removed, and 1 when one is replaced. Thresholds follow from
-/// noisy counts alone and stay the same within a step.
+/// Sum and counts are released from the same draw of units: a joint Gaussian release. Together they
+/// cost as much as one release with the plan's noise multiplier z: the sum gets a little more
+/// noise, `z_Δ = (z⁻² − K (2σ_b)⁻²)^(-1/2)` for K counts with noise σ_b. A count of bits shifted to
+/// ±½ has sensitivity ½ if a unit is added or removed, and 1 if one is replaced. Thresholds follow
+/// from noisy counts alone, and stay the same within a step.
 ///
 /// # Example
 ///
@@ -36,30 +37,28 @@ use crate::schedule::Schedule;
 ///
 /// # References
 ///
-/// Andrew, Thakkar, McMahan, Ramaswamy, Differentially private learning with adaptive clipping, 2021,
-/// algorithm 1 and theorem 1.
+/// Andrew, Thakkar, McMahan, Ramaswamy, Differentially private learning with adaptive clipping,
+/// 2021, algorithm 1 and theorem 1.
 #[derive(Clone, Debug, PartialEq)]
 pub struct QuantileClipping {
     groups: Option<ParameterGroups>,
     estimates: Vec<QuantileEstimate>,
-    /// As configured: the words of the policy must not change while it learns.
+    /// As configured: the description of the policy must not change while it adapts.
     initial: Vec<f64>,
-    /// As configured; else it follows from where the estimates start.
+    /// As configured; otherwise it follows from the initial estimates.
     floor: Option<f64>,
-    rule: QuantileRule,
-    learning_rate: f64,
-    schedule: Schedule,
+    updates: EstimateUpdates,
     noise: CountNoise,
     split: NoiseSplit,
 }
 
 impl QuantileClipping {
-    /// Flat clipping to the `target_quantile` of the norms: from a threshold of 0.1, by the geometric
-    /// rule with learning rate 0.2.
+    /// Creates flat clipping to the `target_quantile` of the norms. The threshold starts at 0.1 and
+    /// moves by the geometric rule with learning rate 0.2.
     ///
     /// # Errors
     ///
-    /// Refuses a target outside of 0 to 1.
+    /// Returns [`DpError::InvalidArgument`] if the target is not between 0 and 1.
     pub fn new(target_quantile: f64) -> Result<Self, DpError> {
         let estimate = QuantileEstimate::new(target_quantile, 0.1)?;
         Ok(Self {
@@ -67,19 +66,18 @@ impl QuantileClipping {
             initial: vec![estimate.value()],
             estimates: vec![estimate],
             floor: None,
-            rule: QuantileRule::default(),
-            learning_rate: 0.2,
-            schedule: Schedule::constant(),
+            updates: EstimateUpdates::default(),
             noise: CountNoise::default(),
             split: NoiseSplit::default(),
         })
     }
 
-    /// The threshold of the first step, in all groups.
+    /// Sets the threshold of the first step, in all groups. Default: 0.1.
     ///
     /// # Errors
     ///
-    /// Refuses a threshold that is not positive and finite, or is below the floor.
+    /// Returns [`DpError::InvalidArgument`] if the threshold is not positive and finite, or is
+    /// below the floor.
     pub fn with_initial(mut self, threshold: f64) -> Result<Self, DpError> {
         let mut estimate = QuantileEstimate::new(self.estimates[0].target(), threshold)?;
         if let Some(floor) = self.floor {
@@ -98,45 +96,47 @@ impl QuantileClipping {
         self
     }
 
-    /// How the noise of the sum is divided among the groups. Default: every group costs the same.
+    /// Sets how the noise of the sum is divided among the groups. Default:
+    /// [`NoiseSplit::Proportional`].
     ///
     /// # Errors
     ///
-    /// Refuses shares that are not positive and finite, and another number of them than groups.
+    /// Returns [`DpError::InvalidArgument`] if a share is not positive and finite, or if there is
+    /// not one for each group.
     pub fn with_noise_split(mut self, split: NoiseSplit) -> Result<Self, DpError> {
         self.split = split;
         self.thresholds(0)?;
         Ok(self)
     }
 
-    /// How the thresholds move. Default: geometric.
+    /// Sets how the thresholds move. Default: [`QuantileRule::Geometric`].
     pub fn with_rule(mut self, rule: QuantileRule) -> Self {
-        self.rule = rule;
+        self.updates.rule = rule;
         self
     }
 
-    /// The learning rate η_C of the thresholds. Default: 0.2.
+    /// Sets the learning rate η_C of the thresholds. Default: 0.2; 0 keeps the thresholds.
     ///
     /// # Errors
     ///
-    /// Refuses a learning rate that is negative or not finite; 0 keeps the thresholds.
+    /// Returns [`DpError::InvalidArgument`] if the learning rate is negative or not finite.
     pub fn with_learning_rate(mut self, learning_rate: f64) -> Result<Self, DpError> {
-        check_learning_rate(learning_rate)?;
-        self.learning_rate = learning_rate;
+        self.updates.set_learning_rate(learning_rate)?;
         Ok(self)
     }
 
-    /// How the learning rate of the thresholds changes over the steps. Default: it stays.
+    /// Sets how the learning rate of the thresholds changes over the steps. Default: constant.
     pub fn with_schedule(mut self, schedule: Schedule) -> Self {
-        self.schedule = schedule;
+        self.updates.schedule = schedule;
         self
     }
 
-    /// The smallest threshold. Default: a billionth of the first.
+    /// Sets the smallest threshold. Default: a billionth of the initial one.
     ///
     /// # Errors
     ///
-    /// Refuses a floor that is not positive, or above the present thresholds.
+    /// Returns [`DpError::InvalidArgument`] if the floor is not positive, or is above the present
+    /// thresholds.
     pub fn with_floor(mut self, floor: f64) -> Result<Self, DpError> {
         let floored = self.estimates.into_iter().map(|estimate| estimate.with_floor(floor));
         self.estimates = floored.collect::<Result<_, _>>()?;
@@ -144,7 +144,8 @@ impl QuantileClipping {
         Ok(self)
     }
 
-    /// The noise of the counts. Default: a standard deviation of 1/20 of the expected batch.
+    /// Sets the noise of the counts. Default: a standard deviation of 1/20 of the expected batch
+    /// size.
     pub fn with_count_noise(mut self, noise: CountNoise) -> Self {
         self.noise = noise;
         self
@@ -158,11 +159,11 @@ impl Clipping for QuantileClipping {
             None => (Thresholds::whole(values[0])?, vec![Count::whole(values[0])]),
             Some(groups) => {
                 let counts = values.iter().enumerate();
-                let counts = counts.map(|(group, &at)| Count::of_group(group, at)).collect();
+                let counts = counts.map(|(group, &value)| Count::of_group(group, value)).collect();
                 (Thresholds::per_group(groups.clone(), values, &self.split)?, counts)
             }
         };
-        thresholds.counting(counts, self.noise)
+        thresholds.with_counts(counts, self.noise)
     }
 
     fn describe(&self) -> String {
@@ -171,23 +172,17 @@ impl Clipping for QuantileClipping {
             |groups| format!("per group ({}; noise {:?})", groups.names().join(", "), self.split),
         );
         format!(
-            "{groups}, to the {} quantile of the norms; from {:?}, {:?} rule with learning rate {} \
-             ({}), at least {:e}; {}",
+            "{groups}, to the {} quantile of the norms; from {:?}, {}, at least {:e}; {}",
             self.estimates[0].target(),
             self.initial,
-            self.rule,
-            self.learning_rate,
-            self.schedule,
+            self.updates,
             self.estimates[0].floor(),
             self.noise,
         )
     }
 
-    fn learn(&mut self, step: u64, fractions: &[f64]) {
-        let learning_rate = self.learning_rate * self.schedule.factor(step);
-        for (estimate, &fraction) in self.estimates.iter_mut().zip(fractions) {
-            estimate.update(self.rule, learning_rate, fraction);
-        }
+    fn update(&mut self, step: u64, fractions: &[f64]) {
+        self.updates.apply(&mut self.estimates, step, fractions);
     }
 
     fn adapted(&self) -> Vec<(String, f64)> {
@@ -197,7 +192,7 @@ impl Clipping for QuantileClipping {
     }
 
     fn save_state(&self) -> serde_json::Value {
-        saved(&self.estimates)
+        save(&self.estimates)
     }
 
     fn load_state(&mut self, state: &serde_json::Value) -> Result<(), DpError> {
@@ -215,7 +210,7 @@ mod tests {
 
     // Sharp edge: a threshold moves by noisy counts, whose cost is in the event.
     #[test]
-    fn the_counts_are_part_of_the_event_of_the_step() {
+    fn counts_are_part_of_the_event_of_the_step() {
         let clipping = QuantileClipping::new(0.5).unwrap().with_groups(three_groups());
         let noise = clipping.thresholds(0).unwrap().noise(0.9, 100.0).unwrap();
         let DpEvent::JointGaussian { noise_multipliers } = noise.event else { panic!() };
@@ -227,40 +222,40 @@ mod tests {
     }
 
     #[test]
-    fn thresholds_move_by_the_fractions_of_their_own_groups_and_the_words_stay() {
+    fn thresholds_follow_their_groups_and_the_description_stays() {
         let mut clipping = QuantileClipping::new(0.5)
             .unwrap()
             .with_groups(three_groups())
             .with_initial(1.0)
             .unwrap()
             .with_schedule(Schedule::steps([(5, 0.5)]).unwrap());
-        let words = clipping.describe();
-        clipping.learn(0, &[1.0, 0.5, 0.0]);
+        let description = clipping.describe();
+        clipping.update(0, &[1.0, 0.5, 0.0]);
         let expected = [(-0.1f64).exp(), 1.0, 0.1f64.exp()];
         assert_eq!(clipping.thresholds(1).unwrap().norms(), expected);
-        clipping.learn(5, &[0.0, 0.5, 0.5]);
+        clipping.update(5, &[0.0, 0.5, 0.5]);
         assert!((clipping.adapted()[0].1 - (-0.05f64).exp()).abs() < 1e-15);
-        assert_eq!(clipping.describe(), words);
+        assert_eq!(clipping.describe(), description);
     }
 
     #[test]
-    fn a_floor_stays_whatever_is_set_after_it() {
+    fn floor_is_kept_by_later_settings() {
         let clipping = QuantileClipping::new(0.5).unwrap().with_floor(0.05).unwrap();
         assert!(clipping.clone().with_initial(0.01).is_err());
         let mut clipping = clipping.with_initial(1.0).unwrap().with_groups(three_groups());
         for step in 0..1000 {
-            clipping.learn(step, &[1.0, 1.0, 1.0]);
+            clipping.update(step, &[1.0, 1.0, 1.0]);
         }
         assert_eq!(clipping.thresholds(1000).unwrap().norms(), [0.05; 3]);
     }
 
-    // Sharp edge: a threshold that was learned survives a checkpoint bit for bit.
+    // Sharp edge: an adapted threshold is restored from a checkpoint bit for bit.
     #[test]
-    fn a_saved_state_is_restored_bit_for_bit_and_another_one_is_refused() {
+    fn state_is_restored_bit_for_bit_and_invalid_state_is_refused() {
         let new = || QuantileClipping::new(0.3).unwrap().with_groups(three_groups());
         let mut clipping = new();
         for step in 0..100 {
-            clipping.learn(step, &[0.1 + 0.001 * step as f64, 1.0 / 3.0, 0.9]);
+            clipping.update(step, &[0.1 + 0.001 * step as f64, 1.0 / 3.0, 0.9]);
         }
         let text = clipping.save_state().to_string();
         let mut restored = new();

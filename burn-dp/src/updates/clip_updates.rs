@@ -2,34 +2,37 @@ use std::collections::HashMap;
 
 use burn::module::{Module, ParamId};
 
+use super::running_statistics::private_copy;
+use super::unit_update::{UnitUpdate, squared_norm};
 use crate::DpError;
 use crate::clipping::{ClippedSum, Thresholds};
 use crate::model::{TrainableParameters, tie};
-use crate::updates::statistics::private_copy;
-use crate::updates::update::{UnitUpdate, squared_norm};
 
-/// The sum of the clipped updates of `units`, computed one after the other.
+/// Returns the sum of the clipped updates of `units`, computed one after the other.
 ///
-/// Memory: one update and the sum.
+/// The memory holds one update and the sum.
 ///
 /// # Arguments
 ///
 /// - `thresholds`: of the step, from a policy or from
 ///   [`DpOptimizer::thresholds`](crate::optim::DpOptimizer::thresholds)
-/// - `update`: gets a copy of `model` of its own and one unit
+/// - `update`: is called once for each unit, with a separate copy of `model`
 ///
 /// # Privacy
 ///
-/// Each update is clipped as a whole, so the sum has the sensitivity of the thresholds, whatever `update`
-/// computes, if it depends on its unit and on public values alone. It must not look at other units, at
-/// `model` itself instead of its copy, or at anything that an earlier call left behind. An update
-/// that is not finite contributes zero and counts as a unit. Norms are added up in double precision.
+/// Each update is clipped as a whole. So the sum has the sensitivity of the thresholds, whatever
+/// `update` computes, if it depends on its unit and on public values alone. It must not use other
+/// units, `model` itself instead of the copy, or anything that an earlier call left behind. An
+/// update that is not finite contributes zero and counts as a unit. Norms are added up in double
+/// precision.
 ///
 /// # Errors
 ///
-/// Those of `update`, and [`DpError::UnsupportedModel`] if an update names parameters that the model
-/// does not train, or if nothing is trained;
-/// [`DpError::InvalidArgument`] if a parameter belongs to no group.
+/// Returns the errors of `update`, and:
+///
+/// - [`DpError::UnsupportedModel`] if an update has values for parameters that the model does not
+///   train, if the model trains nothing, or if a parameter belongs to no group;
+/// - [`DpError::Device`] if an update cannot be read from the device.
 pub fn clip_updates<M: Module, U>(
     thresholds: &Thresholds,
     model: &M,
@@ -50,7 +53,7 @@ pub fn clip_updates<M: Module, U>(
     Ok(total)
 }
 
-/// Clips one update. `groups` has the group of every parameter.
+/// Clips one update. `groups` holds the group of every parameter.
 fn clip_one(
     thresholds: &Thresholds,
     groups: &HashMap<ParamId, usize>,

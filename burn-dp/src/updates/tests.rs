@@ -1,4 +1,4 @@
-//! Closed forms of unit updates, and the sensitivity of their sum.
+//! Closed forms of unit updates, and the sensitivity of their sums.
 
 #![allow(clippy::unwrap_used)]
 
@@ -17,7 +17,7 @@ use crate::model::ParameterGroups;
 use crate::test_devices::training_devices;
 use crate::updates::{LocalTraining, UnitUpdate, clip_updates, private_copy, public_statistics};
 
-/// One parameter of three values, whose update is what a test wants.
+/// A parameter of three values with a chosen update, and an unused one.
 #[derive(Module, Debug)]
 struct Point {
     at: Param<Tensor<1>>,
@@ -34,7 +34,7 @@ impl Point {
         }
     }
 
-    /// A loss with this gradient.
+    /// Returns a loss with this gradient.
     fn loss(&self, gradient: [f32; 3]) -> Tensor<1> {
         let at = self.at.val();
         let gradient = Tensor::<1>::from_floats(gradient, &at.device()).cast(at.dtype());
@@ -57,7 +57,7 @@ fn sum_of(device: &Device, clip: f64, gradients: &[[f32; 3]]) -> (Vec<f64>, Clip
 }
 
 #[test]
-fn a_long_update_is_scaled_to_the_threshold_and_a_short_one_is_kept() {
+fn update_is_scaled_only_above_the_threshold() {
     for device in training_devices() {
         let (values, sum) = sum_of(&device, 1.0, &[[3.0, 0.0, 4.0], [0.0, 0.5, 0.0]]);
         for (value, expected) in values.into_iter().zip([0.6, 0.5, 0.8]) {
@@ -70,7 +70,7 @@ fn a_long_update_is_scaled_to_the_threshold_and_a_short_one_is_kept() {
 
 // Sharp edge: low precision lets a product exceed the threshold, and a sum lose units.
 #[test]
-fn updates_of_models_in_half_precision_are_clipped_and_added_up_in_single_precision() {
+fn half_precision_updates_are_clipped_and_summed_in_single_precision() {
     for dtype in [DType::F16, DType::BF16] {
         let mut model = Point::new(&Device::flex().autodiff());
         model.at = model.at.map(|at| at.cast(dtype).detach().require_grad());
@@ -90,7 +90,7 @@ fn updates_of_models_in_half_precision_are_clipped_and_added_up_in_single_precis
     }
 }
 
-/// The sum for two parameters of two values each, clipped by a policy that knows their names.
+/// Returns the sum for two parameters of two values each, clipped by `policy`.
 fn pair_sum(policy: &dyn Clipping, model: &Pair, units: &[[f32; 4]]) -> Vec<f64> {
     let thresholds = policy.thresholds(0).unwrap();
     let sum = clip_updates(&thresholds, model, units, |model: Pair, unit| {
@@ -122,7 +122,7 @@ fn pair() -> Pair {
 }
 
 #[test]
-fn each_policy_clips_an_update_by_its_own_rule() {
+fn each_policy_clips_updates_by_its_rule() {
     let model = pair();
     let unit = [3.0, 4.0, 0.0, 0.5];
     let groups = ParameterGroups::per_parameter(&model).unwrap();
@@ -139,19 +139,20 @@ fn each_policy_clips_an_update_by_its_own_rule() {
             assert!((found - expected).abs() < 1e-5, "{found} {expected}");
         }
     }
-    // One part that is not finite leaves the whole unit out.
+    // A unit is left out if one part of it is not finite.
     assert_eq!(pair_sum(&grouped, &model, &[[f32::NAN, 0.0, 0.1, 0.0]]), [0.0; 4]);
 }
 
 #[test]
-fn public_updates_tell_the_norms_of_the_groups() {
+fn public_norms_are_measured_on_updates() {
     let model = pair();
     let groups = ParameterGroups::per_parameter(&model).unwrap();
     let mut norms = PublicNorms::new(groups);
     for scale in [1.0f32, 3.0] {
         let first = Tensor::<1>::from_floats([3.0 * scale, 4.0 * scale], &Device::flex());
         let loss = (model.first.val() * Tensor::from_inner(first)).sum().reshape([1]);
-        norms.add_update(&UnitUpdate::gradient(&model, loss).unwrap(), &model).unwrap();
+        let update = UnitUpdate::gradient(&model, loss).unwrap();
+        update.add_to_public_norms(&mut norms, &model).unwrap();
     }
     let means = norms.means().unwrap();
     assert!((means[0] - 10.0).abs() < 1e-5 && means[1] == 0.0, "{means:?}");
@@ -159,7 +160,7 @@ fn public_updates_tell_the_norms_of_the_groups() {
 
 // Sharp edges: NaN, infinity, and squares that overflow.
 #[test]
-fn an_update_that_is_not_finite_counts_as_zero_and_does_not_reach_the_others() {
+fn update_that_is_not_finite_contributes_zero() {
     let device = Device::flex().autodiff();
     for bad in [f32::NAN, f32::INFINITY, f32::NEG_INFINITY] {
         let (values, sum) = sum_of(&device, 1.0, &[[bad, 0.0, 0.0], [0.0, 0.5, 0.0]]);
@@ -167,13 +168,13 @@ fn an_update_that_is_not_finite_counts_as_zero_and_does_not_reach_the_others() {
         let statistics = sum.statistics().reveal();
         assert_eq!((statistics.examples, statistics.non_finite), (2, 1));
     }
-    // Its square overflows in single precision; the norm is known all the same.
+    // The square overflows in single precision, but not in double precision.
     let (values, _) = sum_of(&device, 1.0, &[[1e30, 0.0, 0.0]]);
     assert!((values[0] - 1.0).abs() < 2e-6 && values[0] <= 1.0, "{values:?}");
 }
 
 #[test]
-fn a_unit_without_data_is_counted_and_contributes_nothing() {
+fn unit_without_data_is_counted_and_contributes_zero() {
     let device = Device::flex().autodiff();
     let model = Point::new(&device);
     let clipping = Thresholds::whole(1.0).unwrap();
@@ -185,14 +186,19 @@ fn a_unit_without_data_is_counted_and_contributes_nothing() {
 }
 
 #[test]
-fn an_update_of_foreign_parameters_is_refused_by_name() {
+fn update_of_foreign_parameters_is_refused_by_name() {
     let device = Device::flex().autodiff();
     let (model, other) = (Point::new(&device), Point::new(&device));
     let clipping = Thresholds::whole(1.0).unwrap();
     let error = clip_updates(&clipping, &model, 0..1, |_: Point, _| {
         UnitUpdate::gradient(&other, other.loss([1.0; 3]))
     });
-    assert!(error.unwrap_err().to_string().contains("an update names it, but the model does not"));
+    assert!(
+        error
+            .unwrap_err()
+            .to_string()
+            .contains("an update names it, but the model does not train it")
+    );
     let error = UnitUpdate::change(&model, &other).unwrap_err().to_string();
     assert!(error.contains("is not the model `before` after local training"), "{error}");
     let untracked = UnitUpdate::gradient(&model, Tensor::ones([2], &device));
@@ -200,7 +206,7 @@ fn an_update_of_foreign_parameters_is_refused_by_name() {
 }
 
 #[test]
-fn a_frozen_parameter_is_in_no_update() {
+fn frozen_parameter_is_in_no_update() {
     let device = Device::flex().autodiff();
     let mut model = Point::new(&device);
     model.unused = model.unused.set_require_grad(false);
@@ -215,7 +221,7 @@ fn a_frozen_parameter_is_in_no_update() {
 }
 
 #[test]
-fn one_step_of_sgd_with_rate_one_changes_the_model_by_the_gradient() {
+fn one_sgd_step_with_rate_one_subtracts_the_gradient() {
     for device in training_devices() {
         let model: Linear = LinearConfig::new(2, 3).init(&device);
         let x = Tensor::<2>::from_floats([[1.0, 2.0], [0.5, -1.0]], &device);
@@ -235,7 +241,7 @@ fn one_step_of_sgd_with_rate_one_changes_the_model_by_the_gradient() {
 }
 
 #[test]
-fn several_local_steps_are_those_of_burns_optimizer() {
+fn local_steps_match_burns_optimizer() {
     let device = Device::flex().autodiff();
     let model = Point::new(&device);
     let batches = [[1.0, 0.0, -2.0], [0.5, 3.0, 0.0], [1.0, 1.0, 1.0]];
@@ -251,7 +257,7 @@ fn several_local_steps_are_those_of_burns_optimizer() {
     }
     let expected = model.at.val().inner() - expected.at.val().inner();
     change.values[&model.at.id].to_data().assert_eq(&expected.to_data(), true);
-    // A second unit begins with a fresh optimizer.
+    // A second unit starts with a fresh optimizer.
     let again = training.run(private_copy(&model), batches, |model, g| Ok(model.loss(g))).unwrap();
     again.values[&model.at.id].to_data().assert_eq(&expected.to_data(), true);
 }
@@ -281,9 +287,9 @@ fn statistics(model: &Normed) -> Vec<f32> {
     synced.into_data().try_into_vec().unwrap()
 }
 
-// Sharp edges: running statistics and buffers stay out of the release.
+// Sharp edges: running statistics and buffers are not released.
 #[test]
-fn the_running_statistics_of_a_unit_reach_neither_the_model_nor_the_next_unit() {
+fn running_statistics_of_a_unit_stay_in_its_copy() {
     for device in training_devices() {
         let model = normed(&device);
         let rows = [[9.0, 1.0], [7.0, -5.0], [8.0, 2.0]];
@@ -292,7 +298,7 @@ fn the_running_statistics_of_a_unit_reach_neither_the_model_nor_the_next_unit() 
         let sum = clip_updates(&clipping, &model, 0..2, |model: Normed, _| {
             seen.push(statistics(&model));
             let update = UnitUpdate::gradient(&model, model.losses(&rows));
-            // Twice, because a running state holds back its last update.
+            // Twice, because a running state delays its last update.
             let _ = model.losses(&rows);
             assert_ne!(statistics(&model), [0.0; 3]);
             update
@@ -304,7 +310,7 @@ fn the_running_statistics_of_a_unit_reach_neither_the_model_nor_the_next_unit() 
 }
 
 #[test]
-fn a_private_copy_keeps_identities_values_and_what_is_frozen() {
+fn private_copy_keeps_identities_values_and_frozen_flags() {
     for device in training_devices() {
         let mut model = normed(&device);
         model.fc = model.fc.no_grad();
@@ -319,7 +325,7 @@ fn a_private_copy_keeps_identities_values_and_what_is_frozen() {
 }
 
 #[test]
-fn public_statistics_are_those_of_the_public_batches() {
+fn public_statistics_follow_from_the_public_batches() {
     let device = Device::flex().autodiff();
     let model = Normed {
         norm: BatchNormConfig::new(3).with_momentum(1.0).init(&device),
@@ -338,7 +344,7 @@ fn public_statistics_are_those_of_the_public_batches() {
 }
 
 #[test]
-fn an_error_of_one_unit_is_the_error_of_the_sum() {
+fn error_of_one_unit_is_returned() {
     let model = Point::new(&Device::flex().autodiff());
     let clipping = Thresholds::whole(1.0).unwrap();
     let failed = clip_updates(&clipping, &model, 0..2, |_: Point, unit| match unit {
@@ -367,7 +373,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 64, ..ProptestConfig::default() })]
 
     #[test]
-    fn one_unit_moves_the_sum_by_the_threshold_and_another_one_by_twice_that(
+    fn neighboring_unit_moves_the_sum_by_at_most_its_sensitivity(
         units in proptest::collection::vec(prop::array::uniform3(component()), 1..6),
         other in prop::array::uniform3(component()),
         clip in 0.1f64..10.0,
@@ -376,7 +382,7 @@ proptest! {
         let (whole, _) = sum_of(&device, clip, &units);
         prop_assert!(whole.iter().all(|value| value.is_finite()));
         let (without, _) = sum_of(&device, clip, &units[1..]);
-        // The sum is rounded in single precision, the terms are not above the threshold.
+        // The sum is rounded in single precision; the terms are at most the threshold.
         let rounding = 1.0 + 4.0 * f64::from(f32::EPSILON) * units.len() as f64;
         prop_assert!(distance(&whole, &without) <= clip * rounding);
         let mut replaced = units.clone();
@@ -386,7 +392,7 @@ proptest! {
     }
 
     #[test]
-    fn a_neighbour_moves_the_sum_by_the_sensitivity_of_any_policy(
+    fn neighboring_unit_moves_the_sum_of_any_policy_by_its_sensitivity(
         units in proptest::collection::vec(prop::array::uniform4(component()), 1..5),
         other in prop::array::uniform4(component()),
     ) {
@@ -398,9 +404,8 @@ proptest! {
         ];
         for policy in policies {
             let thresholds = policy.thresholds(0).unwrap();
-            let bound = |relation| {
-                thresholds.sensitivity(relation) * (1.0 + 4.0 * f64::from(f32::EPSILON) * units.len() as f64)
-            };
+            let rounding = 1.0 + 4.0 * f64::from(f32::EPSILON) * units.len() as f64;
+            let bound = |relation| thresholds.sensitivity(relation) * rounding;
             let whole = pair_sum(&policy, &model, &units);
             let without = pair_sum(&policy, &model, &units[1..]);
             prop_assert!(distance(&whole, &without) <= bound(NeighboringRelation::AddOrRemoveOne));

@@ -1,58 +1,64 @@
-use super::{Clipping, NoiseSplit, PublicNorms, Thresholds};
+use super::policy::Clipping;
+use super::public_norms::PublicNorms;
+use super::saved_values::saved_norms;
 use crate::DpError;
+use crate::clipping::thresholds::{NoiseSplit, Thresholds};
 use crate::error::positive;
 use crate::model::ParameterGroups;
 use crate::schedule::Schedule;
 
-/// Smallest threshold of a layer over that of the largest: a layer without any gradient on the public
-/// data can have one on the private data.
+/// Smallest threshold of a layer over the largest one: a layer without gradient on the public data
+/// can have one on the private data.
 const LEAST: f64 = 1e-3;
 
-/// Adaptive layerwise clipping: the threshold of each layer is in proportion to the mean norm of its
+/// Adaptive layerwise clipping: the threshold of each layer is proportional to the mean norm of its
 /// gradients on public data.
 ///
-/// The norms are measured anew as the model trains, once an epoch in the papers, with
-/// [`DpOptimizer::learn_from_public`](crate::optim::DpOptimizer::learn_from_public). A decay of the
-/// master threshold is a [`Schedule`]. Fewer groups cost less noise: see
+/// While the model trains, measure the norms again (once an epoch in the papers), with
+/// [`DpOptimizer::learn_from_public`](crate::optim::DpOptimizer::learn_from_public). A [`Schedule`]
+/// makes the master threshold decay. Fewer groups need less noise: see
 /// [`ParameterGroups::merged_by_norm`].
 ///
 /// # Privacy
 ///
-/// As [`GroupedClipping`](super::GroupedClipping): L layers with a noise multiplier σ each cost what one
-/// release with σ/√L costs, and the plan's multiplier is the latter. The public data is not protected.
+/// With a noise multiplier σ each, L layers cost as much as one release with σ/√L, and the plan's
+/// noise multiplier is the latter; see [`GroupedClipping`](super::GroupedClipping). The public data
+/// is not protected.
 ///
 /// # References
 ///
-/// - Nguyen et al., Batch clipping and adaptive layerwise clipping for differential private stochastic
-///   gradient descent, 2023, section 3.3 (enhanced: `C_h = C e_h / max e`).
-/// - Zhang, Ji, Wang, Differentially private releasing via deep generative model, 2018 (`C_h = e_h`).
+/// - Nguyen et al., Batch clipping and adaptive layerwise clipping for differential private
+///   stochastic gradient descent, 2023, section 3.3 (enhanced: `C_h = C e_h / max e`).
+/// - Zhang, Ji, Wang, Differentially private releasing via deep generative model, 2018
+///   (`C_h = e_h`).
 #[derive(Clone, Debug, PartialEq)]
 pub struct LayerwiseClipping {
     groups: ParameterGroups,
-    /// The master threshold C; nothing for Zhang's rule.
+    /// The master threshold C, or `None` for Zhang's rule.
     master: Option<f64>,
     schedule: Schedule,
     split: NoiseSplit,
-    /// With a master threshold relative to the largest, else as measured.
+    /// Relative to the largest norm with a master threshold, else as measured.
     norms: Vec<f64>,
 }
 
 impl LayerwiseClipping {
-    /// The enhanced rule, `C_h = C e_h / max e`.
+    /// Creates the policy with the enhanced rule, `C_h = C e_h / max e`, where C is `master`.
     ///
     /// # Errors
     ///
-    /// Refuses a master threshold that is not positive and finite, and norms of no example.
+    /// Returns [`DpError::InvalidArgument`] if the master threshold is not positive and finite, or
+    /// if `norms` has no example.
     pub fn enhanced(master: f64, norms: &PublicNorms) -> Result<Self, DpError> {
         positive("max_grad_norm", master)?;
         Self::new(Some(master), norms)
     }
 
-    /// Zhang's rule, `C_h = e_h`.
+    /// Creates the policy with Zhang's rule, `C_h = e_h`.
     ///
     /// # Errors
     ///
-    /// Refuses norms of no example, and norms that are all zero.
+    /// Returns [`DpError::InvalidArgument`] if `norms` has no example, or if all norms are zero.
     pub fn zhang(norms: &PublicNorms) -> Result<Self, DpError> {
         Self::new(None, norms)
     }
@@ -65,12 +71,11 @@ impl LayerwiseClipping {
             split: NoiseSplit::default(),
             norms: Self::norms(master, norms)?,
         };
-        clipping.thresholds(0)?;
-        Ok(clipping)
+        clipping.checked()
     }
 
     fn norms(master: Option<f64>, norms: &PublicNorms) -> Result<Vec<f64>, DpError> {
-        let relative = norms.relative(LEAST)?;
+        let relative = norms.relative_means(LEAST)?;
         if master.is_some() {
             return Ok(relative);
         }
@@ -79,21 +84,27 @@ impl LayerwiseClipping {
         Ok(relative.into_iter().map(|norm| norm * largest).collect())
     }
 
-    /// How the thresholds change over the steps, beside what the public norms say. Default: they stay.
+    fn checked(self) -> Result<Self, DpError> {
+        self.thresholds(0)?;
+        Ok(self)
+    }
+
+    /// Sets how the thresholds change over the steps, in addition to the public norms. Default:
+    /// constant.
     pub fn with_schedule(mut self, schedule: Schedule) -> Self {
         self.schedule = schedule;
         self
     }
 
-    /// How the noise is divided among the layers. Default: every layer costs the same.
+    /// Sets how the noise is divided among the layers. Default: [`NoiseSplit::Proportional`].
     ///
     /// # Errors
     ///
-    /// Refuses shares that are not positive and finite, and another number of them than layers.
+    /// Returns [`DpError::InvalidArgument`] if a share is not positive and finite, or if there is
+    /// not one for each layer.
     pub fn with_noise_split(mut self, split: NoiseSplit) -> Result<Self, DpError> {
         self.split = split;
-        self.thresholds(0)?;
-        Ok(self)
+        self.checked()
     }
 }
 
@@ -116,8 +127,9 @@ impl Clipping for LayerwiseClipping {
         )
     }
 
-    fn learn_public(&mut self, norms: &PublicNorms) -> Result<(), DpError> {
-        self.norms = Self::norms(self.master, norms.of_groups(&self.groups)?)?;
+    fn set_public_norms(&mut self, norms: &PublicNorms) -> Result<(), DpError> {
+        norms.check_groups(&self.groups)?;
+        self.norms = Self::norms(self.master, norms)?;
         Ok(())
     }
 
@@ -132,7 +144,7 @@ impl Clipping for LayerwiseClipping {
     }
 
     fn load_state(&mut self, state: &serde_json::Value) -> Result<(), DpError> {
-        self.norms = super::saved_norms(state, self.groups.len())?;
+        self.norms = saved_norms(state, self.groups.len())?;
         Ok(())
     }
 }
@@ -148,23 +160,23 @@ mod tests {
     }
 
     #[test]
-    fn the_enhanced_rule_is_the_master_threshold_times_the_relative_norm() {
+    fn enhanced_rule_scales_the_relative_norms() {
         let mut clipping = LayerwiseClipping::enhanced(0.2, &norms([1.0, 4.0, 2.0])).unwrap();
         assert_eq!(clipping.thresholds(0).unwrap().norms(), [0.05, 0.2, 0.1]);
-        clipping.learn_public(&norms([3.0, 0.0, 1.5])).unwrap();
+        clipping.set_public_norms(&norms([3.0, 0.0, 1.5])).unwrap();
         assert_eq!(clipping.thresholds(9).unwrap().norms(), [0.2, 0.2 * 1e-3, 0.1]);
     }
 
     #[test]
-    fn the_rule_of_zhang_is_the_norm_itself() {
+    fn zhang_rule_uses_the_norms_themselves() {
         let clipping = LayerwiseClipping::zhang(&norms([1.0, 4.0, 2.0])).unwrap();
         assert_eq!(clipping.thresholds(0).unwrap().norms(), [1.0, 4.0, 2.0]);
         assert!(LayerwiseClipping::zhang(&norms([0.0; 3])).is_err());
     }
 
-    // Sharp edge: thresholds that change take their noise with them.
+    // Sharp edge: the noise follows thresholds that change.
     #[test]
-    fn the_noise_of_each_layer_follows_its_threshold_when_the_master_decays() {
+    fn noise_follows_thresholds_when_the_master_threshold_decays() {
         let schedule = Schedule::exponential(0.9, 10).unwrap();
         let clipping = LayerwiseClipping::enhanced(0.2, &norms([1.0, 4.0, 2.0])).unwrap();
         let clipping = clipping.with_schedule(schedule);
@@ -179,9 +191,9 @@ mod tests {
     }
 
     #[test]
-    fn the_state_is_restored_bit_for_bit() {
+    fn state_is_restored_bit_for_bit() {
         let mut clipping = LayerwiseClipping::enhanced(0.2, &norms([1.0, 3.0, 7.0])).unwrap();
-        clipping.learn_public(&norms([0.3, 0.1, 0.7])).unwrap();
+        clipping.set_public_norms(&norms([0.3, 0.1, 0.7])).unwrap();
         let text = clipping.save_state().to_string();
         let mut restored = LayerwiseClipping::enhanced(0.2, &norms([1.0; 3])).unwrap();
         restored.load_state(&serde_json::from_str(&text).unwrap()).unwrap();

@@ -1,0 +1,26 @@
+//! Clipping policies: the rules that choose the thresholds of each step.
+
+mod automatic;
+mod flat;
+mod grouped;
+mod layerwise;
+mod multiplied;
+mod policy;
+mod public_norms;
+mod quantile;
+mod quantile_estimate;
+mod quantile_tracker;
+mod saved_values;
+mod scheduled;
+
+pub use automatic::AutomaticClipping;
+pub use flat::FlatClipping;
+pub use grouped::GroupedClipping;
+pub use layerwise::LayerwiseClipping;
+pub use multiplied::MultipliedClipping;
+pub use policy::Clipping;
+pub use public_norms::PublicNorms;
+pub use quantile::QuantileClipping;
+pub use quantile_estimate::{QuantileEstimate, QuantileRule};
+pub use quantile_tracker::QuantileTracker;
+pub use scheduled::ScheduledClipping;

@@ -1,0 +1,128 @@
+use super::public_norms::PublicNorms;
+use crate::DpError;
+use crate::clipping::thresholds::{ClippedSum, Thresholds};
+use crate::grads::PerExampleGradients;
+
+/// A policy that bounds what one privacy unit contributes to the sum of gradients.
+///
+/// # Privacy
+///
+/// No policy can break the guarantee of a step: coefficients, noise and event follow from the
+/// [`Thresholds`] that it returned. A policy must keep one promise: its thresholds depend on
+/// constants, on public data, and on the noisy counts that it was given, and on nothing else.
+pub trait Clipping: std::fmt::Debug + Send + Sync + CloneClipping {
+    /// Returns the thresholds of a step. It is called once for each step, before its first unit.
+    ///
+    /// # Errors
+    ///
+    /// Returns [`DpError::InvalidArgument`] if a threshold is not positive and finite.
+    fn thresholds(&self, step: u64) -> Result<Thresholds, DpError>;
+
+    /// Returns the description of the policy in a privacy statement: its settings, not its present
+    /// state. A run can be resumed by a policy with the same description.
+    fn describe(&self) -> String;
+
+    /// Adapts the policy to what a step released about its counts. `fractions` holds for each count
+    /// the noisy mean of what the units contributed: for an indicator, the fraction of units whose
+    /// norm is at most the threshold.
+    fn update(&mut self, step: u64, fractions: &[f64]) {
+        let _ = (step, fractions);
+    }
+
+    /// Adapts the policy to norms of gradients on public data, between two steps.
+    ///
+    /// # Errors
+    ///
+    /// Returns [`DpError::InvalidArgument`] if the policy does not use public norms, or if the
+    /// norms belong to other groups.
+    fn set_public_norms(&mut self, norms: &PublicNorms) -> Result<(), DpError> {
+        let _ = norms;
+        let reason = format!("have no use in the clipping policy ({})", self.describe());
+        Err(DpError::invalid("public norms", reason))
+    }
+
+    /// Returns the present values of what the policy adapts, by name. They are public, because they
+    /// follow from what was released.
+    fn adapted(&self) -> Vec<(String, f64)> {
+        Vec::new()
+    }
+
+    /// Returns, for a checkpoint, what changed since the policy was created.
+    fn save_state(&self) -> serde_json::Value {
+        serde_json::Value::Null
+    }
+
+    /// Restores a saved state.
+    ///
+    /// # Errors
+    ///
+    /// Returns [`DpError::SavedState`] if the state was not saved by such a policy.
+    fn load_state(&mut self, state: &serde_json::Value) -> Result<(), DpError> {
+        match state {
+            serde_json::Value::Null => Ok(()),
+            _ => Err(DpError::saved_state(format!(
+                "the clipping policy ({}) has no state, and the checkpoint has one for it; resume \
+                 with the policy of the run",
+                self.describe()
+            ))),
+        }
+    }
+
+    /// Clips each unit to the thresholds of the first step and adds up.
+    ///
+    /// # Errors
+    ///
+    /// Returns the errors of [`thresholds`](Self::thresholds) and of
+    /// [`ClippedSum::from_gradients`].
+    fn clip(&self, grads: PerExampleGradients) -> Result<ClippedSum, DpError> {
+        ClippedSum::from_gradients(grads, &self.thresholds(0)?)
+    }
+}
+
+/// Clones a boxed policy. A configuration is cloned together with its policy.
+#[doc(hidden)]
+pub trait CloneClipping {
+    fn clone_clipping(&self) -> Box<dyn Clipping>;
+}
+
+impl<C: Clipping + Clone + 'static> CloneClipping for C {
+    fn clone_clipping(&self) -> Box<dyn Clipping> {
+        Box::new(self.clone())
+    }
+}
+
+impl Clone for Box<dyn Clipping> {
+    fn clone(&self) -> Self {
+        (**self).clone_clipping()
+    }
+}
+
+impl Clipping for Box<dyn Clipping> {
+    fn thresholds(&self, step: u64) -> Result<Thresholds, DpError> {
+        (**self).thresholds(step)
+    }
+
+    fn describe(&self) -> String {
+        (**self).describe()
+    }
+
+    fn update(&mut self, step: u64, fractions: &[f64]) {
+        (**self).update(step, fractions);
+    }
+
+    fn set_public_norms(&mut self, norms: &PublicNorms) -> Result<(), DpError> {
+        (**self).set_public_norms(norms)
+    }
+
+    fn adapted(&self) -> Vec<(String, f64)> {
+        (**self).adapted()
+    }
+
+    fn save_state(&self) -> serde_json::Value {
+        (**self).save_state()
+    }
+
+    fn load_state(&mut self, state: &serde_json::Value) -> Result<(), DpError> {
+        (**self).load_state(state)
+    }
+}

@@ -1,0 +1,131 @@
+use std::collections::HashMap;
+
+use burn::module::ParamId;
+use burn::tensor::Tensor;
+
+use super::coefficients::Coefficients;
+use super::statistics::ClippingStatistics;
+use super::thresholds::Thresholds;
+use crate::DpError;
+use crate::NonPrivate;
+use crate::grads::PerExampleGradients;
+
+/// The sum of clipped per-example gradients, to which noise is added.
+///
+/// # Privacy
+///
+/// It is not private yet. Its sensitivity follows from its [`thresholds`](Self::thresholds). Sums
+/// over different examples of one logical batch add up with [`accumulate`](Self::accumulate).
+#[must_use = "a clipped sum reaches the model through noise"]
+pub struct ClippedSum {
+    pub(crate) sums: HashMap<ParamId, Tensor<1>>,
+    /// `Σ_i (b_i - ½)` of each count, exact.
+    pub(crate) count_sums: Vec<f64>,
+    thresholds: Thresholds,
+    statistics: ClippingStatistics,
+}
+
+impl std::fmt::Debug for ClippedSum {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("ClippedSum")
+            .field("clipping_norm", &self.thresholds.total_norm())
+            .finish_non_exhaustive()
+    }
+}
+
+impl ClippedSum {
+    /// Clips the gradient of each example to `thresholds` and adds up.
+    ///
+    /// # Errors
+    ///
+    /// Returns [`DpError::Device`] if the norms cannot be read from the device, and
+    /// [`DpError::UnsupportedModel`] if a parameter belongs to no group.
+    pub fn from_gradients(
+        grads: PerExampleGradients,
+        thresholds: &Thresholds,
+    ) -> Result<Self, DpError> {
+        let squared_norms = grads.squared_norms(thresholds.groups())?;
+        let coefficients = thresholds.coefficients(&squared_norms, |unit| grads.is_real(unit));
+        Self::weighted(grads, thresholds.clone(), coefficients)
+    }
+
+    /// Multiplies the gradient of each example by its coefficients and adds up.
+    ///
+    /// # Errors
+    ///
+    /// Returns [`DpError::UnsupportedModel`] if a parameter belongs to no group.
+    pub(crate) fn weighted(
+        grads: PerExampleGradients,
+        thresholds: Thresholds,
+        coefficients: Coefficients,
+    ) -> Result<Self, DpError> {
+        let Coefficients { rows, keep, .. } = &coefficients;
+        let sums = grads.weighted_sum(rows, keep, thresholds.groups())?;
+        Ok(Self::new(sums, thresholds, coefficients))
+    }
+
+    /// Creates a sum of units that were multiplied by `coefficients`.
+    pub(crate) fn new(
+        sums: impl IntoIterator<Item = (ParamId, Tensor<1>)>,
+        thresholds: Thresholds,
+        coefficients: Coefficients,
+    ) -> Self {
+        let Coefficients { statistics, count_sums, .. } = coefficients;
+        Self { sums: sums.into_iter().collect(), count_sums, thresholds, statistics }
+    }
+
+    /// Creates the sum of no units.
+    pub(crate) fn empty(thresholds: Thresholds) -> Self {
+        let none = thresholds.coefficients(&[], |_| true);
+        Self::new([], thresholds, none)
+    }
+
+    /// Returns the thresholds that every unit was clipped to.
+    pub fn thresholds(&self) -> &Thresholds {
+        &self.thresholds
+    }
+
+    /// Returns the largest norm that a unit contributes; see [`Thresholds::total_norm`].
+    pub fn clipping_norm(&self) -> f64 {
+        self.thresholds.total_norm()
+    }
+
+    /// Returns how many examples were clipped. The numbers are exact, so they are not private.
+    pub fn statistics(&self) -> NonPrivate<ClippingStatistics> {
+        NonPrivate::new(self.statistics)
+    }
+
+    /// Adds the sum over further examples of the same logical batch.
+    ///
+    /// # Errors
+    ///
+    /// Returns [`DpError::InvalidArgument`] if `other` was clipped to other thresholds: one noise
+    /// does not fit both.
+    pub fn accumulate(&mut self, other: Self) -> Result<(), DpError> {
+        if self.thresholds != other.thresholds {
+            return Err(DpError::invalid(
+                "clipping_norm",
+                format!(
+                    "changed from {:?} to {:?} within one logical batch; keep the thresholds until \
+                     the step is made",
+                    self.thresholds.norms(),
+                    other.thresholds.norms()
+                ),
+            ));
+        }
+        for (id, sum) in other.sums {
+            let sum = match self.sums.remove(&id) {
+                // The sums may be on different devices.
+                Some(before) => {
+                    let device = before.device();
+                    before + sum.to_device(&device)
+                }
+                None => sum,
+            };
+            self.sums.insert(id, sum);
+        }
+        self.count_sums.iter_mut().zip(other.count_sums).for_each(|(sum, other)| *sum += other);
+        self.statistics += other.statistics;
+        Ok(())
+    }
+}
