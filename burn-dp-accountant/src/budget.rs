@@ -1,10 +1,11 @@
-//! The privacy budget and the domains of its two numbers.
+//! The privacy budget.
 
 use serde::{Deserialize, Serialize};
 
-use crate::AccountantError;
+use crate::domain::check_delta;
+use crate::error::AccountantError;
 
-/// A target `(ε, δ)`: what a training may spend.
+/// A privacy budget `(ε, δ)`: the most that a training may spend.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(try_from = "Written")]
 pub struct Budget {
@@ -12,7 +13,7 @@ pub struct Budget {
     delta: f64,
 }
 
-/// The serialised form, which is checked when it is read.
+/// The serialized form, which is checked when it is read.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Written {
@@ -29,12 +30,12 @@ impl TryFrom<Written> for Budget {
 }
 
 impl Budget {
-    /// A budget of `epsilon` at `delta`.
+    /// Creates a budget of `epsilon` at `delta`.
     ///
     /// # Errors
     ///
-    /// [`AccountantError::InvalidArgument`] unless `epsilon` is positive and finite and
-    /// `0 < delta < 1`.
+    /// Returns [`AccountantError::InvalidArgument`] if `epsilon` is not positive and finite, or
+    /// `delta` is not between 0 and 1.
     pub fn new(epsilon: f64, delta: f64) -> Result<Self, AccountantError> {
         if !(epsilon > 0.0 && epsilon.is_finite()) {
             return Err(AccountantError::invalid(
@@ -46,37 +47,14 @@ impl Budget {
         Ok(Self { epsilon, delta })
     }
 
-    /// The largest ε that may be spent.
+    /// Returns the largest ε that may be spent.
     pub fn epsilon(&self) -> f64 {
         self.epsilon
     }
 
-    /// The δ at which ε is counted.
+    /// Returns the δ at which ε is computed.
     pub fn delta(&self) -> f64 {
         self.delta
-    }
-}
-
-/// `0 < delta < 1`, and not so small that its logarithm is meaningless.
-pub(crate) fn check_delta(delta: f64) -> Result<(), AccountantError> {
-    if (f64::MIN_POSITIVE..1.0).contains(&delta) {
-        Ok(())
-    } else {
-        Err(AccountantError::invalid(
-            "delta",
-            format!("must be between 0 and 1 (exclusive), usually far below 1/N, got {delta}"),
-        ))
-    }
-}
-
-pub(crate) fn check_epsilon(epsilon: f64) -> Result<(), AccountantError> {
-    if epsilon >= 0.0 && epsilon.is_finite() {
-        Ok(())
-    } else {
-        Err(AccountantError::invalid(
-            "epsilon",
-            format!("must be finite and not negative, got {epsilon}"),
-        ))
     }
 }
 
@@ -86,7 +64,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_impossible_budget_is_refused_also_from_json() {
+    fn impossible_budget_is_refused_from_json_too() {
         for (epsilon, delta) in [(0.0, 1e-5), (f64::NAN, 1e-5), (1.0, 0.0), (1.0, 1.0)] {
             assert!(Budget::new(epsilon, delta).is_err(), "{epsilon} {delta}");
         }

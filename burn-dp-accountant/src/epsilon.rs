@@ -1,8 +1,10 @@
-//! The answer of an accountant.
+//! The answers of the accountants.
 
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
+
+use crate::rounded::Rounded;
 
 /// How an ε was computed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -11,14 +13,16 @@ use serde::{Deserialize, Serialize};
 pub enum Method {
     /// Nothing was released: ε is 0.
     Nothing,
-    /// Rényi divergences.
+    /// Composition of Rényi divergences.
     Rdp,
-    /// Privacy loss distributions.
+    /// Composition of privacy loss distributions.
     Pld,
-    /// Exact Gaussian trade-off.
+    /// Closed form of Gaussian releases.
     ClosedForm,
-    /// Certified bracket by privacy loss distributions, estimate by the inverse Laplace transform.
+    /// Certified bracket by privacy loss distributions, with an exact estimate inside of it.
     Exact,
+    /// Numerical inversion alone: an exact estimate without a guarantee.
+    Inversion,
 }
 
 impl fmt::Display for Method {
@@ -29,34 +33,35 @@ impl fmt::Display for Method {
             Self::Pld => "privacy loss distributions",
             Self::ClosedForm => "closed form",
             Self::Exact => "exact, inside a certified bracket",
+            Self::Inversion => "exact, not certified",
         })
     }
 }
 
 /// ε at one δ: a bracket that contains the true value, and the best estimate inside of it.
 ///
-/// What is printed to a person is `upper`.
+/// [`Display`](fmt::Display) prints `upper`, rounded up to six digits.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Epsilon {
-    /// The δ it belongs to.
+    /// δ of the guarantee.
     pub delta: f64,
-    /// The true ε is not below this. 0 if the method gives no lower bound.
+    /// Lower bound of the true ε; 0 if the method proves none.
     #[serde(with = "finite_or_text")]
     pub lower: f64,
-    /// The true ε is not above this. Infinite if nothing can be guaranteed; `notes` says why.
+    /// Upper bound of the true ε. Infinite if nothing is guaranteed; `notes` says why.
     #[serde(with = "finite_or_text")]
     pub upper: f64,
-    /// The best estimate, inside `[lower, upper]`. No guarantee of its own.
+    /// Best estimate, inside of `[lower, upper]`. It is not a guarantee.
     #[serde(with = "finite_or_text")]
     pub estimate: f64,
     /// How it was computed.
     pub method: Method,
-    /// The best Rényi order, for [`Method::Rdp`].
+    /// Best Rényi order, for [`Method::Rdp`].
     pub order: Option<f64>,
-    /// The width of the grid of the privacy loss, for [`Method::Pld`] and [`Method::Exact`].
+    /// Width of the grid of the privacy loss, for [`Method::Pld`] and [`Method::Exact`].
     pub grid: Option<f64>,
-    /// What a reader must know: why something is infinite, or why the bracket is wide.
+    /// Caveats: why a bound is infinite, or why the bracket is wide.
     pub notes: Vec<String>,
 }
 
@@ -86,49 +91,40 @@ impl Epsilon {
     }
 }
 
+impl fmt::Display for Epsilon {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "epsilon = {} at delta = {:e}", Rounded::up(self.upper), self.delta)
+    }
+}
+
 /// δ at one ε: a bracket that contains the true value, and the best estimate inside of it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct DeltaBracket {
-    /// The ε it belongs to.
+    /// ε of the guarantee.
     pub epsilon: f64,
-    /// The true δ is not below this.
+    /// Lower bound of the true δ; 0 if the method proves none.
     pub lower: f64,
-    /// The true δ is not above this.
+    /// Upper bound of the true δ; 1 if the method proves none.
     pub upper: f64,
-    /// The best estimate. No guarantee of its own.
+    /// Best estimate, inside of `[lower, upper]`. It is not a guarantee.
     pub estimate: f64,
-    /// What a reader must know.
+    /// Caveats: why nothing is guaranteed, or why the bracket is wide.
     pub notes: Vec<String>,
 }
 
-impl fmt::Display for Epsilon {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "epsilon = {} at delta = {:e}", Upward(self.upper), self.delta)
+impl DeltaBracket {
+    pub(crate) fn bound(epsilon: f64, upper: f64) -> Self {
+        let upper = if upper.is_nan() { 1.0 } else { upper.clamp(0.0, 1.0) };
+        Self { epsilon, lower: 0.0, upper, estimate: upper, notes: Vec::new() }
+    }
+
+    pub(crate) fn unknown(epsilon: f64, reason: impl Into<String>) -> Self {
+        Self { notes: vec![reason.into()], ..Self::bound(epsilon, 1.0) }
     }
 }
 
-/// Prints a number rounded up to six significant digits: an upper bound stays one on paper.
-pub(crate) struct Upward(pub(crate) f64);
-
-impl fmt::Display for Upward {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let value = self.0;
-        if value == 0.0 || !value.is_finite() {
-            return write!(f, "{value}");
-        }
-        let digits = (5 - value.abs().log10().floor() as i32).clamp(0, 300);
-        let text = format!("{value:.*}", digits as usize);
-        let rounded: f64 = text.parse().unwrap_or(f64::INFINITY);
-        if rounded >= value {
-            return f.write_str(&text);
-        }
-        let unit = 10f64.powi(-digits);
-        write!(f, "{:.*}", digits as usize, rounded + unit)
-    }
-}
-
-/// JSON has no infinity: it is written as the text "inf".
+/// Writes infinity as the text "inf", because JSON has no infinity.
 pub(crate) mod finite_or_text {
     use serde::{Deserialize, Deserializer, Serializer};
 
@@ -162,14 +158,6 @@ pub(crate) mod finite_or_text {
 mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
-
-    #[test]
-    fn a_printed_bound_is_never_below_the_number() {
-        for value in [1.0000004, 2.381596921489, 9.99999951, 1e-7 / 3.0, 123456.7891, 0.1] {
-            let printed: f64 = Upward(value).to_string().parse().unwrap();
-            assert!(printed >= value && printed <= value * (1.0 + 1.1e-5), "{value} {printed}");
-        }
-    }
 
     #[test]
     fn infinity_survives_json() {

@@ -2,40 +2,40 @@
 
 use std::fmt;
 
-/// Why an accountant refused. Each message names the value and the way out.
+/// Why there is no answer. Each message names the value and a way out.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum AccountantError {
-    /// An argument outside of its domain.
+    /// An argument is outside of its domain.
     InvalidArgument {
         /// Name of the argument, as in the signature.
         name: &'static str,
-        /// What was given, and what is expected instead.
+        /// The expected domain and the given value.
         reason: String,
     },
-    /// The accountant has no bound for this event under this neighbouring relation. Nothing was
-    /// skipped: the whole analysis is refused.
+    /// The accountant has no answer for this event under this neighboring relation. Events are
+    /// never skipped: there is no result for the other events either.
     Unsupported {
         /// The event, as in [`DpEvent`](crate::DpEvent).
         event: String,
-        /// Why there is no bound, and what to do instead.
+        /// Why there is no answer, and an alternative.
         reason: String,
     },
     /// No parameter in the searched range meets the budget.
     Infeasible {
-        /// What was searched and why nothing was found.
+        /// What was searched, and why nothing was found.
         reason: String,
     },
-    /// A ledger or statement that this version cannot read.
+    /// A ledger or statement has a format that this version cannot read or write.
     Format {
-        /// What is wrong with the text.
+        /// The fault of the text.
         reason: String,
-        /// The error of the JSON parser, if that is what refused.
+        /// The error of the JSON parser, if there is one.
         source: Option<serde_json::Error>,
     },
-    /// Two ledgers that cannot be merged or compared.
+    /// Two ledgers cannot be merged.
     Mismatch {
-        /// What differs.
+        /// The difference between them.
         reason: String,
     },
     /// A file could not be read or written.
@@ -45,8 +45,7 @@ pub enum AccountantError {
         /// The error of the operating system.
         source: std::io::Error,
     },
-    /// The numerical method did not reach its stated accuracy. Never returned in place of a looser
-    /// but valid answer.
+    /// The numerical method did not reach its accuracy, and there is no valid looser answer.
     Numerical {
         /// What did not converge.
         reason: String,

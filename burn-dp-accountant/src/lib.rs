@@ -1,45 +1,103 @@
 //! Privacy accounting for differentially private training.
 //!
-//! A mechanism describes what it released as [`DpEvent`]s in a [`PrivacyLedger`]; accountants analyse
-//! them. ε comes as a bracket whose upper end is a guarantee ([`Epsilon`]); what nothing can
-//! guarantee is infinite, with the reason, and what an accountant does not know it refuses.
+//! A mechanism describes what it released as [`DpEvent`]s in a [`PrivacyLedger`]. Accountants turn
+//! the events into ε at a δ. The crate has no tensor dependency and can be used without `burn-dp`.
+//!
+//! - **ε is a certified bracket** ([`Epsilon`]): `upper` is a guarantee, `lower` shows how tight it
+//!   is, and `estimate` is the best known value. If nothing is guaranteed, `upper` is infinite and
+//!   a note gives the reason.
+//! - **Events are never skipped.** An accountant returns an error for an event that it cannot
+//!   analyze.
+//! - **Everything rounds to the safe side.** A calibrated noise multiplier is rounded up, a number
+//!   of steps is rounded down, and a printed ε ([`Rounded::up`]) is rounded up.
+//!
+//! # Example
 //!
 //! ```
 //! use burn_dp_accountant::{
-//!     DpEvent, LedgerHeader, NeighboringRelation, PrivacyLedger, PrivacyStatement, UnitOfPrivacy,
+//!     Budget, DpEvent, LedgerHeader, NeighboringRelation, PrivacyLedger, PrivacyStatement,
+//!     UnitOfPrivacy, calibrate_noise_multiplier,
 //! };
 //!
+//! // The noise for 1,000 steps with sampling probability 0.01 within ε = 2 at δ = 1e-5.
+//! let budget = Budget::new(2.0, 1e-5)?;
+//! let step = |sigma| DpEvent::dp_sgd_step(0.01, sigma);
+//! let sigma = calibrate_noise_multiplier(budget, 1_000, step)?;
+//!
+//! // The ledger of the training, its ε and its privacy statement.
 //! let header = LedgerHeader::new(UnitOfPrivacy::Example, NeighboringRelation::AddOrRemoveOne);
 //! let mut ledger = PrivacyLedger::new(header);
-//! ledger.record_many(&DpEvent::dp_sgd_step(0.01, 1.1), 1_000)?;
+//! ledger.record_many(&step(sigma), 1_000)?;
 //! let epsilon = ledger.epsilon(1e-5)?;
-//! assert!(epsilon.lower <= epsilon.upper && epsilon.upper < 1.6);
+//! assert!(epsilon.lower <= epsilon.upper && epsilon.upper <= 2.0);
 //! println!("{}", PrivacyStatement::from_ledger(&ledger, &[1e-5, 1e-6])?);
 //! # Ok::<(), burn_dp_accountant::AccountantError>(())
 //! ```
 //!
-//! Which accountant to use, and what each number means: [`accounting`].
+//! # Where to find what
+//!
+//! | task | items |
+//! |---|---|
+//! | describe releases | [`DpEvent`], [`PrivacyLedger`], [`LedgerHeader`], [`NoiseProvenance`] |
+//! | state the terms | [`UnitOfPrivacy`], [`NeighboringRelation`], [`Budget`] |
+//! | publish them | [`PrivacyStatement`] |
+//! | compute ε or δ | [`Accountant`] and its implementations below |
+//! | – certified brackets | [`PldAccountant`], [`GdpAccountant`] (Gaussian releases only) |
+//! | – upper bounds | [`RdpAccountant`] |
+//! | – exact estimates | [`ExactAccountant`] |
+//! | plan a run | [`Calibration`], [`AdaptiveClippingSplit`], [`TotalAmountOfNoise`], [`RunPlan`] |
+//! | work with f-DP | [`GaussianDp`], [`TradeoffCurve`], [`TradeoffFunction`] |
+//! | read older papers | [`CentralLimitEstimate`], [`epsilon_from_rdp_mironov`] |
+//! | work with Rényi divergences | [`rdp_of_event`], [`epsilon_from_rdp`], [`delta_from_rdp`] |
+//!
+//! The page [`accounting`] explains what each number means and which accountant to use.
+//!
+//! # Modules
+//!
+//! Imports run downwards only, from the first row to the last:
+//!
+//! | module | content |
+//! |---|---|
+//! | `statement`, `tan` | the privacy statement, plans by the total amount of noise |
+//! | `ledger`, `calibration` | the record of releases, searches within a budget |
+//! | `analysis` | the choice of the tightest method |
+//! | `pld`, `exact`, `rdp`, `gdp` | the accountants |
+//! | `accountant` | their common trait |
+//! | `saddle` | cumulants, saddle points, contours |
+//! | `lattice` | privacy losses on a grid |
+//! | `dominating_pairs` | from events to pairs of distributions |
+//! | `split`, `budget`, `event`, `epsilon` | data: splits of noise, budgets, events, answers |
+//! | `math`, `domain`, `relation`, `rounded`, `error` | numerics, checks, formatting, errors |
+//!
+//! # Features
+//!
+//! `cli` builds the program `burn-dp-accountant`. The library needs no feature.
 
+mod accountant;
 pub mod accounting;
 mod analysis;
 mod budget;
 mod calibration;
+mod domain;
+mod dominating_pairs;
 mod epsilon;
 mod error;
 mod event;
 mod exact;
 mod gdp;
+mod lattice;
 mod ledger;
 mod math;
-mod mechanism;
 mod pld;
 mod rdp;
 mod relation;
+mod rounded;
 mod saddle;
 mod split;
 mod statement;
 mod tan;
 
+pub use accountant::Accountant;
 pub use budget::Budget;
 pub use calibration::{CALIBRATION_TOLERANCE, Calibration, calibrate_noise_multiplier};
 pub use epsilon::{DeltaBracket, Epsilon, Method};
@@ -47,10 +105,11 @@ pub use error::AccountantError;
 pub use event::{DpEvent, RunCount};
 pub use exact::ExactAccountant;
 pub use gdp::{
-    ApproximateEpsilon, CentralLimitEstimate, GaussianDp, TradeoffCurve, TradeoffFunction,
+    ApproximateEpsilon, CentralLimitEstimate, GaussianDp, GdpAccountant, TradeoffCurve,
+    TradeoffFunction,
 };
 pub use ledger::{
-    LEDGER_FORMAT_VERSION, LedgerEntry, LedgerHeader, NoiseSource, PrivacyLedger, UnitOfPrivacy,
+    LEDGER_FORMAT_VERSION, LedgerEntry, LedgerHeader, NoiseProvenance, PrivacyLedger, UnitOfPrivacy,
 };
 pub use pld::PldAccountant;
 pub use rdp::{
@@ -58,6 +117,7 @@ pub use rdp::{
     rdp_poisson_sampled_gaussian, rdp_sampled_without_replacement_gaussian,
 };
 pub use relation::NeighboringRelation;
+pub use rounded::Rounded;
 pub use split::{AdaptiveClippingSplit, effective_noise_multiplier};
 pub use statement::PrivacyStatement;
 pub use tan::{PRIVACY_WALL, RunPlan, ScalingLaw, TotalAmountOfNoise};

@@ -1,28 +1,30 @@
-//! The neighbouring relation: which two data sets must be hard to tell apart.
+//! The neighboring relation between data sets.
 
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-/// Which two data sets are neighbours. A noise multiplier is always the standard deviation of the
-/// noise over the largest norm `C` that *one unit* can contribute to the released sum; the relation
-/// decides the sensitivity that follows from it.
+/// The neighboring relation: which two data sets the mechanism must hide from each other.
+///
+/// A noise multiplier is always the standard deviation of the noise over the largest norm `C` (the
+/// clipping threshold) that *one unit* can contribute to the released sum. The relation determines
+/// the sensitivity.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum NeighboringRelation {
-    /// One unit more or one unit less. Sensitivity of a clipped sum: `C`. The usual relation of
-    /// Poisson sampling.
+    /// One unit is added or removed. The sensitivity of a clipped sum is `C`. This is the usual
+    /// relation for Poisson sampling.
     AddOrRemoveOne,
-    /// One unit exchanged for another; the size of the data set is public. Sensitivity of a clipped
-    /// sum: `2C`.
+    /// One unit is replaced by another; the size of the data set is public. The sensitivity of a
+    /// clipped sum is `2C`.
     ReplaceOne,
-    /// One unit exchanged for a special one that contributes nothing ("zero-out"). Sensitivity of a
-    /// clipped sum: `C`; the size of the data set is public.
+    /// One unit is replaced by a special unit that contributes nothing ("zero-out"); the size of
+    /// the data set is public. The sensitivity of a clipped sum is `C`.
     ReplaceSpecial,
 }
 
 impl NeighboringRelation {
-    /// Sensitivity of a clipped sum in units of the clipping norm: 1, or 2 under
+    /// Returns the sensitivity of a clipped sum in units of the clipping threshold: 1, or 2 under
     /// [`ReplaceOne`](Self::ReplaceOne).
     pub fn sensitivity(self) -> f64 {
         match self {

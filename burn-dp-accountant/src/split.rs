@@ -1,19 +1,21 @@
-//! How several Gaussian releases on one draw of units share one noise multiplier.
+//! The split of one noise multiplier among several Gaussian releases on one draw of units.
 
-use crate::{AccountantError, DpEvent};
+use crate::domain::{check_count, check_positive};
+use crate::error::AccountantError;
+use crate::event::DpEvent;
 
-/// The gradient and the counts of unclipped units of quantile-adaptive clipping, which together cost
-/// exactly one Gaussian release of the given multiplier.
+/// The noise of quantile-adaptive clipping: a gradient and counts of unclipped units that together
+/// cost exactly one Gaussian release of the given noise multiplier.
 ///
 /// # References
 ///
-/// "Differentially Private Learning with Adaptive Clipping", Andrew, Thakkar, McMahan, Ramaswamy 2021,
-/// Theorem 1; several counts (one per layer) by the same composition.
+/// "Differentially Private Learning with Adaptive Clipping", Andrew, Thakkar, McMahan, Ramaswamy
+/// 2021, Theorem 1; several counts (one per layer) by the same composition.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct AdaptiveClippingSplit {
-    /// Multiplier of the whole release.
+    /// Noise multiplier of the whole release.
     pub noise_multiplier: f64,
-    /// Multiplier `z_Δ` of the gradient alone; larger than the whole.
+    /// Noise multiplier `z_Δ` of the gradient alone; larger than the whole multiplier.
     pub update_noise_multiplier: f64,
     /// Standard deviation `σ_b` of the noise on each count. A count of bits shifted to ±½ has
     /// sensitivity ½.
@@ -23,24 +25,25 @@ pub struct AdaptiveClippingSplit {
 }
 
 impl AdaptiveClippingSplit {
-    /// From the noise on each count: `z_Δ = (z^-2 - K (2σ_b)^-2)^(-1/2)`. Exact.
+    /// Creates the split from the noise on each count: `z_Δ = (z^-2 - K (2σ_b)^-2)^(-1/2)`. Exact.
     ///
     /// # Errors
     ///
-    /// [`AccountantError::InvalidArgument`] for numbers that are not positive,
-    /// [`AccountantError::Infeasible`] if the counts alone cost more than the whole.
+    /// Returns [`AccountantError::InvalidArgument`] if a number is not positive and finite, and
+    /// [`AccountantError::Infeasible`] if the counts alone cost more than the whole release.
     pub fn from_count_noise(
         noise_multiplier: f64,
         count_noise_std: f64,
         counts: u64,
     ) -> Result<Self, AccountantError> {
-        positive("noise_multiplier", noise_multiplier)?;
-        positive("count_noise_std", count_noise_std)?;
+        check_positive("noise_multiplier", noise_multiplier)?;
+        check_positive("count_noise_std", count_noise_std)?;
         let whole = noise_multiplier.powi(-2);
         let left = whole - counts as f64 * (2.0 * count_noise_std).powi(-2);
         if left <= 0.0 {
             return Err(AccountantError::infeasible(format!(
-                "{counts} counts with noise {count_noise_std} alone cost more than a noise multiplier of {noise_multiplier}; use more noise on the counts (above {})",
+                "{counts} counts with noise {count_noise_std} alone cost more than a noise \
+                 multiplier of {noise_multiplier}; use more noise on the counts (above {})",
                 0.5 * noise_multiplier * (counts as f64).sqrt()
             )));
         }
@@ -52,26 +55,25 @@ impl AdaptiveClippingSplit {
         })
     }
 
-    /// From the share of `z^-2` that the counts may use. Exact.
+    /// Creates the split from the share of `z^-2` that the counts may use. Exact.
     ///
     /// # Errors
     ///
-    /// [`AccountantError::InvalidArgument`] unless the share is between 0 and 1 and there is a count.
+    /// Returns [`AccountantError::InvalidArgument`] if `noise_multiplier` is not positive and
+    /// finite, `share` is not between 0 and 1, or `counts` is 0.
     pub fn from_share(
         noise_multiplier: f64,
         share: f64,
         counts: u64,
     ) -> Result<Self, AccountantError> {
-        positive("noise_multiplier", noise_multiplier)?;
+        check_positive("noise_multiplier", noise_multiplier)?;
         if !(share > 0.0 && share < 1.0) {
             return Err(AccountantError::invalid(
                 "share",
                 format!("must be between 0 and 1 (exclusive), got {share}"),
             ));
         }
-        if counts == 0 {
-            return Err(AccountantError::invalid("counts", "must be at least 1, got 0"));
-        }
+        check_count("counts", counts)?;
         Ok(Self {
             noise_multiplier,
             update_noise_multiplier: noise_multiplier / (1.0 - share).sqrt(),
@@ -80,7 +82,7 @@ impl AdaptiveClippingSplit {
         })
     }
 
-    /// The release as an event, with the multipliers that are really used.
+    /// Returns the release as an event, with the noise multipliers of its parts.
     pub fn event(&self) -> DpEvent {
         let mut noise_multipliers = vec![self.update_noise_multiplier];
         noise_multipliers.extend((0..self.counts).map(|_| 2.0 * self.count_noise_std));
@@ -88,36 +90,30 @@ impl AdaptiveClippingSplit {
     }
 }
 
-/// The multiplier of the one Gaussian release to which releases of groups amount, each `(clipping norm,
-/// noise standard deviation)`: `(Σ (C_h/σ_h)²)^(-1/2)`. Exact; `L` equal groups give `σ/√L`.
+/// Returns the noise multiplier of the one Gaussian release that is equivalent to releases of
+/// groups `(clipping threshold, noise standard deviation)`: `(Σ (C_h/σ_h)²)^(-1/2)`. Exact; `L`
+/// equal groups give `σ/√L`.
 ///
 /// # Errors
 ///
-/// [`AccountantError::InvalidArgument`] for no group or a number that is not positive.
+/// Returns [`AccountantError::InvalidArgument`] if there is no group, or a number is not positive
+/// and finite.
 ///
 /// # References
 ///
-/// "A General Approach to Adding Differential Privacy to Iterative Training Procedures", McMahan et al.
-/// 2018, section 2.
+/// "A General Approach to Adding Differential Privacy to Iterative Training Procedures", McMahan et
+/// al. 2018, section 2.
 pub fn effective_noise_multiplier(groups: &[(f64, f64)]) -> Result<f64, AccountantError> {
     if groups.is_empty() {
-        return Err(AccountantError::invalid("groups", "must hold at least one group"));
+        return Err(AccountantError::invalid("groups", "must contain at least one group"));
     }
     let mut precision = 0.0;
     for &(norm, deviation) in groups {
-        positive("clipping_norm", norm)?;
-        positive("noise_std", deviation)?;
+        check_positive("clipping_norm", norm)?;
+        check_positive("noise_std", deviation)?;
         precision += (norm / deviation).powi(2);
     }
     Ok(1.0 / precision.sqrt())
-}
-
-fn positive(name: &'static str, value: f64) -> Result<(), AccountantError> {
-    if value > 0.0 && value.is_finite() {
-        Ok(())
-    } else {
-        Err(AccountantError::invalid(name, format!("must be positive and finite, got {value}")))
-    }
 }
 
 #[cfg(test)]
@@ -126,14 +122,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_golden_split_is_reproduced() {
+    fn split_has_its_golden_value() {
         // composition_heterogeneous.json, row p11.
         let split = AdaptiveClippingSplit::from_count_noise(0.6, 2.0, 1).unwrap();
         assert!((split.update_noise_multiplier - 0.6068660849090083).abs() < 1e-14);
     }
 
     #[test]
-    fn both_ways_to_split_cost_the_whole_and_no_more() {
+    fn both_splits_cost_the_whole_release() {
         for split in [
             AdaptiveClippingSplit::from_count_noise(1.1, 5.0, 7).unwrap(),
             AdaptiveClippingSplit::from_share(0.8, 0.1, 3).unwrap(),
@@ -148,14 +144,14 @@ mod tests {
     }
 
     #[test]
-    fn counts_that_cost_too_much_are_refused_with_the_way_out() {
+    fn infeasible_counts_are_refused_with_a_way_out() {
         let error = AdaptiveClippingSplit::from_count_noise(4.0, 1.0, 1).unwrap_err();
         assert!(error.to_string().contains("above 2"), "{error}");
         assert!(AdaptiveClippingSplit::from_share(1.0, 1.0, 1).is_err());
     }
 
     #[test]
-    fn equal_groups_lose_the_square_root_of_their_number() {
+    fn equal_groups_divide_noise_by_square_root_of_number() {
         let z = effective_noise_multiplier(&[(0.3, 0.6); 16]).unwrap();
         assert!((z - 0.5).abs() < 1e-15);
         assert!(effective_noise_multiplier(&[]).is_err());

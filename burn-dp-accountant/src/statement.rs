@@ -1,36 +1,39 @@
-//! The privacy statement: what is promised, to whom, and what is not.
+//! The privacy statement: the guarantee, its terms, and its limits.
 
 use std::collections::BTreeMap;
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-use crate::epsilon::Upward;
-use crate::{
-    AccountantError, Epsilon, LedgerEntry, NeighboringRelation, NoiseSource, PrivacyLedger,
-    UnitOfPrivacy,
-};
+use crate::epsilon::Epsilon;
+use crate::error::AccountantError;
+use crate::ledger::{LedgerEntry, NoiseProvenance, PrivacyLedger, UnitOfPrivacy};
+use crate::relation::NeighboringRelation;
+use crate::rounded::Rounded;
 
-/// A statement made from a ledger, for people ([`Display`](fmt::Display)) and for machines (JSON).
-/// Every ε in it is an upper bound.
+/// A privacy statement of a ledger, as text ([`Display`](fmt::Display)) or JSON.
+///
+/// Every ε in the text is an upper bound, rounded up. The text rounds numbers to the digits that
+/// are meaningful; the JSON is exact.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct PrivacyStatement {
-    /// Whose presence is hidden.
+    /// The unit whose presence is hidden.
     pub unit: UnitOfPrivacy,
-    /// Which data sets are neighbours.
+    /// The neighboring relation.
     pub relation: NeighboringRelation,
-    /// Whether the guarantee holds: false if the noise can be reproduced or an event is not private.
+    /// Whether there is a finite guarantee: false if the noise can be reproduced or an event is not
+    /// private.
     pub private: bool,
     /// ε for each δ.
     pub epsilons: Vec<Epsilon>,
-    /// How units were drawn.
+    /// Description of the sampling.
     pub sampler: String,
-    /// How contributions were clipped.
+    /// Description of the clipping.
     pub clipping: String,
-    /// Where the noise came from.
-    pub noise_source: NoiseSource,
-    /// The releases, with the numbers (sampling probability, noise multiplier, steps) they used.
+    /// Provenance of the noise.
+    pub noise_source: NoiseProvenance,
+    /// The releases, with sampling probability, noise multiplier and number of steps.
     pub releases: Vec<LedgerEntry>,
     /// Further public facts.
     pub facts: BTreeMap<String, String>,
@@ -39,27 +42,31 @@ pub struct PrivacyStatement {
 }
 
 impl PrivacyStatement {
-    /// The statement of `ledger` for each of `deltas`.
+    /// Creates the statement of `ledger` with one ε for each of `deltas`.
     ///
     /// # Errors
     ///
-    /// [`AccountantError::InvalidArgument`] if `deltas` is empty or holds a δ outside of (0, 1), and
-    /// the errors of [`PrivacyLedger::epsilon`].
+    /// Returns [`AccountantError::InvalidArgument`] if `deltas` is empty or contains a δ that is
+    /// not between 0 and 1, and [`AccountantError::Unsupported`] if an event cannot be analyzed.
     pub fn from_ledger(ledger: &PrivacyLedger, deltas: &[f64]) -> Result<Self, AccountantError> {
         if deltas.is_empty() {
-            return Err(AccountantError::invalid("deltas", "must hold at least one δ"));
+            return Err(AccountantError::invalid("deltas", "must contain at least one δ"));
         }
         let epsilons: Vec<Epsilon> =
             deltas.iter().map(|&delta| ledger.epsilon(delta)).collect::<Result<_, _>>()?;
         let header = ledger.header();
         let mut not_covered = vec![
-            "Everything that was derived from the private data outside of the recorded releases: pre-processing, choice of the model or of hyper-parameters, metrics on training data.".to_string(),
-            "Buffers of the model that are not released through the mechanism, such as running statistics of batch normalisation.".to_string(),
-            "Side channels: timing, memory, batch sizes that an observer can see.".to_string(),
+            "Everything that was derived from the private data outside of the recorded releases: \
+             preprocessing, choice of the model or of hyperparameters, metrics on training data."
+                .to_string(),
+            "Buffers of the model that are not released through the mechanism, such as running \
+             statistics of batch normalization."
+                .to_string(),
+            "Side channels: timing, memory use, batch sizes that an observer can see.".to_string(),
         ];
         if header.unit == UnitOfPrivacy::Example {
             not_covered.push(
-                "A person with several examples: the guarantee is for one example.".to_string(),
+                "A person with several examples: the guarantee covers one example.".to_string(),
             );
         }
         not_covered.extend(header.not_covered.iter().cloned());
@@ -77,11 +84,11 @@ impl PrivacyStatement {
         })
     }
 
-    /// The statement as JSON text.
+    /// Returns the statement as JSON text.
     ///
     /// # Errors
     ///
-    /// [`AccountantError::Format`] if a number cannot be written.
+    /// Returns [`AccountantError::Format`] if a number cannot be written.
     pub fn to_json(&self) -> Result<String, AccountantError> {
         serde_json::to_string_pretty(self).map_err(|source| AccountantError::Format {
             reason: "the statement cannot be written".to_string(),
@@ -97,12 +104,12 @@ impl fmt::Display for PrivacyStatement {
             writeln!(f, "  NOT PRIVATE: no finite epsilon is guaranteed.")?;
         }
         writeln!(f, "  unit of privacy:      {}", self.unit)?;
-        writeln!(f, "  neighbouring data:    {}", self.relation)?;
+        writeln!(f, "  neighboring data:     {}", self.relation)?;
         for epsilon in &self.epsilons {
             writeln!(
                 f,
                 "  guarantee:            epsilon <= {} at delta = {:e} ({})",
-                Upward(epsilon.upper),
+                Rounded::up(epsilon.upper),
                 epsilon.delta,
                 epsilon.method
             )?;
@@ -115,11 +122,11 @@ impl fmt::Display for PrivacyStatement {
         writeln!(f, "  sampling:             {}", or_unstated(&self.sampler))?;
         writeln!(f, "  clipping:             {}", or_unstated(&self.clipping))?;
         match &self.noise_source {
-            NoiseSource::Secure => writeln!(
+            NoiseProvenance::Secure => writeln!(
                 f,
-                "  noise:                cryptographic generator, entropy of the operating system"
+                "  noise:                cryptographic generator, seeded by the operating system"
             )?,
-            NoiseSource::Insecure { reason } => {
+            NoiseProvenance::Insecure { reason } => {
                 writeln!(f, "  noise:                INSECURE: {reason}")?
             }
         }
@@ -146,7 +153,8 @@ impl fmt::Display for PrivacyStatement {
 mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
-    use crate::{DpEvent, LedgerHeader};
+    use crate::event::DpEvent;
+    use crate::ledger::LedgerHeader;
 
     fn ledger() -> PrivacyLedger {
         let header = LedgerHeader::new(UnitOfPrivacy::Example, NeighboringRelation::AddOrRemoveOne)
@@ -159,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn the_statement_says_everything_that_epsilon_depends_on() {
+    fn statement_contains_everything_that_epsilon_depends_on() {
         let statement = PrivacyStatement::from_ledger(&ledger(), &[1e-5, 1e-6]).unwrap();
         let text = statement.to_string();
         for part in [
@@ -182,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn an_insecure_ledger_has_a_statement_that_says_so_first() {
+    fn statement_of_an_insecure_ledger_says_not_private() {
         let mut ledger = ledger();
         ledger.mark_insecure("fixed seed 42");
         let statement = PrivacyStatement::from_ledger(&ledger, &[1e-5]).unwrap();

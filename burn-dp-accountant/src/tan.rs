@@ -1,4 +1,4 @@
-//! Planning with the total amount of noise (TAN): which small experiments predict a large run.
+//! Planning with the total amount of noise (TAN): small runs that predict a large run.
 //!
 //! # References
 //!
@@ -6,11 +6,15 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::budget::Budget;
+use crate::calibration::Calibration;
+use crate::domain::check_delta;
+use crate::error::AccountantError;
+use crate::event::DpEvent;
 use crate::math::normal;
-use crate::{AccountantError, Budget, Calibration, DpEvent};
 
-/// Below this noise multiplier ε is no longer a function of the total amount of noise alone
-/// (section 3.1).
+/// Noise multiplier below which ε no longer depends on the total amount of noise alone (section
+/// 3.1).
 pub const PRIVACY_WALL: f64 = 2.0;
 
 /// The total amount of noise of a training: `η² = q² S/(2σ²)`, `Σ = 1/η` (Definition 3.1).
@@ -20,11 +24,11 @@ pub struct TotalAmountOfNoise {
 }
 
 impl TotalAmountOfNoise {
-    /// Of `steps` steps with this sampling probability and noise multiplier.
+    /// Returns the total amount of noise of `steps` steps of DP-SGD.
     ///
     /// # Errors
     ///
-    /// [`AccountantError::InvalidArgument`] for numbers outside of their domains.
+    /// Returns [`AccountantError::InvalidArgument`] if a number is outside of its domain.
     pub fn new(
         sampling_probability: f64,
         noise_multiplier: f64,
@@ -35,36 +39,36 @@ impl TotalAmountOfNoise {
         Ok(Self { eta })
     }
 
-    /// η: the signal over the noise of the whole training.
+    /// Returns η: signal over noise of the whole training.
     pub fn eta(&self) -> f64 {
         self.eta
     }
 
-    /// Σ = 1/η: the total amount of noise.
+    /// Returns Σ = 1/η: the total amount of noise.
     pub fn sigma(&self) -> f64 {
         1.0 / self.eta
     }
 
-    /// `ε_TAN = η² + 2η √ln(1/δ)` (section 3.1): an **approximation**, good while the noise
-    /// multiplier is at least [`PRIVACY_WALL`]; not a guarantee.
+    /// Returns `ε_TAN = η² + 2η √ln(1/δ)` (section 3.1): an **approximation** for noise multipliers
+    /// of at least [`PRIVACY_WALL`]. It is not a guarantee.
     ///
     /// # Errors
     ///
-    /// [`AccountantError::InvalidArgument`] for a δ outside of (0, 1).
+    /// Returns [`AccountantError::InvalidArgument`] if `delta` is not between 0 and 1.
     pub fn approximate_epsilon(&self, delta: f64) -> Result<f64, AccountantError> {
-        crate::budget::check_delta(delta)?;
+        check_delta(delta)?;
         Ok(self.eta * self.eta + 2.0 * self.eta * (-delta.ln()).sqrt())
     }
 
-    /// The sampling probability that keeps this η at another noise multiplier and number of steps:
-    /// `η σ √(2/S)`. `None` if it is above 1.
+    /// Returns the sampling probability with the same η at another noise multiplier and number of
+    /// steps: `η σ √(2/S)`. `None` if it is above 1.
     pub fn sampling_probability(&self, noise_multiplier: f64, steps: u64) -> Option<f64> {
         let q = self.eta * noise_multiplier * (2.0 / steps as f64).sqrt();
         (q <= 1.0).then_some(q)
     }
 }
 
-/// One training: batch size, noise and length.
+/// The plan of one training: batch size, noise and length.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct RunPlan {
     /// Expected batch size.
@@ -76,13 +80,15 @@ pub struct RunPlan {
 }
 
 impl RunPlan {
-    /// The run that simulates this one at `1/factor` of its batch and noise: same `σ/B`, same η, same
-    /// number of steps, `1/factor` of the compute. It is for choosing hyper-parameters on data that
-    /// is not released; its own ε is far larger.
+    /// Returns the run that simulates this one at `1/factor` of its batch and noise: equal `σ/B`, η
+    /// and number of steps, `1/factor` of the compute.
+    ///
+    /// It is for choosing hyperparameters; never release its model, because its own ε is far
+    /// larger.
     ///
     /// # Errors
     ///
-    /// [`AccountantError::InvalidArgument`] unless `factor` is at least 1 and finite.
+    /// Returns [`AccountantError::InvalidArgument`] if `factor` is below 1 or not finite.
     pub fn scaled_down(&self, factor: f64) -> Result<Self, AccountantError> {
         if !(factor >= 1.0 && factor.is_finite()) {
             return Err(AccountantError::invalid(
@@ -97,14 +103,16 @@ impl RunPlan {
         })
     }
 
-    /// The best run within a limit on the examples that are processed: the largest batch, because at
-    /// constant η the accuracy grows with `ln B` (section 4), with the smallest noise that meets the
-    /// budget. The noise is rounded up, the batch down.
+    /// Returns the best run within a limit on the number of processed examples.
+    ///
+    /// It has the largest batch, because at constant η the accuracy grows with `ln B` (section 4),
+    /// and the smallest noise that meets the budget. The noise is rounded up, the batch is rounded
+    /// down.
     ///
     /// # Errors
     ///
-    /// [`AccountantError::Infeasible`] if not one example a step is allowed, and the errors of the
-    /// calibration.
+    /// Returns [`AccountantError::Infeasible`] if the limit is below one example per step or no
+    /// noise multiplier meets the budget, and [`AccountantError::InvalidArgument`] if `steps` is 0.
     pub fn best_within(
         budget: Budget,
         dataset_size: u64,
@@ -114,7 +122,8 @@ impl RunPlan {
         let batch = (max_examples / steps.max(1)).min(dataset_size);
         if batch == 0 {
             return Err(AccountantError::infeasible(format!(
-                "{max_examples} examples in {steps} steps is less than one a step; allow more or take fewer steps"
+                "{max_examples} examples in {steps} steps are less than one per step; allow more \
+                 examples or fewer steps"
             )));
         }
         let q = batch as f64 / dataset_size as f64;
@@ -129,7 +138,7 @@ impl RunPlan {
 pub struct ScalingLaw {
     /// Accuracy at `B = 1`.
     pub intercept: f64,
-    /// Gain per factor `e` of the batch.
+    /// Gain of accuracy when the batch grows by a factor `e`.
     pub slope: f64,
     residual_deviation: f64,
     mean_ln_batch: f64,
@@ -138,24 +147,24 @@ pub struct ScalingLaw {
 }
 
 impl ScalingLaw {
-    /// Least squares over `(batch size, accuracy)`.
+    /// Fits the line to runs `(batch size, accuracy)` by least squares.
     ///
     /// # Errors
     ///
-    /// [`AccountantError::InvalidArgument`] for fewer than three runs, a batch that is not positive, an
-    /// accuracy that is not finite, or batches that are all equal.
+    /// Returns [`AccountantError::InvalidArgument`] if there are fewer than three runs, a batch
+    /// size is not positive, an accuracy is not finite, or all batch sizes are equal.
     pub fn fit(runs: &[(f64, f64)]) -> Result<Self, AccountantError> {
         if runs.len() < 3 {
             return Err(AccountantError::invalid(
                 "runs",
-                format!("must hold at least 3 runs for an interval, got {}", runs.len()),
+                format!("must contain at least 3 runs for an interval, got {}", runs.len()),
             ));
         }
         if let Some(bad) = runs.iter().find(|(b, a)| !(*b > 0.0 && b.is_finite() && a.is_finite()))
         {
             return Err(AccountantError::invalid(
                 "runs",
-                format!("must hold positive batch sizes and finite accuracies, got {bad:?}"),
+                format!("must contain positive batch sizes and finite accuracies, got {bad:?}"),
             ));
         }
         let n = runs.len() as f64;
@@ -180,8 +189,8 @@ impl ScalingLaw {
         })
     }
 
-    /// Predicted accuracy at a batch size, with its two-sided 95 % prediction interval
-    /// `(value, low, high)` (Student's distribution; residuals assumed normal).
+    /// Returns the predicted accuracy at a batch size and its two-sided 95 % prediction interval,
+    /// as `(value, low, high)` (Student's distribution; residuals assumed normal).
     pub fn predict(&self, batch: f64) -> (f64, f64, f64) {
         let x = batch.ln();
         let value = self.intercept + self.slope * x;
@@ -192,8 +201,8 @@ impl ScalingLaw {
     }
 }
 
-/// The 97.5 % quantile of Student's distribution: exact for 1 and 2 degrees of freedom, by the
-/// expansion of Cornish and Fisher with four terms above (relative error below 1 %).
+/// Returns the 97.5 % quantile of Student's distribution: exact for 1 and 2 degrees of freedom, by
+/// four terms of the Cornish-Fisher expansion otherwise (relative error below 1 %).
 fn student_quantile_975(freedom: f64) -> f64 {
     if freedom <= 1.0 {
         return 12.706_204_736_432_1;
@@ -215,7 +224,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn figure_2_of_the_paper_has_its_two_levels() {
+    fn approximate_epsilon_matches_figure_2_of_the_paper() {
         // η = 0.13 is ε = 1 and η = 0.95 is ε = 8 at δ = 8e-7.
         for (eta, epsilon) in [(0.13, 0.991), (0.95, 8.02)] {
             let tan = TotalAmountOfNoise { eta };
@@ -224,7 +233,7 @@ mod tests {
     }
 
     #[test]
-    fn a_scaled_run_has_the_same_total_amount_of_noise() {
+    fn scaled_run_has_equal_total_amount_of_noise() {
         let run = RunPlan { expected_batch_size: 4096.0, noise_multiplier: 3.0, steps: 2_500 };
         let small = run.scaled_down(16.0).unwrap();
         let eta = |r: &RunPlan| {
@@ -237,7 +246,7 @@ mod tests {
     }
 
     #[test]
-    fn an_exact_line_is_recovered_and_its_interval_closes() {
+    fn exact_line_is_recovered_with_an_empty_interval() {
         let runs: Vec<(f64, f64)> =
             [128.0f64, 256.0, 512.0, 1024.0].iter().map(|&b| (b, 0.1 + 0.05 * b.ln())).collect();
         let law = ScalingLaw::fit(&runs).unwrap();
@@ -248,14 +257,14 @@ mod tests {
     }
 
     #[test]
-    fn students_quantiles_match_the_tables() {
+    fn student_quantiles_match_the_tables() {
         for (freedom, table) in [(3.0, 3.182446), (4.0, 2.776445), (10.0, 2.228139)] {
             assert!((student_quantile_975(freedom) / table - 1.0).abs() < 0.01);
         }
     }
 
     #[test]
-    fn the_best_run_uses_the_whole_limit_and_meets_the_budget() {
+    fn best_run_uses_the_whole_limit() {
         let budget = Budget::new(4.0, 1e-5).unwrap();
         let plan = RunPlan::best_within(budget, 50_000, 1_000, 512_000).unwrap();
         assert_eq!(plan.expected_batch_size, 512.0);

@@ -1,20 +1,23 @@
 //! Comparison of Gaussian DP, the central-limit formulas and the total amount of noise with golden
-//! tables. A few rows are copied here; the whole tables are checked when `BURN_DP_GOLDEN` names their
-//! folder or it is beside the repository (without it those tests say so and check the copied rows only).
+//! tables.
+//!
+//! A few rows are copied here. The whole tables are checked if `BURN_DP_GOLDEN` names their folder
+//! or the folder is next to the repository; otherwise the tests print that they check the copied
+//! rows only.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod golden_folder;
 
 use burn_dp_accountant::{
-    CentralLimitEstimate, DpEvent, ExactAccountant, GaussianDp, NeighboringRelation, PldAccountant,
-    RdpAccountant, RunPlan, TotalAmountOfNoise,
+    Accountant, CentralLimitEstimate, DpEvent, ExactAccountant, GaussianDp, NeighboringRelation,
+    PldAccountant, RdpAccountant, RunPlan, TotalAmountOfNoise,
 };
 use serde_json::{Value, json};
 
 const ADD_REMOVE: NeighboringRelation = NeighboringRelation::AddOrRemoveOne;
 
-/// The copied rows of a table, then those of the file.
+/// Returns the copied rows of a table, then the rows of the file.
 fn rows(name: &str, copied: Value, kind: &str) -> Vec<Value> {
     let mut rows = copied.as_array().unwrap().clone();
     match golden_folder::folder() {
@@ -33,7 +36,8 @@ fn number(row: &Value, key: &str) -> f64 {
     row[key].as_f64().unwrap_or_else(|| panic!("{key} in {row}"))
 }
 
-/// At most 1e-9 above the truth and nowhere below it, to rounding (relative, from 1e-300 on).
+/// Asserts that a value is at most 1e-9 (relative) above the truth and not below it, up to
+/// rounding.
 fn assert_rounded_up(got: f64, truth: f64, context: &Value) {
     let slack = 1e-12 * truth + 1e-300;
     assert!(
@@ -47,7 +51,7 @@ fn assert_close(got: f64, truth: f64, tolerance: f64, context: &Value) {
 }
 
 #[test]
-fn gaussian_duality_holds_from_epsilon_to_delta() {
+fn gaussian_duality_from_epsilon_to_delta() {
     let copied = json!([
         {"mu": 0.01, "eps": 0.0, "delta": 0.003989406181481645},
     ]);
@@ -58,7 +62,7 @@ fn gaussian_duality_holds_from_epsilon_to_delta() {
 }
 
 #[test]
-fn gaussian_duality_holds_from_delta_to_epsilon() {
+fn gaussian_duality_from_delta_to_epsilon() {
     let copied = json!([
         {"mu": 0.01, "delta": 0.01, "eps": 0.0},
         {"mu": 0.01, "delta": 1e-5, "eps": 0.027219419814577137},
@@ -71,7 +75,7 @@ fn gaussian_duality_holds_from_delta_to_epsilon() {
 }
 
 #[test]
-fn both_central_limit_formulas_agree_with_the_table_and_the_exact_value_with_the_truth() {
+fn central_limits_and_exact_value_agree_with_the_table() {
     let copied = json!([{
         "q": 0.01, "sigma": 1.0, "steps": 10_000, "delta": 1e-5,
         "mu_poisson": 1.3108324944320862, "mu_uniform": 1.7101424755953307,
@@ -92,14 +96,14 @@ fn both_central_limit_formulas_agree_with_the_table_and_the_exact_value_with_the
         assert_close(estimate_fixed, number(&row, "eps_gdp_uniform"), 1e-9, &row);
         let event = DpEvent::dp_sgd_step(q, sigma);
         let exact = ExactAccountant::new([(&event, steps)], ADD_REMOVE).unwrap();
-        let exact = exact.epsilon(delta).unwrap();
+        let exact = exact.epsilon(delta).unwrap().estimate;
         assert_close(exact, number(&row, "truth_eps"), 1e-8, &row);
         assert_eq!(estimate < exact, row["clt_underreports"] == true, "{row}");
     }
 }
 
 #[test]
-fn the_numbers_of_batch_clipping_with_layerwise_clipping_are_reproduced() {
+fn published_batch_clipping_numbers_are_reproduced() {
     let copied = json!([{
         "sigma": 1.5, "L": 8, "m": 64, "N": 54_000, "E": 50, "sigma_bar": 0.5303300858899106,
         "mu": 1.990914283195018, "eps_at_1e5": 9.941357566340232,
@@ -110,7 +114,7 @@ fn the_numbers_of_batch_clipping_with_layerwise_clipping_are_reproduced() {
         let sigma = number(&row, "sigma") / number(&row, "L").sqrt();
         assert_close(sigma, number(&row, "sigma_bar"), 1e-14, &row);
         let q = batch / size;
-        // The paper's number of steps need not be whole: it lies between these two.
+        // The number of steps of the paper need not be whole: it lies between these two.
         let exact_steps = number(&row, "E") * size / batch;
         let (fewer, more) = (exact_steps.floor() as u64, exact_steps.ceil() as u64);
         let scale = (exact_steps / fewer as f64).sqrt();
@@ -133,12 +137,12 @@ fn the_numbers_of_batch_clipping_with_layerwise_clipping_are_reproduced() {
     }
 }
 
-/// η, ε_TAN, the sampling probability that keeps η, and the certified ε beside them.
+/// Checks η, ε_TAN, the sampling probability that keeps η, and the certified ε.
 fn check_noise(row: &Value) {
     let (sigma, steps) = (number(row, "sigma"), number(row, "S") as u64);
     let (eta, q, delta) = (number(row, "eta"), number(row, "q"), number(row, "delta"));
     if q > 1.0 {
-        // Infeasible: the truth has no value, and neither has our answer.
+        // Infeasible: neither the table nor the crate has a value.
         let any = TotalAmountOfNoise::new(1.0, sigma, steps).unwrap();
         assert!(any.eta() < eta, "{row}");
         return;
@@ -154,16 +158,16 @@ fn check_noise(row: &Value) {
     assert!(pld.lower <= truth + slack && pld.upper >= truth - slack, "{row}: {pld:?}");
     assert!(pld.upper - pld.lower <= 1e-4 * pld.upper, "{row}: {pld:?}");
     let exact = ExactAccountant::new([(&event, steps)], ADD_REMOVE).unwrap().epsilon(delta);
-    let exact = exact.unwrap_or_else(|e| panic!("{row}: {e}"));
+    let exact = exact.unwrap_or_else(|e| panic!("{row}: {e}")).estimate;
     assert!((exact - truth).abs() <= slack + 1e-8 * truth, "{row}: {exact}");
-    // The peer's orders are a coarser grid of the same bound.
+    // The orders of the peer are a coarser grid for the same bound.
     let rdp = RdpAccountant::new([(&event, steps)], ADD_REMOVE).unwrap().epsilon(delta).unwrap();
     let peer = number(&row["opacus_rdp"], "eps");
     assert!(rdp.upper >= truth - slack && rdp.upper <= peer * (1.0 + 1e-9), "{row}: {rdp:?}");
 }
 
 #[test]
-fn above_the_privacy_wall_epsilon_follows_the_total_amount_of_noise() {
+fn epsilon_follows_total_noise_above_the_privacy_wall() {
     let copied = json!([{
         "eta": 0.13, "sigma": 2.0, "S": 1000, "delta": 8e-7, "q": 0.011627553482998907,
         "eps_tan": 0.9910729917151396, "opacus_rdp": {"eps": 0.9298254383719633},
@@ -177,7 +181,7 @@ fn above_the_privacy_wall_epsilon_follows_the_total_amount_of_noise() {
 }
 
 #[test]
-fn below_the_privacy_wall_epsilon_explodes_at_constant_noise() {
+fn epsilon_grows_below_the_privacy_wall() {
     let copied = json!([{
         "eta": 0.13, "sigma": 0.3, "S": 1000, "delta": 8e-7, "q": 0.001744133022449836,
         "eps_tan": 0.9910729917151396, "opacus_rdp": {"eps": 33.363591464888806},
@@ -193,7 +197,7 @@ fn below_the_privacy_wall_epsilon_explodes_at_constant_noise() {
 }
 
 #[test]
-fn the_published_runs_and_constants_are_reproduced() {
+fn published_runs_and_constants_are_reproduced() {
     let copied = json!([{
         "eta": 0.965436458580033, "sigma": 3.0, "S": 2500, "delta": 1e-5, "q": 0.08192,
         "eps_tan": 7.483654934329683, "opacus_rdp": {"eps": 7.098483020816762},

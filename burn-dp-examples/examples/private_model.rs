@@ -26,10 +26,10 @@ fn main() -> Result<(), DpError> {
     let mut optim = plan.optimizer(SgdConfig::new().init());
     for batch in batches {
         let batch = batch?;
-        for chunk in batch.chunks(64)? {
-            let (chunk, _) = chunk?.into_parts();
-            let hidden = model.hidden.forward(chunk.inputs.flatten::<2>(1, 3)).tanh();
-            optim.backward(loss.forward(model.output.forward(hidden), chunk.targets), &model)?;
+        for physical_batch in batch.physical_batches(64)? {
+            let (examples, _) = physical_batch?.into_parts();
+            let hidden = model.hidden.forward(examples.inputs.flatten::<2>(1, 3)).tanh();
+            optim.backward(loss.forward(model.output.forward(hidden), examples.targets), &model)?;
         }
         model = optim.step(0.5, model, batch)?; // noise, ledger, and the step of the optimizer
     }

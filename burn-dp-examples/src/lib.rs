@@ -1,15 +1,13 @@
-//! Models, data sets and experiments of the papers behind burn-dp.
+//! Models, data sets and the training program of burn-dp's examples.
 //!
-//! - [`mod@bench`]: what privacy costs per step.
-//! - [`experiments`]: what the papers measured, measured again.
-//! - [`data`]: the embedded data set of drawn digits, MNIST from its files, and batches of images.
-//! - [`models`]: the networks of the fast-clipping paper.
-//! - [`training`]: the training program.
+//! - [`data`]: drawn digits, MNIST and other data sets from their files, and batches of them.
+//! - [`models`]: the networks of the fast-clipping paper, and others.
+//! - [`training`]: the program `train`, which `cargo xtask train` starts.
+//! - [`plot`]: figures as SVG.
 //!
-//! The programs are `train`, `bench` and `experiment`, started by `cargo xtask` and the name.
+//! The scenarios in the folder `examples` use the data sets; each is a program to read and to copy.
 
-pub mod bench;
 pub mod data;
-pub mod experiments;
 pub mod models;
+pub mod plot;
 pub mod training;

@@ -1,10 +1,10 @@
-//! The page "From Burn to private Burn" shows two programs that are compiled.
+//! The page "From Burn to private Burn" shows the difference of two programs that are compiled.
 
 #![allow(clippy::unwrap_used)]
 
 use std::path::Path;
 
-/// The lines of `old` and `new` as a diff: what is common is shown where it stands between changes.
+/// Returns the lines of `old` and `new` as a diff; common lines are kept.
 fn diff<'a>(old: &[&'a str], new: &[&'a str]) -> Vec<(char, &'a str)> {
     // Length of the longest common part of the rest of both.
     let mut common = vec![vec![0; new.len() + 1]; old.len() + 1];
@@ -36,7 +36,7 @@ fn diff<'a>(old: &[&'a str], new: &[&'a str]) -> Vec<(char, &'a str)> {
 fn the_page_shows_the_difference_between_the_two_programs() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR"));
     let read = |name: &str| std::fs::read_to_string(folder.join("examples").join(name)).unwrap();
-    let (old, new) = (read("learner_ordinary.rs"), read("learner.rs"));
+    let (old, new) = (read("learner/ordinary.rs"), read("learner/main.rs"));
     let lines = diff(&old.lines().collect::<Vec<_>>(), &new.lines().collect::<Vec<_>>());
     let count = |sign| lines.iter().filter(|line| line.0 == sign).count();
     assert!(count('+') <= 25 && count('-') <= 25, "{} and {}", count('+'), count('-'));
@@ -45,18 +45,21 @@ fn the_page_shows_the_difference_between_the_two_programs() {
         .iter()
         .map(|(sign, line)| format!("{}\n", format!("{sign}{line}").trim_end()))
         .collect();
-    // A package that was unpacked alone has no other package beside it.
+    // A package that was unpacked alone has no other packages.
     if let Ok(page) = std::fs::read_to_string(folder.join("../burn-dp/docs/from-burn.md")) {
         let (_, rest) = page.split_once("```diff\n").unwrap();
         let (found, _) = rest.split_once("```").unwrap();
-        assert_eq!(found, shown, "the difference in docs/from-burn.md is another");
+        assert_eq!(
+            found, shown,
+            "docs/from-burn.md shows another difference; it should be:\n{shown}"
+        );
         let said = format!("{} lines are new or changed", count('+'));
         assert!(page.contains(&said), "{said}");
     }
 }
 
 #[test]
-fn a_difference_names_what_left_and_what_came() {
+fn a_difference_names_removed_and_added_lines() {
     assert_eq!(
         diff(&["a", "b", "c"], &["a", "x", "c", "d"]),
         [(' ', "a"), ('-', "b"), ('+', "x"), (' ', "c"), ('+', "d"),]

@@ -31,7 +31,7 @@ fn refusal_in(folder: &Path, line: &str) -> String {
     message
 }
 
-/// The message of a run that must be refused without leaving anything behind.
+/// The message of a run that must be refused and write nothing.
 fn refusal(line: &str) -> String {
     let folder = tempfile::tempdir().unwrap();
     let message = refusal_in(folder.path(), line);
@@ -62,10 +62,10 @@ const SMALL: &str = "--model mlp --train-size 1000 --test-size 200 --batch-size 
 fn impossible_options_are_refused_before_anything_is_written() {
     for (line, expected) in [
         ("--epsilon 0", "--epsilon must be a number greater than 0, got 0"),
-        ("--delta 0.5", "--delta must be less than 1/N = 1/12000"),
-        ("--batch-size 12001", "--batch-size must be at most the 12000 examples"),
+        ("--delta 0.5", "less than 1 / examples = 1/12000"),
+        ("--batch-size 12001", "--batch-size must be at most the 12000 training examples"),
         ("--noise-multiplier 0 --epsilon 3", "no budget such as --epsilon 3 can be met"),
-        ("--noise-multiplier 0", "--noise-multiplier must be greater than 0, got 0"),
+        ("--noise-multiplier 0", "--noise-multiplier must be a number greater than 0, got 0"),
         ("--noise-multiplier 0.1 --epsilon 0.1", "more than --epsilon 0.1"),
         ("--steps 3 --epochs 3", "--steps 3 and --epochs 3 contradict"),
         ("--epochs 9999999999999999999", "--epochs must be at most 1000000000"),
@@ -84,6 +84,7 @@ fn impossible_options_are_refused_before_anything_is_written() {
         ("imdb --data-dir . --word-vectors nowhere.txt", "nowhere.txt"),
         ("cifar10 --data-dir nowhere", "nowhere holds none of data_batch_1.bin"),
         ("folder --data-dir nowhere", "nowhere holds none of train"),
+        ("cifar10 --download", "--download is for mnist, not cifar10"),
         ("fashion-mnist --data-dir nowhere", "nowhere holds none of train-images-idx3-ubyte.gz"),
         ("--image-size 64", "--image-size 64 is for the data set folder, not digits"),
         ("mnist --data-dir nowhere", "nowhere holds none of train-images-idx3-ubyte.gz"),
@@ -155,7 +156,11 @@ fn every_data_set_trains_privately_from_its_files() {
     let vectors = reviews.path().join("vectors.txt");
     std::fs::write(&vectors, "good 1 0 0.5\nworth 0 1 0\n").unwrap();
     trains_on("imdb", &reviews, &format!("{short} --word-vectors {}", vectors.display()), [12, 2]);
+}
 
+#[cfg(feature = "images")]
+#[test]
+fn a_folder_of_images_trains_privately() {
     let picture = |shade: u8| {
         let mut bytes = std::io::Cursor::new(Vec::new());
         let image = image::RgbImage::from_fn(20, 24, |x, y| image::Rgb([x as u8, y as u8, shade]));
@@ -179,7 +184,7 @@ fn ordinary_training_learns_and_claims_no_privacy() {
     std::fs::write(stale.join("privacy.txt"), "of an earlier run").unwrap();
     let (figures, _) = figures_in(folder.path(), &format!("{SMALL} --non-private --epochs 5"));
     assert!(stale.join("model.bpk").is_file());
-    assert!(!stale.join("privacy.txt").exists(), "a statement beside a model that is not private");
+    assert!(!stale.join("privacy.txt").exists(), "a statement next to a model that is not private");
     assert_eq!(figures["private"], false);
     assert_eq!(figures["epsilon"], Value::Null);
     assert_eq!(figures["steps"], 100);
@@ -189,7 +194,7 @@ fn ordinary_training_learns_and_claims_no_privacy() {
 }
 
 #[test]
-fn a_private_run_writes_the_model_its_figures_and_a_statement_that_agree() {
+fn a_private_run_writes_model_figures_plot_and_statement_that_agree() {
     let folder = tempfile::tempdir().unwrap();
     let line = format!("{SMALL} --epsilon 2 --delta 1e-4 --steps 30 --physical-batch-size 16");
     let (figures, printed) = figures_in(folder.path(), &line);
@@ -232,6 +237,12 @@ fn a_private_run_writes_the_model_its_figures_and_a_statement_that_agree() {
     }
     assert!(printed.contains("clipped*") && printed.contains("not covered by epsilon"));
     assert!(printed.contains(&text), "the statement is printed too");
+    assert!(printed.starts_with("training mlp on digits: 1000 examples, 30 steps"), "{printed}");
+    assert!(printed.contains("privacy: epsilon <= 2.0000 at delta = 1e-4"), "{printed}");
+    assert!(printed.contains("sampling probability 0.05\n"), "{printed}");
+    assert!(printed.contains("plot: out/training.svg"), "{printed}");
+    let plot = std::fs::read_to_string(out.join("training.svg")).unwrap();
+    assert!(plot.contains("test accuracy") && plot.contains("epsilon"));
 }
 
 #[test]
@@ -296,7 +307,7 @@ fn two_runs_with_the_same_public_seed_have_different_noise() {
 }
 
 #[test]
-fn a_given_noise_stops_before_the_step_that_would_break_the_budget() {
+fn a_given_noise_stops_before_the_step_that_would_exceed_the_budget() {
     let line = format!("{SMALL} --noise-multiplier 1 --epsilon 1.5 --delta 1e-4 --steps 100000");
     let folder = tempfile::tempdir().unwrap();
     let (figures, printed) = figures_in(folder.path(), &line);
@@ -344,7 +355,7 @@ fn interrupted(folder: &Path, line: &str) {
 }
 
 #[test]
-fn a_run_that_was_killed_and_resumed_equals_the_whole_run_bit_for_bit() {
+fn a_killed_and_resumed_run_equals_the_whole_run_bit_for_bit() {
     let line = format!("{SMALL} --epochs 20 --insecure-seed 5");
     let (whole, whole_figures) = figures(&line);
 
@@ -403,7 +414,7 @@ fn values(path: &Path) -> Vec<f32> {
 }
 
 #[test]
-fn the_averaged_weights_are_evaluated_and_written_beside_the_trained_ones() {
+fn averaged_weights_are_evaluated_and_written() {
     let line = format!("{SMALL} --steps 6 --insecure-seed 3");
     let (folder, without) = figures(&line);
     assert_eq!(without["averaged_test_accuracy"], Value::Null);

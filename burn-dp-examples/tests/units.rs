@@ -3,7 +3,7 @@
 #![allow(clippy::unwrap_used)]
 
 use std::collections::BTreeMap;
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, Read};
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
@@ -19,15 +19,14 @@ fn train(folder: &Path, line: &str) -> Output {
     program(folder, line).output().unwrap()
 }
 
-/// Starts a run that nobody listens to after the line that begins with `header`: it dies of the next row
-/// that it prints.
+/// Starts a run whose output is closed after the line that begins with `header`: it ends when it
+/// prints the next row.
 fn interrupted(folder: &Path, line: &str, header: &str) {
     let mut run = program(folder, line);
     let mut run = run.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
-    let mut first = String::new();
     let mut output = BufReader::new(run.stdout.take().unwrap());
-    output.read_line(&mut first).unwrap();
-    assert!(first.starts_with(header), "{first}");
+    let found = output.by_ref().lines().map(Result::unwrap).any(|line| line.starts_with(header));
+    assert!(found, "no line begins with {header}");
     drop(output);
     assert!(!run.wait().unwrap().success(), "the run was over before it could be interrupted");
 }
@@ -68,8 +67,8 @@ fn roles(folder: &Path) {
     std::fs::write(folder.join("shakespeare-users.jsonl"), lines).unwrap();
 }
 
-const USERS: &str = "shakespeare --federated --data-dir . --users-per-round 20 --rounds 4 --delta 1e-3 \
-                     --hidden 8 --embedding 4 --length 20 --evaluate-every 2";
+const USERS: &str = "shakespeare --federated --data-dir . --users-per-round 20 --rounds 4 \
+                     --delta 1e-3 --hidden 8 --embedding 4 --length 20 --evaluate-every 2";
 
 #[test]
 fn users_are_trained_on_with_a_statement_for_the_user_and_with_plots() {
@@ -90,7 +89,9 @@ fn users_are_trained_on_with_a_statement_for_the_user_and_with_plots() {
         .map(|measured| measured["threshold"].as_f64().unwrap())
         .collect();
     assert_ne!(thresholds[0], thresholds[1]);
-    for name in ["model.bpk", "privacy.json", "privacy.txt", "loss.svg", "threshold.svg"] {
+    for name in
+        ["model.bpk", "privacy.json", "privacy.txt", "loss.svg", "threshold.svg", "training.svg"]
+    {
         assert!(folder.path().join("out").join(name).is_file(), "{name}");
     }
     assert!(!folder.path().join("out/checkpoints").exists());
@@ -163,8 +164,8 @@ fn a_delta_that_would_publish_a_user_is_refused() {
     assert!(text.contains("less than 1 / users"), "{text}");
 }
 
-const SETS: &str = "--clipping batch --train-size 660 --public-size 100 --test-size 100 --mini-set-size \
-                    20 --epochs 2 --delta 1e-4";
+const SETS: &str = "--clipping batch --train-size 660 --public-size 100 --test-size 100 \
+                    --mini-set-size 20 --epochs 2 --delta 1e-4";
 
 #[test]
 fn mini_sets_are_trained_on_with_batch_norm_and_the_statement_says_what_it_stores() {
@@ -184,6 +185,7 @@ fn mini_sets_are_trained_on_with_batch_norm_and_the_statement_says_what_it_store
     assert_eq!(statement["facts"]["mini_set_size"], "20");
     assert!(output.contains("sampling 2 of 28 units"), "{output}");
     assert!(folder.path().join("out/accuracy.svg").is_file());
+    assert!(output.contains("plot: out/training.svg"), "{output}");
 }
 
 #[test]
@@ -270,5 +272,5 @@ fn a_public_part_that_leaves_nothing_is_refused() {
     let folder = tempfile::tempdir().unwrap();
     let line = SETS.replace("--public-size 100", "--public-size 660 --output out");
     let text = refusal(folder.path(), &format!("digits {line}"));
-    assert!(text.contains("--public-size must be less than the 660 images"), "{text}");
+    assert!(text.contains("--public-size must be less than the 660 training examples"), "{text}");
 }

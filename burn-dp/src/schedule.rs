@@ -3,6 +3,8 @@
 use std::fmt;
 use std::sync::Arc;
 
+use serde::{Deserialize, Serialize};
+
 use crate::DpError;
 use crate::error::positive;
 
@@ -10,18 +12,29 @@ use crate::error::positive;
 ///
 /// # Privacy
 ///
-/// A schedule is public. It is fixed before the training and named in the statement.
-#[derive(Clone)]
+/// A schedule is public. It is fixed before the training, and whoever reads the statement can
+/// recompute it.
+#[derive(Clone, Serialize, Deserialize)]
+#[serde(try_from = "Kind", into = "Kind")]
 pub struct Schedule {
     kind: Kind,
 }
 
-#[derive(Clone)]
+#[derive(Clone, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 enum Kind {
     Constant,
-    Exponential { decay: f64, every: u64 },
+    Exponential {
+        decay: f64,
+        every: u64,
+    },
     Steps(Vec<(u64, f64)>),
-    Function { name: String, factor: Arc<dyn Fn(u64) -> f64 + Send + Sync> },
+    /// Not data, so it is not saved.
+    #[serde(skip)]
+    Function {
+        name: String,
+        factor: Arc<dyn Fn(u64) -> f64 + Send + Sync>,
+    },
 }
 
 impl Schedule {
@@ -115,6 +128,25 @@ impl Schedule {
             }
             Kind::Function { .. } => step + 1,
         }
+    }
+}
+
+/// Checks a schedule that was read.
+impl TryFrom<Kind> for Schedule {
+    type Error = DpError;
+
+    fn try_from(kind: Kind) -> Result<Self, DpError> {
+        match kind {
+            Kind::Exponential { decay, every } => Self::exponential(decay, every),
+            Kind::Steps(factors) => Self::steps(factors),
+            kind => Ok(Self { kind }),
+        }
+    }
+}
+
+impl From<Schedule> for Kind {
+    fn from(schedule: Schedule) -> Self {
+        schedule.kind
     }
 }
 

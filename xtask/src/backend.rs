@@ -16,24 +16,30 @@ pub(crate) enum Backend {
 }
 
 impl Backend {
-    /// The feature to add to the default ones, under which both CPU backends are always compiled.
-    ///
-    /// One set of default features for everything means that Burn is built once.
+    /// Returns the feature to add to the default ones, which have Flex alone.
     pub(crate) fn feature(self) -> Option<&'static str> {
         match self {
-            Self::Flex | Self::Ndarray => None,
+            Self::Flex => None,
+            Self::Ndarray => Some("ndarray"),
             Self::Wgpu => Some("wgpu"),
             Self::Cuda => Some("cuda"),
         }
     }
 
-    /// The backend named by `--backend NAME` or `--backend=NAME` among the arguments of a program.
+    /// Returns whether a backend is part of the feature `full`, with which the tests are built.
+    pub(crate) fn is_in_full(self) -> bool {
+        matches!(self, Self::Flex | Self::Ndarray)
+    }
+
+    /// Returns the backend named by `--backend NAME` or `--backend=NAME` among the arguments of a
+    /// program.
     ///
-    /// The last one counts. Everything after `--` is left alone.
+    /// The last one counts. Everything after `--` is left alone. A missing name is left to the
+    /// program to report.
     ///
     /// # Errors
     ///
-    /// For a name that is no backend; a missing name is left to the program to complain about.
+    /// Returns a message if the name is no backend.
     pub(crate) fn among(args: &[String]) -> Result<Option<Self>, String> {
         let mut found = None;
         let mut args = args.iter().take_while(|arg| *arg != "--");

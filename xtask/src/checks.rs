@@ -1,57 +1,79 @@
 //! Formatting, lints, documentation and packages.
 
+use crate::announcement::Announcement;
 use crate::backend::Backend;
 use crate::process::Process;
+use crate::step::Step;
+use crate::workspace::{EXAMPLES, FULL, FULL_PARTS, PUBLISHED, TESTED};
 
-/// The crates that are published, each after those that it depends on.
-pub(crate) const PUBLISHED: [&str; 3] = ["burn-dp-accountant", "burn-dp", "burn-dp-examples"];
-
-/// Formatting, then Clippy over all targets, warnings being errors.
-pub(crate) fn lint() -> Vec<Process> {
-    vec![
-        Process::cargo().args(["fmt", "--all", "--check"]),
-        Process::cargo()
-            .args(["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"])
-            .remedy("`rustup component add clippy` installs Clippy if it is missing"),
-    ]
+/// Returns the checks of the code: formatting and structure, then Clippy unless `quick`.
+pub(crate) fn lint(quick: bool) -> Vec<Step> {
+    let mut steps =
+        vec![Process::cargo().args(["fmt", "--all", "--check"]).into(), Step::Structure];
+    if !quick {
+        steps.push(clippy().into());
+    }
+    steps
 }
 
-/// The documentation of the published crates, warnings being errors.
+/// Clippy over all targets and all features that run on a CPU, warnings being errors.
+fn clippy() -> Process {
+    Process::cargo()
+        .args([
+            "clippy",
+            "--workspace",
+            "--all-targets",
+            "--features",
+            FULL,
+            "--",
+            "-D",
+            "warnings",
+        ])
+        .builds(Announcement::new("the workspace", &FULL_PARTS))
+        .remedy("`rustup component add clippy` installs Clippy if it is missing")
+}
+
+/// Returns the build of the documentation, warnings being errors.
 pub(crate) fn doc(open: bool) -> Process {
-    let process = packages(Process::cargo().args(["doc", "--no-deps"]));
+    let process =
+        packages(Process::cargo().args(["doc", "--no-deps"]), &TESTED).args(["--features", FULL]);
     let process = if open { process.arg("--open") } else { process };
-    process.env("RUSTDOCFLAGS", "-D warnings")
+    process
+        .env("RUSTDOCFLAGS", "-D warnings")
+        .builds(Announcement::new("the documentation", &FULL_PARTS))
 }
 
-/// The archives of the published crates.
+/// Returns the archives of the published crates.
 pub(crate) fn package(verify: bool) -> Process {
-    let process = packages(Process::cargo().arg("package"));
+    let process = packages(Process::cargo().arg("package"), &PUBLISHED);
     if verify { process } else { process.arg("--no-verify") }
 }
 
-/// The type check of everything with one more backend.
+/// Returns the type check of everything with one more backend.
 pub(crate) fn type_check(backend: Backend) -> Process {
-    let process = packages(Process::cargo().args(["check", "--all-targets"]));
+    let process = packages(Process::cargo().args(["check", "--all-targets"]), &TESTED);
     match backend.feature() {
-        Some(feature) => process.args(["--features".into(), format!("burn-dp-examples/{feature}")]),
+        Some(feature) => {
+            process.args(["--features".into(), format!("{FULL},{EXAMPLES}/{feature}")])
+        }
         None => process,
     }
 }
 
-/// The spelling.
+/// Returns the check of the spelling.
 pub(crate) fn typos() -> Process {
     Process::new("typos").remedy("`cargo install typos-cli` installs typos if it is missing")
 }
 
-/// Licences, advisories and sources of the dependencies.
+/// Returns the check of licenses, advisories and sources of the dependencies.
 pub(crate) fn deny() -> Process {
     Process::cargo()
         .args(["deny", "check"])
         .remedy("`cargo install cargo-deny` installs cargo-deny if it is missing")
 }
 
-fn packages(process: Process) -> Process {
-    PUBLISHED.iter().fold(process, |process, package| process.args(["-p", package]))
+fn packages(process: Process, packages: &[&str]) -> Process {
+    packages.iter().fold(process, |process, package| process.args(["-p", package]))
 }
 
 #[cfg(test)]
@@ -60,13 +82,20 @@ mod tests {
 
     #[test]
     fn warnings_are_errors() {
-        let lint: Vec<_> = lint().iter().map(Process::to_string).collect();
-        assert_eq!(
-            lint,
-            ["cargo fmt --all --check", "cargo clippy --workspace --all-targets -- -D warnings"]
-        );
+        let lint: Vec<_> = lint(false).iter().map(Step::to_string).collect();
+        assert_eq!(lint[0], "cargo fmt --all --check");
+        assert_eq!(lint[1], Step::Structure.to_string());
+        assert!(lint[2].starts_with("cargo clippy --workspace --all-targets --features "));
+        assert!(lint[2].ends_with("/full -- -D warnings"), "{lint:?}");
         let doc = doc(false).to_string();
         assert!(doc.starts_with("RUSTDOCFLAGS='-D warnings' cargo doc --no-deps -p "), "{doc}");
+        assert!(doc.ends_with(&format!(" --features {FULL}")), "{doc}");
+    }
+
+    #[test]
+    fn a_quick_lint_compiles_nothing() {
+        assert!(!lint(true).iter().any(|step| step.to_string().contains("clippy")));
+        assert!(lint(true).contains(&Step::Structure));
     }
 
     #[test]
@@ -79,7 +108,7 @@ mod tests {
     #[test]
     fn a_type_check_names_the_feature_of_its_backend() {
         let text = type_check(Backend::Wgpu).to_string();
-        assert!(text.ends_with("--features burn-dp-examples/wgpu"), "{text}");
+        assert!(text.ends_with(&format!("--features {FULL},burn-dp-examples/wgpu")), "{text}");
         assert!(!type_check(Backend::Flex).to_string().contains("--features"));
     }
 }

@@ -6,11 +6,12 @@ use crate::backend::Backend;
 use crate::checks;
 use crate::process::Process;
 use crate::program;
+use crate::step::Step;
 use crate::test;
 
-/// Parts of names of the tests that run on a software driver within a few minutes together: the oracle tests of
-/// all primitives. Those of recurrent layers and of transformers take a minute or more each;
-/// `cargo xtask test --backend wgpu` runs all.
+/// Parts of names of the tests that run on a software driver within a few minutes together: the
+/// oracle tests of all primitives. The tests of recurrent layers and of transformers take a minute
+/// or more each; `cargo xtask test --backend wgpu` runs them too.
 const WGPU_TESTS: [&str; 11] = [
     "ops::row_sums",
     "rules::linear",
@@ -25,26 +26,28 @@ const WGPU_TESTS: [&str; 11] = [
     "every_option_of_cross_attention",
 ];
 
-/// Said when the tests on the WGPU backend are left out.
+/// Printed when the tests on the WGPU backend are left out.
 pub(crate) const NO_DRIVER: &str = "no Vulkan driver, so the tests on wgpu are left out; Debian's \
      packages libvulkan1 and mesa-vulkan-drivers bring one that needs no GPU";
 
-/// The processes of `cargo xtask ci`, the cheap ones first.
+/// Returns the steps of `cargo xtask ci`, the cheap ones first.
+///
+/// The doc tests include the Rust blocks of the book.
 ///
 /// # Errors
 ///
-/// Never in practice: the arguments of the training run are fixed.
-pub(crate) fn processes(nextest: bool, vulkan: bool) -> Result<Vec<Process>, String> {
-    let mut processes = checks::lint();
-    processes.push(checks::package(false));
-    processes.push(checks::doc(false));
-    processes.extend(test::processes(None, &[], nextest));
+/// Returns the message of the training program, whose fixed arguments are valid.
+pub(crate) fn steps(nextest: bool, vulkan: bool) -> Result<Vec<Step>, String> {
+    let mut steps = checks::lint(false);
+    steps.push(checks::package(false).into());
+    steps.push(checks::doc(false).into());
+    steps.extend(test::processes(None, &[], nextest).into_iter().map(Step::from));
     let output = std::env::temp_dir().join(format!("burn-dp-ci-{}", std::process::id()));
-    processes.push(short_training(&output)?);
+    steps.push(short_training(&output)?.into());
     if vulkan {
-        processes.push(test::of_libraries(Backend::Wgpu, &WGPU_TESTS, nextest));
+        steps.push(test::of_libraries(Backend::Wgpu, &WGPU_TESTS, nextest).into());
     }
-    Ok(processes)
+    Ok(steps)
 }
 
 /// A few private steps from the command line to the files.
@@ -73,13 +76,22 @@ mod tests {
     use super::*;
 
     fn lines(vulkan: bool) -> Vec<String> {
-        processes(true, vulkan).unwrap().iter().map(Process::to_string).collect()
+        steps(true, vulkan).unwrap().iter().map(Step::to_string).collect()
     }
 
     #[test]
     fn the_checks_lint_package_document_test_and_train() {
         let lines = lines(false);
-        let wanted = ["fmt", "clippy", "package", "doc", "nextest", "test --doc", "--bin train"];
+        let wanted = [
+            "fmt",
+            "imports",
+            "clippy",
+            "package",
+            "doc",
+            "nextest",
+            "burn-dp-book",
+            "--bin train",
+        ];
         let mut rest = lines.iter();
         for word in wanted {
             assert!(rest.any(|line| line.contains(word)), "{word} in its order in {lines:?}");

@@ -1,21 +1,28 @@
 //! The one way to run anything in this workspace: `cargo xtask <command>`.
 //!
-//! Each command is a list of processes, built as plain data ([`process::Process`]) and then
-//! started one after the other. Building and starting are apart, so that the tests can look at what
-//! would be started.
+//! Each command is a list of steps ([`step::Step`]): processes, built as plain data
+//! ([`process::Process`]), and checks in this program ([`lint`]). Steps are built first and run
+//! then, so that the tests can compare what would be run.
 
+mod announcement;
 mod backend;
+mod book;
 mod checks;
 mod ci;
+mod features;
+mod lint;
+mod private_folder;
 mod process;
 mod program;
+mod step;
 mod test;
 mod vulkan;
+mod workspace;
 
 use clap::{Parser, Subcommand};
 
 use crate::backend::Backend;
-use crate::process::Process;
+use crate::step::Step;
 
 /// Runs, tests, checks and packages burn-dp.
 #[derive(Parser, Debug)]
@@ -63,13 +70,26 @@ enum Command {
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         args: Vec<String>,
     },
-    /// Check the formatting and run Clippy with warnings as errors.
-    Lint,
+    /// Check formatting, structure and words, and run Clippy with warnings as errors.
+    Lint {
+        /// Leave out Clippy, which compiles all dependencies the first time.
+        #[arg(long)]
+        quick: bool,
+    },
     /// Build the documentation with warnings as errors.
     Doc {
         /// Open it in a browser.
         #[arg(long)]
         open: bool,
+    },
+    /// Build the book (needs `cargo install mdbook --locked`) and run its Rust blocks.
+    Book {
+        /// Open it in a browser.
+        #[arg(long)]
+        open: bool,
+        /// Run the Rust blocks only; needs no mdBook.
+        #[arg(long, conflicts_with = "open")]
+        blocks: bool,
     },
     /// Package every publishable crate.
     Package {
@@ -81,49 +101,56 @@ enum Command {
     CheckWgpu,
     /// Type-check the workspace with the CUDA backend; needs no GPU.
     CheckCuda,
-    /// Look for misspelt words (needs `cargo install typos-cli`).
+    /// Check the spelling (needs `cargo install typos-cli`).
     Typos,
-    /// Check licences and advisories of the dependencies (needs `cargo install cargo-deny`).
+    /// Check licenses and advisories of the dependencies (needs `cargo install cargo-deny`).
     Deny,
     /// Everything that has to pass before a change is merged.
     Ci,
 }
 
 impl Command {
-    /// The processes of this command, in order.
-    fn processes(self) -> Result<Vec<Process>, String> {
+    /// Returns the steps of this command, in order.
+    fn steps(self) -> Result<Vec<Step>, String> {
         Ok(match self {
-            Self::Train(args) => vec![program::train(&args)?],
-            Self::Bench(args) => vec![program::bench(&args)?],
-            Self::Experiment(args) => vec![program::experiment(&args)?],
-            Self::Epsilon(args) => vec![program::accountant("epsilon", &args)],
-            Self::Delta(args) => vec![program::accountant("delta", &args)],
-            Self::Calibrate(args) => vec![program::accountant("calibrate", &args)],
-            Self::Tradeoff(args) => vec![program::accountant("tradeoff", &args)],
-            Self::Tan(args) => vec![program::accountant("tan", &args)],
-            Self::Statement(args) => vec![program::accountant("statement", &args)],
-            Self::Test { backend, args } => test::processes(backend, &args, test::nextest_found()),
-            Self::Lint => checks::lint(),
-            Self::Doc { open } => vec![checks::doc(open)],
-            Self::Package { verify } => vec![checks::package(verify)],
-            Self::CheckWgpu => vec![checks::type_check(Backend::Wgpu)],
-            Self::CheckCuda => vec![checks::type_check(Backend::Cuda)],
-            Self::Typos => vec![checks::typos()],
-            Self::Deny => vec![checks::deny()],
+            Self::Train(args) => vec![program::train(&args)?.into()],
+            Self::Bench(args) => vec![program::bench(&args)?.into()],
+            Self::Experiment(args) => vec![program::experiment(&args)?.into()],
+            Self::Epsilon(args) => vec![program::accountant("epsilon", &args).into()],
+            Self::Delta(args) => vec![program::accountant("delta", &args).into()],
+            Self::Calibrate(args) => vec![program::accountant("calibrate", &args).into()],
+            Self::Tradeoff(args) => vec![program::accountant("tradeoff", &args).into()],
+            Self::Tan(args) => vec![program::accountant("tan", &args).into()],
+            Self::Statement(args) => vec![program::accountant("statement", &args).into()],
+            Self::Test { backend, args } => {
+                let processes = test::processes(backend, &args, test::nextest_found());
+                processes.into_iter().map(Step::from).collect()
+            }
+            Self::Lint { quick } => checks::lint(quick),
+            Self::Doc { open } => vec![checks::doc(open).into()],
+            Self::Book { blocks: true, .. } => vec![book::blocks().into()],
+            Self::Book { open, .. } => vec![book::blocks().into(), book::pages(open).into()],
+            Self::Package { verify } => vec![checks::package(verify).into()],
+            Self::CheckWgpu => vec![checks::type_check(Backend::Wgpu).into()],
+            Self::CheckCuda => vec![checks::type_check(Backend::Cuda).into()],
+            Self::Typos => vec![checks::typos().into()],
+            Self::Deny => vec![checks::deny().into()],
             Self::Ci => {
                 let vulkan = vulkan::driver_found();
                 if !vulkan {
                     eprintln!("note: {}", ci::NO_DRIVER);
                 }
-                ci::processes(test::nextest_found(), vulkan)?
+                ci::steps(test::nextest_found(), vulkan)?
             }
         })
     }
 }
 
 fn main() -> std::process::ExitCode {
-    let run = || -> Result<(), String> {
-        Cli::parse().command.processes()?.iter().try_for_each(Process::run)
+    let run = || {
+        let steps = Cli::parse().command.steps()?;
+        let is_timed = steps.len() > 1;
+        steps.iter().try_for_each(|step| if is_timed { step.run_timed() } else { step.run() })
     };
     match run() {
         Ok(()) => std::process::ExitCode::SUCCESS,
@@ -149,17 +176,17 @@ mod tests {
     #[test]
     fn the_help_of_train_is_left_to_the_program() {
         let cli = Cli::try_parse_from(["xtask", "train", "--help"]).unwrap();
-        let processes = cli.command.processes().unwrap();
-        assert!(processes[0].to_string().ends_with("--bin train -- --help"), "{}", processes[0]);
+        let steps = cli.command.steps().unwrap();
+        assert!(steps[0].to_string().ends_with("--bin train -- --help"), "{}", steps[0]);
     }
 
     #[test]
     fn arguments_of_train_pass_through_in_order() {
         let line = ["xtask", "train", "mnist", "--data-dir", "d", "--epsilon", "3"];
         let cli = Cli::try_parse_from(line).unwrap();
-        let processes = cli.command.processes().unwrap();
-        assert_eq!(processes.len(), 1);
-        let text = processes[0].to_string();
+        let steps = cli.command.steps().unwrap();
+        assert_eq!(steps.len(), 1);
+        let text = steps[0].to_string();
         assert!(text.ends_with("-- mnist --data-dir d --epsilon 3"), "{text}");
     }
 
@@ -167,12 +194,25 @@ mod tests {
     fn the_commands_of_the_accountant_reach_its_program() {
         for name in ["epsilon", "delta", "calibrate", "tradeoff", "tan", "statement"] {
             let cli = Cli::try_parse_from(["xtask", name, "--delta", "1e-5", "--json"]).unwrap();
-            let text = cli.command.processes().unwrap()[0].to_string();
+            let text = cli.command.steps().unwrap()[0].to_string();
             let end = format!(
-                "-p burn-dp-accountant --features cli --bin burn-dp-accountant -- {name} --delta 1e-5 --json"
+                "-p burn-dp-accountant --features cli --bin burn-dp-accountant -- {name} \
+                 --delta 1e-5 --json"
             );
             assert!(text.ends_with(&end), "{text}");
         }
+    }
+
+    #[test]
+    fn the_book_is_tested_before_it_is_built() {
+        let steps = |line: &[&str]| {
+            let steps = Cli::try_parse_from(line).unwrap().command.steps().unwrap();
+            steps.iter().map(Step::to_string).collect::<Vec<_>>()
+        };
+        let all = steps(&["xtask", "book"]);
+        assert!(all[0].starts_with("cargo test --doc -p burn-dp-book"), "{all:?}");
+        assert_eq!(all[1], "mdbook build book");
+        assert_eq!(steps(&["xtask", "book", "--blocks"]), all[..1]);
     }
 
     #[test]
@@ -183,7 +223,7 @@ mod tests {
     #[test]
     fn a_filter_reaches_the_test_runner() {
         let cli = Cli::try_parse_from(["xtask", "test", "--", "ghost_norm"]).unwrap();
-        let processes = cli.command.processes().unwrap();
-        assert!(processes[0].to_string().ends_with("ghost_norm"), "{}", processes[0]);
+        let steps = cli.command.steps().unwrap();
+        assert!(steps[0].to_string().ends_with("ghost_norm"), "{}", steps[0]);
     }
 }

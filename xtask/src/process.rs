@@ -4,6 +4,10 @@ use std::fmt;
 use std::path::Path;
 use std::process::Command;
 
+use crate::announcement::Announcement;
+use crate::private_folder::PrivateFolder;
+use crate::workspace;
+
 /// A program with its arguments and the variables added to its environment.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Process {
@@ -12,15 +16,26 @@ pub(crate) struct Process {
     env: Vec<(String, String)>,
     /// Printed when the program cannot be started.
     remedy: Option<&'static str>,
+    /// Printed before the first build.
+    announcement: Option<Announcement>,
+    /// A variable that names a private folder for as long as the process runs.
+    private_folder: Option<&'static str>,
 }
 
 impl Process {
-    /// A process without arguments.
+    /// Returns a process without arguments.
     pub(crate) fn new(program: impl Into<String>) -> Self {
-        Self { program: program.into(), args: Vec::new(), env: Vec::new(), remedy: None }
+        Self {
+            program: program.into(),
+            args: Vec::new(),
+            env: Vec::new(),
+            remedy: None,
+            announcement: None,
+            private_folder: None,
+        }
     }
 
-    /// The cargo that started this program, or the one on the path.
+    /// Returns the cargo that started this program, or the one on the path.
     pub(crate) fn cargo() -> Self {
         Self::new(std::env::var("CARGO").unwrap_or_else(|_| "cargo".into()))
     }
@@ -52,9 +67,21 @@ impl Process {
         variables.iter().fold(self, |process, (name, value)| process.env(name, value))
     }
 
-    /// What to tell when the program is not there.
+    /// Sets what is printed if the program cannot be started or fails.
     pub(crate) fn remedy(mut self, remedy: &'static str) -> Self {
         self.remedy = Some(remedy);
+        self
+    }
+
+    /// Sets what is built, to announce a first build.
+    pub(crate) fn builds(mut self, announcement: Announcement) -> Self {
+        self.announcement = Some(announcement);
+        self
+    }
+
+    /// Lets a variable that is unset name a private folder while the process runs.
+    pub(crate) fn private_folder(mut self, variable: Option<&'static str>) -> Self {
+        self.private_folder = variable;
         self
     }
 
@@ -62,12 +89,18 @@ impl Process {
     ///
     /// # Errors
     ///
-    /// When the program cannot be started or ends with a failure.
+    /// Returns a message if the program cannot be started or ends with a failure.
     pub(crate) fn run(&self) -> Result<(), String> {
+        let build = self.announcement.as_ref();
+        if let Some(line) = build.and_then(|build| build.line(&workspace::target())) {
+            eprintln!("{line}");
+        }
         eprintln!("$ {self}");
+        let folder = self.private_folder.map(PrivateFolder::new).transpose()?;
         let status = Command::new(&self.program)
             .args(&self.args)
             .envs(self.env.iter().map(|(name, value)| (name, value)))
+            .envs(folder.iter().filter_map(PrivateFolder::variable))
             .status()
             .map_err(|error| {
                 let remedy = self.remedy.map(|text| format!("; {text}")).unwrap_or_default();

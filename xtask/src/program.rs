@@ -1,15 +1,21 @@
-//! The programs of `burn-dp-examples`: training, benchmarks and experiments.
+//! The programs of the workspace: training, benchmarks, experiments and the accountant.
 
 use clap::Args as ClapArgs;
 
+use crate::announcement::Announcement;
 use crate::backend::Backend;
+use crate::features;
 use crate::process::Process;
 use crate::vulkan;
+use crate::workspace::{self, ACCOUNTANT, BENCH, EXPERIMENT, Program, TRAIN};
+
+/// The variable that names a folder of data sets.
+const DATA: &str = "BURN_DP_DATA";
 
 /// Arguments that go to the program as they are.
 #[derive(ClapArgs, Debug, Default)]
 pub(crate) struct Args {
-    /// Arguments of the program; `--backend` also selects what is compiled.
+    /// Arguments of the program; `--backend` and the data set also select what is compiled.
     #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
     args: Vec<String>,
 }
@@ -20,57 +26,65 @@ impl<const N: usize> From<[&str; N]> for Args {
     }
 }
 
-/// The training program.
+/// Returns the training program.
 ///
 /// # Errors
 ///
-/// For a `--backend` that does not exist.
+/// Returns a message if `--backend` names no backend.
 pub(crate) fn train(args: &Args) -> Result<Process, String> {
-    program("train", args)
+    program(TRAIN, args)
 }
 
-/// The benchmarks: that of the accountant is a program of its crate, the others are one program.
+/// Returns a benchmark: the accountant's is an example of its crate, the others are one program.
 ///
 /// # Errors
 ///
-/// For a `--backend` that does not exist.
+/// Returns a message if `--backend` names no backend.
 pub(crate) fn bench(args: &Args) -> Result<Process, String> {
     match args.args.split_first() {
         Some((name, rest)) if name == "accountant" => Ok(Process::cargo()
-            .args(["run", "--quiet", "-p", "burn-dp-accountant", "--example", "bench_accountant"])
-            .arg("--")
-            .args(rest.iter().cloned())),
-        _ => program("bench", args),
+            .args(["run", "-p", ACCOUNTANT.package, "--example", "bench_accountant", "--"])
+            .args(rest.iter().cloned())
+            .builds(of_accountant())),
+        _ => program(BENCH, args),
     }
 }
 
-/// One command of the accountant's own program, which needs nothing of Burn.
+/// Returns one command of the accountant's own program, which needs nothing of Burn.
 pub(crate) fn accountant(command: &str, args: &Args) -> Process {
     Process::cargo()
-        .args(["run", "--quiet", "-p", "burn-dp-accountant", "--features", "cli"])
-        .args(["--bin", "burn-dp-accountant", "--", command])
+        .args(["run", "-p", ACCOUNTANT.package, "--features", "cli"])
+        .args(["--bin", ACCOUNTANT.binary, "--", command])
         .args(args.args.iter().cloned())
+        .builds(of_accountant())
 }
 
-/// The experiments of the papers.
+/// Returns the experiments of the papers.
 ///
 /// # Errors
 ///
-/// For a `--backend` that does not exist.
+/// Returns a message if `--backend` names no backend.
 pub(crate) fn experiment(args: &Args) -> Result<Process, String> {
-    program("experiment", args)
+    program(EXPERIMENT, args)
 }
 
-fn program(name: &str, args: &Args) -> Result<Process, String> {
-    let backend = Backend::among(&args.args)?;
-    let mut process = Process::cargo().args(["run", "--quiet", "-p", "burn-dp-examples"]);
-    if let Some(feature) = backend.and_then(Backend::feature) {
-        process = process.args(["--features", feature]);
+fn of_accountant() -> Announcement {
+    Announcement::of_part(ACCOUNTANT.package, workspace::ACCOUNTANT_PART)
+}
+
+fn program(program: Program, args: &Args) -> Result<Process, String> {
+    let environment_has_data = std::env::var_os(DATA).is_some();
+    let features = features::of_run(program.binary, &args.args, environment_has_data)?;
+    let mut process = Process::cargo()
+        .args(["run", "-p", program.package])
+        .builds(Announcement::new(program.package, &features));
+    if !features.is_empty() {
+        process = process.args(["--features", &features.join(",")]);
     }
-    if backend == Some(Backend::Wgpu) {
-        process = process.envs(vulkan::environment());
+    if Backend::among(&args.args)? == Some(Backend::Wgpu) {
+        process = process.envs(vulkan::environment()).private_folder(vulkan::RUNTIME_FOLDER);
     }
-    Ok(process.args(["--bin", name, "--"]).args(args.args.iter().cloned()))
+    Ok(process.args(["--bin", program.binary, "--"]).args(args.args.iter().cloned()))
 }
 
 #[cfg(test)]
@@ -80,36 +94,48 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_cpu_backends_share_the_default_features() {
-        for backend in ["flex", "ndarray"] {
-            let text = train(&Args::from(["--backend", backend])).unwrap().to_string();
-            let expected =
-                format!("cargo run --quiet -p burn-dp-examples --bin train -- --backend {backend}");
-            assert_eq!(text, expected);
-        }
+    fn the_default_run_has_the_default_features() {
+        let text = train(&Args::from(["--backend", "flex"])).unwrap().to_string();
+        assert_eq!(text, "cargo run -p burn-dp-examples --bin train -- --backend flex");
     }
 
     #[test]
-    fn a_gpu_backend_adds_its_feature() {
-        let text = bench(&Args::from(["step", "--backend=cuda"])).unwrap().to_string();
-        assert!(text.contains("--features cuda --bin bench -- step --backend=cuda"), "{text}");
+    fn a_backend_adds_its_feature() {
+        let text = train(&Args::from(["--backend=cuda"])).unwrap().to_string();
+        assert!(text.contains("--features cuda --bin train -- --backend=cuda"), "{text}");
         let text = train(&Args::from(["--backend", "wgpu"])).unwrap().to_string();
         assert!(text.contains("--features wgpu --bin train -- --backend wgpu"), "{text}");
     }
 
     #[test]
-    fn an_experiment_is_a_program_of_the_examples() {
+    fn several_features_are_one_list() {
+        let args = Args::from(["folder", "--data-dir", "d", "--backend", "ndarray"]);
+        let text = train(&args).unwrap().to_string();
+        assert!(text.contains("--features ndarray,images --bin train"), "{text}");
+    }
+
+    #[test]
+    fn no_program_is_built_in_silence() {
+        let args = Args::from(["accountant"]);
+        for process in [train(&args), bench(&args), experiment(&args)] {
+            assert!(!process.unwrap().to_string().contains("--quiet"));
+        }
+        assert!(!accountant("epsilon", &args).to_string().contains("--quiet"));
+    }
+
+    #[test]
+    fn an_experiment_is_a_program_of_the_workspace() {
         let text =
             experiment(&Args::from(["batch-clipping", "--epochs", "1"])).unwrap().to_string();
         assert!(text.ends_with("--bin experiment -- batch-clipping --epochs 1"), "{text}");
     }
 
     #[test]
-    fn the_accountant_has_a_benchmark_of_its_own() {
+    fn the_accountant_has_its_own_benchmark() {
         let args = Args::from(["accountant", "--json", "times.json"]);
         assert_eq!(
             bench(&args).unwrap().to_string(),
-            "cargo run --quiet -p burn-dp-accountant --example bench_accountant -- --json times.json"
+            "cargo run -p burn-dp-accountant --example bench_accountant -- --json times.json"
         );
     }
 

@@ -2,12 +2,13 @@
 
 use std::process::{Command, Stdio};
 
+use crate::announcement::Announcement;
 use crate::backend::Backend;
-use crate::checks::PUBLISHED;
 use crate::process::Process;
 use crate::vulkan;
+use crate::workspace::{BOOK, EXAMPLES, FULL, FULL_PARTS, TESTED};
 
-/// Whether `cargo nextest` is installed.
+/// Returns whether `cargo nextest` is installed.
 pub(crate) fn nextest_found() -> bool {
     Command::new("cargo")
         .args(["nextest", "--version"])
@@ -17,121 +18,141 @@ pub(crate) fn nextest_found() -> bool {
         .is_ok_and(|status| status.success())
 }
 
-/// The tests, with nextest where it is installed, then the doc tests, which nextest does not run.
+/// Returns the tests, with nextest where it is installed, then the doc tests, which nextest
+/// does not run.
 ///
-/// The packages and features are those of the programs, so that one build of Burn serves both.
+/// Every test runs, whatever fails first.
 pub(crate) fn processes(backend: Option<Backend>, args: &[String], nextest: bool) -> Vec<Process> {
     let mut processes = Vec::new();
     let runner: &[&str] = if nextest {
-        &["nextest", "run"]
+        &["nextest", "run", "--no-fail-fast"]
     } else {
-        &["test", "--lib", "--bins", "--tests", "--examples"]
+        &["test", "--lib", "--bins", "--tests", "--examples", "--no-fail-fast"]
     };
     let mut tests = selected(Process::cargo().args(runner.iter().copied()), backend);
-    if backend.and_then(Backend::feature).is_none() {
+    if backend.is_none_or(Backend::is_in_full) {
         tests = tests.args(["-p", "xtask"]);
     }
     processes.push(tests.args(args.iter().cloned()));
     // A filter is meant for the tests; a full run has the examples of the documentation too.
     if args.is_empty() {
-        processes.push(selected(Process::cargo().args(["test", "--doc"]), backend));
+        let doc_tests = Process::cargo().args(["test", "--doc", "--no-fail-fast", "-p", BOOK]);
+        processes.push(selected(doc_tests, backend));
     }
     processes
 }
 
-/// The tests of the libraries alone whose names contain one of `filters`.
+/// Returns the tests of the libraries alone whose names contain one of `filters`.
 ///
-/// Nothing else is linked: with a backend of its own features, every other program would be built for it too.
+/// Nothing else is linked: every other program would be built once more for the backend.
 pub(crate) fn of_libraries(backend: Backend, filters: &[&str], nextest: bool) -> Process {
     let runner: &[&str] = if nextest { &["nextest", "run"] } else { &["test"] };
-    let tests = Process::cargo().args(runner.iter().copied()).args(["--lib"]);
+    let tests = Process::cargo().args(runner.iter().copied()).args(["--lib", "--no-fail-fast"]);
     selected(tests, Some(backend)).args(["--"]).args(filters.iter().copied())
 }
 
-fn selected(mut process: Process, backend: Option<Backend>) -> Process {
-    for package in PUBLISHED {
-        process = process.args(["-p", package]);
-    }
-    if let Some(backend) = backend {
-        process = process.args(features(backend, vulkan::gpu_found()));
-    }
-    if backend == Some(Backend::Wgpu) {
-        process = process.envs(vulkan::environment()).envs(&[vulkan::QUICK_KERNELS]);
-    }
-    process
+/// Selects the packages and features of the tests.
+pub(crate) fn packages(process: Process) -> Process {
+    selected(process, None)
 }
 
-/// The features with which the tests are built.
-///
-/// Without a GPU the kernels of WGPU are compiled by a software driver. Autotuning, which compiles every
-/// variant of a kernel to find the fastest, would take nearly all of the time of the tests there.
-fn features(backend: Backend, gpu: bool) -> Vec<String> {
-    let Some(feature) = backend.feature() else { return Vec::new() };
-    let backend_alone = format!("burn-dp-examples/{feature}");
-    if backend != Backend::Wgpu || gpu {
-        return vec!["--features".into(), backend_alone];
+fn selected(mut process: Process, backend: Option<Backend>) -> Process {
+    for package in TESTED {
+        process = process.args(["-p", package]);
     }
-    let untuned = format!("burn-dp-examples/untuned,{backend_alone}");
-    vec!["--no-default-features".into(), "--features".into(), untuned]
+    process = process.args(features(backend, vulkan::gpu_found()));
+    if backend == Some(Backend::Wgpu) {
+        process = process
+            .envs(vulkan::environment())
+            .envs(&[vulkan::QUICK_KERNELS])
+            .private_folder(vulkan::RUNTIME_FOLDER);
+    }
+    let parts: Vec<_> =
+        FULL_PARTS.iter().copied().chain(backend.and_then(Backend::feature)).collect();
+    process.builds(Announcement::new("the tests", &parts))
+}
+
+/// Returns the features with which the tests are built.
+///
+/// Without a GPU the kernels of WGPU are compiled by a software driver. There, autotuning would
+/// take most of the time of the tests, because it compiles every variant of a kernel.
+fn features(backend: Option<Backend>, gpu: bool) -> Vec<String> {
+    let mut features = vec![FULL.to_string()];
+    let mut arguments = Vec::new();
+    if let Some(backend) = backend.filter(|backend| !backend.is_in_full()) {
+        if backend == Backend::Wgpu && !gpu {
+            arguments.push("--no-default-features".into());
+            features.push(format!("{EXAMPLES}/untuned"));
+        }
+        features.extend(backend.feature().map(|feature| format!("{EXAMPLES}/{feature}")));
+    }
+    arguments.extend(["--features".into(), features.join(",")]);
+    arguments
 }
 
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used)]
 
-    use std::collections::BTreeMap;
+    use std::collections::BTreeSet;
 
     use super::*;
+    use crate::workspace::TRAIN;
 
     fn lines(backend: Option<Backend>, args: &[&str], nextest: bool) -> Vec<String> {
         let args: Vec<_> = args.iter().map(|arg| arg.to_string()).collect();
         processes(backend, &args, nextest).iter().map(Process::to_string).collect()
     }
 
-    const PACKAGES: &str = "-p burn-dp-accountant -p burn-dp -p burn-dp-examples";
+    const PACKAGES: &str = "-p burn-dp-accountant -p burn-dp -p burn-dp-examples -p burn-dp-bench \
+         --features burn-dp-examples/full,burn-dp-bench/full";
 
     #[test]
     fn nextest_is_used_where_it_is_installed_and_doc_tests_always() {
         assert_eq!(
             lines(None, &[], true),
             [
-                format!("cargo nextest run {PACKAGES} -p xtask"),
-                format!("cargo test --doc {PACKAGES}"),
+                format!("cargo nextest run --no-fail-fast {PACKAGES} -p xtask"),
+                format!("cargo test --doc --no-fail-fast -p burn-dp-book {PACKAGES}"),
             ]
         );
     }
 
     #[test]
     fn without_nextest_cargo_runs_the_same_tests() {
+        let targets = "--lib --bins --tests --examples";
         assert_eq!(
             lines(None, &[], false),
             [
-                format!("cargo test --lib --bins --tests --examples {PACKAGES} -p xtask"),
-                format!("cargo test --doc {PACKAGES}"),
+                format!("cargo test {targets} --no-fail-fast {PACKAGES} -p xtask"),
+                format!("cargo test --doc --no-fail-fast -p burn-dp-book {PACKAGES}"),
             ]
         );
     }
 
     #[test]
     fn a_cpu_backend_changes_no_feature() {
-        assert_eq!(lines(Some(Backend::Ndarray), &[], true), lines(None, &[], true));
+        for backend in [Backend::Flex, Backend::Ndarray] {
+            assert_eq!(lines(Some(backend), &[], true), lines(None, &[], true));
+        }
     }
 
     #[test]
     fn a_gpu_backend_is_a_feature_of_the_tests_and_of_the_doc_tests() {
         for line in lines(Some(Backend::Cuda), &[], true) {
-            assert!(line.ends_with(&format!("{PACKAGES} --features burn-dp-examples/cuda")));
+            assert!(line.ends_with(&format!("{PACKAGES},burn-dp-examples/cuda")), "{line}");
         }
     }
 
     #[test]
     fn kernels_are_tuned_only_where_there_is_a_gpu() {
-        assert_eq!(features(Backend::Wgpu, true), ["--features", "burn-dp-examples/wgpu"]);
-        assert_eq!(features(Backend::Cuda, false), ["--features", "burn-dp-examples/cuda"]);
-        let untuned = "burn-dp-examples/untuned,burn-dp-examples/wgpu";
+        let arguments = |backend, gpu| features(Some(backend), gpu).join(" ");
+        let full = format!("--features {FULL},burn-dp-examples");
+        assert_eq!(arguments(Backend::Wgpu, true), format!("{full}/wgpu"));
+        assert_eq!(arguments(Backend::Cuda, false), format!("{full}/cuda"));
         assert_eq!(
-            features(Backend::Wgpu, false),
-            ["--no-default-features", "--features", untuned]
+            arguments(Backend::Wgpu, false),
+            format!("--no-default-features {full}/untuned,burn-dp-examples/wgpu")
         );
     }
 
@@ -148,7 +169,8 @@ mod tests {
             assert_eq!(
                 of_libraries(Backend::Cuda, &["ghost", "clip"], nextest).to_string(),
                 format!(
-                    "cargo {runner} --lib {PACKAGES} --features burn-dp-examples/cuda -- ghost clip"
+                    "cargo {runner} --lib --no-fail-fast {PACKAGES},burn-dp-examples/cuda \
+                     -- ghost clip"
                 )
             );
         }
@@ -157,29 +179,39 @@ mod tests {
     #[test]
     fn a_filter_leaves_the_doc_tests_out() {
         let lines = lines(None, &["ghost"], true);
-        assert_eq!(lines, [format!("cargo nextest run {PACKAGES} -p xtask ghost")]);
+        assert_eq!(lines, [format!("cargo nextest run --no-fail-fast {PACKAGES} -p xtask ghost")]);
     }
 
-    /// The features of every dependency that `cargo tree` lists, by name and version.
-    fn dependencies(args: &[&str]) -> BTreeMap<String, String> {
+    /// Returns the crates of other people that the first `cargo xtask train` compiles.
+    fn dependencies_of_the_default_run() -> BTreeSet<String> {
         let mut tree = Command::new("cargo");
-        tree.args(["tree", "--locked", "--quiet", "--prefix", "none", "--no-dedupe"]);
-        let output = tree.args(["--format", "{p}|{f}"]).args(args).output().unwrap();
+        tree.args(["tree", "--locked", "--quiet", "--prefix", "none", "-e", "normal"]);
+        let output = tree.args(["--format", "{p}", "-p", EXAMPLES]).output().unwrap();
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
         let text = String::from_utf8(output.stdout).unwrap();
-        let lines = text.lines().filter_map(|line| line.split_once('|'));
-        lines.map(|(package, features)| (package.into(), features.into())).collect()
+        let packages = text.lines().map(|line| line.replace(" (proc-macro)", ""));
+        // What remains in brackets is the folder of a member of the workspace.
+        packages.filter(|line| !line.is_empty() && !line.contains('(')).collect()
     }
 
     #[test]
-    fn programs_and_tests_share_one_build_of_every_dependency() {
-        let programs = dependencies(&["-p", "burn-dp-examples", "-e", "normal,build"]);
-        let mut packages: Vec<_> = PUBLISHED.iter().flat_map(|package| ["-p", package]).collect();
-        packages.extend(["-e", "normal,build,dev"]);
-        let tests = dependencies(&packages);
-        assert!(programs.keys().any(|package| package.starts_with("burn-core ")));
-        for (package, wanted) in &programs {
-            assert_eq!(tests.get(package), Some(wanted), "features of {package} in the tests");
+    fn the_default_run_needs_at_most_200_crates() {
+        let crates = dependencies_of_the_default_run();
+        assert!(crates.iter().any(|name| name.starts_with("burn-core ")), "{crates:?}");
+        assert!(crates.len() <= 200, "{} crates", crates.len());
+    }
+
+    #[test]
+    fn the_default_run_needs_no_dashboard_network_codecs_or_second_backend() {
+        let heavy = [
+            ["ratatui", "reqwest", "hyper"],
+            ["rav1e", "exr", "tiff"],
+            ["burn-ndarray", "burn-vision", "burn-train"],
+        ];
+        let crates = dependencies_of_the_default_run();
+        for name in heavy.concat() {
+            let found = crates.iter().find(|package| package.split(' ').next() == Some(name));
+            assert_eq!(found, None);
         }
     }
 }

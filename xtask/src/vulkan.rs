@@ -2,20 +2,24 @@
 
 use std::path::Path;
 
-/// Where drivers announce themselves on Linux.
+/// Folders of the files that announce drivers on Linux.
 const DRIVER_FOLDERS: [&str; 3] =
     ["/usr/share/vulkan/icd.d", "/usr/local/share/vulkan/icd.d", "/etc/vulkan/icd.d"];
 
 /// Device files of a GPU on Linux.
 const GPU_FILES: [&str; 3] = ["/dev/dri/renderD128", "/dev/nvidiactl", "/dev/dxg"];
 
-/// Makes Mesa's software driver leave kernels as they are. It compiles each of them for the CPU, and a test
-/// runs most of them a few times, so that optimising them costs twice what it saves.
+/// The variable without which the software driver prints an error for every adapter.
+pub(crate) const RUNTIME_FOLDER: Option<&str> =
+    if cfg!(target_os = "linux") { Some("XDG_RUNTIME_DIR") } else { None };
+
+/// Switches off the optimization of kernels in Mesa's software driver. It compiles each of them for
+/// the CPU, and a test runs most of them a few times: optimizing them costs twice what it saves.
 pub(crate) const QUICK_KERNELS: (&str, &str) = ("GALLIVM_PERF", "nopt");
 
-/// Whether the WGPU backend has something to run on.
+/// Returns whether the WGPU backend has something to run on.
 ///
-/// Elsewhere than on Linux the graphics API belongs to the system.
+/// On other systems than Linux the graphics API is part of the system.
 pub(crate) fn driver_found() -> bool {
     !cfg!(target_os = "linux") || DRIVER_FOLDERS.iter().any(announces_driver)
 }
@@ -28,14 +32,14 @@ fn announces_driver(folder: impl AsRef<Path>) -> bool {
     })
 }
 
-/// Whether this machine has a GPU, as far as its device files tell.
+/// Returns whether this machine has a GPU, by its device files.
 pub(crate) fn gpu_found() -> bool {
     !cfg!(target_os = "linux") || GPU_FILES.iter().any(|file| Path::new(file).exists())
 }
 
-/// The variables that make CubeCL take the software driver on a machine without a GPU.
+/// Returns the variables that make CubeCL take the software driver on a machine without a GPU.
 ///
-/// A choice that the user made is left alone.
+/// A choice that the user made is kept.
 pub(crate) fn environment() -> &'static [(&'static str, &'static str)] {
     software_driver(gpu_found() || std::env::var_os("CUBECL_WGPU_DEFAULT_DEVICE").is_some())
 }
@@ -53,7 +57,7 @@ mod tests {
     #[test]
     fn a_driver_is_a_json_file_in_the_folder() {
         let folder = std::env::temp_dir().join(format!("xtask-vulkan-{}", std::process::id()));
-        assert!(!announces_driver(&folder), "a folder that is not there announces nothing");
+        assert!(!announces_driver(&folder), "a missing folder announces nothing");
         std::fs::create_dir_all(&folder).unwrap();
         std::fs::write(folder.join("README"), "").unwrap();
         assert!(!announces_driver(&folder));

@@ -1,14 +1,29 @@
-//! The accountant for the exact value.
+//! The accountant of the exact value.
 
-use super::inversion::{Exact, Patience, TOLERANCE, delta_of_direction, epsilon_of_direction};
-use crate::budget::{check_delta, check_epsilon};
-use crate::mechanism::{Direction, Lowered, lower};
+use super::inversion::{delta_of_direction, epsilon_of_direction};
+use super::value::{Effort, ExactValue, TOLERANCE};
+use crate::accountant::Accountant;
+use crate::domain::{check_delta, check_epsilon};
+use crate::dominating_pairs::{Direction, DominatingPairs, directions, largest_loss};
+use crate::epsilon::{DeltaBracket, Epsilon, Method};
+use crate::error::AccountantError;
+use crate::event::DpEvent;
+use crate::relation::NeighboringRelation;
 use crate::saddle::Cumulants;
-use crate::{AccountantError, DpEvent, NeighboringRelation};
 
-/// Exact ε and δ by numerical inversion of the moment generating function of the privacy loss, in
-/// about a millisecond and independent of the number of steps; up to seconds where few rare losses
-/// decide. The error is estimated with a second contour, not proven: use [`PldAccountant`](crate::PldAccountant) for a certified bracket.
+/// Computes ε and δ to nine digits by numerical inversion of the moment generating function of the
+/// privacy loss.
+///
+/// It takes about a millisecond, whatever the number of steps, and up to seconds if a few rare
+/// losses decide. The value is the `estimate`. Its relative error is at most 1e-9 by comparison of
+/// two contours, which is an estimate and not a proof. Therefore `lower` is 0 and `upper` is
+/// infinite (δ: 1): use [`PldAccountant`](crate::PldAccountant) for a guarantee, or
+/// [`PrivacyLedger::epsilon`](crate::PrivacyLedger::epsilon) for both.
+///
+/// Only events with an exact value are supported: fixed-size sampling, truncated Poisson sampling
+/// and (ε, δ) events have bounds only. [`Accountant::epsilon`] and [`Accountant::delta`] return
+/// [`AccountantError::Numerical`] if the integrand decays too slowly, or a pair (such as Laplace)
+/// has no analytic loss.
 ///
 /// # References
 ///
@@ -16,52 +31,28 @@ use crate::{AccountantError, DpEvent, NeighboringRelation};
 /// "The Saddle-Point Method in Differential Privacy", Alghamdi et al. 2023.
 #[derive(Debug, Clone)]
 pub struct ExactAccountant {
-    lowered: Lowered,
-    patience: Patience,
+    pairs: DominatingPairs,
+    effort: Effort,
 }
 
 impl ExactAccountant {
-    /// The accountant of these events, each released `count` times.
-    ///
-    /// # Errors
-    ///
-    /// [`AccountantError::Unsupported`] if one event has no dominating pair, or one that real data
-    /// sets do not attain (there is no exact value then), or is not analytic.
-    pub fn new<'a>(
-        events: impl IntoIterator<Item = (&'a DpEvent, u64)>,
-        relation: NeighboringRelation,
-    ) -> Result<Self, AccountantError> {
-        let lowered = lower(events, relation)?;
-        if lowered.loose || lowered.total_variation > 0.0 {
-            return Err(AccountantError::unsupported(
-                "these events",
-                "only bounds are known, no exact value; use PldAccountant",
-            ));
-        }
-        Ok(Self { lowered, patience: Patience::Thorough })
+    /// Creates the accountant of pairs that real data sets attain.
+    pub(crate) fn of(pairs: DominatingPairs, effort: Effort) -> Self {
+        Self { pairs, effort }
     }
 
-    pub(crate) fn of(lowered: Lowered, patience: Patience) -> Self {
-        Self { lowered, patience }
-    }
-
-    /// ε at `delta`: exact within 1e-9 relative, by the estimate of a second contour. Rounded to
-    /// nearest, so not a bound.
-    ///
-    /// # Errors
-    ///
-    /// [`AccountantError::Numerical`] where the integrand decays too slowly (a few steps with a tiny
-    /// sampling probability): use [`PldAccountant`](crate::PldAccountant).
-    pub fn epsilon(&self, delta: f64) -> Result<f64, AccountantError> {
+    /// Returns the exact ε at `delta`, rounded to nearest; infinite if the events reveal more than
+    /// `delta` allows.
+    pub(crate) fn epsilon_value(&self, delta: f64) -> Result<f64, AccountantError> {
         check_delta(delta)?;
-        if self.lowered.infinite.is_some() {
+        if self.pairs.infinite.is_some() {
             return Ok(f64::INFINITY);
         }
-        let left = delta - self.lowered.mass_at_infinity;
+        let left = delta - self.pairs.mass_at_infinity;
         if left <= 0.0 {
             return Ok(f64::INFINITY);
         }
-        let parts = &self.lowered.parts;
+        let parts = &self.pairs.parts;
         self.largest(|direction, known| {
             // Chernoff's bound may already show that the other direction decides.
             if direction == Direction::Add && known > 0.0 {
@@ -70,47 +61,39 @@ impl ExactAccountant {
                 if let Some(saddle) = cumulants.saddle(left)
                     && cumulants.chernoff(saddle.theta, left * (1.0 - 1e-6)) <= known
                 {
-                    return Some(Exact { value: 0.0, relative_error: 0.0 });
+                    return Some(ExactValue { value: 0.0, relative_error: 0.0 });
                 }
             }
-            epsilon_of_direction(parts, direction, left, self.patience)
+            epsilon_of_direction(parts, direction, left, self.effort)
         })
     }
 
-    /// δ at `epsilon`: exact within 1e-9 relative, by the estimate of a second contour.
-    ///
-    /// # Errors
-    ///
-    /// As [`epsilon`](Self::epsilon).
-    pub fn delta(&self, epsilon: f64) -> Result<f64, AccountantError> {
-        check_epsilon(epsilon)?;
-        if self.lowered.infinite.is_some() {
-            return Ok(1.0);
-        }
+    fn delta_value(&self, epsilon: f64) -> Result<f64, AccountantError> {
         let own = self.largest(|direction, _| {
-            if crate::pld::largest_loss(&self.lowered.parts, direction) <= epsilon {
-                return Some(Exact { value: 0.0, relative_error: 0.0 });
+            if largest_loss(&self.pairs.parts, direction) <= epsilon {
+                return Some(ExactValue { value: 0.0, relative_error: 0.0 });
             }
-            delta_of_direction(&self.lowered.parts, direction, epsilon, self.patience)
+            delta_of_direction(&self.pairs.parts, direction, epsilon, self.effort)
         })?;
-        Ok((own + self.lowered.mass_at_infinity).min(1.0))
+        Ok((own + self.pairs.mass_at_infinity).min(1.0))
     }
 
+    /// Returns the larger value of both directions.
     fn largest(
         &self,
-        value: impl Fn(Direction, f64) -> Option<Exact>,
+        value: impl Fn(Direction, f64) -> Option<ExactValue>,
     ) -> Result<f64, AccountantError> {
         let mut largest = 0.0f64;
-        if self.lowered.parts.is_empty() {
+        if self.pairs.parts.is_empty() {
             return Ok(largest);
         }
-        for direction in crate::pld::directions(&self.lowered.parts) {
+        for direction in directions(&self.pairs.parts) {
             match value(direction, largest) {
                 Some(exact) if exact.relative_error <= TOLERANCE => {
                     largest = largest.max(exact.value);
                 }
-                // A direction whose loss is bounded below what the other one gives cannot decide.
-                _ if crate::pld::largest_loss(&self.lowered.parts, direction) <= largest => {}
+                // A direction cannot decide if its largest loss is below the other's ε.
+                _ if largest_loss(&self.pairs.parts, direction) <= largest => {}
                 Some(exact) => {
                     return Err(AccountantError::numerical(format!(
                         "two contours differ by {:.1e}; use PldAccountant",
@@ -125,5 +108,53 @@ impl ExactAccountant {
             }
         }
         Ok(largest)
+    }
+}
+
+/// The note of every finite answer.
+const NOT_CERTIFIED: &str = "the estimate has nine correct digits by comparison of two contours, \
+                             not by proof; PldAccountant gives a guarantee";
+
+impl Accountant for ExactAccountant {
+    fn new<'a>(
+        events: impl IntoIterator<Item = (&'a DpEvent, u64)>,
+        relation: NeighboringRelation,
+    ) -> Result<Self, AccountantError> {
+        let pairs = DominatingPairs::of_events(events, relation)?;
+        if pairs.loose || pairs.total_variation > 0.0 {
+            return Err(AccountantError::unsupported(
+                "these events",
+                "only bounds are known, no exact value; use PldAccountant",
+            ));
+        }
+        Ok(Self { pairs, effort: Effort::Thorough })
+    }
+
+    /// Returns the exact ε at `delta` as `estimate`; `upper` is infinite, because the accuracy is
+    /// not proven.
+    fn epsilon(&self, delta: f64) -> Result<Epsilon, AccountantError> {
+        let estimate = self.epsilon_value(delta)?;
+        let note = match &self.pairs.infinite {
+            Some(reason) => reason.clone(),
+            None if estimate.is_infinite() => {
+                "the events' own δ already exceeds the target δ".to_string()
+            }
+            None => NOT_CERTIFIED.to_string(),
+        };
+        let mut epsilon = Epsilon::infinite(delta, Method::Inversion, note);
+        epsilon.estimate = estimate;
+        Ok(epsilon)
+    }
+
+    /// Returns the exact δ at `epsilon` as `estimate`; `upper` is 1, because the accuracy is not
+    /// proven.
+    fn delta(&self, epsilon: f64) -> Result<DeltaBracket, AccountantError> {
+        check_epsilon(epsilon)?;
+        if let Some(reason) = &self.pairs.infinite {
+            return Ok(DeltaBracket::unknown(epsilon, reason.clone()));
+        }
+        let mut delta = DeltaBracket::unknown(epsilon, NOT_CERTIFIED);
+        delta.estimate = self.delta_value(epsilon)?;
+        Ok(delta)
     }
 }

@@ -1,11 +1,12 @@
-//! The exact value by inverse Laplace transform.
+//! Exact values by numerical inversion of the moment generating function.
 
 mod accountant;
-mod closed;
-mod contour;
+mod contour_plan;
+mod contour_values;
 mod inversion;
-mod rare;
+mod rare_losses;
+mod single_release;
+mod value;
 
 pub use accountant::ExactAccountant;
-pub(crate) use closed::{gaussian_delta, gaussian_epsilon};
-pub(crate) use inversion::Patience;
+pub(crate) use value::Effort;

@@ -1,18 +1,21 @@
-//! The central-limit formulas: estimates, never guarantees.
+//! Central-limit formulas: estimates, not guarantees.
 
 use std::fmt;
 
-use super::GaussianDp;
+use super::gaussian::GaussianDp;
+use crate::error::AccountantError;
+use crate::event::DpEvent;
 use crate::math::normal;
-use crate::{AccountantError, DpEvent};
+use crate::rounded::Rounded;
 
-/// An ε that nothing guarantees: it can be far below the true one (94 % in the worst known case).
+/// An ε without a guarantee: it can be far below the true ε (by 94 % in the worst known case).
+///
 /// There is deliberately no conversion into [`Epsilon`](crate::Epsilon).
 #[derive(Debug, Clone, Copy, PartialEq, PartialOrd)]
 pub struct ApproximateEpsilon(f64);
 
 impl ApproximateEpsilon {
-    /// The number. Not a guarantee.
+    /// Returns the number, which is not a guarantee.
     pub fn without_guarantee(self) -> f64 {
         self.0
     }
@@ -20,22 +23,26 @@ impl ApproximateEpsilon {
 
 impl fmt::Display for ApproximateEpsilon {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "about {} (central-limit approximation, no guarantee)", self.0)
+        write!(
+            f,
+            "about {} (central-limit approximation, no guarantee)",
+            Rounded::nearest(self.0).with_digits(4)
+        )
     }
 }
 
-/// The Gaussian parameter to which a long composition tends, used as if it had arrived there.
+/// The Gaussian parameter μ that a long composition approaches, used as if it were reached.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct CentralLimitEstimate {
     mu: f64,
 }
 
 impl CentralLimitEstimate {
-    /// Poisson sampling: `μ = q √(T (e^{1/σ²} - 1))`. An approximation.
+    /// Returns the estimate for Poisson sampling: `μ = q √(T (e^{1/σ²} - 1))`.
     ///
     /// # Errors
     ///
-    /// [`AccountantError::InvalidArgument`] for numbers outside of their domains.
+    /// Returns [`AccountantError::InvalidArgument`] if a number is outside of its domain.
     ///
     /// # References
     ///
@@ -46,12 +53,12 @@ impl CentralLimitEstimate {
         Ok(Self { mu: q * (steps as f64 * growth).sqrt() })
     }
 
-    /// Fixed-size sampling: `μ = √2 q √T h(σ)` with
-    /// `h(σ)² = e^{1/σ²} Φ(3/(2σ)) + 3Φ(-1/(2σ)) - 2`. An approximation.
+    /// Returns the estimate for fixed-size sampling: `μ = √2 q √T h(σ)` with
+    /// `h(σ)² = e^{1/σ²} Φ(3/(2σ)) + 3Φ(-1/(2σ)) - 2`.
     ///
     /// # Errors
     ///
-    /// [`AccountantError::InvalidArgument`] for numbers outside of their domains.
+    /// Returns [`AccountantError::InvalidArgument`] if a number is outside of its domain.
     ///
     /// # References
     ///
@@ -65,16 +72,17 @@ impl CentralLimitEstimate {
         Ok(Self { mu: q * (2.0 * steps as f64 * square.max(0.0)).sqrt() })
     }
 
-    /// The limit's μ.
+    /// Returns the μ of the limit.
     pub fn mu(&self) -> f64 {
         self.mu
     }
 
-    /// ε of the limit at `delta`. An approximation.
+    /// Returns the ε of the limit at `delta`: an approximation.
     ///
     /// # Errors
     ///
-    /// [`AccountantError::InvalidArgument`] for a δ outside of (0, 1), or a limit that overflows.
+    /// Returns [`AccountantError::InvalidArgument`] if `delta` is not between 0 and 1, or μ
+    /// overflows.
     pub fn epsilon(&self, delta: f64) -> Result<ApproximateEpsilon, AccountantError> {
         Ok(ApproximateEpsilon(GaussianDp::new(self.mu)?.epsilon(delta)?))
     }
@@ -86,7 +94,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_fixed_size_limit_has_its_golden_value() {
+    fn fixed_size_limit_has_its_golden_value() {
         // fixed_size_wor.json, row p00 (Opacus).
         let limit = CentralLimitEstimate::fixed_size(256.0 / 60_000.0, 1.1, 14_062).unwrap();
         assert!((limit.mu() / 0.7373882529873215 - 1.0).abs() < 1e-9);
@@ -96,7 +104,7 @@ mod tests {
     }
 
     #[test]
-    fn the_poisson_limit_can_be_below_the_exact_value() {
+    fn poisson_limit_can_be_below_the_exact_value() {
         // epsilon_poisson.json, row p000: the truth is 2.3816.
         let limit = CentralLimitEstimate::poisson(256.0 / 60_000.0, 1.1, 14_062).unwrap();
         assert!(limit.epsilon(1e-5).unwrap().without_guarantee() < 2.38);

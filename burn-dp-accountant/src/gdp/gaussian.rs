@@ -1,14 +1,17 @@
-//! Exact Gaussian differential privacy.
+//! Gaussian differential privacy in closed form.
 
-use crate::AccountantError;
-use crate::budget::{check_delta, check_epsilon};
-use crate::exact::{gaussian_delta, gaussian_epsilon};
+use crate::domain::{check_delta, check_epsilon};
+use crate::error::AccountantError;
+use crate::math::gaussian_dp::{gaussian_delta, gaussian_epsilon};
 use crate::math::normal;
 
-/// Relative rounding of the bounds, far above the error of the closed forms.
-const ROUNDING: f64 = 1e-10;
+/// Relative margin of the bounds, far above the error of the closed forms.
+pub(super) const ROUNDING: f64 = 1e-10;
 
-/// `μ`-Gaussian differential privacy: as hard to tell apart as `N(0, 1)` and `N(μ, 1)`.
+/// `μ`-Gaussian differential privacy: a mechanism that is as hard to attack as telling `N(0, 1)`
+/// from `N(μ, 1)`.
+///
+/// [`GdpAccountant`](crate::GdpAccountant) computes `μ` of a composition of events.
 ///
 /// # References
 ///
@@ -19,11 +22,12 @@ pub struct GaussianDp {
 }
 
 impl GaussianDp {
-    /// Privacy with parameter `mu`.
+    /// Creates Gaussian differential privacy with parameter `mu`: sensitivity over noise standard
+    /// deviation.
     ///
     /// # Errors
     ///
-    /// [`AccountantError::InvalidArgument`] unless `mu` is finite and not negative.
+    /// Returns [`AccountantError::InvalidArgument`] if `mu` is negative or not finite.
     pub fn new(mu: f64) -> Result<Self, AccountantError> {
         if mu >= 0.0 && mu.is_finite() {
             Ok(Self { mu })
@@ -35,26 +39,26 @@ impl GaussianDp {
         }
     }
 
-    /// The parameter μ.
+    /// Returns the parameter μ.
     pub fn mu(&self) -> f64 {
         self.mu
     }
 
-    /// Composition with another mechanism: `√(μ₁² + μ₂²)` (Corollary 2). Exact.
+    /// Returns the composition with another mechanism: `√(μ₁² + μ₂²)` (Corollary 2). Exact.
     pub fn compose(&self, other: &Self) -> Self {
         Self { mu: self.mu.hypot(other.mu) }
     }
 
-    /// `count`-fold composition: `μ √count`. Exact.
+    /// Returns the `count`-fold composition: `μ √count`. Exact.
     pub fn self_compose(&self, count: u64) -> Self {
         Self { mu: self.mu * (count as f64).sqrt() }
     }
 
-    /// `δ(ε)` (Corollary 1). Rounded up.
+    /// Returns `δ(ε)` (Corollary 1), rounded up.
     ///
     /// # Errors
     ///
-    /// [`AccountantError::InvalidArgument`] for an ε that is negative or not finite.
+    /// Returns [`AccountantError::InvalidArgument`] if `epsilon` is negative or not finite.
     pub fn delta(&self, epsilon: f64) -> Result<f64, AccountantError> {
         check_epsilon(epsilon)?;
         if self.mu == 0.0 {
@@ -63,11 +67,11 @@ impl GaussianDp {
         Ok((gaussian_delta(self.mu, epsilon) * (1.0 + ROUNDING)).min(1.0))
     }
 
-    /// `ε(δ)`, the inverse of [`delta`](Self::delta). Rounded up.
+    /// Returns `ε(δ)`, the inverse of [`delta`](Self::delta), rounded up.
     ///
     /// # Errors
     ///
-    /// [`AccountantError::InvalidArgument`] for a δ outside of (0, 1).
+    /// Returns [`AccountantError::InvalidArgument`] if `delta` is not between 0 and 1.
     pub fn epsilon(&self, delta: f64) -> Result<f64, AccountantError> {
         check_delta(delta)?;
         if self.mu == 0.0 {
@@ -76,12 +80,25 @@ impl GaussianDp {
         Ok(gaussian_epsilon(self.mu, delta) * (1.0 + ROUNDING))
     }
 
-    /// `G_μ(α) = Φ(Φ⁻¹(1-α) - μ)`: the smallest type II error at type I error `alpha`. Rounded down
-    /// (less error is less privacy).
+    /// Returns `G_μ(α) = Φ(Φ⁻¹(1-α) - μ)`: the smallest type II error at type I error `alpha`,
+    /// rounded down (a smaller error is less privacy). `alpha` is clamped to `[0, 1]`.
     pub fn type_two_error(&self, alpha: f64) -> f64 {
         let alpha = alpha.clamp(0.0, 1.0);
         (normal::cdf(-normal::quantile(alpha) - self.mu) * (1.0 - ROUNDING)).min(1.0 - alpha)
     }
+}
+
+/// Returns lower bound, estimate and upper bound of the ε of one Gaussian release at `delta`.
+pub(crate) fn gaussian_bracket(mu: f64, delta: f64) -> [f64; 3] {
+    if mu == 0.0 || gaussian_delta(mu, 0.0) * (1.0 + ROUNDING) <= delta {
+        return [0.0; 3];
+    }
+    let estimate = gaussian_epsilon(mu, delta);
+    // Near δ(0) a small relative error of δ is a large relative error of ε: there the margin of ε
+    // is absolute, relative to μ.
+    let absolute = ROUNDING * mu;
+    let lower = estimate * (1.0 - ROUNDING) - absolute;
+    [lower.max(0.0), estimate, estimate * (1.0 + ROUNDING) + absolute]
 }
 
 #[cfg(test)]
@@ -98,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn the_trade_off_curve_is_an_involution_between_its_ends() {
+    fn trade_off_curve_is_an_involution() {
         let gdp = GaussianDp::new(1.3).unwrap();
         for alpha in [0.001, 0.1, 0.5, 0.9] {
             let back = gdp.type_two_error(gdp.type_two_error(alpha));
@@ -108,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn no_shift_is_perfect_privacy() {
+    fn zero_shift_is_perfect_privacy() {
         let gdp = GaussianDp::new(0.0).unwrap();
         assert_eq!(gdp.epsilon(1e-9).unwrap(), 0.0);
         assert_eq!(gdp.delta(0.0).unwrap(), 0.0);

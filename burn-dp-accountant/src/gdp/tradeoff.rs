@@ -1,9 +1,9 @@
-//! Trade-off curves: type II error of the best test as a function of its type I error.
+//! Trade-off curves: the type II error of the best test as a function of its type I error.
 
-use super::GaussianDp;
+use super::gaussian::GaussianDp;
 
-/// A lower bound of the trade-off curve of a composition, symmetrised over both directions, from its
-/// privacy loss distribution. Every point is a guarantee: no test does better.
+/// A lower bound of the trade-off curve of a composition, symmetrized over both directions, from
+/// its privacy loss distribution. Every point is a guarantee: no test has smaller errors.
 #[derive(Debug, Clone, PartialEq)]
 pub struct TradeoffCurve {
     /// `(ε, upper bound of δ(ε))`, ε from 0.
@@ -15,12 +15,13 @@ impl TradeoffCurve {
         Self { profile }
     }
 
-    /// The points `(ε, δ)` behind the curve; every δ is an upper bound.
+    /// Returns the points `(ε, δ)` of the curve; every δ is an upper bound.
     pub fn profile(&self) -> &[(f64, f64)] {
         &self.profile
     }
 
-    /// Type II error at type I error `alpha`: `max_ε max(0, 1-δ-e^ε α, e^{-ε}(1-δ-α))`. Rounded down.
+    /// Returns a lower bound of the type II error at type I error `alpha` (clamped to `[0, 1]`):
+    /// `max_ε max(0, 1-δ-e^ε α, e^{-ε}(1-δ-α))`.
     ///
     /// # References
     ///
@@ -35,17 +36,17 @@ impl TradeoffCurve {
     }
 }
 
-/// A trade-off function on a grid, convex and piecewise linear: for the operators of f-DP.
+/// A convex, piecewise linear trade-off function on a grid, for the operators of f-DP.
 ///
-/// Between grid points it interpolates, which lies slightly above the function that was put in: use it
-/// for curves and comparisons, and [`TradeoffCurve`] for guarantees.
+/// It interpolates between grid points, slightly above the original function. Use it for plots and
+/// comparisons, and [`TradeoffCurve`] for guarantees.
 #[derive(Debug, Clone, PartialEq)]
 pub struct TradeoffFunction {
     points: Vec<(f64, f64)>,
 }
 
 impl TradeoffFunction {
-    /// The values of `f` at `count + 1` points, denser near 0 and 1, made convex.
+    /// Creates the convex hull of the values of `f` at `count + 1` points, denser near 0 and 1.
     pub fn from_function(f: impl Fn(f64) -> f64, count: usize) -> Self {
         let count = count.max(4);
         let points = (0..=count).map(|k| {
@@ -57,12 +58,12 @@ impl TradeoffFunction {
         Self { points: convex(points.collect()) }
     }
 
-    /// `G_μ` on a grid.
+    /// Returns `G_μ` on a grid.
     pub fn gaussian(gdp: &GaussianDp, count: usize) -> Self {
         Self::from_function(|alpha| gdp.type_two_error(alpha), count)
     }
 
-    /// The value at `alpha`, by interpolation.
+    /// Returns the value at `alpha` (clamped to `[0, 1]`), by interpolation.
     pub fn at(&self, alpha: f64) -> f64 {
         let alpha = alpha.clamp(0.0, 1.0);
         let after = self.points.partition_point(|p| p.0 < alpha);
@@ -74,7 +75,7 @@ impl TradeoffFunction {
         }
     }
 
-    /// The inverse function: the roles of the two errors exchanged.
+    /// Returns the inverse function, with the roles of the two errors exchanged.
     pub fn inverse(&self) -> Self {
         let mut points: Vec<(f64, f64)> = self.points.iter().rev().map(|&(a, b)| (b, a)).collect();
         if points.first().is_none_or(|p| p.0 > 0.0) {
@@ -87,7 +88,7 @@ impl TradeoffFunction {
         Self { points: convex(points) }
     }
 
-    /// The subsampling operator `C_p(f) = min{f_p, f_p⁻¹}**` with `f_p = p f + (1-p) Id`.
+    /// Applies the subsampling operator `C_p(f) = min{f_p, f_p⁻¹}**` with `f_p = p f + (1-p) Id`.
     ///
     /// # References
     ///
@@ -107,7 +108,7 @@ impl TradeoffFunction {
     }
 }
 
-/// The lower convex hull of points sorted by their first coordinate.
+/// Returns the lower convex hull of points sorted by their first coordinate.
 fn convex(points: Vec<(f64, f64)>) -> Vec<(f64, f64)> {
     let mut hull: Vec<(f64, f64)> = Vec::with_capacity(points.len());
     for point in points {
@@ -136,7 +137,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn subsampling_with_probability_one_changes_nothing_and_with_zero_hides_everything() {
+    fn subsampling_is_identity_at_one_and_perfect_at_zero() {
         let gdp = GaussianDp::new(1.0).unwrap();
         let f = TradeoffFunction::gaussian(&gdp, 2_000);
         for alpha in [0.01, 0.2, 0.6, 0.95] {
@@ -146,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn the_subsampled_function_is_symmetric_and_below_both_of_its_parts() {
+    fn subsampled_function_is_symmetric_and_below_its_parts() {
         let gdp = GaussianDp::new(1.5).unwrap();
         let f = TradeoffFunction::gaussian(&gdp, 2_000);
         let sampled = f.subsampled(0.3);

@@ -5,8 +5,12 @@ use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 
-use super::{LEDGER_FORMAT_VERSION, LedgerEntry, LedgerHeader, PrivacyLedger};
-use crate::AccountantError;
+use super::header::LedgerHeader;
+use super::record::{LedgerEntry, PrivacyLedger};
+use crate::error::AccountantError;
+
+/// Version of the serialized ledger. Readers refuse every other version.
+pub const LEDGER_FORMAT_VERSION: u32 = 1;
 
 #[derive(Serialize)]
 struct Written<'a> {
@@ -23,18 +27,18 @@ struct Version {
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Read {
-    #[allow(dead_code, reason = "checked before, by `Version`")]
+    #[allow(dead_code, reason = "checked by `Version` before")]
     format_version: u32,
     header: LedgerHeader,
     entries: Vec<LedgerEntry>,
 }
 
 impl PrivacyLedger {
-    /// The ledger as JSON text.
+    /// Returns the ledger as JSON text.
     ///
     /// # Errors
     ///
-    /// [`AccountantError::Format`] if a number cannot be written.
+    /// Returns [`AccountantError::Format`] if a number cannot be written.
     pub fn to_json(&self) -> Result<String, AccountantError> {
         let written = Written {
             format_version: LEDGER_FORMAT_VERSION,
@@ -47,30 +51,36 @@ impl PrivacyLedger {
         })
     }
 
-    /// Reads what [`to_json`](Self::to_json) wrote.
+    /// Reads the JSON text of [`to_json`](Self::to_json).
     ///
     /// # Errors
     ///
-    /// [`AccountantError::Format`] for another format version, an unknown event or an unknown
-    /// field; [`AccountantError::InvalidArgument`] for an event with impossible parameters.
+    /// Returns [`AccountantError::Format`] for another format version, an unknown event or an
+    /// unknown field, and [`AccountantError::InvalidArgument`] for an event with a parameter
+    /// outside of its domain.
     pub fn from_json(text: &str) -> Result<Self, AccountantError> {
-        let refuse = |reason: &str, source| AccountantError::Format {
+        let format_error = |reason: &str, source| AccountantError::Format {
             reason: reason.to_string(),
             source: Some(source),
         };
         let version: Version = serde_json::from_str(text)
-            .map_err(|e| refuse("not a privacy ledger (no readable format_version)", e))?;
+            .map_err(|e| format_error("not a privacy ledger (no readable format_version)", e))?;
         if version.format_version != LEDGER_FORMAT_VERSION {
             return Err(AccountantError::Format {
                 reason: format!(
-                    "the ledger has format version {}, this program reads {LEDGER_FORMAT_VERSION}; use the program that wrote it, or a newer one",
+                    "the ledger has format version {}, this program reads \
+                     {LEDGER_FORMAT_VERSION}; use the program that wrote it, or a newer one",
                     version.format_version
                 ),
                 source: None,
             });
         }
-        let read: Read = serde_json::from_str(text)
-            .map_err(|e| refuse("the ledger holds something unknown; nothing is skipped", e))?;
+        let read: Read = serde_json::from_str(text).map_err(|e| {
+            format_error(
+                "the ledger contains an unknown event or field, and nothing may be skipped",
+                e,
+            )
+        })?;
         let mut ledger = PrivacyLedger::new(read.header);
         for entry in read.entries {
             ledger.record_many(&entry.event, entry.count)?;
@@ -78,12 +88,12 @@ impl PrivacyLedger {
         Ok(ledger)
     }
 
-    /// Writes the ledger to a file, atomically: a reader sees the old or the new content, also
-    /// after a crash.
+    /// Writes the ledger to a file atomically: after a crash the file has the old or the new
+    /// content.
     ///
     /// # Errors
     ///
-    /// [`AccountantError::Io`] with the path.
+    /// Returns [`AccountantError::Io`] with the path if the file cannot be written.
     pub fn save(&self, path: impl AsRef<Path>) -> Result<(), AccountantError> {
         let path = path.as_ref();
         let text = self.to_json()?;
@@ -103,7 +113,9 @@ impl PrivacyLedger {
     ///
     /// # Errors
     ///
-    /// [`AccountantError::Io`] with the path, and those of [`from_json`](Self::from_json).
+    /// Returns [`AccountantError::Io`] with the path if the file cannot be read,
+    /// [`AccountantError::Format`] if it is not a ledger of this format version, and
+    /// [`AccountantError::InvalidArgument`] for an event with a parameter outside of its domain.
     pub fn load(path: impl AsRef<Path>) -> Result<Self, AccountantError> {
         let path = path.as_ref();
         let text = std::fs::read_to_string(path)
@@ -116,12 +128,14 @@ impl PrivacyLedger {
 mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
-    use crate::{DpEvent, NeighboringRelation, NoiseSource, RunCount, UnitOfPrivacy};
+    use crate::event::{DpEvent, RunCount};
+    use crate::ledger::{NoiseProvenance, UnitOfPrivacy};
+    use crate::relation::NeighboringRelation;
 
     fn ledger() -> PrivacyLedger {
         let header = LedgerHeader::new(UnitOfPrivacy::User, NeighboringRelation::ReplaceOne)
             .with_sampler("Poisson")
-            .with_noise_source(NoiseSource::Insecure { reason: "test".into() })
+            .with_noise_source(NoiseProvenance::Insecure { reason: "test".into() })
             .with_fact("dataset_size", 60_000);
         let mut ledger = PrivacyLedger::new(header);
         let gaussian = || Box::new(DpEvent::gaussian(1.0 / 3.0));
@@ -144,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn a_ledger_survives_the_file_bit_for_bit() {
+    fn ledger_survives_the_file_bit_for_bit() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("ledger.json");
         ledger().save(&path).unwrap();
@@ -153,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn an_unknown_version_is_refused() {
+    fn unknown_version_is_refused() {
         let text =
             ledger().to_json().unwrap().replace("\"format_version\": 1", "\"format_version\": 2");
         let error = PrivacyLedger::from_json(&text).unwrap_err().to_string();
@@ -181,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn a_missing_file_is_named() {
+    fn missing_file_is_named() {
         let error = PrivacyLedger::load("no-such-ledger.json").unwrap_err().to_string();
         assert!(error.contains("no-such-ledger.json"), "{error}");
     }

@@ -1,24 +1,24 @@
-//! The facts that a number ε cannot be read without.
+//! The public facts that ε depends on.
 
 use std::collections::BTreeMap;
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-use crate::NeighboringRelation;
+use crate::relation::NeighboringRelation;
 
-/// Whose presence is hidden.
+/// The unit whose presence is hidden.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum UnitOfPrivacy {
     /// One training example.
     Example,
-    /// Everything of one user.
+    /// All examples of one user.
     User,
     /// One fixed group of examples (batch clipping).
     MiniSet,
-    /// Something else, in words.
+    /// Another unit, in words.
     Other(String),
 }
 
@@ -33,47 +33,48 @@ impl fmt::Display for UnitOfPrivacy {
     }
 }
 
-/// Where the noise came from.
+/// The provenance of the noise: whether somebody can reproduce it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "source", rename_all = "snake_case", deny_unknown_fields)]
-pub enum NoiseSource {
-    /// A cryptographic generator with entropy of the operating system.
+pub enum NoiseProvenance {
+    /// A cryptographic generator, seeded by the operating system.
     Secure,
-    /// Noise that somebody can reproduce. The ledger is not private, for ever.
+    /// Noise that can be reproduced. A ledger with it is never private again.
     Insecure {
-        /// Why, for instance "fixed seed".
+        /// Why it can be reproduced, for instance "fixed seed".
         reason: String,
     },
 }
 
-/// Everything about a training that is public and that the privacy statement says.
+/// The public facts of a training, which the privacy statement reports.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 #[non_exhaustive]
 pub struct LedgerHeader {
-    /// Whose presence is hidden.
+    /// The unit whose presence is hidden.
     pub unit: UnitOfPrivacy,
-    /// Which data sets are neighbours.
+    /// The neighboring relation.
     pub relation: NeighboringRelation,
-    /// Where the noise came from.
-    pub noise_source: NoiseSource,
-    /// How units were drawn, in words.
+    /// Provenance of the noise.
+    pub noise_source: NoiseProvenance,
+    /// Description of the sampling.
     pub sampler: String,
-    /// How contributions were clipped, in words.
+    /// Description of the clipping.
     pub clipping: String,
-    /// Further public facts: data set size if it is public, expected batch size, model ...
+    /// Further public facts, such as the expected batch size, the model, or the size of the data
+    /// set if it is public.
     pub facts: BTreeMap<String, String>,
-    /// What the guarantee does not cover, in sentences, in addition to the statement's own list.
+    /// Sentences about what the guarantee does not cover, in addition to the list of the statement.
     pub not_covered: Vec<String>,
 }
 
 impl LedgerHeader {
-    /// A header with secure noise and no further facts.
+    /// Creates a header with secure noise and no further facts.
     pub fn new(unit: UnitOfPrivacy, relation: NeighboringRelation) -> Self {
         Self {
             unit,
             relation,
-            noise_source: NoiseSource::Secure,
+            noise_source: NoiseProvenance::Secure,
             sampler: String::new(),
             clipping: String::new(),
             facts: BTreeMap::new(),
@@ -93,8 +94,8 @@ impl LedgerHeader {
         self
     }
 
-    /// Sets the source of the noise.
-    pub fn with_noise_source(mut self, noise_source: NoiseSource) -> Self {
+    /// Sets the provenance of the noise.
+    pub fn with_noise_source(mut self, noise_source: NoiseProvenance) -> Self {
         self.noise_source = noise_source;
         self
     }
@@ -105,7 +106,7 @@ impl LedgerHeader {
         self
     }
 
-    /// Adds something that the guarantee does not cover.
+    /// Adds a sentence about what the guarantee does not cover.
     pub fn with_not_covered(mut self, sentence: impl Into<String>) -> Self {
         self.not_covered.push(sentence.into());
         self

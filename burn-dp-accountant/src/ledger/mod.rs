@@ -1,11 +1,9 @@
-//! What was released, in order, and the public facts around it.
+//! The ledger of what was released, in order, with the public facts.
 
 mod file;
 mod header;
 mod record;
 
-pub use header::{LedgerHeader, NoiseSource, UnitOfPrivacy};
+pub use file::LEDGER_FORMAT_VERSION;
+pub use header::{LedgerHeader, NoiseProvenance, UnitOfPrivacy};
 pub use record::{LedgerEntry, PrivacyLedger};
-
-/// Version of the serialised ledger. Readers refuse every other one.
-pub const LEDGER_FORMAT_VERSION: u32 = 1;

@@ -2,32 +2,35 @@
 
 use std::sync::Mutex;
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
-use super::{LedgerHeader, NoiseSource};
+use super::header::{LedgerHeader, NoiseProvenance};
 use crate::analysis::{epsilon_of_events, quick_epsilon};
-use crate::budget::check_delta;
+use crate::budget::Budget;
 use crate::calibration::largest_count;
-use crate::{AccountantError, Budget, DpEvent, Epsilon, Method};
+use crate::domain::check_delta;
+use crate::epsilon::{Epsilon, Method};
+use crate::error::AccountantError;
+use crate::event::DpEvent;
 
-/// An event and how often it was released in a row.
-#[derive(Debug, Clone, PartialEq, Serialize, serde::Deserialize)]
+/// An event and the number of its consecutive releases.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct LedgerEntry {
     /// The event.
     pub event: DpEvent,
-    /// How often.
+    /// Number of releases.
     pub count: u64,
 }
 
-/// The run-length encoded, append-only list of what was released, with the public facts around it.
+/// The append-only, run-length encoded list of what was released, with the public facts.
 ///
-/// There is no way to remove an entry or to make the noise of a ledger secure again.
+/// Entries cannot be removed, and the noise of a ledger cannot be marked as secure again.
 #[derive(Debug)]
 pub struct PrivacyLedger {
     header: LedgerHeader,
     entries: Vec<LedgerEntry>,
-    /// How many more of one event fit into one budget; kept up to date by `record`.
+    /// Remaining releases of one event within one budget; `record` keeps it up to date.
     allowance: Mutex<Option<Allowance>>,
 }
 
@@ -51,7 +54,7 @@ impl PartialEq for PrivacyLedger {
 }
 
 impl PrivacyLedger {
-    /// An empty ledger.
+    /// Creates an empty ledger.
     pub fn new(header: LedgerHeader) -> Self {
         Self::from_parts(header, Vec::new())
     }
@@ -60,20 +63,20 @@ impl PrivacyLedger {
         Self { header, entries, allowance: Mutex::new(None) }
     }
 
-    /// The public facts.
+    /// Returns the public facts.
     pub fn header(&self) -> &LedgerHeader {
         &self.header
     }
 
-    /// The releases, run-length encoded, in order.
+    /// Returns the releases in order, run-length encoded.
     pub fn entries(&self) -> &[LedgerEntry] {
         &self.entries
     }
 
-    /// Marks the noise as reproducible. There is no way back.
+    /// Marks the noise as reproducible. This cannot be undone.
     pub fn mark_insecure(&mut self, reason: impl Into<String>) {
-        if self.header.noise_source == NoiseSource::Secure {
-            self.header.noise_source = NoiseSource::Insecure { reason: reason.into() };
+        if self.header.noise_source == NoiseProvenance::Secure {
+            self.header.noise_source = NoiseProvenance::Insecure { reason: reason.into() };
         }
     }
 
@@ -81,8 +84,8 @@ impl PrivacyLedger {
     ///
     /// # Errors
     ///
-    /// [`AccountantError::InvalidArgument`] for a parameter outside of its domain; nothing is
-    /// recorded then.
+    /// Returns [`AccountantError::InvalidArgument`] if a parameter is outside of its domain;
+    /// nothing is recorded then.
     pub fn record(&mut self, event: &DpEvent) -> Result<(), AccountantError> {
         self.record_many(event, 1)
     }
@@ -91,8 +94,8 @@ impl PrivacyLedger {
     ///
     /// # Errors
     ///
-    /// [`AccountantError::InvalidArgument`] for a parameter outside of its domain or a count that
-    /// overflows; nothing is recorded then.
+    /// Returns [`AccountantError::InvalidArgument`] if a parameter is outside of its domain or the
+    /// number of releases overflows; nothing is recorded then.
     pub fn record_many(&mut self, event: &DpEvent, count: u64) -> Result<(), AccountantError> {
         if count == 0 {
             return Ok(());
@@ -123,17 +126,18 @@ impl PrivacyLedger {
         Ok(())
     }
 
-    /// Number of releases recorded.
+    /// Returns the number of recorded releases.
     pub fn releases(&self) -> u64 {
         self.entries.iter().fold(0, |sum, entry| sum.saturating_add(entry.count))
     }
 
     /// Appends the releases of another ledger on the same data (sequential composition). Insecure
-    /// noise in either makes the result insecure.
+    /// noise in either ledger makes the result insecure.
     ///
     /// # Errors
     ///
-    /// [`AccountantError::Mismatch`] unless unit of privacy and neighbouring relation are equal.
+    /// Returns [`AccountantError::Mismatch`] if the units of privacy or the neighboring relations
+    /// differ, and [`AccountantError::InvalidArgument`] if the number of releases overflows.
     pub fn merge(&mut self, other: &PrivacyLedger) -> Result<(), AccountantError> {
         if self.header.unit != other.header.unit {
             return Err(AccountantError::Mismatch {
@@ -146,7 +150,7 @@ impl PrivacyLedger {
         if self.header.relation != other.header.relation {
             return Err(AccountantError::Mismatch {
                 reason: format!(
-                    "the neighbouring relation is {} in one and {} in the other",
+                    "the neighboring relation is {} in one and {} in the other",
                     self.header.relation, other.header.relation
                 ),
             });
@@ -157,19 +161,19 @@ impl PrivacyLedger {
         for entry in &other.entries {
             self.record_many(&entry.event, entry.count)?;
         }
-        if let NoiseSource::Insecure { reason } = &other.header.noise_source {
+        if let NoiseProvenance::Insecure { reason } = &other.header.noise_source {
             self.mark_insecure(reason.clone());
         }
         Ok(())
     }
 
-    /// Whether this ledger is `earlier` with further releases: what a resumed training must have.
-    /// Going back to an older checkpoint does not give budget back.
+    /// Returns whether this ledger is `earlier` with further releases, as a resumed training
+    /// requires: an older checkpoint does not restore budget.
     pub fn continues(&self, earlier: &PrivacyLedger) -> bool {
         let same_header = self.header.unit == earlier.header.unit
             && self.header.relation == earlier.header.relation
             && (self.header.noise_source == earlier.header.noise_source
-                || earlier.header.noise_source == NoiseSource::Secure);
+                || earlier.header.noise_source == NoiseProvenance::Secure);
         let Some((last, before)) = earlier.entries.split_last() else {
             return same_header;
         };
@@ -184,16 +188,19 @@ impl PrivacyLedger {
         self.entries.iter().map(|entry| (&entry.event, entry.count))
     }
 
-    /// ε at `delta` of everything recorded: 0 for an empty ledger; infinite, with the reason, if
-    /// the noise was insecure. `upper` is a guarantee.
+    /// Returns ε at `delta` of all recorded releases; `upper` is a guarantee.
+    ///
+    /// ε is 0 for an empty ledger, and infinite (with the reason) if the noise was insecure. The
+    /// method is the tightest that the events have: see the page
+    /// [`accounting`](crate::accounting).
     ///
     /// # Errors
     ///
-    /// [`AccountantError::Unsupported`] if an event cannot be analysed,
-    /// [`AccountantError::InvalidArgument`] for a δ outside of (0, 1).
+    /// Returns [`AccountantError::Unsupported`] if an event cannot be analyzed, and
+    /// [`AccountantError::InvalidArgument`] if `delta` is not between 0 and 1.
     pub fn epsilon(&self, delta: f64) -> Result<Epsilon, AccountantError> {
         check_delta(delta)?;
-        if let NoiseSource::Insecure { reason } = &self.header.noise_source
+        if let NoiseProvenance::Insecure { reason } = &self.header.noise_source
             && !self.entries.is_empty()
         {
             return Ok(Epsilon::infinite(
@@ -205,23 +212,26 @@ impl PrivacyLedger {
         self.nominal_epsilon(delta)
     }
 
-    /// ε as if the noise had been secure: for tests and for planning. Not a guarantee about this
-    /// ledger unless its noise source is [`NoiseSource::Secure`].
+    /// Returns ε as if the noise were secure, for tests and planning. It is a guarantee only if the
+    /// provenance of the noise is [`NoiseProvenance::Secure`].
     ///
     /// # Errors
     ///
-    /// As [`epsilon`](Self::epsilon).
+    /// Returns [`AccountantError::Unsupported`] if an event cannot be analyzed, and
+    /// [`AccountantError::InvalidArgument`] if `delta` is not between 0 and 1.
     pub fn nominal_epsilon(&self, delta: f64) -> Result<Epsilon, AccountantError> {
         epsilon_of_events(self.counted(), self.header.relation, delta)
     }
 
-    /// ε at `delta` after `extra` more releases of `event`, without recording them. As
-    /// [`nominal_epsilon`](Self::nominal_epsilon); a complete analysis, so ask
-    /// [`within_budget`](Self::within_budget) before every step instead.
+    /// Returns ε at `delta` after `extra` more releases of `event`, without recording them, as if
+    /// the noise were secure.
+    ///
+    /// This is a complete analysis. Use [`within_budget`](Self::within_budget) before every step.
     ///
     /// # Errors
     ///
-    /// As [`epsilon`](Self::epsilon).
+    /// Returns [`AccountantError::Unsupported`] if an event cannot be analyzed, and
+    /// [`AccountantError::InvalidArgument`] if a number is outside of its domain.
     pub fn epsilon_after(
         &self,
         event: &DpEvent,
@@ -232,13 +242,14 @@ impl PrivacyLedger {
         epsilon_of_events(events, self.header.relation, delta)
     }
 
-    /// How many more releases of `event` fit into the budget: the largest `n` with
-    /// `epsilon_after(event, n, delta).upper <= epsilon` (rounded down; nominal, as if the noise
-    /// were secure). `u64::MAX` if the event costs nothing.
+    /// Returns how many more releases of `event` fit into the budget, as if the noise were secure:
+    /// the largest `n` with `epsilon_after(event, n, delta).upper <= epsilon`. `u64::MAX` if the
+    /// event costs nothing.
     ///
     /// # Errors
     ///
-    /// As [`epsilon`](Self::epsilon).
+    /// Returns [`AccountantError::Unsupported`] if an event cannot be analyzed, and
+    /// [`AccountantError::InvalidArgument`] if a number is outside of its domain.
     pub fn max_steps(
         &self,
         event: &DpEvent,
@@ -248,11 +259,12 @@ impl PrivacyLedger {
         self.max_steps_within(event, Budget::new(epsilon, delta)?)
     }
 
-    /// [`max_steps`](Self::max_steps) for a [`Budget`].
+    /// Returns [`max_steps`](Self::max_steps) for a [`Budget`].
     ///
     /// # Errors
     ///
-    /// As [`epsilon`](Self::epsilon).
+    /// Returns [`AccountantError::Unsupported`] if an event cannot be analyzed, and
+    /// [`AccountantError::InvalidArgument`] if a parameter of `event` is outside of its domain.
     pub fn max_steps_within(
         &self,
         event: &DpEvent,
@@ -260,7 +272,7 @@ impl PrivacyLedger {
     ) -> Result<u64, AccountantError> {
         event.validate()?;
         largest_count(
-            budget,
+            budget.epsilon(),
             |extra| Ok(self.epsilon_after(event, extra, budget.delta())?.upper),
             |extra| {
                 let events: Vec<_> = self.counted().chain([(event, extra)]).collect();
@@ -269,13 +281,15 @@ impl PrivacyLedger {
         )
     }
 
-    /// Whether `extra` more releases of `event` stay within the budget. The first call searches the
-    /// largest number of releases; the answer is kept while only `event` is recorded, so that
-    /// later calls cost nothing.
+    /// Returns whether `extra` more releases of `event` stay within the budget.
+    ///
+    /// The first call searches the largest number of releases. The result is kept while only
+    /// `event` is recorded, so that later calls cost next to nothing.
     ///
     /// # Errors
     ///
-    /// As [`epsilon`](Self::epsilon).
+    /// Returns [`AccountantError::Unsupported`] if an event cannot be analyzed, and
+    /// [`AccountantError::InvalidArgument`] if a parameter of `event` is outside of its domain.
     pub fn within_budget(
         &self,
         event: &DpEvent,
@@ -301,7 +315,8 @@ impl PrivacyLedger {
 mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
-    use crate::{NeighboringRelation, UnitOfPrivacy};
+    use crate::ledger::UnitOfPrivacy;
+    use crate::relation::NeighboringRelation;
 
     fn ledger() -> PrivacyLedger {
         PrivacyLedger::new(LedgerHeader::new(
@@ -311,7 +326,7 @@ mod tests {
     }
 
     #[test]
-    fn an_empty_ledger_has_spent_nothing() {
+    fn empty_ledger_has_spent_nothing() {
         assert_eq!(ledger().epsilon(1e-5).unwrap().upper, 0.0);
         assert_eq!(ledger().releases(), 0);
     }
@@ -331,7 +346,7 @@ mod tests {
     }
 
     #[test]
-    fn a_faulty_event_is_refused_and_not_recorded() {
+    fn faulty_event_is_refused_and_not_recorded() {
         let mut ledger = ledger();
         let error = ledger.record(&DpEvent::dp_sgd_step(1.5, 1.0)).unwrap_err();
         assert!(error.to_string().contains("sampling_probability"), "{error}");
@@ -340,7 +355,7 @@ mod tests {
     }
 
     #[test]
-    fn insecure_noise_makes_epsilon_infinite_for_ever() {
+    fn insecure_noise_makes_epsilon_infinite_permanently() {
         let mut ledger = ledger();
         ledger.record(&DpEvent::gaussian(1.0)).unwrap();
         ledger.mark_insecure("fixed seed");
@@ -353,7 +368,7 @@ mod tests {
     }
 
     #[test]
-    fn merging_needs_the_same_unit_and_relation() {
+    fn merging_requires_equal_unit_and_relation() {
         let mut user = PrivacyLedger::new(LedgerHeader::new(
             UnitOfPrivacy::User,
             NeighboringRelation::AddOrRemoveOne,
@@ -362,7 +377,7 @@ mod tests {
     }
 
     #[test]
-    fn the_largest_number_of_steps_meets_the_budget_and_one_more_breaks_it() {
+    fn max_steps_meets_the_budget_and_one_more_breaks_it() {
         let mut ledger = ledger();
         let step = DpEvent::dp_sgd_step(0.02, 1.0);
         ledger.record_many(&step, 100).unwrap();
@@ -381,7 +396,7 @@ mod tests {
     }
 
     #[test]
-    fn a_resumed_ledger_must_continue_the_saved_one() {
+    fn resumed_ledger_continues_the_saved_ledger() {
         let mut earlier = ledger();
         earlier.record_many(&DpEvent::gaussian(2.0), 3).unwrap();
         let mut later = earlier.clone();
@@ -392,7 +407,7 @@ mod tests {
     }
 
     #[test]
-    fn unsupported_events_are_refused_and_never_skipped() {
+    fn unsupported_events_are_refused() {
         let mut ledger = ledger();
         ledger.record(&DpEvent::gaussian(5.0)).unwrap();
         ledger.record(&DpEvent::Unsupported { reason: "weights".into() }).unwrap();
@@ -400,11 +415,11 @@ mod tests {
     }
 
     #[test]
-    fn asking_before_every_step_costs_microseconds() {
+    fn budget_check_before_every_step_costs_microseconds() {
         let mut ledger = ledger();
         let step = DpEvent::dp_sgd_step(0.01, 1.0);
         let budget = Budget::new(8.0, 1e-5).unwrap();
-        // The first question searches; it is asked once for a training.
+        // Only the first call searches.
         assert!(ledger.within_budget(&step, 1, budget).unwrap());
         let mut times: Vec<_> = (0..1_000)
             .map(|_| {
@@ -416,7 +431,7 @@ mod tests {
             .collect();
         times.sort();
         let median = times[times.len() / 2];
-        assert!(median.as_micros() < 50, "the median of a question and a record is {median:?}");
+        assert!(median.as_micros() < 50, "the median of a check and a record is {median:?}");
         assert_eq!(ledger.releases(), 1_000);
     }
 }

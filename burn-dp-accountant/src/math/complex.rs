@@ -1,8 +1,8 @@
-//! What the contour integrals need of complex numbers beyond arithmetic.
+//! Complex logarithms for the contour integrals.
 
 pub(crate) use rustfft::num_complex::Complex64;
 
-/// `ln(1 + z)`, accurate also where `z` is tiny.
+/// Returns `ln(1 + z)`, accurate for small `z` too.
 pub(crate) fn ln_1p(z: Complex64) -> Complex64 {
     let norm = z.re * (2.0 + z.re) + z.im * z.im;
     let magnitude = if norm > -0.5 { 0.5 * norm.ln_1p() } else { (1.0 + z).norm().ln() };
@@ -14,7 +14,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_logarithm_undoes_the_exponential() {
+    fn logarithm_inverts_the_exponential() {
         for z in [Complex64::new(1e-9, 2e-9), Complex64::new(0.3, -0.4), Complex64::new(2.0, 3.0)] {
             let half = 0.5 * z.im;
             // e^z - 1 without cancellation.

@@ -5,12 +5,12 @@ use std::f64::consts::{FRAC_1_SQRT_2, PI};
 /// `ln(1/sqrt(2π))`.
 pub(crate) const LN_DENSITY_AT_ZERO: f64 = -0.918_938_533_204_672_8;
 
-/// Distribution function Φ.
+/// Returns the distribution function Φ.
 pub(crate) fn cdf(x: f64) -> f64 {
     0.5 * libm::erfc(-x * FRAC_1_SQRT_2)
 }
 
-/// `ln Φ(x)`, to full relative precision also where Φ underflows.
+/// Returns `ln Φ(x)` to full relative precision, even if Φ underflows.
 pub(crate) fn ln_cdf(x: f64) -> f64 {
     if x > -30.0 {
         if x > 0.0 { (-cdf(-x)).ln_1p() } else { cdf(x).ln() }
@@ -22,7 +22,7 @@ pub(crate) fn ln_cdf(x: f64) -> f64 {
     }
 }
 
-/// Quantile function: `Φ(quantile(p)) = p`. Infinite at 0 and 1.
+/// Returns the quantile: `Φ(quantile(p)) = p`. Infinite at 0 and 1.
 pub(crate) fn quantile(p: f64) -> f64 {
     if p <= 0.0 {
         return f64::NEG_INFINITY;
@@ -33,7 +33,8 @@ pub(crate) fn quantile(p: f64) -> f64 {
     if p > 0.5 { -lower_quantile(1.0 - p) } else { lower_quantile(p) }
 }
 
-/// Newton's method on `ln Φ`, which is concave, so that it converges from the left of the root.
+/// Returns the quantile for `p <= 1/2`, by Newton's method on `ln Φ`, which is concave: it
+/// converges from the left of the root.
 fn lower_quantile(p: f64) -> f64 {
     let target = p.ln();
     let mut x = -(-2.0 * target).max(0.0).sqrt();
@@ -54,7 +55,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_quantile_inverts_the_distribution_function() {
+    fn quantile_inverts_the_distribution_function() {
         for p in [1e-300, 1e-15, 1e-5, 0.1, 0.5, 0.7, 0.999_999] {
             let error = (ln_cdf(quantile(p)) - p.ln()).abs();
             assert!(error < 1e-13 * p.ln().abs().max(1.0), "{p}: {error}");
@@ -62,7 +63,7 @@ mod tests {
     }
 
     #[test]
-    fn the_far_tail_continues_the_near_one() {
+    fn far_tail_continues_the_near_tail() {
         let (near, far) = (ln_cdf(-29.999_999_999), ln_cdf(-30.000_000_001));
         assert!((near - far - 30.033_259 * 2e-9).abs() < 1e-11, "{near} {far}");
     }

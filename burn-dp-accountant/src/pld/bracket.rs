@@ -1,38 +1,37 @@
-//! The certified bracket of ε: grids are refined until it is narrow enough.
+//! The certified bracket of ε: the grid is refined until the bracket is narrow enough.
 
-use super::compose::Refusal;
 use super::composition::{Composition, Lattices};
-use super::contour::Target;
-use super::effort::{Effort, first_width, ln_alias, tail};
-use super::lattice::span;
+use super::fourier::GridError;
+use super::grid_settings::{GridSettings, first_width, ln_alias, tail};
 use super::variation::with_variation;
-use crate::mechanism::{Direction, Lowered, Pair};
-use crate::saddle::Cumulants;
+use crate::dominating_pairs::{Direction, DominatingPairs, directions, largest_loss};
+use crate::lattice::span;
+use crate::saddle::{Cumulants, Target};
 
-/// A bracket of ε or δ, with the grid it was found on.
+/// A bracket of ε or δ, and the width of its grid.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Bracket {
     pub(crate) lower: f64,
     pub(crate) upper: f64,
     pub(crate) grid: Option<f64>,
-    /// Why it is wider than wanted.
+    /// Why it is wider than requested, if it is.
     pub(crate) note: Option<String>,
 }
 
-/// Absolute width below which no bracket is refined.
+/// Absolute width below which a bracket is not refined.
 const ABSOLUTE_WIDTH: f64 = 1e-12;
 
-/// Bracket of ε at `delta` over both directions. `lowered` must have at least one part.
-pub(crate) fn epsilon(lowered: &Lowered, delta: f64, effort: &Effort) -> Bracket {
+/// Returns the bracket of ε at `delta` over both directions. `pairs` must have at least one part.
+pub(crate) fn epsilon(pairs: &DominatingPairs, delta: f64, settings: &GridSettings) -> Bracket {
     let mut result = Bracket::default();
-    let left = delta - lowered.mass_at_infinity;
+    let left = delta - pairs.mass_at_infinity;
     if left <= 0.0 {
         result.upper = f64::INFINITY;
         result.note = Some("the events' own δ already exceeds the target δ".to_string());
         return result;
     }
-    for direction in directions(&lowered.parts) {
-        let one = one_direction(lowered, direction, delta, left, effort, result.lower);
+    for direction in directions(&pairs.parts) {
+        let one = one_direction(pairs, direction, delta, left, settings, result.lower);
         result.lower = result.lower.max(one.lower);
         result.upper = result.upper.max(one.upper);
         result.grid = match (result.grid, one.grid) {
@@ -45,94 +44,87 @@ pub(crate) fn epsilon(lowered: &Lowered, delta: f64, effort: &Effort) -> Bracket
     result
 }
 
-pub(crate) fn directions(parts: &[(Pair, u64)]) -> Vec<Direction> {
-    if parts.iter().all(|(pair, _)| pair.is_symmetric()) {
-        vec![Direction::Remove]
-    } else {
-        vec![Direction::Remove, Direction::Add]
-    }
-}
-
 fn one_direction(
-    lowered: &Lowered,
+    pairs: &DominatingPairs,
     direction: Direction,
     delta: f64,
     left: f64,
-    effort: &Effort,
+    settings: &GridSettings,
     known_lower: f64,
 ) -> Bracket {
-    let parts = &lowered.parts;
-    let tail = tail(parts, left, effort.tail_share());
+    let parts = &pairs.parts;
+    let tail = tail(parts, left, settings.tail_share());
     let mut cumulants = Cumulants::new(parts, direction, tail);
     let infinite =
         |note: String| Bracket { lower: 0.0, upper: f64::INFINITY, grid: None, note: Some(note) };
     // A direction that cannot decide needs no grid.
     let bounded = largest_loss(parts, direction);
-    if lowered.total_variation == 0.0 && bounded <= known_lower {
+    if pairs.total_variation == 0.0 && bounded <= known_lower {
         return Bracket { upper: bounded, ..Bracket::default() };
     }
     let Some(saddle) = cumulants.saddle(left) else {
-        if bounded.is_finite() && lowered.total_variation == 0.0 {
+        if bounded.is_finite() && pairs.total_variation == 0.0 {
             return Bracket {
                 upper: bounded,
                 note: Some("the bound of one direction is its largest privacy loss".to_string()),
                 ..Bracket::default()
             };
         }
-        return infinite("no saddle point: the privacy loss is too extreme".to_string());
+        return infinite("no saddle point was found: the privacy loss is too extreme".to_string());
     };
-    if lowered.total_variation == 0.0 {
-        // The cumulants leave out a tail that is far below δ.
+    if pairs.total_variation == 0.0 {
+        // The cumulants omit a tail that is far below δ.
         let chernoff = cumulants.chernoff(saddle.theta, left * (1.0 - 1e-6));
         if chernoff <= known_lower {
             return Bracket { upper: chernoff, ..Bracket::default() };
         }
     }
-    // Until something is known to contradict it, the saddle-point approximation is where to look.
+    // The search starts at the saddle-point approximation.
     let mut start = saddle.epsilon.max(0.0);
     let mut theta = saddle.theta;
-    // A direction that is far from deciding needs no fine grid, and a poor approximation deserves none.
+    // A direction that is far from deciding needs no fine grid, and neither does a poor guess.
     let margin = 0.4 * (known_lower - start) / known_lower.max(start);
     let light = cumulants.has_light_tails(theta);
-    let wanted = if known_lower > 0.0 && margin > effort.relative_width {
+    let wanted = if known_lower > 0.0 && margin > settings.relative_width {
         margin.min(0.05)
     } else if light {
-        // The guess is reliable there: come closer to the wanted width at once.
-        1.7 * effort.relative_width
+        // The guess is reliable: the first grid is close to the requested width.
+        1.7 * settings.relative_width
     } else {
-        25.0 * effort.relative_width
+        25.0 * settings.relative_width
     };
     let mut width = first_width(parts, &saddle, wanted);
-    let decides = known_lower == 0.0 || margin <= effort.relative_width;
+    let decides = known_lower == 0.0 || margin <= settings.relative_width;
     let loss_range =
         parts.iter().map(|(pair, _)| span(pair, direction, 1.0, tail) - 4.0).fold(0.0, f64::max);
-    let mut best = infinite("the grid would be too large".to_string());
+    let mut best =
+        infinite("the grid would be too large; see PldAccountant::with_max_points".to_string());
     let mut previous: Option<(f64, f64)> = None;
     let mut idle = 0;
     let mut narrow = false;
-    for _ in 0..effort.max_refinements {
-        let ln_relative = ln_alias(effort.relative_width, theta * start);
+    for _ in 0..settings.max_refinements {
+        let ln_relative = ln_alias(settings.relative_width, theta * start);
         let aim = Target { theta, epsilon: start, delta: left, ln_relative };
         let target = cumulants.cheapest_tilt(aim);
         let free = if decides {
-            effort.free_width(parts, &mut cumulants, &saddle, target, loss_range)
+            settings.free_width(parts, &mut cumulants, &saddle, target, loss_range)
         } else {
             f64::INFINITY
         };
-        // A poor guess of the width is corrected before anything is done without being asked for.
+        // A poor guess of the width is corrected before the free refinement.
         if light || narrow {
             width = width.min(free);
         }
-        let attempt = Lattices::new(parts, direction, width, tail, effort.max_points);
-        // The lower end of a direction that cannot decide is of no interest.
-        let both = start >= known_lower * (1.0 - 1e-2) || lowered.total_variation > 0.0;
-        let attempt = attempt.and_then(|l| Composition::new(&l, target, both, effort.max_points));
+        let attempt = Lattices::new(parts, direction, width, tail, settings.max_points);
+        // The lower end of a direction that cannot decide is not needed.
+        let both = start >= known_lower * (1.0 - 1e-2) || pairs.total_variation > 0.0;
+        let attempt = attempt.and_then(|l| Composition::new(&l, target, both, settings.max_points));
         let composition = match attempt {
             Ok(composition) => composition,
             Err(_) if narrow => break,
-            Err(Refusal::TooLarge(points)) => {
-                // The finest grid that fits, if that is a gain.
-                let limit = effort.max_points as f64;
+            Err(GridError::TooLarge(points)) => {
+                // Tries the finest grid that fits, if it is a gain.
+                let limit = settings.max_points as f64;
                 width *= 1.05 * points / limit;
                 if best.grid.is_some_and(|known| width > 0.85 * known) {
                     best.note = Some(format!(
@@ -143,12 +135,12 @@ fn one_direction(
                 }
                 continue;
             }
-            Err(Refusal::Overflow) => {
+            Err(GridError::Overflow) => {
                 best.note.get_or_insert_with(|| "the tilt overflows".to_string());
                 break;
             }
         };
-        let (lower, upper) = with_variation(&composition, lowered, delta, left, start);
+        let (lower, upper) = with_variation(&composition, pairs, delta, left, start);
         let grown = upper.unwrap_or(f64::INFINITY);
         if grown <= best.upper {
             best.upper = grown;
@@ -156,22 +148,22 @@ fn one_direction(
         }
         best.lower = best.lower.max(lower.min(best.upper));
         let gap = best.upper - best.lower.max(known_lower.min(best.upper));
-        narrow = gap <= (effort.relative_width * best.upper).max(ABSOLUTE_WIDTH);
+        narrow = gap <= (settings.relative_width * best.upper).max(ABSOLUTE_WIDTH);
         best.note =
-            (!narrow).then(|| format!("the bracket stayed wider than {}", effort.relative_width));
+            (!narrow).then(|| format!("the bracket stayed wider than {}", settings.relative_width));
         if narrow && (gap <= ABSOLUTE_WIDTH || free > 0.7 * width) {
             break;
         }
         if grown.is_infinite() && best.upper.is_infinite() {
-            // The tilt is far from where it belongs, hence the masses that decide are below rounding.
+            // The tilt is far from the optimum, hence the masses that decide are below rounding.
             theta *= 0.5;
             start = cumulants.chernoff(theta, left).max(0.0);
             width *= 0.7;
             continue;
         }
-        let ratio = effort.relative_width * best.upper.min(1e300) / gap;
-        // The gap falls with the square of the width; more slowly where a near-atom does not fit into
-        // the grid. Rounding, not the grid, is the limit when finer grids stop to help.
+        let ratio = settings.relative_width * best.upper.min(1e300) / gap;
+        // The gap decreases with the square of the width, and more slowly if a near-atom does not
+        // fit into the grid. If finer grids do not help, rounding is the limit.
         let order = previous.map_or(2.0, |(known_gap, known_width)| {
             (gap / known_gap).ln() / (width / known_width).ln()
         });
@@ -180,7 +172,7 @@ fn one_direction(
         if idle >= 2 {
             break;
         }
-        // The saddle-point approximation can be poor; the bracket says where the tilt belongs.
+        // The saddle-point approximation can be poor; the bracket gives a better tilt.
         if best.upper.is_finite() {
             start = if best.lower > 0.0 { 0.5 * (best.lower + best.upper) } else { best.upper };
             if let Some((better, _)) = cumulants.saddle_at(start) {
@@ -191,20 +183,9 @@ fn one_direction(
         let power = if power.is_finite() { power } else { 0.5 };
         width *= if ratio > 0.0 { (0.9 * ratio).powf(power).clamp(0.1, 0.8) } else { 0.3 };
     }
-    if lowered.total_variation == 0.0 && bounded < best.upper {
+    if pairs.total_variation == 0.0 && bounded < best.upper {
         best.upper = bounded;
         best.note.get_or_insert_with(|| "the upper end is the largest privacy loss".to_string());
     }
     best
-}
-
-/// The largest privacy loss of the composition: a bound of ε for every δ. Infinite if there is none.
-pub(crate) fn largest_loss(parts: &[(Pair, u64)], direction: Direction) -> f64 {
-    let one = |pair: &Pair| match *pair {
-        Pair::Sampled { q, .. } if direction == Direction::Add => -(-q).ln_1p(),
-        Pair::Laplace { mu } | Pair::SampledLaplace { mu, .. } => mu,
-        Pair::RandomizedResponse { epsilon } => epsilon,
-        _ => f64::INFINITY,
-    };
-    parts.iter().map(|(pair, n)| *n as f64 * one(pair)).sum::<f64>() * (1.0 + 1e-12)
 }

@@ -1,34 +1,37 @@
-//! The lattices of one direction at one width, and their compositions.
+//! Compositions of the lattices of one direction at one grid width.
 
-use super::compose::{Composed, Refusal};
-use super::contour::Target;
-use super::lattice::{Discretized, Lattice, discretize, span};
+use super::fourier::GridError;
+use super::side::Side;
 use super::spectrum::Spectrum;
-use crate::mechanism::{Direction, Pair};
+use super::window::Composed;
+use crate::dominating_pairs::{Direction, Pair};
+use crate::lattice::{Discretized, Lattice, discretize, span};
+use crate::saddle::Target;
 
-/// The lattices of one direction at one width.
+/// The lattices of one direction at one grid width.
 pub(super) struct Lattices {
     parts: Vec<(Discretized, u64)>,
     width: f64,
 }
 
-type Bound = fn(&Discretized) -> &Lattice;
+type Choice = fn(&Discretized) -> &Lattice;
 
-const PESSIMISTIC: Bound = |discretized| &discretized.pessimistic;
-const OPTIMISTIC: Bound = |discretized| &discretized.optimistic;
+const PESSIMISTIC: Choice = |discretized| &discretized.pessimistic;
+const OPTIMISTIC: Choice = |discretized| &discretized.optimistic;
 
 impl Lattices {
+    /// Discretizes the pairs.
     pub(super) fn new(
         parts: &[(Pair, u64)],
         direction: Direction,
         width: f64,
         tail: f64,
         max_points: usize,
-    ) -> Result<Self, Refusal> {
+    ) -> Result<Self, GridError> {
         for (pair, _) in parts {
             let points = span(pair, direction, width, tail);
             if points > max_points as f64 {
-                return Err(Refusal::TooLarge(points));
+                return Err(GridError::TooLarge(points));
             }
         }
         let parts =
@@ -36,36 +39,45 @@ impl Lattices {
         Ok(Self { parts, width })
     }
 
-    fn chosen(&self, bound: Bound) -> Vec<(&Lattice, u64)> {
-        self.parts.iter().map(|(d, n)| (bound(d), *n)).collect()
+    fn chosen(&self, choice: Choice) -> Vec<(&Lattice, u64)> {
+        self.parts.iter().map(|(d, n)| (choice(d), *n)).collect()
     }
 
-    /// δ of losses that the pessimistic lattices put at infinity.
+    /// Returns the δ of the losses that the pessimistic lattices move to infinity.
     fn infinite(&self) -> f64 {
         self.parts.iter().map(|(d, n)| d.infinite * *n as f64).sum()
     }
 
     fn spectrum(
         &self,
-        bound: Bound,
+        choice: Choice,
         target: Target,
         max_points: usize,
-    ) -> Result<Spectrum, Refusal> {
-        Spectrum::new(&self.chosen(bound), self.width, target, max_points)
+    ) -> Result<Spectrum, GridError> {
+        Spectrum::new(&self.chosen(choice), self.width, target, max_points)
     }
 
-    /// The pessimistic composition over the whole range of its losses, and the δ of the infinite ones.
-    pub(super) fn window(&self, theta: f64, max_points: usize) -> Result<(Composed, f64), Refusal> {
+    /// Returns the pessimistic composition over its whole range of losses, and the δ of the
+    /// infinite losses.
+    pub(super) fn window(
+        &self,
+        theta: f64,
+        max_points: usize,
+    ) -> Result<(Composed, f64), GridError> {
         let parts = self.chosen(PESSIMISTIC);
         Ok((Composed::new(&parts, self.width, theta, max_points)?, self.infinite()))
     }
 
-    /// Both spectra. The two are independent of each other.
-    fn spectra(&self, target: Target, max_points: usize) -> Result<(Spectrum, Spectrum), Refusal> {
+    /// Returns both spectra, computed in parallel.
+    fn spectra(
+        &self,
+        target: Target,
+        max_points: usize,
+    ) -> Result<(Spectrum, Spectrum), GridError> {
         let (pessimistic, optimistic) = std::thread::scope(|scope| {
             let optimistic = scope.spawn(|| self.spectrum(OPTIMISTIC, target, max_points));
             let pessimistic = self.spectrum(PESSIMISTIC, target, max_points);
-            (pessimistic, optimistic.join().unwrap_or(Err(Refusal::Overflow)))
+            (pessimistic, optimistic.join().unwrap_or(Err(GridError::Overflow)))
         });
         Ok((pessimistic?, optimistic?))
     }
@@ -74,7 +86,7 @@ impl Lattices {
 /// A composition with the δ of its infinite losses.
 pub(super) struct Composition {
     pessimistic: Spectrum,
-    /// Absent where only an upper bound is of interest.
+    /// Absent if only an upper bound is needed.
     optimistic: Option<Spectrum>,
     infinite: f64,
 }
@@ -85,7 +97,7 @@ impl Composition {
         target: Target,
         both: bool,
         max_points: usize,
-    ) -> Result<Self, Refusal> {
+    ) -> Result<Self, GridError> {
         let infinite = lattices.infinite();
         if both {
             let (pessimistic, optimistic) = lattices.spectra(target, max_points)?;
@@ -96,19 +108,21 @@ impl Composition {
         }
     }
 
-    /// Bounds of δ at `epsilon`, without the extra δ of the ledger.
+    /// Returns bounds of δ at `epsilon`, without the additive δ of the events.
     pub(super) fn delta(&self, epsilon: f64) -> (f64, f64) {
-        let upper = (self.pessimistic.delta(epsilon, true) + self.infinite).min(1.0);
-        let lower = self.optimistic.as_ref().map_or(0.0, |o| o.delta(epsilon, false));
+        let upper = (self.pessimistic.delta(epsilon, Side::Upper) + self.infinite).min(1.0);
+        let lower = self.optimistic.as_ref().map_or(0.0, |o| o.delta(epsilon, Side::Lower));
         (lower.min(upper), upper)
     }
 
-    /// Bounds of ε at `delta`, without the extra δ of the ledger, searched from `start`.
+    /// Returns bounds of ε at `delta`, without the additive δ of the events; the search begins at
+    /// `start`.
     pub(super) fn epsilon(&self, delta: f64, start: f64) -> (f64, Option<f64>) {
         let left = delta - self.infinite;
-        let upper = (left > 0.0).then(|| self.pessimistic.epsilon(left, true, start)).flatten();
+        let upper =
+            (left > 0.0).then(|| self.pessimistic.epsilon(left, Side::Upper, start)).flatten();
         let start = upper.unwrap_or(start);
-        let lower = self.optimistic.as_ref().and_then(|o| o.epsilon(delta, false, start));
+        let lower = self.optimistic.as_ref().and_then(|o| o.epsilon(delta, Side::Lower, start));
         (lower.unwrap_or(0.0).max(0.0), upper.map(|e| e.max(0.0)))
     }
 }

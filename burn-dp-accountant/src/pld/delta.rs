@@ -1,18 +1,17 @@
-//! Certified bracket of δ at one ε.
+//! The certified bracket of δ at one ε.
 
-use super::bracket::{Bracket, directions};
-use super::compose::Refusal;
+use super::bracket::Bracket;
 use super::composition::{Composition, Lattices};
-use super::contour::Target;
-use super::effort::{Effort, first_width, ln_alias, tail};
-use crate::mechanism::{Direction, Lowered};
-use crate::saddle::Cumulants;
+use super::fourier::GridError;
+use super::grid_settings::{GridSettings, first_width, ln_alias, tail};
+use crate::dominating_pairs::{Direction, DominatingPairs, directions};
+use crate::saddle::{Cumulants, Target};
 
-/// Bracket of δ at `epsilon` over both directions.
-pub(crate) fn delta(lowered: &Lowered, epsilon: f64, effort: &Effort) -> Bracket {
+/// Returns the bracket of δ at `epsilon` over both directions.
+pub(crate) fn delta(pairs: &DominatingPairs, epsilon: f64, settings: &GridSettings) -> Bracket {
     let mut result = Bracket::default();
-    for direction in directions(&lowered.parts) {
-        let one = delta_one_direction(lowered, direction, epsilon, effort);
+    for direction in directions(&pairs.parts) {
+        let one = delta_one_direction(pairs, direction, epsilon, settings);
         result.lower = result.lower.max(one.lower);
         result.upper = result.upper.max(one.upper);
         result.grid = result.grid.or(one.grid);
@@ -23,13 +22,13 @@ pub(crate) fn delta(lowered: &Lowered, epsilon: f64, effort: &Effort) -> Bracket
 }
 
 fn delta_one_direction(
-    lowered: &Lowered,
+    pairs: &DominatingPairs,
     direction: Direction,
     epsilon: f64,
-    effort: &Effort,
+    settings: &GridSettings,
 ) -> Bracket {
-    let parts = &lowered.parts;
-    let extra = lowered.mass_at_infinity + (1.0 + epsilon.exp()) * lowered.total_variation;
+    let parts = &pairs.parts;
+    let extra = pairs.mass_at_infinity + (1.0 + epsilon.exp()) * pairs.total_variation;
     let mut cumulants = Cumulants::new(parts, direction, 1e-40);
     let mut best = Bracket {
         lower: 0.0,
@@ -39,51 +38,51 @@ fn delta_one_direction(
     };
     let Some((_, ln_delta)) = cumulants.saddle_at(epsilon) else { return best };
     let guess = ln_delta.exp().clamp(1e-280, 1.0);
-    let tail = tail(parts, guess, effort.tail_share());
+    let tail = tail(parts, guess, settings.tail_share());
     let mut cumulants = Cumulants::new(parts, direction, tail);
     let Some((saddle, _)) = cumulants.saddle_at(epsilon) else { return best };
-    let mut width = first_width(parts, &saddle, effort.relative_width);
+    let mut width = first_width(parts, &saddle, settings.relative_width);
     // A relative width of δ is θ times an absolute width of ε.
     width *= (1.0 / (saddle.theta * saddle.epsilon).max(1.0)).sqrt();
     let mut coarser = 0;
-    for _ in 0..effort.max_refinements {
-        let ln_relative = ln_alias(effort.relative_width, 1.0);
+    for _ in 0..settings.max_refinements {
+        let ln_relative = ln_alias(settings.relative_width, 1.0);
         let aim = Target { theta: saddle.theta, epsilon, delta: guess, ln_relative };
         let target = cumulants.cheapest_tilt(aim);
-        let attempt = Lattices::new(parts, direction, width, tail, effort.max_points)
-            .and_then(|l| Composition::new(&l, target, true, effort.max_points));
+        let attempt = Lattices::new(parts, direction, width, tail, settings.max_points)
+            .and_then(|l| Composition::new(&l, target, true, settings.max_points));
         match attempt {
             Ok(composition) => {
                 let (lower, upper) = composition.delta(epsilon);
-                let lower = lower + lowered.mass_at_infinity
-                    - (1.0 + epsilon.exp()) * lowered.total_variation;
+                let lower =
+                    lower + pairs.mass_at_infinity - (1.0 + epsilon.exp()) * pairs.total_variation;
                 if upper + extra <= best.upper {
                     best.upper = (upper + extra).min(1.0);
                     best.grid = Some(width);
                 }
                 best.lower = best.lower.max(lower.min(best.upper));
                 let gap = best.upper - best.lower;
-                if gap <= effort.relative_width * best.upper {
+                if gap <= settings.relative_width * best.upper {
                     best.note = None;
                     break;
                 }
                 best.note =
-                    Some(format!("the bracket stayed wider than {}", effort.relative_width));
+                    Some(format!("the bracket stayed wider than {}", settings.relative_width));
                 if coarser > 0 {
                     break;
                 }
-                let ratio = effort.relative_width * best.upper / gap;
+                let ratio = settings.relative_width * best.upper / gap;
                 width *= (0.8 * ratio).sqrt().clamp(0.1, 0.7);
             }
-            Err(Refusal::TooLarge(points)) if best.grid.is_none() && coarser < 6 => {
+            Err(GridError::TooLarge(points)) if best.grid.is_none() && coarser < 6 => {
                 coarser += 1;
-                width *= 1.05 * points / effort.max_points as f64;
+                width *= 1.05 * points / settings.max_points as f64;
             }
-            Err(Refusal::TooLarge(points)) => {
+            Err(GridError::TooLarge(points)) => {
                 best.note = Some(format!("a narrower bracket needs {points:.0} grid points"));
                 break;
             }
-            Err(Refusal::Overflow) => break,
+            Err(GridError::Overflow) => break,
         }
     }
     best

@@ -1,42 +1,44 @@
-//! Powers of the spectrum of a tilted lattice, at the frequencies that matter.
+//! Powers of the spectrum of a tilted lattice, at the frequencies that are not negligible.
 
 use rustfft::num_complex::Complex64;
 
-use super::compose::{FFT_ERROR, Refusal, ln_moment, plan_forward};
-use super::lattice::Lattice;
-use super::rotation::{BLOCK, Sum};
+use super::fourier::{FFT_ERROR, GridError, plan_forward};
+use super::rotation::BLOCK;
+use crate::lattice::{Lattice, ln_moment};
+use crate::math::sum::Sum;
 
-/// Frequencies whose share of the composition is below `e^-80` are left out.
+/// Logarithm of the share of the composition below which a frequency is omitted.
 const LN_NEGLIGIBLE: f64 = -80.0;
 
-/// The transform of one tilted lattice without its largest mass, rotated so that this mass has index
-/// 0, minus its value at frequency 0: `z - 1`.
+/// The transform `z - 1` of one tilted lattice: without its largest mass, rotated so that this mass
+/// has index 0, minus the value at frequency 0.
 pub(super) struct Transform {
     pub(super) normalizer: f64,
     pub(super) origin: i64,
     differences: Vec<Complex64>,
     pub(super) size: usize,
-    /// The tilted masses, and the index of the largest.
+    /// The tilted masses, and the index of the largest mass.
     pub(super) tilted: Vec<f64>,
     pub(super) top: usize,
-    /// Bounds of the rounding: in the 2-norm, as if of the masses; in each frequency (the twiddle
-    /// factors have modulus 1, so that what a level adds is relative to the sum of the masses); and of
-    /// the value at frequency 0, subtracted from all.
+    /// Bounds of the rounding: in the 2-norm, scaled to the masses; at each frequency (the twiddle
+    /// factors have modulus 1, so that the error of a level is relative to the sum of the masses);
+    /// and of the value at frequency 0, which is subtracted from all others.
     pub(super) norm_error: f64,
     pub(super) point_error: f64,
     pub(super) constant_error: f64,
 }
 
 impl Transform {
+    /// Tilts, rotates and transforms the lattice.
     pub(super) fn new(
         lattice: &Lattice,
         width: f64,
         theta: f64,
         size: usize,
-    ) -> Result<Self, Refusal> {
+    ) -> Result<Self, GridError> {
         let normalizer = ln_moment(lattice, width, theta);
         if !normalizer.is_finite() {
-            return Err(Refusal::Overflow);
+            return Err(GridError::Overflow);
         }
         let loss = |i: usize| lattice.offset + (lattice.first + i as i64) as f64 * width;
         let tilted: Vec<f64> = lattice
@@ -61,11 +63,11 @@ impl Transform {
             }
         }
         let sum = sum.value();
-        // What the rounding of the moment left of the total.
+        // The deviation of the total from 1 by the rounding of the moment.
         let excess = (tilted[top] - 1.0) + sum;
         let norm = input.iter().map(|m| m * m).sum::<f64>().sqrt();
         let mut differences = forward.make_output_vec();
-        forward.process(&mut input, &mut differences).map_err(|_| Refusal::Overflow)?;
+        forward.process(&mut input, &mut differences).map_err(|_| GridError::Overflow)?;
         for value in &mut differences {
             value.re -= sum;
         }
@@ -86,7 +88,7 @@ impl Transform {
         })
     }
 
-    /// `z^n` at the frequencies that matter, of those that mattered `before`.
+    /// Returns `z^n` at the frequencies that are not negligible, among the frequencies of `before`.
     pub(super) fn powers(&self, count: u64, before: Option<&Powers>) -> Powers {
         let n = count as f64;
         let negligible = (2.0 * LN_NEGLIGIBLE / n).exp();
@@ -119,8 +121,8 @@ impl Transform {
                 };
             }
         }
-        // Rounding of the power: each of the b squarings adds 16 u |d_k|, which the later ones double
-        // (all moduli are at most 1), and |d_k| <= min(2, 2^k |d|).
+        // Rounding of the power: each of the b squarings adds 16 u |d_k|, which each later squaring
+        // doubles (all moduli are at most 1), and |d_k| <= min(2, 2^k |d|).
         let levels = 2.0 * (64 - count.leading_zeros()) as f64;
         let rounding = indices
             .iter()
@@ -143,7 +145,7 @@ impl Transform {
     }
 }
 
-/// `(1 + d)^n - 1` by binary powering, without ever adding the 1: `(1+a)(1+b) - 1 = a + b + ab`.
+/// Returns `(1 + d)^n - 1` by binary powering, without adding the 1: `(1+a)(1+b) - 1 = a + b + ab`.
 fn power_minus_one(
     mut re: [f64; BLOCK],
     mut im: [f64; BLOCK],
@@ -171,20 +173,20 @@ fn power_minus_one(
     }
 }
 
-/// A spectrum at the frequencies that matter, with what bounds its rounding.
+/// A spectrum at the frequencies that are not negligible, with the bounds of its rounding.
 pub(super) struct Powers {
     pub(super) indices: Vec<usize>,
     pub(super) values: Vec<Complex64>,
     /// Rounding of the powers.
     pub(super) rounding: Vec<f64>,
     pub(super) sources: Vec<Source>,
-    /// Bound of each frequency that was left out.
+    /// Bound of each omitted frequency.
     pub(super) cut: f64,
     pub(super) size: usize,
 }
 
-/// How the rounding of the transform of one part enters a spectrum: its derivatives by it, and its
-/// bounds (see [`Transform`]).
+/// The effect of the rounding of one part's transform on a spectrum: derivatives, and the bounds of
+/// [`Transform`].
 #[derive(Clone)]
 pub(super) struct Source {
     pub(super) slopes: Vec<f64>,
@@ -194,7 +196,7 @@ pub(super) struct Source {
 }
 
 impl Powers {
-    /// The product with a part that was made at a subset of these frequencies.
+    /// Returns the product with a part at a subset of these frequencies.
     pub(super) fn times(mut self, other: &Self) -> Self {
         let kept: Vec<usize> =
             other.indices.iter().filter_map(|k| self.indices.binary_search(k).ok()).collect();

@@ -1,8 +1,8 @@
-//! Sums over frequencies with exact angles and small rounding.
+//! Rotations by multiples of one angle, with exact angles.
 
 use rustfft::num_complex::Complex64;
 
-/// Frequencies in one block of rotations.
+/// Number of frequencies in one block of rotations.
 pub(super) const BLOCK: usize = 64;
 
 /// `e^{2πi k steps/size}` for blocks of consecutive `k`, with exact angles.
@@ -28,28 +28,5 @@ impl Rotation {
 
     pub(super) fn base(&self, block: usize) -> Complex64 {
         self.at(block * BLOCK)
-    }
-}
-
-/// A sum with compensation (Neumaier 1974): its rounding does not grow with the number of terms.
-#[derive(Default)]
-pub(super) struct Sum {
-    sum: f64,
-    lost: f64,
-}
-
-impl Sum {
-    pub(super) fn add(&mut self, term: f64) {
-        let next = self.sum + term;
-        self.lost += if self.sum.abs() >= term.abs() {
-            (self.sum - next) + term
-        } else {
-            (term - next) + self.sum
-        };
-        self.sum = next;
-    }
-
-    pub(super) fn value(&self) -> f64 {
-        self.sum + self.lost
     }
 }

@@ -1,37 +1,39 @@
-//! δ of a composed lattice at single values of ε, by summation over the frequencies of its transform.
+//! δ of a composed lattice at single values of ε: a sum over the frequencies of its transform.
 //!
 //! Tilted by `e^{θy}`, the composition has the spectrum `Z(ω) = Π z(ω)^n`, and
-//! `δ(ε) e^{θε} = Σ_y p(y) e^{-θ(y-ε)} (1 - e^{-(y-ε)})^+` is a product of two spectra: the second is a
-//! geometric series. On a circle of period `L` the sum also contains `δ(ε + mL) e^{θmL}` for every
-//! integer `m`, which are not negative and bounded by Chernoff's inequality. No inverse transform is
-//! needed, and the period is shorter than a window that contains the whole distribution.
+//! `δ(ε) e^{θε} = Σ_y p(y) e^{-θ(y-ε)} (1 - e^{-(y-ε)})^+` is a product of two spectra: the second
+//! is a geometric series. On a circle of period `L` the sum also contains the aliases
+//! `δ(ε + mL) e^{θmL}` for every integer `m`, which are not negative and bounded by Chernoff's
+//! inequality. No inverse transform is needed, and the period is shorter than a window over the
+//! whole distribution.
 //!
-//! `z - 1` is transformed instead of `z`, without the largest mass: for rarely sampled mechanisms
-//! nearly all of the mass is one atom, and the rounding is then relative to the rest.
+//! `z - 1` is transformed instead of `z`, without the largest mass: nearly all of the mass of a
+//! rarely sampled mechanism is one atom, and the rounding is then relative to the rest.
 //!
 //! # References
 //!
 //! Inversion and its aliases: "The Fourier-series method for inverting transforms of probability
 //! distributions", Abate and Whitt 1992. Rounding of the transform: see
-//! [`FFT_ERROR`](super::compose::FFT_ERROR).
+//! [`FFT_ERROR`](super::fourier::FFT_ERROR).
 
-use rustfft::num_complex::Complex64;
-
-use super::compose::{LOSS_ERROR, Refusal, fast_size, largest_losses, ln_moment, spread};
-use super::contour::{Contour, Target, ln_largest_weight};
-use super::lattice::Lattice;
+use super::fourier::{GridError, fast_size};
+use super::heavy::sharpened;
 use super::powers::{Powers, Transform};
-use super::quadrature::MASS_ERROR;
-use super::rotation::{BLOCK, Rotation, Sum};
+use super::rotation::{BLOCK, Rotation};
+use super::side::Side;
+use super::weights::{Frequency, weigh};
+use crate::lattice::{LOSS_ERROR, Lattice, MASS_ERROR, largest_losses, ln_moment, spread};
+use crate::math::sum::Sum;
+use crate::saddle::{Contour, Target, ln_largest_weight};
 
 /// The spectrum of a composed lattice.
-pub(crate) struct Spectrum {
+pub(super) struct Spectrum {
     width: f64,
     contour: Contour,
     size: usize,
     /// `ln` of the factor between tilted and true masses (without `e^{-θs}`).
     ln_scale: f64,
-    /// Loss of grid index 0 and the index that the transform took for 0.
+    /// Loss of grid index 0, and the grid index at index 0 of the transform.
     offset: f64,
     origin: i64,
     frequencies: Vec<Frequency>,
@@ -44,31 +46,23 @@ pub(crate) struct Spectrum {
     ln_above: f64,
 }
 
-/// One frequency: the spectrum times that of `e^{-θu}`, and times that of `e^{-(θ+1)u}`.
-#[derive(Debug, Clone, Copy)]
-struct Frequency {
-    index: usize,
-    above: Complex64,
-    above_shifted: Complex64,
-}
-
 impl Spectrum {
-    /// The composition of the parts, each repeated.
-    pub(crate) fn new(
+    /// Composes the parts, each repeated.
+    pub(super) fn new(
         parts: &[(&Lattice, u64)],
         width: f64,
         target: Target,
         max_points: usize,
-    ) -> Result<Self, Refusal> {
+    ) -> Result<Self, GridError> {
         let theta = target.theta;
         let moments = |t: f64| -> f64 {
             parts.iter().map(|(lattice, n)| *n as f64 * ln_moment(lattice, width, t)).sum()
         };
         let (_, deviation) = spread(parts, width, theta);
-        let contour = Contour::new(target, deviation, moments).ok_or(Refusal::Overflow)?;
+        let contour = Contour::new(target, deviation, moments).ok_or(GridError::Overflow)?;
         let needed = (contour.period / width).ceil() + 1.0;
         if needed > max_points as f64 {
-            return Err(Refusal::TooLarge(needed));
+            return Err(GridError::TooLarge(needed));
         }
         let size = fast_size(needed as usize);
         let period = size as f64 * width;
@@ -84,12 +78,12 @@ impl Spectrum {
             origin = i64::try_from(shift)
                 .ok()
                 .and_then(|s| origin.checked_add(s))
-                .ok_or(Refusal::Overflow)?;
+                .ok_or(GridError::Overflow)?;
             let mut powers = one.powers(*count, product.as_ref());
-            // Only where the rounding could be seen: it costs another transform. (The bound is far above
-            // what enters δ, and the aliases are far below the width that is wanted.)
+            // Another transform is worth its cost only if the rounding could matter. (Its bound is
+            // far above its effect on δ, and the aliases are far below the requested width.)
             if n * one.point_error > 100.0 * contour.allowed {
-                powers = one.sharpened(powers, *count);
+                powers = sharpened(&one, powers, *count);
             }
             product = Some(match product {
                 Some(before) => before.times(&powers),
@@ -98,7 +92,7 @@ impl Spectrum {
         }
         let ends = [ln_scale, down, up];
         let Some(product) = product.filter(|_| ends.iter().all(|v| v.is_finite())) else {
-            return Err(Refusal::Overflow);
+            return Err(GridError::Overflow);
         };
         // The geometric series over the periods.
         let series = |tilt: f64| -tilt * period - (-(-tilt * period).exp_m1()).ln();
@@ -125,13 +119,13 @@ impl Spectrum {
         self.offset + index as f64 * self.width
     }
 
-    /// Grid index at or below a loss, if it can be expressed.
+    /// Returns the grid index at or below a loss, if it is representable.
     fn index(&self, loss: f64) -> Option<i64> {
         let index = ((loss - self.offset) / self.width).floor();
         (index.abs() < 1e15).then_some(index as i64)
     }
 
-    /// `Σ_{j>k} p_j e^{-θ(s_j-s_k)}` and the same with `θ + 1`, at grid index `k`.
+    /// Returns `Σ_{j>k} p_j e^{-θ(s_j-s_k)}` and the same sum with `θ + 1`, at grid index `k`.
     fn sums(&self, index: i64) -> (f64, f64) {
         let size = self.size as i128;
         let steps = (i128::from(index) - i128::from(self.origin)).rem_euclid(size) as u64;
@@ -151,16 +145,16 @@ impl Spectrum {
         (above.value(), above_shifted.value())
     }
 
-    /// `ln` of the factor between the scaled and the true δ in the cell that begins at an index.
+    /// Returns `ln` of the factor between scaled and true δ in the cell that begins at an index.
     fn ln_factor(&self, index: i64) -> f64 {
         self.ln_scale - self.contour.theta * self.loss(index)
     }
 
-    /// The error of the scaled δ in a cell; a lower bound also pays for the aliases.
-    fn cell_error(&self, index: i64, upper: bool) -> f64 {
+    /// Returns the error of the scaled δ in a cell; for a lower bound it includes the aliases.
+    fn cell_error(&self, index: i64, side: Side) -> f64 {
         let start = self.loss(index);
         let end = start + self.width;
-        let aliases = if upper {
+        let aliases = if side == Side::Upper {
             0.0
         } else {
             (self.ln_below + self.contour.fall * end).exp()
@@ -169,26 +163,32 @@ impl Spectrum {
         self.error + aliases * (self.contour.theta * self.width).exp()
     }
 
-    /// Upper or lower bound of δ at `epsilon`.
-    pub(crate) fn delta(&self, epsilon: f64, upper: bool) -> f64 {
-        let Some(index) = self.index(epsilon) else { return if upper { 1.0 } else { 0.0 } };
+    /// Returns an upper or lower bound of δ at `epsilon`.
+    pub(super) fn delta(&self, epsilon: f64, side: Side) -> f64 {
+        let Some(index) = self.index(epsilon) else {
+            return if side == Side::Upper { 1.0 } else { 0.0 };
+        };
         let (above, above_shifted) = self.sums(index);
         let x = (epsilon - self.loss(index)).clamp(0.0, self.width);
         let value = above - x.exp() * above_shifted;
-        let error = self.cell_error(index, upper);
-        let scaled = if upper {
+        let error = self.cell_error(index, side);
+        let scaled = if side == Side::Upper {
             value.max(0.0) * (1.0 + self.relative) + error
         } else {
             value * (1.0 - self.relative) - error
         };
         let delta = scaled.max(0.0) * self.ln_factor(index).exp();
-        if delta.is_nan() { if upper { 1.0 } else { 0.0 } } else { delta.clamp(0.0, 1.0) }
+        if delta.is_nan() {
+            if side == Side::Upper { 1.0 } else { 0.0 }
+        } else {
+            delta.clamp(0.0, 1.0)
+        }
     }
 
-    /// Upper or lower bound of the ε at which δ falls to `delta`, searched from `start`: Newton's
-    /// method on `ln δ` over the grid, then the cell in closed form. Every number returned is a bound,
-    /// because δ was compared there; `None` if the search fails.
-    pub(crate) fn epsilon(&self, delta: f64, upper: bool, start: f64) -> Option<f64> {
+    /// Returns an upper or lower bound of the ε at which δ is `delta`: Newton's method on `ln δ`
+    /// over the grid from `start`, then the cell in closed form. Every returned number is a bound,
+    /// because δ was compared there. `None` if the search fails.
+    pub(super) fn epsilon(&self, delta: f64, side: Side, start: f64) -> Option<f64> {
         let target = delta.ln();
         let mut index = self.index(start)?;
         let begin = index;
@@ -197,9 +197,9 @@ impl Spectrum {
         let mut stride = 1 + (1.0 / (self.contour.theta * self.width)) as i64;
         for iteration in 0..80 {
             let (above, above_shifted) = self.sums(index);
-            let error = self.cell_error(index, upper);
+            let error = self.cell_error(index, side);
             let wanted = (target - self.ln_factor(index)).exp();
-            let wanted = if upper {
+            let wanted = if side == Side::Upper {
                 (wanted - error) / (1.0 + self.relative)
             } else {
                 (wanted + error) / (1.0 - self.relative)
@@ -212,8 +212,8 @@ impl Spectrum {
             } else {
                 f64::INFINITY
             };
-            // Far from where the tilt was made for, a lower bound is below the error everywhere.
-            if x.is_nan() || (!upper && index.abs_diff(begin) > 4 * self.size as u64) {
+            // Far from the ε of the tilt, a lower bound is below the error everywhere.
+            if x.is_nan() || (side == Side::Lower && index.abs_diff(begin) > 4 * self.size as u64) {
                 return None;
             }
             if (0.0..=self.width).contains(&x) {
@@ -241,70 +241,13 @@ impl Spectrum {
             } else if low > i64::MIN && high < i64::MAX {
                 low + (high - low) / 2
             } else {
-                // Below rounding Newton's method is lost.
+                // Newton's method fails below rounding.
                 stride = stride.saturating_mul(2);
                 if x > 0.0 { low.saturating_add(stride) } else { high.saturating_sub(stride) }
             };
         }
         None
     }
-}
-
-/// Multiplies the spectrum by those of the two weights; and the bound of the rounding of the scaled δ.
-fn weigh(product: &Powers, width: f64, theta: f64, size: usize) -> (Vec<Frequency>, f64) {
-    let length = size as f64;
-    let (fall, fall_shifted) = ((-theta * width).exp(), (-(theta + 1.0) * width).exp());
-    let (rise, rise_shifted) = (-(-theta * width).exp_m1(), -(-(theta + 1.0) * width).exp_m1());
-    let half = width.exp_m1();
-    // Half the angle, for 1 - cos φ = 2 sin² (φ/2).
-    let rotation = Rotation::new(1, 2 * size);
-    let mut error = 0.0;
-    let mut squares = vec![0.0; product.sources.len()];
-    let mut sums = vec![0.0; product.sources.len()];
-    let mut frequencies = Vec::with_capacity(product.indices.len());
-    let mut base = (usize::MAX, Complex64::default());
-    for (i, &k) in product.indices.iter().enumerate() {
-        let block = k / BLOCK;
-        if block != base.0 {
-            base = (block, rotation.base(block));
-        }
-        let turn = base.1 * rotation.table[k % BLOCK];
-        let (sin, cos) = (2.0 * turn.re * turn.im, 1.0 - 2.0 * turn.im * turn.im);
-        let versed = 2.0 * turn.im * turn.im;
-        // ρ/(1 - ρ) for ρ = e^{-θh + iφ}.
-        let series = |fall: f64, rise: f64| {
-            let rho = Complex64::new(fall * cos, fall * sin);
-            rho / Complex64::new(rise + fall * versed, -fall * sin)
-        };
-        let (weight, shifted) = (series(fall, rise), series(fall_shifted, rise_shifted));
-        // Each frequency but the ends stands for two.
-        let multiplicity = if k == 0 || 2 * k == size { 1.0 } else { 2.0 };
-        let scale = multiplicity / length;
-        let value = product.values[i] * scale;
-        // Of any point of a cell.
-        let largest = (weight - shifted).norm() + half * shifted.norm();
-        let both = weight.norm() + shifted.norm();
-        error += scale * largest * product.rounding[i];
-        error += 32.0 * f64::EPSILON * value.norm() * both;
-        for (part, source) in product.sources.iter().enumerate() {
-            squares[part] += multiplicity * (source.slopes[i] * largest).powi(2);
-            sums[part] += scale * source.slopes[i] * largest;
-        }
-        frequencies.push(Frequency {
-            index: k,
-            above: value * weight,
-            above_shifted: value * shifted,
-        });
-    }
-    for (part, source) in product.sources.iter().enumerate() {
-        let together = source.norm_error * (squares[part] / length).sqrt();
-        error += together.min(source.point_error * sums[part]) + source.constant_error * sums[part];
-    }
-    // What was left out, at the largest weight.
-    error += product.cut / rise;
-    // Rounding of the additions: those inside of a block.
-    let magnitude: f64 = frequencies.iter().map(|f| f.above.norm() + f.above_shifted.norm()).sum();
-    (frequencies, error + f64::EPSILON * (BLOCK + 4) as f64 * magnitude)
 }
 
 #[cfg(test)]
@@ -317,7 +260,8 @@ mod tests {
         let n = n as f64;
         let terms = (0..=n as u64).filter(|&k| k as f64 * width > epsilon).map(|k| {
             let k = k as f64;
-            let ln_mass = crate::math::ln_binomial(n, k) + k * p.ln() + (n - k) * (-p).ln_1p();
+            let ln_mass =
+                crate::math::logarithms::ln_binomial(n, k) + k * p.ln() + (n - k) * (-p).ln_1p();
             ln_mass.exp() * -(epsilon - k * width).exp_m1()
         });
         terms.sum()
@@ -328,44 +272,46 @@ mod tests {
     }
 
     #[test]
-    fn the_composition_of_coins_is_the_binomial_distribution() {
+    fn composition_of_coins_is_binomial() {
         let lattice = Lattice { offset: 0.0, first: 0, mass: vec![0.75, 0.25] };
         for (epsilon, theta) in [(2.5, 0.6), (4.0, 1.5), (6.2, 3.0)] {
             let truth = binomial(10, 0.25, 1.0, epsilon);
             let aim = target(theta, epsilon, truth);
             let spectrum = Spectrum::new(&[(&lattice, 10)], 1.0, aim, 1 << 16).unwrap();
-            let (low, high) = (spectrum.delta(epsilon, false), spectrum.delta(epsilon, true));
+            let (low, high) =
+                (spectrum.delta(epsilon, Side::Lower), spectrum.delta(epsilon, Side::Upper));
             assert!(low <= truth && truth <= high, "{epsilon}: {low} {truth} {high}");
             assert!(high / low - 1.0 < 1e-8, "{low} {high}");
         }
     }
 
     #[test]
-    fn aliases_of_a_period_that_is_too_short_are_inside_of_the_bounds() {
+    fn bounds_include_the_aliases_of_a_short_period() {
         let lattice = Lattice { offset: 0.0, first: 0, mass: vec![0.9, 0.1] };
         let (n, width, epsilon) = (400, 0.1, 5.5);
         let truth = binomial(n, 0.1, width, epsilon);
         for ln_relative in [-12.0, -6.0, -3.0, 0.0] {
             let aim = Target { theta: 3.0, epsilon, delta: truth, ln_relative };
             let spectrum = Spectrum::new(&[(&lattice, n)], width, aim, 1 << 16).unwrap();
-            let (low, high) = (spectrum.delta(epsilon, false), spectrum.delta(epsilon, true));
+            let (low, high) =
+                (spectrum.delta(epsilon, Side::Lower), spectrum.delta(epsilon, Side::Upper));
             assert!(low <= truth && truth <= high, "{ln_relative}: {low} {truth} {high}");
         }
     }
 
     #[test]
-    fn a_tiny_delta_keeps_its_relative_accuracy() {
+    fn tiny_delta_keeps_its_relative_accuracy() {
         // All of 60 coins show 1: probability 4^-60 = 7.5e-37.
         let lattice = Lattice { offset: 0.0, first: 0, mass: vec![0.75, 0.25] };
         let truth = 0.25f64.powi(60) * -(-0.5f64).exp_m1();
         let aim = target(6.0, 59.5, truth);
         let spectrum = Spectrum::new(&[(&lattice, 60)], 1.0, aim, 1 << 16).unwrap();
-        let (low, high) = (spectrum.delta(59.5, false), spectrum.delta(59.5, true));
+        let (low, high) = (spectrum.delta(59.5, Side::Lower), spectrum.delta(59.5, Side::Upper));
         assert!(low <= truth && truth <= high && high / low - 1.0 < 1e-7, "{low} {truth} {high}");
     }
 
     #[test]
-    fn an_atom_of_nearly_all_the_mass_costs_no_accuracy() {
+    fn atom_of_nearly_all_mass_costs_no_accuracy() {
         // A loss of 1 in one of 1e9 draws, a million times: δ is the probability of two of them.
         let lattice = Lattice { offset: 0.0, first: 0, mass: vec![1.0 - 1e-9, 1e-9] };
         let n = 1_000_000u64;
@@ -375,7 +321,7 @@ mod tests {
         assert!((truth / poisson - 1.0).abs() < 1e-2);
         let aim = target(7.0, 1.5, truth);
         let spectrum = Spectrum::new(&[(&lattice, n)], 1.0, aim, 1 << 16).unwrap();
-        let (low, high) = (spectrum.delta(1.5, false), spectrum.delta(1.5, true));
+        let (low, high) = (spectrum.delta(1.5, Side::Lower), spectrum.delta(1.5, Side::Upper));
         assert!(
             low <= truth * (1.0 + 1e-8) && truth <= high * (1.0 + 1e-8),
             "{low} {truth} {high}"
@@ -390,14 +336,17 @@ mod tests {
         let aim = target(3.0, 0.9, 1e-6);
         let parts = [(&lattice, 40), (&lattice, 3)];
         let spectrum = Spectrum::new(&parts, 0.1, aim, 1 << 16).unwrap();
-        for (upper, starts) in [(true, [0.0, 0.7, 2.0, 4.0]), (false, [0.6, 0.8, 1.0, 1.2])] {
+        for (side, starts) in
+            [(Side::Upper, [0.0, 0.7, 2.0, 4.0]), (Side::Lower, [0.6, 0.8, 1.0, 1.2])]
+        {
             for start in starts {
-                let epsilon = spectrum.epsilon(1e-6, upper, start).unwrap();
-                let delta = spectrum.delta(epsilon, upper);
-                let side = if upper { delta <= 1.000_001e-6 } else { delta >= 0.999_999e-6 };
+                let epsilon = spectrum.epsilon(1e-6, side, start).unwrap();
+                let delta = spectrum.delta(epsilon, side);
+                let valid =
+                    if side == Side::Upper { delta <= 1.000_001e-6 } else { delta >= 0.999_999e-6 };
                 assert!(
-                    side && (delta / 1e-6 - 1.0).abs() < 1e-2,
-                    "{upper} {start}: {epsilon} {delta}"
+                    valid && (delta / 1e-6 - 1.0).abs() < 1e-2,
+                    "{side:?} {start}: {epsilon} {delta}"
                 );
             }
         }

@@ -1,26 +1,26 @@
-//! Brackets of mechanisms that are only close to their pairs, in total variation.
+//! Brackets of mechanisms that are close to their pairs in total variation.
 
 use super::composition::Composition;
-use crate::mechanism::Lowered;
+use crate::dominating_pairs::DominatingPairs;
 
-/// The bracket with the total variation `η` of the ledger: `δ ± (1 + e^ε) η`.
+/// Returns the bracket with the total variation `η` of the events: `δ ± (1 + e^ε) η`.
 pub(super) fn with_variation(
     composition: &Composition,
-    lowered: &Lowered,
+    pairs: &DominatingPairs,
     delta: f64,
     left: f64,
     start: f64,
 ) -> (f64, Option<f64>) {
-    let eta = lowered.total_variation;
+    let eta = pairs.total_variation;
     if eta == 0.0 {
         return composition.epsilon(left, start);
     }
     let (mut lower, _) = composition.epsilon((delta + 2.0 * eta).min(1.0), start);
     let upper_delta =
-        |e: f64| composition.delta(e).1 + lowered.mass_at_infinity + (1.0 + e.exp()) * eta;
+        |e: f64| composition.delta(e).1 + pairs.mass_at_infinity + (1.0 + e.exp()) * eta;
     let lower_delta =
-        |e: f64| composition.delta(e).0 + lowered.mass_at_infinity - (1.0 + e.exp()) * eta;
-    // Downwards from the value without the correction, by bisection.
+        |e: f64| composition.delta(e).0 + pairs.mass_at_infinity - (1.0 + e.exp()) * eta;
+    // Bisection downward from the value without the correction.
     if lower_delta(lower) < delta {
         let (mut a, mut b) = (0.0, lower);
         for _ in 0..60 {

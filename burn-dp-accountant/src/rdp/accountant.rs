@@ -1,49 +1,49 @@
 //! The accountant that composes Rényi divergences.
 
-use super::RenyiCurve;
-use crate::budget::{check_delta, check_epsilon};
-use crate::{AccountantError, DpEvent, Epsilon, Method, NeighboringRelation};
+use super::curve::RenyiCurve;
+use crate::accountant::Accountant;
+use crate::domain::{check_delta, check_epsilon};
+use crate::epsilon::{DeltaBracket, Epsilon, Method};
+use crate::error::AccountantError;
+use crate::event::DpEvent;
+use crate::relation::NeighboringRelation;
 
-/// Composes Rényi divergences and converts them tightly. Always an upper bound, typically 5 to 15 %
-/// above the true ε; the only accountant for zero-concentrated events and repeat-and-select.
+/// Composes Rényi divergences and converts them to ε.
+///
+/// `upper` is a bound, typically 5 to 15 % above the true ε; `lower` is 0. It is the only
+/// accountant for zero-concentrated events and repeat-and-select. The order is searched from
+/// `1 + 1e-6` to `1e7`, so that the best order is never at the edge of a grid.
+///
+/// # References
+///
+/// "Rényi Differential Privacy", Mironov 2017, Propositions 1 and 3; the conversion is
+/// [`epsilon_from_rdp`](crate::epsilon_from_rdp).
 #[derive(Debug, Clone)]
 pub struct RdpAccountant {
     curve: RenyiCurve,
 }
 
 impl RdpAccountant {
-    /// The accountant of these events, each released `count` times.
-    ///
-    /// # Errors
-    ///
-    /// [`AccountantError::Unsupported`] if one event has no Rényi bound: nothing is skipped;
-    /// [`AccountantError::InvalidArgument`] for a parameter outside of its domain.
-    pub fn new<'a>(
-        events: impl IntoIterator<Item = (&'a DpEvent, u64)>,
-        relation: NeighboringRelation,
-    ) -> Result<Self, AccountantError> {
-        Ok(Self { curve: RenyiCurve::new(events, relation)? })
-    }
-
-    /// Composed Rényi divergence of order `order`. An upper bound.
+    /// Returns an upper bound of the composed Rényi divergence of order `order`; infinite if the
+    /// order is not above 1.
     pub fn rdp(&self, order: f64) -> f64 {
         if self.curve.infinite().is_some() || order.is_nan() || order <= 1.0 {
             return f64::INFINITY;
         }
         self.curve.at(order)
     }
+}
 
-    /// ε at `delta`: `upper` is the bound, `lower` is 0 (this method gives none), `order` the best
-    /// order. The order is searched from `1 + 1e-6` to `1e7`, so that it is never cut off by a grid.
-    ///
-    /// # Errors
-    ///
-    /// [`AccountantError::InvalidArgument`] for a δ outside of (0, 1).
-    ///
-    /// # References
-    ///
-    /// Conversion: [`epsilon_from_rdp`](crate::epsilon_from_rdp).
-    pub fn epsilon(&self, delta: f64) -> Result<Epsilon, AccountantError> {
+impl Accountant for RdpAccountant {
+    fn new<'a>(
+        events: impl IntoIterator<Item = (&'a DpEvent, u64)>,
+        relation: NeighboringRelation,
+    ) -> Result<Self, AccountantError> {
+        Ok(Self { curve: RenyiCurve::new(events, relation)? })
+    }
+
+    /// Returns ε at `delta`: `upper` is the bound, `lower` is 0, `order` is the best order.
+    fn epsilon(&self, delta: f64) -> Result<Epsilon, AccountantError> {
         check_delta(delta)?;
         let (upper, order) = self.curve.epsilon(delta);
         let mut epsilon = Epsilon::bound(delta, upper, Method::Rdp);
@@ -56,13 +56,11 @@ impl RdpAccountant {
         Ok(epsilon)
     }
 
-    /// δ at `epsilon`. An upper bound.
-    ///
-    /// # Errors
-    ///
-    /// [`AccountantError::InvalidArgument`] for an ε that is negative or not finite.
-    pub fn delta(&self, epsilon: f64) -> Result<f64, AccountantError> {
+    /// Returns δ at `epsilon`: `upper` is the bound, `lower` is 0.
+    fn delta(&self, epsilon: f64) -> Result<DeltaBracket, AccountantError> {
         check_epsilon(epsilon)?;
-        Ok(self.curve.delta(epsilon).0)
+        let mut delta = DeltaBracket::bound(epsilon, self.curve.delta(epsilon).0);
+        delta.notes.extend(self.curve.infinite().map(str::to_string));
+        Ok(delta)
     }
 }

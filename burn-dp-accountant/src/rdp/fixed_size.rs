@@ -1,13 +1,17 @@
 //! Rényi divergence of the Gaussian mechanism on a sample of fixed size.
+//!
+//! # References
+//!
+//! "Subsampled Rényi Differential Privacy and Analytical Moments Accountant", Wang, Balle,
+//! Kasiviswanathan 2019, Theorem 27; non-integer orders by convexity (Corollary 10).
 
-use crate::AccountantError;
+use crate::math::logarithms::{ln_add_exp, ln_binomial};
 use crate::math::normal::LN_DENSITY_AT_ZERO;
-use crate::math::{ln_add_exp, ln_binomial};
 
-/// Orders above this use the looser form of the theorem, as the peers do.
+/// Largest order of the tight form of the theorem; Opacus and dp_accounting have the same limit.
 const LARGEST_TIGHT_ORDER: u64 = 256;
 
-/// The bound of one release, prepared for all orders.
+/// The upper bound of one release, prepared for all orders.
 #[derive(Debug, Clone)]
 pub(crate) struct FixedSizeBound {
     q: f64,
@@ -17,17 +21,17 @@ pub(crate) struct FixedSizeBound {
 }
 
 impl FixedSizeBound {
-    /// `mu` is the sensitivity under replace-one over the noise.
+    /// Prepares the bound; `mu` is the sensitivity under replace-one over the noise.
     pub(crate) fn new(q: f64, mu: f64) -> Self {
         let last = LARGEST_TIGHT_ORDER as usize / 2 + 1;
         let ln_even_differences = (0..=last).map(|k| ln_even_difference(2 * k, mu)).collect();
         Self { q, mu, ln_even_differences }
     }
 
-    /// Upper bound of the Rényi divergence of order `order`.
+    /// Returns an upper bound of the Rényi divergence of order `order`.
     pub(crate) fn at(&self, order: f64) -> f64 {
         let plain = 0.5 * order * self.mu * self.mu;
-        // Far above, sampling no longer helps, and the sum would be long.
+        // At larger orders sampling no longer helps, and the sum would be long.
         if order > 5e3 {
             return plain;
         }
@@ -64,9 +68,10 @@ impl FixedSizeBound {
     }
 }
 
-/// `ln E[(L-1)^l]` for even `l` and `L = e^{μx - μ²/2}`, `x` standard normal: the forward difference
-/// of the theorem, as an integral in which nothing cancels (the trapezoidal rule converges
-/// geometrically, the integrand is entire).
+/// Returns `ln E[(L-1)^l]` for even `l` and `L = e^{μx - μ²/2}`, `x` standard normal.
+///
+/// This is the forward difference of the theorem as an integral in which nothing cancels. The
+/// trapezoidal rule converges geometrically, because the integrand is entire.
 fn ln_even_difference(l: usize, mu: f64) -> f64 {
     if l == 0 {
         return 0.0;
@@ -87,62 +92,17 @@ fn ln_even_difference(l: usize, mu: f64) -> f64 {
     peak + (step * exponents.iter().map(|e| (e - peak).exp()).sum::<f64>()).ln()
 }
 
-/// Rényi divergence of order `order` of the Gaussian mechanism on a uniformly random sample of fixed
-/// size, under replace-one. An upper bound (never above the divergence without amplification).
-///
-/// `noise_multiplier` is the noise over the clipping norm `C`; the sensitivity under replace-one is
-/// `2C`, and this function takes account of it. (dp_accounting's RDP takes the multiplier relative
-/// to `2C`: give twice its number here.)
-///
-/// # Errors
-///
-/// [`AccountantError::InvalidArgument`] for numbers outside of their domains.
-///
-/// # References
-///
-/// "Subsampled Rényi Differential Privacy and Analytical Moments Accountant", Wang, Balle,
-/// Kasiviswanathan 2019, Theorem 27; non-integer orders by convexity (Corollary 10).
-pub fn rdp_sampled_without_replacement_gaussian(
-    sampling_probability: f64,
-    noise_multiplier: f64,
-    order: f64,
-) -> Result<f64, AccountantError> {
-    super::curve::check_arguments(sampling_probability, noise_multiplier, order)?;
-    if sampling_probability == 0.0 {
-        return Ok(0.0);
-    }
-    Ok(FixedSizeBound::new(sampling_probability, 2.0 / noise_multiplier).at(order))
-}
-
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
 
     #[test]
-    fn the_second_difference_has_its_closed_form() {
+    fn second_difference_equals_its_closed_form() {
         // E[(L-1)²] = e^{μ²} - 1.
         for mu in [0.01f64, 0.5, 1.0, 3.0] {
             let closed = (mu * mu).exp_m1().ln();
             assert!((ln_even_difference(2, mu) - closed).abs() < 1e-11, "{mu}");
-        }
-    }
-
-    #[test]
-    fn the_golden_values_of_theorem_27_are_reproduced() {
-        // fixed_size_wor.json, row p00 (50-digit arithmetic); sigma is relative to 2C there.
-        let truth = [
-            (1.5, 8.319752726513766e-05),
-            (2.0, 8.319752726513766e-05),
-            (2.5, 0.00011154088898322577),
-            (12.0, 0.0005449200449195384),
-            (32.0, 7.612547932687498),
-            (256.0, 100.30952009878152),
-            (257.0, 100.72281621377518),
-        ];
-        for (order, expected) in truth {
-            let got = rdp_sampled_without_replacement_gaussian(256.0 / 60_000.0, 2.2, order);
-            assert!((got.unwrap() / expected - 1.0).abs() < 1e-10, "{order}");
         }
     }
 }

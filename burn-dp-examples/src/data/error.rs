@@ -1,4 +1,4 @@
-//! What can go wrong with the files of a data set.
+//! Errors of reading a data set.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -7,52 +7,61 @@ use std::path::PathBuf;
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum DataError {
-    /// None of the names under which a file is looked for exists.
+    /// No file with one of the expected names exists.
     Missing {
-        /// Where it was looked for.
+        /// The folder that was searched.
         folder: PathBuf,
         /// The names that were tried.
         tried: Vec<String>,
         /// What the folder should hold.
         wanted: &'static str,
     },
-    /// A file with other content than its format demands.
+    /// The content of a file does not follow its format.
     Damaged {
         /// The file.
         path: PathBuf,
         /// What was found, and what was expected.
         reason: String,
     },
-    /// The number of labels is not the number of images.
+    /// The number of labels differs from the number of images.
     CountMismatch {
         /// File of the images.
         images: PathBuf,
         /// File of the labels.
         labels: PathBuf,
-        /// Number of each.
+        /// Number of images, and of labels.
         counts: [usize; 2],
     },
-    /// The plays by speaking role are not there.
+    /// The file with the plays by speaking role is missing.
     NoRoles {
-        /// Where they were looked for, if anywhere.
+        /// The folder that was searched, if one was given.
         folder: Option<PathBuf>,
     },
-    /// An item of a data set could not be taken from it.
+    /// An item of a data set could not be read.
     Item {
         /// The cause.
         reason: String,
     },
-    /// A folder or file that does not have the layout of the data set.
+    /// A folder or file does not have the layout of the data set.
     Layout {
         /// The folder or file.
         path: PathBuf,
         /// What was found, and the way out.
         reason: String,
     },
-    /// The data could not be downloaded.
+    /// This program was built without the Cargo feature that the data set needs.
+    FeatureMissing {
+        /// What cannot be done.
+        task: &'static str,
+        /// The feature.
+        feature: &'static str,
+        /// The way out.
+        remedy: &'static str,
+    },
+    /// MNIST could not be downloaded.
     Download {
-        /// The cause.
-        reason: String,
+        /// The cause, if it is a message for people.
+        cause: Option<String>,
     },
     /// A file could not be read.
     Io {
@@ -85,11 +94,20 @@ impl fmt::Display for DataError {
             Self::NoRoles { folder } => f.write_str(&super::shakespeare::missing(folder.as_ref())),
             Self::Layout { path, reason } => write!(f, "{}: {reason}", path.display()),
             Self::Item { reason } => write!(f, "an item cannot be read: {reason}"),
-            Self::Download { reason } => write!(
-                f,
-                "MNIST could not be downloaded ({reason}); give a folder with the four files by \
-                 --data-dir or BURN_DP_DATA"
-            ),
+            Self::FeatureMissing { task, feature, remedy } => {
+                write!(
+                    f,
+                    "{task} needs the feature `{feature}`, which is not in this build; {remedy}"
+                )
+            }
+            Self::Download { cause } => {
+                let cause = cause.as_ref().map(|cause| format!(" ({cause})")).unwrap_or_default();
+                write!(
+                    f,
+                    "MNIST could not be downloaded{cause}; check the network, or give the folder \
+                     with the four IDX files by --data-dir DIR or BURN_DP_DATA"
+                )
+            }
             Self::Io { path, source } => write!(f, "{}: {source}", path.display()),
         }
     }

@@ -1,5 +1,5 @@
-//! MNIST and Fashion-MNIST, from their four files; MNIST also from the cache and download of
-//! `burn-dataset`.
+//! MNIST and Fashion-MNIST, from their four files. With the feature `download`, MNIST is also read
+//! from the cache of `burn-dataset`, which downloads it.
 //!
 //! # References
 //!
@@ -9,52 +9,53 @@
 //! H. Xiao, K. Rasul, R. Vollgraf: Fashion-MNIST: a novel image dataset for benchmarking machine
 //! learning algorithms, 2017.
 
-use std::panic;
 use std::path::{Path, PathBuf};
-
-use burn::data::dataset::Dataset;
-use burn::data::dataset::vision::{MnistDataset, MnistItem};
 
 use super::{CLASSES, DataError, ImageBatcher, ImageDataset, ImageItem, PIXELS, Splits, file, idx};
 
-/// Name of the handwritten digits in reports.
+/// Name of MNIST in reports.
 pub const NAME: &str = "mnist";
 
-/// Name of the articles of clothing in reports.
+/// Name of Fashion-MNIST in reports.
 pub const FASHION_NAME: &str = "fashion-mnist";
 
 /// Reads the four files of MNIST, plain or compressed, from a folder or its subfolder `mnist`.
 ///
 /// # Errors
 ///
-/// When a file is missing (the message lists the names that were tried), is damaged, or holds
-/// another number of labels than there are images.
+/// Returns [`DataError::Missing`] with the names that were tried if a file is missing,
+/// [`DataError::Damaged`] if it is damaged, and [`DataError::CountMismatch`] if the numbers of
+/// labels and images differ.
 pub fn from_folder(folder: &Path) -> Result<Splits<ImageBatcher>, DataError> {
     read(folder, NAME, ImageBatcher::MNIST)
 }
 
 /// Reads the four files of Fashion-MNIST, plain or compressed, from a folder or its subfolder
-/// `fashion-mnist`. They are called as those of MNIST are.
+/// `fashion-mnist`. The files have the names of MNIST's files.
 ///
 /// # Errors
 ///
-/// As [`from_folder`].
+/// Returns [`DataError::Missing`], [`DataError::Damaged`] and [`DataError::CountMismatch`] in the
+/// cases that [`from_folder`] lists.
 pub fn fashion_from_folder(folder: &Path) -> Result<Splits<ImageBatcher>, DataError> {
     read(folder, FASHION_NAME, ImageBatcher::FASHION_MNIST)
 }
 
-/// Takes the files of MNIST from the cache of `burn-dataset`, downloading them the first time.
+/// Reads MNIST from the cache of `burn-dataset`, which downloads the files the first time.
 ///
 /// # Errors
 ///
-/// When the download fails.
+/// Returns [`DataError::Download`] if the download fails, and [`DataError::FeatureMissing`] if this
+/// program was built without the feature `download`.
 pub fn downloaded() -> Result<Splits<ImageBatcher>, DataError> {
-    Ok(Splits {
-        name: NAME.into(),
-        classes: CLASSES,
-        encoder: ImageBatcher::MNIST,
-        train: download(MnistDataset::train)?,
-        test: download(MnistDataset::test)?,
+    #[cfg(feature = "download")]
+    return download::splits();
+    #[cfg(not(feature = "download"))]
+    Err(DataError::FeatureMissing {
+        task: "downloading MNIST",
+        feature: "download",
+        remedy: "give the folder with the four IDX files by --data-dir DIR or BURN_DP_DATA, or run \
+                 `cargo xtask train mnist --download`",
     })
 }
 
@@ -87,35 +88,86 @@ fn read_split(folder: &Path, name: &str, prefix: &str) -> Result<ImageDataset, D
     Ok(ImageDataset::new(items.map(item).collect()))
 }
 
-/// The first file that exists among the names in use.
+/// Returns the first existing file among the names in use.
 fn find(folder: &Path, name: &str, stem: &str, kind: &str) -> Result<PathBuf, DataError> {
     let tried = ['-', '.'].map(|mark| format!("{stem}{mark}{kind}"));
     let tried: Vec<_> = tried.into_iter().flat_map(|name| [format!("{name}.gz"), name]).collect();
     file::find(folder, name, &tried, "the four IDX files of the data set")
 }
 
-/// `burn-dataset` reports a failed download by a panic; here it becomes an error.
-fn download(split: fn() -> MnistDataset) -> Result<ImageDataset, DataError> {
-    let hook = panic::take_hook();
-    panic::set_hook(Box::new(|_| {}));
-    let dataset = panic::catch_unwind(split);
-    panic::set_hook(hook);
-    let dataset = dataset.map_err(|payload| DataError::Download {
-        reason: match (payload.downcast_ref::<String>(), payload.downcast_ref::<&str>()) {
-            (Some(text), _) => text.clone(),
-            (None, Some(text)) => (*text).into(),
-            (None, None) => "no reason given".into(),
-        },
-    })?;
-    let items = (0..dataset.len()).map(|index| dataset.get(index).map(|item| from_burn(&item)));
-    let items = items.collect::<Result<_, _>>();
-    items.map(ImageDataset::new).map_err(|error| DataError::Item { reason: error.to_string() })
-}
+#[cfg(feature = "download")]
+mod download {
+    use std::panic;
 
-/// Burn's item holds the bytes of the file as floats.
-fn from_burn(item: &MnistItem) -> ImageItem {
-    let image = item.image.as_flattened().iter().map(|&pixel| pixel as u8).collect();
-    ImageItem { image, label: item.label.into() }
+    use burn::data::dataset::Dataset;
+    use burn::data::dataset::vision::{MnistDataset, MnistItem};
+
+    use super::{CLASSES, DataError, ImageBatcher, ImageDataset, ImageItem, NAME, Splits};
+
+    pub(super) fn splits() -> Result<Splits<ImageBatcher>, DataError> {
+        Ok(Splits {
+            name: NAME.into(),
+            classes: CLASSES,
+            encoder: ImageBatcher::MNIST,
+            train: split(MnistDataset::train)?,
+            test: split(MnistDataset::test)?,
+        })
+    }
+
+    /// Turns the panic with which `burn-dataset` reports a failed download into an error.
+    fn split(read: fn() -> MnistDataset) -> Result<ImageDataset, DataError> {
+        let hook = panic::take_hook();
+        panic::set_hook(Box::new(|_| {}));
+        let dataset = panic::catch_unwind(read);
+        panic::set_hook(hook);
+        let dataset = dataset.map_err(|payload| {
+            let text = payload.downcast_ref::<String>().map(String::as_str);
+            let text = text.or_else(|| payload.downcast_ref::<&str>().copied());
+            DataError::Download { cause: text.filter(|text| is_message(text)).map(String::from) }
+        })?;
+        let items = (0..dataset.len()).map(|index| dataset.get(index).map(|item| from_burn(&item)));
+        let items = items.collect::<Result<_, _>>();
+        items.map(ImageDataset::new).map_err(|error| DataError::Item { reason: error.to_string() })
+    }
+
+    /// Returns whether a panic's text is a short message, not the debug output of a value.
+    fn is_message(text: &str) -> bool {
+        text.len() <= 100 && !text.contains(['\n', '{', '(', '`'])
+    }
+
+    /// Burn's item holds the bytes of the file as floats.
+    fn from_burn(item: &MnistItem) -> ImageItem {
+        let image = item.image.as_flattened().iter().map(|&pixel| pixel as u8).collect();
+        ImageItem { image, label: item.label.into() }
+    }
+
+    #[cfg(test)]
+    mod tests {
+        #![allow(clippy::unwrap_used)]
+
+        use super::*;
+        use crate::data::SIDE;
+
+        #[test]
+        fn a_failed_download_is_one_sentence_with_the_way_out() {
+            let error = split(|| panic!("no route to host")).unwrap_err().to_string();
+            assert!(error.contains("downloaded (no route to host); check"), "{error}");
+            assert!(error.contains("--data-dir DIR or BURN_DP_DATA"), "{error}");
+            let debug =
+                || panic!("called `Result::unwrap()` on an `Err` value: Error {{ kind: Dns }}");
+            let error = split(debug).unwrap_err().to_string();
+            assert!(error.starts_with("MNIST could not be downloaded; check"), "{error}");
+        }
+
+        #[test]
+        fn rows_of_burns_images_stay_in_place() {
+            let mut item = MnistItem { image: [[0.0; SIDE]; SIDE], label: 7 };
+            item.image[2][5] = 200.0;
+            let item = from_burn(&item);
+            assert_eq!(item.label, 7);
+            assert_eq!(item.image.iter().position(|&pixel| pixel == 200), Some(2 * SIDE + 5));
+        }
+    }
 }
 
 #[cfg(test)]
@@ -124,11 +176,11 @@ mod tests {
 
     use std::io::Write;
 
+    use burn::data::dataset::Dataset;
     use flate2::{Compression, write::GzEncoder};
     use tempfile::TempDir;
 
     use super::*;
-    use crate::data::SIDE;
 
     fn images(count: u32) -> Vec<u8> {
         let words = [idx::IMAGES_MAGIC, count, 28, 28];
@@ -166,7 +218,7 @@ mod tests {
     }
 
     #[test]
-    fn a_compressed_file_serves_in_place_of_the_plain_one() {
+    fn a_compressed_file_replaces_the_plain_one() {
         let folder = complete();
         let plain = folder.path().join("train-images-idx3-ubyte");
         let file = std::fs::File::create(plain.with_extension("gz")).unwrap();
@@ -189,7 +241,7 @@ mod tests {
     }
 
     #[test]
-    fn another_number_of_labels_than_images_is_refused() {
+    fn different_numbers_of_labels_and_images_are_refused() {
         let folder = complete();
         std::fs::write(folder.path().join("train-labels.idx1-ubyte"), labels(4)).unwrap();
         let text = from_folder(folder.path()).unwrap_err().to_string();
@@ -197,19 +249,12 @@ mod tests {
         assert!(text.contains("train-labels.idx1-ubyte holds 4 labels"), "{text}");
     }
 
+    #[cfg(not(feature = "download"))]
     #[test]
-    fn a_failed_download_is_an_error_that_says_what_to_do() {
-        let error = download(|| panic!("no route to host")).unwrap_err().to_string();
-        assert!(error.contains("no route to host"), "{error}");
-        assert!(error.contains("--data-dir or BURN_DP_DATA"), "{error}");
-    }
-
-    #[test]
-    fn the_rows_of_burns_images_stay_in_place() {
-        let mut item = MnistItem { image: [[0.0; SIDE]; SIDE], label: 7 };
-        item.image[2][5] = 200.0;
-        let item = from_burn(&item);
-        assert_eq!(item.label, 7);
-        assert_eq!(item.image.iter().position(|&pixel| pixel == 200), Some(2 * SIDE + 5));
+    fn without_the_feature_the_error_names_the_folder_and_the_command() {
+        let text = super::downloaded().unwrap_err().to_string();
+        assert!(text.contains("needs the feature `download`"), "{text}");
+        assert!(text.contains("--data-dir DIR or BURN_DP_DATA"), "{text}");
+        assert!(text.ends_with("`cargo xtask train mnist --download`"), "{text}");
     }
 }

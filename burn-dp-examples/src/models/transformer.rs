@@ -29,22 +29,23 @@ pub struct TransformerConfig {
     pub heads: usize,
 }
 
-/// The paper's transformer: one encoder block with positional encoding, whose mean over the positions
-/// is classified by a linear layer.
+/// The paper's transformer: one encoder block with positional encoding, whose mean over the
+/// positions is classified by a linear layer.
 ///
-/// The normalisation comes first in each half of the block, and once more after the mean, which is
-/// small where many words are averaged. There is no dropout: its noise is small beside that of privacy.
+/// The normalization comes first in each half of the block, and once more after the mean, which is
+/// small where many words are averaged. There is no dropout: its noise is small compared with the
+/// noise of privacy.
 #[derive(Module, Debug)]
 pub struct Transformer<S: Module> {
     /// From inputs to vectors.
     pub sequence: S,
-    /// To the width of the encoder, if the vectors have another one.
+    /// To the width of the encoder, if the vectors have another width.
     pub input: Option<Private<Linear>>,
     /// Adds sines of the position.
     pub positions: PositionalEncoding,
     /// The encoder block.
     pub encoder: Private<TransformerEncoder>,
-    /// Normalises the mean.
+    /// Normalizes the mean.
     pub norm: Private<LayerNorm>,
     /// From the mean to the classes.
     pub output: Private<Linear>,
@@ -84,8 +85,8 @@ impl<S: Sequence> Classifier for Transformer<S> {
             vectors = input.forward(vectors);
         }
         let placed = self.positions.forward(vectors.clone());
-        // The block adds to what it gets. Without the positions, which are the same for every example
-        // and longer than most vectors, the mean is made of the words alone.
+        // The block adds to what it gets. Without the positions, which are the same for every
+        // example and longer than most vectors, the mean is made of the words alone.
         let positions = placed.clone() - vectors;
         let mut input = TransformerEncoderInput::new(placed);
         if let Some(padding) = &padding {
@@ -99,9 +100,7 @@ impl<S: Sequence> Classifier for Transformer<S> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::bench::assert_agreement;
-    use crate::data::{ImageBatcher, TextBatcher};
-    use crate::models::{Rows, Words};
+    use crate::models::Words;
 
     #[test]
     fn it_has_one_encoder_block() {
@@ -111,19 +110,5 @@ mod tests {
         let block = 4 * linear(64, 64) + linear(64, 128) + linear(128, 64) + 2 * 2 * 64;
         let expected = 1_000 * 64 + block + 2 * 64 + linear(64, 2);
         assert_eq!(model.num_params(), expected);
-    }
-
-    #[test]
-    fn clipped_sums_equal_the_loop_over_single_examples_on_rows_and_on_words() {
-        let device = Device::flex().autodiff();
-        let config = TransformerConfig::new(3, 28).with_width(4).with_feed_forward(6);
-        let config = config.with_heads(2);
-        let rows = config.init(Rows { width: 28 }, &device);
-        assert_agreement(&rows, &ImageBatcher::MNIST, 3);
-        let texts = TextBatcher { length: 7, vocabulary: 9 };
-        for width in [4, 5] {
-            let words = config.init(Words::trained(9, width, &device), &device);
-            assert_agreement(&words, &texts, 3);
-        }
     }
 }

@@ -1,4 +1,4 @@
-//! What an interrupted private run leaves behind, and how it goes on.
+//! Checkpoints of an interrupted private run, and its resumption.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -8,10 +8,13 @@ use burn::optim::ModuleOptimizer;
 use burn_dp::checkpoint::{Checkpoint, Checkpointer};
 use burn_dp::optim::{DpOptimizer, PrivacyPlan};
 
-use super::options::typed;
-use super::{Length, Settings, TrainError, files};
+use serde::Serialize;
+use serde_json::Value;
 
-/// Folder inside the output folder. It holds the key of the run and goes when the run has ended.
+use super::{TrainError, files};
+
+/// Folder inside the output folder. It holds the key of the run and is deleted when the run has
+/// ended.
 const FOLDER: &str = "checkpoints";
 
 /// The settings that a resumed run must share, by option.
@@ -21,39 +24,65 @@ const SETTINGS_FILE: &str = "settings.json";
 ///
 /// # Privacy
 ///
-/// A resumed run makes the steps after its checkpoint again, with the same draws and the same noise.
-/// With another learning rate, say, the two results would differ by something that no noise covers.
-/// So all settings are compared, not only those that ε depends on.
+/// A resumed run repeats the steps after its checkpoint with the same draws and the same noise.
+/// With another learning rate, for example, the difference of the two results would have no noise.
+/// So all settings are compared, not only the settings that ε depends on.
 #[derive(Debug)]
 pub(crate) struct Checkpoints {
     folder: PathBuf,
     settings: BTreeMap<String, String>,
     checkpointer: Checkpointer,
-    /// Whether to go on behind the last step that was released.
+    /// Whether to continue after the last released step instead of repeating steps.
     skip_lost_steps: bool,
 }
 
 impl Checkpoints {
-    /// The checkpoints of the run with these settings.
-    pub(super) fn new(settings: &Settings) -> Self {
-        let skip_lost_steps = settings.skip_lost_steps;
-        Self { skip_lost_steps, ..Self::of(&settings.output, compared(settings)) }
-    }
-
-    /// The checkpoints of a run with this output folder and these settings, by option.
-    pub(super) fn of(output: &Path, settings: BTreeMap<String, String>) -> Self {
+    /// Creates the checkpoints of a run.
+    ///
+    /// # Arguments
+    ///
+    /// - `output`: the output folder
+    /// - `settings`: the settings that the steps depend on, by option
+    pub(super) fn new(output: &Path, settings: &impl Serialize) -> Result<Self, TrainError> {
         let folder = output.join(FOLDER);
-        Self { settings, checkpointer: Checkpointer::new(&folder), folder, skip_lost_steps: false }
+        Ok(Self {
+            settings: compared(settings)?,
+            checkpointer: Checkpointer::new(&folder),
+            folder,
+            skip_lost_steps: false,
+        })
     }
 
-    /// Refuses to begin where another run was interrupted: its checkpoints would be mixed up with
-    /// the new ones.
+    /// Continues after the last released step where the steps since the checkpoint cannot be
+    /// repeated bit for bit.
+    pub(super) fn with_skip_lost_steps(self, skip_lost_steps: bool) -> Self {
+        Self { skip_lost_steps, ..self }
+    }
+
+    /// Returns the optimizer and the model of the last checkpoint, or of the beginning.
     ///
     /// # Errors
     ///
-    /// [`TrainError::Option`] when there is a checkpoint, and that of [`Checkpointer::latest`] when there is none
-    /// and releases are on record.
-    pub(super) fn refuse_interrupted_run(&self) -> Result<(), TrainError> {
+    /// Returns [`TrainError::Option`] if there is something to resume and `resume` is false, or the
+    /// reverse, or if a setting differs from the interrupted run; and [`TrainError::Privacy`] if
+    /// the checkpoint is refused.
+    pub(super) fn begin_or_resume<M: Module>(
+        &self,
+        resume: bool,
+        plan: PrivacyPlan,
+        inner: ModuleOptimizer,
+        model: M,
+    ) -> Result<(DpOptimizer, M), TrainError> {
+        if resume {
+            return self.resume(plan, inner, model);
+        }
+        self.refuse_interrupted_run()?;
+        Ok((plan.optimizer(inner), model))
+    }
+
+    /// Refuses to begin where another run was interrupted: its checkpoints would mix with the new
+    /// ones.
+    fn refuse_interrupted_run(&self) -> Result<(), TrainError> {
         match self.checkpointer.latest()? {
             None => Ok(()),
             Some(_) => {
@@ -67,13 +96,7 @@ impl Checkpoints {
         }
     }
 
-    /// Goes on from the last checkpoint.
-    ///
-    /// # Errors
-    ///
-    /// [`TrainError::Option`] when there is no checkpoint or a setting differs from that of the run,
-    /// naming it; those of [`Checkpoint::restore`].
-    pub(super) fn resume<M: Module>(
+    fn resume<M: Module>(
         &self,
         plan: PrivacyPlan,
         inner: ModuleOptimizer,
@@ -89,8 +112,8 @@ impl Checkpoints {
     fn latest(&self) -> Result<Checkpoint, TrainError> {
         self.checkpointer.latest()?.ok_or_else(|| {
             let reason = format!(
-                "finds no checkpoint in {}: the run there has ended, or its first pass over the \
-                 data had not; leave --resume out to begin",
+                "finds no checkpoint in {}: that run has ended, or was interrupted in its first \
+                 pass over the data; leave --resume out to begin",
                 self.folder.display()
             );
             TrainError::option("--resume", reason)
@@ -112,8 +135,8 @@ impl Checkpoints {
                 let before = saved.get(name).unwrap_or(&unset);
                 let now = self.settings.get(name).unwrap_or(&unset);
                 let reason = format!(
-                    "continues a run with the settings it began with, but {name} was {before} and \
-                     is now {now}; give the former, or begin a new run in another --output"
+                    "continues a run with unchanged settings, but {name} was {before} and is now \
+                     {now}; give the former value, or begin a new run in another --output"
                 );
                 Err(TrainError::option("--resume", reason))
             }
@@ -124,17 +147,17 @@ impl Checkpoints {
     ///
     /// # Errors
     ///
-    /// When the folder or the file cannot be written.
+    /// Returns [`TrainError::Io`] if the folder or the file cannot be written.
     pub(super) fn begin(&self) -> Result<(), TrainError> {
         files::make_folder(&self.folder)?;
         files::write_json(&self.folder.join(SETTINGS_FILE), &self.settings)
     }
 
-    /// Saves a checkpoint in place of the last one.
+    /// Saves a checkpoint and replaces the last one.
     ///
     /// # Errors
     ///
-    /// When it cannot be written; the last one is then still there.
+    /// Returns [`TrainError::Privacy`] if it cannot be written; the last one is then kept.
     pub(super) fn save<M: Module>(&self, model: &M, optim: &DpOptimizer) -> Result<(), TrainError> {
         Ok(self.checkpointer.save(model, optim)?)
     }
@@ -143,49 +166,34 @@ impl Checkpoints {
     ///
     /// # Errors
     ///
-    /// When the folder cannot be deleted.
+    /// Returns [`TrainError::Io`] if the folder cannot be deleted.
     pub(super) fn remove(self) -> Result<(), TrainError> {
         std::fs::remove_dir_all(&self.folder)
             .map_err(|source| TrainError::Io { path: self.folder, source })
     }
 }
 
-/// The settings that the steps of a run depend on.
-fn compared(settings: &Settings) -> BTreeMap<String, String> {
-    let mut compared = BTreeMap::new();
-    let mut set = |name: &str, value: Option<String>| {
-        if let Some(value) = value {
-            compared.insert(name.to_string(), value);
-        }
+/// Returns settings as text, by option. Settings that are not set are left out.
+///
+/// # Errors
+///
+/// Returns [`TrainError::Record`] if a setting cannot be serialized.
+pub(super) fn compared(settings: &impl Serialize) -> Result<BTreeMap<String, String>, TrainError> {
+    let value = serde_json::to_value(settings).map_err(|error| TrainError::Record {
+        path: SETTINGS_FILE.into(),
+        reason: error.to_string(),
+    })?;
+    let Value::Object(settings) = value else { return Ok(BTreeMap::new()) };
+    let text = |value: Value| match value {
+        Value::Null => None,
+        Value::String(text) => Some(text),
+        Value::Number(number) => Some(number.to_string().trim_end_matches(".0").to_string()),
+        other => Some(other.to_string()),
     };
-    set("the data set", Some(typed(settings.dataset)));
-    set("--train-size", settings.train_size.map(|size| size.to_string()));
-    set("--model", Some(typed(settings.model)));
-    for (name, value) in settings.inputs.compared() {
-        set(name, Some(value));
-    }
-    set("--backend", Some(typed(settings.backend)));
-    set("--batch-size", Some(settings.batch_size.to_string()));
-    set("--physical-batch-size", Some(settings.physical_batch_size.to_string()));
-    match settings.length {
-        Length::Epochs(epochs) => set("--epochs", Some(epochs.to_string())),
-        Length::Steps(steps) => set("--steps", Some(steps.to_string())),
-    }
-    set("--optimizer", Some(typed(settings.optimizer)));
-    set("--lr", Some(settings.lr.to_string()));
-    set("--schedule", Some(typed(settings.schedule)));
-    set("--momentum", Some(settings.momentum.to_string()));
-    set("--ema-decay", settings.ema_decay.map(|decay| decay.to_string()));
-    set("--seed", Some(settings.seed.to_string()));
-    if let Some(privacy) = settings.privacy {
-        set("--epsilon", privacy.epsilon.map(|epsilon| epsilon.to_string()));
-        set("--delta", Some(format!("{:e}", privacy.delta)));
-        set("--noise-multiplier", privacy.noise_multiplier.map(|sigma| sigma.to_string()));
-        set("--max-grad-norm", Some(privacy.max_grad_norm.to_string()));
-        set("--clipping", Some(format!("{:?}", privacy.clipping)));
-        set("--insecure-seed", privacy.insecure_seed.map(|seed| seed.to_string()));
-    }
-    compared
+    // A name with spaces is not an option.
+    let name = |name: String| if name.contains(' ') { name } else { format!("--{name}") };
+    let settings = settings.into_iter();
+    Ok(settings.filter_map(|(key, value)| Some((name(key), text(value)?))).collect())
 }
 
 #[cfg(test)]
@@ -197,17 +205,15 @@ mod tests {
     use burn::tensor::Device;
     use burn_dp::optim::PrivacyPlanConfig;
     use burn_dp::updates::UnitUpdate;
-    use clap::Parser;
 
     use super::*;
-    use crate::training::TrainOptions;
+    use crate::training::individual::{IndividualOptions, Settings};
+    use crate::training::options::TrainingOptions;
 
-    fn checkpoints(output: &std::path::Path, line: &str) -> Checkpoints {
-        let output = ["--output".to_string(), output.display().to_string()];
-        let words = line.split_whitespace().map(String::from);
-        let words = ["train".to_string()].into_iter().chain(words).chain(output);
-        let options = TrainOptions::try_parse_from(words).unwrap();
-        Checkpoints::new(&Settings::new(options, None).unwrap())
+    fn checkpoints(output: &Path, line: &str) -> Checkpoints {
+        let words = ["train"].into_iter().chain(line.split_whitespace());
+        let options = IndividualOptions::read(words).unwrap();
+        Checkpoints::new(output, &Settings::new(options, None).unwrap()).unwrap()
     }
 
     #[test]
@@ -230,7 +236,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_to_resume_is_said_with_the_folder() {
+    fn nothing_to_resume_is_reported_with_the_folder() {
         let folder = tempfile::tempdir().unwrap();
         let checkpoints = checkpoints(folder.path(), "");
         checkpoints.begin().unwrap();
@@ -239,7 +245,7 @@ mod tests {
         assert!(checkpoints.refuse_interrupted_run().is_ok());
     }
 
-    /// A run that was killed during its first checkpoint, after so many steps.
+    /// A run that was killed during its first checkpoint, after `steps` steps.
     fn killed(output: &Path, steps: u64) {
         let device = Device::flex().autodiff();
         let mut model: Linear = LinearConfig::new(1, 1).init(&device);
@@ -284,7 +290,7 @@ mod tests {
     }
 
     #[test]
-    fn the_folder_is_gone_in_the_end() {
+    fn the_folder_is_deleted_at_the_end() {
         let folder = tempfile::tempdir().unwrap();
         let checkpoints = checkpoints(folder.path(), "");
         checkpoints.begin().unwrap();

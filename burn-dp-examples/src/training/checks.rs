@@ -1,4 +1,4 @@
-//! Checks that several programs make of their options, in the same words.
+//! Checks of options that several programs make with the same words.
 
 use super::TrainError;
 
@@ -8,12 +8,12 @@ const MOST_EPOCHS: usize = 1_000_000_000;
 /// Most drawn digits; they take 30 GiB.
 const MOST_DIGITS: usize = 10_000_000;
 
-/// Refuses a count of zero.
+/// Checks that counts are not zero.
 ///
 /// # Errors
 ///
-/// [`TrainError::Option`] naming the first one.
-pub(crate) fn at_least_one<T: PartialEq + From<u8>>(
+/// Returns [`TrainError::Option`] with the first count that is zero.
+pub fn at_least_one<T: PartialEq + From<u8>>(
     counts: impl IntoIterator<Item = (&'static str, T)>,
 ) -> Result<(), TrainError> {
     match counts.into_iter().find(|(_, count)| *count == T::from(0)) {
@@ -22,41 +22,60 @@ pub(crate) fn at_least_one<T: PartialEq + From<u8>>(
     }
 }
 
-/// Refuses a number that is not greater than 0 and finite.
+/// Checks that numbers are greater than 0 and finite.
 ///
 /// # Errors
 ///
-/// [`TrainError::Option`] naming the first one and its value.
-pub(crate) fn positive(
+/// Returns [`TrainError::Option`] with the first other number.
+pub fn positive(values: impl IntoIterator<Item = (&'static str, f64)>) -> Result<(), TrainError> {
+    let valid = |value: f64| value > 0.0 && value.is_finite();
+    in_range(values, valid, "a number greater than 0")
+}
+
+/// Checks that numbers satisfy a condition, which `expected` describes.
+///
+/// # Errors
+///
+/// Returns [`TrainError::Option`] with the first number that does not.
+pub(super) fn in_range(
     values: impl IntoIterator<Item = (&'static str, f64)>,
+    valid: impl Fn(f64) -> bool,
+    expected: &str,
 ) -> Result<(), TrainError> {
-    match values.into_iter().find(|(_, value)| !(*value > 0.0 && value.is_finite())) {
+    match values.into_iter().find(|(_, value)| !valid(*value)) {
         Some((name, value)) => {
-            let reason = format!("must be a number greater than 0, got {value}");
-            Err(TrainError::option(name, reason))
+            Err(TrainError::option(name, format!("must be {expected}, got {value}")))
         }
         None => Ok(()),
     }
 }
 
-/// Refuses more passes over the data than can be counted in steps.
+/// Checks that numbers are at least 0 and less than 1, as a momentum and a decay are.
 ///
 /// # Errors
 ///
-/// [`TrainError::Option`] with the limit.
-pub(crate) fn countable(epochs: usize) -> Result<(), TrainError> {
+/// Returns [`TrainError::Option`] with the first other number.
+pub(super) fn below_one(
+    values: impl IntoIterator<Item = (&'static str, f64)>,
+) -> Result<(), TrainError> {
+    in_range(values, |value| (0.0..1.0).contains(&value), "at least 0 and less than 1")
+}
+
+/// Checks that the steps of this many passes can be counted.
+///
+/// # Errors
+///
+/// Returns [`TrainError::Option`] with the limit.
+pub fn countable(epochs: usize) -> Result<(), TrainError> {
     at_most("--epochs", epochs, MOST_EPOCHS, "")
 }
 
-/// Refuses more drawn digits than memory holds.
+/// Checks that memory can hold this many drawn digits.
 ///
 /// # Errors
 ///
-/// [`TrainError::Option`] with the limit.
-pub(crate) fn drawable(
-    train_size: Option<usize>,
-    test_size: Option<usize>,
-) -> Result<(), TrainError> {
+/// Returns [`TrainError::Option`] with the limit.
+pub fn drawable(train_size: Option<usize>, test_size: Option<usize>) -> Result<(), TrainError> {
     at_most("--train-size", train_size.unwrap_or(0), MOST_DIGITS, " drawn digits")?;
     at_most("--test-size", test_size.unwrap_or(0), MOST_DIGITS, " drawn digits")
 }
@@ -66,31 +85,6 @@ fn at_most(name: &'static str, value: usize, most: usize, what: &str) -> Result<
         return Ok(());
     }
     Err(TrainError::option(name, format!("must be at most {most}{what}, got {value}")))
-}
-
-/// Refuses an option that was given although another choice ignores it.
-///
-/// # Arguments
-///
-/// - `options`: each with whether it was given
-/// - `choice`: what makes them meaningless, for example `with --clipping flat`
-/// - `needed`: what would give them a meaning, for example `--clipping quantile`
-///
-/// # Errors
-///
-/// [`TrainError::Option`] naming the first one that was given.
-pub(super) fn refuse_foreign(
-    options: &[(&'static str, bool)],
-    choice: &str,
-    needed: &str,
-) -> Result<(), TrainError> {
-    match options.iter().find(|(_, given)| *given) {
-        Some((name, _)) => {
-            let reason = format!("has no meaning {choice}; leave it out, or give {needed}");
-            Err(TrainError::option(name, reason))
-        }
-        None => Ok(()),
-    }
 }
 
 #[cfg(test)]
@@ -109,5 +103,6 @@ mod tests {
             assert_eq!(error, format!("--b must be a number greater than 0, got {value}"));
         }
         assert!(positive([("--a", 1e-9)]).is_ok());
+        assert!(below_one([("--a", 0.0)]).is_ok() && below_one([("--a", 1.0)]).is_err());
     }
 }

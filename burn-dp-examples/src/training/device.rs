@@ -5,11 +5,11 @@ use burn::tensor::Device;
 use super::TrainError;
 use super::options::{BackendName, typed};
 
-/// The default device of a backend, without automatic differentiation.
+/// Returns the default device of a backend, without automatic differentiation.
 ///
 /// # Errors
 ///
-/// When this program was built without the backend.
+/// Returns [`TrainError::Option`] if this program was built without the feature of the backend.
 pub fn device(backend: BackendName) -> Result<Device, TrainError> {
     match backend {
         #[cfg(feature = "flex")]
@@ -26,8 +26,8 @@ pub fn device(backend: BackendName) -> Result<Device, TrainError> {
         absent => {
             let name = typed(absent);
             let reason = format!(
-                "{name} is not in this build; `cargo xtask train --backend {name}` builds it, or \
-                 add `--features {name}`"
+                "{name} needs the feature `{name}`, which is not in this build; run it by \
+                 `cargo xtask train --backend {name}`, or add `--features {name}`"
             );
             Err(TrainError::option("--backend", reason))
         }
@@ -42,13 +42,13 @@ mod tests {
 
     #[test]
     #[cfg(feature = "flex")]
-    fn the_default_backend_is_there_and_differentiates_only_on_request() {
+    fn the_default_backend_differentiates_only_on_request() {
         assert!(!device(BackendName::Flex).unwrap().is_autodiff());
     }
 
     #[test]
     #[cfg(not(feature = "cuda"))]
-    fn a_backend_that_was_not_built_is_refused_with_the_command_that_builds_it() {
+    fn an_absent_backend_is_refused_with_the_command_that_builds_it() {
         let text = device(BackendName::Cuda).unwrap_err().to_string();
         assert!(text.contains("cargo xtask train --backend cuda"), "{text}");
     }

@@ -1,4 +1,4 @@
-//! What can go wrong in a training run.
+//! Errors of a training run.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -20,7 +20,7 @@ pub enum TrainError {
     },
     /// The data cannot be read.
     Data(DataError),
-    /// Privacy: the plan, the model or the state was refused.
+    /// burn-dp refused the plan, the model or the state.
     Privacy(DpError),
     /// A saved model or optimizer cannot be written or read.
     Record {
@@ -39,7 +39,8 @@ pub enum TrainError {
 }
 
 impl TrainError {
-    pub(crate) fn option(name: &'static str, reason: impl Into<String>) -> Self {
+    /// Creates the error of an option.
+    pub fn option(name: &'static str, reason: impl Into<String>) -> Self {
         Self::Option { name, reason: reason.into() }
     }
 }

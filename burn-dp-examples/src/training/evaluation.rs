@@ -7,7 +7,7 @@ use serde::Serialize;
 use crate::data::{Encoder, ItemDataset};
 use crate::models::Classifier;
 
-/// How well a model does on a test set, which is taken as public.
+/// Loss and accuracy of a model on a test set, which is taken as public.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct Evaluation {
     /// Mean cross entropy.
@@ -20,7 +20,7 @@ pub struct Evaluation {
 const BATCH_SIZE: usize = 250;
 
 impl Evaluation {
-    /// Evaluates a model on the device where its parameters are, without differentiation.
+    /// Evaluates a model on the device of its parameters, without differentiation.
     pub fn of<E: Encoder, M: Classifier<Inputs = E::Inputs>>(
         model: &M,
         encoder: &E,
@@ -67,7 +67,7 @@ mod tests {
     }
 
     #[test]
-    fn loss_and_accuracy_are_means_over_all_images_also_of_a_short_last_batch() {
+    fn loss_and_accuracy_are_means_also_with_a_short_last_batch() {
         let label = |index| if index < 100 { 3 } else { 4 };
         let items = (0..BATCH_SIZE + 150)
             .map(|index| ImageItem { image: [0; PIXELS].into(), label: label(index) });
@@ -75,8 +75,8 @@ mod tests {
         let encoder = ImageBatcher::MNIST;
         let evaluation = Evaluation::of(&AlwaysThree, &encoder, &test, &Device::flex());
         assert_eq!(evaluation.accuracy, 0.25);
-        let normaliser = (2.0_f64.exp() + 9.0).ln();
-        let expected = 0.25 * (normaliser - 2.0) + 0.75 * normaliser;
+        let normalizer = (2.0_f64.exp() + 9.0).ln();
+        let expected = 0.25 * (normalizer - 2.0) + 0.75 * normalizer;
         assert!((evaluation.loss - expected).abs() < 1e-5, "{}", evaluation.loss);
     }
 }

@@ -1,4 +1,4 @@
-//! Files that are there completely or not at all.
+//! Atomic writes: a file is complete or absent.
 
 use std::io::Write;
 use std::path::Path;
@@ -9,11 +9,12 @@ use tempfile::NamedTempFile;
 
 use super::TrainError;
 
-/// Puts a file in place of the one with this name, if any.
+/// Writes a file and replaces the former one with this name, if there is one.
 ///
 /// # Errors
 ///
-/// When the folder cannot be written to; the former file is then untouched.
+/// Returns [`TrainError::Io`] if the folder cannot be written to; the former file is then
+/// unchanged.
 pub(super) fn write(path: &Path, content: &[u8]) -> Result<(), TrainError> {
     let io = |source| TrainError::Io { path: path.into(), source };
     let folder = match path.parent() {
@@ -26,21 +27,21 @@ pub(super) fn write(path: &Path, content: &[u8]) -> Result<(), TrainError> {
     Ok(())
 }
 
-/// A temporary file with the permissions of an ordinary one: what a run writes is for others too.
+/// Creates a temporary file with the permissions of an ordinary file: other users read results too.
 fn ordinary_file(folder: &Path) -> std::io::Result<NamedTempFile> {
     let mut builder = tempfile::Builder::new();
     #[cfg(unix)]
-    // The system takes away what the user's mask forbids.
+    // The system applies the user's mask.
     builder.permissions(std::os::unix::fs::PermissionsExt::from_mode(0o666));
     builder.tempfile_in(folder)
 }
 
-/// Writes a value as JSON for people.
+/// Writes a value as indented JSON.
 ///
 /// # Errors
 ///
-/// As [`write`].
-pub(crate) fn write_json(path: &Path, value: &impl Serialize) -> Result<(), TrainError> {
+/// Returns [`TrainError::Io`] if the file cannot be written.
+pub fn write_json(path: &Path, value: &impl Serialize) -> Result<(), TrainError> {
     let mut text = serde_json::to_string_pretty(value)
         .map_err(|error| TrainError::Io { path: path.into(), source: error.into() })?;
     text.push('\n');
@@ -51,7 +52,8 @@ pub(crate) fn write_json(path: &Path, value: &impl Serialize) -> Result<(), Trai
 ///
 /// # Errors
 ///
-/// When the record cannot be made, and as [`write`].
+/// Returns [`TrainError::Record`] if the record cannot be made, and [`TrainError::Io`] if the file
+/// cannot be written.
 pub(super) fn write_model(path: &Path, model: impl Module) -> Result<(), TrainError> {
     let record = model.into_record().into_bytes();
     let record = record.map_err(|error| TrainError::Record {
@@ -61,11 +63,11 @@ pub(super) fn write_model(path: &Path, model: impl Module) -> Result<(), TrainEr
     write(path, &record)
 }
 
-/// Removes a file, if it is there.
+/// Removes a file if it exists.
 ///
 /// # Errors
 ///
-/// When it is there and cannot be removed.
+/// Returns [`TrainError::Io`] if the file exists and cannot be removed.
 pub(super) fn remove(path: &Path) -> Result<(), TrainError> {
     match std::fs::remove_file(path) {
         Err(source) if source.kind() != std::io::ErrorKind::NotFound => {
@@ -75,12 +77,12 @@ pub(super) fn remove(path: &Path) -> Result<(), TrainError> {
     }
 }
 
-/// Makes a folder and those above it.
+/// Creates a folder and its parents.
 ///
 /// # Errors
 ///
-/// When that is not possible.
-pub(crate) fn make_folder(path: &Path) -> Result<(), TrainError> {
+/// Returns [`TrainError::Io`] if that is not possible.
+pub fn make_folder(path: &Path) -> Result<(), TrainError> {
     std::fs::create_dir_all(path).map_err(|source| TrainError::Io { path: path.into(), source })
 }
 
@@ -94,7 +96,7 @@ mod tests {
     use crate::models::{Classifier, MlpConfig};
 
     #[test]
-    fn a_file_is_replaced_as_a_whole_and_nothing_else_stays() {
+    fn a_file_is_replaced_as_a_whole_and_nothing_else_remains() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("file");
         write(&path, b"a long first content").unwrap();

@@ -1,56 +1,143 @@
-//! The data set that the settings name.
+//! The data set that the options name.
 
-use super::options::DatasetName;
-use super::settings::no_data_dir;
-use super::{Settings, TrainError};
+use std::path::PathBuf;
+
+use super::options::{DataOptions, DatasetName, typed};
+use super::{TrainError, checks};
 use crate::data::{
-    ImageBatcher, Splits, TextBatcher, Vocabulary, WordVectors, cifar10, digits, folder, imdb,
-    mnist,
+    ImageBatcher, ItemDataset, Splits, TextBatcher, Vocabulary, WordVectors, cifar10, digits,
+    folder, imdb, mnist,
 };
 
-/// A data set, ready to train on.
-pub(super) enum Data {
-    /// Labelled images.
-    Images(Splits<ImageBatcher>),
-    /// Labelled texts, and the vectors of their words if they come from elsewhere.
-    Texts(Splits<TextBatcher>, Option<WordVectors>),
-}
+impl DataOptions {
+    /// Checks the options, and finds the folder of the files.
+    ///
+    /// # Arguments
+    ///
+    /// - `environment`: the folder where the options name none
+    ///
+    /// # Errors
+    ///
+    /// Returns [`TrainError::Option`] for a size of zero, for a folder or a download that the data
+    /// set does not need, and for a folder that is missing.
+    pub(super) fn checked(mut self, environment: Option<PathBuf>) -> Result<Self, TrainError> {
+        checks::at_least_one([
+            ("--train-size", self.train_size.unwrap_or(1)),
+            ("--test-size", self.test_size.unwrap_or(1)),
+            ("--public-size", self.public_size.unwrap_or(1)),
+        ])?;
+        if self.download && self.dataset != DatasetName::Mnist {
+            let reason = format!("is for mnist, not {}; leave it out", typed(self.dataset));
+            return Err(TrainError::option("--download", reason));
+        }
+        if self.dataset == DatasetName::Digits {
+            checks::drawable(self.train_size, self.test_size)?;
+            if let Some(folder) = &self.data_dir {
+                let reason = format!(
+                    "{} is given but the drawn digits need no files; leave it out, or train mnist",
+                    folder.display()
+                );
+                return Err(TrainError::option("--data-dir", reason));
+            }
+            return Ok(self);
+        }
+        self.data_dir = self.data_dir.or(environment).filter(|_| !self.download);
+        if self.data_dir.is_none() && self.dataset != DatasetName::Mnist {
+            let reason = format!(
+                "must be given for {}, or BURN_DP_DATA be set: the folder with its files",
+                typed(self.dataset)
+            );
+            return Err(TrainError::option("--data-dir", reason));
+        }
+        Ok(self)
+    }
 
-/// Reads or draws the data.
-///
-/// # Errors
-///
-/// Those of the readers.
-pub(super) fn load(settings: &Settings) -> Result<Data, TrainError> {
-    let cut = |size: Option<usize>| size.unwrap_or(usize::MAX);
-    let sizes = (cut(settings.train_size), cut(settings.test_size));
-    let data = match (settings.dataset, &settings.data_dir) {
-        (DatasetName::Digits, _) => Data::Images(digits::splits(
-            settings.seed,
-            settings.train_size.unwrap_or(digits::TRAIN_ITEMS),
-            settings.test_size.unwrap_or(digits::TEST_ITEMS),
-        )),
-        (DatasetName::Mnist, None) => Data::Images(mnist::downloaded()?),
-        (DatasetName::Mnist, Some(path)) => Data::Images(mnist::from_folder(path)?),
-        (DatasetName::FashionMnist, Some(path)) => Data::Images(mnist::fashion_from_folder(path)?),
-        (DatasetName::Cifar10, Some(path)) => Data::Images(cifar10::read(path)?),
-        (DatasetName::Folder, Some(path)) => {
-            Data::Images(folder::read(path, settings.inputs.image_size)?)
+    /// Returns the folder that the variable `BURN_DP_DATA` names.
+    pub(super) fn environment() -> Option<PathBuf> {
+        std::env::var_os("BURN_DP_DATA").map(Into::into)
+    }
+
+    /// Reads or draws images.
+    ///
+    /// # Arguments
+    ///
+    /// - `side`: pixels per side to which images of a folder are scaled
+    ///
+    /// # Errors
+    ///
+    /// Returns [`TrainError::Data`] if the files cannot be read, and [`TrainError::Option`] if the
+    /// data set holds no images.
+    pub(super) fn images(&self, side: usize) -> Result<Splits<ImageBatcher>, TrainError> {
+        let splits = match (self.dataset, &self.data_dir) {
+            (DatasetName::Digits, _) => digits::splits(
+                self.seed,
+                self.train_size.unwrap_or(digits::TRAIN_ITEMS),
+                self.test_size.unwrap_or(digits::TEST_ITEMS),
+            ),
+            (DatasetName::Mnist, Some(path)) => mnist::from_folder(path)?,
+            (DatasetName::FashionMnist, Some(path)) => mnist::fashion_from_folder(path)?,
+            (DatasetName::Cifar10, Some(path)) => cifar10::read(path)?,
+            (DatasetName::Folder, Some(path)) => folder::read(path, side)?,
+            (DatasetName::Mnist, None) => mnist::downloaded()?,
+            (dataset, _) => {
+                let reason = format!("must be a data set of images, got {}", typed(dataset));
+                return Err(TrainError::option("DATASET", reason));
+            }
+        };
+        Ok(self.cut(splits))
+    }
+
+    /// Reads film reviews, and the word vectors if there is a file of them.
+    ///
+    /// # Errors
+    ///
+    /// Returns [`TrainError::Data`] if the files cannot be read, and [`TrainError::Option`] if
+    /// there is no folder.
+    pub(super) fn reviews(
+        &self,
+        vocabulary_size: usize,
+        length: usize,
+        word_vectors: Option<&PathBuf>,
+    ) -> Result<(Splits<TextBatcher>, Option<WordVectors>), TrainError> {
+        let folder = self.data_dir.as_ref().ok_or_else(|| {
+            TrainError::option("--data-dir", "must be given: the folder with the film reviews")
+        })?;
+        let vectors = word_vectors.map(|file| WordVectors::read(file, vocabulary_size));
+        let vectors = vectors.transpose()?;
+        let hashed = Vocabulary::Hashed { buckets: vocabulary_size as u32 };
+        let vocabulary = vectors.as_ref().map_or(&hashed, |vectors| &vectors.vocabulary);
+        Ok((self.cut(imdb::read(folder, vocabulary, length)?), vectors))
+    }
+
+    fn cut<E: crate::data::Encoder>(&self, splits: Splits<E>) -> Splits<E> {
+        let size = |size: Option<usize>| size.unwrap_or(usize::MAX);
+        splits.truncated(size(self.train_size), size(self.test_size))
+    }
+
+    /// Divides the training examples into private and public ones. The last ones are public.
+    ///
+    /// # Arguments
+    ///
+    /// - `default`: number of public examples where the options give none
+    ///
+    /// # Errors
+    ///
+    /// Returns [`TrainError::Option`] if no example would be left to train on.
+    pub(super) fn split_public<T: Clone>(
+        &self,
+        train: &ItemDataset<T>,
+        default: usize,
+    ) -> Result<(Vec<T>, Vec<T>), TrainError> {
+        let mut private = train.items().to_vec();
+        let size = self.public_size.unwrap_or(default);
+        if size >= private.len() {
+            let reason = format!(
+                "must be less than the {} training examples, got {size}; give a smaller one",
+                private.len()
+            );
+            return Err(TrainError::option("--public-size", reason));
         }
-        (DatasetName::Imdb, Some(path)) => {
-            let inputs = &settings.inputs;
-            let vectors = match &inputs.word_vectors {
-                Some(file) => Some(WordVectors::read(file, inputs.vocabulary_size)?),
-                None => None,
-            };
-            let hashed = Vocabulary::Hashed { buckets: inputs.vocabulary_size as u32 };
-            let vocabulary = vectors.as_ref().map_or(&hashed, |vectors| &vectors.vocabulary);
-            Data::Texts(imdb::read(path, vocabulary, inputs.sequence_length)?, vectors)
-        }
-        (dataset, None) => return Err(no_data_dir(dataset)),
-    };
-    Ok(match data {
-        Data::Images(splits) => Data::Images(splits.truncated(sizes.0, sizes.1)),
-        Data::Texts(splits, vectors) => Data::Texts(splits.truncated(sizes.0, sizes.1), vectors),
-    })
+        let public = private.split_off(private.len() - size);
+        Ok((private, public))
+    }
 }

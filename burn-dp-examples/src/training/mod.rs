@@ -1,40 +1,36 @@
 //! The training program: options, the run, and what it writes.
+//!
+//! [`Training`] parses the command line and runs one of three trainings: [`individual`] clipping,
+//! with ordinary training of the same models, [`batch_clipping`] of mini-sets, and [`federated`]
+//! training with user-level privacy. They share their options, checks, checkpoints, table and
+//! output.
 
 pub mod batch_clipping;
 mod checkpoints;
-pub(crate) mod checks;
-mod clipping;
-mod clipping_policy;
+pub mod checks;
 mod device;
 mod error;
 mod evaluation;
 pub mod federated;
-mod figures;
-pub(crate) mod files;
-mod inputs;
+pub mod files;
+pub mod individual;
 mod loading;
-mod noise;
+mod optimizer;
 mod options;
-mod ordinary;
-pub(crate) mod plot;
-mod private;
+mod output;
+mod privacy;
+mod program;
 mod progress;
-mod public_items;
-mod recipe;
-mod run;
-mod schedule;
-mod settings;
 mod statement;
+mod thresholds;
 
-pub use clipping::{ClippingName, ClippingOptions, ClippingSettings, RuleName};
 pub use device::device;
 pub use error::TrainError;
 pub use evaluation::Evaluation;
-pub use figures::RunFigures;
-pub(crate) use files::write_json;
-pub use inputs::{InputOptions, InputSettings};
-pub use options::{BackendName, DatasetName, OptimizerName, TrainOptions};
-pub use run::{AVERAGED_MODEL_FILE, MODEL_FILE, run};
-pub use schedule::ScheduleName;
-pub use settings::{Length, PrivacySettings, Settings};
-pub use statement::{STATEMENT_JSON, STATEMENT_TEXT};
+pub use options::{
+    BackendName, DataOptions, DatasetName, Given, OptimizerName, PrivacyOptions, RunOptions,
+    TrainingOptions, typed,
+};
+pub use output::{AVERAGED_MODEL_FILE, MODEL_FILE, STATEMENT_JSON, STATEMENT_TEXT, TRAINING_PLOT};
+pub use privacy::PrivacySettings;
+pub use program::Training;

@@ -1,108 +1,84 @@
-//! The options of the training program, as they are typed.
+//! Command-line options that the trainings share, and the names of their choices.
 
 use std::path::PathBuf;
 
-use clap::{Parser, ValueEnum};
+use clap::parser::ValueSource;
+use clap::{Arg, ArgMatches, Args, Parser, ValueEnum};
+use serde::{Serialize, Serializer};
 
-use super::inputs::InputOptions;
-use super::{ClippingOptions, ScheduleName};
-use crate::models::ModelName;
+use super::TrainError;
 
-/// Train a classifier of images or texts with differential privacy.
-///
-/// Without options: the convolutional network on the embedded data set, at epsilon = 3. What is not
-/// given is taken from the recipe of the data set, which the table of the README was made with.
-#[derive(Parser, Debug, Clone)]
-#[command(name = "cargo xtask train", bin_name = "cargo xtask train", version)]
-pub struct TrainOptions {
+/// Which data, and where it lies.
+#[derive(Args, Debug, Clone, Serialize)]
+#[serde(rename_all = "kebab-case")]
+#[command(next_help_heading = "Data")]
+pub struct DataOptions {
     /// Data set to train on.
     #[arg(value_enum, default_value_t = DatasetName::Digits)]
+    #[serde(rename = "the data set", serialize_with = "as_typed")]
     pub dataset: DatasetName,
-    /// Folder with the files of the data set, as they are published: IDX files, plain or gzip (mnist,
-    /// fashion-mnist), the binary version (cifar10), aclImdb (imdb), train/CLASS/*.png and test/CLASS
-    /// (folder) [default: the variable BURN_DP_DATA; for mnist else the cache or download of
-    /// burn-dataset].
+    /// Folder with the files of the data set, as they are published: IDX files, plain or gzip
+    /// (mnist, fashion-mnist), the binary version (cifar10), aclImdb (imdb), train/CLASS/*.png and
+    /// test/CLASS (folder); the drawn digits need none [default: the variable BURN_DP_DATA].
     #[arg(long, value_name = "DIR")]
+    #[serde(skip)]
     pub data_dir: Option<PathBuf>,
-    /// Use only this many examples to train on [default: all; 12000 drawn digits].
+    /// mnist: read the files from the cache of burn-dataset, which downloads them the first time;
+    /// needs the feature `download`. The default for mnist without a folder.
+    #[arg(long, conflicts_with = "data_dir")]
+    #[serde(skip)]
+    pub download: bool,
+    /// Use only this many examples to train on, public ones included [default: all; 12000 drawn
+    /// digits].
     #[arg(long, value_name = "N")]
     pub train_size: Option<usize>,
     /// Use only this many examples to test on [default: all; 2000 drawn digits].
     #[arg(long, value_name = "N")]
+    #[serde(skip)]
     pub test_size: Option<usize>,
-    /// Network to train [default: transformer for imdb, else cnn].
-    #[arg(long, value_enum)]
-    pub model: Option<ModelName>,
-    /// Options of some data sets and networks.
-    #[command(flatten)]
-    pub inputs: InputOptions,
-    /// Privacy budget: the noise is calibrated to end at this epsilon [default: 3].
-    #[arg(long, value_name = "E", allow_hyphen_values = true)]
-    pub epsilon: Option<f64>,
-    /// Probability with which the budget may be exceeded; less than 1/N [default: 1e-5].
-    #[arg(long, value_name = "D", allow_hyphen_values = true)]
-    pub delta: Option<f64>,
-    /// Standard deviation of the noise over the clipping threshold. Together with --epsilon, the
-    /// run stops before the step that would break the budget.
-    #[arg(long, value_name = "SIGMA", allow_hyphen_values = true)]
-    pub noise_multiplier: Option<f64>,
-    /// Clipping threshold of each example's gradient.
-    #[arg(long, value_name = "C", allow_hyphen_values = true)]
-    pub max_grad_norm: Option<f64>,
-    /// Which policy clips, and its options.
-    #[command(flatten)]
-    pub clipping: ClippingOptions,
-    /// Expected size of a logical batch; each example is drawn with probability batch size / N.
+    /// Training examples that are taken as public and not trained on, where a clipping policy or
+    /// BatchNorm needs public examples [default: a tenth].
     #[arg(long, value_name = "N")]
-    pub batch_size: Option<usize>,
-    /// Largest number of examples that go through the network together; saves memory, changes
-    /// nothing but the rounding.
-    #[arg(long, value_name = "N")]
-    pub physical_batch_size: Option<usize>,
-    /// Length of the training in passes over the data.
-    #[arg(long, value_name = "N")]
-    pub epochs: Option<usize>,
-    /// Length of the training in steps, in place of --epochs.
-    #[arg(long, value_name = "N")]
-    pub steps: Option<usize>,
-    /// Rule that turns gradients into updates.
-    #[arg(long, value_enum)]
-    pub optimizer: Option<OptimizerName>,
-    /// Learning rate.
-    #[arg(long, allow_hyphen_values = true)]
-    pub lr: Option<f64>,
-    /// How the learning rate changes over the training.
-    #[arg(long, value_enum)]
-    pub schedule: Option<ScheduleName>,
-    /// Momentum of sgd.
-    #[arg(long, allow_hyphen_values = true)]
-    pub momentum: Option<f64>,
-    /// Average the weights over the steps, each step of age n with the weight of this number to the n, for
-    /// example 0.999: costs no privacy. The averaged model is evaluated and written beside the trained one.
-    #[arg(long, value_name = "DECAY", allow_hyphen_values = true)]
-    pub ema_decay: Option<f64>,
-    /// Backend to train on.
-    #[arg(long, value_enum, default_value_t = BackendName::Flex)]
-    pub backend: BackendName,
-    /// Train the same model the ordinary way: no clipping, no noise, no guarantee.
-    #[arg(long)]
-    pub non_private: bool,
-    /// Seed of the initial weights and of the drawn digits. Noise and sampling never use it: they
-    /// are seeded by the operating system.
+    pub public_size: Option<usize>,
+    /// Seed of the initial weights, of the drawn digits, and of the membership in mini-sets. Noise
+    /// and sampling never use it: the operating system seeds them.
     #[arg(long, value_name = "N", default_value_t = 0)]
     pub seed: u64,
+}
+
+/// How much privacy.
+#[derive(Args, Debug, Clone, Default)]
+#[command(next_help_heading = "Privacy")]
+pub struct PrivacyOptions {
+    /// Privacy budget: the noise is calibrated to end at this epsilon. Together with
+    /// --noise-multiplier, training stops before the step that would exceed the budget.
+    #[arg(long, value_name = "E", allow_hyphen_values = true)]
+    pub epsilon: Option<f64>,
+    /// Probability with which the budget may be exceeded; less than 1 / the number of examples, or
+    /// of users.
+    #[arg(long, value_name = "D", allow_hyphen_values = true)]
+    pub delta: Option<f64>,
+    /// Standard deviation of the noise over the clipping threshold.
+    #[arg(long, value_name = "SIGMA", allow_hyphen_values = true)]
+    pub noise_multiplier: Option<f64>,
     /// Take sampling and noise from this seed: the run can be repeated, and nothing of it is
     /// private. For tests and for experiments on public data.
     #[arg(long, value_name = "N")]
     pub insecure_seed: Option<u64>,
-    /// Go on from the last checkpoint in the output folder, with unchanged settings.
+}
+
+/// Where the training runs and what it writes.
+#[derive(Args, Debug, Clone)]
+#[command(next_help_heading = "Run")]
+pub struct RunOptions {
+    /// Backend to train on.
+    #[arg(long, value_enum, default_value_t = BackendName::Flex)]
+    pub backend: BackendName,
+    /// Continue from the last checkpoint in the output folder, with unchanged settings.
     #[arg(long)]
     pub resume: bool,
-    /// With --resume: go on behind the last step that was released, where the steps since the checkpoint do
-    /// not come out the same bit for bit (on another machine, say). They stay paid for; what they taught is lost.
-    #[arg(long, requires = "resume")]
-    pub skip_lost_steps: bool,
-    /// Folder for the model, the privacy statement and the checkpoints of an unfinished run.
+    /// Folder for the model, the privacy statement, the figures, the plots, and the checkpoints of
+    /// an unfinished run.
     #[arg(long, value_name = "DIR", default_value = "out/train")]
     pub output: PathBuf,
     /// File for the figures of the run [default: run.json in the output folder].
@@ -110,10 +86,10 @@ pub struct TrainOptions {
     pub json: Option<PathBuf>,
 }
 
-/// A data set that the program knows.
+/// A data set.
 #[derive(ValueEnum, Debug, Clone, Copy, PartialEq, Eq)]
 pub enum DatasetName {
-    /// The embedded drawn digits.
+    /// Drawn digits, made by the program.
     Digits,
     /// The original MNIST.
     Mnist,
@@ -124,7 +100,7 @@ pub enum DatasetName {
     Cifar10,
     /// Film reviews, positive and negative.
     Imdb,
-    /// Images in one folder a class.
+    /// Images in one folder per class.
     Folder,
 }
 
@@ -150,33 +126,106 @@ pub enum BackendName {
     Cuda,
 }
 
-/// The name of a choice, as it is typed.
-pub(super) fn typed(choice: impl ValueEnum) -> String {
+/// Returns the name of a choice as it is typed.
+pub fn typed(choice: impl ValueEnum) -> String {
     choice.to_possible_value().map(|value| value.get_name().into()).unwrap_or_default()
+}
+
+/// Serializes a choice as it is typed.
+pub(super) fn as_typed<C: ValueEnum, S: Serializer>(
+    choice: &C,
+    serializer: S,
+) -> Result<S::Ok, S::Error> {
+    serializer.serialize_str(&typed(choice.clone()))
+}
+
+/// Adds a default that depends on other options to the help of an argument.
+pub(super) fn with_default(arg: Arg, default: &str) -> Arg {
+    let help = arg.get_help().map(ToString::to_string).unwrap_or_default();
+    let help = help.trim_end_matches('.').to_string();
+    arg.help(format!("{help} [default: {default}]"))
+}
+
+/// The options that were given on the command line, with their values.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Given(Vec<(String, String)>);
+
+impl Given {
+    fn of(matches: &ArgMatches) -> Self {
+        let ids = matches.ids().map(|id| id.as_str());
+        let given = ids.filter(|id| matches.value_source(id) == Some(ValueSource::CommandLine));
+        let value = |id: &str| {
+            let words = matches.try_get_raw(id).ok().flatten()?;
+            let value = words.map(|word| word.to_string_lossy()).collect::<Vec<_>>().join(",");
+            // A flag is stored as `true`.
+            Some(if value == "true" { String::new() } else { value })
+        };
+        let option = |id: &str| Some((format!("--{}", id.replace('_', "-")), value(id)?));
+        Self(given.filter_map(option).collect())
+    }
+
+    /// Returns the first of these options that was given, with its value; flags have none.
+    pub(super) fn first_of(&self, names: &[&'static str]) -> Option<(&'static str, &str)> {
+        let given = |name: &&str| self.0.iter().find(|(given, _)| given == name);
+        names.iter().find_map(|name| Some((*name, given(name)?.1.as_str())))
+    }
+
+    /// Refuses options that another choice makes meaningless.
+    ///
+    /// # Arguments
+    ///
+    /// - `choice`: what makes them meaningless, for example `with --clipping flat`
+    /// - `needed`: what would give them a meaning, for example `--clipping quantile`
+    ///
+    /// # Errors
+    ///
+    /// Returns [`TrainError::Option`] with the first of `names` that was given.
+    pub(super) fn refuse(
+        &self,
+        names: &[&'static str],
+        choice: &str,
+        needed: &str,
+    ) -> Result<(), TrainError> {
+        match self.first_of(names) {
+            Some((name, _)) => {
+                let reason = format!("has no meaning {choice}; leave it out, or give {needed}");
+                Err(TrainError::option(name, reason))
+            }
+            None => Ok(()),
+        }
+    }
+}
+
+/// Options of a training, which record what was given on the command line.
+pub trait TrainingOptions: Parser {
+    /// Returns the record of the given options.
+    fn given_mut(&mut self) -> &mut Given;
+
+    /// Parses a command line, the name of the program included.
+    ///
+    /// # Errors
+    ///
+    /// Returns clap's error, which is also the help text where help is asked for.
+    fn read<W: Into<std::ffi::OsString> + Clone>(
+        words: impl IntoIterator<Item = W>,
+    ) -> Result<Self, clap::Error> {
+        let mut command = Self::command();
+        let matches = command.try_get_matches_from_mut(words)?;
+        let options = Self::from_arg_matches(&matches);
+        let mut options = options.map_err(|error| error.format(&mut command))?;
+        *options.given_mut() = Given::of(&matches);
+        Ok(options)
+    }
 }
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used)]
-
-    use clap::CommandFactory;
-
     use super::*;
-
-    #[test]
-    fn the_options_are_well_formed() {
-        TrainOptions::command().debug_assert();
-    }
-
-    #[test]
-    fn a_negative_number_is_a_value_and_not_an_option() {
-        let options = TrainOptions::try_parse_from(["train", "--epsilon", "-1"]).unwrap();
-        assert_eq!(options.epsilon, Some(-1.0));
-    }
 
     #[test]
     fn choices_are_named_as_they_are_typed() {
         assert_eq!(typed(BackendName::Ndarray), "ndarray");
+        assert_eq!(typed(DatasetName::FashionMnist), "fashion-mnist");
         assert_eq!(typed(DatasetName::Digits), "digits");
     }
 }

@@ -1,141 +1,220 @@
-//! What a person sees of a run: a progress bar, and a line for every pass over the data.
+//! What a run prints: its beginning, a progress bar, and a table of measurements.
 
 use std::time::{Duration, Instant};
 
-use comfy_table::{ColumnConstraint, ContentArrangement, Table, TableStyle, Width};
+use burn_dp::optim::PrivacyPlan;
 use indicatif::{ProgressBar, ProgressStyle};
 
-use super::Evaluation;
+use super::TrainError;
 
-/// A step that was made.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub(super) struct Step {
-    /// Number of steps made so far, those before a resumption included.
-    pub(super) number: usize,
-    /// Upper bound of ε so far, after each pass over the data; nothing in ordinary training.
-    pub(super) epsilon: Option<f64>,
-    /// Examples and how many of them were clipped; nothing in ordinary training.
-    ///
-    /// Both are private: they are for the eyes of whoever trains and are written nowhere.
-    pub(super) clipped: Option<Clipped>,
-}
+/// A column of the table: name, width, and meaning.
+pub(super) type Column = (&'static str, usize, &'static str);
 
-/// Number of examples, and of those that were clipped.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(super) struct Clipped {
-    /// Examples of the step.
-    pub(super) examples: u64,
-    /// Those whose gradient was longer than the threshold.
-    pub(super) clipped: u64,
-}
+/// Meanings of columns that several trainings have.
+pub(super) const TEST_LOSS: Column = ("test loss", 11, "mean cross entropy");
+pub(super) const TEST_ACCURACY: Column = ("test acc.", 11, "share of correct predictions");
+pub(super) const EPSILON: Column = ("epsilon", 10, "privacy spent so far, an upper bound");
+
+/// Widest line of the legend.
+const LEGEND_WIDTH: usize = 96;
+
+/// Steps after which the time of a pass is estimated.
+const ESTIMATED_AFTER: usize = 3;
 
 /// The progress bar and the table of a run.
 pub(super) struct Progress {
     bar: ProgressBar,
-    private: bool,
-    /// Examples of a step, in the mean: the true number is private.
-    expected_batch_size: usize,
-    clipped: Clipped,
+    columns: Vec<Column>,
+    /// Name and number of steps of what is timed, for example a pass over the data.
+    pass: (&'static str, usize),
+    steps: usize,
+    /// Steps that this process made, and of those the steps since the last row.
+    made: usize,
+    since_row: usize,
     since: Instant,
-    steps_since: usize,
-    /// Time that went into steps, evaluations left out.
+    /// Time between the last row and the pause after it.
+    lap: Duration,
+    /// Time of the steps, without measurements.
     training: Duration,
+    estimated: bool,
 }
 
-const WIDTHS: [u16; 7] = [7, 8, 11, 11, 11, 10, 12];
-
 impl Progress {
-    /// Starts at a step of a run of `steps` steps and prints the head of the table.
+    /// Prints the legend and the head of the table.
+    ///
+    /// # Arguments
+    ///
+    /// - `first`, `steps`: steps made before this process, and steps of the whole training
+    /// - `pass`: name and number of steps of what is timed
     pub(super) fn start(
         first: usize,
         steps: usize,
-        expected_batch_size: usize,
-        private: bool,
+        pass: (&'static str, usize),
+        columns: Vec<Column>,
     ) -> Self {
         let bar = ProgressBar::new(steps as u64).with_position(first as u64);
-        let style = "{bar:40} step {pos}/{len}, {elapsed} gone, {eta} to go";
+        let style = "{bar:40} step {pos}/{len}, elapsed {elapsed}, remaining {eta}";
         if let Ok(style) = ProgressStyle::with_template(style) {
             bar.set_style(style);
         }
         bar.enable_steady_tick(Duration::from_millis(250));
         bar.suspend(|| {
-            if private {
-                println!("(*) taken from private data and not covered by epsilon: do not publish");
-            }
-            let clipped = if private { "clipped*" } else { "" };
-            let epsilon = if private { "epsilon" } else { "" };
-            let head = ["epoch", "step", "test loss", "test acc.", epsilon, clipped, "examples/s"];
-            println!("{}", line(head.map(String::from)));
+            println!("{}\n", legend(&columns));
+            println!("{}", line(&columns, columns.iter().map(|column| column.0.to_string())));
         });
         Self {
             bar,
-            private,
-            expected_batch_size,
-            clipped: Clipped::default(),
+            columns,
+            pass,
+            steps,
+            made: 0,
+            since_row: 0,
             since: Instant::now(),
-            steps_since: 0,
+            lap: Duration::ZERO,
             training: Duration::ZERO,
+            estimated: false,
         }
     }
 
-    /// Counts a step.
-    pub(super) fn step(&mut self, step: Step) {
-        self.bar.set_position(step.number as u64);
-        self.steps_since += 1;
-        if let Some(Clipped { examples, clipped }) = step.clipped {
-            self.clipped.examples += examples;
-            self.clipped.clipped += clipped;
+    /// Counts a step, and estimates the time of a pass once some steps were made.
+    pub(super) fn step(&mut self, number: usize) {
+        self.bar.set_position(number as u64);
+        self.made += 1;
+        self.since_row += 1;
+        let ready = self.made >= ESTIMATED_AFTER && number < self.steps;
+        if ready && !self.estimated {
+            self.estimated = true;
+            let step = (self.training + self.since.elapsed()) / self.made as u32;
+            let of = |steps: usize| duration(step.mul_f64(steps as f64));
+            let (name, steps) = self.pass;
+            let (pass, rest) = (of(steps), of(self.steps - number));
+            // Not on the standard output: its lines are results.
+            self.bar.suspend(|| eprintln!("about {pass} per {name}, {rest} to the end"));
         }
     }
 
-    /// Stops the clock for what is not training; [`Progress::row`] starts it again.
+    /// Stops the clock for a measurement; [`Progress::row`] starts it again.
     pub(super) fn pause(&mut self) {
-        self.training += self.since.elapsed();
+        self.lap = self.since.elapsed();
+        self.training += self.lap;
     }
 
-    /// Prints the line of the steps since the last one.
-    pub(super) fn row(&mut self, epoch: f64, step: usize, test: Evaluation, epsilon: Option<f64>) {
-        let seconds = self.since.elapsed().as_secs_f64();
-        let speed = (self.steps_since * self.expected_batch_size) as f64 / seconds.max(1e-9);
-        let Clipped { examples, clipped } = std::mem::take(&mut self.clipped);
-        let share = match examples {
-            _ if !self.private => String::new(),
-            0 => "-".into(),
-            _ => format!("{:.1} %", 100.0 * clipped as f64 / examples as f64),
-        };
-        let row = [
-            format!("{epoch:.1}"),
-            step.to_string(),
-            format!("{:.4}", test.loss),
-            format!("{:.2} %", 100.0 * test.accuracy),
-            epsilon.map(upwards).unwrap_or_default(),
-            share,
-            format!("{speed:.0}"),
-        ];
-        self.bar.suspend(|| println!("{}", line(row)));
-        self.steps_since = 0;
+    /// Returns the steps per second between the last row and the pause after it.
+    pub(super) fn steps_per_second(&self) -> f64 {
+        self.since_row as f64 / self.lap.as_secs_f64().max(1e-9)
+    }
+
+    /// Returns the time of the steps up to the last pause, without measurements.
+    pub(super) fn training(&self) -> Duration {
+        self.training
+    }
+
+    /// Prints a row of the table and starts the clock.
+    pub(super) fn row(&mut self, cells: impl IntoIterator<Item = String>) {
+        let line = line(&self.columns, cells);
+        self.bar.suspend(|| println!("{line}"));
+        self.since_row = 0;
         self.since = Instant::now();
     }
 
-    /// Removes the bar and tells how long the steps took.
+    /// Removes the bar and returns the time of the steps.
     pub(super) fn finish(self) -> Duration {
         self.bar.finish_and_clear();
         self.training
     }
 }
 
-/// An upper bound with four decimals that is still one.
+/// Prints what is trained and with which privacy.
+///
+/// # Arguments
+///
+/// - `subject`: the model, the data and the length of the training
+/// - `privacy`: the plan and the δ at which ε is stated; nothing for ordinary training
+///
+/// # Errors
+///
+/// Returns [`TrainError::Privacy`] if the accountant cannot analyze the plan.
+pub(super) fn announce(
+    subject: &str,
+    privacy: Option<(&PrivacyPlan, f64)>,
+) -> Result<(), TrainError> {
+    println!("training {subject}");
+    let Some((plan, delta)) = privacy else {
+        println!("privacy: none");
+        return Ok(());
+    };
+    let guarantee = if !plan.is_secure() {
+        "NONE, because the seed of the noise is known".to_string()
+    } else {
+        let epsilon = match plan.budget() {
+            Some(budget) => budget.epsilon(),
+            None => plan.epsilon_at_end(delta)?,
+        };
+        format!("epsilon <= {} at delta = {delta:e}", upwards(epsilon))
+    };
+    println!(
+        "privacy: {guarantee}, for {}; noise multiplier {}, sampling probability {}",
+        plan.unit(),
+        significant(plan.noise_multiplier(), 4),
+        significant(plan.sampling_probability(), 3)
+    );
+    Ok(())
+}
+
+/// Returns an upper bound with four decimals, rounded up.
 pub(super) fn upwards(epsilon: f64) -> String {
     format!("{:.4}", (epsilon * 1e4).ceil() / 1e4)
 }
 
-/// One line of the table; the lines are printed as they come, so the widths are fixed.
-fn line(cells: [String; 7]) -> String {
-    let mut table = Table::new();
-    table.load_style(TableStyle::new()).set_content_arrangement(ContentArrangement::Dynamic);
-    table.add_row(cells);
-    table.set_constraints(WIDTHS.map(|width| ColumnConstraint::Absolute(Width::Fixed(width))));
-    table.trim_fmt()
+/// Returns a share as a percentage.
+pub(super) fn percent(share: f64) -> String {
+    format!("{:.2} %", 100.0 * share)
+}
+
+/// Returns a number with this many significant digits.
+pub(super) fn significant(value: f64, digits: i32) -> String {
+    if value == 0.0 || !value.is_finite() {
+        return value.to_string();
+    }
+    let magnitude = value.abs().log10().floor() as i32;
+    if !(-4..6).contains(&magnitude) {
+        return format!("{value:.*e}", digits as usize - 1);
+    }
+    let text = format!("{value:.*}", (digits - 1 - magnitude).max(0) as usize);
+    match text.contains('.') {
+        true => text.trim_end_matches('0').trim_end_matches('.').to_string(),
+        false => text,
+    }
+}
+
+/// Returns a time in the unit that a person would choose.
+fn duration(time: Duration) -> String {
+    match time.as_secs_f64() {
+        seconds @ ..10.0 => format!("{seconds:.1} s"),
+        seconds @ ..120.0 => format!("{seconds:.0} s"),
+        seconds @ ..7200.0 => format!("{:.0} min", seconds / 60.0),
+        seconds => format!("{:.1} h", seconds / 3600.0),
+    }
+}
+
+/// Explains the columns in lines of limited width.
+fn legend(columns: &[Column]) -> String {
+    let mut lines = vec!["columns:".to_string()];
+    let explained = columns.iter().filter(|(name, ..)| !name.is_empty());
+    for (name, _, meaning) in explained {
+        let entry = format!(" {name} = {meaning};");
+        match lines.last_mut() {
+            Some(line) if line.len() + entry.len() <= LEGEND_WIDTH => line.push_str(&entry),
+            _ => lines.push(format!("  {entry}")),
+        }
+    }
+    lines.join("\n").trim_end_matches(';').to_string()
+}
+
+/// Returns one line of the table. Lines are printed one by one, so the widths are fixed.
+fn line(columns: &[Column], cells: impl IntoIterator<Item = String>) -> String {
+    let cells = columns.iter().zip(cells).map(|((_, width, _), cell)| format!("{cell:<width$}"));
+    cells.collect::<String>().trim_end().to_string()
 }
 
 #[cfg(test)]
@@ -143,14 +222,18 @@ mod tests {
     use super::*;
 
     #[test]
-    fn lines_have_their_columns_below_one_another() {
-        let head = line(["epoch", "step", "a", "b", "c", "d", "e"].map(String::from));
-        let row = line(["1.0", "24", "0.5", "9 %", "0.1", "7 %", "300"].map(String::from));
-        for (cell, other) in [("step", "24"), ("a", "0.5"), ("e", "300")] {
+    fn columns_are_aligned_and_explained() {
+        let columns = [("epoch", 7, "passes over the data"), TEST_LOSS, EPSILON];
+        let head = line(&columns, columns.iter().map(|column| column.0.to_string()));
+        let row = line(&columns, ["1.0", "0.5", "0.1"].map(String::from));
+        for (cell, other) in [("test loss", "0.5"), ("epsilon", "0.1")] {
             let places = (head.rfind(cell), row.rfind(other));
             assert!(places.0.is_some() && places.0 == places.1, "{head:?}\n{row:?}");
         }
-        assert!(!row.contains('\n'), "{row:?}");
+        let legend = legend(&columns);
+        assert!(legend.starts_with("columns: epoch = passes over the data; test loss = "));
+        assert!(legend.lines().all(|line| line.len() <= LEGEND_WIDTH), "{legend}");
+        assert!(legend.ends_with("epsilon = privacy spent so far, an upper bound"), "{legend}");
     }
 
     #[test]
@@ -158,5 +241,16 @@ mod tests {
         assert_eq!(upwards(1.00001), "1.0001");
         assert_eq!(upwards(2.0), "2.0000");
         assert_eq!(upwards(f64::INFINITY), "inf");
+    }
+
+    #[test]
+    fn numbers_for_people_are_short() {
+        assert_eq!(significant(0.042_666_666_666_666_67, 3), "0.0427");
+        assert_eq!(significant(1.0, 4), "1");
+        assert_eq!(significant(123_456.7, 3), "123457");
+        assert_eq!(significant(1.5e-7, 3), "1.50e-7");
+        assert_eq!(significant(0.0, 3), "0");
+        assert_eq!(duration(Duration::from_secs(90)), "90 s");
+        assert_eq!(duration(Duration::from_secs(600)), "10 min");
     }
 }

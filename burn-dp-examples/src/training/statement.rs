@@ -1,67 +1,31 @@
-//! The privacy statement of a run, for people and for machines.
+//! The privacy statement of a run.
 
 use burn_dp::optim::DpOptimizer;
 use burn_dp_accountant::PrivacyStatement;
 
-use super::{PrivacySettings, Settings, TrainError, files};
+use super::TrainError;
 
-/// Name of the file with the privacy statement as JSON.
-pub const STATEMENT_JSON: &str = "privacy.json";
-
-/// Name of the file with the privacy statement as text.
-pub const STATEMENT_TEXT: &str = "privacy.txt";
-
-/// Values of δ that a statement gives ε at, beside that of the run.
-const DELTAS: [f64; 4] = [1e-4, 1e-5, 1e-6, 1e-8];
-
-/// The statement of what was released, at several δ.
+/// Returns the statement of what was released.
+///
+/// # Arguments
+///
+/// - `deltas`: values of δ at which ε is stated
+/// - `facts`: public facts by name, for example the data set
+/// - `not_covered`: what ε does not cover in this training
 ///
 /// # Errors
 ///
-/// Those of the accountant.
+/// Returns [`TrainError::Privacy`] if the accountant cannot analyze the releases.
 pub(super) fn statement(
     optim: &DpOptimizer,
-    privacy: PrivacySettings,
-    dataset: &str,
+    deltas: &[f64],
+    facts: impl IntoIterator<Item = (&'static str, String)>,
+    not_covered: &[&str],
 ) -> Result<PrivacyStatement, TrainError> {
-    let mut statement = optim.statement(&deltas(privacy.delta, optim.plan().dataset_size()))?;
-    statement.facts.insert("dataset".into(), dataset.into());
-    statement.not_covered.extend(
-        [
-            "What the program printed while it trained: the share of clipped gradients comes from \
-             the private data.",
-            "The images and labels of the test set, which is taken as public.",
-            "Settings that were chosen by looking at results of earlier runs on the same data.",
-        ]
-        .map(String::from),
-    );
+    const CHOSEN: &str =
+        "Settings that were chosen by looking at results of earlier runs on the same data.";
+    let mut statement = optim.statement(deltas)?;
+    statement.facts.extend(facts.into_iter().map(|(name, fact)| (name.to_string(), fact)));
+    statement.not_covered.extend(not_covered.iter().chain([&CHOSEN]).map(ToString::to_string));
     Ok(statement)
-}
-
-/// The δ of the run first, then the smaller ones and those that are still below 1/N.
-fn deltas(delta: f64, dataset_size: usize) -> Vec<f64> {
-    let below = |other: &f64| *other != delta && *other < 1.0 / dataset_size as f64;
-    [delta].into_iter().chain(DELTAS.into_iter().filter(below)).collect()
-}
-
-/// Writes both forms into the output folder.
-///
-/// # Errors
-///
-/// When a file cannot be written.
-pub(super) fn write(statement: &PrivacyStatement, settings: &Settings) -> Result<(), TrainError> {
-    files::write_json(&settings.file(STATEMENT_JSON), statement)?;
-    files::write(&settings.file(STATEMENT_TEXT), statement.to_string().as_bytes())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_delta_of_the_run_comes_first_and_none_allows_publishing_an_image() {
-        assert_eq!(deltas(1e-5, 60_000), [1e-5, 1e-6, 1e-8]);
-        assert_eq!(deltas(2e-5, 12_000), [2e-5, 1e-5, 1e-6, 1e-8]);
-        assert_eq!(deltas(1e-3, 100), [1e-3, 1e-4, 1e-5, 1e-6, 1e-8]);
-    }
 }

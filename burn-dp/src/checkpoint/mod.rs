@@ -1,15 +1,20 @@
 //! Checkpoints: the state of a run, its log of releases, and the folder that holds them.
+//!
+//! Custom loops, Burn's learner and federated training share one store. A saved run is a set of named
+//! parts: `privacy.json` with the whole privacy state, and records of Burn for everything else. A
+//! [`Checkpointer`] writes the parts as files of a folder, a [`DpOptimizerRecord`] as one piece of bytes.
 
-pub(crate) mod little_endian;
+mod fail_point;
+mod folder;
+mod log_file;
+mod log_lines;
 mod record;
-pub(crate) mod release_log;
 mod restore;
-mod state;
+mod saved_run;
 mod store;
 
 pub use record::DpOptimizerRecord;
 pub use restore::Checkpoint;
-pub(crate) use state::PrivacyState;
-pub use store::Checkpointer;
 #[cfg(feature = "train")]
-pub(crate) use store::{AVERAGE, MODEL, OPTIMIZER, SPARSIFIER, records};
+pub(crate) use saved_run::{MODEL, OPTIMIZER, SavedRun};
+pub use store::Checkpointer;

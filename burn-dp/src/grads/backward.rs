@@ -5,7 +5,7 @@ use burn::tensor::Tensor;
 
 use super::collector::Collector;
 use super::pass_check::PassCheck;
-use super::planner::Planner;
+use super::planner::{Formation, Planner};
 use super::rows::Rows;
 use super::{MemoryBound, PerExampleGradients};
 use crate::DpError;
@@ -17,7 +17,8 @@ use crate::ops::recording::Recording;
 /// # Example
 ///
 /// ```
-/// # use burn_dp::{DpError, grads::PrivateBackward, clipping::{Clipping, FlatClipping}, nn::IntoPrivate};
+/// # use burn_dp::clipping::{Clipping, FlatClipping};
+/// # use burn_dp::{DpError, grads::PrivateBackward, nn::IntoPrivate};
 /// # use burn::{nn::LinearConfig, tensor::{Device, Tensor}};
 /// # fn main() -> Result<(), DpError> {
 /// let device = Device::flex().autodiff();
@@ -32,10 +33,8 @@ use crate::ops::recording::Recording;
 #[derive(Clone, Debug)]
 pub struct PrivateBackward {
     memory_bound: MemoryBound,
-    materialize: bool,
+    formation: Formation,
     group_size: usize,
-    /// Whether no gradient is formed before the end of the pass.
-    defers: bool,
 }
 
 impl Default for PrivateBackward {
@@ -45,14 +44,10 @@ impl Default for PrivateBackward {
 }
 
 impl PrivateBackward {
-    /// Creates a pass that computes every parameter in the cheapest way within the default memory bound.
+    /// Creates a pass that computes every parameter in the cheapest way within the default memory
+    /// bound.
     pub fn new() -> Self {
-        Self {
-            memory_bound: MemoryBound::default(),
-            materialize: false,
-            group_size: 1,
-            defers: false,
-        }
+        Self { memory_bound: MemoryBound::default(), formation: Formation::Planned, group_size: 1 }
     }
 
     /// Bounds the memory of per-example gradients beyond what the pass recorded.
@@ -61,22 +56,24 @@ impl PrivateBackward {
         self
     }
 
-    /// Forms and keeps the per-example gradients of all parameters, whatever the cost. This is a baseline.
+    /// Forms and keeps the per-example gradients of all parameters, whatever the cost. This is a
+    /// baseline.
     ///
-    /// The cost is memory traffic: the gradients of a batch are as large as the model times the batch size.
-    /// They are written, read for the norms, and read again for the sum. The overhead is largest for layers
-    /// with one position per example, because their ghost norms are nearly free. At batch size 128 a
-    /// multi-layer perceptron with 136,000 parameters writes 66 MiB in every step. On Flex most of such a
-    /// step is spent on fresh pages of memory, not on arithmetic: Burn allocates every result anew, zeroed
-    /// and copied to an aligned address, and returns the memory to the operating system after use.
+    /// The cost is memory traffic: the gradients of a batch are as large as the model times the
+    /// batch size. They are written, read for the norms, and read again for the sum. The overhead
+    /// is largest for layers with one position per example, because their ghost norms are nearly
+    /// free. At batch size 128 a multi-layer perceptron with 136,000 parameters writes 66 MiB in
+    /// every step. On Flex most of such a step is spent on fresh pages of memory, not on
+    /// arithmetic: Burn allocates every result anew, zeroed and copied to an aligned address, and
+    /// returns the memory to the operating system after use.
     pub fn with_materialize(mut self, materialize: bool) -> Self {
-        self.materialize = materialize;
+        self.formation = if materialize { Formation::Always } else { Formation::Planned };
         self
     }
 
-    /// Treats every `group_size` consecutive rows as one unit, for example the augmented copies of one
-    /// example. The gradient of the unit is the mean of the gradients of its rows. The mean is taken before
-    /// clipping, so that a unit counts once, however many copies it has.
+    /// Treats every `group_size` consecutive rows as one unit, for example the augmented copies of
+    /// one example. The gradient of the unit is the mean of the gradients of its rows. The mean is
+    /// taken before clipping, so that a unit counts once, however many copies it has.
     ///
     /// # References
     ///
@@ -94,13 +91,9 @@ impl PrivateBackward {
 
     /// Forms no gradients before the end of the pass, so that every rule computes its weighted sum.
     #[cfg(test)]
-    pub(crate) fn with_deferred(mut self, defers: bool) -> Self {
-        self.defers = defers;
+    pub(crate) fn deferred(mut self) -> Self {
+        self.formation = Formation::Deferred;
         self
-    }
-
-    fn planner(&self) -> Planner {
-        Planner::new(self.memory_bound, self.materialize).deferred(self.defers)
     }
 
     /// Returns the bound on the memory of per-example gradients.
@@ -117,24 +110,25 @@ impl PrivateBackward {
     ///
     /// # Shapes
     ///
-    /// - losses: `[batch_size]`, the loss of example i at index i; the examples are on axis 0 of the input of
-    ///   every private layer, in the same order. With a group size K: `[units · K]`, the rows of a unit
-    ///   next to each other
+    /// - losses: `[batch_size]`, the loss of example i at index i; the examples are on axis 0 of
+    ///   the input of every private layer, in the same order. With a group size K: `[units · K]`,
+    ///   the rows of a unit next to each other
     ///
     /// # Privacy
     ///
-    /// The result depends on single examples; only a clipping policy can consume it. The caller has to make
-    /// sure that loss i depends on example i alone. Layers and losses that mix examples are refused where
-    /// this can be detected: BatchNorm in training mode, a batch axis of another length, a parameter
-    /// outside of a private layer. [`DpOptimizer`](crate::optim::DpOptimizer) tests the rest on the batches
-    /// of its first step, [`check_independence`](crate::check_independence) on any batch.
+    /// The result depends on single examples; only a clipping policy can consume it. The caller has
+    /// to make sure that loss i depends on example i alone. Layers and losses that mix examples are
+    /// refused where this can be detected: BatchNorm in training mode, a batch axis of another
+    /// length, a parameter outside of a private layer. [`DpOptimizer`](crate::optim::DpOptimizer)
+    /// tests the rest on the batches of its first step,
+    /// [`check_independence`](crate::check_independence) on any batch.
     ///
     /// # Errors
     ///
     /// Returns an error of [`TrainableParameters::of`] if the model cannot be trained privately,
-    /// [`DpError::UnsupportedModel`] if a trained parameter is outside of a private layer or a private
-    /// layer is outside of the model, and [`DpError::NotPerExample`] if the losses have no graph, are not
-    /// whole groups, or are not as many as the rows of every private layer.
+    /// [`DpError::UnsupportedModel`] if a trained parameter is outside of a private layer or a
+    /// private layer is outside of the model, and [`DpError::NotPerExample`] if the losses have no
+    /// graph, are not whole groups, or are not as many as the rows of every private layer.
     pub fn run<M: Module>(
         &self,
         losses: Tensor<1>,
@@ -155,7 +149,8 @@ impl PrivateBackward {
         if !batch_size.is_multiple_of(self.group_size) {
             return Err(DpError::NotPerExample {
                 reason: format!(
-                    "{batch_size} losses are not whole groups of {}; give every unit as many copies",
+                    "{batch_size} losses are not whole groups of {}; give every unit as many \
+                     copies",
                     self.group_size
                 ),
             });
@@ -173,7 +168,8 @@ impl PrivateBackward {
         }
 
         let rows = Rows { count: batch_size, group_size: self.group_size };
-        let collector = Collector::new(witness, &parameters, rows, self.planner());
+        let planner = Planner::new(self.memory_bound, self.formation);
+        let collector = Collector::new(witness, &parameters, rows, planner);
         let (losses, recorder) = check.begin(losses, self.group_size, model, collector);
         let recording = Recording::start(recorder)?;
         let grads = (losses.sum() / self.group_size as f64).backward();

@@ -16,8 +16,8 @@ use crate::ops::recording::{RawRecord, Recorder};
 
 /// Takes the records of a private backward pass while it runs.
 ///
-/// If the per-example gradients of a parameter are much smaller than their record, they are formed at
-/// once and the record is freed. So the pass frees activations as an ordinary pass does.
+/// If the per-example gradients of a parameter are much smaller than their record, they are formed
+/// at once and the record is freed. So the pass frees activations as an ordinary pass does.
 pub(super) struct Collector {
     /// A plain tensor of the backend that records.
     witness: Tensor<1>,

@@ -17,14 +17,15 @@ pub struct ExplainedParameter {
     pub uses: usize,
     /// How the norms are computed; `None` if no example reached the parameter.
     pub strategy: Option<Strategy>,
-    /// Floating-point operations of the ghost norms of all units; `None` if the rule has no ghost norm.
+    /// Floating-point operations of the ghost norms of all units; `None` if the rule has no ghost
+    /// norm.
     pub ghost_flops: Option<f64>,
     /// Bytes of the per-example gradients of all units.
     pub gradient_bytes: usize,
     /// Bytes that the pass recorded for them: inputs and output gradients.
     pub recorded_bytes: usize,
-    /// Bytes kept until the norms are known: the gradients if they are formed and kept, otherwise the
-    /// record.
+    /// Bytes kept until the norms are known: the gradients if they are formed and kept, otherwise
+    /// the record.
     pub kept_bytes: usize,
     /// Bytes of temporaries.
     pub temporary_bytes: usize,
@@ -55,8 +56,8 @@ impl ExplainedParameter {
         self
     }
 
-    /// Returns the bytes that the memory bound counts: gradients that are kept although they are larger than
-    /// half of their record.
+    /// Returns the bytes that the memory bound counts: gradients that are kept although they are
+    /// larger than half of their record.
     fn bounded_bytes(&self) -> usize {
         let kept = self.strategy == Some(Strategy::Instantiate);
         if kept && 2 * self.gradient_bytes > self.recorded_bytes { self.kept_bytes } else { 0 }
@@ -91,8 +92,8 @@ impl Explanation {
         self.parameters.iter().map(|parameter| parameter.kept_bytes).sum()
     }
 
-    /// Returns the bytes of the kept gradients that are larger than half of their record. The memory bound
-    /// limits these.
+    /// Returns the bytes of the kept gradients that are larger than half of their record. The
+    /// memory bound limits these.
     pub fn bounded_bytes(&self) -> usize {
         self.parameters.iter().map(ExplainedParameter::bounded_bytes).sum()
     }

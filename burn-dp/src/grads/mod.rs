@@ -1,9 +1,9 @@
 //! Per-example gradients: the records of a backward pass, their norms and weighted sums.
 //!
-//! [`PrivateBackward`] runs one backward pass over the sum of per-example losses while a recording is
-//! active. Layers wrapped in [`Private`](crate::nn::Private) hand over their input and the gradient of
-//! their output. [`PerExampleGradients`] holds the records until a [clipping policy](crate::clipping)
-//! consumes it. The gradient of a single example is never visible outside.
+//! [`PrivateBackward`] runs one backward pass over the sum of per-example losses while a recording
+//! is active. Layers wrapped in [`Private`](crate::nn::Private) hand over their input and the
+//! gradient of their output. [`PerExampleGradients`] holds the records until a [clipping
+//! policy](crate::clipping) consumes it. The gradient of a single example is never visible outside.
 //!
 //! | file | content |
 //! |---|---|

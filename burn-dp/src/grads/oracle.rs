@@ -5,12 +5,28 @@
 use std::collections::HashMap;
 
 use burn::module::{Module, ModuleMapper, ModuleVisitor, Param, ParamId};
+use burn::nn::Linear;
 use burn::tensor::{Device, Distribution, Gradients, Tensor, TensorData};
 use proptest::prelude::ProptestConfig;
 
 use super::{MemoryBound, PrivateBackward};
 use crate::baselines::{microbatch, reweight};
 use crate::clipping::{ClippedSum, Clipping, FlatClipping};
+use crate::nn::{IntoPrivate, Private};
+
+/// A model of two linear layers.
+#[derive(Module, Debug)]
+pub(super) struct TwoLayers<L> {
+    pub(super) first: L,
+    pub(super) second: L,
+}
+
+impl TwoLayers<Linear> {
+    /// Returns the private twin.
+    pub(super) fn private(&self) -> TwoLayers<Private<Linear>> {
+        TwoLayers { first: self.first.clone().private(), second: self.second.clone().private() }
+    }
+}
 
 /// Returns the configuration of a property test with this many cases.
 pub(super) fn cases(cases: u32) -> ProptestConfig {
@@ -121,8 +137,8 @@ pub(super) fn backwards() -> Vec<PrivateBackward> {
     vec![
         PrivateBackward::new(),
         PrivateBackward::new().with_materialize(true),
-        PrivateBackward::new().with_memory_bound(MemoryBound::bytes(0)).with_deferred(true),
-        PrivateBackward::new().with_deferred(true),
+        PrivateBackward::new().with_memory_bound(MemoryBound::bytes(0)).deferred(),
+        PrivateBackward::new().deferred(),
     ]
 }
 
@@ -158,8 +174,8 @@ pub(super) fn assert_close(found: &Flat, expected: &Flat, context: &str) {
     }
 }
 
-/// Compares the clipped sum of a private model with the loop over the examples on its plain twin, for every
-/// way to compute it and for thresholds that clip none, some and all examples.
+/// Compares the clipped sum of a private model with the loop over the examples on its plain twin,
+/// for every way to compute it and for thresholds that clip none, some and all examples.
 #[track_caller]
 pub(super) fn check<P: Module, M: Module, const D: usize>(
     private: &P,
@@ -209,17 +225,26 @@ pub(super) fn check<P: Module, M: Module, const D: usize>(
     assert_close(&found, &expected, &format!("{device:?}, ordinary backward"));
 }
 
+/// Checks two twins that compute their losses by the same expression.
+macro_rules! check_twins {
+    ($private:expr, $plain:expr, $input:expr, |$model:ident, $x:ident| $losses:expr) => {
+        $crate::grads::oracle::check(
+            $private,
+            $plain,
+            $input,
+            |$model, $x| $losses,
+            |$model, $x| $losses,
+        )
+    };
+}
+pub(super) use check_twins;
+
 /// Checks a layer whose private twin computes its losses by the same expression.
 macro_rules! check_layer {
     ($layer:expr, $input:expr, |$model:ident, $x:ident| $losses:expr) => {{
         let layer = $layer;
-        $crate::grads::oracle::check(
-            &$crate::nn::IntoPrivate::private(layer.clone()),
-            &layer,
-            $input,
-            |$model, $x| $losses,
-            |$model, $x| $losses,
-        );
+        let private = $crate::nn::IntoPrivate::private(layer.clone());
+        $crate::grads::oracle::check_twins!(&private, &layer, $input, |$model, $x| $losses);
     }};
 }
 pub(super) use check_layer;

@@ -94,8 +94,8 @@ impl ParameterGradients {
         SquaredNorms::concatenate(parts.collect())
     }
 
-    /// Returns `Σ_i coefficients[i] · gradient_i`, `[values]`; examples that `keep` does not keep count as
-    /// zero.
+    /// Returns `Σ_i coefficients[i] · gradient_i`, `[values]`; examples that `keep` does not keep
+    /// count as zero.
     pub(super) fn weighted_sum(self, coefficients: Tensor<1>, keep: Option<&Keep>) -> Tensor<1> {
         match (self.source, keep) {
             (Source::Instantiated(rows), None) => weighted_rows(coefficients, rows),
@@ -123,7 +123,8 @@ fn chunks(rule: &dyn Rule, chunk: usize) -> impl Iterator<Item = Box<dyn Rule>> 
     })
 }
 
-/// Returns the gradients of all examples, `[batch_size, values]`, formed for `chunk` examples at a time.
+/// Returns the gradients of all examples, `[batch_size, values]`, formed for `chunk` examples at a
+/// time.
 fn instantiate(rule: &dyn Rule, chunk: usize) -> Tensor<2> {
     let mut parts: Vec<Tensor<2>> = chunks(rule, chunk).map(|part| part.instantiate()).collect();
     if parts.len() == 1 { parts.remove(0) } else { Tensor::cat(parts, 0) }

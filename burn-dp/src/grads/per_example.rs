@@ -45,8 +45,8 @@ impl PerExampleGradients {
         Self { batch_size, device, parameters, real: None }
     }
 
-    /// Marks the units that only pad the batch: units that are `false` in `real` get coefficient zero and
-    /// are not counted.
+    /// Marks the units that only pad the batch: units that are `false` in `real` get coefficient
+    /// zero and are not counted.
     ///
     /// # Errors
     ///
@@ -96,11 +96,11 @@ impl PerExampleGradients {
         Explanation { parameters, units: self.batch_size, bound }
     }
 
-    /// Returns the squared norms of the gradients for each group of parameters and each example, rounded up:
-    /// `[groups][batch_size]`, on the host.
+    /// Returns the squared norms of the gradients for each group of parameters and each example,
+    /// rounded up: `[groups][batch_size]`, on the host.
     ///
-    /// They are added up in f64 over the parameters of a group. If one is NaN or infinite, the norm of that
-    /// example is unknown.
+    /// They are added up in f64 over the parameters of a group. If one is NaN or infinite, the norm
+    /// of that example is unknown.
     ///
     /// # Errors
     ///
@@ -167,8 +167,8 @@ impl PerExampleGradients {
         Ok(totals)
     }
 
-    /// Returns `Σ_i coefficients[i] · gradient_i` per parameter, with the coefficients of its group.
-    /// Examples that are not kept count as zero even if they hold NaN or infinity.
+    /// Returns `Σ_i coefficients[i] · gradient_i` per parameter, with the coefficients of its
+    /// group. Examples that are not kept count as zero even if they hold NaN or infinity.
     ///
     /// # Arguments
     ///

@@ -2,8 +2,8 @@
 
 use super::rules::Rule;
 
-/// Floating-point operations that take as much time as moving one value three times: writing a gradient,
-/// reading it for the norm, and reading it again for the weighted sum.
+/// Floating-point operations that take as much time as moving one value three times: writing a
+/// gradient, reading it for the norm, and reading it again for the weighted sum.
 const FLOPS_PER_VALUE: f64 = 48.0;
 
 /// Temporaries of up to this many bytes are not split: a second launch costs more.
@@ -23,9 +23,10 @@ pub enum Strategy {
 
 /// Memory that per-example gradients may take beyond the records of the backward pass.
 ///
-/// Gradients of at most half the size of their record are formed in any case, and the record is freed: they
-/// take no extra memory. The bound limits larger gradients that are kept because that is faster. A quarter
-/// of the bound limits temporary gradients, except the gradient of a single example, which may be larger.
+/// Gradients of at most half the size of their record are formed in any case, and the record is
+/// freed: they take no extra memory. The bound limits larger gradients that are kept because that
+/// is faster. A quarter of the bound limits temporary gradients, except the gradient of a single
+/// example, which may be larger.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MemoryBound {
     bytes: usize,
@@ -50,41 +51,49 @@ impl Default for MemoryBound {
     }
 }
 
+/// When the per-example gradients are formed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Formation {
+    /// When that is the cheapest way.
+    Planned,
+    /// Always, and at once.
+    Always,
+    /// Not before the end of the pass. For tests: every rule computes its weighted sum.
+    #[cfg_attr(not(test), allow(dead_code))]
+    Deferred,
+}
+
 /// Plans one parameter after another within one memory bound.
 #[derive(Debug)]
-pub(crate) struct Planner {
+pub(super) struct Planner {
     left: usize,
     chunk: usize,
-    always_instantiate: bool,
-    /// Whether no gradient is formed before the end of the pass.
-    defers: bool,
+    formation: Formation,
 }
 
 impl Planner {
-    pub(crate) fn new(bound: MemoryBound, always_instantiate: bool) -> Self {
+    pub(super) fn new(bound: MemoryBound, formation: Formation) -> Self {
         // Gradients that are dropped after their norm may use a quarter of the bound at a time.
-        Self { left: bound.bytes, chunk: bound.bytes / 4, always_instantiate, defers: false }
+        Self { left: bound.bytes, chunk: bound.bytes / 4, formation }
     }
 
-    /// Forms no gradient before the end of the pass, if `defers`.
-    pub(crate) fn deferred(mut self, defers: bool) -> Self {
-        self.defers = defers;
-        self
+    /// Whether the gradients of `units` units are formed as soon as `rule` is recorded: if they
+    /// take at most half of the record, a part of which other layers may share; unless the ghost
+    /// norm costs nothing (an embedding, whose gradients are mostly zeros).
+    pub(super) fn forms_at_once(&self, rule: &dyn Rule, units: usize) -> bool {
+        match self.formation {
+            Formation::Always => true,
+            Formation::Deferred => false,
+            Formation::Planned => {
+                let cost = rule.cost();
+                2 * units * cost.values <= rule.kept_values() && cost.ghost_flops != Some(0.0)
+            }
+        }
     }
 
-    /// Whether the gradients of `units` units are formed as soon as `rule` is recorded: if they take at most
-    /// half of the record, a part of which other layers may share; unless the ghost norm costs nothing (an
-    /// embedding, whose gradients are mostly zeros).
-    pub(crate) fn forms_at_once(&self, rule: &dyn Rule, units: usize) -> bool {
-        let cost = rule.cost();
-        let smaller = 2 * units * cost.values <= rule.kept_values();
-        let smaller = smaller && cost.ghost_flops != Some(0.0);
-        self.always_instantiate || (smaller && !self.defers)
-    }
-
-    /// Returns the number of examples for which the gradients are formed at a time: the temporaries take no
-    /// more than the record, and no more than a quarter of the bound.
-    pub(crate) fn formation_chunk(&self, rule: &dyn Rule) -> usize {
+    /// Returns the number of examples for which the gradients are formed at a time: the temporaries
+    /// take no more than the record, and no more than a quarter of the bound.
+    pub(super) fn formation_chunk(&self, rule: &dyn Rule) -> usize {
         let recorded = (rule.kept_values() * size_of::<f32>()).max(SMALL_TEMPORARY);
         self.examples(rule.cost().temporary, recorded.min(self.chunk), rule.batch_size())
     }
@@ -92,21 +101,21 @@ impl Planner {
     /// Returns the number of examples whose `values` fit into `bytes`, at least one.
     fn examples(&self, values: usize, bytes: usize, batch_size: usize) -> usize {
         let batch_size = batch_size.max(1);
-        if self.always_instantiate {
+        if self.formation == Formation::Always {
             return batch_size;
         }
         (bytes / (values * size_of::<f32>()).max(1)).clamp(1, batch_size)
     }
 
     /// Plans one parameter whose gradients are not formed at once.
-    pub(crate) fn plan(&mut self, rule: &dyn Rule) -> Plan {
+    pub(super) fn plan(&mut self, rule: &dyn Rule) -> Plan {
         let (cost, batch_size) = (rule.cost(), rule.batch_size());
         let kept = batch_size * cost.values * size_of::<f32>();
         let ghost_is_cheaper =
             cost.ghost_flops.is_some_and(|flops| flops <= FLOPS_PER_VALUE * cost.values as f64);
         let chunk = |values: usize| self.examples(values, self.chunk, batch_size);
 
-        if self.always_instantiate {
+        if self.formation == Formation::Always {
             return Plan { strategy: Strategy::Instantiate, chunk: batch_size };
         }
         if ghost_is_cheaper {
@@ -124,10 +133,10 @@ impl Planner {
 
 /// How the norms of one parameter are computed.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) struct Plan {
-    pub(crate) strategy: Strategy,
+pub(super) struct Plan {
+    pub(super) strategy: Strategy,
     /// Examples at a time.
-    pub(crate) chunk: usize,
+    pub(super) chunk: usize,
 }
 
 #[cfg(test)]
@@ -149,18 +158,19 @@ mod tests {
 
     #[test]
     fn one_position_takes_the_ghost_norm() {
-        let mut planner = Planner::new(MemoryBound::default(), false);
+        let mut planner = Planner::new(MemoryBound::default(), Formation::Planned);
         assert_eq!(planner.plan(&linear(1, 784, 128, 8)).strategy, Strategy::Ghost);
         assert!(!planner.forms_at_once(&linear(1, 784, 128, 8), 8));
     }
 
     #[test]
     fn gradients_of_half_the_record_are_formed_at_once() {
-        let planner = Planner::new(MemoryBound::bytes(0), false);
+        let planner = Planner::new(MemoryBound::bytes(0), Formation::Planned);
+        let deferred = Planner::new(MemoryBound::bytes(0), Formation::Deferred);
         // The record has 23 · 45 values, the gradient 25 · 20.
         assert!(planner.forms_at_once(&linear(23, 25, 20, 4), 4));
         assert!(!planner.forms_at_once(&linear(22, 25, 20, 4), 4));
-        assert!(!planner.deferred(true).forms_at_once(&linear(23, 25, 20, 4), 4));
+        assert!(!deferred.forms_at_once(&linear(23, 25, 20, 4), 4));
     }
 
     #[test]
@@ -169,7 +179,7 @@ mod tests {
         let rows = Tensor::zeros([4, 50, 3], &Device::default());
         let outer = OuterProducts::indexed(2, ids, rows);
         assert!(4 * outer.cost().values < outer.kept_values());
-        let mut planner = Planner::new(MemoryBound::default(), false);
+        let mut planner = Planner::new(MemoryBound::default(), Formation::Planned);
         assert!(!planner.forms_at_once(&outer, 4));
         assert_eq!(planner.plan(&outer).strategy, Strategy::Ghost);
     }
@@ -180,32 +190,36 @@ mod tests {
             let uses: Vec<Box<dyn Rule>> = vec![Box::new(linear(40, 400, 80, 2 * batch_size))];
             Summed { uses, group_size: 2 }
         };
-        let planner = Planner::new(MemoryBound::bytes(0), false);
+        let planner = Planner::new(MemoryBound::bytes(0), Formation::Planned);
         assert_eq!(planner.formation_chunk(&unit(16)), 1);
         // Twice the gradient of 400 · 80 values for each unit.
-        let planner = Planner::new(MemoryBound::bytes(3 * 4 * 2 * 400 * 80 * 4), false);
+        let planner =
+            Planner::new(MemoryBound::bytes(3 * 4 * 2 * 400 * 80 * 4), Formation::Planned);
         assert_eq!(planner.formation_chunk(&unit(16)), 3);
-        assert_eq!(Planner::new(MemoryBound::default(), false).formation_chunk(&unit(16)), 16);
+        assert_eq!(
+            Planner::new(MemoryBound::default(), Formation::Planned).formation_chunk(&unit(16)),
+            16
+        );
     }
 
     #[test]
     fn many_positions_of_a_small_layer_are_instantiated() {
-        let mut planner = Planner::new(MemoryBound::default(), false);
+        let mut planner = Planner::new(MemoryBound::default(), Formation::Planned);
         assert_eq!(planner.plan(&linear(40, 100, 80, 16)).strategy, Strategy::Instantiate);
     }
 
     #[test]
     fn gram_matrices_stay_within_the_memory_bound() {
-        let mut planner = Planner::new(MemoryBound::bytes(4 * 4 * 2 * 24 * 24), false);
+        let mut planner = Planner::new(MemoryBound::bytes(4 * 4 * 2 * 24 * 24), Formation::Planned);
         let plan = planner.plan(&linear(24, 300, 300, 8));
         assert_eq!(plan, Plan { strategy: Strategy::Ghost, chunk: 1 });
-        let mut planner = Planner::new(MemoryBound::default(), false);
+        let mut planner = Planner::new(MemoryBound::default(), Formation::Planned);
         assert_eq!(planner.plan(&linear(24, 300, 300, 8)).chunk, 8);
     }
 
     #[test]
     fn gradients_beyond_the_memory_bound_are_measured_in_chunks() {
-        let mut planner = Planner::new(MemoryBound::bytes(16 * 8000 * 4), false);
+        let mut planner = Planner::new(MemoryBound::bytes(16 * 8000 * 4), Formation::Planned);
         let outer = linear(40, 100, 80, 16);
         assert_eq!(planner.plan(&outer).strategy, Strategy::Instantiate);
         assert_eq!(planner.plan(&outer).strategy, Strategy::InstantiateInChunks(4));

@@ -3,27 +3,29 @@
 use burn::backend::DispatchDevice;
 use burn::tensor::Device;
 
-/// Sixteen units in the last place of f32: bounds the rounding of sums whose terms cancel, relative to the
-/// magnitude of the terms.
+/// Sixteen units in the last place of f32: bounds the rounding of sums whose terms cancel, relative
+/// to the magnitude of the terms.
 const SINGLE: f64 = 16.0 * (f32::EPSILON as f64) / 2.0;
 
-/// Bounds the relative error of a product of two factors that were truncated to the eleven significant bits
-/// of TF32.
+/// Bounds the relative error of a product of two factors that were truncated to the eleven
+/// significant bits of TF32.
 const TENSOR_FLOAT_32: f64 = 1.0 / (1 << 9) as f64;
 
 /// The margins that are added to squared norms for the precision of a device.
 ///
-/// Devices with TF32 compute matrix products of single precision in TF32 if that is faster. Norms of factors
-/// are not affected, but instantiated gradients, Gram matrices and the weighted sum are. So the
-/// contribution of an example to the sum can exceed the measured norm by the rounding of all of them.
+/// Devices with TF32 compute matrix products of single precision in TF32 if that is faster. Norms
+/// of factors are not affected, but instantiated gradients, Gram matrices and the weighted sum are.
+/// So the contribution of an example to the sum can exceed the measured norm by the rounding of all
+/// of them.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Precision {
     /// Margin of a norm, relative to it.
     relative: f64,
-    /// Margin of a squared norm that is a sum of products of Gram matrices, relative to the squared magnitude.
-    gram: f64,
-    /// Margin of the norm of a gradient that the weighted sum adds in another order, relative to the
+    /// Margin of a squared norm that is a sum of products of Gram matrices, relative to the squared
     /// magnitude.
+    gram: f64,
+    /// Margin of the norm of a gradient that the weighted sum adds in another order, relative to
+    /// the magnitude.
     reordered: f64,
 }
 
@@ -31,8 +33,8 @@ impl Precision {
     /// The relative margin is zero, because every clipping coefficient leaves more room than that.
     const SINGLE: Self = Self { relative: 0.0, gram: SINGLE, reordered: SINGLE };
 
-    /// One product in the weighted sum; two Gram matrices, and as much again for the weighted sum; one
-    /// product to form the gradient and two roundings in the weighted sum.
+    /// One product in the weighted sum; two Gram matrices, and as much again for the weighted sum;
+    /// one product to form the gradient and two roundings in the weighted sum.
     const TENSOR_FLOAT_32: Self = Self {
         relative: TENSOR_FLOAT_32,
         gram: 4.0 * TENSOR_FLOAT_32,

@@ -17,7 +17,8 @@ impl Rows {
 ///
 /// # Errors
 ///
-/// Returns [`DpError::NotPerExample`] if a layer was applied to `found` rows and there are `losses` losses.
+/// Returns [`DpError::NotPerExample`] if a layer was applied to `found` rows and there are `losses`
+/// losses.
 pub(super) fn check_batch_size(found: usize, losses: usize) -> Result<(), DpError> {
     if found == losses {
         return Ok(());

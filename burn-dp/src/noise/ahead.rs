@@ -6,11 +6,10 @@ use std::sync::{Arc, Mutex, OnceLock};
 
 use zeroize::Zeroizing;
 
-use super::gaussian::standard_normal;
-use crate::random::NoiseStream;
-use crate::random::keystream::{GROUP_WORDS, Keystream};
+use super::standard_normal::standard_normal;
+use crate::random::{GROUP_WORDS, Key, Keystream, NoiseSource, Purpose, Stream};
 
-/// Groups in a piece: few, because the model's own work waits for a piece to be drawn.
+/// Groups in a piece: few, because the model's own work waits until a piece is drawn.
 const PIECE_GROUPS: usize = 8;
 /// Values in a piece.
 pub(super) const PIECE_VALUES: usize = PIECE_GROUPS * GROUP_WORDS;
@@ -19,23 +18,22 @@ const LIMIT: usize = 1 << 22;
 
 /// The standard normal values of a step, which idle threads draw while the model computes.
 ///
-/// They are the values that the streams of the step give when they are used, bit for bit, so whether
-/// and how far they were drawn ahead makes no difference to a release but its time. What is not drawn
-/// yet is drawn by whoever asks for it.
+/// The values equal the values of the streams of the step bit for bit, so drawing ahead changes the
+/// time of a release and nothing else. The release draws every value that is not drawn yet.
 ///
 /// # Privacy
 ///
-/// The values are kept in memory between two steps and erased with it. They are used by a stream of
-/// the same key only: a step whose noise is [bound](super::NoiseStep::bound_to) to its sums has another
-/// key, and draws anew.
+/// The values are kept in memory between two steps and erased with it. Only a stream of the same
+/// key uses them: a step whose noise is [bound](crate::random::NoiseStep::bound_to) to its sums has
+/// another key, and its noise is drawn anew.
 pub(crate) struct NoiseAhead {
-    key: Zeroizing<[u8; 32]>,
+    key: Key,
     /// Number of values and pieces of each parameter, in order.
     parameters: Vec<(usize, Range<usize>)>,
     pieces: Arc<Pieces>,
 }
 
-/// The pieces of all parameters, and the next that no thread has begun.
+/// The pieces of all parameters, and the next one that no thread has begun.
 struct Pieces {
     pieces: Vec<Piece>,
     next: AtomicUsize,
@@ -54,25 +52,28 @@ pub(super) struct Piece {
 type Normal = Zeroizing<Vec<f64>>;
 
 impl NoiseAhead {
-    /// Begins to draw the first values of the streams 0, 1, … under `key`, of parameters with so many
-    /// values.
+    /// Begins to draw the noise of a step, for parameters with `lengths` values each, in the memory
+    /// of the previous step. Erases the values of the previous step.
     ///
-    /// The memory of the step before is used again.
+    /// Returns `None` if the step cannot begin any more, or if its noise will depend on its sums.
     pub(crate) fn begin(
-        key: Zeroizing<[u8; 32]>,
+        source: &NoiseSource,
+        purpose: Purpose,
+        step: u64,
         lengths: &[usize],
-        before: Option<NoiseAhead>,
-    ) -> Self {
-        let before = before.and_then(|before| Arc::into_inner(before.pieces));
+        previous: Option<NoiseAhead>,
+    ) -> Option<Self> {
+        let key = source.key_of_free_step(purpose, step)?;
+        let previous = previous.and_then(|previous| Arc::into_inner(previous.pieces));
         let mut memory =
-            before.into_iter().flat_map(|before| before.pieces).map(Piece::into_normal);
+            previous.into_iter().flat_map(|previous| previous.pieces).map(Piece::into_normal);
         let (mut parameters, mut pieces, mut total) = (Vec::new(), Vec::new(), 0);
         for (parameter, &length) in (0..).zip(lengths) {
             total += length;
             if total > LIMIT {
                 break;
             }
-            let keystream = Arc::new(Keystream::new(&key, parameter));
+            let keystream = Arc::new(Keystream::new(key.bytes(), parameter));
             let begin = pieces.len();
             pieces.extend((0..length.div_ceil(PIECE_VALUES)).map(|piece| Piece {
                 keystream: Arc::clone(&keystream),
@@ -84,20 +85,21 @@ impl NoiseAhead {
             parameters.push((length, begin..pieces.len()));
         }
         let pieces = Arc::new(Pieces { pieces, next: AtomicUsize::new(0) });
-        // One thread is the caller's, which has a step to make.
+        // One thread belongs to the caller, which has a step to compute.
         let threads = rayon::current_num_threads().saturating_sub(1).max(1);
         for _ in 0..threads.min(pieces.pieces.len()) {
             let pieces = Arc::clone(&pieces);
             rayon::spawn(move || pieces.draw());
         }
-        Self { key, parameters, pieces }
+        Some(Self { key, parameters, pieces })
     }
 
-    /// The pieces of the `length` values of a stream, if they are drawn ahead.
-    pub(super) fn of(&self, stream: &NoiseStream, length: usize) -> Option<&[Piece]> {
-        let (parameter, key) = stream.identity();
-        let (known, pieces) = self.parameters.get(usize::try_from(parameter).ok()?)?;
-        (*known == length && *key == *self.key).then(|| &self.pieces.pieces[pieces.clone()])
+    /// Returns the pieces of the `length` values of a stream, if they are drawn ahead.
+    pub(super) fn pieces(&self, stream: &Stream, length: usize) -> Option<&[Piece]> {
+        let (key, parameter) = stream.identity();
+        let (drawn, pieces) = self.parameters.get(usize::try_from(parameter).ok()?)?;
+        (*drawn == length && key.bytes() == self.key.bytes())
+            .then(|| &self.pieces.pieces[pieces.clone()])
     }
 }
 
@@ -106,14 +108,14 @@ impl Pieces {
     fn draw(&self) {
         while let Some(piece) = self.pieces.get(self.next.fetch_add(1, Ordering::Relaxed)) {
             piece.normal();
-            // The model's own work goes first.
+            // The model's own work has priority.
             while rayon::yield_now() == Some(rayon::Yield::Executed) {}
         }
     }
 }
 
 impl Piece {
-    /// The values, drawn now if they are not.
+    /// Returns the values. Draws them now if they are not drawn yet.
     pub(super) fn normal(&self) -> &[f64] {
         self.normal.get_or_init(|| {
             let memory = self.memory.lock().ok().and_then(|mut memory| memory.take());
@@ -137,11 +139,11 @@ mod tests {
 
     use super::*;
     use crate::noise::GaussianMechanism;
-    use crate::random::{NoiseSource, Purpose};
+    use crate::random::InsecureSeed;
 
     const LENGTHS: [usize; 5] = [2 * PIECE_VALUES + 77, 0, 1, PIECE_VALUES, LIMIT];
 
-    /// What a step releases for zeros.
+    /// Returns the release of a step whose sums are zeros.
     fn release(source: &mut NoiseSource, ahead: Option<&NoiseAhead>) -> Vec<Vec<f32>> {
         let mechanism = GaussianMechanism::new(1.5, 0.25).unwrap();
         let mut sums: Vec<Vec<f32>> = LENGTHS.iter().map(|&length| vec![0.0; length]).collect();
@@ -156,15 +158,15 @@ mod tests {
     }
 
     fn ahead(source: &NoiseSource) -> Option<NoiseAhead> {
-        source.draw_ahead(Purpose::Gradient, 4, &LENGTHS, None)
+        NoiseAhead::begin(source, Purpose::Gradient, 4, &LENGTHS, None)
     }
 
     fn twins() -> [NoiseSource; 2] {
-        [0, 1].map(|_| NoiseSource::insecure(crate::random::InsecureSeed(3)))
+        [0, 1].map(|_| NoiseSource::insecure(InsecureSeed(3)))
     }
 
     #[test]
-    fn a_release_has_the_same_bits_whether_its_noise_was_drawn_ahead_or_not() {
+    fn drawing_ahead_changes_no_bit_of_a_release() {
         let [mut one, mut other] = twins();
         let drawn = ahead(&one).unwrap();
         assert_eq!(drawn.parameters.len(), 4, "the last parameter is beyond the limit");
@@ -172,8 +174,8 @@ mod tests {
     }
 
     #[test]
-    fn noise_that_was_drawn_ahead_is_what_is_added() {
-        // Without this, the test above would hold for a program that draws everything twice.
+    fn a_release_adds_the_noise_that_was_drawn_ahead() {
+        // Otherwise the test above would pass for a program that draws everything twice.
         let [mut one, mut other] = twins();
         let mut drawn = ahead(&one).unwrap();
         for piece in &drawn.pieces.pieces {
@@ -191,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn noise_that_was_drawn_ahead_is_not_used_once_somebody_else_may_have_the_key() {
+    fn noise_drawn_ahead_is_not_used_once_the_key_was_exported() {
         let mut source = NoiseSource::from_os().unwrap();
         let drawn = ahead(&source).unwrap();
         let key = source.export_key();
@@ -202,14 +204,14 @@ mod tests {
         let mut bound = NoiseSource::resume(source.export_key(), 4);
         let mut bound = bound.begin_step(Purpose::Gradient, 4).unwrap().bound_to([]);
         let stream = bound.stream(0).unwrap();
-        assert_ne!(stream.identity(), (0, &*drawn.key), "the noise is bound to the sums");
+        assert_ne!(stream.identity().0.bytes(), drawn.key.bytes(), "bound to the sums");
     }
 
     #[test]
-    fn nothing_is_drawn_ahead_for_a_step_that_was_made() {
+    fn nothing_is_drawn_ahead_for_a_step_that_has_begun() {
         let [mut source, _] = twins();
         release(&mut source, None);
         assert!(ahead(&source).is_none());
-        assert!(source.draw_ahead(Purpose::Gradient, 5, &LENGTHS, None).is_some());
+        assert!(NoiseAhead::begin(&source, Purpose::Gradient, 5, &LENGTHS, None).is_some());
     }
 }

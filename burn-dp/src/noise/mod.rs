@@ -1,41 +1,34 @@
-//! The noise: where the randomness of a private release comes from, and the Gaussian mechanism.
+//! The Gaussian mechanism: noise for sums of bounded sensitivity.
 //!
 //! ```text
-//! NoiseSource ──begin_step(purpose, step)──▶ NoiseStep ──stream(parameter)──▶ NoiseStream
-//! (256-bit key)       once a step                          once a parameter        │ used once
-//!                                                                                  ▼
-//!                                       GaussianMechanism::release, bernoulli, uniform, rng
+//! NoiseStep ──stream(parameter)──▶ Stream ──▶ GaussianMechanism::release(stream, sums)
 //! ```
 //!
-//! A value depends on the key, the purpose, the step, the parameter and its own position, and on
-//! nothing else: neither the order of the calls nor the number of threads nor the vector unit
-//! changes a bit. A stream is consumed by its use, so the same noise cannot be added twice. Which
-//! word becomes which value may change with a version of this crate; privacy does not depend on it.
+//! A [`Stream`](crate::random::Stream) is consumed by its use, so the same noise cannot be added
+//! twice. Idle threads draw the noise of the next step ahead while nobody else can have the key.
+//! Once the key was exported, for a checkpoint, a step could be made again: then its noise depends
+//! on its sums ([`NoiseStep::bound_to`](crate::random::NoiseStep::bound_to)) and is drawn when the
+//! sums are computed.
 //!
-//! Idle threads draw the noise of the next step ahead, as long as nobody else can have the key. Once
-//! it was exported, for a checkpoint, a step could be made again, so its noise depends on its sums
-//! ([`NoiseStep::bound_to`](crate::random::NoiseStep::bound_to)) and is drawn when they are known.
-//!
-//! A step has one noise, however many virtual batches, devices or replicas contribute: add up the
+//! A step has one noise, whatever the number of physical batches, devices or replicas: add up the
 //! clipped sums first and release the total once.
-//!
-//! Burn's own generators are never used. They are fast and made for initialisation: seeded by
-//! `Device::seed`, which programs set to a known number, linear on the GPU, and with normal
-//! values that end below six standard deviations.
 //!
 //! # Privacy
 //!
-//! What the noise protects against is an adversary who sees every release and knows everything
-//! but the key. Given that ChaCha20 cannot be told from random by that adversary, the words are as
-//! good as independent uniform ones. Not covered: someone who reads the memory of the process, a
-//! copy of the process that runs on with the same key (a fork, a restored virtual machine), and
-//! the time a call takes.
+//! The adversary of [`random`](crate::random) sees every release in full precision. The mechanism
+//! gives the guarantee of the Gaussian mechanism for the declared sensitivity, also against attacks
+//! on floating-point arithmetic; [`GaussianMechanism`] says what is proven and what is not. Not
+//! covered: a sensitivity that is declared too small, the rounding of the sums before the release,
+//! and the time that a release takes.
 
 mod ahead;
-mod gaussian;
-mod normal;
+mod box_muller;
+mod grid;
+mod mechanism;
+mod release;
+mod standard_normal;
 #[cfg(test)]
 mod statistics;
 
 pub(crate) use ahead::NoiseAhead;
-pub use gaussian::GaussianMechanism;
+pub use mechanism::GaussianMechanism;

@@ -1,11 +1,13 @@
-//! Statistical tests of the noise. Seeds are fixed, so a run is repeatable; each test states the
-//! probability with which another seed would fail although the noise is right.
+//! Statistical tests of the noise. Seeds are fixed, so a run is repeatable. Each test states its
+//! error rate: the probability that correct noise from another seed would fail.
 
 #![allow(clippy::unwrap_used)]
 
 use super::GaussianMechanism;
-use super::normal::box_muller;
-use crate::random::{InsecureSeed, NoiseSource, Purpose};
+use super::box_muller::box_muller;
+use super::standard_normal::standard_normal;
+use crate::random::statistics::{assert_chi_squared, chi_squared};
+use crate::random::{Domain, InsecureSeed, NoiseSource, Purpose, Stream};
 
 /// Two-sided quantile of the normal distribution for an error rate of 1e-6.
 const Z_1E_6: f64 = 4.8916;
@@ -16,21 +18,21 @@ fn normal(seed: u64, purpose: Purpose, step: u64, parameter: u32, number: usize)
     let mut source = NoiseSource::insecure(InsecureSeed(seed));
     let stream = source.begin_step(purpose, step).unwrap().stream(parameter).unwrap();
     let mut values = vec![0.0; number];
-    stream.standard_normal(&mut values);
+    standard_normal(&stream.into_keystream(), 0, &mut values);
     values
 }
 
-/// P(Z <= z).
+/// Returns P(Z <= z).
 fn cdf(z: f64) -> f64 {
     0.5 * libm::erfc(-z * std::f64::consts::FRAC_1_SQRT_2)
 }
 
-/// P(|Z| > z).
+/// Returns P(|Z| > z).
 fn two_sided_tail(z: f64) -> f64 {
     libm::erfc(z * std::f64::consts::FRAC_1_SQRT_2)
 }
 
-/// Largest distance of the empirical distribution from the normal one.
+/// Returns the largest distance between the empirical and the normal distribution.
 fn kolmogorov_distance(mut values: Vec<f64>) -> f64 {
     values.sort_by(f64::total_cmp);
     let n = values.len() as f64;
@@ -40,24 +42,12 @@ fn kolmogorov_distance(mut values: Vec<f64>) -> f64 {
     })
 }
 
-/// Quantile of the chi-squared distribution at the normal quantile `z`, by Wilson and Hilferty;
-/// good to a few parts in a thousand at the degrees of freedom used here.
-fn chi_squared_quantile(degrees: f64, z: f64) -> f64 {
-    degrees * (1.0 - 2.0 / (9.0 * degrees) + z * (2.0 / (9.0 * degrees)).sqrt()).powi(3)
-}
-
-fn chi_squared(counts: &[u64]) -> f64 {
-    let total: u64 = counts.iter().sum();
-    let expected = total as f64 / counts.len() as f64;
-    counts.iter().map(|&count| (count as f64 - expected).powi(2) / expected).sum()
-}
-
 fn correlation(a: &[f64], b: &[f64]) -> f64 {
     a.iter().zip(b).map(|(a, b)| a * b).sum::<f64>() / a.len() as f64
 }
 
 #[test]
-fn the_distribution_is_normal_by_kolmogorov_and_smirnov() {
+fn noise_passes_the_kolmogorov_smirnov_test() {
     // Error rate 1e-6 each: √(ln(2/1e-6)/2) = 2.6935.
     for (seed, number) in [(1, 1 << 21), (2, 10_007), (3, 100)] {
         let distance = kolmogorov_distance(normal(seed, Purpose::Gradient, 0, 0, number));
@@ -66,19 +56,18 @@ fn the_distribution_is_normal_by_kolmogorov_and_smirnov() {
 }
 
 #[test]
-fn the_distribution_is_normal_by_chi_squared() {
-    // 1024 equally likely cells; too good is wrong too. Error rate 1e-6.
-    let mut counts = vec![0; 1024];
+fn noise_passes_the_chi_squared_test() {
+    // 1024 equally likely cells. Error rate 1e-6.
+    let mut counts = vec![0.0; 1024];
     for value in normal(4, Purpose::Gradient, 0, 0, 1 << 22) {
-        counts[((cdf(value) * 1024.0) as usize).min(1023)] += 1;
+        counts[((cdf(value) * 1024.0) as usize).min(1023)] += 1.0;
     }
-    let statistic = chi_squared(&counts);
-    assert!(statistic < chi_squared_quantile(1023.0, Z_1E_6), "{statistic}");
-    assert!(statistic > chi_squared_quantile(1023.0, -Z_1E_6), "{statistic}");
+    let expected = vec![counts.iter().sum::<f64>() / 1024.0; 1024];
+    assert_chi_squared(chi_squared(&counts, &expected), 1023);
 }
 
 #[test]
-fn the_first_six_moments_are_those_of_the_normal_distribution() {
+fn the_first_six_moments_are_normal() {
     // Variances of z^k: (2k-1)!! - ((k-1)!!)² for even k. Error rate 6e-8.
     let values = normal(5, Purpose::Gradient, 1, 2, 1 << 22);
     let n = values.len() as f64;
@@ -91,10 +80,10 @@ fn the_first_six_moments_are_those_of_the_normal_distribution() {
 }
 
 #[test]
-fn values_beyond_four_and_five_deviations_are_as_frequent_as_they_should_be() {
+fn values_beyond_four_and_five_deviations_have_the_right_frequency() {
     // Of 2^24 values 1062.7 are expected beyond 4 (error rate 1e-6) and 9.62 beyond 5, where none
-    // at all would have probability 6.6e-5 and more than 29 has 1.1e-7: only the upper side is tested.
-    // The sharp test beyond 5 is the next one.
+    // at all would have probability 6.6e-5 and more than 29 has 1.1e-7: only the upper side is
+    // tested. The sharp test beyond 5 is the next one.
     let values = normal(6, Purpose::Gradient, 0, 0, 1 << 24);
     let count = |bound: f64| values.iter().filter(|z| z.abs() > bound).count() as f64;
     let expected = values.len() as f64 * two_sided_tail(4.0);
@@ -108,19 +97,17 @@ fn the_tails_beyond_five_to_eight_deviations_are_exact() {
     // 2^-k only, by a shift of the radius word: then |z| > b has probability P(|Z| > b) 2^k, large
     // enough to count. Error rate 1e-8 for each of the eight bounds.
     let number = 1 << 20;
-    for (b, k) in [(5.0f64, 18), (6.0, 25), (7.0, 35), (8.0, 46)] {
-        assert!((-b * b / 2.0).exp() < 2f64.powi(-k));
-        let mut words = vec![0; 2 * number];
-        let mut source = NoiseSource::insecure(InsecureSeed(7));
-        let mut step = source.begin_step(Purpose::Statistic, k as u64).unwrap();
-        step.stream(0).unwrap().words(&mut words);
+    for (b, k) in [(5.0f64, 18u64), (6.0, 25), (7.0, 35), (8.0, 46)] {
+        assert!((-b * b / 2.0).exp() < 2f64.powi(-(k as i32)));
+        let mut words = Stream::new(&InsecureSeed(7).into(), Domain::Sampling, k, 0).into_words();
         let (mut above, mut below) = (0.0, 0.0);
-        for pair in words.chunks_exact(2) {
-            let (value, _) = box_muller(pair[0] >> k, pair[1]);
+        for _ in 0..number {
+            let (radius, angle) = (words.next().unwrap(), words.next().unwrap());
+            let (value, _) = box_muller(radius >> k, angle);
             above += f64::from(value > b);
             below += f64::from(value < -b);
         }
-        let p = two_sided_tail(b) / 2.0 * 2f64.powi(k);
+        let p = two_sided_tail(b) / 2.0 * 2f64.powi(k as i32);
         let mean = number as f64 * p;
         let bound = Z_1E_8 * (mean * (1.0 - p)).sqrt();
         for count in [above, below] {
@@ -130,9 +117,9 @@ fn the_tails_beyond_five_to_eight_deviations_are_exact() {
 }
 
 #[test]
-fn neighbours_and_the_two_values_of_a_pair_are_independent() {
-    // Correlations of values and of squares at the distances that the layout knows: lanes, pairs,
-    // words, groups, tasks. Error rate 1e-8 each, 26 bounds.
+fn nearby_values_are_uncorrelated() {
+    // Correlations of values and of squares at the distances of the layout: lanes, pairs, words,
+    // groups, tasks. Error rate 1e-8 each, 26 bounds.
     let values = normal(8, Purpose::Gradient, 0, 0, 1 << 21);
     let squares: Vec<f64> = values.iter().map(|z| (z * z - 1.0) / 2f64.sqrt()).collect();
     for lag in [1, 2, 3, 8, 15, 16, 17, 32, 64, 127, 128, 4096, 1 << 16] {
@@ -148,27 +135,26 @@ fn neighbours_and_the_two_values_of_a_pair_are_independent() {
 fn the_two_values_of_a_pair_are_jointly_normal() {
     // 32 by 32 equally likely cells of (value b, value 16 + b) of each half group. Error rate 1e-6.
     let values = normal(9, Purpose::Gradient, 0, 0, 1 << 22);
-    let mut counts = vec![0; 1024];
+    let mut counts = vec![0.0; 1024];
     for half in values.chunks_exact(32) {
         for (x, y) in half[..16].iter().zip(&half[16..]) {
             let cell = |z: f64| ((cdf(z) * 32.0) as usize).min(31);
-            counts[32 * cell(*x) + cell(*y)] += 1;
+            counts[32 * cell(*x) + cell(*y)] += 1.0;
         }
     }
-    let statistic = chi_squared(&counts);
-    assert!(statistic < chi_squared_quantile(1023.0, Z_1E_6), "{statistic}");
-    assert!(statistic > chi_squared_quantile(1023.0, -Z_1E_6), "{statistic}");
+    let expected = vec![counts.iter().sum::<f64>() / 1024.0; 1024];
+    assert_chi_squared(chi_squared(&counts, &expected), 1023);
 }
 
 #[test]
-fn noise_of_different_keys_purposes_steps_and_parameters_is_uncorrelated() {
+fn noise_of_different_streams_is_uncorrelated() {
     // 28 pairs of streams, error rate 1e-8 each. The same words would give a correlation of one.
     let number = 1 << 19;
     let streams = [
         normal(1, Purpose::Gradient, 0, 0, number),
         normal(2, Purpose::Gradient, 0, 0, number),
         normal(1, Purpose::Count, 0, 0, number),
-        normal(1, Purpose::Sampling, 0, 0, number),
+        normal(1, Purpose::Statistic, 0, 0, number),
         normal(1, Purpose::Gradient, 1, 0, number),
         normal(1, Purpose::Gradient, 1 << 32, 0, number),
         normal(1, Purpose::Gradient, 0, 1, number),
@@ -183,7 +169,7 @@ fn noise_of_different_keys_purposes_steps_and_parameters_is_uncorrelated() {
 }
 
 #[test]
-fn the_released_noise_has_the_declared_deviation_at_every_magnitude() {
+fn released_noise_has_the_declared_deviation_at_every_magnitude() {
     // Error rate 1e-8 each, mean and variance, in units of the deviation.
     let number = 1 << 18;
     for (i, noise_std) in [1e-6, 3.3e-4, 0.77, 1.0, 19.0, 1e3, 1e6].into_iter().enumerate() {

@@ -31,8 +31,8 @@ pub(crate) fn convolution<const D: usize>(
     ))
 }
 
-/// Returns the gradient of a weight, summed over the batch and flattened: `[values]`. All tensors are on
-/// a device without autodiff.
+/// Returns the gradient of a weight, summed over the batch and flattened: `[values]`. All tensors
+/// are on a device without autodiff.
 pub(crate) fn weight_gradient<const D: usize>(
     output_grad: Tensor<D>,
     kept: Kept<Dispatch>,
@@ -104,8 +104,8 @@ fn patches_of_volumes(input: Tensor<5>, patches: &Patches) -> Tensor<3> {
     }
 }
 
-/// Returns `Σ_v ‖Σ_{t: ids[t] = v} rows[t]‖²` for each example, if the backend has a way that is linear
-/// in the number of positions.
+/// Returns `Σ_v ‖Σ_{t: ids[t] = v} rows[t]‖²` for each example, if the backend has a way that is
+/// linear in the number of positions.
 ///
 /// # Shapes
 ///

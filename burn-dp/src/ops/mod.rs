@@ -2,10 +2,10 @@
 //! over per-example information instead of computing the summed gradient.
 //!
 //! A primitive is Burn's own operation with its parameters as constants, followed by a *tap*: an
-//! identity whose parents are the output and the parameters. The tap keeps what the gradients of the
-//! parameters are computed from. Its backward step is hand-written. While a
-//! [recording](crate::grads) is active on the thread, it hands over what was kept and the gradient of
-//! the output, and computes no gradient of the parameters. Otherwise it computes their ordinary
+//! identity whose parents are the output and the parameters. The tap keeps what the gradients of
+//! the parameters are computed from. Its backward step is hand-written. While a
+//! [recording](crate::grads) is active on the thread, it hands over what was kept and the gradient
+//! of the output, and computes no gradient of the parameters. Otherwise it computes their ordinary
 //! gradients. The layer's output and the gradient of its input are Burn's in both cases.
 //!
 //! | file | content |
@@ -39,7 +39,10 @@ pub use parametric_ops::ParametricOps;
 pub use primitive::{LayerIds, Primitive};
 pub use primitives::{Convolution, Patches};
 pub(crate) use recurrent::recurrent;
-pub use recurrent::{Cell, GateFunction, GateIds, GateParameters, Recurrence, RecurrentOps};
+pub use recurrent::{
+    Cell, GateFunction, GateIds, GateParameters, GruCell, LstmCell, Recurrence, RecurrentOps,
+    RnnCell,
+};
 pub(crate) use row_sums::{row_squared_norms, row_sums};
 pub use slot::Slot;
 pub(crate) use tap::{apply, keep, keep_deformed, keep_ids};

@@ -57,8 +57,8 @@ pub trait ParametricOps: Backend {
         Self::float_reshape(primitive.weight_gradient::<Self>(kept, weight, output_grad), values)
     }
 
-    /// Returns the patches under the kernel of a convolution, if the backend has a native kernel for
-    /// them; see [`patches`](super::patches).
+    /// Returns the patches under the kernel of a convolution, if the backend has a native kernel
+    /// for them; see [`patches`](super::patches).
     ///
     /// - input: `[batch_size, channels, depth, height, width]`
     /// - output: `[batch_size · groups, channels / groups · kernel values, positions]`
@@ -76,8 +76,8 @@ pub trait ParametricOps: Backend {
         None
     }
 
-    /// Returns `Σ_v ‖Σ_{t: ids[t] = v} rows[t]‖²` for each example, `[batch_size]`, if the backend has
-    /// a native kernel for it; see [`indexed_squared_norms`](super::indexed_squared_norms).
+    /// Returns `Σ_v ‖Σ_{t: ids[t] = v} rows[t]‖²` for each example, `[batch_size]`, if the backend
+    /// has a native kernel for it; see [`indexed_squared_norms`](super::indexed_squared_norms).
     ///
     /// - ids: `[batch_size, positions]`
     /// - rows: `[batch_size, positions, features]`

@@ -28,8 +28,8 @@ pub(crate) struct RawRecord {
     pub(crate) output_grad: Slot,
 }
 
-/// Takes the records of a backward pass, each as soon as the backward step of its layer has run: what a
-/// recorder does not keep is freed during the pass.
+/// Takes the records of a backward pass, each as soon as the backward step of its layer has run:
+/// what a recorder does not keep is freed during the pass.
 pub(crate) trait Recorder {
     /// Takes a record.
     ///
@@ -85,8 +85,8 @@ impl<R: Recorder + 'static> Recording<R> {
     ///
     /// # Errors
     ///
-    /// Returns [`DpError::NotPerExample`] if the thread already records: nested backward passes would
-    /// mix their examples.
+    /// Returns [`DpError::NotPerExample`] if the thread already records: nested backward passes
+    /// would mix their examples.
     pub(crate) fn start(recorder: R) -> Result<Self, DpError> {
         RECORDER.with_borrow_mut(|active| match active {
             Some(_) => Err(DpError::NotPerExample {

@@ -5,8 +5,8 @@ use burn::tensor::Tensor;
 
 use super::ParametricOps;
 
-/// Returns the squared norms of rows. They are not underestimated, except by what underflow loses and by
-/// a few units in the last place.
+/// Returns the squared norms of rows. They are not underestimated, except by what underflow loses
+/// and by a few units in the last place.
 ///
 /// # Shapes
 ///
@@ -27,9 +27,9 @@ pub(crate) fn row_squared_norms(rows: Tensor<2>) -> Tensor<1> {
 /// Values that are added one after another; their sums are added in the next level.
 const BLOCK: usize = 64;
 
-/// Returns the sums of rows: first of blocks, then of their sums, and so on. Rounding grows with the
-/// number of levels, not with the number of values. Whatever the order in which a device adds up a
-/// block, each value passes through at most `additions(values)` roundings.
+/// Returns the sums of rows: first of blocks, then of their sums, and so on. Rounding grows with
+/// the number of levels, not with the number of values. Whatever the order in which a device adds
+/// up a block, each value passes through at most `additions(values)` roundings.
 ///
 /// # Shapes
 ///
@@ -79,7 +79,8 @@ mod tests {
                 let exact = f64::from(value).powi(2) * values as f64;
                 let norms: Vec<f32> = row_squared_norms(rows).into_data().try_into_vec().unwrap();
                 for norm in norms.into_iter().map(f64::from) {
-                    // Every clipping coefficient leaves more room than a few units in the last place.
+                    // Every clipping coefficient leaves more room than a few units in the last
+                    // place.
                     assert!(
                         norm >= exact * (1.0 - 4.0 * f64::from(f32::EPSILON)),
                         "{norm} {exact} on {device:?}"

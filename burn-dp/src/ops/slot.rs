@@ -19,7 +19,8 @@ impl Slot {
     ///
     /// # Panics
     ///
-    /// Panics if the primitive belongs to another backend, which means that one model mixes backends.
+    /// Panics if the primitive belongs to another backend, which means that one model mixes
+    /// backends.
     pub fn take<T: 'static>(self) -> T {
         match self.try_take() {
             Ok(primitive) => primitive,

@@ -9,9 +9,9 @@ use super::{Kept, LayerIds, ParametricOps, Primitive};
 
 /// Applies a layer's operation so that a tap computes the gradients of its parameters.
 ///
-/// `forward` is Burn's operation; its parameters are constants if any of them is trained. `kept` returns
-/// what the gradient of the weight is computed from (see [`Primitive`]); it is called only if the weight
-/// is trained.
+/// `forward` is Burn's operation; its parameters are constants if any of them is trained. `kept`
+/// returns what the gradient of the weight is computed from (see [`Primitive`]); it is called only
+/// if the weight is trained.
 ///
 /// The batch must be axis 0 of the output and of what is kept.
 pub(crate) fn apply<const W: usize, const D: usize>(

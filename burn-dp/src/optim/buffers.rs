@@ -1,4 +1,4 @@
-//! Buffers of the model that nothing should change.
+//! The check that buffers of the model do not change.
 
 use burn::module::{Module, ModuleVisitor, Param};
 use burn::tensor::Tensor;
@@ -10,8 +10,8 @@ use crate::DpError;
 /// # Privacy
 ///
 /// A buffer that a forward pass changes (running statistics of a layer that is not Burn's BatchNorm)
-/// holds private data without noise and would leave with the model. It is looked at twice only, because
-/// a look costs a pass over the frozen part of the model.
+/// holds private data without noise and would leave with the model. Two observations are compared, no
+/// more, because each reads the frozen part of the model.
 #[derive(Debug, Default)]
 pub(crate) struct BufferCheck {
     first: Option<Vec<(String, blake3::Hash)>>,
@@ -19,12 +19,12 @@ pub(crate) struct BufferCheck {
 }
 
 impl BufferCheck {
-    /// Whether further looks would be free because there are none.
+    /// Returns whether both observations were made.
     pub(crate) fn is_done(&self) -> bool {
         self.done
     }
 
-    pub(crate) fn look<M: Module>(&mut self, model: &M) -> Result<(), DpError> {
+    pub(crate) fn observe<M: Module>(&mut self, model: &M) -> Result<(), DpError> {
         if self.done {
             return Ok(());
         }
@@ -34,17 +34,17 @@ impl BufferCheck {
             self.first = Some(digests.found);
             return Ok(());
         };
-        // What was trained at the first look was not looked at.
+        // What was trained at the first observation is not in it.
         let changed = |(path, digest): &&(String, blake3::Hash)| {
-            first.iter().any(|(known, before)| known == path && before != digest)
+            first.iter().any(|(observed, before)| observed == path && before != digest)
         };
         if let Some((path, _)) = digests.found.iter().find(changed) {
             return Err(DpError::UnsupportedModel {
                 path: path.clone(),
                 reason:
-                    "it is not trained and changed all the same: what a forward pass stores of \
-                         the examples would be published without noise; take the layer out, or put \
-                         it into evaluation mode"
+                    "it is not trained, but it changed: what a forward pass stores of the examples \
+                     would be published without noise; remove the layer, or put it into \
+                     evaluation mode"
                         .into(),
             });
         }

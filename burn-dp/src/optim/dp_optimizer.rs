@@ -1,41 +1,51 @@
+use std::sync::Once;
+
 use burn::lr_scheduler::module_lr_scheduler::ModuleLearningRate;
 use burn::module::Module;
 use burn::optim::ModuleOptimizer;
 use burn::tensor::Tensor;
+use burn_dp_accountant::{Epsilon, PrivacyLedger, PrivacyStatement};
 
 use super::engine::PrivacyEngine;
-use super::{Independence, RefusedStep, Sparsifier, WeightAverage};
-use crate::DpError;
-use crate::clipping::{ClippedSum, PublicNorms, Thresholds};
+use super::{Independence, PrivacyPlan, RefusedStep, Sparsifier, WeightAverage};
+use crate::clipping::{ClippedSum, ClippingStatistics, PublicNorms, Thresholds};
 use crate::grads::PrivateBackward;
-use crate::model::tie;
 use crate::sampling::{Draw, ExampleWeights};
+use crate::updates::UnitUpdate;
+use crate::{DpError, NonPrivate};
 
 /// A Burn optimizer behind clipping, noise and a ledger.
 ///
-/// One logical step is: [`backward`](Self::backward) once for every physical batch of the draw, none if
+/// One logical step is: [`backward`](Self::backward) once for every physical batch of the draw, never if
 /// the draw is empty, then [`step`](Self::step) with the draw, which is consumed.
+///
+/// Saving and loading are [`save`](Self::save) and [`load`](Self::load) for a folder of checkpoints, and
+/// [`to_record`](Self::to_record) and [`load_record`](Self::load_record) for bytes.
 ///
 /// # Privacy
 ///
 /// Each step releases one noisy sum of clipped per-example gradients over the trained parameters,
 /// divided by the expected batch size of the plan. The event that enters the ledger is made of the very
-/// numbers that the sampler and the mechanism use. A step is refused, before any release, when it would
-/// break the budget, when the draw is not that of the sampler that the plan accounts for, when it is
-/// not the next one, or when the examples that were seen are not as many as were drawn. Which examples they
-/// were, the losses do not tell: give each [chunk](crate::sampling::LogicalBatch::chunks) of the batch to
-/// [`backward`](Self::backward) once. One of them given twice in place of another one as large is not noticed, and
-/// then a unit contributes up to twice the sensitivity.
+/// numbers that the sampler and the mechanism use. A step is refused, before any release, in these cases:
 ///
-/// What the inner optimizer does with the noisy gradient is post-processing: momentum, adaptive rates,
-/// weight decay, also Burn's own gradient clipping, which is not private clipping.
+/// - it would exceed the budget, or follows the last planned step;
+/// - the draw is not by the sampler that the plan accounts for, or not the next one;
+/// - the number of examples that were clipped is not the number that was drawn.
+///
+/// The last check counts examples; it cannot identify them. Give each
+/// [physical batch](crate::sampling::LogicalBatch::chunks) to [`backward`](Self::backward)
+/// exactly once. If one is given twice in place of another of the same size, this is not detected, and a
+/// unit may contribute up to twice the sensitivity.
+///
+/// What the inner optimizer does with the noisy gradient is post-processing: momentum, adaptive
+/// rates, weight decay, also Burn's own gradient clipping, which is not private clipping.
 ///
 /// # Empty batches
 ///
-/// A Poisson draw may be empty. Whether it is, is decided on the host: an empty draw has no
-/// [chunk](crate::sampling::LogicalBatch::chunks), so no layer sees a tensor without rows, which not every
-/// backend can compute with, and the step is noise alone. Losses without rows are taken all the same, where
-/// a model of one's own computed them: they add nothing.
+/// A Poisson draw may be empty. This is decided on the host: an empty draw has no
+/// [physical batch](crate::sampling::LogicalBatch::chunks), so no layer receives a tensor
+/// without rows, which some backends cannot compute with, and the step is noise alone. Losses without
+/// rows are accepted as well; they add nothing.
 ///
 /// # Example
 ///
@@ -63,8 +73,8 @@ use crate::sampling::{Draw, ExampleWeights};
 ///
 /// for batch in batches {
 ///     let batch = batch?;
-///     for chunk in batch.chunks(16)? {
-///         let (x, _) = chunk?.into_parts();
+///     for physical_batch in batch.physical_batches(16)? {
+///         let (x, _) = physical_batch?.into_parts();
 ///         let losses = (model.forward(x.clone()) - x * 2.0).powi_scalar(2).reshape([-1]);
 ///         optim.backward(losses, &model)?;
 ///     }
@@ -81,39 +91,54 @@ use crate::sampling::{Draw, ExampleWeights};
 pub struct DpOptimizer {
     pub(crate) engine: PrivacyEngine,
     pub(crate) inner: ModuleOptimizer,
-    pub(crate) sparsifier: Option<Sparsifier>,
-    pub(crate) average: Option<WeightAverage>,
 }
 
 impl DpOptimizer {
     pub(crate) fn new(engine: PrivacyEngine, inner: ModuleOptimizer) -> Self {
-        Self { engine, inner, sparsifier: None, average: None }
+        Self { engine, inner }
     }
 
-    /// Options of the backward pass.
+    /// Sets the options of the backward pass.
     pub fn with_backward(mut self, backward: PrivateBackward) -> Self {
         self.engine.backward = backward;
         self
     }
 
-    /// Whether the backward passes of the first step test that loss i depends on example i alone. Default:
-    /// they do, at the cost of reading one number for each example and layer; the result of the step is
-    /// the same. The [statement](Self::statement) says whether it was tested.
+    /// Sets whether the backward passes of the first step test that loss i depends on example i alone.
+    /// Default: true. The test reads one number for each example and layer; it does not change the result
+    /// of the step. The [statement](Self::statement) states whether the test was made.
     ///
     /// # Privacy
     ///
-    /// Found is what mixes the examples of a batch between private layers, or between them and the loss,
-    /// on those batches, if a quarter of the examples shows it. What mixes them before the first private
-    /// layer is not found, nor can anything be found in physical batches of a few examples or in models
-    /// of half precision.
+    /// The test finds layers that mix the examples of a batch between private layers, or between them and
+    /// the loss, if a quarter of the examples of the tested batches shows it. It cannot find what mixes
+    /// them before the first private layer, and it finds nothing in physical batches of a few examples or
+    /// in models of half precision.
     pub fn with_independence_check(mut self, enabled: bool) -> Self {
         self.engine.independence.set_enabled(enabled);
         self
     }
 
-    /// Whether the independence of the examples was tested.
-    pub fn independence(&self) -> Independence {
-        self.engine.independence.found()
+    /// Fixes weights that have converged, after each step.
+    ///
+    /// # Errors
+    ///
+    /// Returns [`DpError::InvalidState`] if there is a sparsifier already, for example in an optimizer that
+    /// was restored from the checkpoint of such a run.
+    pub fn with_sparsifier(mut self, sparsifier: Sparsifier) -> Result<Self, DpError> {
+        self.engine.set_sparsifier(sparsifier)?;
+        Ok(self)
+    }
+
+    /// Averages the weights after each step, for evaluation. Checkpoints and records contain the average.
+    ///
+    /// # Errors
+    ///
+    /// Returns [`DpError::InvalidState`] if there is an average already, for example in an optimizer that
+    /// was restored from the checkpoint of such a run.
+    pub fn with_weight_average(mut self, average: WeightAverage) -> Result<Self, DpError> {
+        self.engine.set_average(average)?;
+        Ok(self)
     }
 
     /// Clips the examples of one physical batch and adds them to the logical batch.
@@ -124,18 +149,20 @@ impl DpOptimizer {
     ///
     /// # Errors
     ///
-    /// As [`PrivateBackward::run`], and [`DpError::UnsupportedModel`] when a value that is not trained
-    /// changed between the first two calls. Nothing was added then; [`discard`](Self::discard) the logical
-    /// batch before working it off again.
+    /// Returns the errors of [`PrivateBackward::run`], and [`DpError::UnsupportedModel`] if a value that is
+    /// not trained changed between the first two calls. Nothing was added then;
+    /// [`discard`](Self::discard) the logical batch before clipping it again.
     pub fn backward<M: Module>(&mut self, losses: Tensor<1>, model: &M) -> Result<(), DpError> {
         self.clip(losses, None, model)
     }
 
-    /// The same for a physical batch with padding rows, which count for nothing.
+    /// Clips a physical batch with padding rows, which count for nothing; see
+    /// [`backward`](Self::backward).
     ///
     /// # Errors
     ///
-    /// As [`backward`](Self::backward), and for weights of another length than the losses.
+    /// Returns the errors of [`backward`](Self::backward), and an error if `weights` and `losses` differ in
+    /// length.
     pub fn backward_padded<M: Module>(
         &mut self,
         losses: Tensor<1>,
@@ -156,21 +183,142 @@ impl DpOptimizer {
         self.engine.accumulate(sum?)
     }
 
-    /// What the logical step under way clips to: the same until [`step`](Self::step) or
-    /// [`discard`](Self::discard).
+    /// Clips the updates of units of the draw and adds them to the logical batch: the counterpart of
+    /// [`backward`](Self::backward) for units that are not rows of a batch.
+    ///
+    /// Every drawn unit must be given exactly once, in one call or in several, also if its update is zero.
+    /// An empty draw has no units: `update` is not called, and the step is noise alone.
+    ///
+    /// # Arguments
+    ///
+    /// - `units`: what `update` needs of each unit, for example its index
+    /// - `update`: receives a separate copy of `model` and one unit
+    ///
+    /// # Privacy
+    ///
+    /// See [`clip_updates`](crate::updates::clip_updates).
     ///
     /// # Errors
     ///
-    /// When the policy has no thresholds for the step.
+    /// Returns the errors of [`clip_updates`](crate::updates::clip_updates), and
+    /// [`DpError::UnsupportedModel`] if `update` changed a stored value of `model` itself. Nothing was added
+    /// then; [`discard`](Self::discard) the logical batch before clipping it again.
+    ///
+    /// # Example
+    ///
+    /// One backward pass for each example, without private layers:
+    ///
+    /// ```
+    /// # use burn::{module::Module, nn::{Linear, LinearConfig}, optim::SgdConfig, tensor::{Device, Tensor}};
+    /// # use burn_dp::DpError;
+    /// # use burn_dp::optim::PrivacyPlanConfig;
+    /// # use burn_dp::updates::UnitUpdate;
+    /// # fn main() -> Result<(), DpError> {
+    /// let device = Device::flex().autodiff();
+    /// let model: Linear = LinearConfig::new(1, 1).init(&device);
+    /// let plan = PrivacyPlanConfig::new(100, 10.0).with_steps(1).with_noise_multiplier(1.0).init()?;
+    /// let draw = plan.sampler()?.draw(0)?;
+    /// let mut optim = plan.optimizer(SgdConfig::new().init());
+    /// optim.unit_updates(&model, draw.private_indices(), |model: Linear, &example| {
+    ///     let x = Tensor::<2>::full([1, 1], example as f32, &device);
+    ///     let loss = (model.forward(x.clone()) - x).powi_scalar(2).reshape([1]);
+    ///     UnitUpdate::gradient(&model, loss)
+    /// })?;
+    /// let model = optim.step(0.1, model, draw)?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn unit_updates<M: Module, U>(
+        &mut self,
+        model: &M,
+        units: impl IntoIterator<Item = U>,
+        update: impl FnMut(M, U) -> Result<UnitUpdate, DpError>,
+    ) -> Result<(), DpError> {
+        let sum = self.engine.unit_task(model)?.run(model, units, update)?;
+        self.engine.end_unit_task(model)?;
+        self.engine.accumulate(sum)
+    }
+
+    /// Makes one ordinary backward pass for each unit: the fallback for layers that have no per-example
+    /// rule. It is exact for every model, and slower than a batch by about the size of the batch;
+    /// [`validate`](crate::model::validate) lists the layers that need it.
+    ///
+    /// # Arguments
+    ///
+    /// - `units`: what `loss` needs of each unit, for example its index; every drawn unit exactly once
+    /// - `loss`: the loss of one unit, computed with the copy of the model that it receives. Several values
+    ///   (the augmented copies of a unit, the tokens of a text) are averaged
+    ///
+    /// # Privacy
+    ///
+    /// The gradient of a unit is clipped as a whole, whatever layers it passed; see
+    /// [`clip_updates`](crate::updates::clip_updates).
+    ///
+    /// # Errors
+    ///
+    /// Returns the errors of [`unit_updates`](Self::unit_updates), and [`DpError::NotPerExample`] if a loss
+    /// does not depend on a trained parameter.
+    ///
+    /// # Example
+    ///
+    /// ```
+    /// # use burn::{module::{Module, Param}, optim::SgdConfig, tensor::{Device, Tensor}};
+    /// # use burn_dp::{DpError, optim::PrivacyPlanConfig};
+    /// /// A layer without a rule: its weight is normalized before it is used.
+    /// #[derive(Module, Debug)]
+    /// struct Direction {
+    ///     weight: Param<Tensor<1>>,
+    /// }
+    ///
+    /// # fn main() -> Result<(), DpError> {
+    /// let device = Device::flex().autodiff();
+    /// let model = Direction { weight: Param::from_tensor(Tensor::ones([3], &device)) };
+    /// let plan = PrivacyPlanConfig::new(100, 10.0).with_steps(1).with_noise_multiplier(1.0).init()?;
+    /// let draw = plan.sampler()?.draw(0)?;
+    /// let mut optim = plan.optimizer(SgdConfig::new().init());
+    /// optim.backward_each(&model, draw.private_indices(), |model: &Direction, &unit| {
+    ///     let x = Tensor::<1>::full([3], unit as f32, &device);
+    ///     let weight = model.weight.val();
+    ///     let norm = weight.clone().square().sum().sqrt();
+    ///     ((weight / norm * x).sum() - 1.0).powi_scalar(2)
+    /// })?;
+    /// let model = optim.step(0.1, model, draw)?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn backward_each<M: Module, U>(
+        &mut self,
+        model: &M,
+        units: impl IntoIterator<Item = U>,
+        mut loss: impl FnMut(&M, U) -> Tensor<1>,
+    ) -> Result<(), DpError> {
+        static WARNING: Once = Once::new();
+        WARNING.call_once(|| {
+            log::warn!(
+                "one backward pass is made for each unit (`backward_each`): exact, and slower than a \
+                 batch by about the size of the batch"
+            );
+        });
+        self.unit_updates(model, units, |model, unit| {
+            UnitUpdate::gradient(&model, loss(&model, unit))
+        })
+    }
+
+    /// Returns the clipping thresholds of the current logical step, which are fixed until
+    /// [`step`](Self::step) or [`discard`](Self::discard).
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the policy has no thresholds for the step.
     pub fn thresholds(&mut self) -> Result<Thresholds, DpError> {
         self.engine.thresholds()
     }
 
-    /// Adds a clipped sum that was made outside, over further examples of the same draw.
+    /// Adds a sum that was clipped elsewhere, over further examples of the same draw.
     ///
     /// # Errors
     ///
-    /// Refuses a sum that was clipped to other thresholds than those of the
+    /// Returns [`DpError::InvalidArgument`] if the sum was clipped to thresholds that are not those of the
     /// [logical step](Self::thresholds).
     pub fn accumulate(&mut self, sum: ClippedSum) -> Result<(), DpError> {
         self.engine.accumulate(sum)
@@ -180,62 +328,122 @@ impl DpOptimizer {
     ///
     /// # Errors
     ///
-    /// Refuses norms within a logical step, and norms that the policy has no use for.
+    /// Returns [`DpError::InvalidState`] within a logical step, and an error if the policy does not use
+    /// public norms.
     pub fn learn_from_public(&mut self, norms: &PublicNorms) -> Result<(), DpError> {
         self.engine.learn_from_public(norms)
     }
 
-    /// Forgets what was accumulated since the last step. Nothing of it was released.
+    /// Drops what was accumulated since the last step. Nothing of it was released.
     pub fn discard(&mut self) {
         self.engine.discard();
     }
 
-    /// Adds the noise, enters the release into the ledger, and updates the model.
+    /// Adds the noise, records the release in the ledger, and updates the model.
     ///
     /// # Arguments
     ///
     /// - `lr`: learning rate, as in Burn
     /// - `model`: the model that computed the losses
-    /// - `draw`: the logical batch, or its draw; it is used up
+    /// - `draw`: the logical batch, or its draw; it is consumed
     ///
     /// # Errors
     ///
-    /// [`RefusedStep`] gives the model back.
+    /// [`RefusedStep`] returns the model.
     ///
-    /// Unchanged, and nothing was released: [`DpError::BudgetExhausted`] when the step would break the budget,
-    /// and [`DpError::InvalidState`] when the draw does not fit or the step lies beyond the planned ones. A step
-    /// that is made again after a resumption is refused unless it is the one that was released, bit for bit; see
-    /// [`Checkpointer`](super::Checkpointer).
+    /// The model is unchanged and nothing was released after [`DpError::BudgetExhausted`], if the step would
+    /// exceed the budget, and after [`DpError::InvalidState`], if the draw does not fit or all planned steps
+    /// were made. A step that is repeated after a resumption is refused unless it equals, bit for bit, the
+    /// step that was released; see [`Checkpointer`](crate::checkpoint::Checkpointer).
     ///
-    /// Unchanged after an error of the device or of the log of releases: the release was not made, though it may
-    /// be in the ledger, and the noise of the step is used up; resume from the last checkpoint.
+    /// The model is unchanged after an error of the device or of the log of releases. The release was not
+    /// made, though it may be in the ledger, and the noise of the step is used up; resume from the last
+    /// checkpoint.
     ///
-    /// After the release, which is in the ledger, when a sparsifier or a weight average cannot take the model: the
-    /// model that comes back has made the step.
+    /// If a sparsifier or a weight average cannot process the model, the release was made and is in the
+    /// ledger, and the returned model has made the step.
     pub fn step<M: Module>(
         &mut self,
         lr: impl Into<ModuleLearningRate>,
         model: M,
         draw: impl Into<Draw>,
     ) -> Result<M, Box<RefusedStep<M>>> {
-        let lr = lr.into();
-        match self.engine.release(&model, &draw.into()) {
-            Ok(Some(grads)) => {
-                let model = self.inner.step(lr.clone(), model, grads);
-                // Burn's optimizers update the first copy of a tied parameter.
-                let (model, error) = match self.sparsified(model, &lr) {
-                    Ok(model) => (tie(model), None),
-                    Err((model, error)) => (tie(model), Some(error)),
-                };
-                match error.map_or_else(|| self.average_step(&model), Err) {
-                    Ok(()) => Ok(model),
-                    Err(error) => Err(RefusedStep::new(model, error)),
-                }
-            }
-            // Nothing but counts was released.
-            Ok(None) => Ok(model),
-            Err(error) => Err(RefusedStep::new(model, error)),
+        let outcome = self.engine.step(&mut self.inner, lr.into(), model, &draw.into());
+        match outcome.error {
+            None => Ok(outcome.model),
+            Some(error) => Err(RefusedStep::new(outcome.model, error)),
         }
+    }
+
+    /// Returns the plan.
+    pub fn plan(&self) -> &PrivacyPlan {
+        &self.engine.plan
+    }
+
+    /// Returns everything that was released so far.
+    pub fn ledger(&self) -> &PrivacyLedger {
+        &self.engine.ledger
+    }
+
+    /// Returns the inner optimizer.
+    pub fn inner(&self) -> &ModuleOptimizer {
+        &self.inner
+    }
+
+    /// Returns the sparsifier, if there is one.
+    pub fn sparsifier(&self) -> Option<&Sparsifier> {
+        self.engine.sparsifier.as_ref()
+    }
+
+    /// Returns the average of the weights, if there is one.
+    pub fn weight_average(&self) -> Option<&WeightAverage> {
+        self.engine.average.as_ref()
+    }
+
+    /// Returns the number of the next step: the number of releases so far, unless steps are
+    /// [repeated](crate::checkpoint::Checkpointer) after a resumption.
+    pub fn next_step(&self) -> u64 {
+        self.engine.next_step()
+    }
+
+    /// Returns whether the independence of the examples was tested.
+    pub fn independence(&self) -> Independence {
+        self.engine.independence.found()
+    }
+
+    /// Returns the standard deviation of the noise on each value of the last released gradient of the
+    /// parameter with this path.
+    ///
+    /// # Errors
+    ///
+    /// Returns [`DpError::InvalidState`] if no gradient was released yet, and [`DpError::UnsupportedModel`]
+    /// if the parameter belongs to no clipping group.
+    pub fn gradient_noise_std(&self, path: &str) -> Result<f64, DpError> {
+        self.engine.gradient_noise_std(path)
+    }
+
+    /// Returns ε of everything that was released so far. It is infinite if the noise is not secret.
+    ///
+    /// # Errors
+    ///
+    /// Returns [`DpError::InvalidArgument`] if δ is 1 / dataset size or more, which would allow publishing a
+    /// unit outright, and [`DpError::Accountant`] if δ is outside of (0, 1).
+    pub fn privacy_spent(&self, delta: f64) -> Result<Epsilon, DpError> {
+        self.engine.privacy_spent(delta)
+    }
+
+    /// Returns the privacy statement of everything that was released so far.
+    ///
+    /// # Errors
+    ///
+    /// Returns the errors of [`privacy_spent`](Self::privacy_spent), and an error if `deltas` is empty.
+    pub fn statement(&self, deltas: &[f64]) -> Result<PrivacyStatement, DpError> {
+        self.engine.statement(deltas)
+    }
+
+    /// Returns the counts of the last step. They are exact, so they are not private.
+    pub fn statistics(&self) -> NonPrivate<ClippingStatistics> {
+        NonPrivate::new(self.engine.statistics())
     }
 }
 
@@ -243,7 +451,7 @@ impl std::fmt::Debug for DpOptimizer {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("DpOptimizer")
             .field("plan", &self.engine.plan)
-            .field("next_step", &self.engine.next_step)
+            .field("next_step", &self.engine.next_step())
             .finish_non_exhaustive()
     }
 }

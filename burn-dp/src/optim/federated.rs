@@ -4,7 +4,6 @@ use burn::data::dataset::Dataset;
 use burn::lr_scheduler::module_lr_scheduler::ModuleLearningRate;
 use burn::module::Module;
 use burn::tensor::Tensor;
-use burn_dp_accountant::UnitOfPrivacy;
 
 use super::{DpOptimizer, RefusedStep};
 use crate::DpError;
@@ -32,7 +31,7 @@ pub struct FederatedTraining {
     optim: DpOptimizer,
     update: UserUpdate,
     sampler: Box<dyn Sampler>,
-    key: SamplingKey,
+    key: Key,
 }
 
 impl FederatedTraining {
@@ -42,19 +41,8 @@ impl FederatedTraining {
     ///
     /// Returns [`DpError::InvalidArgument`] if the unit of the plan is not the user.
     pub fn new(mut optim: DpOptimizer, update: UserUpdate) -> Result<Self, DpError> {
-        let unit = optim.plan().unit();
-        if *unit != UnitOfPrivacy::User {
-            return Err(DpError::invalid(
-                "unit",
-                format!(
-                    "must be the user, because an item of the data set holds all examples of a \
-                     user, got {unit}; plan with `with_unit(UnitOfPrivacy::User)`"
-                ),
-            ));
-        }
+        let key = optim.engine.begin_user_updates(&update)?;
         let sampler = optim.plan().sampler()?;
-        let key = optim.plan().shuffling_key();
-        optim.engine.note("user_update", update.to_string());
         Ok(Self { optim, update, sampler, key })
     }
 
@@ -121,7 +109,7 @@ impl FederatedTraining {
         }
         let round = self.optim.next_step();
         let draw = self.sampler.draw(round)?;
-        let (update, key) = (&self.update, self.key.of_step(round));
+        let (update, key) = (&self.update, &self.key);
         self.optim.unit_updates(model, draw.private_indices(), |copy, &user| {
             let examples = users.get(user).map_err(DpError::dataset)?;
             update.compute(copy, examples, (&key, user), &mut losses)

@@ -35,8 +35,9 @@ impl fmt::Display for Independence {
 
 /// Tests the batches of the first step of a run, and of the next ones until one could tell.
 ///
-/// A step that a resumed run makes again is tested if it was tested before, with the same coins, and not else:
-/// where gradients are so small that the factors of the test take bits from them, the step would be another one.
+/// A step that a resumed run makes again is tested if it was tested before, with the same coins,
+/// and not else: where gradients are so small that the factors of the test take bits from them, the
+/// step would be another one.
 #[derive(Debug)]
 pub(crate) struct IndependenceCheck {
     found: Independence,
@@ -57,10 +58,6 @@ impl IndependenceCheck {
             probe: None,
             probes: 0,
         }
-    }
-
-    pub(crate) fn is_enabled(&self) -> bool {
-        self.enabled
     }
 
     /// Switches the test on or off; what was found stays.

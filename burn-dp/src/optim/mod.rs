@@ -1,11 +1,11 @@
 //! The training step: plan, noise, ledger and the optimizer of Burn behind them.
 //!
-//! [`PrivacyPlanConfig`] turns a budget and the length of a training into a [`PrivacyPlan`], the one
-//! place from which sampler, clipping, noise and accounting take their numbers.
+//! [`PrivacyPlanConfig`] turns a budget and the length of a training into a [`PrivacyPlan`], the
+//! one place from which sampler, clipping, noise and accounting take their numbers.
 //! [`PrivacyPlan::optimizer`] decorates an optimizer of Burn.
 //!
-//! An optimizer that evaluates the loss on its own, several times a step, is no post-processing of one
-//! noisy gradient. Burn's L-BFGS is one, and the types refuse it:
+//! An optimizer that evaluates the loss on its own, several times a step, is no post-processing of
+//! one noisy gradient. Burn's L-BFGS is one, and the types refuse it:
 //!
 //! ```compile_fail
 //! use burn::optim::LBFGSConfig;
@@ -15,27 +15,23 @@
 //! let optim = plan.optimizer(LBFGSConfig::new().init());
 //! ```
 
-mod admission;
 mod buffers;
 mod dp_optimizer;
 pub(crate) mod engine;
 mod federated;
 mod independence;
+pub(crate) mod pack;
 mod plan;
 mod plan_config;
 mod plan_init;
 mod refused;
 mod release;
-mod report;
+pub(crate) mod releases;
 mod sampling_scheme;
 mod sparsification;
-mod units;
 mod weight_average;
 
 pub use dp_optimizer::DpOptimizer;
-#[cfg(feature = "train")]
-pub(crate) use engine::{ClipTask, PrivacyEngine};
-pub use federated::FederatedTraining;
 pub use independence::Independence;
 pub use plan::PrivacyPlan;
 pub use plan_config::PrivacyPlanConfig;

@@ -4,8 +4,8 @@ use burn::data::{dataloader::batcher::Batcher, dataset::Dataset};
 use burn::optim::ModuleOptimizer;
 use burn::tensor::Device;
 use burn_dp_accountant::{
-    Budget, DpEvent, LedgerHeader, NeighboringRelation, NoiseSource as LedgerNoise, PrivacyLedger,
-    UnitOfPrivacy,
+    Budget, DpEvent, LedgerHeader, NeighboringRelation, NoiseProvenance as LedgerNoise,
+    PrivacyLedger, UnitOfPrivacy,
 };
 
 use super::engine::PrivacyEngine;
@@ -13,16 +13,15 @@ use super::plan_init::check_delta;
 use super::{DpOptimizer, SamplingScheme};
 use crate::DpError;
 use crate::clipping::Clipping;
-use crate::random::SamplingKey;
-use crate::random::{NoiseSource, Purpose};
+use crate::random::{Key, NoiseSource};
 use crate::sampling::{LogicalBatches, PrivateDataLoaderBuilder, Sampler, SamplingMechanism};
 use crate::schedule::Schedule;
 use crate::updates::MiniSets;
 
 /// The numbers of a private training, from which sampler, clipping, noise and accounting are made.
 ///
-/// Made by [`PrivacyPlanConfig`](super::PrivacyPlanConfig). A plan is one run: it holds the run's key
-/// and cannot be cloned.
+/// Made by [`PrivacyPlanConfig`](super::PrivacyPlanConfig). A plan is one run: it holds the run's
+/// key and cannot be cloned.
 #[derive(Debug)]
 pub struct PrivacyPlan {
     pub(crate) dataset_size: usize,
@@ -71,8 +70,8 @@ impl PrivacyPlan {
     }
 
     /// Standard deviation of the noise over the clipping norm, before a schedule changes it. Where
-    /// groups are clipped apart or units are counted, that of the one Gaussian release which costs the
-    /// same.
+    /// groups are clipped apart or units are counted, that of the one Gaussian release which costs
+    /// the same.
     pub fn noise_multiplier(&self) -> f64 {
         self.noise_multiplier
     }
@@ -107,10 +106,9 @@ impl PrivacyPlan {
         self.mini_sets.as_ref()
     }
 
-    /// The key of the order of examples inside of a unit.
-    pub(crate) fn shuffling_key(&self) -> SamplingKey {
-        let key = SamplingKey::from_secret(*self.source.derive_key(Purpose::Shuffling));
-        if self.is_secure() { key } else { key.into_insecure() }
+    /// Returns the key of the run, for draws.
+    pub(crate) fn key(&self) -> &Key {
+        self.source.key()
     }
 
     /// Whether the noise is secret. If not, nothing of the run is private.
@@ -127,8 +125,9 @@ impl PrivacyPlan {
         }
     }
 
-    /// Whether `event` is the planned one of `step`, in a run that went as planned, whose plan as a whole
-    /// keeps the budget. Then there is nothing left to compute: a part costs no more than the whole.
+    /// Whether `event` is the planned one of `step`, in a run that went as planned, whose plan as a
+    /// whole keeps the budget. Then there is nothing left to compute: a part costs no more than the
+    /// whole.
     pub(crate) fn is_certified(&self, step: u64, event: &DpEvent, ledger: &PrivacyLedger) -> bool {
         self.certified && self.planned_event(step) == Some(event) && self.is_prefix(ledger)
     }
@@ -172,7 +171,7 @@ impl PrivacyPlan {
     ///
     /// [`DpError::InvalidArgument`] if the scheme cannot draw such batches.
     pub fn sampler(&self) -> Result<Box<dyn Sampler>, DpError> {
-        self.scheme.sampler(self.dataset_size, self.expected_batch_size, &self.source)
+        self.scheme.sampler(self.dataset_size, self.expected_batch_size, self.key())
     }
 
     /// Loads the batches of the run on `device`.

@@ -1,4 +1,9 @@
+use std::io;
+use std::path::Path;
+
+use burn::config::Config;
 use burn_dp_accountant::{Budget, UnitOfPrivacy};
+use serde::{Deserialize, Serialize, Serializer};
 
 use super::SamplingScheme;
 use crate::clipping::Clipping;
@@ -10,26 +15,86 @@ use crate::updates::MiniSets;
 ///
 /// The length of the training is given with [`with_steps`](Self::with_steps) or
 /// [`with_epochs`](Self::with_epochs), and either a budget, to which the noise is calibrated, or the
-/// noise multiplier, or both: then the training stops before the step that would break the budget.
-#[derive(Clone, Debug)]
+/// noise multiplier, or both: then the training stops before the step that would exceed the budget.
+///
+/// It is a [`Config`] of Burn: [`save`](Config::save) writes it as JSON and [`load`](Config::load) reads
+/// it. Two things are not saved, and `save` refuses a configuration that has them: a policy that was given
+/// with [`with_clipping`](Self::with_clipping) (only the threshold of flat clipping is data), and a
+/// [`Schedule::function`].
+///
+/// # Example
+///
+/// ```
+/// use burn::config::Config;
+/// use burn_dp::optim::PrivacyPlanConfig;
+///
+/// # let folder = tempfile::tempdir().unwrap();
+/// # let path = folder.path().join("plan.json");
+/// let config = PrivacyPlanConfig::new(1000, 50.0).with_steps(20).with_noise_multiplier(1.0);
+/// config.save(&path).unwrap();
+/// let plan = PrivacyPlanConfig::load(&path).unwrap().init().unwrap();
+/// assert_eq!(plan.steps(), 20);
+/// ```
+// Not `derive(Config)`: its builders would take `Option`s (`with_steps(Some(20))`).
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct PrivacyPlanConfig {
     pub(crate) dataset_size: usize,
     pub(crate) expected_batch_size: f64,
+    #[serde(default)]
     pub(crate) steps: Option<u64>,
+    #[serde(default)]
     pub(crate) epochs: Option<f64>,
+    #[serde(default)]
     pub(crate) budget: Option<Budget>,
+    #[serde(default)]
     pub(crate) noise_multiplier: Option<f64>,
+    #[serde(default)]
     pub(crate) noise_schedule: Schedule,
+    #[serde(default)]
     pub(crate) max_grad_norm: Option<f64>,
+    #[serde(default, skip_deserializing)]
+    #[serde(skip_serializing_if = "Option::is_none", serialize_with = "refuse_policy")]
     pub(crate) clipping: Option<Box<dyn Clipping>>,
-    pub(crate) scheme: SamplingScheme,
+    #[serde(default)]
+    pub(crate) sampling: SamplingScheme,
+    #[serde(default = "example")]
     pub(crate) unit: UnitOfPrivacy,
-    pub(crate) insecure_seed: Option<InsecureSeed>,
+    #[serde(default)]
+    pub(crate) insecure_seed: Option<u64>,
+    #[serde(default)]
     pub(crate) mini_sets: Option<MiniSets>,
 }
 
+fn example() -> UnitOfPrivacy {
+    UnitOfPrivacy::Example
+}
+
+/// A policy may contain anything, so it is not data.
+fn refuse_policy<S: Serializer>(
+    policy: &Option<Box<dyn Clipping>>,
+    _: S,
+) -> Result<S::Ok, S::Error> {
+    let described = policy.as_ref().map(|policy| policy.describe()).unwrap_or_default();
+    Err(serde::ser::Error::custom(format!(
+        "the clipping policy ({described}) cannot be saved; leave it out, and give it with \
+         `with_clipping` after loading"
+    )))
+}
+
+impl Config for PrivacyPlanConfig {
+    /// Saves the configuration as JSON.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the file cannot be written, and for a clipping policy or a function as schedule.
+    fn save<P: AsRef<Path>>(&self, file: P) -> io::Result<()> {
+        std::fs::write(file, serde_json::to_string_pretty(self).map_err(io::Error::other)?)
+    }
+}
+
 impl PrivacyPlanConfig {
-    /// A plan for a data set of so many units, with that expected number of them in a step.
+    /// Configures a plan for a data set of `dataset_size` units, with an expected number of them in a step.
     ///
     /// # Privacy
     ///
@@ -45,47 +110,48 @@ impl PrivacyPlanConfig {
             noise_schedule: Schedule::constant(),
             max_grad_norm: None,
             clipping: None,
-            scheme: SamplingScheme::Poisson,
+            sampling: SamplingScheme::Poisson,
             unit: UnitOfPrivacy::Example,
             insecure_seed: None,
             mini_sets: None,
         }
     }
 
-    /// A plan for batch clipping: the units that a step draws, `expected_mini_sets` of them in the
-    /// mean, are mini-sets.
+    /// Configures a plan for batch clipping: the units that a step draws, `expected_mini_sets` of them in
+    /// expectation, are mini-sets.
     ///
     /// # Privacy
     ///
-    /// With fixed-size sampling the guarantee is for one example replaced. With Poisson sampling it is
-    /// for one whole mini-set added or removed, unless a mini-set is one example; see [`MiniSets`].
+    /// With fixed-size sampling the guarantee is for one example replaced. With Poisson sampling it
+    /// is for one whole mini-set added or removed, unless a mini-set is one example; see
+    /// [`MiniSets`].
     pub fn for_mini_sets(mini_sets: &MiniSets, expected_mini_sets: impl Into<f64>) -> Self {
         let mini_sets = mini_sets.clone();
         let config = Self::new(mini_sets.len(), expected_mini_sets);
         Self { mini_sets: Some(mini_sets), ..config }
     }
 
-    /// Number of steps.
+    /// Sets the number of steps.
     pub fn with_steps(mut self, steps: u64) -> Self {
         self.steps = Some(steps);
         self
     }
 
-    /// Number of expected passes over the data, rounded to whole steps.
+    /// Sets the number of expected passes over the data, rounded to whole steps.
     pub fn with_epochs(mut self, epochs: impl Into<f64>) -> Self {
         self.epochs = Some(epochs.into());
         self
     }
 
-    /// The budget that the training may spend.
+    /// Sets the budget that the training may spend.
     pub fn with_budget(mut self, budget: Budget) -> Self {
         self.budget = Some(budget);
         self
     }
 
-    /// Standard deviation of the noise over the clipping norm.
+    /// Sets the standard deviation of the noise over the clipping threshold.
     ///
-    /// Where groups are clipped apart or units are counted, this is the multiplier of the one Gaussian
+    /// Where groups are clipped separately or units are counted, this is the multiplier of the one Gaussian
     /// release that costs the same, `(Σ (C_h/σ_h)²)^(-1/2)`: L groups with a multiplier σ each have
     /// `σ/√L`.
     pub fn with_noise_multiplier(mut self, noise_multiplier: f64) -> Self {
@@ -93,32 +159,32 @@ impl PrivacyPlanConfig {
         self
     }
 
-    /// How the noise multiplier changes over the steps. The ledger gets the multiplier of each step. A
-    /// budget is calibrated for the whole schedule. Default: it stays.
+    /// Sets how the noise multiplier changes over the steps. The ledger records the multiplier of each
+    /// step. A budget is calibrated for the whole schedule. Default: constant.
     pub fn with_noise_schedule(mut self, schedule: Schedule) -> Self {
         self.noise_schedule = schedule;
         self
     }
 
-    /// Threshold of flat clipping. Default: 1.
+    /// Sets the threshold of flat clipping. Default: 1.
     pub fn with_max_grad_norm(mut self, max_grad_norm: f64) -> Self {
         self.max_grad_norm = Some(max_grad_norm);
         self
     }
 
-    /// The clipping policy. Default: [`FlatClipping`](crate::clipping::FlatClipping).
+    /// Sets the clipping policy. Default: [`FlatClipping`](crate::clipping::FlatClipping).
     pub fn with_clipping(mut self, clipping: impl Clipping + 'static) -> Self {
         self.clipping = Some(Box::new(clipping));
         self
     }
 
-    /// How units are drawn. Default: Poisson.
-    pub fn with_sampling(mut self, scheme: SamplingScheme) -> Self {
-        self.scheme = scheme;
+    /// Sets how units are drawn. Default: Poisson.
+    pub fn with_sampling(mut self, sampling: SamplingScheme) -> Self {
+        self.sampling = sampling;
         self
     }
 
-    /// What one item of the data set is. Default: an example.
+    /// Sets what one item of the data set is. Default: an example.
     pub fn with_unit(mut self, unit: UnitOfPrivacy) -> Self {
         self.unit = unit;
         self
@@ -128,10 +194,10 @@ impl PrivacyPlanConfig {
     ///
     /// # Privacy
     ///
-    /// None: the ledger of such a run reports that it is not private. For tests and for experiments on
-    /// public data.
+    /// None: the ledger of such a run reports that it is not private. For tests and for experiments
+    /// on public data.
     pub fn with_insecure_seed(mut self, seed: InsecureSeed) -> Self {
-        self.insecure_seed = Some(seed);
+        self.insecure_seed = Some(seed.0);
         self
     }
 }

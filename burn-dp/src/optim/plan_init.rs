@@ -6,7 +6,7 @@ use super::{PrivacyPlan, PrivacyPlanConfig, SamplingScheme};
 use crate::DpError;
 use crate::clipping::{Clipping, FlatClipping, StepNoise};
 use crate::noise::GaussianMechanism;
-use crate::random::NoiseSource;
+use crate::random::{InsecureSeed, NoiseSource};
 use crate::sampling::SamplingMechanism;
 use crate::updates::MiniSets;
 
@@ -19,8 +19,8 @@ impl PrivacyPlanConfig {
     ///
     /// # Errors
     ///
-    /// [`DpError::InvalidArgument`] naming the value that cannot be used, [`DpError::Accountant`] when
-    /// no noise reaches the budget, [`DpError::Entropy`] when there is none.
+    /// [`DpError::InvalidArgument`] naming the value that cannot be used, [`DpError::Accountant`]
+    /// when no noise reaches the budget, [`DpError::Entropy`] when there is none.
     pub fn init(self) -> Result<PrivacyPlan, DpError> {
         let steps = self.check_steps()?;
         let clipping = self.clipping()?;
@@ -30,11 +30,11 @@ impl PrivacyPlanConfig {
             check_delta(examples, budget.delta())?;
         }
         let source = match self.insecure_seed {
-            Some(seed) => NoiseSource::insecure(seed),
+            Some(seed) => NoiseSource::insecure(InsecureSeed(seed)),
             None => NoiseSource::from_os()?,
         };
         let (size, batch) = (self.dataset_size, self.expected_batch_size);
-        let sampler = self.scheme.sampler(size, batch, &source)?;
+        let sampler = self.sampling.sampler(size, batch, &source)?;
         let (mechanism, origin) = (sampler.mechanism(), sampler.origin());
         let unit = self.resolved_unit(mechanism.relation())?;
         let runs = self.noise_schedule.runs(steps);
@@ -58,7 +58,7 @@ impl PrivacyPlanConfig {
             planned,
             certified: false,
             clipping,
-            scheme: self.scheme,
+            scheme: self.sampling,
             mechanism,
             origin,
             unit,
@@ -113,7 +113,7 @@ impl PrivacyPlanConfig {
                 format!("must be positive and at most dataset_size = {size}, got {batch}"),
             ));
         }
-        if self.scheme != SamplingScheme::Poisson && batch.fract() != 0.0 {
+        if self.sampling != SamplingScheme::Poisson && batch.fract() != 0.0 {
             return Err(DpError::invalid(
                 "expected_batch_size",
                 format!("must be a whole number unless sampling is Poisson, got {batch}"),
@@ -216,6 +216,7 @@ pub(crate) fn check_delta(dataset_size: usize, delta: f64) -> Result<(), DpError
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used)]
+    use burn::config::Config;
     use burn_dp_accountant::Budget;
 
     use super::*;
@@ -241,6 +242,54 @@ mod tests {
         let config = PrivacyPlanConfig::new(1000, 30.0).with_noise_multiplier(1.0);
         assert_eq!(config.clone().with_epochs(3.0).init().unwrap().steps(), 100);
         assert_eq!(config.with_epochs(0.001).init().unwrap().steps(), 1);
+    }
+
+    #[test]
+    fn a_saved_configuration_gives_the_same_plan() {
+        use crate::schedule::Schedule;
+        let sets = MiniSets::shuffled(1000, 8, 3).unwrap();
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("plan.json");
+        let budget = Budget::new(2.0, 1e-5).unwrap();
+        for config in [
+            config().with_budget(budget).with_max_grad_norm(0.7),
+            config()
+                .with_noise_multiplier(1.1)
+                .with_noise_schedule(Schedule::exponential(0.9, 50).unwrap())
+                .with_sampling(SamplingScheme::FixedSize)
+                .with_unit(UnitOfPrivacy::User),
+            PrivacyPlanConfig::for_mini_sets(&sets, 5.0)
+                .with_epochs(2.0)
+                .with_noise_multiplier(0.1 + 0.2)
+                .with_noise_schedule(Schedule::steps([(3, 2.0), (7, 0.5)]).unwrap()),
+        ] {
+            let config = config.with_insecure_seed(InsecureSeed(9));
+            config.save(&path).unwrap();
+            let (plan, loaded) =
+                (config.init().unwrap(), PrivacyPlanConfig::load(&path).unwrap().init().unwrap());
+            assert_eq!(loaded.fingerprint(), plan.fingerprint());
+            assert_eq!(loaded.planned, plan.planned);
+            let draw = |plan: &PrivacyPlan| plan.sampler().unwrap().draw(1).unwrap();
+            assert!(draw(&loaded) == draw(&plan));
+        }
+        // Optional fields may be left out, and a misspelled one is not ignored.
+        let read = |text: &str| serde_json::from_str::<PrivacyPlanConfig>(text);
+        let short = r#"{"dataset_size": 1000, "expected_batch_size": 50, "steps": 3, "noise_multiplier": 1}"#;
+        assert_eq!(read(short).unwrap().init().unwrap().steps(), 3);
+        assert!(read(&short.replace("noise_multiplier", "noise_multiplyer")).is_err());
+    }
+
+    #[test]
+    fn what_is_not_data_is_refused_when_a_configuration_is_saved() {
+        use crate::clipping::AutomaticClipping;
+        use crate::schedule::Schedule;
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("plan.json");
+        let error = config().with_clipping(AutomaticClipping::new()).save(&path).unwrap_err();
+        assert!(error.to_string().contains("with_clipping"), "{error}");
+        let function = Schedule::function("half", |_| 0.5);
+        assert!(config().with_noise_schedule(function).save(&path).is_err());
+        assert!(!path.exists());
     }
 
     #[test]

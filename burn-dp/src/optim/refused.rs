@@ -4,12 +4,13 @@ use crate::DpError;
 
 /// A step that was not made as asked for, with the model.
 ///
-/// Nearly always it was refused before anything was released, and the model is as it was. Not so when a
-/// [`Sparsifier`](super::Sparsifier) or a [`WeightAverage`](super::WeightAverage) could not take the model of a step
-/// that was released: then the release is in the ledger and the model has made the step.
-/// [`DpOptimizer::step`](super::DpOptimizer::step) says which error is which.
+/// Nearly always it was refused before anything was released, and the model is as it was. Not so
+/// when a [`Sparsifier`](super::Sparsifier) or a [`WeightAverage`](super::WeightAverage) could not
+/// take the model of a step that was released: then the release is in the ledger and the model has
+/// made the step. [`DpOptimizer::step`](super::DpOptimizer::step) says which error is which.
 ///
-/// `?` turns it into a [`DpError`] and drops the model; match on it where the model is still wanted.
+/// `?` turns it into a [`DpError`] and drops the model; match on it where the model is still
+/// wanted.
 pub struct RefusedStep<M> {
     model: M,
     error: DpError,

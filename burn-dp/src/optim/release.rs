@@ -1,11 +1,11 @@
-//! From the clipped sum to the gradients that the optimizer of Burn sees.
+//! From the clipped sum to the gradients that the optimizer of Burn receives.
 
 use burn::module::{Module, ModuleVisitor, Param};
 use burn::optim::GradientsParams;
 use burn::tensor::{DType, DataError, Tensor, TensorData};
 
+use super::releases::Mark;
 use crate::DpError;
-use crate::checkpoint::release_log::Mark;
 use crate::clipping::{ClippedSum, StepNoise, Thresholds};
 use crate::model::FirstCopies;
 use crate::noise::{GaussianMechanism, NoiseAhead};
@@ -19,17 +19,17 @@ pub(crate) struct Release {
     mechanisms: Vec<GaussianMechanism>,
     /// Mechanism of the counts, if there are any.
     counts: Option<GaussianMechanism>,
-    /// Standard deviations, which the noise is bound to: other noise on the same sum in a step that is
-    /// made again must be independent.
+    /// Standard deviations, which the noise is bound to: if a repeated step has the same sum and other
+    /// deviations, its noise must be independent.
     stds: Vec<f64>,
 }
 
 impl Release {
-    /// The mechanisms that the noise of a step needs.
+    /// Returns the mechanisms that the noise of a step needs.
     ///
     /// # Errors
     ///
-    /// Refuses a model with a trained parameter that belongs to no group.
+    /// Returns an error if a trained parameter of `model` belongs to no group.
     pub(crate) fn new<M: Module>(
         model: &M,
         thresholds: &Thresholds,
@@ -49,7 +49,7 @@ impl Release {
         })
     }
 
-    /// Adds noise to the counts: the noisy fraction of units at or below each threshold.
+    /// Adds noise to the counts. Returns the noisy fraction of units at or below each threshold.
     fn counts(&self, balances: &[f64], noise: Option<NoiseStep>) -> Result<Vec<f64>, DpError> {
         let (Some(mechanism), Some(mut noise)) = (self.counts, noise) else {
             return Ok(Vec::new());
@@ -62,7 +62,7 @@ impl Release {
             .collect()
     }
 
-    /// Brings everything that is to be released to the host and binds the noise to it. Nothing is
+    /// Reads everything that is to be released from the device and binds the noise to it. Nothing is
     /// released yet.
     pub(crate) fn bind<M: Module>(
         self,
@@ -93,7 +93,7 @@ impl Release {
     }
 }
 
-/// What a step is about to release, with the noise that belongs to it.
+/// The content of a release, and the noise that is bound to it.
 pub(crate) struct Bound {
     prepared: Release,
     balances: Vec<f64>,
@@ -104,12 +104,12 @@ pub(crate) struct Bound {
 }
 
 impl Bound {
-    /// Number of values of each parameter that noise is added to.
+    /// Returns the number of values of each parameter that noise is added to.
     pub(crate) fn lengths(&self) -> Vec<usize> {
         self.sums.iter().map(TensorData::num_elements).collect()
     }
 
-    /// Marks this release: another one of the same step has another mark, the same one the same.
+    /// Returns the mark of this release: equal for an equal release of the step, and only then.
     pub(crate) fn mark(&self) -> Mark {
         let parts = [Some(&self.gradient), self.counts.as_ref()];
         let mut hash = blake3::Hasher::new();
@@ -121,22 +121,24 @@ impl Bound {
         Mark(mark)
     }
 
-    /// Adds the noise: the gradients that the optimizer of Burn sees, if the sum is released, and the
+    /// Adds the noise. Returns the gradients for the optimizer of Burn, if the sum is released, and the
     /// noisy fraction of units at or below each threshold.
     ///
     /// # Privacy
     ///
     /// The parameters that get noise are those that require gradients, in the order in which the model
     /// visits them, each once however many copies the model holds: a parameter that no example reached
-    /// is released as noise, so which parameters moved says nothing. The noise is added in double
-    /// precision on the host, and the result is divided by the expected batch size; the cast to the
-    /// precision of the parameter is post-processing.
+    /// is released as noise, so the set of changed parameters reveals nothing. The noise is added in
+    /// double precision on the host, and the result is divided by the expected batch size; the cast to
+    /// the precision of the parameter is post-processing.
     ///
-    /// Noise that was drawn `ahead` is used if it is the noise of this step.
+    /// # Arguments
+    ///
+    /// - `drawn`: noise that was drawn in advance; used if it is the noise of this step
     pub(crate) fn release<M: Module>(
         self,
         model: &M,
-        ahead: Option<&NoiseAhead>,
+        drawn: Option<&NoiseAhead>,
     ) -> Result<(Option<GradientsParams>, Vec<f64>), DpError> {
         let Self { prepared, balances, mut sums, releases_sum, gradient: mut noise, counts } = self;
         let fractions = prepared.counts(&balances, counts)?;
@@ -149,7 +151,7 @@ impl Bound {
             let values = sums.as_mut_slice::<f32>().map_err(unreadable)?;
             Ok((prepared.mechanisms[group], noise.stream(position)?, values))
         });
-        GaussianMechanism::release_with(parameters.collect::<Result<_, DpError>>()?, ahead)?;
+        GaussianMechanism::release_with(parameters.collect::<Result<_, DpError>>()?, drawn)?;
         let mut write = Write {
             released: sums.into_iter(),
             first: FirstCopies::default(),
@@ -160,7 +162,7 @@ impl Bound {
     }
 }
 
-/// Brings the sums to the host, zeros where no example contributed.
+/// Reads the sums; zeros if no example contributed.
 struct Read {
     sum: ClippedSum,
     sums: Vec<TensorData>,
@@ -179,10 +181,10 @@ impl ModuleVisitor for Read {
 }
 
 fn unreadable(error: DataError) -> DpError {
-    DpError::state(format!("a clipped sum is unreadable: {error:?}"))
+    DpError::device(format!("a clipped sum is unreadable: {error:?}"))
 }
 
-/// Makes gradients of what was released.
+/// Turns the released values into gradients.
 struct Write {
     released: std::vec::IntoIter<TensorData>,
     first: FirstCopies,
@@ -201,6 +203,48 @@ impl ModuleVisitor for Write {
             let data = TensorData::from_bytes(bytes, tensor.shape(), dtype);
             let grad = Tensor::<D>::from_data(data, (&device, tensor.dtype()));
             self.grads.register(param.id, grad);
+        }
+    }
+}
+
+/// Returns an estimate of ‖sum‖ / ‖noise‖ from the noisy gradient: the expectation of its squared norm is
+/// the squared norm of the sum plus the known variance of the noise.
+///
+/// # Privacy
+///
+/// Post-processing of the released gradient.
+pub(super) fn signal_to_noise<M: Module>(
+    model: &M,
+    grads: &GradientsParams,
+    thresholds: &Thresholds,
+    noise: &StepNoise,
+    expected_batch_size: f64,
+) -> Result<f64, DpError> {
+    let groups = thresholds.groups().of_model(model)?;
+    let mut norm = Norm { grads, squared: 0.0, sizes: Vec::new(), first: FirstCopies::default() };
+    model.visit(&mut norm);
+    let variance: f64 = (norm.sizes.iter().zip(groups))
+        .map(|(&size, group)| size as f64 * (noise.group_stds[group] / expected_batch_size).powi(2))
+        .sum();
+    Ok(((norm.squared - variance).max(0.0) / variance).sqrt())
+}
+
+/// Adds up the squared norms of the gradients.
+struct Norm<'a> {
+    grads: &'a GradientsParams,
+    squared: f64,
+    sizes: Vec<usize>,
+    first: FirstCopies,
+}
+
+impl ModuleVisitor for Norm<'_> {
+    fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<D>>) {
+        if let Some(grad) = self.grads.get::<D>(param.id)
+            && self.first.is_new(param)
+        {
+            self.sizes.push(grad.shape().num_elements());
+            let squared = grad.powi_scalar(2).sum().try_into_scalar::<f32>();
+            self.squared += squared.map_or(f64::NAN, f64::from);
         }
     }
 }

@@ -4,77 +4,78 @@ use std::fmt;
 
 use zeroize::Zeroizing;
 
+use super::keystream::{GROUP_BLOCKS, Group, Keystream};
+use super::purpose::Domain;
 use crate::DpError;
 
-/// Version of the byte format of [`NoiseKey`].
+/// Version of the byte format of [`Key`].
 const FORMAT: u8 = 1;
 
-/// Fills the key of an insecure source, so that no operating system can hand out the same one.
+/// Fills the key of an insecure seed. The operating system returns such a key with probability
+/// 2^-192.
 const INSECURE_LABEL: &[u8; 24] = b"insecure seed of burn-dp";
 
-/// A seed that makes all noise known to everybody who knows the seed.
+/// A seed that makes all randomness known to everybody who has the seed.
 ///
 /// # Privacy
 ///
-/// None. For tests and for experiments on public data only. A source made from it says so in
-/// [`NoiseSource::is_secure`](super::NoiseSource::is_secure), and what is released with it must
-/// not be called private.
+/// None: known noise can be subtracted, and known draws give no amplification by sampling. For
+/// tests and for experiments on public data only. Everything that is made from it returns `false`
+/// from its `is_secure`, for example [`Key::is_secure`], and what is released with it must not be
+/// called private.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct InsecureSeed(
     /// The seed.
     pub u64,
 );
 
-/// The key of a run, outside of its source: what is stored to continue a run bit for bit.
+/// The key of a run, from which all of its randomness follows.
 ///
-/// Continuing with a new key from the operating system is private as well, and safer; store the
-/// key only where the continuation has to be identical.
+/// Stored outside of the run, it continues the run bit for bit. To continue with a new key from the
+/// operating system is private as well, and safer; store the key only where the continuation has to
+/// be identical.
 ///
 /// # Privacy
 ///
-/// As secret as the training data: who has the key can subtract the noise from every release. Keep
-/// it apart from the model and from the ledger, readable by nobody else, and delete it when the run
-/// is over. The memory is erased on drop and `Debug` prints no key.
+/// As secret as the training data: the noise can be subtracted from every release, and the units of
+/// every step computed, by whoever has the key. Keep it apart from the model and from the ledger,
+/// readable by nobody else, and delete it when the run is over. The memory is erased on drop and
+/// `Debug` prints no key.
 #[derive(Clone)]
-pub struct NoiseKey {
+pub struct Key {
     bytes: Zeroizing<[u8; 32]>,
     secure: bool,
 }
 
-impl NoiseKey {
+impl Key {
     /// Length of [`to_bytes`](Self::to_bytes).
     pub const LENGTH: usize = 34;
 
-    pub(crate) fn from_os() -> Result<Self, DpError> {
-        let mut key = Self { bytes: Zeroizing::new([0; 32]), secure: true };
-        getrandom::fill(&mut key.bytes[..]).map_err(|error| DpError::Entropy(error.to_string()))?;
-        if *key.bytes == [0; 32] {
+    /// Returns a new key from the operating system.
+    ///
+    /// # Errors
+    ///
+    /// Returns [`DpError::Entropy`] if the operating system gives no entropy. There is no
+    /// substitute.
+    pub fn from_os() -> Result<Self, DpError> {
+        let mut bytes = Zeroizing::new([0; 32]);
+        getrandom::fill(&mut bytes[..]).map_err(|error| DpError::Entropy(error.to_string()))?;
+        if *bytes == [0; 32] {
             return Err(DpError::Entropy("256 bits that are all zero".into()));
         }
-        Ok(key)
+        Ok(Self { bytes, secure: true })
     }
 
-    pub(crate) fn insecure(seed: InsecureSeed) -> Self {
-        let mut bytes = Zeroizing::new([0; 32]);
-        bytes[..8].copy_from_slice(&seed.0.to_le_bytes());
-        bytes[8..].copy_from_slice(INSECURE_LABEL);
-        Self { bytes, secure: false }
-    }
-
-    pub(crate) fn bytes(&self) -> &[u8; 32] {
-        &self.bytes
-    }
-
-    /// Whether the key came from the operating system and not from an [`InsecureSeed`].
+    /// Returns whether the key came from the operating system and not from an [`InsecureSeed`].
     pub fn is_secure(&self) -> bool {
         self.secure
     }
 
-    /// The key as bytes: a format version, whether it is secure, 256 bits.
+    /// Returns the key as bytes: a format version, whether it is secure, 256 bits.
     ///
     /// # Privacy
     ///
-    /// The bytes are the secret itself; see [`NoiseKey`].
+    /// The bytes are the secret itself; see [`Key`].
     pub fn to_bytes(&self) -> Zeroizing<[u8; Self::LENGTH]> {
         let mut bytes = Zeroizing::new([0; Self::LENGTH]);
         bytes[0] = FORMAT;
@@ -83,26 +84,25 @@ impl NoiseKey {
         bytes
     }
 
-    /// Reads what [`to_bytes`](Self::to_bytes) wrote.
+    /// Returns the key that [`to_bytes`](Self::to_bytes) stored.
     ///
     /// # Privacy
     ///
-    /// Bytes that were made up here instead of read back make the noise as predictable as they
-    /// are.
+    /// The randomness is as predictable as the bytes are: pass only bytes that were stored before.
     ///
     /// # Errors
     ///
-    /// [`DpError::InvalidState`] for another length or format version, and for a key that is
-    /// visibly not one.
+    /// Returns [`DpError::SavedState`] if the length, the format version or the security mark is
+    /// not valid, and if the bytes cannot be a key.
     pub fn from_bytes(bytes: &[u8]) -> Result<Self, DpError> {
         let damaged = |reason: String| {
-            DpError::state(format!("the noise key {reason}; start with a new key instead"))
+            DpError::saved_state(format!("the key {reason}; start with a new key instead"))
         };
         let bytes: &[u8; Self::LENGTH] = bytes.try_into().map_err(|_| {
             damaged(format!("has {} bytes instead of {}", bytes.len(), Self::LENGTH))
         })?;
         if bytes[0] != FORMAT {
-            return Err(damaged(format!("has format {}, known is {FORMAT}", bytes[0])));
+            return Err(damaged(format!("has format {}, expected {FORMAT}", bytes[0])));
         }
         if bytes[1] > 1 {
             return Err(damaged(format!("has the security mark {}, not 0 or 1", bytes[1])));
@@ -117,11 +117,48 @@ impl NoiseKey {
         }
         Ok(key)
     }
+
+    pub(crate) fn bytes(&self) -> &[u8; 32] {
+        &self.bytes
+    }
+
+    /// Returns the key that consists of the first half of block `index` of stream `tag`. It is as
+    /// secure as this one.
+    pub(super) fn derive(&self, tag: u64, index: u64) -> Self {
+        let mut group = Group::new();
+        Keystream::new(&self.bytes, tag).group(index / GROUP_BLOCKS as u64, &mut group);
+        let block = (index % GROUP_BLOCKS as u64) as usize;
+        let mut bytes = Zeroizing::new([0; 32]);
+        for (word, bytes) in bytes.chunks_exact_mut(8).enumerate() {
+            bytes.copy_from_slice(&group.word(word, block).to_le_bytes());
+        }
+        Self { bytes, secure: self.secure }
+    }
+
+    /// Returns a key of the same security with other bytes.
+    pub(super) fn with_bytes(&self, bytes: &[u8; 32]) -> Self {
+        Self { bytes: Zeroizing::new(*bytes), secure: self.secure }
+    }
+
+    /// Returns a mark that identifies the key and does not reveal it.
+    pub(crate) fn fingerprint(&self) -> u64 {
+        let derived = self.derive(Domain::Fingerprint.tag(), 0);
+        u64::from_le_bytes(std::array::from_fn(|i| derived.bytes[i]))
+    }
 }
 
-impl fmt::Debug for NoiseKey {
+impl From<InsecureSeed> for Key {
+    fn from(seed: InsecureSeed) -> Self {
+        let mut bytes = Zeroizing::new([0; 32]);
+        bytes[..8].copy_from_slice(&seed.0.to_le_bytes());
+        bytes[8..].copy_from_slice(INSECURE_LABEL);
+        Self { bytes, secure: false }
+    }
+}
+
+impl fmt::Debug for Key {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("NoiseKey").field("secure", &self.secure).finish_non_exhaustive()
+        f.debug_struct("Key").field("secure", &self.secure).finish_non_exhaustive()
     }
 }
 
@@ -129,16 +166,22 @@ impl fmt::Debug for NoiseKey {
 mod tests {
     #![allow(clippy::unwrap_used)]
 
+    use std::collections::HashSet;
+
+    use chacha20::ChaCha20Rng;
+    use rand_core::{Rng, SeedableRng};
+
     use super::*;
+    use crate::random::Purpose;
 
     #[test]
-    fn two_keys_of_the_operating_system_differ() {
-        let (a, b) = (NoiseKey::from_os().unwrap(), NoiseKey::from_os().unwrap());
+    fn keys_of_the_operating_system_differ_and_have_no_constant_bit() {
+        let (a, b) = (Key::from_os().unwrap(), Key::from_os().unwrap());
         assert_ne!(a.bytes, b.bytes);
-        // A bit that is stuck in 64 keys of 256 bits has probability 256 · 2^-63 < 1e-16.
+        // A bit that is constant in 64 keys of 256 bits has probability 256 · 2^-63 < 1e-16.
         let (mut ones, mut zeros) = ([0u8; 32], [0u8; 32]);
         for _ in 0..64 {
-            let key = NoiseKey::from_os().unwrap();
+            let key = Key::from_os().unwrap();
             for i in 0..32 {
                 ones[i] |= key.bytes[i];
                 zeros[i] |= !key.bytes[i];
@@ -148,9 +191,9 @@ mod tests {
     }
 
     #[test]
-    fn a_key_survives_the_round_trip_with_its_security() {
-        for key in [NoiseKey::from_os().unwrap(), NoiseKey::insecure(InsecureSeed(7))] {
-            let read = NoiseKey::from_bytes(&key.to_bytes()[..]).unwrap();
+    fn a_stored_key_keeps_its_bytes_and_its_security() {
+        for key in [Key::from_os().unwrap(), Key::from(InsecureSeed(7))] {
+            let read = Key::from_bytes(&key.to_bytes()[..]).unwrap();
             assert_eq!(read.bytes, key.bytes);
             assert_eq!(read.is_secure(), key.is_secure());
         }
@@ -158,30 +201,66 @@ mod tests {
 
     #[test]
     fn an_insecure_key_cannot_be_marked_secure() {
-        let mut bytes = NoiseKey::insecure(InsecureSeed(7)).to_bytes();
+        let mut bytes = Key::from(InsecureSeed(7)).to_bytes();
         bytes[1] = 1;
-        assert!(matches!(NoiseKey::from_bytes(&bytes[..]), Err(DpError::InvalidState { .. })));
+        assert!(matches!(Key::from_bytes(&bytes[..]), Err(DpError::SavedState { .. })));
     }
 
     #[test]
     fn damaged_keys_are_refused_with_the_reason() {
-        let good = NoiseKey::from_os().unwrap().to_bytes();
+        let good = Key::from_os().unwrap().to_bytes();
         let changed = |at: usize, value: u8| {
             let mut bytes = *good;
             bytes[at] = value;
-            NoiseKey::from_bytes(&bytes).unwrap_err().to_string()
+            Key::from_bytes(&bytes).unwrap_err().to_string()
         };
         assert!(changed(0, 9).contains("format 9"));
         assert!(changed(1, 2).contains("mark 2"));
-        assert!(NoiseKey::from_bytes(&good[..33]).unwrap_err().to_string().contains("33 bytes"));
-        let mut zero = [0; NoiseKey::LENGTH];
+        assert!(Key::from_bytes(&good[..33]).unwrap_err().to_string().contains("33 bytes"));
+        let mut zero = [0; Key::LENGTH];
         (zero[0], zero[1]) = (FORMAT, 1);
-        assert!(NoiseKey::from_bytes(&zero).unwrap_err().to_string().contains("all zero"));
+        assert!(Key::from_bytes(&zero).unwrap_err().to_string().contains("all zero"));
+    }
+
+    #[test]
+    fn a_derived_key_is_half_a_block_of_the_independent_implementation() {
+        let key = Key::from(InsecureSeed(5));
+        for (tag, index) in [(1, 0), (2, 17), (8, 1 << 40), (1, u64::MAX)] {
+            let mut rng = ChaCha20Rng::from_seed(*key.bytes);
+            rng.set_stream(tag);
+            rng.set_block_pos(index);
+            let mut expected = [0; 32];
+            rng.fill_bytes(&mut expected);
+            assert_eq!(*key.derive(tag, index).bytes, expected, "{tag} {index}");
+        }
+    }
+
+    #[test]
+    fn derived_keys_differ_for_every_use_and_step() {
+        let key = Key::from(InsecureSeed(1));
+        let purposes = [Purpose::Gradient, Purpose::Count, Purpose::Statistic].map(Purpose::tag);
+        let domains = [
+            Domain::Sampling,
+            Domain::Shuffling,
+            Domain::MiniSets,
+            Domain::Independence,
+            Domain::Fingerprint,
+        ];
+        let mut seen = HashSet::new();
+        for tag in purposes.into_iter().chain(domains.map(Domain::tag)) {
+            for step in (0..40).chain([u64::from(u32::MAX), 1 << 32, 1 << 63, u64::MAX]) {
+                let derived = key.derive(tag, step);
+                assert!(seen.insert(*derived.bytes) && !derived.is_secure());
+            }
+        }
+        assert!(Key::from_os().unwrap().derive(1, 0).is_secure());
+        assert_ne!(key.fingerprint(), Key::from(InsecureSeed(2)).fingerprint());
+        assert_eq!(key.fingerprint(), key.clone().fingerprint());
     }
 
     #[test]
     fn debug_output_shows_no_key() {
-        let key = NoiseKey::insecure(InsecureSeed(0x1234_5678));
-        assert_eq!(format!("{key:?}"), "NoiseKey { secure: false, .. }");
+        let key = Key::from(InsecureSeed(0x1234_5678));
+        assert_eq!(format!("{key:?}"), "Key { secure: false, .. }");
     }
 }

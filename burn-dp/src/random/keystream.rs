@@ -1,6 +1,6 @@
 //! ChaCha20 in counter mode, many blocks at a time.
 
-use pulp::Simd;
+use pulp::{Arch, Simd, WithSimd};
 use zeroize::Zeroize;
 
 /// Blocks that are computed together: one group is the unit in which noise is drawn.
@@ -15,12 +15,11 @@ const CONSTANTS: [u32; 4] = [0x6170_7865, 0x3320_646e, 0x7962_2d32, 0x6b20_6574]
 /// Twenty rounds are ten times a column round and a diagonal round.
 const DOUBLE_ROUNDS: usize = 10;
 
-/// Sixteen consecutive ChaCha20 blocks, stored word by word: `words[w][b]` is word `w` of block `b`.
+/// Sixteen consecutive ChaCha20 blocks: `words[w][b]` is word `w` of block `b`.
 ///
-/// That is the order in which a vector unit computes them, so nothing is transposed: the samplers
-/// read the words where they lie.
+/// A vector unit computes them in this order, so nothing is transposed.
 pub(crate) struct Group {
-    pub(crate) words: [[u32; GROUP_BLOCKS]; 16],
+    words: [[u32; GROUP_BLOCKS]; 16],
 }
 
 impl Group {
@@ -28,7 +27,8 @@ impl Group {
         Self { words: [[0; GROUP_BLOCKS]; 16] }
     }
 
-    /// The 64-bit word `index`, in `0..8`, of block `block`, little endian as in the byte stream.
+    /// Returns the 64-bit word `index`, in `0..8`, of block `block`, little endian as in the byte
+    /// stream.
     #[inline(always)]
     pub(crate) fn word(&self, index: usize, block: usize) -> u64 {
         let (low, high) = (self.words[2 * index][block], self.words[2 * index + 1][block]);
@@ -47,9 +47,14 @@ impl Drop for Group {
 /// The state is the one of Bernstein's original cipher, with a 64-bit block counter and a 64-bit
 /// stream number; read as RFC 8439 does, the upper half of the counter is the first nonce word.
 ///
-/// The implementation is our own because the vector back end that the `chacha20` crate offers to
-/// random generators computes four blocks at a time, which is more than half of the time of a
-/// release; it is tested word by word against that crate and against the vectors of RFC 8439.
+/// The `chacha20` crate computes four blocks at a time for random generators, which would take more
+/// than half of the time of a release. This implementation is tested word by word against that
+/// crate and against the vectors of RFC 8439.
+///
+/// # References
+///
+/// - D. J. Bernstein, "ChaCha, a variant of Salsa20", 2008.
+/// - Y. Nir, A. Langley, "ChaCha20 and Poly1305 for IETF Protocols", RFC 8439, 2018, section 2.3.
 pub(crate) struct Keystream {
     key: [u32; 8],
     stream: u64,
@@ -64,7 +69,12 @@ impl Keystream {
         Self { key: words, stream }
     }
 
-    /// Computes blocks `16 index .. 16 index + 16`.
+    /// Computes blocks `16 index .. 16 index + 16` with the vector unit of this machine.
+    pub(crate) fn group(&self, index: u64, group: &mut Group) {
+        Arch::new().dispatch(Fill { keystream: self, index, group });
+    }
+
+    /// Computes blocks `16 index .. 16 index + 16`, for a caller that has chosen the vector unit.
     #[inline(always)]
     pub(crate) fn fill<S: Simd>(&self, simd: S, index: u64, group: &mut Group) {
         let lanes = S::U32_LANES;
@@ -119,6 +129,22 @@ impl Drop for Keystream {
     }
 }
 
+/// [`Keystream::fill`] for the vector unit that is dispatched to.
+struct Fill<'a> {
+    keystream: &'a Keystream,
+    index: u64,
+    group: &'a mut Group,
+}
+
+impl WithSimd for Fill<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn with_simd<S: Simd>(self, simd: S) {
+        self.keystream.fill(simd, self.index, self.group);
+    }
+}
+
 #[inline(always)]
 fn quarter_round<S: Simd>(simd: S, x: &mut [S::u32s; 16], a: usize, b: usize, c: usize, d: usize) {
     x[a] = simd.add_u32s(x[a], x[b]);
@@ -142,21 +168,9 @@ fn rotate_left<S: Simd, const N: u32>(simd: S, x: S::u32s) -> S::u32s {
 #[cfg(test)]
 mod tests {
     use chacha20::ChaCha20Rng;
-    use pulp::{Arch, WithSimd};
     use rand_core::{Rng, SeedableRng};
 
     use super::*;
-
-    struct Fill<'a>(&'a Keystream, u64, &'a mut Group);
-
-    impl WithSimd for Fill<'_> {
-        type Output = ();
-
-        #[inline(always)]
-        fn with_simd<S: Simd>(self, simd: S) {
-            self.0.fill(simd, self.1, self.2);
-        }
-    }
 
     /// Every vector width that this machine has.
     fn architectures() -> Vec<Arch> {
@@ -168,7 +182,7 @@ mod tests {
 
     fn group(arch: Arch, keystream: &Keystream, index: u64) -> Group {
         let mut group = Group::new();
-        arch.dispatch(Fill(keystream, index, &mut group));
+        arch.dispatch(Fill { keystream, index, group: &mut group });
         group
     }
 
@@ -242,7 +256,7 @@ mod tests {
     }
 
     #[test]
-    fn neighbouring_keys_and_streams_share_no_word() {
+    fn adjacent_keys_and_streams_share_no_word() {
         let base = group(Arch::new(), &Keystream::new(&[0; 32], 0), 0);
         let mut key = [0; 32];
         key[31] = 1;

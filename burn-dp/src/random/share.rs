@@ -2,16 +2,16 @@
 
 use std::sync::Mutex;
 
-/// Runs every task once, on this thread and on those of the pool that are free.
+/// Runs every task once, on this thread and on the idle threads of the pool.
 ///
-/// The caller takes part. A release of a small model is done in the time that it takes to wake up a
-/// sleeping thread, so waiting for the pool to do all of it would cost more than the work.
+/// A release of a small model takes no longer than waking a thread, so the calling thread works
+/// too: to wait for the pool would cost more than the work.
 pub(crate) fn share<T: Send>(tasks: Vec<T>, run: impl Fn(T) + Sync) {
     let threads = rayon::current_num_threads().min(tasks.len());
     let queue = Mutex::new(tasks.into_iter());
     let next = || match queue.lock() {
         Ok(mut queue) => queue.next(),
-        // A task panicked elsewhere; the scope passes that on.
+        // A task panicked on another thread; the scope passes the panic on.
         Err(_) => None,
     };
     let work = || {
@@ -50,7 +50,7 @@ mod tests {
 
     #[test]
     #[should_panic(expected = "task 7")]
-    fn a_panic_of_a_task_arrives() {
+    fn a_panic_of_a_task_is_passed_on() {
         share((0..20).collect(), |task| assert_ne!(task, 7, "task 7"));
     }
 }

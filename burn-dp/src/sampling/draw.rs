@@ -2,15 +2,15 @@
 
 use std::fmt;
 
-use super::SamplingMechanism;
+use super::mechanism::SamplingMechanism;
 use crate::DpError;
 
 /// The units that a sampler drew for one step, each at most once.
 ///
 /// # Privacy
 ///
-/// Which units were drawn, and how many, is private. The type has no `len`; nothing derived from the
-/// draw but the noisy release may leave the training process.
+/// Which units were drawn, and how many, is private. The type has no `len`. Only the noisy release
+/// may leave the training process, and nothing else that is derived from the draw.
 #[derive(Clone, PartialEq)]
 pub struct Draw {
     step: u64,
@@ -20,9 +20,13 @@ pub struct Draw {
 }
 
 impl Draw {
-    /// Checks that `indices` is a set of units of the data set, in ascending order.
+    /// Returns the draw of `indices`, a set of units of the data set in ascending order.
     ///
-    /// A unit that occurs twice would contribute twice the clipping norm.
+    /// A unit that occurs twice would contribute twice the clipping threshold.
+    ///
+    /// # Errors
+    ///
+    /// Returns [`DpError::InvalidState`] if `indices` is no such set.
     pub(crate) fn new(
         step: u64,
         indices: Vec<usize>,
@@ -32,41 +36,41 @@ impl Draw {
     ) -> Result<Self, DpError> {
         if let Some(pair) = indices.windows(2).find(|pair| pair[0] >= pair[1]) {
             return Err(DpError::state(format!(
-                "the draw of step {step} must name each unit once, in ascending order, but unit {} \
+                "the draw of step {step} must hold each unit once, in ascending order, but unit {} \
                  is followed by unit {}; nothing may be released from it",
                 pair[0], pair[1]
             )));
         }
         match indices.last() {
             Some(&last) if last >= dataset_size => Err(DpError::state(format!(
-                "the draw of step {step} names unit {last} of {dataset_size}; nothing may be released \
-                 from it"
+                "the draw of step {step} holds unit {last} of {dataset_size}; nothing may be \
+                 released from it"
             ))),
             _ => Ok(Self { step, indices, mechanism, origin }),
         }
     }
 
-    /// The step that the draw belongs to.
+    /// Returns the step that the draw belongs to.
     pub fn step(&self) -> u64 {
         self.step
     }
 
-    /// How it was drawn, which is what the accountant is told of the step.
+    /// Returns the description of the draw for the accountant.
     pub fn mechanism(&self) -> &SamplingMechanism {
         &self.mechanism
     }
 
-    /// Marks the key that the units were drawn with, without giving it away.
+    /// Returns a mark of the key that the units were drawn with, which does not reveal it.
     pub(crate) fn origin(&self) -> u64 {
         self.origin
     }
 
-    /// The drawn units, ascending.
+    /// Returns the drawn units, ascending.
     ///
     /// # Privacy
     ///
-    /// For loading the data only. Neither the indices nor their number may influence anything that is
-    /// released, other than through the clipped sum.
+    /// For loading the data only. Neither the indices nor their number may influence a release,
+    /// except through the clipped sum.
     pub fn private_indices(&self) -> &[usize] {
         &self.indices
     }
@@ -104,7 +108,7 @@ mod tests {
     }
 
     #[test]
-    fn the_debug_output_shows_neither_the_units_nor_their_number() {
+    fn debug_output_shows_neither_the_units_nor_their_number() {
         let (few, many) = (draw(1, vec![], 99).unwrap(), draw(1, vec![42, 43], 99).unwrap());
         assert_eq!(format!("{few:?}"), format!("{many:?}"));
     }

@@ -1,98 +1,84 @@
 //! Sampling a fixed number of units without replacement.
 
 use std::collections::BTreeSet;
-use std::sync::Arc;
 
-use super::sampler::{check_batch_size, check_dataset_size, sealed::Sealed};
-use super::{Draw, Sampler, SamplingMechanism};
+use super::mechanism::SamplingMechanism;
+use super::population::Population;
+use super::sampler::Sampler;
+use super::sampler::sealed::Sealed;
 use crate::DpError;
-use crate::random::sampling::{SamplingKey, WordSource, WordStream};
+use crate::random::{Domain, Key, Stream, below};
 
-/// Draws exactly m units, every subset of that size with the same probability, anew in each step.
+/// Draws exactly m units. Every subset of that size has the same probability, independently in each
+/// step.
 ///
 /// # Privacy
 ///
-/// Relation: replace one unit. Two neighbouring sums differ by one unit taken out *and* one put in, so
-/// the sensitivity is twice the clipping norm.
+/// Relation: replace one unit. The sums of two neighboring data sets differ by one removed unit
+/// *and* one added unit, so the sensitivity is twice the clipping threshold.
+///
+/// The draw is exactly uniform for a uniform key; see [`random`](crate::random).
 ///
 /// # References
 ///
-/// Subsampled Rényi Differential Privacy and Analytical Moments Accountant, Wang, Balle and
-/// Kasiviswanathan 2019; Programming Pearls: a sample of brilliance, Bentley and Floyd 1987 (the
-/// algorithm).
+/// - Y.-X. Wang, B. Balle, S. Kasiviswanathan, "Subsampled Rényi Differential Privacy and
+///   Analytical Moments Accountant", 2019.
+/// - J. Bentley, R. W. Floyd, "Programming Pearls: A Sample of Brilliance", 1987 (the algorithm).
 #[derive(Clone, Debug)]
 pub struct FixedSizeSampler {
-    dataset_size: usize,
+    population: Population,
     batch_size: usize,
-    source: Arc<dyn WordSource>,
 }
 
 impl FixedSizeSampler {
-    /// A sampler with a new key from the operating system.
+    /// Returns a sampler with a new key from the operating system.
     ///
     /// # Errors
     ///
-    /// [`DpError::InvalidArgument`] unless `1 <= batch_size <= dataset_size`; [`DpError::Entropy`] when
-    /// there is no entropy.
+    /// Returns [`DpError::InvalidArgument`] unless `1 <= batch_size <= dataset_size`, and
+    /// [`DpError::Entropy`] if the operating system gives no entropy.
     pub fn new(dataset_size: usize, batch_size: usize) -> Result<Self, DpError> {
-        check_dataset_size(dataset_size)?;
-        check_batch_size(batch_size, dataset_size)?;
-        Ok(Self { dataset_size, batch_size, source: Arc::new(SamplingKey::from_entropy()?) })
+        let population = Population::with_batch_size(dataset_size, batch_size)?;
+        Ok(Self { population, batch_size })
     }
 
-    /// Draws from this key instead: the saved key of a run that is resumed, or an
-    /// [`InsecureSamplingSeed`](super::InsecureSamplingSeed).
-    pub fn with_key(self, key: impl Into<SamplingKey>) -> Self {
-        Self { source: Arc::new(key.into()), ..self }
+    /// Replaces the key by the stored key of a run that is resumed, or by an
+    /// [`InsecureSeed`](crate::random::InsecureSeed).
+    pub fn with_key(self, key: impl Into<Key>) -> Self {
+        Self { population: self.population.with_key(key.into()), ..self }
     }
 }
 
-impl Sealed for FixedSizeSampler {}
-
-impl Sampler for FixedSizeSampler {
-    fn dataset_size(&self) -> usize {
-        self.dataset_size
+impl Sealed for FixedSizeSampler {
+    fn population(&self) -> &Population {
+        &self.population
     }
 
-    fn sampling_probability(&self) -> f64 {
-        self.batch_size as f64 / self.dataset_size as f64
-    }
-
-    fn expected_batch_size(&self) -> f64 {
-        self.batch_size as f64
-    }
-
-    fn mechanism(&self) -> SamplingMechanism {
-        SamplingMechanism::WithoutReplacement {
-            dataset_size: self.dataset_size,
-            batch_size: self.batch_size,
-        }
-    }
-
-    fn draw(&self, step: u64) -> Result<Draw, DpError> {
-        let mut words = WordStream::new(&*self.source, step);
+    fn units(&self, step: u64) -> Vec<usize> {
+        let key = self.population.key();
+        let mut words = Stream::new(key, Domain::Sampling, step, 0).into_words();
         let mut chosen = BTreeSet::new();
-        for last in self.dataset_size - self.batch_size..self.dataset_size {
-            let candidate = words.below(last as u64 + 1) as usize;
+        let size = self.population.size();
+        for last in size - self.batch_size..size {
+            let candidate = below(&mut words, last as u64 + 1) as usize;
             if !chosen.insert(candidate) {
                 chosen.insert(last);
             }
         }
-        Draw::new(
-            step,
-            chosen.into_iter().collect(),
-            self.dataset_size,
-            self.mechanism(),
-            self.origin(),
-        )
+        chosen.into_iter().collect()
+    }
+}
+
+impl Sampler for FixedSizeSampler {
+    fn sampling_probability(&self) -> f64 {
+        self.batch_size as f64 / self.population.size() as f64
     }
 
-    fn origin(&self) -> u64 {
-        self.source.origin()
-    }
-
-    fn is_insecure(&self) -> bool {
-        self.source.is_insecure()
+    fn mechanism(&self) -> SamplingMechanism {
+        SamplingMechanism::WithoutReplacement {
+            dataset_size: self.population.size(),
+            batch_size: self.batch_size,
+        }
     }
 }
 
@@ -100,12 +86,12 @@ impl Sampler for FixedSizeSampler {
 mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
-    use crate::random::InsecureSamplingSeed;
-    use crate::sampling::statistics::{assert_chi_squared, chi_squared};
+    use crate::random::InsecureSeed;
+    use crate::random::statistics::{assert_chi_squared, chi_squared};
     use std::collections::BTreeMap;
 
     fn seeded(dataset_size: usize, batch_size: usize) -> FixedSizeSampler {
-        FixedSizeSampler::new(dataset_size, batch_size).unwrap().with_key(InsecureSamplingSeed(6))
+        FixedSizeSampler::new(dataset_size, batch_size).unwrap().with_key(InsecureSeed(6))
     }
 
     #[test]
@@ -140,27 +126,15 @@ mod tests {
         let late = sampler.draw(9).unwrap();
         (0..9).for_each(|step| assert_ne!(sampler.draw(step).unwrap(), late));
         assert_eq!(seeded(1000, 100).draw(9).unwrap(), late);
-        assert!(!FixedSizeSampler::new(2, 1).unwrap().is_insecure() && sampler.is_insecure());
+        assert!(FixedSizeSampler::new(2, 1).unwrap().is_secure() && !sampler.is_secure());
     }
 
     #[test]
-    fn it_describes_itself_as_sampling_without_replacement() {
+    fn the_mechanism_is_sampling_without_replacement() {
         let sampler = seeded(1000, 100);
         let mechanism =
             SamplingMechanism::WithoutReplacement { dataset_size: 1000, batch_size: 100 };
         assert_eq!(sampler.mechanism(), mechanism);
         assert_eq!((sampler.sampling_probability(), sampler.expected_batch_size()), (0.1, 100.0));
-    }
-
-    #[test]
-    fn a_batch_size_outside_of_the_data_set_is_refused_by_name() {
-        for size in [0, 11] {
-            let error = FixedSizeSampler::new(10, size).unwrap_err().to_string();
-            assert!(
-                error.contains("batch_size") && error.contains(&format!("got {size}")),
-                "{error}"
-            );
-        }
-        assert!(FixedSizeSampler::new(0, 1).unwrap_err().to_string().contains("dataset_size"));
     }
 }

@@ -1,28 +1,37 @@
-//! Which units a step sees: samplers, logical batches and virtual batches.
+//! The units of a step: samplers, logical batches and physical batches.
 //!
-//! A privacy guarantee by amplification holds only when the batches are drawn exactly as the accountant
-//! was told. So the [`Sampler`] that draws a batch is also what describes the draw to the accountant
-//! ([`SamplingMechanism::event`]), and the trait is sealed: a sampler that this crate does not know cannot be
-//! accounted by mistake.
+//! Amplification by sampling holds only if the batches are drawn exactly as the accountant assumes.
+//! So the [`Sampler`] that draws a batch also describes the draw for the accountant
+//! ([`SamplingMechanism::event`]), and the trait is sealed: a sampler from elsewhere cannot be
+//! accounted for by mistake.
 //!
 //! | Sampler | Draw | Amplification |
 //! |---|---|---|
-//! | [`PoissonSampler`] | every unit by itself with probability q; the size varies, and may be 0 | Poisson |
+//! | [`PoissonSampler`] | each unit independently with probability q; the size varies | Poisson |
 //! | [`FixedSizeSampler`] | a uniform subset of exactly m units | without replacement |
-//! | [`ShuffledSampler`] | consecutive parts of a permutation, one permutation an epoch | none |
+//! | [`ShuffledSampler`] | consecutive parts of one permutation for each epoch | none |
 //!
-//! The words used are:
+//! The terms are:
 //!
 //! - **unit**: what the guarantee protects, one item of the data set;
-//! - **draw**: the units of one step ([`Draw`]), a function of the key and the step, so that a resumed
-//!   run goes on with the draws that it would have made;
+//! - **draw**: the units of one step ([`Draw`]), a function of the key and the step, so that a
+//!   resumed run continues with the same draws;
 //! - **logical batch**: the draw with its data ([`LogicalBatch`]). One logical batch is one noisy
-//!   release, whatever its size: an empty one is noise alone, never a step left out;
-//! - **physical batch**: at most as many rows as fit into memory ([`PhysicalBatch`]). A logical batch is
-//!   worked off in as many of them as it takes.
+//!   release, whatever its size: an empty one is noise alone, never a skipped step;
+//! - **physical batch**: at most as many rows as fit into memory ([`PhysicalBatch`]). A logical
+//!   batch is divided into physical batches.
 //!
-//! Which units were drawn and how many is as private as the data. The types have no `len`, their
-//! `Debug` output shows neither, and an update is divided by [`Sampler::expected_batch_size`].
+//! # Privacy
+//!
+//! The adversary of [`random`](crate::random) sees every release, but neither the key nor the
+//! draws. Guaranteed: the distribution of a draw is exactly the described one, for uniform words;
+//! the draws of different steps are independent; and the sampling probability is compared without
+//! rounding.
+//!
+//! Which units were drawn, and how many, is as private as the data. The types have no `len`, their
+//! `Debug` output shows neither, and an update is divided by [`Sampler::expected_batch_size`]. Not
+//! covered: an observer of the memory, of the data that is loaded, or of the time that a step
+//! takes. A known seed gives no amplification ([`Sampler::is_secure`]).
 //!
 //! # Example
 //!
@@ -43,35 +52,40 @@
 //! let sampler = PoissonSampler::new(100, 0.1)?;
 //! let steps = 5;
 //! for batch in PrivateDataLoaderBuilder::new(Columns).build(dataset, sampler, steps)? {
-//!     for chunk in batch?.chunks(4)? {
-//!         let (rows, weights) = chunk?.into_parts();
+//!     for physical_batch in batch?.physical_batches(4)? {
+//!         let (rows, weights) = physical_batch?.into_parts();
 //!         assert_eq!(rows.dims(), weights.tensor().dims());
 //!     }
-//!     // the noisy step comes here, also when there was no chunk
+//!     // the noisy step comes here, also when there is no physical batch
 //! }
 //! # Ok(())
 //! # }
 //! ```
 
-mod copies;
+mod augmentation;
+mod data_loader;
 mod draw;
 mod fixed_size;
-mod loader;
 mod logical_batch;
+mod logical_batches;
+mod mechanism;
 mod physical_batch;
+mod physical_batches;
 mod poisson;
+mod population;
+mod row_loader;
 mod sampler;
 mod shuffled;
 
-#[cfg(test)]
-pub(crate) mod statistics;
-
-pub use copies::CopiesBatcher;
+pub use augmentation::AugmentationBatcher;
+pub use data_loader::PrivateDataLoaderBuilder;
 pub use draw::Draw;
 pub use fixed_size::FixedSizeSampler;
-pub use loader::{LogicalBatches, PrivateDataLoaderBuilder};
-pub use logical_batch::{LogicalBatch, PhysicalBatches};
+pub use logical_batch::LogicalBatch;
+pub use logical_batches::LogicalBatches;
+pub use mechanism::SamplingMechanism;
 pub use physical_batch::{ExampleWeights, PhysicalBatch};
+pub use physical_batches::PhysicalBatches;
 pub use poisson::PoissonSampler;
-pub use sampler::{Sampler, SamplingMechanism};
+pub use sampler::Sampler;
 pub use shuffled::ShuffledSampler;

@@ -1,10 +1,11 @@
-//! The rows of a logical batch that are worked off at once.
+//! The rows of a logical batch that are processed at once.
 
 use std::fmt;
 
 use burn::tensor::{Bool, Device, Tensor, TensorData, assert_shape};
 
-/// What the user's `Batcher` made of at most as many units as fit, and which of its rows are padding.
+/// The output of the user's `Batcher` for at most as many units as fit into memory, and the weights
+/// of its rows.
 pub struct PhysicalBatch<O> {
     batch: O,
     weights: ExampleWeights,
@@ -15,17 +16,17 @@ impl<O> PhysicalBatch<O> {
         Self { batch, weights }
     }
 
-    /// The output of the `Batcher`.
+    /// Returns the output of the `Batcher`.
     pub fn batch(&self) -> &O {
         &self.batch
     }
 
-    /// The weight of each row.
+    /// Returns the weight of each row.
     pub fn weights(&self) -> &ExampleWeights {
         &self.weights
     }
 
-    /// Both, by value.
+    /// Returns both, by value.
     pub fn into_parts(self) -> (O, ExampleWeights) {
         (self.batch, self.weights)
     }
@@ -37,12 +38,13 @@ impl<O> fmt::Debug for PhysicalBatch<O> {
     }
 }
 
-/// One weight for each row of a physical batch: 1 for a unit, 0 for padding. The padding comes last.
+/// One weight for each row of a physical batch: 1 for a unit, 0 for padding. The padding comes
+/// last.
 ///
 /// # Privacy
 ///
-/// The sum of the weights is the number of units and therefore private. An engine uses the weights to
-/// leave padding out of the clipped sum and out of every count.
+/// The sum of the weights is the number of units and therefore private. A private step uses the
+/// weights to exclude padding from the clipped sum and from every count.
 #[derive(Clone)]
 pub struct ExampleWeights {
     units: usize,
@@ -56,18 +58,18 @@ impl ExampleWeights {
         Self { units, rows, device }
     }
 
-    /// Number of rows, padding included. Public only if batches are padded.
+    /// Returns the number of rows, padding included. Public only if batches are padded.
     pub fn rows(&self) -> usize {
         self.rows
     }
 
-    /// Whether the row is padding, row by row, on the host.
+    /// Returns whether each row is padding, on the host.
     pub fn is_padding(&self) -> impl Iterator<Item = bool> + use<> {
         let units = self.units;
         (0..self.rows).map(move |row| row >= units)
     }
 
-    /// The weights as a tensor on the device of the batch.
+    /// Returns the weights as a tensor on the device of the batch.
     ///
     /// # Shapes
     ///
@@ -77,8 +79,10 @@ impl ExampleWeights {
         Tensor::from_data(TensorData::from(weights.as_slice()), &self.device)
     }
 
-    /// The losses with those of padding rows replaced by 0. By selection, so that an infinite or
-    /// undefined loss of a padding row goes as well, which a product with 0 would keep.
+    /// Returns the losses, with 0 in padding rows.
+    ///
+    /// This is a selection: a product with 0 would keep an infinite or undefined loss of a padding
+    /// row.
     ///
     /// # Shapes
     ///
@@ -87,7 +91,7 @@ impl ExampleWeights {
     ///
     /// # Panics
     ///
-    /// If there is not one loss for each row.
+    /// Panics unless there is one loss for each row.
     pub fn mask(&self, losses: Tensor<1>) -> Tensor<1> {
         let rows = self.rows;
         assert_shape!(losses, [rows]);
@@ -114,7 +118,7 @@ mod tests {
     use crate::test_devices::devices;
 
     #[test]
-    fn padding_rows_weigh_nothing_and_come_last() {
+    fn padding_rows_have_weight_zero_and_come_last() {
         for device in devices() {
             let weights = ExampleWeights::new(2, 4, device);
             assert_eq!(weights.rows(), 4);
@@ -124,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn the_loss_and_the_gradient_of_a_padding_row_are_zero_even_if_it_is_not_a_number() {
+    fn padding_rows_have_zero_loss_and_gradient_even_if_undefined() {
         for device in devices() {
             let losses: Tensor<1> =
                 Tensor::from_floats([2.0, f32::NAN, f32::INFINITY], &device.autodiff())
@@ -146,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn the_debug_output_does_not_show_the_number_of_units() {
+    fn debug_output_does_not_show_the_number_of_units() {
         let device = devices().remove(0);
         let (a, b) = (ExampleWeights::new(1, 4, device.clone()), ExampleWeights::new(3, 4, device));
         assert_eq!(format!("{a:?}"), format!("{b:?}"));

@@ -1,11 +1,11 @@
 //! Poisson sampling.
 
-use std::sync::Arc;
-
-use super::sampler::{check_dataset_size, sealed::Sealed};
-use super::{Draw, Sampler, SamplingMechanism};
+use super::mechanism::SamplingMechanism;
+use super::population::{Population, check_size};
+use super::sampler::Sampler;
+use super::sampler::sealed::Sealed;
 use crate::DpError;
-use crate::random::sampling::{SamplingKey, WordSource};
+use crate::random::{Bernoulli, Domain, Key, Stream};
 
 /// Draws each unit independently of all others with the same probability.
 ///
@@ -14,8 +14,13 @@ use crate::random::sampling::{SamplingKey, WordSource};
 ///
 /// # Privacy
 ///
-/// The probability is q exactly, for every `f64` in (0, 1]: a uniform number is compared with all binary
-/// digits of q, not with a rounded one. Relation: add or remove one unit.
+/// Relation: add or remove one unit. The probability is q exactly, for every `f64` in (0, 1]: a
+/// uniform number is compared as an integer with all binary digits of q, and neither is rounded.
+/// [`with_expected_batch_size`](Self::with_expected_batch_size) rounds the quotient to q once,
+/// before the accountant and the sampler use it.
+///
+/// Who is drawn is secret as long as the key is. Not covered: the time that a draw takes, which
+/// depends on its size.
 ///
 /// # Example
 ///
@@ -33,52 +38,50 @@ use crate::random::sampling::{SamplingKey, WordSource};
 ///
 /// # References
 ///
-/// Deep Learning with Differential Privacy, Abadi et al. 2016, section 3.1 (the "lot"); Rényi
-/// Differential Privacy of the Sampled Gaussian Mechanism, Mironov, Talwar and Zhang 2019, definition 2.
+/// - M. Abadi et al., "Deep Learning with Differential Privacy", 2016, section 3.1 (the "lot").
+/// - I. Mironov, K. Talwar, L. Zhang, "Rényi Differential Privacy of the Sampled Gaussian
+///   Mechanism", 2019, definition 2.
 #[derive(Clone, Debug)]
 pub struct PoissonSampler {
-    dataset_size: usize,
+    population: Population,
     sampling_probability: f64,
-    expected_batch_size: f64,
-    source: Arc<dyn WordSource>,
 }
 
 impl PoissonSampler {
-    /// A sampler with a new key from the operating system.
+    /// Returns a sampler with a new key from the operating system.
     ///
     /// # Errors
     ///
-    /// [`DpError::InvalidArgument`] unless `dataset_size` is positive and `sampling_probability` in
-    /// (0, 1]; [`DpError::Entropy`] when there is no entropy.
+    /// Returns [`DpError::InvalidArgument`] unless `dataset_size` is positive and
+    /// `sampling_probability` in (0, 1], and [`DpError::Entropy`] if the operating system gives no
+    /// entropy.
     pub fn new(dataset_size: usize, sampling_probability: f64) -> Result<Self, DpError> {
-        check_dataset_size(dataset_size)?;
+        check_size(dataset_size)?;
         if !(sampling_probability > 0.0 && sampling_probability <= 1.0) {
             return Err(DpError::invalid(
                 "sampling_probability",
                 format!("must be in (0, 1], got {sampling_probability}"),
             ));
         }
-        Ok(Self {
-            dataset_size,
-            sampling_probability,
-            expected_batch_size: sampling_probability * dataset_size as f64,
-            source: Arc::new(SamplingKey::from_entropy()?),
-        })
+        let expected_batch_size = sampling_probability * dataset_size as f64;
+        let population = Population::new(dataset_size, expected_batch_size)?;
+        Ok(Self { population, sampling_probability })
     }
 
-    /// The sampler whose draws have `expected_batch_size` units in the mean; need not be an integer.
+    /// Returns the sampler whose draws have `expected_batch_size` units on average; it need not be
+    /// an integer.
     ///
     /// # Errors
     ///
-    /// [`DpError::InvalidArgument`] unless `expected_batch_size` is positive and at most
-    /// `dataset_size`, and as for [`new`](Self::new).
+    /// Returns [`DpError::InvalidArgument`] unless `expected_batch_size` is positive and at most
+    /// `dataset_size`, and [`DpError::Entropy`] if the operating system gives no entropy.
     pub fn with_expected_batch_size(
         dataset_size: usize,
         expected_batch_size: f64,
     ) -> Result<Self, DpError> {
-        check_dataset_size(dataset_size)?;
-        let probability = expected_batch_size / dataset_size as f64;
-        if !(probability > 0.0 && expected_batch_size <= dataset_size as f64) {
+        check_size(dataset_size)?;
+        let sampling_probability = expected_batch_size / dataset_size as f64;
+        if !(sampling_probability > 0.0 && expected_batch_size <= dataset_size as f64) {
             return Err(DpError::invalid(
                 "expected_batch_size",
                 format!(
@@ -87,104 +90,47 @@ impl PoissonSampler {
                 ),
             ));
         }
-        Ok(Self { expected_batch_size, ..Self::new(dataset_size, probability)? })
+        let population = Population::new(dataset_size, expected_batch_size)?;
+        Ok(Self { population, sampling_probability })
     }
 
-    /// Draws from this key instead: the saved key of a run that is resumed, or an
-    /// [`InsecureSamplingSeed`](super::InsecureSamplingSeed).
-    pub fn with_key(self, key: impl Into<SamplingKey>) -> Self {
-        self.with_source(Arc::new(key.into()))
-    }
-
-    /// Draws from another stream of words.
-    pub(crate) fn with_source(self, source: Arc<dyn WordSource>) -> Self {
-        Self { source, ..self }
+    /// Replaces the key by the stored key of a run that is resumed, or by an
+    /// [`InsecureSeed`](crate::random::InsecureSeed).
+    pub fn with_key(self, key: impl Into<Key>) -> Self {
+        Self { population: self.population.with_key(key.into()), ..self }
     }
 }
 
-impl Sealed for PoissonSampler {}
-
-impl Sampler for PoissonSampler {
-    fn dataset_size(&self) -> usize {
-        self.dataset_size
+impl Sealed for PoissonSampler {
+    fn population(&self) -> &Population {
+        &self.population
     }
 
+    /// The first 64 digits of the uniform number of a unit are its word in stream 0. The further
+    /// digits, needed with probability 2^-64, are a stream of the unit's own.
+    fn units(&self, step: u64) -> Vec<usize> {
+        let size = self.population.size();
+        if self.sampling_probability == 1.0 {
+            return (0..size).collect();
+        }
+        let key = self.population.key();
+        let words = |position| Stream::new(key, Domain::Sampling, step, position).into_words();
+        let trial = Bernoulli::new(self.sampling_probability);
+        (0..size)
+            .zip(words(0))
+            .filter(|&(unit, word)| trial.succeeds(word, || words(unit as u64 + 1)))
+            .map(|(unit, _)| unit)
+            .collect()
+    }
+}
+
+impl Sampler for PoissonSampler {
     fn sampling_probability(&self) -> f64 {
         self.sampling_probability
     }
 
-    fn expected_batch_size(&self) -> f64 {
-        self.expected_batch_size
-    }
-
     fn mechanism(&self) -> SamplingMechanism {
         SamplingMechanism::Poisson { sampling_probability: self.sampling_probability }
-    }
-
-    fn draw(&self, step: u64) -> Result<Draw, DpError> {
-        let mut indices = Vec::new();
-        if self.sampling_probability == 1.0 {
-            indices.extend(0..self.dataset_size);
-        } else {
-            let coin = Coin::new(self.sampling_probability);
-            let mut words = vec![0; self.dataset_size.min(4096)];
-            for first in (0..self.dataset_size).step_by(4096) {
-                let words = &mut words[..(self.dataset_size - first).min(4096)];
-                self.source.words(step, first as u64, words);
-                for (offset, &word) in words.iter().enumerate() {
-                    if coin.includes(word, &*self.source, step, (first + offset) as u64) {
-                        indices.push(first + offset);
-                    }
-                }
-            }
-        }
-        Draw::new(step, indices, self.dataset_size, self.mechanism(), self.origin())
-    }
-
-    fn origin(&self) -> u64 {
-        self.source.origin()
-    }
-
-    fn is_insecure(&self) -> bool {
-        self.source.is_insecure()
-    }
-}
-
-/// A coin that shows heads with a probability below 1 that is an `f64`, exactly.
-struct Coin {
-    /// The binary digits of the probability, 64 at a time.
-    digits: Vec<u64>,
-}
-
-impl Coin {
-    fn new(mut probability: f64) -> Self {
-        const TWO_TO_64: f64 = 18_446_744_073_709_551_616.0;
-        let mut digits = Vec::new();
-        // Every operation here is exact: a power of two, a floor, and a difference that only drops
-        // leading bits.
-        while probability > 0.0 {
-            probability *= TWO_TO_64;
-            digits.push(probability as u64);
-            probability -= probability.floor();
-        }
-        Self { digits }
-    }
-
-    /// Compares the uniform number whose first 64 digits are `word` with the probability. The further
-    /// digits, needed once in 2^64 cases, stand behind the words of all units.
-    fn includes(&self, word: u64, source: &dyn WordSource, step: u64, unit: u64) -> bool {
-        let mut word = word;
-        for (level, &digits) in self.digits.iter().enumerate() {
-            if level > 0 {
-                let mut next = [0];
-                source.words(step, ((level as u64) << 56) + unit, &mut next);
-                word = next[0];
-            }
-            if word != digits {
-                return word < digits;
-            }
-        }
-        false
     }
 }
 
@@ -192,31 +138,15 @@ impl Coin {
 mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
-    use crate::random::InsecureSamplingSeed;
-    use crate::sampling::statistics::{assert_chi_squared, assert_standard_normal, chi_squared};
+    use crate::random::InsecureSeed;
+    use crate::random::statistics::{assert_chi_squared, assert_standard_normal, chi_squared};
 
     fn seeded(dataset_size: usize, q: f64, seed: u64) -> PoissonSampler {
-        PoissonSampler::new(dataset_size, q).unwrap().with_key(InsecureSamplingSeed(seed))
+        PoissonSampler::new(dataset_size, q).unwrap().with_key(InsecureSeed(seed))
     }
 
     fn indices(sampler: &impl Sampler, step: u64) -> Vec<usize> {
         sampler.draw(step).unwrap().private_indices().to_vec()
-    }
-
-    /// Answers every position with the word planted for it.
-    #[derive(Debug)]
-    struct Planted(fn(u64) -> u64);
-
-    impl WordSource for Planted {
-        fn words(&self, _step: u64, start: u64, out: &mut [u64]) {
-            for (word, position) in out.iter_mut().zip(start..) {
-                *word = (self.0)(position);
-            }
-        }
-
-        fn is_insecure(&self) -> bool {
-            true
-        }
     }
 
     #[test]
@@ -242,9 +172,9 @@ mod tests {
         let sampler = seeded(units, q, 2);
         let draws: Vec<Vec<f64>> = (0..steps)
             .map(|step| {
-                let mut centred = vec![-q; units];
-                indices(&sampler, step).into_iter().for_each(|i| centred[i] += 1.0);
-                centred
+                let mut centered = vec![-q; units];
+                indices(&sampler, step).into_iter().for_each(|i| centered[i] += 1.0);
+                centered
             })
             .collect();
         let correlation = |lag: usize, i: usize, j: usize| {
@@ -296,12 +226,34 @@ mod tests {
     }
 
     #[test]
-    fn a_unit_is_drawn_if_and_only_if_its_own_word_is_below_the_probability() {
+    fn a_unit_is_drawn_if_its_own_word_is_below_the_probability() {
         let (units, q, step) = (10_001, 0.25, 77);
-        let mut words = vec![0; units];
-        SamplingKey::from(InsecureSamplingSeed(9)).words(step, 0, &mut words);
-        let expected: Vec<usize> = (0..units).filter(|&i| words[i] < 1 << 62).collect();
+        let words = Stream::new(&InsecureSeed(9).into(), Domain::Sampling, step, 0).into_words();
+        let expected: Vec<usize> =
+            (0..units).zip(words).filter(|&(_, word)| word < 1 << 62).map(|(i, _)| i).collect();
         assert_eq!(indices(&seeded(units, q, 9), step), expected);
+        assert_eq!(indices(&seeded(2 * units, q, 9), step)[..expected.len()], expected);
+    }
+
+    #[test]
+    fn steps_and_nearby_units_are_independent_in_a_large_data_set() {
+        // Disjoint pairs of units of a fair draw; error rate 1e-6 for each of the four bounds.
+        let units = 1 << 20;
+        let sampler = seeded(units, 0.5, 8);
+        let draw = |step| {
+            let mut present = vec![false; units];
+            indices(&sampler, step).into_iter().for_each(|unit| present[unit] = true);
+            present
+        };
+        let (first, second) = (draw(0), draw(1));
+        let bound = |pairs: usize| 4.892 * (pairs as f64 * 3.0 / 16.0).sqrt();
+        let both = first.iter().zip(&second).filter(|(a, b)| **a && **b).count() as f64;
+        assert!((both - units as f64 / 4.0).abs() < bound(units));
+        for lag in [1, 16, 128] {
+            let pairs = (0..units).filter(|unit| (unit / lag) % 2 == 0);
+            let both = pairs.filter(|&unit| first[unit] && first[unit + lag]).count();
+            assert!((both as f64 - units as f64 / 8.0).abs() < bound(units / 2), "lag {lag}");
+        }
     }
 
     #[test]
@@ -309,11 +261,11 @@ mod tests {
         let (a, b) =
             (PoissonSampler::new(1000, 0.5).unwrap(), PoissonSampler::new(1000, 0.5).unwrap());
         assert_ne!(a.draw(0).unwrap(), b.draw(0).unwrap());
-        assert!(!a.is_insecure() && seeded(1, 0.5, 0).is_insecure());
+        assert!(a.is_secure() && !seeded(1, 0.5, 0).is_secure());
     }
 
     #[test]
-    fn draws_of_a_tiny_probability_are_empty_and_of_probability_one_complete() {
+    fn draws_are_empty_at_tiny_probabilities_and_complete_at_one() {
         assert!(indices(&seeded(1000, f64::MIN_POSITIVE, 0), 0).is_empty());
         assert!(indices(&seeded(1000, f64::from_bits(1), 0), 0).is_empty());
         assert_eq!(indices(&seeded(5000, 1.0, 0), 3), (0..5000).collect::<Vec<_>>());
@@ -329,35 +281,7 @@ mod tests {
     }
 
     #[test]
-    fn the_comparison_has_no_rounding_at_its_edge() {
-        let sampler =
-            |q, words| PoissonSampler::new(1, q).unwrap().with_source(Arc::new(Planted(words)));
-        // q = 1/2: exactly the words below 2^63.
-        assert_eq!(indices(&sampler(0.5, |_| (1 << 63) - 1), 0), [0]);
-        assert!(indices(&sampler(0.5, |_| 1 << 63), 0).is_empty());
-        // q = 2^-65: the first word must be 0 and the second below 2^63.
-        let q = 2.0_f64.powi(-65);
-        assert!(indices(&sampler(q, |_| 1), 0).is_empty());
-        assert_eq!(indices(&sampler(q, |p| if p == 0 { 0 } else { (1 << 63) - 1 }), 0), [0]);
-        assert!(indices(&sampler(q, |p| if p == 0 { 0 } else { 1 << 63 }), 0).is_empty());
-    }
-
-    #[test]
-    fn the_digits_of_a_probability_add_up_to_it() {
-        for q in [0.1, 1.0 / 3.0, 0.999_999_999, 1e-5, 1e-18, 1e-30, 1e-300, f64::from_bits(1)] {
-            let digits = Coin::new(q).digits;
-            let mut sum = 0.0_f64;
-            for (level, &digit) in digits.iter().enumerate() {
-                // In two factors, since 2^-1088 alone is not a number.
-                let half = 2.0_f64.powi(-32 * (level as i32 + 1));
-                sum += digit as f64 * half * half;
-            }
-            assert_eq!(sum, q, "{digits:?}");
-        }
-    }
-
-    #[test]
-    fn the_constants_are_those_that_were_given() {
+    fn the_expected_batch_size_is_the_given_constant() {
         let sampler = PoissonSampler::with_expected_batch_size(49_999, 1000.5).unwrap();
         assert_eq!(sampler.expected_batch_size(), 1000.5);
         let q = sampler.sampling_probability();

@@ -1,101 +1,88 @@
 //! Shuffled epochs, as in ordinary training.
 
-use std::sync::Arc;
-
-use super::sampler::{check_batch_size, check_dataset_size, sealed::Sealed};
-use super::{Draw, Sampler, SamplingMechanism};
+use super::mechanism::SamplingMechanism;
+use super::population::Population;
+use super::sampler::Sampler;
+use super::sampler::sealed::Sealed;
 use crate::DpError;
-use crate::random::sampling::{SamplingKey, WordSource, WordStream};
+use crate::random::{Domain, Key, Stream, permutation};
 
-const REASON: &str = "a shuffled epoch shows every unit exactly once, so its batches depend on each \
-                      other and neither the Poisson nor the fixed-size analysis holds; use \
+const REASON: &str = "each unit is in exactly one batch of a shuffled epoch, so the batches depend \
+                      on each other and neither the Poisson nor the fixed-size analysis holds; use \
                       PoissonSampler for a smaller epsilon";
 
-/// Cuts one permutation of the data set an epoch into consecutive batches.
+/// Divides one permutation of the data set for each epoch into consecutive batches.
 ///
-/// Here for comparison with ordinary training. The last batch of an epoch has what is left over; nothing
-/// is dropped, and updates are divided by the same constant as everywhere.
+/// For comparison with ordinary training. The last batch of an epoch holds the remaining units;
+/// nothing is dropped, and updates are divided by the same constant in every step.
 ///
 /// # Privacy
 ///
 /// Every step is accounted as if every unit had been in it: no amplification. Relation: replace one
-/// unit, with a sensitivity of twice the clipping norm. Adding a unit would move others into other
-/// batches, so add or remove one unit is not covered.
+/// unit, with a sensitivity of twice the clipping threshold. Adding a unit would move others into
+/// other batches, so the relation add-or-remove one unit is not covered.
 ///
 /// # References
 ///
-/// How Private are DP-SGD Implementations?, Chua et al. 2024: how far shuffled batches can be from
-/// Poisson sampling.
+/// L. Chua et al., "How Private are DP-SGD Implementations?", 2024: the difference between shuffled
+/// batches and Poisson sampling.
 #[derive(Clone, Debug)]
 pub struct ShuffledSampler {
-    dataset_size: usize,
+    population: Population,
     batch_size: usize,
-    source: Arc<dyn WordSource>,
 }
 
 impl ShuffledSampler {
-    /// A sampler with a new key from the operating system. Logs why it gives no amplification.
+    /// Returns a sampler with a new key from the operating system. Logs why it gives no
+    /// amplification.
     ///
     /// # Errors
     ///
-    /// [`DpError::InvalidArgument`] unless `1 <= batch_size <= dataset_size`; [`DpError::Entropy`] when
-    /// there is no entropy.
+    /// Returns [`DpError::InvalidArgument`] unless `1 <= batch_size <= dataset_size`, and
+    /// [`DpError::Entropy`] if the operating system gives no entropy.
     pub fn new(dataset_size: usize, batch_size: usize) -> Result<Self, DpError> {
-        check_dataset_size(dataset_size)?;
-        check_batch_size(batch_size, dataset_size)?;
-        let source = Arc::new(SamplingKey::from_entropy()?);
-        let sampler = Self { dataset_size, batch_size, source };
+        let population = Population::with_batch_size(dataset_size, batch_size)?;
+        let sampler = Self { population, batch_size };
         log::warn!("{}", sampler.mechanism());
         Ok(sampler)
     }
 
-    /// Draws from this key instead: the saved key of a run that is resumed, or an
-    /// [`InsecureSamplingSeed`](super::InsecureSamplingSeed).
-    pub fn with_key(self, key: impl Into<SamplingKey>) -> Self {
-        Self { source: Arc::new(key.into()), ..self }
+    /// Replaces the key by the stored key of a run that is resumed, or by an
+    /// [`InsecureSeed`](crate::random::InsecureSeed).
+    pub fn with_key(self, key: impl Into<Key>) -> Self {
+        Self { population: self.population.with_key(key.into()), ..self }
     }
 
-    /// Number of steps after which every unit was in one batch.
+    /// Returns the number of steps after which every unit was in one batch.
     pub fn steps_per_epoch(&self) -> u64 {
-        self.dataset_size.div_ceil(self.batch_size) as u64
+        self.population.size().div_ceil(self.batch_size) as u64
     }
 }
 
-impl Sealed for ShuffledSampler {}
-
-impl Sampler for ShuffledSampler {
-    fn dataset_size(&self) -> usize {
-        self.dataset_size
+impl Sealed for ShuffledSampler {
+    fn population(&self) -> &Population {
+        &self.population
     }
 
+    fn units(&self, step: u64) -> Vec<usize> {
+        let (epoch, part) = (step / self.steps_per_epoch(), step % self.steps_per_epoch());
+        let (size, key) = (self.population.size(), self.population.key());
+        let mut words = Stream::new(key, Domain::Sampling, epoch, 0).into_words();
+        let permutation = permutation(&mut words, size);
+        let first = part as usize * self.batch_size;
+        let mut units = permutation[first..(first + self.batch_size).min(size)].to_vec();
+        units.sort_unstable();
+        units
+    }
+}
+
+impl Sampler for ShuffledSampler {
     fn sampling_probability(&self) -> f64 {
         1.0 / self.steps_per_epoch() as f64
     }
 
-    fn expected_batch_size(&self) -> f64 {
-        self.batch_size as f64
-    }
-
     fn mechanism(&self) -> SamplingMechanism {
         SamplingMechanism::NoAmplification { reason: REASON }
-    }
-
-    fn draw(&self, step: u64) -> Result<Draw, DpError> {
-        let (epoch, part) = (step / self.steps_per_epoch(), step % self.steps_per_epoch());
-        let permutation = WordStream::new(&*self.source, epoch).permutation(self.dataset_size);
-        let first = part as usize * self.batch_size;
-        let end = (first + self.batch_size).min(self.dataset_size);
-        let mut indices = permutation[first..end].to_vec();
-        indices.sort_unstable();
-        Draw::new(step, indices, self.dataset_size, self.mechanism(), self.origin())
-    }
-
-    fn origin(&self) -> u64 {
-        self.source.origin()
-    }
-
-    fn is_insecure(&self) -> bool {
-        self.source.is_insecure()
     }
 }
 
@@ -103,15 +90,15 @@ impl Sampler for ShuffledSampler {
 mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
-    use crate::random::InsecureSamplingSeed;
-    use crate::sampling::statistics::{assert_chi_squared, chi_squared};
+    use crate::random::InsecureSeed;
+    use crate::random::statistics::{assert_chi_squared, chi_squared};
 
     fn seeded(dataset_size: usize, batch_size: usize) -> ShuffledSampler {
-        ShuffledSampler::new(dataset_size, batch_size).unwrap().with_key(InsecureSamplingSeed(7))
+        ShuffledSampler::new(dataset_size, batch_size).unwrap().with_key(InsecureSeed(7))
     }
 
     #[test]
-    fn an_epoch_shows_every_unit_exactly_once_and_the_next_in_another_order() {
+    fn an_epoch_has_every_unit_exactly_once_in_an_order_of_its_own() {
         let sampler = seeded(103, 10);
         assert_eq!(sampler.steps_per_epoch(), 11);
         let epoch = |number: u64| -> Vec<Vec<usize>> {
@@ -140,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn it_gives_no_amplification_and_says_why() {
+    fn shuffling_gives_no_amplification_and_names_the_reason() {
         let text = seeded(10, 2).mechanism().to_string();
         assert!(text.starts_with("no amplification") && text.contains("PoissonSampler"), "{text}");
     }

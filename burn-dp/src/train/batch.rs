@@ -1,4 +1,4 @@
-//! What the loader gives to the model.
+//! One item of the loader.
 
 use std::fmt;
 
@@ -8,12 +8,12 @@ use super::session::ReleaseSlot;
 use crate::DpError;
 use crate::sampling::{LogicalBatch, PhysicalBatches};
 
-/// One device's part of a logical batch: the virtual batches that it works off in one step.
+/// One device's part of a logical batch: the physical batches that it clips in one step.
 ///
 /// # Privacy
 ///
-/// Neither the number of units nor that of virtual batches is told; both depend on the draw. The data
-/// is loaded in the step.
+/// The type reveals neither the number of units nor the number of physical batches; both depend on the
+/// draw. The data is loaded in the step.
 pub struct PrivateBatch<O> {
     pub(super) batch: LogicalBatch<O>,
     pub(super) part: (usize, usize),
@@ -22,13 +22,28 @@ pub struct PrivateBatch<O> {
 }
 
 impl<O: Send + 'static> PrivateBatch<O> {
-    /// The step that the batch belongs to.
+    /// Returns the number of the step that the batch belongs to.
     pub fn step(&self) -> u64 {
         self.batch.step()
     }
 
-    pub(super) fn chunks(&self, physical_batch_size: usize) -> Result<PhysicalBatches<O>, DpError> {
-        self.batch.part(physical_batch_size, self.part, self.device.clone())
+    pub(super) fn physical_batches(&self, size: usize) -> Result<PhysicalBatches<O>, DpError> {
+        self.batch.part(size, self.part, self.device.clone())
+    }
+
+    /// Returns the number of a physical batch in the whole draw.
+    ///
+    /// # Arguments
+    ///
+    /// - `turn`: its number in this part
+    pub(super) fn number(&self, turn: usize) -> usize {
+        let (part, parts) = self.part;
+        part + turn * parts
+    }
+
+    /// Returns the unit of a physical batch of one unit.
+    pub(super) fn unit(&self, number: usize) -> usize {
+        self.batch.draw().private_indices()[number]
     }
 }
 

@@ -1,4 +1,5 @@
-//! Checkpoints of `SupervisedTraining`: model, optimizer, scheduler and privacy, together or not at all.
+//! Checkpoints of `SupervisedTraining`: model, optimizer, scheduler and privacy, together or not at
+//! all.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -15,14 +16,12 @@ use burn::train::metric::store::EventStoreClient;
 
 use super::session::Session;
 use crate::DpError;
-use crate::checkpoint::{Checkpoint, Checkpointer, MODEL, PrivacyState};
+use crate::checkpoint::{Checkpoint, Checkpointer, MODEL, OPTIMIZER, SavedRun};
 
-/// The file of the scheduler, beside those of the custom loop's checkpoints.
+/// The record of the scheduler, which a custom loop does not have.
 pub(super) const SCHEDULER: &str = "scheduler.bpk";
-/// Model, optimizer and scheduler: what Burn's loop saves.
-const FILES: usize = 3;
 
-/// Puts the parts of a checkpoint together that Burn's loop saves on threads of their own.
+/// Collects the parts of a checkpoint, which Burn's loop saves on separate threads.
 pub(super) struct Bundle {
     session: Arc<Session>,
     checkpointer: Checkpointer,
@@ -33,19 +32,12 @@ pub(super) struct Bundle {
 
 #[derive(Default)]
 struct Parts {
-    /// By epoch: what is there of a checkpoint that is not complete yet.
-    incomplete: BTreeMap<usize, Incomplete>,
-    /// Steps after which complete checkpoints were made, by epoch.
+    /// By epoch: checkpoints that lack a part.
+    incomplete: BTreeMap<usize, SavedRun>,
+    /// By epoch: the number of steps before a complete checkpoint.
     complete: BTreeMap<usize, u64>,
-    /// Epochs whose checkpoints go when the next one is complete.
+    /// Epochs whose checkpoints are removed when the next one is complete.
     outdated: Vec<usize>,
-}
-
-struct Incomplete {
-    state: PrivacyState,
-    files: Vec<(&'static str, Result<Bytes, RecordError>)>,
-    /// Number of files of a complete checkpoint.
-    expected: usize,
 }
 
 impl Bundle {
@@ -61,13 +53,11 @@ impl Bundle {
         self.parts.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Notes the privacy at the end of `epoch`, on the thread of the loop: the other parts are saved
-    /// while the training goes on.
+    /// Captures the privacy at the end of `epoch`, on the thread of the loop. The other parts are saved
+    /// while the training continues.
     fn begin(&self, epoch: usize) -> Result<(), DpError> {
-        let state = self.session.capture()?;
-        let files: Vec<_> = self.session.average_file().into_iter().collect();
-        let expected = files.len() + FILES;
-        self.parts().incomplete.insert(epoch, Incomplete { state, files, expected });
+        let saved = self.session.capture()?;
+        self.parts().incomplete.insert(epoch, saved);
         Ok(())
     }
 
@@ -78,22 +68,19 @@ impl Bundle {
         bytes: Result<Bytes, RecordError>,
     ) -> Result<(), DpError> {
         let mut parts = self.parts();
-        let Some(incomplete) = parts.incomplete.get_mut(&epoch) else {
+        let Some(mut saved) = parts.incomplete.remove(&epoch) else {
             return Err(DpError::state(format!(
                 "the checkpoint of epoch {epoch} would be saved without the ledger; wrap the \
                  strategy in `PrivateTraining::checkpointing`"
             )));
         };
-        incomplete.files.push((name, bytes));
-        if incomplete.files.len() < incomplete.expected {
+        saved.insert_record(name, bytes)?;
+        if ![MODEL, OPTIMIZER, SCHEDULER].iter().all(|name| saved.has(name)) {
+            parts.incomplete.insert(epoch, saved);
             return Ok(());
         }
-        let Some(Incomplete { state, files, .. }) = parts.incomplete.remove(&epoch) else {
-            return Ok(());
-        };
-        let steps = state.steps();
-        self.checkpointer.write(state, files)?;
-        parts.complete.insert(epoch, steps);
+        self.checkpointer.write(&saved)?;
+        parts.complete.insert(epoch, saved.next_step());
         // The beginning of the run, and what was replaced while this one was incomplete.
         self.checkpointer.remove_partial();
         self.checkpointer.remove(0);
@@ -103,7 +90,7 @@ impl Bundle {
         Ok(())
     }
 
-    /// Deletes the checkpoint of `epoch`, though never before a newer one is complete.
+    /// Removes the checkpoint of `epoch`, but not before a newer one is complete.
     fn delete(&self, epoch: usize) {
         let mut parts = self.parts();
         match parts.incomplete.is_empty() {
@@ -128,7 +115,7 @@ impl Bundle {
                  `PrivateTrainingConfig::resume` find the checkpoint and leave `checkpoint` out"
             )));
         };
-        let bytes = resumed.open().and_then(|files| files.read(name)).map_err(failed)?;
+        let bytes = resumed.part(name).map_err(failed)?;
         if name == MODEL {
             self.session.expects_record.store(true, Ordering::Relaxed);
         }
@@ -156,7 +143,7 @@ pub(super) struct PartCheckpointer {
 impl<R: Record> BurnCheckpointer<R> for PartCheckpointer {
     fn save(&self, epoch: usize, record: R) -> Result<(), CheckpointerError> {
         let added = self.bundle.add(epoch, self.name, record.checkpoint_into_bytes());
-        // Burn's dashboard may forget it.
+        // Burn's dashboard may drop it.
         added.map_err(|error| failed(self.bundle.session.fail(error)))
     }
 
@@ -170,7 +157,7 @@ impl<R: Record> BurnCheckpointer<R> for PartCheckpointer {
     }
 }
 
-/// A strategy of Burn whose checkpoints have the privacy of the run.
+/// A strategy of Burn whose checkpoints include the privacy of the run.
 #[derive(Debug)]
 pub struct PrivateCheckpointing<S> {
     strategy: S,

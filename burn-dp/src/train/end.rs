@@ -16,7 +16,8 @@ pub enum TrainingEnd {
         /// How many.
         steps: u64,
     },
-    /// The training ended before the last step of the plan: because of the budget, or because Burn's loop did.
+    /// The training ended before the last step of the plan: because of the budget, or because
+    /// Burn's loop did.
     Stopped {
         /// Steps that were made.
         steps: u64,
@@ -39,17 +40,19 @@ impl fmt::Display for TrainingEnd {
 }
 
 impl PrivateTraining {
-    /// How the training with this result ended. The model of a training that failed is in the result like any
-    /// other, so ask before it is used.
+    /// How the training with this result ended. The model of a training that failed is in the
+    /// result like any other, so ask before it is used.
     ///
-    /// Burn's terminal dashboard forgets errors and the reason of a stop, and then they are not in the result
-    /// either. What ended the private run is known here all the same: what the plan, the budget, the data of the
-    /// training, its steps and its checkpoints did. Of an error in the validation that the dashboard has
-    /// forgotten nothing is left but Burn's log, and that steps of the plan were not made.
+    /// Burn's terminal dashboard forgets errors and the reason of a stop, and then they are not in
+    /// the result either. What ended the private run is known here all the same: what the plan, the
+    /// budget, the data of the training, its steps and its checkpoints did. Of an error in the
+    /// validation that the dashboard has forgotten nothing is left but Burn's log, and that steps
+    /// of the plan were not made.
     ///
     /// # Errors
     ///
-    /// The error that ended the training: [`DpError::Training`], or [`DpError::Io`] for one of Burn's own.
+    /// The error that ended the training: [`DpError::Training`], or [`DpError::Io`] for one of
+    /// Burn's own.
     pub fn finish<M>(&self, result: &LearningResult<M>) -> Result<TrainingEnd, DpError> {
         if let Some(error) = self.error() {
             return Err(DpError::Training(error));

@@ -14,12 +14,12 @@ use crate::sampling::LogicalBatches;
 
 /// Draws the logical batches of a run for Burn's loops.
 ///
-/// One item is one logical batch, or one device's part of it, whatever it takes in memory; an empty one
-/// is an item like any other. So the loop's iterations are the steps of the plan, its learning rate
-/// scheduler ticks once a step, and neither tells how many units were drawn.
+/// One item is one logical batch, or one device's part of it, whatever it takes in memory; an empty
+/// one is an item like any other. So the loop's iterations are the steps of the plan, its learning
+/// rate scheduler ticks once a step, and neither tells how many units were drawn.
 ///
-/// [`slice`](DataLoader::slice) splits every draw among as many devices as there are slices: each takes
-/// its turn with the virtual batches.
+/// [`slice`](DataLoader::slice) splits every draw among as many devices as there are slices: each
+/// takes its turn with the virtual batches.
 pub(super) struct PrivateDataLoader<O> {
     session: Arc<Session>,
     batches: Arc<LogicalBatches<O>>,

@@ -1,9 +1,9 @@
-//! Training with Burn's `SupervisedTraining`: one device or several, dashboard, metrics, learning rate
-//! schedulers, early stopping and checkpoints as in an ordinary Burn program. Feature `train`.
+//! Training with Burn's `SupervisedTraining`: one device or several, dashboard, metrics, learning
+//! rate schedulers, early stopping and checkpoints as in an ordinary Burn program. Feature `train`.
 //!
-//! The model says what its [per-example losses](PrivateTrainStep) are. A [`PrivateTraining`], made of a
-//! [`PrivacyPlan`](crate::optim::PrivacyPlan), gives the [loader](PrivateTraining::loader), the
-//! [model](PrivateTraining::model) and the [training](PrivateTraining::supervised).
+//! The model says what its [per-example losses](PrivateTrainStep) are. A [`PrivateTraining`], made
+//! of a [`PrivacyPlan`](crate::optim::PrivacyPlan), gives the [loader](PrivateTraining::loader),
+//! the [model](PrivateTraining::model) and the [training](PrivateTraining::supervised).
 //!
 //! | in Burn | here |
 //! |---|---|

@@ -18,11 +18,24 @@ use super::session::Session;
 use super::{PrivateBatch, StepOutput};
 use crate::DpError;
 use crate::clipping::PublicNorms;
+use crate::updates::UnitUpdate;
+use crate::updates::federated::UserUpdate;
 
 /// Measures norms of gradients on public data.
 type Measure<M> = dyn Fn(&M) -> Result<PublicNorms, DpError> + Send + Sync;
 
-/// What a private training asks of a model: per-example losses, in place of Burn's `TrainStep`.
+/// Computes the update of one unit, with a copy of the model.
+type Update<M> =
+    dyn Fn(M, <M as PrivateTrainStep>::Input, Unit) -> Result<UnitUpdate, DpError> + Send + Sync;
+
+/// A drawn unit.
+#[derive(Clone, Copy)]
+struct Unit {
+    step: u64,
+    index: usize,
+}
+
+/// The training step of a model for private training: per-example losses, in place of Burn's `TrainStep`.
 ///
 /// # Example
 ///
@@ -52,12 +65,13 @@ type Measure<M> = dyn Fn(&M) -> Result<PublicNorms, DpError> + Send + Sync;
 /// }
 /// ```
 pub trait PrivateTrainStep: Module {
-    /// What the batcher makes of the units of a virtual batch.
+    /// The output of the batcher for the units of a physical batch.
     type Input: Send + 'static;
-    /// What metrics of the training see, if any [asks](super::PrivateTraining::non_private_metric).
+    /// The input of metrics of the training, if there are
+    /// [any](super::PrivateTraining::non_private_metric).
     type Output: ItemLazy + 'static;
 
-    /// The forward pass of one virtual batch.
+    /// Returns the losses of one physical batch, and the output for metrics.
     ///
     /// # Shapes
     ///
@@ -65,40 +79,105 @@ pub trait PrivateTrainStep: Module {
     fn losses(&self, batch: Self::Input) -> (Tensor<1>, Self::Output);
 }
 
-/// A model that Burn's `SupervisedTraining` trains privately; made by
+/// A model that Burn's `SupervisedTraining` trains privately; created by
 /// [`PrivateTraining::model`](super::PrivateTraining::model).
 ///
 /// It is transparent: parameters and records have the paths of the model inside.
 ///
+/// A training step clips the gradients of the rows of physical batches, unless the model has
+/// [unit updates](Self::with_unit_updates) or [user updates](Self::with_user_updates).
+///
 /// # Privacy
 ///
 /// A training step records and clips, on any number of threads. The optimizer's step releases: it checks
-/// that every drawn unit was seen once, enters the release into the ledger, adds the noise once, adapts
+/// that every drawn unit was clipped once, records the release in the ledger, adds the noise once, adapts
 /// the thresholds and gives the noisy gradient to the optimizer. Burn's gradients are not used. The
 /// copies that the loop makes share the privacy of the run. Loading a record into it is refused unless
 /// it comes from the checkpoint that the run was resumed from.
-#[derive(Clone)]
-pub struct PrivateModel<M> {
+pub struct PrivateModel<M: PrivateTrainStep> {
     model: M,
     session: Arc<Session>,
     public_norms: Option<Arc<Measure<M>>>,
+    update: Option<Arc<Update<M>>>,
 }
 
-impl<M> PrivateModel<M> {
+impl<M: PrivateTrainStep> PrivateModel<M> {
     pub(super) fn new(model: M, session: Arc<Session>) -> Self {
-        Self { model, session, public_norms: None }
+        Self { model, session, public_norms: None, update: None }
     }
 
-    /// Measures norms of gradients on public data after the last step of every epoch which another one follows,
-    /// and gives them to the clipping policy: adaptive layerwise clipping, multipliers for each layer. Between two
-    /// steps, on the thread of Burn's loop, before the checkpoint of the epoch.
+    /// Clips one update for each unit, in place of the gradients of the rows of a batch: batch clipping,
+    /// general batch clipping, models without private layers. The counterpart of
+    /// [`DpOptimizer::unit_updates`](crate::optim::DpOptimizer::unit_updates).
     ///
-    /// An error of `measure`, or norms that the policy has no use for, end the training.
+    /// The loader's batcher receives the units one at a time, whatever the physical batch size. Metrics on
+    /// training batches ([`NonPrivateMetric`](super::metrics::NonPrivateMetric)) have no values.
     ///
     /// # Arguments
     ///
-    /// - `measure`: gets the model that is trained, not an average of its weights. A step that is made again after
-    ///   a resumption is refused if the norms are others, so it depends on the model alone
+    /// - `update`: receives a separate copy of the model, and the batch of one unit
+    ///
+    /// # Privacy
+    ///
+    /// See [`clip_updates`](crate::updates::clip_updates): the update of a unit may depend on this unit and
+    /// on public values alone.
+    ///
+    /// # Example
+    ///
+    /// Batch clipping: the update of a mini-set is its mean gradient.
+    ///
+    /// ```
+    /// # use burn_dp::DpError;
+    /// # use burn_dp::train::{PrivateModel, PrivateTrainStep};
+    /// # use burn_dp::updates::UnitUpdate;
+    /// # fn batch_clipping<M: PrivateTrainStep>(model: PrivateModel<M>) -> PrivateModel<M> {
+    /// model.with_unit_updates(|copy, mini_set| {
+    ///     let (losses, _) = copy.losses(mini_set);
+    ///     UnitUpdate::gradient(&copy, losses)
+    /// })
+    /// # }
+    /// ```
+    pub fn with_unit_updates(
+        mut self,
+        update: impl Fn(M, M::Input) -> Result<UnitUpdate, DpError> + Send + Sync + 'static,
+    ) -> Self {
+        self.update = Some(Arc::new(move |copy, unit, _| update(copy, unit)));
+        self
+    }
+
+    /// Clips one update for each user: federated averaging or federated SGD. The result is that of
+    /// [`FederatedTraining`](crate::optim::DpOptimizer) with the optimizer of the learner as the server.
+    ///
+    /// The items of the data set are users, with the examples of each, and the batcher returns the examples
+    /// of the one user that it receives; [`losses`](PrivateTrainStep::losses) receives some of them.
+    ///
+    /// # Errors
+    ///
+    /// Returns [`DpError::InvalidArgument`] if the unit of the plan is not the user.
+    pub fn with_user_updates<I>(mut self, update: UserUpdate) -> Result<Self, DpError>
+    where
+        M: PrivateTrainStep<Input = Vec<I>>,
+        I: Clone + 'static,
+    {
+        let key = self.session.configure(|engine| engine.begin_user_updates(&update))?;
+        self.update = Some(Arc::new(move |copy, examples, unit| {
+            let key = key.of_step(unit.step);
+            let losses = |model: &M, batch| Ok(model.losses(batch).0);
+            update.compute(copy, examples, (&key, unit.index), losses)
+        }));
+        Ok(self)
+    }
+
+    /// Measures norms of gradients on public data after the last step of every epoch that another one
+    /// follows, and gives them to the clipping policy: adaptive layerwise clipping, multipliers for each
+    /// layer. This happens between two steps, on the thread of Burn's loop, before the checkpoint of the epoch.
+    ///
+    /// An error of `measure`, or norms that the policy does not use, end the training.
+    ///
+    /// # Arguments
+    ///
+    /// - `measure`: receives the model that is trained, not an average of its weights. It must depend on the
+    ///   model alone: a step that is repeated after a resumption is refused if the norms differ
     ///
     /// # Privacy
     ///
@@ -111,12 +190,12 @@ impl<M> PrivateModel<M> {
         self
     }
 
-    /// The model inside.
+    /// Returns the model inside.
     pub fn into_inner(self) -> M {
         self.model
     }
 
-    /// The model inside.
+    /// Returns the model inside.
     pub fn inner(&self) -> &M {
         &self.model
     }
@@ -126,24 +205,66 @@ impl<M> PrivateModel<M> {
     }
 }
 
+impl<M: PrivateTrainStep> Clone for PrivateModel<M> {
+    fn clone(&self) -> Self {
+        self.with_model(self.model.clone())
+    }
+}
+
 impl<M: PrivateTrainStep> PrivateModel<M> {
-    /// Clips the virtual batches of one part of a logical batch.
-    fn clip(&self, batch: &PrivateBatch<M::Input>) -> Result<Vec<M::Output>, DpError> {
+    /// Returns another model with the same session and options.
+    fn with_model(&self, model: M) -> Self {
+        Self {
+            model,
+            session: self.session.clone(),
+            public_norms: self.public_norms.clone(),
+            update: self.update.clone(),
+        }
+    }
+
+    /// Clips the rows of the physical batches of one part of a logical batch.
+    fn clip_rows(&self, batch: &PrivateBatch<M::Input>) -> Result<Vec<M::Output>, DpError> {
         let keeps_outputs = self.session.keeps_outputs.load(Ordering::Relaxed);
         let mut outputs = Vec::new();
-        let (part, parts) = batch.part;
-        for (turn, chunk) in batch.chunks(self.session.physical_batch_size)?.enumerate() {
-            let (input, weights) = chunk?.into_parts();
+        let batches = batch.physical_batches(self.session.physical_batch_size)?;
+        for (turn, physical) in batches.enumerate() {
+            let (input, weights) = physical?.into_parts();
             let (losses, output) = self.model.losses(input);
             let Some(task) = self.session.clip_task(&self.model)? else { break };
             let padded = weights.is_padding().any(|padding| padding);
-            let clipped = task.run(losses, padded.then_some(&weights), &self.model);
-            self.session.add(batch.step(), part + turn * parts, clipped)?;
+            let (sum, probe) = task.run(losses, padded.then_some(&weights), &self.model);
+            self.session.end_task(probe);
+            self.session.add(batch.step(), batch.number(turn), sum?)?;
             if keeps_outputs {
                 outputs.push(output);
             }
         }
         Ok(outputs)
+    }
+
+    /// Clips the updates of the units of one part of a logical batch.
+    fn clip_units(
+        &self,
+        batch: &PrivateBatch<M::Input>,
+        update: &Update<M>,
+    ) -> Result<(), DpError> {
+        for (turn, physical) in batch.physical_batches(1)?.enumerate() {
+            let (input, _) = physical?.into_parts();
+            let number = batch.number(turn);
+            let unit = Unit { step: batch.step(), index: batch.unit(number) };
+            let Some(task) = self.session.unit_task(&self.model)? else { break };
+            let sum = task.run(&self.model, [input], |copy, input| update(copy, input, unit))?;
+            self.session.end_unit_task(&self.model)?;
+            self.session.add(batch.step(), number, sum)?;
+        }
+        Ok(())
+    }
+
+    fn clip(&self, batch: &PrivateBatch<M::Input>) -> Result<Vec<M::Output>, DpError> {
+        match &self.update {
+            Some(update) => self.clip_units(batch, &**update).map(|()| Vec::new()),
+            None => self.clip_rows(batch),
+        }
     }
 }
 
@@ -166,7 +287,7 @@ impl<M: PrivateTrainStep> TrainStep for PrivateModel<M> {
         lr: ModuleLearningRate,
         _none: GradientsParams,
     ) -> Self {
-        let (model, ends_epoch) = self.session.release(self.model, optim, lr);
+        let (model, ends_epoch) = self.session.step(self.model, optim, lr);
         if let Some(measure) = &self.public_norms
             && ends_epoch
             && let Err(error) =
@@ -177,7 +298,7 @@ impl<M: PrivateTrainStep> TrainStep for PrivateModel<M> {
         Self { model, ..self }
     }
 
-    /// One release for all devices. Burn's own would go round [`optimize`](TrainStep::optimize).
+    /// Makes one release for all devices. Burn's default does not call [`optimize`](TrainStep::optimize).
     fn optimize_multi(
         self,
         optim: &mut ModuleOptimizer,
@@ -188,16 +309,16 @@ impl<M: PrivateTrainStep> TrainStep for PrivateModel<M> {
     }
 }
 
-impl<M: InferenceStep> InferenceStep for PrivateModel<M> {
-    type Input = M::Input;
-    type Output = M::Output;
+impl<M: PrivateTrainStep + InferenceStep> InferenceStep for PrivateModel<M> {
+    type Input = <M as InferenceStep>::Input;
+    type Output = <M as InferenceStep>::Output;
 
     fn step(&self, item: Self::Input) -> Self::Output {
-        self.model.step(item)
+        InferenceStep::step(&self.model, item)
     }
 }
 
-impl<M: Module> Module for PrivateModel<M> {
+impl<M: PrivateTrainStep> Module for PrivateModel<M> {
     fn collect_devices(&self, devices: Devices) -> Devices {
         self.model.collect_devices(devices)
     }
@@ -214,15 +335,11 @@ impl<M: Module> Module for PrivateModel<M> {
         self.map_inner(Module::train)
     }
 
-    /// With the averaged weights, where the run [has](super::PrivateTrainingConfig::with_weight_average)
-    /// them: what Burn validates and returns.
+    /// Returns the model that Burn validates and returns: with the averaged weights, if the run
+    /// [has](super::PrivateTrainingConfig::with_weight_average) them.
     fn valid(&self) -> Self {
         let averaged = self.session.averaged(&self.model);
-        Self {
-            model: averaged.as_ref().unwrap_or(&self.model).valid(),
-            session: self.session.clone(),
-            public_norms: self.public_norms.clone(),
-        }
+        self.with_model(averaged.as_ref().unwrap_or(&self.model).valid())
     }
 
     fn materialize(self) -> Self {
@@ -237,7 +354,7 @@ impl<M: Module> Module for PrivateModel<M> {
         self.map_inner(|model| model.map(mapper))
     }
 
-    /// A record that comes without the privacy of the run would give its budget back.
+    /// Refuses records without the privacy of the run, which would give its budget back.
     fn try_load_record(self, record: ModuleRecord) -> Result<Self, RecordError> {
         if !self.session.expects_record.swap(false, Ordering::Relaxed) {
             self.session.fail(DpError::state(
@@ -246,24 +363,24 @@ impl<M: Module> Module for PrivateModel<M> {
                  public into the model before it is wrapped",
             ));
         }
-        let Self { model, session, public_norms } = self;
-        Ok(Self { model: model.try_load_record(record)?, session, public_norms })
+        let Self { model, session, public_norms, update } = self;
+        Ok(Self { model: model.try_load_record(record)?, session, public_norms, update })
     }
 }
 
-impl<M: fmt::Debug> fmt::Debug for PrivateModel<M> {
+impl<M: PrivateTrainStep> fmt::Debug for PrivateModel<M> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_tuple("PrivateModel").field(&self.model).finish()
     }
 }
 
-impl<M: fmt::Display> fmt::Display for PrivateModel<M> {
+impl<M: PrivateTrainStep + fmt::Display> fmt::Display for PrivateModel<M> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.model.fmt(f)
+        fmt::Display::fmt(&self.model, f)
     }
 }
 
-impl<M: ModuleDisplay> ModuleDisplayDefault for PrivateModel<M> {
+impl<M: PrivateTrainStep + ModuleDisplay> ModuleDisplayDefault for PrivateModel<M> {
     fn content(&self, content: Content) -> Option<Content> {
         self.model.content(content)
     }
@@ -273,7 +390,7 @@ impl<M: ModuleDisplay> ModuleDisplayDefault for PrivateModel<M> {
     }
 }
 
-impl<M: ModuleDisplay> ModuleDisplay for PrivateModel<M> {
+impl<M: PrivateTrainStep + ModuleDisplay> ModuleDisplay for PrivateModel<M> {
     fn custom_settings(&self) -> Option<DisplaySettings> {
         self.model.custom_settings()
     }

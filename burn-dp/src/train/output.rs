@@ -15,8 +15,8 @@ use crate::clipping::ClippingStatistics;
 ///
 /// # Privacy
 ///
-/// Metrics see what was [released](StepRelease). The outputs of the user's model on the training batches
-/// are [`NonPrivate`], and kept only while a metric asks for them.
+/// Metrics see what was [released](StepRelease). The outputs of the user's model on the training
+/// batches are [`NonPrivate`], and kept only while a metric asks for them.
 pub struct StepOutput<T> {
     pub(super) slot: ReleaseSlot,
     pub(super) outputs: Vec<T>,

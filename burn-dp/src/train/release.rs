@@ -1,27 +1,29 @@
-//! What the dashboard may know of a step.
+//! The report of a released step.
 
-use burn::module::{Module, ModuleVisitor, Param};
-use burn::optim::GradientsParams;
-use burn::tensor::Tensor;
-use burn_dp_accountant::{Budget, PrivacyLedger};
+use std::sync::Arc;
 
-use crate::DpError;
+use burn_dp_accountant::{AccountantError, Budget, DpEvent, PrivacyLedger};
+
 use crate::clipping::ClippingStatistics;
-use crate::model::FirstCopies;
-use crate::optim::PrivacyEngine;
+use crate::optim::engine::PrivacyEngine;
+use crate::optim::releases::Events;
 
-/// One released step, as metrics see it.
+/// One released step, for metrics.
 ///
 /// # Privacy
 ///
-/// What the public methods give was released, or follows from what was released.
+/// The public methods return what was released, or what follows from it.
 #[derive(Clone, Debug)]
 pub struct StepRelease {
     step: u64,
     steps_per_epoch: u64,
     planned_steps: u64,
     budget: Option<Budget>,
-    ledger: PrivacyLedger,
+    /// The ledger without releases.
+    empty: Arc<PrivacyLedger>,
+    /// The releases of the run, and how many of them were made up to this step.
+    events: Events,
+    releases: u64,
     clipping_norm: f64,
     noise_multiplier: f64,
     signal_to_noise: Option<f64>,
@@ -29,105 +31,86 @@ pub struct StepRelease {
 }
 
 impl StepRelease {
+    /// Reports the last step of `engine`.
     pub(super) fn new(
+        engine: &PrivacyEngine,
         step: u64,
         steps_per_epoch: u64,
-        engine: &PrivacyEngine,
-        signal_to_noise: Option<f64>,
+        empty: Arc<PrivacyLedger>,
+        events: Events,
     ) -> Self {
-        let clipping_norm = engine.last.as_ref().map(|(thresholds, _)| thresholds.total_norm());
+        let last = engine.last();
         Self {
             step,
             steps_per_epoch,
             planned_steps: engine.plan.steps(),
             budget: engine.plan.budget(),
-            ledger: engine.ledger.clone(),
-            clipping_norm: clipping_norm.unwrap_or(f64::NAN),
+            empty,
+            events,
+            releases: engine.ledger.releases(),
+            clipping_norm: last.map_or(f64::NAN, |last| last.thresholds.total_norm()),
             noise_multiplier: engine.plan.noise_multiplier_at(step),
-            signal_to_noise,
-            statistics: engine.statistics,
+            signal_to_noise: last.and_then(|last| last.signal_to_noise),
+            statistics: engine.statistics(),
         }
     }
 
-    /// The number of the step.
+    /// Returns the number of the step.
     pub fn step(&self) -> u64 {
         self.step
     }
 
-    /// Everything that was released up to this step.
-    pub fn ledger(&self) -> &PrivacyLedger {
-        &self.ledger
+    /// Returns the number of releases up to this step.
+    pub fn releases(&self) -> u64 {
+        self.releases
     }
 
-    /// The largest norm that a unit contributed; public, or adapted from noisy counts.
+    /// Returns the ledger of everything that was released up to this step. It is computed when asked for.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the accountant does not support a release, which the ledger of the run has
+    /// accepted before.
+    pub fn ledger(&self) -> Result<PrivacyLedger, AccountantError> {
+        let mut ledger = PrivacyLedger::clone(&self.empty);
+        for (event, count) in self.events() {
+            ledger.record_many(&event, count)?;
+        }
+        Ok(ledger)
+    }
+
+    /// Returns the largest norm that a unit contributed; public, or adapted from noisy counts.
     pub fn clipping_norm(&self) -> f64 {
         self.clipping_norm
     }
 
-    /// The noise multiplier of the step.
+    /// Returns the noise multiplier of the step.
     pub fn noise_multiplier(&self) -> f64 {
         self.noise_multiplier
     }
 
-    /// Estimate of the norm of the sum of clipped gradients over that of its noise, from the noisy
-    /// gradient alone; only where the
-    /// [metric](super::PrivateTraining::signal_to_noise_metric) asks for it.
+    /// Returns an estimate of the norm of the sum of clipped gradients over the norm of its noise, from the
+    /// noisy gradient alone; only if the [metric](super::PrivateTraining::signal_to_noise_metric) is used.
     pub fn signal_to_noise(&self) -> Option<f64> {
         self.signal_to_noise
     }
 
-    /// The budget of the plan, if it has one.
+    /// Returns the releases up to this step, run-length encoded.
+    pub(super) fn events(&self) -> Vec<(DpEvent, u64)> {
+        self.events.first(self.releases)
+    }
+
+    /// Returns the budget of the plan, if it has one.
     pub(super) fn budget(&self) -> Option<Budget> {
         self.budget
     }
 
-    /// The number of releases at the end of the block of `interval` steps of the epoch that this step
-    /// is in.
+    /// Returns the number of releases at the end of the block of `interval` steps of the epoch that
+    /// contains this step.
     pub(super) fn end_of_block(&self, interval: u64) -> u64 {
         let epoch = self.step / self.steps_per_epoch * self.steps_per_epoch;
         let blocks = (self.step - epoch) / interval + 1;
         let end = blocks.saturating_mul(interval).min(self.steps_per_epoch);
         epoch.saturating_add(end).min(self.planned_steps)
-    }
-}
-
-/// The estimate of ‖signal‖/‖noise‖ from the noisy gradient: its squared norm is in the mean that of
-/// the signal plus the known variance of the noise.
-///
-/// # Privacy
-///
-/// Post-processing of the released gradient.
-pub(super) fn signal_to_noise<M: Module>(
-    model: &M,
-    grads: &GradientsParams,
-    engine: &PrivacyEngine,
-) -> Result<Option<f64>, DpError> {
-    let Some((thresholds, noise)) = &engine.last else { return Ok(None) };
-    let groups = thresholds.groups().of_model(model)?;
-    let batch = engine.plan.expected_batch_size();
-    let mut norm = Norm { grads, squared: 0.0, sizes: Vec::new(), first: FirstCopies::default() };
-    model.visit(&mut norm);
-    let variance: f64 = (norm.sizes.iter().zip(groups))
-        .map(|(&size, group)| size as f64 * (noise.group_stds[group] / batch).powi(2))
-        .sum();
-    Ok(Some(((norm.squared - variance).max(0.0) / variance).sqrt()))
-}
-
-struct Norm<'a> {
-    grads: &'a GradientsParams,
-    squared: f64,
-    sizes: Vec<usize>,
-    first: FirstCopies,
-}
-
-impl ModuleVisitor for Norm<'_> {
-    fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<D>>) {
-        if let Some(grad) = self.grads.get::<D>(param.id)
-            && self.first.is_new(param)
-        {
-            self.sizes.push(grad.shape().num_elements());
-            let squared = grad.powi_scalar(2).sum().try_into_scalar::<f32>();
-            self.squared += squared.map_or(f64::NAN, f64::from);
-        }
     }
 }

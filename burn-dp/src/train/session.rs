@@ -1,46 +1,44 @@
-//! What the threads of a training share: the privacy of the run and the logical step under way.
+//! What the threads of a training share: the privacy of the run and the current logical step.
 
 use std::collections::BTreeMap;
 use std::fmt;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread::ThreadId;
 
 use burn::lr_scheduler::module_lr_scheduler::ModuleLearningRate;
 use burn::module::Module;
 use burn::optim::ModuleOptimizer;
-use burn::store::RecordError;
-use burn::tensor::Bytes;
 use burn::train::train::WorkerFailure;
 use burn::train::{Interrupter, TrainingError};
 use burn_dp_accountant::PrivacyLedger;
 
-use super::release::{StepRelease, signal_to_noise};
+use super::release::StepRelease;
 use crate::DpError;
-use crate::checkpoint::{AVERAGE, Checkpointer, PrivacyState, records};
+use crate::checkpoint::{Checkpointer, SavedRun};
 use crate::clipping::{ClippedSum, PublicNorms};
 use crate::grads::Probe;
-use crate::model::tie;
-use crate::optim::{ClipTask, PrivacyEngine, WeightAverage};
+use crate::optim::engine::{ClipTask, PrivacyEngine, UnitTask};
+use crate::optim::releases::Events;
 use crate::sampling::{Draw, Sampler};
 
-/// Filled when the step has been released.
+/// The report of a step, set when the step was released.
 pub(super) type ReleaseSlot = Arc<OnceLock<Arc<StepRelease>>>;
 
-/// The one owner of everything private in a training.
+/// Owns everything private in a training. It drives the engine of the custom loop for Burn's learner.
 pub(super) struct Session {
     state: Mutex<State>,
     pub(super) interrupter: Interrupter,
     pub(super) physical_batch_size: usize,
     pub(super) steps_per_epoch: u64,
     pub(super) checkpointer: Option<Checkpointer>,
-    average: Mutex<Option<WeightAverage>>,
-    /// Whether some metric looks at the outputs of the training batches.
+    /// Whether a metric uses the outputs of the training batches.
     pub(super) keeps_outputs: AtomicBool,
-    /// Whether some metric looks at the size of the updates.
-    pub(super) measures_updates: AtomicBool,
     /// Whether the next record is that of the checkpoint that the run was resumed from.
     pub(super) expects_record: AtomicBool,
+    /// The ledger without releases, and the releases: shared with the reports of steps.
+    empty: Arc<PrivacyLedger>,
+    events: Events,
 }
 
 struct State {
@@ -57,15 +55,24 @@ enum Ended {
     Failed(Arc<DpError>),
 }
 
-/// A logical batch that is being worked off.
+impl From<DpError> for Ended {
+    fn from(error: DpError) -> Self {
+        match error {
+            DpError::BudgetExhausted { .. } => Self::Stopped(error.to_string()),
+            error => Self::Failed(Arc::new(error)),
+        }
+    }
+}
+
+/// A logical batch whose step is not made yet.
 struct LogicalStep {
     draw: Draw,
-    /// Which parts were asked for, one for each device.
+    /// Which parts were loaded, one for each device.
     begun: Vec<bool>,
     loop_thread: ThreadId,
-    /// The sums are added in the order of the virtual batches, so that the result does not depend on the
-    /// number of devices or on which is faster.
-    next_chunk: usize,
+    /// The sums are added in the order of the physical batches, so that the result depends neither on the
+    /// number of devices nor on which is faster.
+    next_batch: usize,
     waiting: BTreeMap<usize, ClippedSum>,
     slot: ReleaseSlot,
 }
@@ -84,96 +91,76 @@ impl Session {
         checkpointer: Option<Checkpointer>,
     ) -> Result<Self, DpError> {
         let sampler = engine.plan.sampler()?;
+        let empty = Arc::new(engine.plan.new_ledger());
+        let events = engine.releases()?.events().clone();
         Ok(Self {
             state: Mutex::new(State { engine, sampler, current: None, ended: None }),
             interrupter: Interrupter::new(),
             physical_batch_size,
             steps_per_epoch,
             checkpointer,
-            average: Mutex::new(None),
             keeps_outputs: AtomicBool::new(false),
-            measures_updates: AtomicBool::new(false),
             expects_record: AtomicBool::new(false),
+            empty,
+            events,
         })
     }
 
-    pub(super) fn with_weight_average(self, average: Option<WeightAverage>) -> Self {
-        Self { average: Mutex::new(average), ..self }
-    }
-
-    fn average(&self) -> MutexGuard<'_, Option<WeightAverage>> {
-        self.average.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    pub(super) fn weight_average(&self) -> Option<WeightAverage> {
-        self.average().clone()
-    }
-
-    /// The model with the averaged weights, where there is an average.
-    pub(super) fn averaged<M: Module>(&self, model: &M) -> Option<M> {
-        let averaged = self.average().as_ref()?.averaged(model.clone());
-        averaged.map_err(|error| self.fail(error)).ok()
-    }
-
-    /// The file of the average in a checkpoint.
-    pub(super) fn average_file(&self) -> Option<(&'static str, Result<Bytes, RecordError>)> {
-        let average = self.average();
-        Some((AVERAGE, Ok(Bytes::from_bytes_vec(average.as_ref()?.to_bytes()))))
-    }
-
-    /// Nothing is half done when a thread panics here: the engine refuses what is incomplete.
+    /// Nothing is inconsistent after a panic of another thread: the engine refuses what is incomplete.
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Looks at the privacy of the run.
-    pub(super) fn with_engine<T>(&self, look: impl FnOnce(&PrivacyEngine) -> T) -> T {
-        look(&self.state().engine)
+    /// Reads the privacy of the run.
+    pub(super) fn with_engine<T>(&self, read: impl FnOnce(&PrivacyEngine) -> T) -> T {
+        read(&self.state().engine)
     }
 
-    /// The steps that are left of the epoch that the next step belongs to.
+    /// Changes an option of the run.
+    pub(super) fn configure<T>(&self, change: impl FnOnce(&mut PrivacyEngine) -> T) -> T {
+        change(&mut self.state().engine)
+    }
+
+    /// Returns the model with the averaged weights, if there is an average.
+    pub(super) fn averaged<M: Module>(&self, model: &M) -> Option<M> {
+        let mut state = self.state();
+        let averaged = state.engine.average.as_ref()?.averaged(model.clone());
+        averaged.map_err(|error| self.end(&mut state, error.into())).ok()
+    }
+
+    /// Returns the number of steps until the end of the epoch that contains the next step.
     pub(super) fn rest_of_epoch(&self) -> u64 {
-        let (next, last) = self.with_engine(|engine| (engine.next_step, engine.plan.steps()));
+        let (next, last) = self.with_engine(|engine| (engine.next_step(), engine.plan.steps()));
         let end = (next / self.steps_per_epoch + 1).saturating_mul(self.steps_per_epoch);
         end.min(last).saturating_sub(next)
     }
 
-    /// Number of epochs that are complete.
+    /// Returns the number of epochs that are complete.
     pub(super) fn complete_epochs(&self) -> u64 {
         self.with_engine(|engine| {
-            let whole = engine.next_step / self.steps_per_epoch;
-            let over = engine.next_step >= engine.plan.steps() && self.ends_within_epoch(engine);
-            whole + u64::from(over)
+            let whole = engine.next_step() / self.steps_per_epoch;
+            let is_over = engine.next_step() >= engine.plan.steps();
+            let ends_within_epoch = !engine.plan.steps().is_multiple_of(self.steps_per_epoch);
+            whole + u64::from(is_over && ends_within_epoch)
         })
     }
 
-    fn ends_within_epoch(&self, engine: &PrivacyEngine) -> bool {
-        !engine.plan.steps().is_multiple_of(self.steps_per_epoch)
-    }
-
-    /// Begins part `part` of `parts` of the next logical step. `None` when nothing more is released.
+    /// Begins part `part` of `parts` of the next logical step. `None` if nothing more is released.
     pub(super) fn begin(&self, part: usize, parts: usize) -> Result<Option<Part>, Arc<DpError>> {
         let mut state = self.state();
-        match &state.ended {
-            Some(Ended::Stopped(_)) => return Ok(None),
-            Some(Ended::Failed(error)) => return Err(error.clone()),
-            None => {}
+        if state.ended.is_none() {
+            match state.begin(part, parts) {
+                Ok(part) => return Ok(Some(part)),
+                Err(error) => self.end(&mut state, error.into()),
+            }
         }
-        match state.begin(part, parts) {
-            Ok(part) => Ok(Some(part)),
-            Err(error @ DpError::BudgetExhausted { .. }) => {
-                self.end(&mut state, Ended::Stopped(error.to_string()));
-                Ok(None)
-            }
-            Err(error) => {
-                let error = Arc::new(error);
-                self.end(&mut state, Ended::Failed(error.clone()));
-                Err(error)
-            }
+        match &state.ended {
+            Some(Ended::Failed(error)) => Err(error.clone()),
+            _ => Ok(None),
         }
     }
 
-    /// What a thread needs to clip a virtual batch; `None` when nothing more is released.
+    /// Returns what a thread needs to clip a physical batch; `None` if nothing more is released.
     pub(super) fn clip_task<M: Module>(&self, model: &M) -> Result<Option<ClipTask>, DpError> {
         let mut state = self.state();
         match state.ended {
@@ -182,33 +169,43 @@ impl Session {
         }
     }
 
-    /// Adds virtual batch `chunk` of the logical step.
-    pub(super) fn add(
-        &self,
-        step: u64,
-        chunk: usize,
-        (sum, probe): (Result<ClippedSum, DpError>, Option<Probe>),
-    ) -> Result<(), DpError> {
+    pub(super) fn end_task(&self, probe: Option<Probe>) {
+        self.state().engine.end_task(probe);
+    }
+
+    /// Returns what a thread needs to clip the update of a unit; `None` if nothing more is released.
+    pub(super) fn unit_task<M: Module>(&self, model: &M) -> Result<Option<UnitTask>, DpError> {
         let mut state = self.state();
-        state.engine.end_task(probe);
-        let sum = sum?;
+        match state.ended {
+            Some(_) => Ok(None),
+            None => state.engine.unit_task(model).map(Some),
+        }
+    }
+
+    pub(super) fn end_unit_task<M: Module>(&self, model: &M) -> Result<(), DpError> {
+        self.state().engine.end_unit_task(model)
+    }
+
+    /// Adds physical batch `number` of the logical step.
+    pub(super) fn add(&self, step: u64, number: usize, sum: ClippedSum) -> Result<(), DpError> {
+        let mut state = self.state();
         if state.ended.is_some() {
             return Ok(());
         }
         let State { engine, current, .. } = &mut *state;
         let current = current.as_mut().filter(|current| current.draw.step() == step);
-        let current = current.ok_or_else(|| not_under_way(step))?;
-        current.waiting.insert(chunk, sum);
-        while let Some(sum) = current.waiting.remove(&current.next_chunk) {
+        let current = current.ok_or_else(|| no_current_step(step))?;
+        current.waiting.insert(number, sum);
+        while let Some(sum) = current.waiting.remove(&current.next_batch) {
             engine.accumulate(sum)?;
-            current.next_chunk += 1;
+            current.next_batch += 1;
         }
         Ok(())
     }
 
-    /// Releases the logical step and updates the model. The model is given back as it was when nothing
-    /// was released. Beside it, whether that ends an epoch which another one follows.
-    pub(super) fn release<M: Module>(
+    /// Makes the logical step. Returns the model, unchanged if nothing was released, and whether an epoch
+    /// ended that another one follows.
+    pub(super) fn step<M: Module>(
         &self,
         model: M,
         optim: &mut ModuleOptimizer,
@@ -218,36 +215,28 @@ impl Session {
         if state.ended.is_some() {
             return (model, false);
         }
-        let measures = self.measures_updates.load(Ordering::Relaxed);
-        let released = self
-            .save_beginning(&state.engine, &model, optim)
-            .and_then(|()| state.release(&model, measures, self.steps_per_epoch));
-        let (grads, release, slot) = match released {
-            Ok(released) => released,
+        let begun = self.save_beginning(&state.engine, &model, optim);
+        let current = match begun.and_then(|()| state.take_current()) {
+            Ok(current) => current,
             Err(error) => {
-                let ended = match error {
-                    DpError::BudgetExhausted { .. } => Ended::Stopped(error.to_string()),
-                    error => Ended::Failed(Arc::new(error)),
-                };
-                self.end(&mut state, ended);
+                self.end(&mut state, error.into());
                 return (model, false);
             }
         };
-        let next = state.engine.next_step;
-        let ends_epoch =
-            next.is_multiple_of(self.steps_per_epoch) && next < state.engine.plan.steps();
-        drop(state);
-        // A metric may look at it from now on.
-        let _ = slot.set(Arc::new(release));
-        // Nothing but counts was released.
-        let Some(grads) = grads else { return (model, ends_epoch) };
-        // Burn's optimizers update the first copy of a tied parameter.
-        let model = tie(optim.step(lr, model, grads));
-        let averaged = self.average().as_mut().map_or(Ok(()), |average| average.update(&model));
-        if let Err(error) = averaged {
-            self.fail(error);
+        let outcome = state.engine.step(optim, lr, model, &current.draw);
+        if outcome.released {
+            let (empty, events) = (self.empty.clone(), self.events.clone());
+            let (step, epoch) = (current.draw.step(), self.steps_per_epoch);
+            let release = StepRelease::new(&state.engine, step, epoch, empty, events);
+            // Metrics may read it from now on.
+            let _ = current.slot.set(Arc::new(release));
         }
-        (model, ends_epoch)
+        if let Some(error) = outcome.error {
+            self.end(&mut state, error.into());
+        }
+        let (next, last) = (state.engine.next_step(), state.engine.plan.steps());
+        let ends_epoch = next.is_multiple_of(self.steps_per_epoch) && next < last;
+        (outcome.model, outcome.released && ends_epoch)
     }
 
     /// Gives the clipping policy norms on public data.
@@ -255,7 +244,7 @@ impl Session {
         let mut state = self.state();
         if let Some(current) = &state.current {
             return Err(DpError::state(format!(
-                "the batch of step {} is under way, and its thresholds stay as they are until the step is \
+                "the batch of step {} is in progress, and its thresholds are fixed until the step is \
                  made; give public norms between two steps (`PrivateModel::with_public_norms`)",
                 current.draw.step()
             )));
@@ -263,8 +252,8 @@ impl Session {
         state.engine.learn_from_public(norms)
     }
 
-    /// Before the first release, a checkpoint of the beginning and the log of releases: what is reported
-    /// in the first epoch is not lost with the process either.
+    /// Saves a checkpoint and the log before the first release: what the dashboard reports in the first
+    /// epoch must not be lost with the process.
     fn save_beginning<M: Module>(
         &self,
         engine: &PrivacyEngine,
@@ -272,27 +261,27 @@ impl Session {
         optim: &ModuleOptimizer,
     ) -> Result<(), DpError> {
         let Some(checkpointer) = &self.checkpointer else { return Ok(()) };
-        if engine.next_step > 0 || engine.ledger.releases() > 0 {
+        if engine.next_step() > 0 || engine.ledger.releases() > 0 {
             return Ok(());
         }
-        checkpointer.log(engine)?;
-        let files = records(model, optim).into_iter().chain(self.average_file());
-        checkpointer.write(PrivacyState::capture(engine)?, files).map(drop)
+        checkpointer.attach_log(engine)?;
+        let saved = SavedRun::of_engine(engine)?.with_optimizer(optim)?.with_model(model)?;
+        checkpointer.write(&saved).map(drop)
     }
 
-    /// The whole privacy state between two steps.
-    pub(super) fn capture(&self) -> Result<PrivacyState, DpError> {
+    /// Returns the whole privacy state between two steps.
+    pub(super) fn capture(&self) -> Result<SavedRun, DpError> {
         let state = self.state();
         if state.current.is_some() {
             return Err(DpError::state("a checkpoint within a logical step cannot be resumed"));
         }
         if let Some(checkpointer) = &self.checkpointer {
-            checkpointer.log(&state.engine)?;
+            checkpointer.attach_log(&state.engine)?;
         }
-        PrivacyState::capture(&state.engine)
+        SavedRun::of_engine(&state.engine)
     }
 
-    /// Ends the training with an error; nothing of the step under way is released.
+    /// Ends the training with an error; nothing of the current step is released.
     pub(super) fn fail(&self, error: DpError) -> Arc<DpError> {
         let error = Arc::new(error);
         self.end(&mut self.state(), Ended::Failed(error.clone()));
@@ -322,13 +311,13 @@ impl Session {
         state.ended = Some(ended);
     }
 
-    /// The ledger, once nothing more is released.
+    /// Returns the ledger, once nothing more is released.
     pub(super) fn final_ledger(&self) -> Option<PrivacyLedger> {
         let state = self.state();
         state.ended.as_ref().map(|_| state.engine.ledger.clone())
     }
 
-    /// Why the training was stopped by the plan or the budget.
+    /// Returns why the training was stopped by the plan or the budget.
     pub(super) fn stopped(&self) -> Option<String> {
         match &self.state().ended {
             Some(Ended::Stopped(reason)) => Some(reason.clone()),
@@ -336,7 +325,7 @@ impl Session {
         }
     }
 
-    /// The error that ended the training.
+    /// Returns the error that ended the training.
     pub(super) fn failed(&self) -> Option<Arc<DpError>> {
         match &self.state().ended {
             Some(Ended::Failed(error)) => Some(error.clone()),
@@ -345,9 +334,6 @@ impl Session {
     }
 }
 
-/// The gradients of a step, what is known of it, and where metrics look for that.
-type Released = (Option<burn::optim::GradientsParams>, StepRelease, ReleaseSlot);
-
 impl State {
     fn begin(&mut self, part: usize, parts: usize) -> Result<Part, DpError> {
         let caller = std::thread::current().id();
@@ -355,12 +341,12 @@ impl State {
             Some(current) => current,
             None => {
                 self.engine.check_next()?;
-                let draw = self.sampler.draw(self.engine.next_step)?;
+                let draw = self.sampler.draw(self.engine.next_step())?;
                 self.current.insert(LogicalStep {
                     draw,
                     begun: vec![false; parts],
                     loop_thread: caller,
-                    next_chunk: 0,
+                    next_batch: 0,
                     waiting: BTreeMap::new(),
                     slot: ReleaseSlot::default(),
                 })
@@ -368,13 +354,14 @@ impl State {
         };
         if current.loop_thread != caller {
             return Err(DpError::state(
-                "the devices of this training step on their own (`ExecutionStrategy::ddp`), so that \
-                 each would release its part of a batch; use `ExecutionStrategy::multi`, which \
-                 releases one sum",
+                "the devices of this training step separately (`ExecutionStrategy::ddp`), so that each \
+                 would release its part of a batch; use `ExecutionStrategy::multi`, which releases one \
+                 sum",
             ));
         }
+        let is_next = current.draw.step() == self.engine.next_step();
         match current.begun.get_mut(part) {
-            Some(begun) if current.draw.step() == self.engine.next_step && !*begun => *begun = true,
+            Some(begun) if is_next && !*begun => *begun = true,
             _ => {
                 return Err(DpError::state(format!(
                     "the batch of step {} was not released before the next one was loaded: gradient \
@@ -387,34 +374,24 @@ impl State {
         Ok(Part { draw: current.draw.clone(), slot: current.slot.clone() })
     }
 
-    fn release<M: Module>(
-        &mut self,
-        model: &M,
-        measures: bool,
-        steps_per_epoch: u64,
-    ) -> Result<Released, DpError> {
-        let step = self.engine.next_step;
-        let current = self.current.take().ok_or_else(|| not_under_way(step))?;
+    /// Returns the current logical step, whose parts are complete.
+    fn take_current(&mut self) -> Result<LogicalStep, DpError> {
+        let step = self.engine.next_step();
+        let current = self.current.take().ok_or_else(|| no_current_step(step))?;
         if !current.waiting.is_empty() || !current.begun.iter().all(|&begun| begun) {
             return Err(DpError::state(format!(
-                "not all parts of the batch of step {step} were worked off: under \
+                "not all parts of the batch of step {step} were clipped: under \
                  `ExecutionStrategy::ddp` every device would release its own; use \
                  `ExecutionStrategy::multi`, and the loader of `PrivateTraining` as it is"
             )));
         }
-        let grads = self.engine.release(model, &current.draw)?;
-        let snr = match &grads {
-            Some(grads) if measures => signal_to_noise(model, grads, &self.engine)?,
-            _ => None,
-        };
-        let release = StepRelease::new(step, steps_per_epoch, &self.engine, snr);
-        Ok((grads, release, current.slot))
+        Ok(current)
     }
 }
 
-fn not_under_way(step: u64) -> DpError {
+fn no_current_step(step: u64) -> DpError {
     DpError::state(format!(
-        "no batch of step {step} is under way; use the loader of `PrivateTraining` as it is"
+        "no batch of step {step} is in progress; use the loader of `PrivateTraining` as it is"
     ))
 }
 

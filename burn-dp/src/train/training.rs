@@ -7,7 +7,6 @@ use std::sync::atomic::Ordering;
 
 use burn::data::dataloader::DataLoader;
 use burn::data::dataset::Dataset;
-use burn::module::Module;
 use burn::train::checkpoint::{
     CheckpointingStrategy, ComposedCheckpointingStrategy, KeepLastNCheckpoints,
     MetricCheckpointingStrategy,
@@ -25,10 +24,11 @@ use super::metrics::{
 use super::session::Session;
 use super::{PrivateBatch, PrivateCheckpointing, PrivateModel, PrivateTrainStep};
 use crate::DpError;
-use crate::checkpoint::{AVERAGE, Checkpoint, Checkpointer, MODEL, OPTIMIZER, SPARSIFIER};
+use crate::checkpoint::{Checkpoint, Checkpointer, MODEL, OPTIMIZER};
 use crate::clipping::{Clipping, PublicNorms};
 use crate::grads::PrivateBackward;
-use crate::optim::{PrivacyEngine, PrivacyPlan, WeightAverage};
+use crate::optim::engine::PrivacyEngine;
+use crate::optim::{PrivacyPlan, Sparsifier, WeightAverage};
 use crate::sampling::PrivateDataLoaderBuilder;
 
 /// Configuration of a [`PrivateTraining`].
@@ -39,12 +39,13 @@ pub struct PrivateTrainingConfig {
     backward: PrivateBackward,
     independence_check: bool,
     checkpoints: Option<PathBuf>,
+    sparsifier: Option<Sparsifier>,
     weight_average: Option<WeightAverage>,
 }
 
 impl PrivateTrainingConfig {
-    /// Virtual batches of at most `physical_batch_size` units: as many as fit into memory. The result
-    /// of a step does not depend on it but for the rounding of sums.
+    /// Uses physical batches of at most `physical_batch_size` units: as many as fit into memory. The result
+    /// of a step does not depend on it except for the rounding of sums.
     pub fn new(physical_batch_size: usize) -> Self {
         Self {
             physical_batch_size,
@@ -52,36 +53,48 @@ impl PrivateTrainingConfig {
             backward: PrivateBackward::new(),
             independence_check: true,
             checkpoints: None,
+            sparsifier: None,
             weight_average: None,
         }
     }
 
-    /// Steps between two validations, which Burn calls an epoch. Default: the size of the data set over
-    /// the expected batch size, so that every unit is seen once in the mean.
+    /// Sets the number of steps between two validations, which Burn calls an epoch. Default: the size of the
+    /// data set over the expected batch size, which is one expected pass over the data.
     pub fn with_steps_per_epoch(mut self, steps: u64) -> Self {
         self.steps_per_epoch = Some(steps);
         self
     }
 
-    /// Options of the backward pass.
+    /// Sets the options of the backward pass.
     pub fn with_backward(mut self, backward: PrivateBackward) -> Self {
         self.backward = backward;
         self
     }
 
-    /// As [`DpOptimizer::with_independence_check`](crate::optim::DpOptimizer::with_independence_check).
+    /// Sets whether the first step tests the independence of the examples; see
+    /// [`DpOptimizer::with_independence_check`](crate::optim::DpOptimizer::with_independence_check).
     pub fn with_independence_check(mut self, enabled: bool) -> Self {
         self.independence_check = enabled;
         self
     }
 
-    /// Averages the weights after each step. The average is what is validated, what a choice among
-    /// checkpoints by a metric of the validation goes by, and the model of Burn's result; trained, and
-    /// saved as the model of a checkpoint, are the weights themselves. The checkpoints have both.
+    /// Fixes weights that have converged, after each step. Checkpoints contain its state.
     ///
     /// # Privacy
     ///
-    /// Post-processing, as [`WeightAverage`] says.
+    /// Post-processing; see [`Sparsifier`].
+    pub fn with_sparsifier(mut self, sparsifier: Sparsifier) -> Self {
+        self.sparsifier = Some(sparsifier);
+        self
+    }
+
+    /// Averages the weights after each step. The average is validated, decides a choice among checkpoints by
+    /// a metric of the validation, and is the model of Burn's result. The training, and the model of a
+    /// checkpoint, use the weights themselves. Checkpoints contain both.
+    ///
+    /// # Privacy
+    ///
+    /// Post-processing; see [`WeightAverage`].
     pub fn with_weight_average(mut self, average: WeightAverage) -> Self {
         self.weight_average = Some(average);
         self
@@ -91,7 +104,7 @@ impl PrivateTrainingConfig {
     ///
     /// # Privacy
     ///
-    /// As [`Checkpointer`]: they contain the key of the run.
+    /// They contain the key of the run; see [`Checkpointer`].
     pub fn with_checkpoints(mut self, folder: impl AsRef<Path>) -> Self {
         self.checkpoints = Some(folder.as_ref().to_path_buf());
         self
@@ -101,81 +114,55 @@ impl PrivateTrainingConfig {
     ///
     /// # Errors
     ///
-    /// [`DpError::InvalidArgument`] for a size of 0; [`DpError::InvalidState`] if the folder of the
-    /// checkpoints has one already, or a log that knows of releases.
+    /// Returns [`DpError::InvalidArgument`] if a size is 0, and [`DpError::SavedState`] if the folder of the
+    /// checkpoints has a checkpoint already, or a log with releases.
     pub fn init(self, plan: PrivacyPlan) -> Result<PrivateTraining, DpError> {
         if let Some(folder) = &self.checkpoints
             && let Some(found) = Checkpointer::new(folder).latest()?
         {
-            return Err(DpError::state(format!(
-                "{} is a checkpoint of a run that was begun; resume it, or give the new run a folder \
-                 of its own",
+            return Err(DpError::saved_state(format!(
+                "{} is a checkpoint of a run that was begun; resume it, or give the new run its own \
+                 folder",
                 found.folder().display()
             )));
         }
-        self.training(PrivacyEngine::new(plan), None)
+        let engine = self.engine(plan);
+        self.training(engine, None)
     }
 
-    /// Continues the run of a checkpoint: bit for bit as if it had never stopped. Steps that were made
-    /// after it are made again, or [skipped](Checkpoint::skip_lost_steps).
+    /// Continues the run of a checkpoint, bit for bit as if it had never stopped. Steps that followed the
+    /// checkpoint are repeated, or [skipped](Checkpoint::skip_lost_steps).
     ///
     /// # Errors
     ///
-    /// As [`Checkpoint::restore`]: nothing is resumed whose ledger is missing, damaged, older or of
-    /// another run.
+    /// Returns the errors of [`Checkpoint::restore`]: nothing is resumed whose ledger is missing, damaged,
+    /// older or of another run. Returns [`DpError::SavedState`] if the checkpoint has no learning rate
+    /// scheduler, or another sparsifier or weight average than this configuration.
     pub fn resume(
-        mut self,
+        self,
         plan: PrivacyPlan,
         checkpoint: &Checkpoint,
     ) -> Result<PrivateTraining, DpError> {
-        let files = checkpoint.open()?;
-        if files.has(SPARSIFIER) {
-            return Err(DpError::state(format!(
-                "{} has the state of a sparsifier, which only `DpOptimizer::step` applies: the weights \
-                 that it has fixed would move again; resume with `Checkpoint::restore` in the loop that \
-                 saved it",
-                checkpoint.folder().display()
-            )));
-        }
-        if !files.is_beginning() && !files.has(SCHEDULER) {
-            return Err(DpError::state(format!(
-                "{} has no learning rate scheduler: it was saved by a loop of your own; resume with \
+        let saved = checkpoint.open()?;
+        let is_beginning = saved.next_step() == 0;
+        if !is_beginning && !saved.has(SCHEDULER) {
+            return Err(DpError::saved_state(format!(
+                "{} has no learning rate scheduler: it was saved by a custom loop; resume with \
                  `Checkpoint::restore` in that loop",
                 checkpoint.folder().display()
             )));
         }
-        let average = match files.has(AVERAGE) {
-            true => Some(files.weight_average()?),
-            false => None,
-        };
-        let describe = |average: &Option<WeightAverage>| {
-            average.as_ref().map_or("none".to_string(), ToString::to_string)
-        };
-        if describe(&average) != describe(&self.weight_average) {
-            return Err(DpError::state(format!(
-                "the weight average of the run was \"{}\" and is now \"{}\"; resume with the settings \
-                 of the run (`PrivateTrainingConfig::with_weight_average`)",
-                describe(&average),
-                describe(&self.weight_average)
-            )));
-        }
-        let engine = files.engine(plan)?;
-        // All files, before anything is trained with one of them.
-        let scheduler = (!files.is_beginning()).then_some(SCHEDULER);
-        for name in [MODEL, OPTIMIZER].into_iter().chain(scheduler) {
-            files.read(name)?;
-        }
-        let is_beginning = files.is_beginning();
-        self.weight_average = average;
+        saved.run().check_settings(self.sparsifier.as_ref(), self.weight_average.as_ref())?;
+        let engine = checkpoint.resume_engine(&saved, self.engine(plan))?;
         self.training(engine, Some(Resumed { checkpoint: checkpoint.clone(), is_beginning }))
     }
 
-    /// Continues from the newest checkpoint, or begins a run if there is none: what a program does that
-    /// is started again after a crash.
+    /// Continues from the newest checkpoint, or begins a run if there is none: for a program that is
+    /// restarted after a crash.
     ///
     /// # Errors
     ///
-    /// As [`init`](Self::init) and [`resume`](Self::resume).
+    /// Returns the errors of [`init`](Self::init) and [`resume`](Self::resume).
     pub fn init_or_resume(self, plan: PrivacyPlan) -> Result<PrivateTraining, DpError> {
         let latest = match &self.checkpoints {
             Some(folder) => Checkpointer::new(folder).latest()?,
@@ -187,9 +174,19 @@ impl PrivateTrainingConfig {
         }
     }
 
+    /// Returns a new engine with these options.
+    fn engine(&self, plan: PrivacyPlan) -> PrivacyEngine {
+        let mut engine = PrivacyEngine::new(plan);
+        engine.backward = self.backward.clone();
+        engine.independence.set_enabled(self.independence_check);
+        engine.sparsifier = self.sparsifier.clone();
+        engine.average = self.weight_average.clone();
+        engine
+    }
+
     fn training(
         self,
-        mut engine: PrivacyEngine,
+        engine: PrivacyEngine,
         resumed: Option<Resumed>,
     ) -> Result<PrivateTraining, DpError> {
         if self.physical_batch_size == 0 {
@@ -200,12 +197,9 @@ impl PrivateTrainingConfig {
         if steps_per_epoch == 0 {
             return Err(DpError::invalid("steps_per_epoch", "must be at least 1, got 0"));
         }
-        engine.backward = self.backward;
-        engine.independence.set_enabled(self.independence_check);
         let checkpointer = self.checkpoints.map(Checkpointer::new);
         let size = self.physical_batch_size;
-        let session = Session::new(engine, size, steps_per_epoch, checkpointer.clone())?;
-        let session = Arc::new(session.with_weight_average(self.weight_average));
+        let session = Arc::new(Session::new(engine, size, steps_per_epoch, checkpointer.clone())?);
         let checkpoint = resumed.as_ref().map(|resumed| resumed.checkpoint.clone());
         let bundle =
             checkpointer.map(|found| Arc::new(Bundle::new(session.clone(), found, checkpoint)));
@@ -213,7 +207,7 @@ impl PrivateTrainingConfig {
     }
 }
 
-/// Where a run goes on from.
+/// The checkpoint that a run was resumed from.
 #[derive(Debug)]
 struct Resumed {
     checkpoint: Checkpoint,
@@ -221,16 +215,16 @@ struct Resumed {
     is_beginning: bool,
 }
 
-/// One private run under Burn's `SupervisedTraining`, which keeps its dashboard, metrics, schedulers,
-/// early stopping and devices.
+/// One private run under Burn's `SupervisedTraining`, which keeps its dashboard, metrics,
+/// schedulers, early stopping and devices.
 ///
 /// # Privacy
 ///
-/// That of a [`DpOptimizer`](crate::optim::DpOptimizer) with the same plan: the noise is added, and the
-/// ledger kept, by the [model](Self::model). The training stops before the step that would break the
-/// budget; [`finish`](Self::finish) says why a training ended, and is to be asked before its model is used.
-/// Validation data that is private is not covered by
-/// the ledger: what early stopping, a choice among checkpoints or a person learns of it is a release.
+/// That of a [`DpOptimizer`](crate::optim::DpOptimizer) with the same plan: the noise is added, and
+/// the ledger kept, by the [model](Self::model). The training stops before the step that would
+/// break the budget; [`finish`](Self::finish) says why a training ended, and is to be asked before
+/// its model is used. Validation data that is private is not covered by the ledger: what early
+/// stopping, a choice among checkpoints or a person learns of it is a release.
 ///
 /// # Example
 ///
@@ -298,11 +292,11 @@ pub struct PrivateTraining {
 }
 
 impl PrivateTraining {
-    /// The batches of the run, for any [`ExecutionStrategy`](burn::train::ExecutionStrategy) on one or
-    /// several devices. The device of the builder is replaced by those of the strategy.
+    /// The batches of the run, for any [`ExecutionStrategy`](burn::train::ExecutionStrategy) on one
+    /// or several devices. The device of the builder is replaced by those of the strategy.
     ///
-    /// With a data set whose items are users, all examples of one user in each, this is the loader of a
-    /// user-level training.
+    /// With a data set whose items are users, all examples of one user in each, this is the loader
+    /// of a user-level training.
     ///
     /// # Errors
     ///
@@ -324,14 +318,15 @@ impl PrivateTraining {
         Ok(Arc::new(PrivateDataLoader::new(self.session.clone(), batches)))
     }
 
-    /// The model that Burn's `Learner` gets. In a resumed run it has the parameters of the checkpoint.
+    /// The model that Burn's `Learner` gets. In a resumed run it has the parameters of the
+    /// checkpoint.
     ///
     /// # Errors
     ///
     /// [`DpError::InvalidState`] when the parameters of the checkpoint are not those of `model`.
-    pub fn model<M: Module>(&self, model: M) -> Result<PrivateModel<M>, DpError> {
+    pub fn model<M: PrivateTrainStep>(&self, model: M) -> Result<PrivateModel<M>, DpError> {
         let model = match &self.resumed {
-            Some(resumed) => resumed.checkpoint.open()?.load_model(model)?,
+            Some(resumed) => resumed.checkpoint.load_model(model)?,
             None => model,
         };
         Ok(PrivateModel::new(model, self.session.clone()))
@@ -341,8 +336,8 @@ impl PrivateTraining {
     /// checkpoints and the epoch to resume from. It keeps all of Burn's options but
     /// `grads_accumulation`, which is refused, and those of the checkpoints, which the run sets.
     ///
-    /// Burn's `launch` gives a model whatever happened, and its terminal dashboard forgets errors and the reason
-    /// of a stop: ask [`finish`](Self::finish) before the model is used.
+    /// Burn's `launch` gives a model whatever happened, and its terminal dashboard forgets errors
+    /// and the reason of a stop: ask [`finish`](Self::finish) before the model is used.
     ///
     /// Checkpoints are kept as Burn keeps them: the last two and the one with the least validation
     /// loss. Give another strategy through [`checkpointing`](Self::checkpointing).
@@ -391,7 +386,7 @@ impl PrivateTraining {
 
     /// The number of the next step.
     pub fn next_step(&self) -> u64 {
-        self.session.with_engine(|engine| engine.next_step)
+        self.session.with_engine(PrivacyEngine::next_step)
     }
 
     /// Stops Burn's loop, from any thread. [`supervised`](Self::supervised) has it already.
@@ -410,13 +405,14 @@ impl PrivateTraining {
         self.session.failed()
     }
 
-    /// Gives the clipping policy norms of gradients on public data, between two steps: from the thread of the
-    /// loop, as in a strategy of checkpoints or early stopping, or between two trainings. What measures them anew
-    /// after every epoch is [`PrivateModel::with_public_norms`].
+    /// Gives the clipping policy norms of gradients on public data, between two steps: from the
+    /// thread of the loop, as in a strategy of checkpoints or early stopping, or between two
+    /// trainings. What measures them anew after every epoch is [`PrivateModel::with_public_norms`].
     ///
     /// # Errors
     ///
-    /// Refuses norms while the batch of a step is under way, and norms that the policy has no use for.
+    /// Refuses norms while the batch of a step is under way, and norms that the policy has no use
+    /// for.
     pub fn learn_from_public(&self, norms: &PublicNorms) -> Result<(), DpError> {
         self.session.learn_from_public(norms)
     }
@@ -428,7 +424,7 @@ impl PrivateTraining {
 
     /// The average of the weights so far, if there is one.
     pub fn weight_average(&self) -> Option<WeightAverage> {
-        self.session.weight_average()
+        self.session.with_engine(|engine| engine.average.clone())
     }
 
     /// What was released so far.
@@ -473,7 +469,7 @@ impl PrivateTraining {
 
     /// Signal to noise of the updates, for the dashboard. Post-processing of what was released.
     pub fn signal_to_noise_metric(&self) -> SignalToNoiseMetric {
-        self.session.measures_updates.store(true, Ordering::Relaxed);
+        self.session.configure(|engine| engine.measures_signal = true);
         SignalToNoiseMetric::new()
     }
 
@@ -486,12 +482,13 @@ impl PrivateTraining {
         ClippedShareMetric::new()
     }
 
-    /// A metric of Burn on the training batches, such as their loss, for eyes that may see the data.
+    /// A metric of Burn on the training batches, such as their loss, for eyes that may see the
+    /// data.
     ///
     /// # Privacy
     ///
-    /// Not a release: whoever sees or stores it sees private data without noise. Burn's loggers store
-    /// it in the folder of the training.
+    /// Not a release: whoever sees or stores it sees private data without noise. Burn's loggers
+    /// store it in the folder of the training.
     pub fn non_private_metric<Me: Metric>(&self, metric: Me) -> NonPrivateMetric<Me> {
         self.session.keeps_outputs.store(true, Ordering::Relaxed);
         NonPrivateMetric::new(metric)

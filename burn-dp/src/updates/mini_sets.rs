@@ -1,9 +1,10 @@
 use std::fmt;
 
 use burn::data::dataset::Dataset;
+use serde::{Deserialize, Serialize};
 
 use crate::DpError;
-use crate::random::{InsecureSamplingSeed, SamplingKey, WordStream};
+use crate::random::{Domain, InsecureSeed, Key, Stream, permutation};
 
 /// A partition of a data set into mini-sets of fixed membership: the units of batch clipping.
 ///
@@ -30,13 +31,36 @@ use crate::random::{InsecureSamplingSeed, SamplingKey, WordStream};
 ///
 /// # References
 ///
-/// Nguyen, Nguyen, Nguyen, van Dijk, Batch clipping and adaptive layerwise clipping for
-/// differential private stochastic gradient descent, 2023, section 3.1.
-#[derive(Clone, PartialEq, Eq)]
+/// Nguyen, Nguyen, Nguyen, van Dijk, Batch clipping and adaptive layerwise clipping for differential
+/// private stochastic gradient descent, 2023, section 3.1.
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(try_from = "WrittenMiniSets")]
 pub struct MiniSets {
     /// The examples; the members of a mini-set are contiguous.
     order: Vec<usize>,
     size: usize,
+}
+
+/// The serialized form, which is checked when it is read.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct WrittenMiniSets {
+    order: Vec<usize>,
+    size: usize,
+}
+
+impl TryFrom<WrittenMiniSets> for MiniSets {
+    type Error = DpError;
+
+    /// An example in two mini-sets would contribute twice.
+    fn try_from(written: WrittenMiniSets) -> Result<Self, DpError> {
+        let mut sorted = written.order.clone();
+        sorted.sort_unstable();
+        match sorted.into_iter().eq(0..written.order.len()) {
+            true => Self::of(written.order, written.size),
+            false => Err(DpError::invalid("order", "must name each example exactly once")),
+        }
+    }
 }
 
 impl fmt::Debug for MiniSets {
@@ -61,7 +85,7 @@ impl MiniSets {
     ///
     /// Returns [`DpError::InvalidArgument`] unless `1 <= size <= dataset_size`.
     pub fn shuffled(dataset_size: usize, size: usize, seed: u64) -> Result<Self, DpError> {
-        Self::keyed(dataset_size, size, &InsecureSamplingSeed(seed).into())
+        Self::keyed(dataset_size, size, &InsecureSeed(seed).into())
     }
 
     /// Creates mini-sets by a random permutation that follows from a key.

@@ -91,8 +91,8 @@ fn measuring_loop(clipping: Box<dyn Clipping>) -> (Net, DpOptimizer) {
     let (mut scheduler, mut model) = (scheduler(), Net::new());
     for batch in batches {
         let batch = batch.unwrap();
-        for chunk in batch.chunks(4).unwrap() {
-            let (rows, _) = chunk.unwrap().into_parts();
+        for physical_batch in batch.physical_batches(4).unwrap() {
+            let (rows, _) = physical_batch.unwrap().into_parts();
             optim.backward(model.output(rows).0, &model).unwrap();
         }
         model = optim.step(scheduler.step(), model, batch).unwrap();
@@ -150,7 +150,7 @@ fn public_norms_are_given_between_two_steps_and_to_a_policy_that_has_a_use_for_t
     let mut batches = train.iter();
     let batch = batches.next().unwrap().unwrap();
     let error = private.learn_from_public(&first_norms()).unwrap_err().to_string();
-    assert!(error.contains("step 0 is under way") && error.contains("between two"), "{error}");
+    assert!(error.contains("step 0 is in progress") && error.contains("between two"), "{error}");
     assert_eq!(private.clipping().adapted(), learned);
     drop(batch);
 

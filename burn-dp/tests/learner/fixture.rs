@@ -200,8 +200,8 @@ pub(crate) fn custom_loop_of(
     let mut model = Net::new();
     for batch in batches {
         let batch = batch.unwrap();
-        for chunk in batch.chunks(physical_batch_size).unwrap() {
-            let (rows, _) = chunk.unwrap().into_parts();
+        for physical_batch in batch.physical_batches(physical_batch_size).unwrap() {
+            let (rows, _) = physical_batch.unwrap().into_parts();
             optim.backward(model.output(rows).0, &model).unwrap();
         }
         model = optim.step(scheduler.step(), model, batch).unwrap();

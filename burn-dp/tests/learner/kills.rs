@@ -9,8 +9,6 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use burn::data::dataset::{Dataset, DatasetError};
-use burn::train::checkpoint::{CheckpointingAction, CheckpointingStrategy};
-use burn::train::metric::store::EventStoreClient;
 
 use crate::checkpoints::config;
 use crate::fixture::*;
@@ -44,26 +42,9 @@ impl Dataset<usize> for Halting {
     }
 }
 
-/// Aborts the process as soon as a checkpoint of the second epoch is being written.
-struct Aborting {
-    folder: PathBuf,
-}
-
-impl CheckpointingStrategy for Aborting {
-    fn checkpointing(&mut self, epoch: usize, _: &EventStoreClient) -> Vec<CheckpointingAction> {
-        if epoch == 2 {
-            let folder = self.folder.clone();
-            std::thread::spawn(move || {
-                loop {
-                    if partial(&folder) {
-                        std::process::abort();
-                    }
-                }
-            });
-        }
-        vec![CheckpointingAction::Save]
-    }
-}
+/// Ends the process within the checkpoint after this number of steps. The library reads it in builds with
+/// debug assertions.
+const FAIL_POINT: &str = "BURN_DP_TEST_ABORT_IN_CHECKPOINT";
 
 /// Whether a checkpoint is incomplete.
 fn partial(folder: &Path) -> bool {
@@ -81,10 +62,7 @@ fn child() {
     let metrics = tempfile::tempdir().unwrap();
     match task {
         "write" => {
-            let strategy = private.checkpointing(Aborting { folder: folder.to_path_buf() });
-            supervised(&private, metrics.path())
-                .with_checkpointing_strategy(strategy)
-                .launch(learner(&private));
+            supervised(&private, metrics.path()).launch(learner(&private));
         }
         batches => {
             let left = AtomicUsize::new(batches.parse().unwrap());
@@ -95,20 +73,21 @@ fn child() {
     }
 }
 
-fn start(task: &str, folder: &Path) -> Child {
-    Command::new(std::env::current_exe().unwrap())
+fn start(task: &str, folder: &Path, configure: impl FnOnce(&mut Command)) -> Child {
+    let mut command = Command::new(std::env::current_exe().unwrap());
+    command
         .args(["kills::child", "--exact", "--nocapture"])
         .env(TASK, format!("{task}:{}", folder.display()))
         .stdout(Stdio::null())
-        .stderr(Stdio::null())
-        .spawn()
-        .unwrap()
+        .stderr(Stdio::null());
+    configure(&mut command);
+    command.spawn().unwrap()
 }
 
 /// Ends a child with SIGKILL while it loads the virtual batch after `batches` others. The number of
 /// releases that are on record is returned.
 fn kill_after(batches: usize, folder: &Path) -> u64 {
-    let mut child = start(&batches.to_string(), folder);
+    let mut child = start(&batches.to_string(), folder, |_| {});
     let marker = folder.join("halted");
     let began = Instant::now();
     while !marker.exists() {
@@ -144,7 +123,7 @@ fn finish(folder: &Path, released: u64) {
 }
 
 #[test]
-fn a_run_that_is_killed_in_the_middle_of_an_epoch_goes_on_as_if_nothing_had_happened() {
+fn a_run_killed_within_an_epoch_continues_as_if_never_stopped() {
     let folder = tempfile::tempdir().unwrap();
     // In the second epoch, between two virtual batches of step 6.
     let released = kill_after(batches_before(6) + 1, folder.path());
@@ -153,7 +132,7 @@ fn a_run_that_is_killed_in_the_middle_of_an_epoch_goes_on_as_if_nothing_had_happ
 }
 
 #[test]
-fn a_run_that_is_killed_before_its_first_checkpoint_goes_on_from_its_beginning() {
+fn a_run_killed_before_its_first_checkpoint_continues_from_its_beginning() {
     let folder = tempfile::tempdir().unwrap();
     let released = kill_after(batches_before(2) + 1, folder.path());
     assert_eq!(released, 2);
@@ -161,7 +140,7 @@ fn a_run_that_is_killed_before_its_first_checkpoint_goes_on_from_its_beginning()
 }
 
 #[test]
-fn a_run_that_is_killed_again_while_it_makes_lost_steps_again_goes_on() {
+fn a_run_killed_while_it_repeats_lost_steps_continues() {
     let folder = tempfile::tempdir().unwrap();
     assert_eq!(kill_after(batches_before(7) + 1, folder.path()), 7);
     // From step 4 on again, as far as step 5.
@@ -170,22 +149,23 @@ fn a_run_that_is_killed_again_while_it_makes_lost_steps_again_goes_on() {
     finish(folder.path(), 7);
 }
 
+#[cfg(debug_assertions)]
 #[test]
-fn a_run_that_is_killed_in_the_middle_of_a_checkpoint_goes_on_from_the_one_before() {
-    // The child may miss the moment and end well; then another one tries.
-    let folder = (0..20)
-        .map(|_| tempfile::tempdir().unwrap())
-        .find(|folder| start("write", folder.path()).wait().unwrap().signal() == Some(6))
-        .unwrap();
-    assert!(partial(folder.path()));
-    let released = releases(folder.path());
-    // The loop goes on while it saves.
-    assert!((8..=STEPS).contains(&released), "{released}");
-    let private = config(folder.path()).init_or_resume(plan()).unwrap();
-    let next = private.next_step();
-    // Burn writes beside the training: the first checkpoint may have been the one under way.
-    assert!([0, 4, 8].contains(&next), "{next}");
-    drop(private);
-    finish(folder.path(), released);
-    assert!(!partial(folder.path()));
+fn a_run_killed_within_a_checkpoint_continues_from_the_checkpoint_before() {
+    for (step, before) in [(STEPS_PER_EPOCH, 0), (2 * STEPS_PER_EPOCH, STEPS_PER_EPOCH)] {
+        let folder = tempfile::tempdir().unwrap();
+        let mut child = start("write", folder.path(), |command| {
+            command.env(FAIL_POINT, step.to_string());
+        });
+        assert_eq!(child.wait().unwrap().signal(), Some(6));
+        assert!(partial(folder.path()));
+        let released = releases(folder.path());
+        // The loop continues while it saves.
+        assert!((step..=STEPS).contains(&released), "{released}");
+        let private = config(folder.path()).init_or_resume(plan()).unwrap();
+        assert_eq!(private.next_step(), before);
+        drop(private);
+        finish(folder.path(), released);
+        assert!(!partial(folder.path()));
+    }
 }

@@ -11,5 +11,6 @@ mod fixture;
 mod kills;
 mod metrics;
 mod optimizers;
+mod units;
 mod users;
 mod weight_average;

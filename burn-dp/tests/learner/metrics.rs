@@ -34,7 +34,7 @@ impl Metric for Ledgers {
         item: &Self::Input,
         _: &MetricMetadata,
     ) -> Result<SerializedEntry, TensorReadError> {
-        self.0.lock().unwrap().push(item.as_ref().unwrap().ledger().clone());
+        self.0.lock().unwrap().push(item.as_ref().unwrap().ledger().unwrap());
         self.compute()
     }
 

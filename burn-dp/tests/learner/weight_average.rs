@@ -95,10 +95,10 @@ fn a_resumed_run_has_the_average_of_the_run_bit_for_bit() {
     assert_eq!(values(result.model.inner()), values(&expected().1));
     drop((private, result));
 
-    let average = folder.path().join("checkpoint-00000000000000000012/average.bin");
+    let average = folder.path().join("checkpoint-00000000000000000012/average.bpk");
     let mut bytes = std::fs::read(&average).unwrap();
     bytes[20] ^= 1;
     std::fs::write(average, bytes).unwrap();
     let error = averaging().init_or_resume(plan()).unwrap_err().to_string();
-    assert!(error.contains("average.bin is damaged"), "{error}");
+    assert!(error.contains("average.bpk is damaged"), "{error}");
 }

@@ -81,8 +81,8 @@ impl Layers {
         let mut optim = plan.optimizer(SgdConfig::new().init());
         for batch in batches {
             let batch = batch.unwrap();
-            for chunk in batch.chunks(5).unwrap() {
-                let (inputs, _) = chunk.unwrap().into_parts();
+            for physical_batch in batch.physical_batches(5).unwrap() {
+                let (inputs, _) = physical_batch.unwrap().into_parts();
                 optim.backward(self.losses(inputs), &self).unwrap();
             }
             self = optim.step(0.5, self, batch).unwrap();

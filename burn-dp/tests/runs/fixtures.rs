@@ -137,8 +137,8 @@ pub(crate) fn train_with<M: Module>(
 ) -> M {
     for batch in batches {
         let batch = batch.unwrap();
-        for chunk in batch.chunks(physical).unwrap() {
-            let (x, _) = chunk.unwrap().into_parts();
+        for physical_batch in batch.physical_batches(physical).unwrap() {
+            let (x, _) = physical_batch.unwrap().into_parts();
             optim.backward(losses(&model, x), &model).unwrap();
         }
         model = optim.step(0.1, model, batch).unwrap();

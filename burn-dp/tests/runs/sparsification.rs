@@ -87,12 +87,12 @@ fn a_restored_run_keeps_its_own_sparsifier_and_damage_is_refused() {
     let error = restored.with_sparsifier(sparsifier()).unwrap_err().to_string();
     assert!(error.contains("has a sparsifier already"), "{error}");
 
-    let path = checkpoint.folder().join("sparsifier.bin");
+    let path = checkpoint.folder().join("sparsifier.bpk");
     let mut bytes = std::fs::read(&path).unwrap();
     bytes[40] ^= 1;
     std::fs::write(&path, bytes).unwrap();
     let error = restore().unwrap_err().to_string();
-    assert!(error.contains("sparsifier.bin is damaged"), "{error}");
+    assert!(error.contains("sparsifier.bpk is damaged"), "{error}");
 }
 
 #[test]

@@ -171,8 +171,8 @@ fn training_stops_before_the_step_that_would_break_the_budget() {
     let mut model = Net::new();
     let (refused, error) = loop {
         let batch = batches.next().unwrap().unwrap();
-        for chunk in batch.chunks(64).unwrap() {
-            let (x, _) = chunk.unwrap().into_parts();
+        for physical_batch in batch.physical_batches(64).unwrap() {
+            let (x, _) = physical_batch.unwrap().into_parts();
             optim.backward(model.losses(x), &model).unwrap();
         }
         let before = values(&model);

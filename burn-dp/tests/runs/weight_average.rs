@@ -63,15 +63,15 @@ fn a_resumed_run_has_the_average_of_the_run_bit_for_bit() {
     let (mut second, model) =
         checkpoint.restore(plan, AdamConfig::new().init(), Net::new()).unwrap();
     train_on(&mut second, model, 5, 7);
-    let bytes = |optim: &DpOptimizer| optim.weight_average().unwrap().to_bytes();
+    let bytes = |optim: &DpOptimizer| optim.weight_average().unwrap().to_bytes().unwrap();
     assert_eq!(bytes(&second), bytes(&whole));
 
-    let path = checkpoint.folder().join("average.bin");
+    let path = checkpoint.folder().join("average.bpk");
     let mut damaged = std::fs::read(&path).unwrap();
     damaged[40] ^= 1;
     std::fs::write(path, damaged).unwrap();
     drop(second);
     let plan = config().init().unwrap();
     let error = checkpoint.restore(plan, AdamConfig::new().init(), Net::new()).unwrap_err();
-    assert!(error.to_string().contains("average.bin is damaged"), "{error}");
+    assert!(error.to_string().contains("average.bpk is damaged"), "{error}");
 }

@@ -1,13 +1,25 @@
-//! The accountant as a command: ε, δ, calibration, trade-off curves, TAN plans and statements.
+//! The accountant as a program: ε, δ, calibration, trade-off curves, TAN plans and statements.
 
-mod arguments;
 mod commands;
+mod output;
 mod plot;
+mod training;
 
 use clap::Parser;
 
+/// Privacy accounting for differentially private training.
+///
+/// Every printed ε is an upper bound, rounded up, unless its label says otherwise. Numbers are
+/// rounded for people; `--json` prints them in full.
+#[derive(Debug, Parser)]
+#[command(version)]
+struct Cli {
+    #[command(subcommand)]
+    command: commands::Command,
+}
+
 fn main() -> std::process::ExitCode {
-    match commands::run(&arguments::Cli::parse().command) {
+    match Cli::parse().command.run() {
         Ok(text) => {
             // A closed pipe is not an error of the accountant.
             let _ = std::io::Write::write_all(&mut std::io::stdout(), text.as_bytes());
@@ -19,3 +31,6 @@ fn main() -> std::process::ExitCode {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

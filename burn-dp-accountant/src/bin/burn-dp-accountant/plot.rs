@@ -5,6 +5,11 @@ use std::path::Path;
 use burn_dp_accountant::{AccountantError, TradeoffCurve};
 use plotters::prelude::*;
 
+/// Draws the curve and the line of perfect privacy.
+///
+/// # Errors
+///
+/// Returns [`AccountantError::Io`] with the path if the file cannot be written.
 pub(crate) fn tradeoff(curve: &TradeoffCurve, path: &Path) -> Result<(), AccountantError> {
     let failed = |error: &dyn std::fmt::Display| AccountantError::Io {
         path: path.to_path_buf(),
@@ -28,8 +33,8 @@ pub(crate) fn tradeoff(curve: &TradeoffCurve, path: &Path) -> Result<(), Account
         let alpha = f64::from(k) / 400.0;
         (alpha, curve.type_two_error(alpha))
     });
-    let nothing = LineSeries::new([(0.0, 1.0), (1.0, 0.0)], BLACK.mix(0.3));
-    chart.draw_series(nothing).map_err(|e| failed(&e))?;
+    let perfect_privacy = LineSeries::new([(0.0, 1.0), (1.0, 0.0)], BLACK.mix(0.3));
+    chart.draw_series(perfect_privacy).map_err(|e| failed(&e))?;
     chart.draw_series(LineSeries::new(points, BLUE.stroke_width(2))).map_err(|e| failed(&e))?;
     area.present().map_err(|e| failed(&e))
 }

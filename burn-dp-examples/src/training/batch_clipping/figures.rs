@@ -9,20 +9,20 @@ pub struct EpochFigures {
     pub epoch: usize,
     /// Mean cross entropy of the test images.
     pub test_loss: f64,
-    /// Share of them that are classified right.
+    /// Share of the test images that are classified correctly.
     pub test_accuracy: f64,
-    /// Upper bound of ε so far; nothing if no finite one is guaranteed.
+    /// Upper bound of ε so far; absent if no finite bound is guaranteed.
     pub epsilon: Option<f64>,
 }
 
-/// What a run with mini-sets did and how well. It holds only what is public.
+/// Settings and results of a run with mini-sets. All of it is public.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct BatchFigures {
     /// Name of the data set.
     pub dataset: String,
     /// Name of the model.
     pub model: String,
-    /// What the policy clips to, in words.
+    /// The clipping policy in words.
     pub clipping: String,
     /// Images in a mini-set.
     pub mini_set_size: usize,
@@ -30,21 +30,21 @@ pub struct BatchFigures {
     pub mini_sets: usize,
     /// What is protected.
     pub unit: String,
-    /// Which data sets are neighbours.
+    /// The neighboring relation.
     pub relation: String,
     /// Standard deviation of the noise over the clipping threshold.
     pub noise_multiplier: f64,
-    /// δ at which ε is meant.
+    /// δ at which ε is stated.
     pub delta: f64,
     /// Number of steps.
     pub steps: u64,
     /// Test accuracy at the end.
     pub test_accuracy: f64,
-    /// Upper bound of ε at the end; nothing if no finite one is guaranteed.
+    /// Upper bound of ε at the end; absent if no finite bound is guaranteed.
     pub epsilon: Option<f64>,
     /// The measurements.
     pub epochs: Vec<EpochFigures>,
-    /// Time of the steps, measurements left out.
+    /// Time of the steps, without measurements.
     pub train_seconds: f64,
     /// Version of this crate.
     pub version: &'static str,

@@ -1,5 +1,5 @@
-//! Batch clipping: the units of a step are mini-sets of fixed membership, and the model may contain
-//! BatchNorm.
+//! Training with batch clipping: the units of a step are mini-sets of fixed membership, and the
+//! model can contain BatchNorm.
 
 mod data;
 mod figures;
@@ -10,9 +10,12 @@ mod settings;
 mod training;
 mod updates;
 
-pub(crate) use data::load;
+pub use data::{BatchData, load};
 pub use figures::{BatchFigures, EpochFigures};
-pub use options::{BatchModelName, BatchOptions, BatchPolicyName, DataOptions, UnitClippingName};
+pub use options::{
+    BatchModelName, BatchOptions, BatchPolicyName, BatchPolicyOptions, MiniSetOptions,
+    UnitClippingName,
+};
 pub use run::run;
-pub(crate) use settings::BatchSettings;
-pub(crate) use training::BatchTraining;
+pub use settings::BatchSettings;
+pub use training::BatchTraining;

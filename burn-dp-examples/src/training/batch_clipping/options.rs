@@ -1,33 +1,82 @@
-//! The options of batch clipping, as they are typed.
-
-use std::path::PathBuf;
+//! Command-line options of batch clipping.
 
 use burn::tensor::Device;
-use clap::{Args, Parser, ValueEnum};
+use clap::{Parser, ValueEnum};
+use serde::Serialize;
 
 use crate::models::{BnLeNet5, BnLeNet5Config};
-use crate::training::{BackendName, DatasetName};
+use crate::training::options::{
+    DataOptions, Given, PrivacyOptions, RunOptions, TrainingOptions, as_typed,
+};
 
-/// Train with batch clipping: mini-sets of fixed membership are drawn, and each one's gradient is
-/// clipped as a whole.
+/// Help of `--noise-multiplier`, where the definition of the paper differs.
+const NOISE_MULTIPLIER: &str = "Noise multiplier of a step. With one threshold it is the standard \
+    deviation of the noise over the threshold, twice the sigma of the paper, whose noise is 2 C \
+    sigma; with a threshold for each of L layers or groups it is the noise multiplier of each \
+    threshold over √L [default: sigma = 0.5 of the paper]";
+
+/// Train with batch clipping: mini-sets of fixed membership are drawn, and the gradient of each
+/// mini-set is clipped as a whole.
 ///
-/// Without further options: LeNet-5 with BatchNorm at the settings of Nguyen et al., 2023. A tenth of
-/// the training images is kept as public: the statistics that BatchNorm needs for inference come from
-/// them.
+/// Without further options: LeNet-5 with BatchNorm at the settings of Nguyen et al., 2023. A tenth
+/// of the training images is kept as public: BatchNorm's statistics for inference come from them.
 #[derive(Parser, Debug, Clone)]
 #[command(name = "cargo xtask train", bin_name = "cargo xtask train", version)]
+#[command(mut_arg("delta", |arg| arg.default_value("1e-5")))]
+#[command(mut_arg("noise_multiplier", |arg| arg.help(NOISE_MULTIPLIER)))]
+#[command(mut_arg("output", |arg| arg.default_value("out/batch-clipping")))]
 pub struct BatchOptions {
-    /// Data set, and where it lies.
+    /// Data set and its size: digits, mnist or fashion-mnist.
     #[command(flatten)]
     pub data: DataOptions,
+    /// Budget and noise.
+    #[command(flatten)]
+    pub privacy: PrivacyOptions,
     /// What is clipped.
-    #[arg(long, value_enum)]
+    #[arg(long, value_enum, help_heading = "Clipping")]
     pub clipping: UnitClippingName,
-    /// How a mini-set's update is clipped.
+    /// How updates are clipped.
+    #[command(flatten)]
+    pub policy: BatchPolicyOptions,
+    /// Mini-sets and length.
+    #[command(flatten)]
+    pub training: MiniSetOptions,
+    /// Backend and output.
+    #[command(flatten)]
+    pub run: RunOptions,
+    #[arg(skip)]
+    pub(super) given: Given,
+}
+
+/// How updates are clipped. A resumed run must share it.
+#[derive(clap::Args, Debug, Clone, PartialEq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+#[command(next_help_heading = "Clipping")]
+pub struct BatchPolicyOptions {
+    /// How the update of a mini-set is clipped.
     #[arg(long, value_enum, default_value_t = BatchPolicyName::Flat)]
+    #[serde(serialize_with = "as_typed")]
     pub policy: BatchPolicyName,
+    /// Clipping threshold of the update of a mini-set; zhang has none.
+    #[arg(long, value_name = "C", default_value_t = 0.2, allow_hyphen_values = true)]
+    pub max_grad_norm: f64,
+    /// Factor of the thresholds after each pass over the data.
+    #[arg(long, value_name = "D", default_value_t = 1.0, allow_hyphen_values = true)]
+    pub threshold_decay: f64,
+    /// Layerwise, zhang and multipliers: merge layers of similar norms on the public images into this
+    /// many groups.
+    #[arg(long, value_name = "N")]
+    pub layer_groups: Option<usize>,
+}
+
+/// Mini-sets, length and learning rates. A resumed run must share them.
+#[derive(clap::Args, Debug, Clone, PartialEq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+#[command(next_help_heading = "Training")]
+pub struct MiniSetOptions {
     /// Network to train.
     #[arg(long, value_enum, default_value_t = BatchModelName::BnLenet5)]
+    #[serde(serialize_with = "as_typed")]
     pub model: BatchModelName,
     /// Images in a mini-set; 1 is individual clipping.
     #[arg(long, value_name = "S", default_value_t = 64)]
@@ -35,96 +84,31 @@ pub struct BatchOptions {
     /// Mini-sets in a step.
     #[arg(long, value_name = "K", default_value_t = 1)]
     pub mini_sets: usize,
-    /// Draw each mini-set independently: the guarantee is then for a whole mini-set added or removed.
-    /// Without it, exactly K are drawn and the guarantee is for one image replaced.
+    /// Draw each mini-set independently: the guarantee is then for a whole mini-set added or
+    /// removed. Without it, exactly K are drawn and the guarantee is for one image replaced.
     #[arg(long)]
     pub poisson: bool,
-    /// Steps of local SGD with momentum on the mini-set, whose total change is clipped (general batch
-    /// clipping); without it, the gradient is.
+    /// Steps of local SGD with momentum on the mini-set, whose total change is clipped (general
+    /// batch clipping); without it, the gradient is clipped.
     #[arg(long, value_name = "N")]
     pub local_steps: Option<usize>,
-    /// Learning rate of the local steps [default: 0.05].
-    #[arg(long, allow_hyphen_values = true)]
-    pub local_lr: Option<f64>,
-    /// Clipping threshold of a mini-set's gradient; zhang has none [default: 0.2].
-    #[arg(long, value_name = "C", allow_hyphen_values = true)]
-    pub max_grad_norm: Option<f64>,
-    /// What the thresholds are multiplied by after each pass over the data [default: 1].
-    #[arg(long, value_name = "D", allow_hyphen_values = true)]
-    pub threshold_decay: Option<f64>,
-    /// Layerwise, zhang and multipliers: merge layers of similar norms on the public images into this
-    /// many groups.
-    #[arg(long, value_name = "N")]
-    pub layer_groups: Option<usize>,
-    /// Noise multiplier of a step. With one threshold it is the standard deviation of the noise over
-    /// the threshold, twice the sigma of the paper, whose noise is 2 C sigma; with a threshold for each
-    /// of L layers or groups it is that of each over √L [default: sigma = 0.5 of the paper].
-    #[arg(long, value_name = "SIGMA", allow_hyphen_values = true)]
-    pub noise_multiplier: Option<f64>,
-    /// Privacy budget. Without --noise-multiplier the noise is calibrated to it; with it, the run
-    /// stops before the step that would break it.
-    #[arg(long, value_name = "E", allow_hyphen_values = true)]
-    pub epsilon: Option<f64>,
-    /// Probability with which the budget may be exceeded; less than 1/N.
-    #[arg(long, value_name = "D", default_value_t = 1e-5, allow_hyphen_values = true)]
-    pub delta: f64,
+    /// Learning rate of the local steps.
+    #[arg(long, default_value_t = 0.05, allow_hyphen_values = true)]
+    pub local_lr: f64,
     /// Passes over the data.
     #[arg(long, value_name = "N", default_value_t = 50)]
     pub epochs: usize,
     /// Learning rate of the first epoch.
     #[arg(long, default_value_t = 0.025, allow_hyphen_values = true)]
     pub lr: f64,
-    /// What the learning rate is multiplied by after each epoch.
+    /// Factor of the learning rate after each epoch.
     #[arg(long, default_value_t = 0.9, allow_hyphen_values = true)]
     pub lr_decay: f64,
-    /// Backend to train on.
-    #[arg(long, value_enum, default_value_t = BackendName::Flex)]
-    pub backend: BackendName,
-    /// Take sampling and noise from this seed: the run can be repeated, and nothing of it is
-    /// private.
-    #[arg(long, value_name = "N")]
-    pub insecure_seed: Option<u64>,
-    /// Go on from the last checkpoint in the output folder, with unchanged settings.
-    #[arg(long)]
-    pub resume: bool,
-    /// Folder for the model, the privacy statement, the figures, the plot, and checkpoints.
-    #[arg(long, value_name = "DIR", default_value = "out/batch-clipping")]
-    pub output: PathBuf,
-    /// File for the figures of the run [default: run.json in the output folder].
-    #[arg(long, value_name = "FILE")]
-    pub json: Option<PathBuf>,
 }
 
-/// Which images, and where they lie.
-#[derive(Args, Debug, Clone)]
-pub struct DataOptions {
-    /// Data set to train on.
-    #[arg(value_enum, default_value_t = DatasetName::Digits)]
-    pub dataset: DatasetName,
-    /// Folder with the four IDX files of MNIST, plain or gzip; the drawn digits need none [default: the
-    /// variable BURN_DP_DATA, else the cache or download of burn-dataset].
-    #[arg(long, value_name = "DIR")]
-    pub data_dir: Option<PathBuf>,
-    /// Use only this many images to train on, public ones included [default: all; 12000 drawn
-    /// digits].
-    #[arg(long, value_name = "N")]
-    pub train_size: Option<usize>,
-    /// Use only this many images to test on [default: all; 2000 drawn digits].
-    #[arg(long, value_name = "N")]
-    pub test_size: Option<usize>,
-    /// Images that are kept as public [default: a tenth].
-    #[arg(long, value_name = "N")]
-    pub public_size: Option<usize>,
-    /// Seed of the initial weights, of the drawn digits, and of the membership in mini-sets.
-    #[arg(long, value_name = "N", default_value_t = 0)]
-    pub seed: u64,
-}
-
-impl BatchOptions {
-    /// Whether these arguments ask for batch clipping.
-    pub fn are(arguments: &[String]) -> bool {
-        arguments.iter().any(|argument| argument == "--clipping=batch")
-            || arguments.windows(2).any(|pair| pair == ["--clipping", "batch"])
+impl TrainingOptions for BatchOptions {
+    fn given_mut(&mut self) -> &mut Given {
+        &mut self.given
     }
 }
 
@@ -140,13 +124,13 @@ pub enum UnitClippingName {
 pub enum BatchPolicyName {
     /// As a whole (full gradient clipping).
     Flat,
-    /// Each layer to a threshold in proportion to its norm on the public images, measured anew after
-    /// each epoch (enhanced adaptive layerwise clipping).
+    /// Each layer to a threshold proportional to its norm on the public images, measured again
+    /// after each epoch (enhanced adaptive layerwise clipping).
     Layerwise,
-    /// Each layer to its norm on the public images, measured anew after each epoch, without a master
-    /// threshold (Zhang et al.).
+    /// Each layer to its norm on the public images, measured again after each epoch, without a
+    /// master threshold (Zhang et al.).
     Zhang,
-    /// As a whole, after each layer was multiplied to the largest norm on the public images.
+    /// As a whole, after each layer is scaled to the largest norm on the public images.
     Multipliers,
 }
 
@@ -156,22 +140,20 @@ pub enum BatchModelName {
     /// LeNet-5 with a BatchNorm after each convolution.
     #[value(name = "bn-lenet5")]
     BnLenet5,
-    /// LeNet-5 without.
+    /// LeNet-5 without BatchNorm.
     #[value(name = "lenet5")]
     Lenet5,
 }
 
 impl BatchModelName {
     /// Initializes the network.
-    pub(crate) fn init(self, device: &Device) -> BnLeNet5 {
+    pub fn init(self, device: &Device) -> BnLeNet5 {
         BnLeNet5Config::new().with_batch_norm(self == Self::BnLenet5).init(device)
     }
 }
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used)]
-
     use clap::CommandFactory;
 
     use super::*;
@@ -179,14 +161,5 @@ mod tests {
     #[test]
     fn the_options_are_well_formed() {
         BatchOptions::command().debug_assert();
-    }
-
-    #[test]
-    fn batch_clipping_is_asked_for_in_either_spelling() {
-        let are = |line: &str| {
-            BatchOptions::are(&line.split_whitespace().map(String::from).collect::<Vec<_>>())
-        };
-        assert!(are("mnist --clipping batch --epochs 2") && are("--clipping=batch"));
-        assert!(!are("--clipping flat") && !are("batch"));
     }
 }

@@ -9,19 +9,19 @@ use burn_dp::model::ParameterGroups;
 use super::{BatchPolicyName, BatchSettings};
 use crate::models::BnLeNet5;
 use crate::training::TrainError;
-use crate::training::clipping_policy::decaying;
-use crate::training::public_items::merged;
+use crate::training::thresholds::{decaying, merged};
 
 impl BatchSettings {
-    /// The policy for a model.
+    /// Returns the policy for a model.
     ///
     /// # Arguments
     ///
-    /// - `public_norms`: the mean norms of these groups on public images
+    /// - `public_norms`: returns the mean norms of groups on public images
     ///
     /// # Errors
     ///
-    /// Those of the norms, and when the policy refuses them.
+    /// Returns the errors of `public_norms`, and [`TrainError::Privacy`] if the policy refuses the
+    /// norms.
     pub(super) fn clipping(
         &self,
         model: &BnLeNet5,
@@ -30,13 +30,13 @@ impl BatchSettings {
     ) -> Result<Box<dyn Clipping>, TrainError> {
         let norms = || {
             let layers = public_norms(ParameterGroups::per_layer(model)?)?;
-            match self.layer_groups {
+            match self.policy.layer_groups {
                 None => Ok(layers),
                 Some(count) => public_norms(merged(&layers, count)?),
             }
         };
-        let master = self.max_grad_norm;
-        let policy: Box<dyn Clipping> = match self.policy {
+        let master = self.policy.max_grad_norm;
+        let policy: Box<dyn Clipping> = match self.policy.policy {
             BatchPolicyName::Flat => Box::new(FlatClipping::new(master)?),
             BatchPolicyName::Layerwise => Box::new(LayerwiseClipping::enhanced(master, &norms()?)?),
             BatchPolicyName::Zhang => Box::new(LayerwiseClipping::zhang(&norms()?)?),
@@ -44,19 +44,19 @@ impl BatchSettings {
                 Box::new(MultipliedClipping::from_public(master, &norms()?)?)
             }
         };
-        decaying(policy, self.threshold_decay, steps_per_epoch)
+        decaying(policy, self.policy.threshold_decay, steps_per_epoch)
     }
 
-    /// The groups whose public norms the policy follows; nothing if it follows none.
+    /// Returns the groups whose public norms the policy follows; `None` if it follows none.
     ///
     /// # Errors
     ///
-    /// Those of the policy's thresholds.
+    /// Returns [`DpError`] if the policy has no thresholds.
     pub(super) fn followed(
         &self,
         clipping: &dyn Clipping,
     ) -> Result<Option<ParameterGroups>, DpError> {
-        match self.policy {
+        match self.policy.policy {
             BatchPolicyName::Flat => Ok(None),
             _ => Ok(Some(clipping.thresholds(0)?.groups().clone())),
         }
@@ -75,7 +75,7 @@ mod tests {
     /// The policy, where the norms of the layers are 1, 2, 4 …
     fn policy(line: &str) -> (BatchSettings, Box<dyn Clipping>) {
         let settings = settings(line).unwrap();
-        let model = settings.model.init(&Device::flex().autodiff());
+        let model = settings.training.model.init(&Device::flex().autodiff());
         let norms = |groups: ParameterGroups| {
             let means = (0..groups.len()).map(|group| 2f64.powi(group as i32)).collect();
             PublicNorms::from_means(groups, means)
@@ -91,7 +91,7 @@ mod tests {
     }
 
     #[test]
-    fn the_default_noise_of_each_layer_is_that_of_the_paper_for_every_model() {
+    fn the_default_noise_of_each_layer_equals_the_paper() {
         for (line, groups) in [
             ("", 1),
             ("--policy multipliers", 1),

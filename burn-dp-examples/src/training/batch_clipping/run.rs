@@ -1,71 +1,90 @@
 //! A run with batch clipping, from options to files.
 
-use super::{BatchFigures, BatchOptions, BatchSettings, BatchTraining, load};
+use super::settings::Compared;
+use super::{BatchFigures, BatchModelName, BatchOptions, BatchSettings, BatchTraining, data};
+use crate::plot::{self, Series};
 use crate::training::checkpoints::Checkpoints;
-use crate::training::plot::{self, Series};
-use crate::training::progress::upwards;
-use crate::training::run::MODEL_FILE;
-use crate::training::statement::{STATEMENT_JSON, STATEMENT_TEXT};
-use crate::training::{TrainError, device, files};
+use crate::training::options::DataOptions;
+use crate::training::output::{MODEL_FILE, Measurement, Output};
+use crate::training::progress::{
+    EPSILON, Progress, TEST_ACCURACY, TEST_LOSS, announce, percent, upwards,
+};
+use crate::training::statement::statement;
+use crate::training::{TrainError, device, typed};
 
-/// Trains as the options say, and writes model, privacy statement, figures and plot.
+/// Trains as the options say, and writes the model, the privacy statement, the figures and the
+/// plots.
 ///
 /// # Errors
 ///
-/// When an option is impossible or the data cannot be read, before anything is written; and when the
-/// training or the writing fails.
+/// Returns [`TrainError::Option`] if an option is impossible and [`TrainError::Data`] if the data
+/// cannot be read, both before anything is written; and the errors of training and writing.
 pub fn run(options: BatchOptions) -> Result<BatchFigures, TrainError> {
     let settings = BatchSettings::new(&options)?;
-    let device = device(options.backend)?;
-    let data = load(&options.data)?;
-    let checkpoints = Checkpoints::of(&options.output, settings.compared(&options));
-    if !options.resume {
-        checkpoints.refuse_interrupted_run()?;
-    }
+    let BatchOptions { data, run, .. } = options;
+    let output = Output::new(&run)?;
+    let device = device(run.backend)?;
+    let data_options = data.checked(DataOptions::environment())?;
+    let data = data::read(&data_options)?;
+    let compared = Compared { data: &data_options, settings: &settings, backend: run.backend };
+    let checkpoints = Checkpoints::new(&output.folder, &compared)?;
     // Everything that can be refused is refused before the first file.
-    let resumed = options.resume.then_some(&checkpoints);
-    let training = BatchTraining::prepare(&settings, &data, &device, resumed)?;
-    files::make_folder(&options.output)?;
-    let at = |name: &str| options.output.join(name);
-    for name in [MODEL_FILE, STATEMENT_JSON, STATEMENT_TEXT] {
-        // Of an earlier run: its statement must not stand beside another model.
-        files::remove(&at(name))?;
-    }
-    println!("epoch   test loss   test acc.   epsilon");
-    let (model, optim, figures) = training.train(Some(&checkpoints), |epoch| {
-        println!(
-            "{:<8}{:<12.4}{:<12}{}",
-            epoch.epoch,
-            epoch.test_loss,
-            format!("{:.2} %", 100.0 * epoch.test_accuracy),
-            epoch.epsilon.map_or("none".into(), upwards)
-        );
-    })?;
-    files::write_model(&at(MODEL_FILE), model)?;
-    let mut statement = optim.statement(&[settings.delta])?;
-    statement.facts.insert("dataset".into(), data.name.clone());
-    statement.facts.insert("public_examples".into(), data.public.len().to_string());
-    if let Some(statistics) = statement.facts.get_mut("running_statistics") {
-        *statistics =
-            "of public images, computed after the training; private batches changed copies \
-                       of the model only"
-                .into();
-    }
-    statement.not_covered.extend(
-        [
-            "The public images, and the images and labels of the test set.",
-            "Settings that were chosen by looking at results of earlier runs on the same data.",
-        ]
-        .map(String::from),
+    let training =
+        BatchTraining::prepare(&settings, &data, &device, Some((&checkpoints, run.resume)))?;
+    output.begin()?;
+    let steps_per_epoch = training.steps_per_epoch();
+    let steps = settings.training.epochs * steps_per_epoch;
+    let subject = format!(
+        "{} on {}: {} images in mini-sets of {}, {steps} steps of {} mini-sets, {steps_per_epoch} \
+         steps per pass over the data; {} public images",
+        typed(settings.training.model),
+        data.name,
+        data.private.len(),
+        settings.training.mini_set_size,
+        settings.training.mini_sets,
+        data.public.len()
     );
-    files::write_json(&at(STATEMENT_JSON), &statement)?;
-    files::write(&at(STATEMENT_TEXT), statement.to_string().as_bytes())?;
+    announce(&subject, Some((training.plan(), settings.privacy.delta)))?;
+    let columns = vec![("epoch", 8, "passes over the data"), TEST_LOSS, TEST_ACCURACY, EPSILON];
+    let pass = ("pass over the data", steps_per_epoch);
+    let mut progress = Progress::start(training.first_step(), steps, pass, columns);
+    let (model, optim, figures) =
+        training.train(Some(&checkpoints), |step, epoch| match epoch {
+            None => progress.step(step),
+            Some(epoch) => {
+                progress.pause();
+                progress.row([
+                    epoch.epoch.to_string(),
+                    format!("{:.4}", epoch.test_loss),
+                    percent(epoch.test_accuracy),
+                    epoch.epsilon.map_or("none".into(), upwards),
+                ]);
+            }
+        })?;
+    progress.finish();
+    output.model(MODEL_FILE, model)?;
+    let mut facts =
+        vec![("dataset", data.name.clone()), ("public_examples", data.public.len().to_string())];
+    if settings.training.model == BatchModelName::BnLenet5 {
+        let statistics = "of public images, computed after the training; private batches changed \
+                          copies of the model only";
+        facts.push(("running_statistics", statistics.into()));
+    }
+    let not_covered = ["The public images, and the images and labels of the test set."];
+    let statement = statement(&optim, &[settings.privacy.delta], facts, &not_covered)?;
+    output.statement(&statement)?;
     let points = figures.epochs.iter().map(|epoch| (epoch.epoch as f64, epoch.test_accuracy));
     let series = Series { name: figures.clipping.clone(), points: points.collect() };
-    plot::lines(&at("accuracy.svg"), ["Batch clipping", "epoch", "test accuracy"], &[series])?;
-    files::write_json(options.json.as_ref().unwrap_or(&at("run.json")), &figures)?;
+    let titles = ["Batch clipping", "epoch", "test accuracy"];
+    plot::lines(&output.file("accuracy.svg"), titles, &[series])?;
+    let measured = figures.epochs.iter().map(|epoch| Measurement {
+        step: epoch.epoch * steps_per_epoch,
+        accuracy: epoch.test_accuracy,
+        epsilon: epoch.epsilon.unwrap_or(f64::INFINITY),
+    });
+    let title = format!("{} on {}, batch clipping", typed(settings.training.model), data.name);
+    output.plot(&title, &measured.collect::<Vec<_>>())?;
+    output.figures(&figures)?;
     checkpoints.remove()?;
-    println!("\n{statement}");
-    println!("files: {}", options.output.display());
     Ok(figures)
 }

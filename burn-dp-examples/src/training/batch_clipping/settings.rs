@@ -1,42 +1,43 @@
-//! What the options mean: checked before anything is written.
-
-use std::collections::BTreeMap;
+//! Checked settings of batch clipping.
 
 use burn_dp::clipping::Clipping;
 use burn_dp::optim::{PrivacyPlan, PrivacyPlanConfig, SamplingScheme};
 use burn_dp::updates::MiniSets;
+use serde::Serialize;
 
-use super::{BatchModelName, BatchOptions, BatchPolicyName, DataOptions};
-use crate::training::noise::Noise;
-use crate::training::options::typed;
-use crate::training::{TrainError, checks};
+use super::{BatchOptions, BatchPolicyName, BatchPolicyOptions, MiniSetOptions};
+use crate::training::options::{BackendName, DataOptions, as_typed, typed};
+use crate::training::{PrivacySettings, TrainError, checks};
 
 /// The noise multiplier of the paper's experiments, over each threshold: σ = 0.5, times two for the
 /// sensitivity 2C.
 const NOISE_MULTIPLIER: f64 = 1.0;
 
-/// The numbers of one training with mini-sets.
-#[derive(Debug, Clone, PartialEq)]
-pub(crate) struct BatchSettings {
-    pub(crate) model: BatchModelName,
-    pub(crate) policy: BatchPolicyName,
-    pub(crate) mini_set_size: usize,
-    pub(crate) mini_sets: usize,
-    pub(crate) poisson: bool,
-    pub(crate) local: Option<(usize, f64)>,
-    pub(crate) max_grad_norm: f64,
-    /// Factor of the thresholds after each pass over the data.
-    pub(crate) threshold_decay: f64,
-    /// Number of groups that layers are merged into.
-    pub(crate) layer_groups: Option<usize>,
-    pub(crate) noise_multiplier: Option<f64>,
-    pub(crate) epsilon: Option<f64>,
-    pub(crate) delta: f64,
-    pub(crate) epochs: usize,
-    pub(crate) lr: f64,
-    pub(crate) lr_decay: f64,
-    pub(crate) seed: u64,
-    pub(crate) insecure_seed: Option<u64>,
+/// The settings of one training with mini-sets.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct BatchSettings {
+    /// How updates are clipped.
+    #[serde(flatten)]
+    pub policy: BatchPolicyOptions,
+    /// Mini-sets, length and learning rates.
+    #[serde(flatten)]
+    pub training: MiniSetOptions,
+    /// Budget and noise. Without both, the noise is the noise of the paper.
+    #[serde(flatten)]
+    pub privacy: PrivacySettings,
+    /// Seed of the initial weights and of the membership in mini-sets.
+    pub seed: u64,
+}
+
+/// What a resumed run must share, by option.
+#[derive(Serialize)]
+pub(super) struct Compared<'a> {
+    #[serde(flatten)]
+    pub(super) data: &'a DataOptions,
+    #[serde(flatten)]
+    pub(super) settings: &'a BatchSettings,
+    #[serde(serialize_with = "as_typed")]
+    pub(super) backend: BackendName,
 }
 
 impl BatchSettings {
@@ -44,180 +45,90 @@ impl BatchSettings {
     ///
     /// # Errors
     ///
-    /// [`TrainError::Option`] naming the option, the value and the way out.
+    /// Returns [`TrainError::Option`] with the option, the value and the way out.
     pub(super) fn new(options: &BatchOptions) -> Result<Self, TrainError> {
         refuse_foreign(options)?;
+        let (policy, training) = (options.policy.clone(), options.training.clone());
         checks::at_least_one([
-            ("--mini-set-size", options.mini_set_size),
-            ("--mini-sets", options.mini_sets),
-            ("--epochs", options.epochs),
-            ("--local-steps", options.local_steps.unwrap_or(1)),
-            ("--layer-groups", options.layer_groups.unwrap_or(1)),
+            ("--mini-set-size", training.mini_set_size),
+            ("--mini-sets", training.mini_sets),
+            ("--epochs", training.epochs),
+            ("--local-steps", training.local_steps.unwrap_or(1)),
+            ("--layer-groups", policy.layer_groups.unwrap_or(1)),
         ])?;
-        checks::countable(options.epochs)?;
-        let local_lr = options.local_lr.unwrap_or(0.05);
-        let max_grad_norm = options.max_grad_norm.unwrap_or(0.2);
-        let threshold_decay = options.threshold_decay.unwrap_or(1.0);
+        checks::countable(training.epochs)?;
         checks::positive([
-            ("--max-grad-norm", max_grad_norm),
-            ("--threshold-decay", threshold_decay),
-            ("--noise-multiplier", options.noise_multiplier.unwrap_or(1.0)),
-            ("--epsilon", options.epsilon.unwrap_or(1.0)),
-            ("--lr", options.lr),
-            ("--lr-decay", options.lr_decay),
-            ("--local-lr", local_lr),
+            ("--max-grad-norm", policy.max_grad_norm),
+            ("--threshold-decay", policy.threshold_decay),
+            ("--lr", training.lr),
+            ("--lr-decay", training.lr_decay),
+            ("--local-lr", training.local_lr),
         ])?;
-        Ok(Self {
-            model: options.model,
-            policy: options.policy,
-            mini_set_size: options.mini_set_size,
-            mini_sets: options.mini_sets,
-            poisson: options.poisson,
-            local: options.local_steps.map(|steps| (steps, local_lr)),
-            max_grad_norm,
-            threshold_decay,
-            layer_groups: options.layer_groups,
-            noise_multiplier: options.noise_multiplier,
-            epsilon: options.epsilon,
-            delta: options.delta,
-            epochs: options.epochs,
-            lr: options.lr,
-            lr_decay: options.lr_decay,
-            seed: options.data.seed,
-            insecure_seed: options.insecure_seed,
-        })
+        let privacy = PrivacySettings::new(&options.privacy, None, 1e-5)?;
+        Ok(Self { policy, training, privacy, seed: options.data.seed })
     }
 
-    /// The settings that the steps depend on: a resumed run must share them.
-    pub(super) fn compared(&self, options: &BatchOptions) -> BTreeMap<String, String> {
-        let DataOptions { dataset, train_size, public_size, .. } = options.data;
-        // Without `..`, so that no setting is left out.
-        let Self {
-            model,
-            policy,
-            mini_set_size,
-            mini_sets,
-            poisson,
-            local,
-            max_grad_norm,
-            threshold_decay,
-            layer_groups,
-            noise_multiplier,
-            epsilon,
-            delta,
-            epochs,
-            lr,
-            lr_decay,
-            seed,
-            insecure_seed,
-        } = *self;
-        let count = |size: Option<usize>| size.map(|size| size.to_string());
-        let number = |value: Option<f64>| value.map(|value| value.to_string());
-        let settings = [
-            ("the data set", Some(typed(dataset))),
-            ("--train-size", count(train_size)),
-            ("--public-size", count(public_size)),
-            ("--model", Some(typed(model))),
-            ("--policy", Some(typed(policy))),
-            ("--mini-set-size", Some(mini_set_size.to_string())),
-            ("--mini-sets", Some(mini_sets.to_string())),
-            ("--poisson", Some(poisson.to_string())),
-            ("--local-steps", count(local.map(|(steps, _)| steps))),
-            ("--local-lr", number(local.map(|(_, lr)| lr))),
-            ("--max-grad-norm", number(Some(max_grad_norm))),
-            ("--threshold-decay", number(Some(threshold_decay))),
-            ("--layer-groups", count(layer_groups)),
-            ("--noise-multiplier", number(noise_multiplier)),
-            ("--epsilon", number(epsilon)),
-            ("--delta", Some(format!("{delta:e}"))),
-            ("--epochs", Some(epochs.to_string())),
-            ("--lr", number(Some(lr))),
-            ("--lr-decay", number(Some(lr_decay))),
-            ("--backend", Some(typed(options.backend))),
-            ("--seed", Some(seed.to_string())),
-            ("--insecure-seed", insecure_seed.map(|seed| seed.to_string())),
-        ];
-        let given = settings.into_iter().filter_map(|(name, value)| Some((name, value?)));
-        given.map(|(name, value)| (name.to_string(), value)).collect()
-    }
-
-    /// The mini-sets of so many private images; their membership is public.
+    /// Divides the private images into mini-sets; their membership is public.
     ///
     /// # Errors
     ///
-    /// For a δ or a size that does not fit.
-    pub(crate) fn sets(&self, images: usize) -> Result<MiniSets, TrainError> {
-        self.noise(None).check_delta(images, "examples")?;
-        let sets = MiniSets::shuffled(images, self.mini_set_size, self.seed)?;
-        if self.mini_sets > sets.len() {
+    /// Returns [`TrainError::Option`] for a δ or a number of mini-sets that does not fit, and
+    /// [`TrainError::Privacy`] for a size that does not fit.
+    pub fn sets(&self, images: usize) -> Result<MiniSets, TrainError> {
+        self.privacy.check_delta(images, "examples")?;
+        let sets = MiniSets::shuffled(images, self.training.mini_set_size, self.seed)?;
+        if self.training.mini_sets > sets.len() {
             let reason = format!(
                 "must be at most the {} mini-sets of {} images, got {}",
                 sets.len(),
-                self.mini_set_size,
-                self.mini_sets
+                self.training.mini_set_size,
+                self.training.mini_sets
             );
             return Err(TrainError::option("--mini-sets", reason));
         }
         Ok(sets)
     }
 
-    /// Steps in a pass over the data.
-    pub(crate) fn steps_per_epoch(&self, sets: &MiniSets) -> usize {
-        sets.len().div_ceil(self.mini_sets)
+    /// Returns the number of steps in a pass over the data.
+    pub fn steps_per_epoch(&self, sets: &MiniSets) -> usize {
+        sets.len().div_ceil(self.training.mini_sets)
     }
 
-    /// The plan with that policy.
+    /// Returns the plan with a policy.
     ///
     /// # Errors
     ///
-    /// Those of the calibration.
-    pub(crate) fn plan(
+    /// Returns [`TrainError::Privacy`] if the noise cannot be calibrated.
+    pub fn plan(
         &self,
         sets: &MiniSets,
         clipping: Box<dyn Clipping>,
     ) -> Result<PrivacyPlan, TrainError> {
-        let noise_multiplier = match (self.noise_multiplier, self.epsilon) {
-            (None, None) => {
-                // The paper has its noise at each threshold; the release as a whole costs more.
-                let thresholds = clipping.thresholds(0)?.norms().len();
-                Some(NOISE_MULTIPLIER / (thresholds as f64).sqrt())
-            }
-            (given, _) => given,
-        };
-        let scheme = if self.poisson { SamplingScheme::Poisson } else { SamplingScheme::FixedSize };
-        let config = PrivacyPlanConfig::for_mini_sets(sets, self.mini_sets as f64)
-            .with_sampling(scheme)
-            .with_steps((self.epochs * self.steps_per_epoch(sets)) as u64)
-            .with_clipping(clipping);
-        Ok(self.noise(noise_multiplier).apply(config)?.init()?)
-    }
-
-    fn noise(&self, noise_multiplier: Option<f64>) -> Noise {
-        Noise {
-            epsilon: self.epsilon,
-            delta: self.delta,
-            noise_multiplier,
-            insecure_seed: self.insecure_seed,
+        let mut privacy = self.privacy;
+        if (privacy.noise_multiplier, privacy.epsilon) == (None, None) {
+            // The paper has this noise at each threshold; the release as a whole costs more.
+            let thresholds = clipping.thresholds(0)?.norms().len();
+            privacy.noise_multiplier = Some(NOISE_MULTIPLIER / (thresholds as f64).sqrt());
         }
+        let scheme =
+            if self.training.poisson { SamplingScheme::Poisson } else { SamplingScheme::FixedSize };
+        let config = PrivacyPlanConfig::for_mini_sets(sets, self.training.mini_sets as f64)
+            .with_sampling(scheme)
+            .with_clipping(clipping);
+        privacy.plan(config, (self.training.epochs * self.steps_per_epoch(sets)) as u64)
     }
 }
 
-/// Refuses options that the choices beside them would ignore.
+/// Refuses options that another choice ignores.
 fn refuse_foreign(options: &BatchOptions) -> Result<(), TrainError> {
-    if options.local_steps.is_none() {
-        let given = [("--local-lr", options.local_lr.is_some())];
-        checks::refuse_foreign(&given, "without --local-steps", "--local-steps")?;
+    let given = &options.given;
+    if options.training.local_steps.is_none() {
+        given.refuse(&["--local-lr"], "without --local-steps", "--local-steps")?;
     }
-    let choice = format!("with --policy {}", typed(options.policy));
-    match options.policy {
-        BatchPolicyName::Flat => {
-            let given = [("--layer-groups", options.layer_groups.is_some())];
-            checks::refuse_foreign(&given, &choice, "--policy layerwise")
-        }
-        BatchPolicyName::Zhang => {
-            let given = [("--max-grad-norm", options.max_grad_norm.is_some())];
-            checks::refuse_foreign(&given, &choice, "--policy layerwise")
-        }
+    let choice = format!("with --policy {}", typed(options.policy.policy));
+    match options.policy.policy {
+        BatchPolicyName::Flat => given.refuse(&["--layer-groups"], &choice, "--policy layerwise"),
+        BatchPolicyName::Zhang => given.refuse(&["--max-grad-norm"], &choice, "--policy layerwise"),
         BatchPolicyName::Layerwise | BatchPolicyName::Multipliers => Ok(()),
     }
 }
@@ -228,13 +139,15 @@ pub(super) mod tests {
 
     use burn_dp::clipping::FlatClipping;
     use burn_dp_accountant::UnitOfPrivacy;
-    use clap::Parser;
+    use std::collections::BTreeMap;
 
     use super::*;
+    use crate::training::checkpoints::compared;
+    use crate::training::options::TrainingOptions;
 
     fn options(line: &str) -> BatchOptions {
         let words = ["train", "--clipping", "batch"].into_iter().chain(line.split_whitespace());
-        BatchOptions::try_parse_from(words).unwrap()
+        BatchOptions::read(words).unwrap()
     }
 
     pub(in super::super) fn settings(line: &str) -> Result<BatchSettings, TrainError> {
@@ -242,14 +155,15 @@ pub(super) mod tests {
     }
 
     fn flat(settings: &BatchSettings) -> Box<dyn Clipping> {
-        Box::new(FlatClipping::new(settings.max_grad_norm).unwrap())
+        Box::new(FlatClipping::new(settings.policy.max_grad_norm).unwrap())
     }
 
     #[test]
     fn without_options_the_settings_are_those_of_the_paper() {
         let settings = settings("").unwrap();
-        assert_eq!((settings.mini_set_size, settings.mini_sets), (64, 1));
-        assert_eq!((settings.lr, settings.lr_decay, settings.epochs), (0.025, 0.9, 50));
+        assert_eq!((settings.training.mini_set_size, settings.training.mini_sets), (64, 1));
+        let training = &settings.training;
+        assert_eq!((training.lr, training.lr_decay, training.epochs), (0.025, 0.9, 50));
         let sets = settings.sets(54_000).unwrap();
         assert_eq!((sets.len(), settings.steps_per_epoch(&sets)), (844, 844));
         let plan = settings.plan(&sets, flat(&settings)).unwrap();
@@ -297,7 +211,7 @@ pub(super) mod tests {
             ),
             (
                 "--policy zhang --max-grad-norm 1",
-                "--max-grad-norm has no meaning with --policy zhang; leave it out, or give --policy",
+                "--max-grad-norm has no meaning with --policy zhang; leave it out, or give",
             ),
             ("--layer-groups 3", "--layer-groups has no meaning with --policy flat"),
         ] {
@@ -310,10 +224,11 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn a_resumed_run_is_compared_in_every_setting_by_the_name_of_the_option() {
-        let compared = |line: &str| {
-            let options = options(line);
-            BatchSettings::new(&options).unwrap().compared(&options)
+    fn a_resumed_run_is_compared_in_every_setting() {
+        let compared = |line: &str| -> BTreeMap<String, String> {
+            let BatchOptions { data, run, .. } = &options(line);
+            let settings = &settings(line).unwrap();
+            compared(&Compared { data, settings, backend: run.backend }).unwrap()
         };
         let usual = compared("--policy layerwise");
         for option in [

@@ -1,4 +1,4 @@
-//! A training with mini-sets, from settings and images to a model.
+//! The training loop over mini-sets.
 
 use std::time::{Duration, Instant};
 
@@ -7,7 +7,7 @@ use burn::optim::SgdConfig;
 use burn::tensor::Device;
 use burn_dp::DpError;
 use burn_dp::model::ParameterGroups;
-use burn_dp::optim::DpOptimizer;
+use burn_dp::optim::{DpOptimizer, PrivacyPlan};
 use burn_dp::updates::{MiniSets, public_statistics};
 
 use super::data::BatchData;
@@ -15,81 +15,122 @@ use super::updates::Updates;
 use super::{BatchFigures, BatchSettings, EpochFigures};
 use crate::models::{BnLeNet5, Classifier};
 use crate::training::checkpoints::Checkpoints;
-use crate::training::options::typed;
-use crate::training::{Evaluation, TrainError};
+use crate::training::{Evaluation, TrainError, typed};
 
 /// Images of a public batch.
 const PUBLIC_BATCH: usize = 64;
 
-/// Public batches whose statistics a model gets for inference: the running averages that it began with
-/// weigh 0.9^100 after them.
+/// Public batches from which a model gets its statistics for inference. The initial running
+/// averages have the weight 0.9^100 after them.
 const PUBLIC_BATCHES: usize = 100;
 
-/// A training that has been checked and may begin, or go on.
-pub(crate) struct BatchTraining<'a> {
+/// A training that has been checked and can begin or continue.
+pub struct BatchTraining<'a> {
     settings: &'a BatchSettings,
     data: &'a BatchData,
     device: &'a Device,
     sets: MiniSets,
     updates: Updates,
-    /// The groups whose public norms the policy follows, if it does.
+    /// The groups whose public norms the policy follows, if it follows any.
     followed: Option<ParameterGroups>,
     model: BnLeNet5,
     optim: DpOptimizer,
 }
 
 impl<'a> BatchTraining<'a> {
-    /// Makes the model and the plan, and reads the checkpoint to go on from, if one is wanted. Writes
+    /// Creates the model without checkpoints. Writes nothing.
+    ///
+    /// # Errors
+    ///
+    /// Returns [`TrainError::Option`] or [`TrainError::Privacy`] if the settings do not fit the
+    /// data.
+    pub fn new(
+        settings: &'a BatchSettings,
+        data: &'a BatchData,
+        device: &'a Device,
+    ) -> Result<Self, TrainError> {
+        Self::prepare(settings, data, device, None)
+    }
+
+    /// Creates the model and the plan, and reads the last checkpoint if the run is resumed. Writes
     /// nothing.
     ///
     /// # Arguments
     ///
-    /// - `resumed`: where the last checkpoint lies, to go on from it
+    /// - `checkpoints`: the checkpoints, and whether the run is resumed
     ///
     /// # Errors
     ///
-    /// When the settings do not fit the data, and when there is nothing to resume, or with other
-    /// settings.
-    pub(crate) fn prepare(
+    /// Returns [`TrainError::Option`] or [`TrainError::Privacy`] if the settings do not fit the
+    /// data, or there is something to resume and the run is not resumed, or the reverse.
+    pub(super) fn prepare(
         settings: &'a BatchSettings,
         data: &'a BatchData,
         device: &'a Device,
-        resumed: Option<&Checkpoints>,
+        checkpoints: Option<(&Checkpoints, bool)>,
     ) -> Result<Self, TrainError> {
         let sets = settings.sets(data.private.len())?;
-        // Of the initial weights only: noise and sampling have generators of their own.
+        // Only the initial weights: noise and sampling have their own generators.
         device.seed(settings.seed);
         let trained = device.clone().autodiff();
-        let model = settings.model.init(&trained);
+        let model = settings.training.model.init(&trained);
         let updates = Updates::new(settings, data.encoder, trained)?;
         let public_norms = |groups: ParameterGroups| {
-            updates.public_norms(&model, groups, data, settings.mini_set_size)
+            updates.public_norms(&model, groups, data, settings.training.mini_set_size)
         };
         let steps_per_epoch = settings.steps_per_epoch(&sets);
         let clipping = settings.clipping(&model, steps_per_epoch, public_norms)?;
         let followed = settings.followed(&*clipping)?;
         let plan = settings.plan(&sets, clipping)?;
         let inner = SgdConfig::new().init();
-        let (optim, model) = match resumed {
-            Some(checkpoints) => checkpoints.resume(plan, inner, model)?,
+        let (optim, model) = match checkpoints {
+            Some((checkpoints, resume)) => {
+                checkpoints.begin_or_resume(resume, plan, inner, model)?
+            }
             None => (plan.optimizer(inner), model),
         };
         Ok(Self { settings, data, device, sets, updates, followed, model, optim })
+    }
+
+    /// Returns the number of steps in a pass over the data.
+    pub(super) fn steps_per_epoch(&self) -> usize {
+        self.settings.steps_per_epoch(&self.sets)
+    }
+
+    /// Returns the number of steps that were made before.
+    pub(super) fn first_step(&self) -> usize {
+        self.optim.next_step() as usize
+    }
+
+    /// Returns the plan.
+    pub(super) fn plan(&self) -> &PrivacyPlan {
+        self.optim.plan()
+    }
+
+    /// Trains without checkpoints and returns the figures.
+    ///
+    /// # Errors
+    ///
+    /// Returns [`TrainError::Privacy`] if a step is refused.
+    pub fn figures(self) -> Result<BatchFigures, TrainError> {
+        Ok(self.train(None, |_, _| ())?.2)
     }
 
     /// Trains on the private images, and measures after each epoch.
     ///
     /// # Arguments
     ///
-    /// - `checkpoints`: where one is saved after each epoch but the last
+    /// - `checkpoints`: where a checkpoint is saved after each epoch except the last
+    /// - `progress`: called after each step with its number, and again with the figures after each
+    ///   epoch
     ///
     /// # Errors
     ///
-    /// Those of the steps, and when a checkpoint cannot be written.
-    pub(crate) fn train(
+    /// Returns [`TrainError::Privacy`] if a step is refused or a checkpoint cannot be written.
+    pub(super) fn train(
         self,
         checkpoints: Option<&Checkpoints>,
-        mut after_epoch: impl FnMut(&EpochFigures),
+        mut progress: impl FnMut(usize, Option<&EpochFigures>),
     ) -> Result<(BnLeNet5, DpOptimizer, BatchFigures), TrainError> {
         let Self { settings, data, device, sets, updates, followed, mut model, mut optim } = self;
         if let Some(checkpoints) = checkpoints {
@@ -98,10 +139,11 @@ impl<'a> BatchTraining<'a> {
         let steps_per_epoch = settings.steps_per_epoch(&sets);
         let sampler = optim.plan().sampler()?;
         let first = optim.next_step() as usize / steps_per_epoch;
-        let (mut epochs, mut lr) = (Vec::new(), settings.lr * settings.lr_decay.powi(first as i32));
+        let (mut epochs, mut lr) =
+            (Vec::new(), settings.training.lr * settings.training.lr_decay.powi(first as i32));
         let (mut time, mut since) = (Duration::ZERO, Instant::now());
         let measured = |model: &BnLeNet5| Evaluation::of(model, &data.encoder, &data.test, device);
-        'epochs: for epoch in first + 1..=settings.epochs {
+        'epochs: for epoch in first + 1..=settings.training.epochs {
             for _ in 0..steps_per_epoch {
                 let draw = sampler.draw(optim.next_step())?;
                 optim.unit_updates(&model, draw.private_indices(), |copy: BnLeNet5, &set| {
@@ -117,44 +159,45 @@ impl<'a> BatchTraining<'a> {
                     }
                     Err(refused) => return Err(DpError::from(refused).into()),
                 };
+                progress(optim.next_step() as usize, None);
             }
-            lr *= settings.lr_decay;
+            lr *= settings.training.lr_decay;
             if let Some(groups) = &followed {
-                let size = settings.mini_set_size;
+                let size = settings.training.mini_set_size;
                 let norms = updates.public_norms(&model, groups.clone(), data, size)?;
                 optim.learn_from_public(&norms)?;
             }
             if let Some(checkpoints) = checkpoints
-                && epoch < settings.epochs
+                && epoch < settings.training.epochs
             {
                 checkpoints.save(&model, &optim)?;
             }
             time += since.elapsed();
             let test = measured(&with_public_statistics(&model, data, &updates.device));
-            let epsilon = optim.privacy_spent(settings.delta)?.upper;
+            let epsilon = optim.privacy_spent(settings.privacy.delta)?.upper;
             let figures = EpochFigures {
                 epoch,
                 test_loss: test.loss,
                 test_accuracy: test.accuracy,
                 epsilon: epsilon.is_finite().then_some(epsilon),
             };
-            after_epoch(&figures);
+            progress(optim.next_step() as usize, Some(&figures));
             epochs.push(figures);
             since = Instant::now();
         }
         let model = with_public_statistics(&model, data, &updates.device);
         let test = measured(&model);
-        let epsilon = optim.privacy_spent(settings.delta)?.upper;
+        let epsilon = optim.privacy_spent(settings.privacy.delta)?.upper;
         let figures = BatchFigures {
             dataset: data.name.clone(),
-            model: typed(settings.model),
+            model: typed(settings.training.model),
             clipping: optim.ledger().header().clipping.clone(),
-            mini_set_size: settings.mini_set_size,
-            mini_sets: settings.mini_sets,
+            mini_set_size: settings.training.mini_set_size,
+            mini_sets: settings.training.mini_sets,
             unit: optim.plan().unit().to_string(),
             relation: optim.plan().relation().to_string(),
             noise_multiplier: optim.plan().noise_multiplier(),
-            delta: settings.delta,
+            delta: settings.privacy.delta,
             steps: optim.next_step(),
             test_accuracy: test.accuracy,
             epsilon: epsilon.is_finite().then_some(epsilon),
@@ -166,7 +209,7 @@ impl<'a> BatchTraining<'a> {
     }
 }
 
-/// The model as it is released: what its BatchNorms need for inference comes from public images.
+/// Returns the model for release: the statistics of BatchNorm come from public images.
 fn with_public_statistics(model: &BnLeNet5, data: &BatchData, trained: &Device) -> BnLeNet5 {
     let batches = data.public.chunks(PUBLIC_BATCH).cycle().take(PUBLIC_BATCHES);
     public_statistics(model.clone(), batches, |model, items| {

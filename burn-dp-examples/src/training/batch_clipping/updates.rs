@@ -1,4 +1,4 @@
-//! What a mini-set contributes to a step.
+//! The update of a mini-set.
 
 use burn::data::dataloader::batcher::Batcher;
 use burn::optim::SgdConfig;
@@ -19,47 +19,50 @@ use crate::training::TrainError;
 /// Public units whose norms the layerwise thresholds follow.
 const PUBLIC_UNITS: usize = 100;
 
-/// How the update of a mini-set is computed.
+/// Computation of the update of a mini-set.
 pub(super) struct Updates {
     encoder: ImageBatcher,
     /// Number of local steps, in general batch clipping.
     local: Option<(usize, LocalTraining)>,
     loss: CrossEntropyLoss,
-    /// Where it is computed.
+    /// The device of the computation.
     pub(super) device: Device,
 }
 
 impl Updates {
-    /// The gradient, or what local steps change, on a device of training.
+    /// Creates updates that are gradients, or the total change of local steps.
+    ///
+    /// # Arguments
+    ///
+    /// - `device`: a device with automatic differentiation
     ///
     /// # Errors
     ///
-    /// As [`LocalTraining::new`].
+    /// Returns [`TrainError::Privacy`] if the local learning rate is refused.
     pub(super) fn new(
         settings: &BatchSettings,
         encoder: ImageBatcher,
         device: Device,
     ) -> Result<Self, TrainError> {
-        let local = match settings.local {
+        let local = match settings.training.local_steps {
             None => None,
-            Some((steps, lr)) => {
+            Some(steps) => {
                 let momentum = MomentumConfig::new().with_momentum(0.9).with_dampening(0.0);
                 let sgd = SgdConfig::new().with_momentum(Some(momentum)).init();
-                Some((steps, LocalTraining::new(sgd, lr)?))
+                Some((steps, LocalTraining::new(sgd, settings.training.local_lr)?))
             }
         };
         Ok(Self { encoder, local, loss: CrossEntropyLossConfig::new().init(), device })
     }
 
-    /// What one mini-set contributes.
+    /// Returns the update of one mini-set.
     ///
     /// # Errors
     ///
-    /// As [`UnitUpdate::gradient`] and [`LocalTraining::run`].
+    /// Returns [`DpError`] if the losses or the model are refused.
     pub(super) fn of(&self, model: BnLeNet5, items: Vec<ImageItem>) -> Result<UnitUpdate, DpError> {
         let losses = |model: &BnLeNet5, items: Vec<ImageItem>| {
-            let batch = self.encoder.batch(items, &self.device);
-            self.loss.forward(model.forward(batch.inputs), batch.targets)
+            model.losses(&self.loss, self.encoder.batch(items, &self.device))
         };
         match &self.local {
             None => {
@@ -67,7 +70,7 @@ impl Updates {
                 UnitUpdate::gradient(&model, losses)
             }
             Some((steps, training)) => {
-                // Part after part of the mini-set, so that every image is used once.
+                // One part of the mini-set per step, so that each image is used once.
                 let part = items.len().div_ceil(*steps);
                 let parts: Vec<Vec<ImageItem>> = items.chunks(part).map(<[_]>::to_vec).collect();
                 training.run(model, parts, |model, items| Ok(losses(model, items)))
@@ -75,11 +78,11 @@ impl Updates {
         }
     }
 
-    /// The mean norms of the updates of public mini-sets.
+    /// Returns the mean norms of the updates of public mini-sets.
     ///
     /// # Errors
     ///
-    /// As [`UnitUpdate::add_to_public_norms`].
+    /// Returns [`DpError`] if an update is refused or has other parameters than the groups.
     pub(super) fn public_norms(
         &self,
         model: &BnLeNet5,

@@ -11,14 +11,14 @@ pub struct RoundFigures {
     pub test_loss: f64,
     /// Share of their tokens that have the highest score.
     pub test_accuracy: f64,
-    /// Upper bound of ε so far; nothing if no finite one is guaranteed.
+    /// Upper bound of ε so far; absent if no finite bound is guaranteed.
     pub epsilon: Option<f64>,
-    /// What the next update of a user is clipped to, all groups together: it follows from noisy counts
-    /// only.
+    /// Clipping threshold of the next update of a user, all groups together. It depends on noisy
+    /// counts only.
     pub threshold: f64,
 }
 
-/// What a user-level run did and how well. It holds only what is public.
+/// Settings and results of a user-level run. All of it is public.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct FederatedFigures {
     /// Name of the data set.
@@ -27,26 +27,26 @@ pub struct FederatedFigures {
     pub private: bool,
     /// What is protected.
     pub unit: String,
-    /// Upper bound of ε at the end; nothing if no finite one is guaranteed.
+    /// Upper bound of ε at the end; absent if no finite bound is guaranteed.
     pub epsilon: Option<f64>,
-    /// δ at which ε is meant.
+    /// δ at which ε is stated.
     pub delta: f64,
     /// Standard deviation of the noise over the sensitivity.
     pub noise_multiplier: f64,
-    /// Probability with which a user takes part in a round.
+    /// Probability that a user takes part in a round.
     pub sampling_probability: f64,
-    /// Users who were trained on, and public ones.
+    /// Numbers of private and of public users.
     pub users: [usize; 2],
     /// Number of rounds.
     pub rounds: usize,
     /// The measurements.
     pub measurements: Vec<RoundFigures>,
-    /// Norm of the update of a public user in each parameter, mean over the users: path and norm.
+    /// Mean norm of the updates of public users in each parameter: path and norm.
     pub update_norms: Vec<(String, f64)>,
-    /// The same of the private users, estimated by noisy counts: path, mean and median. Empty unless
-    /// asked for.
+    /// Norms of the private users, estimated by noisy counts: path, mean and median. Empty unless
+    /// requested.
     pub private_norms: Vec<(String, f64, f64)>,
-    /// Time of the rounds, measurements left out.
+    /// Time of the rounds, without measurements.
     pub train_seconds: f64,
     /// Version of this crate.
     pub version: &'static str,

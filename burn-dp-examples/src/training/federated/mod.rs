@@ -1,11 +1,15 @@
-//! User-level training of a language model on the plays of Shakespeare, one speaking role a user.
+//! User-level training of a language model on the plays of Shakespeare. Each speaking role is a
+//! user.
 
 mod figures;
 mod norms;
 mod options;
 mod run;
 mod settings;
+mod users;
 
 pub use figures::{FederatedFigures, RoundFigures};
-pub use options::{AlgorithmName, FederatedOptions, UserClippingName, UserDatasetName};
+pub use options::{
+    AlgorithmName, FederatedOptions, RoundOptions, UserClippingName, UserDatasetName,
+};
 pub use run::run;

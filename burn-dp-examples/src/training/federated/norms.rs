@@ -7,11 +7,12 @@ use burn_dp::DpError;
 use burn_dp::optim::FederatedTraining;
 use burn_dp::updates::UnitUpdate;
 
-use super::FederatedOptions;
+use super::RoundOptions;
 use super::settings::MEDIAN;
 use crate::data::shakespeare::{UserWindows, Window};
 use crate::models::{NextToken, WindowBatch};
-use crate::training::{TrainError, plot};
+use crate::plot;
+use crate::training::TrainError;
 
 /// Name of the plot of the public users.
 const NORMS_PLOT: &str = "update-norms.svg";
@@ -22,11 +23,11 @@ const PRIVATE_MEANS_PLOT: &str = "private-means.svg";
 /// Name of the plot of their medians.
 const PRIVATE_MEDIANS_PLOT: &str = "private-medians.svg";
 
-/// The norm in each parameter of what public users would contribute, mean over the users.
+/// Returns the norm in each parameter of the updates of public users, averaged over the users.
 ///
-/// Nothing of it is private: the model is released, and these users are public.
+/// It is public: the model is released, and these users are public.
 pub(super) fn of_public_users(
-    options: &FederatedOptions,
+    options: &RoundOptions,
     model: &NextToken,
     users: &UserWindows,
     device: &Device,
@@ -53,7 +54,7 @@ pub(super) fn of_public_users(
     Ok(sums)
 }
 
-/// What a tracker of norms has come to, where there is one: parameter, mean and median.
+/// Returns the estimates of a tracker of norms, if there is one: parameter, mean and median.
 pub(super) fn of_private_users(training: &FederatedTraining) -> Vec<(String, f64, f64)> {
     let adapted = training.optimizer().plan().clipping().adapted();
     let median = |path: &str| {
@@ -64,11 +65,11 @@ pub(super) fn of_private_users(training: &FederatedTraining) -> Vec<(String, f64
     means.map(|(path, &mean)| (path.to_string(), mean, median(path))).collect()
 }
 
-/// Draws both.
+/// Draws both kinds of norms.
 ///
 /// # Errors
 ///
-/// When a file cannot be written.
+/// Returns [`TrainError::Io`] if a file cannot be written.
 pub(super) fn draw(
     folder: &Path,
     public: &[(String, f64)],

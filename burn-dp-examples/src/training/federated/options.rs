@@ -1,17 +1,23 @@
-//! The options of user-level training, as they are typed.
+//! Command-line options of user-level training.
 
 use std::path::PathBuf;
 
 use clap::{Parser, ValueEnum};
+use serde::Serialize;
 
-use crate::training::{BackendName, OptimizerName};
+use crate::training::options::{
+    Given, OptimizerName, PrivacyOptions, RunOptions, TrainingOptions, as_typed, with_default,
+};
 
-/// Train a language model on text of many users with user-level differential privacy.
+/// Train a language model on the text of many users with user-level differential privacy.
 ///
-/// The guarantee is for everything that one user (a speaking role) says. A tenth of the users is kept
-/// as public: they measure the model and are never trained on.
+/// The guarantee is for everything that one user (a speaking role) says. A tenth of the users is
+/// kept as public: they measure the model and are never trained on.
 #[derive(Parser, Debug, Clone)]
 #[command(name = "cargo xtask train", bin_name = "cargo xtask train", version)]
+#[command(mut_arg("epsilon", |arg| with_default(arg, "8")))]
+#[command(mut_arg("delta", |arg| arg.default_value("1e-4")))]
+#[command(mut_arg("output", |arg| arg.default_value("out/federated")))]
 pub struct FederatedOptions {
     /// Data set to train on.
     #[arg(value_enum)]
@@ -22,14 +28,39 @@ pub struct FederatedOptions {
     /// Folder with shakespeare-users.jsonl, plain or gzip [default: the variable BURN_DP_DATA].
     #[arg(long, value_name = "DIR")]
     pub data_dir: Option<PathBuf>,
+    /// Budget and noise.
+    #[command(flatten)]
+    pub privacy: PrivacyOptions,
+    /// Users, rounds, clipping and model.
+    #[command(flatten)]
+    pub training: RoundOptions,
+    /// Rounds between two measurements, which are also checkpoints.
+    #[arg(long, value_name = "N", default_value_t = 5)]
+    pub evaluate_every: usize,
+    /// Seed of the initial weights. Noise and sampling never use it.
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    pub seed: u64,
+    /// Backend and output.
+    #[command(flatten)]
+    pub run: RunOptions,
+    #[arg(skip)]
+    pub(super) given: Given,
+}
+
+/// Users, rounds, clipping and model. A resumed run must share all of them.
+#[derive(clap::Args, Debug, Clone, Serialize)]
+#[serde(rename_all = "kebab-case")]
+#[command(next_help_heading = "Training")]
+pub struct RoundOptions {
     /// Use only this many of the users, public ones included [default: all].
     #[arg(long, value_name = "N")]
     pub users: Option<usize>,
-    /// File with a public list of words, one a line: predict words instead of characters.
+    /// File with a public list of words, one per line: predict words instead of characters.
     #[arg(long, value_name = "FILE")]
     pub vocabulary: Option<PathBuf>,
     /// What a user computes in a round.
     #[arg(long, value_enum, default_value_t = AlgorithmName::FedAvg)]
+    #[serde(serialize_with = "as_typed")]
     pub algorithm: AlgorithmName,
     /// Length of the training in rounds.
     #[arg(long, value_name = "N", default_value_t = 100)]
@@ -37,58 +68,50 @@ pub struct FederatedOptions {
     /// Expected number of users in a round; each is drawn with probability users per round / users.
     #[arg(long, value_name = "N", default_value_t = 200)]
     pub users_per_round: usize,
-    /// Privacy budget: the noise is calibrated to end at this epsilon [default: 8].
-    #[arg(long, value_name = "E", allow_hyphen_values = true)]
-    pub epsilon: Option<f64>,
-    /// Probability with which the budget may be exceeded; less than 1 / users.
-    #[arg(long, value_name = "D", default_value_t = 1e-4, allow_hyphen_values = true)]
-    pub delta: f64,
-    /// Standard deviation of the noise over the clipping threshold. Together with --epsilon, the
-    /// run stops before the round that would break the budget.
-    #[arg(long, value_name = "SIGMA", allow_hyphen_values = true)]
-    pub noise_multiplier: Option<f64>,
-    /// How a user's update is clipped.
+    /// How the update of a user is clipped.
     #[arg(long, value_enum, default_value_t = UserClippingName::Quantile)]
+    #[serde(serialize_with = "as_typed")]
     pub clipping: UserClippingName,
-    /// Clipping threshold of a user's update; of quantile clipping the one that it begins with
+    /// Clipping threshold of the update of a user; for quantile clipping the initial threshold
     /// [default: 1; 0.1 for quantile clipping].
     #[arg(long, value_name = "C", allow_hyphen_values = true)]
     pub max_update_norm: Option<f64>,
-    /// Quantile clipping: fraction of the users whose update it leaves as it is [default: 0.5].
-    #[arg(long, value_name = "Q", allow_hyphen_values = true)]
-    pub target_quantile: Option<f64>,
-    /// Quantile clipping: learning rate of the threshold [default: 0.2].
-    #[arg(long, value_name = "ETA", allow_hyphen_values = true)]
-    pub quantile_lr: Option<f64>,
-    /// Share of a round's privacy cost that the counts of quantile clipping and of --track-norms may use
-    /// [default: 0.1].
-    #[arg(long, value_name = "S", allow_hyphen_values = true)]
-    pub count_share: Option<f64>,
-    /// Also estimate the mean and the median norm of the private users' updates in each parameter, by
-    /// noisy counts.
+    /// Quantile clipping: fraction of the users whose update should not be clipped.
+    #[arg(long, value_name = "Q", default_value_t = 0.5, allow_hyphen_values = true)]
+    pub target_quantile: f64,
+    /// Quantile clipping: learning rate of the threshold.
+    #[arg(long, value_name = "ETA", default_value_t = 0.2, allow_hyphen_values = true)]
+    pub quantile_lr: f64,
+    /// Share of a round's privacy cost that the counts of quantile clipping and of --track-norms
+    /// may use.
+    #[arg(long, value_name = "S", default_value_t = 0.1, allow_hyphen_values = true)]
+    pub count_share: f64,
+    /// Also estimate the mean and the median norm of the private users' updates in each parameter,
+    /// by noisy counts.
     #[arg(long)]
     pub track_norms: bool,
-    /// Federated averaging: passes of a user over their examples in a round [default: 1].
-    #[arg(long, value_name = "N")]
-    pub local_epochs: Option<usize>,
-    /// Federated averaging: examples in a local batch [default: 16].
-    #[arg(long, value_name = "N")]
-    pub local_batch_size: Option<usize>,
-    /// Federated averaging: learning rate of the local steps of a user [default: 1].
-    #[arg(long, allow_hyphen_values = true)]
-    pub local_lr: Option<f64>,
+    /// Federated averaging: passes of a user over their examples in a round.
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub local_epochs: usize,
+    /// Federated averaging: examples in a local batch.
+    #[arg(long, value_name = "N", default_value_t = 16)]
+    pub local_batch_size: usize,
+    /// Federated averaging: learning rate of the local steps of a user.
+    #[arg(long, default_value_t = 1.0, allow_hyphen_values = true)]
+    pub local_lr: f64,
     /// Examples of a user that are used in a round.
     #[arg(long, value_name = "N", default_value_t = 64)]
     pub max_examples: usize,
     /// Rule by which the server applies the noisy mean update.
     #[arg(long, value_enum, default_value_t = OptimizerName::Sgd)]
+    #[serde(serialize_with = "as_typed")]
     pub server_optimizer: OptimizerName,
     /// Learning rate of the server.
     #[arg(long, default_value_t = 1.0, allow_hyphen_values = true)]
     pub server_lr: f64,
-    /// Momentum of the server's sgd [default: 0.9].
-    #[arg(long, allow_hyphen_values = true)]
-    pub server_momentum: Option<f64>,
+    /// Momentum of the server's sgd.
+    #[arg(long, default_value_t = 0.9, allow_hyphen_values = true)]
+    pub server_momentum: f64,
     /// Predictions in an example.
     #[arg(long, value_name = "N", default_value_t = 40)]
     pub length: usize,
@@ -98,38 +121,11 @@ pub struct FederatedOptions {
     /// Width of the LSTM.
     #[arg(long, value_name = "N", default_value_t = 64)]
     pub hidden: usize,
-    /// Rounds between two measurements, which are also checkpoints.
-    #[arg(long, value_name = "N", default_value_t = 5)]
-    pub evaluate_every: usize,
-    /// Backend to train on.
-    #[arg(long, value_enum, default_value_t = BackendName::Flex)]
-    pub backend: BackendName,
-    /// Seed of the initial weights. Noise and sampling never use it.
-    #[arg(long, value_name = "N", default_value_t = 0)]
-    pub seed: u64,
-    /// Take sampling and noise from this seed: the run can be repeated, and nothing of it is
-    /// private.
-    #[arg(long, value_name = "N")]
-    pub insecure_seed: Option<u64>,
-    /// Go on from the last checkpoint in the output folder, with unchanged settings.
-    #[arg(long)]
-    pub resume: bool,
-    /// Folder for the model, the privacy statement, figures, plots, and checkpoints.
-    #[arg(long, value_name = "DIR", default_value = "out/federated")]
-    pub output: PathBuf,
-    /// File for the figures of the run [default: run.json in the output folder].
-    #[arg(long, value_name = "FILE")]
-    pub json: Option<PathBuf>,
 }
 
-impl FederatedOptions {
-    /// Whether these arguments ask for user-level training.
-    pub fn are(arguments: &[String]) -> bool {
-        let name = UserDatasetName::Shakespeare.to_possible_value();
-        let names = name.iter().map(|value| value.get_name());
-        arguments
-            .iter()
-            .any(|argument| argument == "--federated" || names.clone().any(|n| argument == n))
+impl TrainingOptions for FederatedOptions {
+    fn given_mut(&mut self) -> &mut Given {
+        &mut self.given
     }
 }
 
@@ -140,21 +136,21 @@ pub enum UserDatasetName {
     Shakespeare,
 }
 
-/// How a user's update is clipped.
+/// How the update of a user is clipped.
 #[derive(ValueEnum, Debug, Clone, Copy, PartialEq, Eq)]
 pub enum UserClippingName {
     /// As a whole, to a given threshold.
     Flat,
     /// As a whole, to a threshold that follows a quantile of the norms, privately estimated.
     Quantile,
-    /// Each layer to a threshold of its own that follows the quantile of its norms.
+    /// Each layer to its own threshold, which follows the quantile of its norms.
     LayerQuantile,
 }
 
 /// What a user computes in a round.
 #[derive(ValueEnum, Debug, Clone, Copy, PartialEq, Eq)]
 pub enum AlgorithmName {
-    /// Federated averaging: local epochs, the total change is released.
+    /// Federated averaging: local epochs; the total change is released.
     FedAvg,
     /// Federated SGD: one gradient.
     FedSgd,
@@ -162,8 +158,6 @@ pub enum AlgorithmName {
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used)]
-
     use clap::CommandFactory;
 
     use super::*;
@@ -171,14 +165,5 @@ mod tests {
     #[test]
     fn the_options_are_well_formed() {
         FederatedOptions::command().debug_assert();
-    }
-
-    #[test]
-    fn the_data_set_or_the_flag_asks_for_users() {
-        let are = |line: &str| {
-            FederatedOptions::are(&line.split_whitespace().map(String::from).collect::<Vec<_>>())
-        };
-        assert!(are("shakespeare --rounds 3") && are("mnist --federated"));
-        assert!(!are("mnist --epochs 3") && !are(""));
     }
 }

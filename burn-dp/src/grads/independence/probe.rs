@@ -2,7 +2,6 @@
 
 use burn::module::{Module, ModuleVisitor, Param};
 use burn::tensor::{DType, Device, Tensor};
-use zeroize::Zeroizing;
 
 use super::unscale::{ScaledBatch, Unscale};
 use crate::DpError;
@@ -10,46 +9,45 @@ use crate::grads::pass_check::PassCheck;
 use crate::ops::recording::Recorder;
 use crate::random::{NoiseSource, Purpose};
 
-/// Powers of two by which the loss of an example is made larger or smaller: exact in floating point.
+/// Powers of two by which the loss of an example is made larger or smaller: exact in floating
+/// point.
 const LARGER: f64 = (1u64 << 40) as f64;
 const SMALLER: f64 = 1.0 / LARGER;
 
-/// A unit that was scaled down is suspicious if, without its factor, it exceeds the median of the units that
-/// were scaled up by this ratio: then its gradient does not come from its own loss. Of the factor 2^80
-/// between the two, 2^30 remain to find weak dependences, and 2^50 to let gradients of examples differ.
+/// A unit that was scaled down is suspicious if, without its factor, it exceeds the median of the
+/// units that were scaled up by this ratio: then its gradient does not come from its own loss. Of
+/// the factor 2^80 between the two, 2^30 remain to find weak dependences, and 2^50 to let gradients
+/// of examples differ.
 const SUSPICIOUS: f64 = (1u64 << 50) as f64;
 
-/// Tests, in the backward passes of a step, that the gradient of one loss does not reach the rows of other
-/// examples.
+/// Tests, in the backward passes of a step, that the gradient of one loss does not reach the rows
+/// of other examples.
 ///
-/// The loss of each example is multiplied by 2^40 or by 2^-40, chosen by a fair coin. The backward pass is
-/// linear in the gradient of the losses. So the rows of independent examples are scaled exactly by the
-/// factor of their own example, and are scaled back before they are used. The result equals the result of
-/// the plain pass bit for bit, unless a gradient is so small (below 2^-86) that the smaller factor removes
-/// bits from it. If a loss with the large factor reaches the row of an example with the small factor, that
-/// row is too large by up to 2^80.
+/// The loss of each example is multiplied by 2^40 or by 2^-40, chosen by a fair coin. The backward
+/// pass is linear in the gradient of the losses. So the rows of independent examples are scaled
+/// exactly by the factor of their own example, and are scaled back before they are used. The result
+/// equals the result of the plain pass bit for bit, unless a gradient is so small (below 2^-86)
+/// that the smaller factor removes bits from it. If a loss with the large factor reaches the row of
+/// an example with the small factor, that row is too large by up to 2^80.
 ///
 /// # Privacy
 ///
-/// The coins are independent of the data, and each unit has a coin of its own. So any rounding by the
-/// factors is a property of the unit alone and does not change the sensitivity. A single unit cannot make a
-/// batch look mixed, however large its gradient: at least two, and at least a quarter of the units that
-/// were scaled down, must be suspicious.
+/// The coins are independent of the data, and each unit has a coin of its own. So any rounding by
+/// the factors is a property of the unit alone and does not change the sensitivity. A single unit
+/// cannot make a batch look mixed, however large its gradient: at least two, and at least a quarter
+/// of the units that were scaled down, must be suspicious.
 #[derive(Debug)]
 pub(crate) struct Probe {
-    key: Zeroizing<[u8; 32]>,
-    step: u64,
-    number: u32,
-    tossed: u64,
+    coins: Words,
     conclusive: bool,
 }
 
 impl Probe {
-    /// Creates the `number`-th probe of a step. Its coins follow from both numbers and from the secret of
-    /// `source`.
+    /// Creates the `number`-th probe of a step. Its coins follow from both numbers and from the
+    /// secret of `source`.
     pub(crate) fn new(source: &NoiseSource, step: u64, number: u32) -> Self {
-        let key = source.derive_key(Purpose::Statistic);
-        Self { key, step, number, tossed: 0, conclusive: false }
+        let coins = Stream::new(source.key(), Domain::Independence, step, number.into());
+        Self { coins: coins.into_words(), conclusive: false }
     }
 
     /// Merges the findings of another probe into this one.
@@ -64,18 +62,11 @@ impl Probe {
 
     /// Tosses one coin per unit; `true` scales the unit down.
     fn toss(&mut self, units: usize) -> Vec<bool> {
-        let mut hash = blake3::Hasher::new_keyed(&self.key);
-        hash.update(&self.step.to_le_bytes());
-        hash.update(&self.number.to_le_bytes());
-        hash.update(&self.tossed.to_le_bytes());
-        let mut bytes = vec![0u8; units];
-        hash.finalize_xof().fill(&mut bytes);
-        self.tossed += 1;
-        bytes.into_iter().map(|byte| byte & 1 == 1).collect()
+        self.coins.by_ref().take(units).map(|word| word & 1 == 1).collect()
     }
 
-    /// Returns the scaled losses, and the inverse factors of the rows; `None` if the coins of this batch are
-    /// all alike, or if the precision of the model has too small a range.
+    /// Returns the scaled losses, and the inverse factors of the rows; `None` if the coins of this
+    /// batch are all alike, or if the precision of the model has too small a range.
     fn scale<M: Module>(
         &mut self,
         losses: &Tensor<1>,

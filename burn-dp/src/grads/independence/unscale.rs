@@ -43,8 +43,8 @@ impl ScaledBatch {
         Self { witness, inverse_factors, small, group_size, magnitudes: Vec::new() }
     }
 
-    /// Removes the factors from a gradient. A tensor of another batch size is returned unchanged: the
-    /// recorder refuses it.
+    /// Removes the factors from a gradient. A tensor of another batch size is returned unchanged:
+    /// the recorder refuses it.
     fn unscale(&mut self, output_grad: Slot) -> Slot {
         let (shape, rows) = ops::take_rows(&self.witness, output_grad);
         let rows = ops::single(rows);
@@ -57,8 +57,8 @@ impl ScaledBatch {
         ops::put(rows, shape)
     }
 
-    /// Returns, for each record, the finite magnitudes of the units that were scaled down, and of the units
-    /// that were scaled up.
+    /// Returns, for each record, the finite magnitudes of the units that were scaled down, and of
+    /// the units that were scaled up.
     ///
     /// # Errors
     ///

@@ -8,10 +8,11 @@ use crate::model::TrainableParameters;
 use crate::ops::recording::{RawRecord, Recorder, Recording};
 use crate::{DpError, ops};
 
-/// Tests on one batch that the losses are independent: the gradient of one loss must not reach the rows of
-/// other examples in any private layer.
+/// Tests on one batch that the losses are independent: the gradient of one loss must not reach the
+/// rows of other examples in any private layer.
 ///
-/// The test costs one backward pass. Run it once before training, on a batch of two or more examples.
+/// The test costs one backward pass. Run it once before training, on a batch of two or more
+/// examples.
 ///
 /// # Shapes
 ///
@@ -19,14 +20,14 @@ use crate::{DpError, ops};
 ///
 /// # Privacy
 ///
-/// The test finds what mixes examples between private layers or in the loss: batch statistics, attention
-/// over the batch axis, contrastive terms, a normalizer over the batch. It does not find what mixes
-/// examples before the first private layer, or only on other batches.
+/// The test finds what mixes examples between private layers or in the loss: batch statistics,
+/// attention over the batch axis, contrastive terms, a normalizer over the batch. It does not find
+/// what mixes examples before the first private layer, or only on other batches.
 ///
 /// # Errors
 ///
-/// Returns [`DpError::NotPerExample`] if an example reaches another one, or if `losses` are not one value
-/// for each of at least two examples. Returns the errors of
+/// Returns [`DpError::NotPerExample`] if an example reaches another one, or if `losses` are not one
+/// value for each of at least two examples. Returns the errors of
 /// [`PrivateBackward::run`](crate::grads::PrivateBackward::run) if that pass would be refused.
 pub fn check_independence<M: Module>(losses: Tensor<1>, model: &M) -> Result<(), DpError> {
     let parameters = TrainableParameters::of(model)?;

@@ -2,15 +2,17 @@
 //!
 //! An embedding is a linear layer whose inputs are unit vectors; only their indices are kept. With
 //! `output[i, t] = weight[ids[i, t]]`, the gradient of row v for example i is
-//! `Σ_{t: ids[i, t] = v} output_grad[i, t]`, and its squared norm is the sum over v of the squared norms of
-//! these sums: positions with equal indices are added first. A tied output layer (`attend`) contributes
-//! outer products with two dense factors to the same sum; the cross terms enter the norm.
+//! `Σ_{t: ids[i, t] = v} output_grad[i, t]`, and its squared norm is the sum over v of the squared
+//! norms of these sums: positions with equal indices are added first. A tied output layer
+//! (`attend`) contributes outer products with two dense factors to the same sum; the cross terms
+//! enter the norm.
 //!
 //! # References
 //!
-//! - Li, Tramèr, Liang, Hashimoto, Large language models can be strong differentially private learners,
-//!   2022, section 4 (ghost norms of embeddings).
-//! - Press and Wolf, Using the output embedding to improve language models, 2017 (tied output layers).
+//! - Li, Tramèr, Liang, Hashimoto, Large language models can be strong differentially private
+//!   learners, 2022, section 4 (ghost clipping).
+//! - Press and Wolf, Using the output embedding to improve language models, 2017 (tied output
+//!   layers).
 
 use super::outer::OuterProducts;
 use super::record::Record;
@@ -76,26 +78,21 @@ mod tests {
     }
 
     #[derive(Module, Debug)]
-    struct PrivateTied {
-        embedding: Private<Embedding>,
-        hidden: Private<Linear>,
+    struct Tied<E, L> {
+        embedding: E,
+        hidden: L,
     }
 
-    #[derive(Module, Debug)]
-    struct PlainTied {
-        embedding: Embedding,
-        hidden: Linear,
-    }
+    type PrivateTied = Tied<Private<Embedding>, Private<Linear>>;
+    type PlainTied = Tied<Embedding, Linear>;
 
     fn tied(words: usize, device: &Device) -> (PrivateTied, PlainTied) {
         let embedding = embedding(words, 4, device);
         let mut hidden = LinearConfig::new(4, 4).init(device);
         hidden.weight = set(hidden.weight, 7);
-        let private = PrivateTied {
-            embedding: embedding.clone().private(),
-            hidden: hidden.clone().private(),
-        };
-        (private, PlainTied { embedding, hidden })
+        let private =
+            Tied { embedding: embedding.clone().private(), hidden: hidden.clone().private() };
+        (private, Tied { embedding, hidden })
     }
 
     fn plain_tied(model: &PlainTied, x: Tensor<2>) -> Tensor<1> {
@@ -119,8 +116,8 @@ mod tests {
         }
     }
 
-    // There are enough positions to form the gradient of the output layer during the pass; the embedding is
-    // added to it.
+    // There are enough positions to form the gradient of the output layer during the pass; the
+    // embedding is added to it.
     #[test]
     fn a_tied_output_layer_with_many_positions_is_added_to_its_embedding() {
         for device in training_devices() {

@@ -7,8 +7,9 @@ use crate::ops::{self, row_squared_norms, row_sums};
 
 /// Returns the squared Frobenius norms of `Σ_t a_tᵀ g_t` per example, rounded up.
 ///
-/// For one position this is `‖a‖²‖g‖²`. For several it is `Σ_{t,s} (a_t · a_s)(g_t · g_s)`, whose terms can
-/// cancel. A tiny factor can underflow although the other factor is huge; a bound on that loss is added.
+/// For one position this is `‖a‖²‖g‖²`. For several it is `Σ_{t,s} (a_t · a_s)(g_t · g_s)`, whose
+/// terms can cancel. A tiny factor can underflow although the other factor is huge; a bound on that
+/// loss is added.
 ///
 /// # Shapes
 ///
@@ -33,8 +34,8 @@ pub(super) fn outer(a: Tensor<3>, g: Tensor<3>) -> SquaredNorms {
     }
 }
 
-/// Returns the squared norms of `Σ_t e_{ids[t]} g_tᵀ` per example, where e_v is a unit vector, rounded up:
-/// positions with equal ids are added first.
+/// Returns the squared norms of `Σ_t e_{ids[t]} g_tᵀ` per example, where e_v is a unit vector,
+/// rounded up: positions with equal ids are added first.
 ///
 /// # Shapes
 ///
@@ -85,7 +86,8 @@ pub(super) fn lengths(x: Tensor<3>) -> Tensor<2> {
     position_norms(x).sqrt()
 }
 
-/// Returns the squared norms of the positions, rounded up by the largest loss to underflow: `[batch_size, positions]`.
+/// Returns the squared norms of the positions, rounded up by the largest loss to underflow:
+/// `[batch_size, positions]`.
 fn position_norms(x: Tensor<3>) -> Tensor<2> {
     let [batch_size, positions, features] = x.dims();
     row_squared_norms(x.reshape([batch_size * positions, features]))

@@ -15,7 +15,8 @@ pub(in crate::grads) struct Layer {
     pub(in crate::grads) contributions: Vec<(ParamId, Contribution)>,
 }
 
-/// Lifts a record to Burn's tensors, on the backend of `witness`, and to the contributions of its rule.
+/// Lifts a record to Burn's tensors, on the backend of `witness`, and to the contributions of its
+/// rule.
 pub(in crate::grads) fn lift(record: RawRecord, witness: &Tensor<1>) -> Layer {
     let (primitive, mut record) = Record::new(record, witness);
     match primitive {

@@ -1,20 +1,20 @@
 //! Linear layers.
 //!
 //! For `output = input @ weight + bias` the gradient of the weight of example i is
-//! `Σ_t input[i, t]ᵀ output_grad[i, t]`, a sum of outer products over positions. The transposed layer,
-//! `output = input @ weightᵀ`, exchanges the factors. The sum, its ghost norm and its weighted sum are
-//! computed by [`OuterProducts`]. The gradient of the bias is the sum of the output gradient over the
-//! positions: see [`shift`].
+//! `Σ_t input[i, t]ᵀ output_grad[i, t]`, a sum of outer products over positions. The transposed
+//! layer, `output = input @ weightᵀ`, exchanges the factors. The sum, its ghost norm and its
+//! weighted sum are computed by [`OuterProducts`]. The gradient of the bias is the sum of the
+//! output gradient over the positions: see [`shift`].
 //!
 //! # References
 //!
 //! - Goodfellow, Efficient per-example gradient computations, 2015 (the norm for one position).
 //! - Lee and Kifer, Scaling up differentially private deep learning with fast per-example gradient
 //!   clipping, 2021, section 5.
-//! - Li, Tramèr, Liang, Hashimoto, Large language models can be strong differentially private learners,
-//!   2022 (the norm for several positions).
-//! - Bu, Wang, Zha, Karypis, Differentially private optimization on large model at small cost, 2023 (the
-//!   weighted sum in the same pass).
+//! - Li, Tramèr, Liang, Hashimoto, Large language models can be strong differentially private
+//!   learners, 2022 (the norm for several positions).
+//! - Bu, Wang, Zha, Karypis, Differentially private optimization on large model at small cost, 2023
+//!   (the weighted sum in the same pass).
 
 use super::outer::OuterProducts;
 use super::record::Record;
@@ -46,21 +46,8 @@ mod tests {
     use burn::tensor::{Device, Tensor};
     use proptest::prelude::*;
 
-    use crate::grads::oracle::{cases, check, check_layer, losses, numbers, set};
-    use crate::nn::{IntoPrivate, Private};
+    use crate::grads::oracle::{TwoLayers, cases, check_layer, check_twins, losses, numbers, set};
     use crate::test_devices::training_devices;
-
-    #[derive(Module, Debug)]
-    struct PrivateMlp {
-        first: Private<Linear>,
-        second: Private<Linear>,
-    }
-
-    #[derive(Module, Debug)]
-    struct PlainMlp {
-        first: Linear,
-        second: Linear,
-    }
 
     fn linear(d_input: usize, d_output: usize, bias: bool, seed: u64, device: &Device) -> Linear {
         let mut layer = LinearConfig::new(d_input, d_output).with_bias(bias).init(device);
@@ -69,20 +56,17 @@ mod tests {
         layer
     }
 
-    fn mlps(sizes: [usize; 3], bias: bool, seed: u64, device: &Device) -> (PrivateMlp, PlainMlp) {
-        let first = linear(sizes[0], sizes[1], bias, seed, device);
-        let second = linear(sizes[1], sizes[2], bias, seed + 2, device);
-        let private =
-            PrivateMlp { first: first.clone().private(), second: second.clone().private() };
-        (private, PlainMlp { first, second })
+    fn mlp(sizes: [usize; 3], bias: bool, seed: u64, device: &Device) -> TwoLayers<Linear> {
+        TwoLayers {
+            first: linear(sizes[0], sizes[1], bias, seed, device),
+            second: linear(sizes[1], sizes[2], bias, seed + 2, device),
+        }
     }
 
-    fn private_losses<const D: usize>(model: &PrivateMlp, x: Tensor<D>) -> Tensor<1> {
-        losses(model.second.forward(model.first.forward(x).tanh()))
-    }
-
-    fn plain_losses<const D: usize>(model: &PlainMlp, x: Tensor<D>) -> Tensor<1> {
-        losses(model.second.forward(model.first.forward(x).tanh()))
+    fn check_mlp<const D: usize>(plain: &TwoLayers<Linear>, x: Tensor<D>) {
+        check_twins!(&plain.private(), plain, x, |model, x| losses(
+            model.second.forward(model.first.forward(x).tanh())
+        ));
     }
 
     #[test]
@@ -90,9 +74,9 @@ mod tests {
         for device in training_devices() {
             for batch_size in [1, 2, 9] {
                 for bias in [true, false] {
-                    let (private, plain) = mlps([7, 5, 3], bias, 3, &device);
+                    let plain = mlp([7, 5, 3], bias, 3, &device);
                     let x = numbers([batch_size, 7], 5, &device);
-                    check(&private, &plain, x, private_losses::<2>, plain_losses::<2>);
+                    check_mlp::<2>(&plain, x);
                 }
             }
         }
@@ -102,13 +86,13 @@ mod tests {
     fn positions_are_summed_before_the_norm() {
         for device in training_devices() {
             for positions in [1, 2, 17] {
-                let (private, plain) = mlps([4, 6, 3], true, 4, &device);
+                let plain = mlp([4, 6, 3], true, 4, &device);
                 let x = numbers([5, positions, 4], 6, &device);
-                check(&private, &plain, x, private_losses::<3>, plain_losses::<3>);
+                check_mlp::<3>(&plain, x);
             }
-            let (private, plain) = mlps([4, 6, 3], true, 4, &device);
+            let plain = mlp([4, 6, 3], true, 4, &device);
             let x = numbers([3, 2, 3, 4], 6, &device);
-            check(&private, &plain, x, private_losses::<4>, plain_losses::<4>);
+            check_mlp::<4>(&plain, x);
         }
     }
 
@@ -131,7 +115,7 @@ mod tests {
     fn frozen_parameters_stay_out_of_the_norm() {
         for device in training_devices() {
             for frozen in 0..4 {
-                let (mut private, mut plain) = mlps([5, 4, 3], true, 12, &device);
+                let mut plain = mlp([5, 4, 3], true, 12, &device);
                 let freeze = |layer: Linear| match frozen {
                     0 => layer.set_require_grad(false),
                     1 => Linear { weight: layer.weight.set_require_grad(false), ..layer },
@@ -141,10 +125,9 @@ mod tests {
                     },
                     _ => layer,
                 };
-                private.first = freeze(private.first.into_inner()).private();
                 plain.first = freeze(plain.first);
                 let x = numbers([4, 5], 1, &device);
-                check(&private, &plain, x, private_losses::<2>, plain_losses::<2>);
+                check_mlp::<2>(&plain, x);
             }
         }
     }
@@ -164,9 +147,9 @@ mod tests {
             .map(|seed| {
                 std::thread::spawn(move || {
                     for device in training_devices() {
-                        let (private, plain) = mlps([7, 5, 3], true, seed, &device);
+                        let plain = mlp([7, 5, 3], true, seed, &device);
                         let x = numbers([6, 7], seed, &device);
-                        check(&private, &plain, x, private_losses::<2>, plain_losses::<2>);
+                        check_mlp::<2>(&plain, x);
                     }
                 })
             })
@@ -186,9 +169,9 @@ mod tests {
             seed in 0u64..1000,
         ) {
             for device in training_devices() {
-                let (private, plain) = mlps(sizes, bias, seed, &device);
+                let plain = mlp(sizes, bias, seed, &device);
                 let x = numbers([batch_size, positions, sizes[0]], seed + 7, &device);
-                check(&private, &plain, x, private_losses::<3>, plain_losses::<3>);
+                check_mlp::<3>(&plain, x);
             }
         }
     }

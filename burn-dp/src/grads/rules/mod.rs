@@ -1,5 +1,5 @@
-//! The per-example rules: how the gradient of one parameter, for each example, follows from what a layer
-//! kept and from the gradient of its output.
+//! The per-example rules: how the gradient of one parameter, for each example, follows from what a
+//! layer kept and from the gradient of its output.
 //!
 //! | file | layers |
 //! |---|---|
@@ -10,9 +10,9 @@
 //! | `shift` | biases of all layers |
 //! | `parameter` | bare parameters |
 //!
-//! Each file has the lift of a record to contributions, the rule with its mathematics and sources, and
-//! the tests that compare the layer with the loop over single examples. Shared by them: `outer/` (sums of
-//! outer products) and `ghost` (their norms).
+//! Each file has the lift of a record to contributions, the rule with its mathematics and sources,
+//! and the tests that compare the layer with the loop over single examples. Shared by them:
+//! `outer/` (sums of outer products) and `ghost` (their norms).
 
 mod contribution;
 mod conv;

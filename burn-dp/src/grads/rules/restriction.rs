@@ -26,8 +26,8 @@ impl Restriction<'_> {
         }
     }
 
-    /// Restricts the rows of recorded indices. Rows that are not kept have zero gradients; their indices
-    /// need no change.
+    /// Restricts the rows of recorded indices. Rows that are not kept have zero gradients; their
+    /// indices need no change.
     pub(crate) fn apply_ids(&self, ids: &Tensor<2, Int>) -> Tensor<2, Int> {
         match self {
             Self::Range { start, length } => ids.clone().narrow(0, *start, *length),
@@ -36,8 +36,8 @@ impl Restriction<'_> {
     }
 }
 
-/// The examples to keep. The rows of the others are replaced by zeros by selection: a product with zero
-/// would keep a NaN.
+/// The examples to keep. The rows of the others are replaced by zeros by selection: a product with
+/// zero would keep a NaN.
 pub(crate) struct Keep {
     drop: Tensor<1, Bool>,
 }

@@ -26,13 +26,14 @@ pub(in crate::grads) trait Rule: Debug {
         None
     }
 
-    /// Returns the bounds `(Σ_t ‖a_t‖‖g_t‖)²` on the terms that add up to a gradient, `[batch_size]`; `None`
-    /// if no terms can cancel that the weighted sum adds in another order.
+    /// Returns the bounds `(Σ_t ‖a_t‖‖g_t‖)²` on the terms that add up to a gradient,
+    /// `[batch_size]`; `None` if no terms can cancel that the weighted sum adds in another order.
     fn magnitudes(&self) -> Option<Tensor<1>> {
         None
     }
 
-    /// Returns the per-example gradients, `[batch_size, values]`, in the order of the parameter's values.
+    /// Returns the per-example gradients, `[batch_size, values]`, in the order of the parameter's
+    /// values.
     fn instantiate(&self) -> Tensor<2>;
 
     /// Adds the per-example gradients to `gradients`, which has the same shape.
@@ -48,8 +49,8 @@ pub(in crate::grads) trait Rule: Debug {
     /// Returns the rule for some of the examples.
     fn restrict(&self, examples: &Restriction) -> Box<dyn Rule>;
 
-    /// Returns the rule in which every `group_size` rows are positions of one unit; `None` if the rule
-    /// cannot express that.
+    /// Returns the rule in which every `group_size` rows are positions of one unit; `None` if the
+    /// rule cannot express that.
     fn regroup(&self, group_size: usize) -> Option<Box<dyn Rule>> {
         (group_size == 1).then(|| self.restrict(&Restriction::All))
     }

@@ -1,9 +1,9 @@
 //! Scales along one axis: the gain of every norm, and PReLU.
 //!
-//! For `output = input ∘ weight + bias`, both along one axis, the gradient of the weight of example i is
-//! the sum of `input ∘ output_grad` over all other axes. PReLU scales only the negative values of its
-//! input, so `min(input, 0)` takes the place of the input. The gradient is no larger than the record;
-//! it is always instantiated. The bias: see [`shift`].
+//! For `output = input ∘ weight + bias`, both along one axis, the gradient of the weight of example
+//! i is the sum of `input ∘ output_grad` over all other axes. PReLU scales only the negative values
+//! of its input, so `min(input, 0)` takes the place of the input. The gradient is no larger than
+//! the record; it is always instantiated. The bias: see [`shift`].
 
 use burn::tensor::Tensor;
 
@@ -69,13 +69,15 @@ impl Rule for Scale {
 mod tests {
     use burn::module::{Module, Param};
     use burn::nn::{
-        BatchNorm, BatchNormConfig, GroupNorm, GroupNormConfig, InstanceNorm, InstanceNormConfig,
-        LayerNorm, LayerNormConfig, PReluConfig, RmsNormConfig,
+        BatchNorm, BatchNormConfig, GroupNorm, GroupNormConfig, InstanceNormConfig, LayerNorm,
+        LayerNormConfig, PReluConfig, RmsNormConfig,
     };
     use burn::tensor::{Device, Tensor};
     use proptest::prelude::*;
 
-    use crate::grads::oracle::{assert_equal, cases, check, check_layer, losses, numbers, set};
+    use crate::grads::oracle::{
+        assert_equal, cases, check_layer, check_twins, losses, numbers, set,
+    };
     use crate::nn::{IntoPrivate, Private};
     use crate::test_devices::training_devices;
 
@@ -86,25 +88,17 @@ mod tests {
         layer
     }
 
+    fn check_norm<const D: usize>(layer: LayerNorm, x: Tensor<D>) {
+        check_layer!(layer, x, |model, x| losses(model.forward(x)));
+    }
+
     #[test]
     fn layer_norms_equal_the_loop_over_examples() {
         for device in training_devices() {
             for bias in [true, false] {
-                check_layer!(
-                    layer_norm(5, bias, &device),
-                    numbers([4, 5], 3, &device),
-                    |model, x| losses(model.forward(x))
-                );
-                check_layer!(
-                    layer_norm(5, bias, &device),
-                    numbers([4, 3, 5], 4, &device),
-                    |model, x| losses(model.forward(x))
-                );
-                check_layer!(
-                    layer_norm(5, bias, &device),
-                    numbers([1, 3, 2, 5], 4, &device),
-                    |model, x| losses(model.forward(x))
-                );
+                check_norm(layer_norm(5, bias, &device), numbers([4, 5], 3, &device));
+                check_norm(layer_norm(5, bias, &device), numbers([4, 3, 5], 4, &device));
+                check_norm(layer_norm(5, bias, &device), numbers([1, 3, 2, 5], 4, &device));
             }
         }
     }
@@ -116,8 +110,7 @@ mod tests {
                 let mut layer = layer_norm(4, true, &device);
                 layer.gamma = layer.gamma.set_require_grad(gamma);
                 layer.beta = layer.beta.map(|parameter| parameter.set_require_grad(beta));
-                let x = numbers([3, 2, 4], 5, &device);
-                check_layer!(layer, x, |model, x| losses(model.forward(x)));
+                check_norm(layer, numbers([3, 2, 4], 5, &device));
             }
         }
     }
@@ -175,17 +168,10 @@ mod tests {
     }
 
     #[derive(Module, Debug)]
-    struct PrivateAffineFree {
-        group: Private<GroupNorm>,
-        instance: Private<InstanceNorm>,
-        last: Private<LayerNorm>,
-    }
-
-    #[derive(Module, Debug)]
-    struct PlainAffineFree {
-        group: GroupNorm,
-        instance: InstanceNorm,
-        last: LayerNorm,
+    struct AffineFree<G, I, L> {
+        group: G,
+        instance: I,
+        last: L,
     }
 
     #[test]
@@ -194,25 +180,17 @@ mod tests {
             let group = GroupNormConfig::new(2, 4).with_affine(false).init(&device);
             let instance = InstanceNormConfig::new(4).with_affine(false).init(&device);
             let last = layer_norm(3, true, &device);
-            let plain = PlainAffineFree { group, instance, last };
-            let private = PrivateAffineFree {
+            let plain = AffineFree { group, instance, last };
+            let private = AffineFree {
                 group: plain.group.clone().private(),
                 instance: plain.instance.clone().private(),
                 last: plain.last.clone().private(),
             };
-            check(
-                &private,
-                &plain,
-                numbers([3, 4, 3], 3, &device),
-                |model: &PrivateAffineFree, x: Tensor<3>| {
-                    let x = model.instance.forward(model.group.forward(x).tanh());
-                    losses(model.last.forward(x))
-                },
-                |model: &PlainAffineFree, x: Tensor<3>| {
-                    let x = model.instance.forward(model.group.forward(x).tanh());
-                    losses(model.last.forward(x))
-                },
-            );
+            let x: Tensor<3> = numbers([3, 4, 3], 3, &device);
+            check_twins!(&private, &plain, x, |model, x| {
+                let x = model.instance.forward(model.group.forward(x).tanh());
+                losses(model.last.forward(x))
+            });
         }
     }
 
@@ -233,13 +211,8 @@ mod tests {
         for device in training_devices() {
             let private = Private::<BatchNorm>::with_stored_statistics(batch_norm(&device));
             let plain = private.clone().into_inner();
-            check(
-                &private,
-                &plain,
-                numbers([4, 3, 2, 2], 5, &device),
-                |model: &Private<BatchNorm>, x: Tensor<4>| losses(model.forward(x)),
-                |model: &BatchNorm, x: Tensor<4>| losses(model.forward(x)),
-            );
+            let x: Tensor<4> = numbers([4, 3, 2, 2], 5, &device);
+            check_twins!(&private, &plain, x, |model, x| losses(model.forward(x)));
         }
     }
 
@@ -289,15 +262,10 @@ mod tests {
                 let scale: Tensor<2> = model.scale.forward(x.dims()[0]);
                 x * scale.unsqueeze_dim(1)
             }
-            check(
-                &private,
-                &plain,
-                numbers([4, 2, 5], 3, &device),
-                |model: &Scaled<Private<LayerNorm>>, x| {
-                    losses(model.norm.forward(scaled(model, x)))
-                },
-                |model: &Scaled<LayerNorm>, x| losses(model.norm.forward(scaled(model, x))),
-            );
+            let x = numbers([4, 2, 5], 3, &device);
+            check_twins!(&private, &plain, x, |model, x| {
+                losses(model.norm.forward(scaled(model, x)))
+            });
         }
     }
 

@@ -10,16 +10,16 @@ pub(in crate::grads) struct SquaredNorms {
 
 /// How far a squared norm can be from the squared norm of the gradient that the weighted sum adds.
 ///
-/// The magnitudes, `[batch_size]`, are bounds `(Σ_t ‖a_t‖‖g_t‖)²` on the squared sum of the terms. They are
-/// larger than the squared norm if terms cancel.
+/// The magnitudes, `[batch_size]`, are bounds `(Σ_t ‖a_t‖‖g_t‖)²` on the squared sum of the terms.
+/// They are larger than the squared norm if terms cancel.
 pub(in crate::grads) enum Rounding {
     /// The relative precision of f32.
     Relative,
-    /// The squared norm is a sum of products of such terms: its error is a few units in the last place of
-    /// the squared magnitude.
+    /// The squared norm is a sum of products of such terms: its error is a few units in the last
+    /// place of the squared magnitude.
     Gram(Tensor<1>),
-    /// The gradient was formed in another order than in the weighted sum: the error of the norm is a few
-    /// units in the last place of the magnitude.
+    /// The gradient was formed in another order than in the weighted sum: the error of the norm is
+    /// a few units in the last place of the magnitude.
     Reordered(Tensor<1>),
 }
 

@@ -3,8 +3,8 @@ use burn::tensor::Tensor;
 use super::{Cost, Restriction, Rule};
 use crate::ops::row_squared_norms;
 
-/// The sum of several uses of a parameter, or of the rows of one unit. They are added before the norm,
-/// because their cross terms enter it.
+/// The sum of several uses of a parameter, or of the rows of one unit. They are added before the
+/// norm, because their cross terms enter it.
 ///
 /// There is no ghost norm: the gradients are formed for as many units at a time as the memory bound
 /// allows.

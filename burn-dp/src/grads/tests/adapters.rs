@@ -5,24 +5,12 @@ use burn::nn::{Linear, LinearConfig, LinearLayout};
 use burn::tensor::quantization::{Calibration, QuantValue};
 use burn::tensor::{DType, Device, Tensor};
 
-use crate::grads::oracle::{self, check, numbers};
+use crate::grads::oracle::{self, TwoLayers, check, check_twins, numbers};
 use crate::model::TrainableParameters;
-use crate::nn::{IntoPrivate, Private};
+use crate::nn::IntoPrivate;
 use crate::test_devices::training_devices;
 
-#[derive(Module, Debug)]
-struct Twin {
-    first: Private<Linear>,
-    second: Private<Linear>,
-}
-
-#[derive(Module, Debug)]
-struct Plain {
-    first: Linear,
-    second: Linear,
-}
-
-/// Gives the factors values: Burn begins with `b = 0`, where the gradient of `a` vanishes.
+/// Sets the factors: Burn initializes `b` with zeros, where the gradient of `a` vanishes.
 #[derive(Default)]
 struct FillFactors {
     path: Vec<String>,
@@ -48,25 +36,20 @@ impl ModuleMapper for FillFactors {
     }
 }
 
-fn plain(layout: LinearLayout, device: &Device) -> Plain {
+fn plain(layout: LinearLayout, device: &Device) -> TwoLayers<Linear> {
     let layer =
         |d_input, d_output| LinearConfig::new(d_input, d_output).with_layout(layout).init(device);
-    Plain { first: layer(6, 5), second: layer(5, 4) }
+    TwoLayers { first: layer(6, 5), second: layer(5, 4) }
 }
 
-fn compare(plain: Plain) {
+fn compare(plain: TwoLayers<Linear>) {
     let plain = plain.map(&mut FillFactors::default());
     let device = plain.second.weight.base().device();
-    let private =
-        Twin { first: plain.first.clone().private(), second: plain.second.clone().private() };
+    let private = plain.private();
     let loss = |output: Tensor<3>| output.powi_scalar(2).sum_dim(2).sum_dim(1).reshape([-1]);
-    check(
-        &private,
-        &plain,
-        numbers([5, 3, 6], 3, &device),
-        |model, x| loss(model.second.forward(model.first.forward(x).tanh())),
-        |model, x| loss(model.second.forward(model.first.forward(x).tanh())),
-    );
+    check_twins!(&private, &plain, numbers([5, 3, 6], 3, &device), |model, x| {
+        loss(model.second.forward(model.first.forward(x).tanh()))
+    });
 
     let x = numbers::<3>([2, 3, 6], 4, &device);
     let expected = oracle::host(plain.first.forward(x.clone()));
@@ -123,7 +106,7 @@ fn factors_of_a_packed_base_are_clipped_as_by_the_loop() {
         let layer =
             |d_input, d_output| LinearConfig::new(d_input, d_output).with_bias(false).init(&device);
         // CubeCL packs four values of a row into one word.
-        let model = Plain { first: layer(6, 8), second: layer(8, 4) };
+        let model = TwoLayers { first: layer(6, 8), second: layer(8, 4) };
         let model = model.apply_qlora(QLora::new(Lora::new(2, 3.0), quantizer));
         assert!(matches!(model.first.weight.base().dtype(), DType::QFloat(_)));
         compare(model);

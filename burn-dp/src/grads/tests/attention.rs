@@ -5,7 +5,9 @@ use burn::nn::transformer::{PositionWiseFeedForward, PositionWiseFeedForwardConf
 use burn::nn::{Linear, LinearLayout};
 use burn::tensor::{Bool, Device, Tensor};
 
-use crate::grads::oracle::{assert_equal, check, losses, numbered, numbers};
+use crate::grads::oracle::{
+    assert_equal, check, check_layer, check_twins, losses, numbered, numbers,
+};
 use crate::nn::{
     CrossAttentionCache, IntoPrivate, MhaCache, MhaInput, Private, PrivateCrossAttention,
 };
@@ -22,7 +24,7 @@ fn padding(x: &Tensor<3>) -> Tensor<2, Bool> {
     same_device(Tensor::cat(vec![first, rest], 1), x)
 }
 
-/// Hides what comes later: `[batch_size, positions_1, positions_2]`.
+/// Hides later positions: `[batch_size, positions_1, positions_2]`.
 fn causal(batch_size: usize, positions: [usize; 2], device: &Device) -> Tensor<3, Bool> {
     let [rows, columns] = positions;
     let hidden: Vec<bool> =
@@ -102,7 +104,7 @@ fn attention_over_other_positions_equals_the_loop_over_examples() {
     for device in training_devices() {
         let config = MultiHeadAttentionConfig::new(6, 3).with_dropout(0.0);
         let layer: Attention = numbered(config.init(&device), 4);
-        // Two positions ask; key and value have three of their own.
+        // The query has two positions, key and value have three each.
         let part = |x: &Tensor<3>, start| x.clone().narrow(1, start, 3);
         check(
             &layer.clone().private(),
@@ -190,11 +192,7 @@ fn every_option_of_cross_attention_equals_the_loop_over_examples() {
                     1e-5,
                 );
             }
-            let forward = |model: &PrivateCrossAttention, x| {
-                let (query, context, mask) = parts(x);
-                losses(model.forward(query, context, mask))
-            };
-            check(&twin, &layer, x, forward, |model: &CrossAttention, x| {
+            check_twins!(&twin, &layer, x, |model, x| {
                 let (query, context, mask) = parts(x);
                 losses(model.forward(query, context, mask))
             });
@@ -243,13 +241,8 @@ fn a_feed_forward_layer_equals_the_loop_over_examples() {
                 .with_dropout(0.0)
                 .with_activation(activation);
             let layer: PositionWiseFeedForward = numbered(config.init(&device), 4);
-            check(
-                &layer.clone().private(),
-                &layer,
-                numbers([3, 4, 5], 2, &device),
-                |model: &Private<PositionWiseFeedForward>, x: Tensor<3>| losses(model.forward(x)),
-                |model: &PositionWiseFeedForward, x: Tensor<3>| losses(model.forward(x)),
-            );
+            let x: Tensor<3> = numbers([3, 4, 5], 2, &device);
+            check_layer!(layer, x, |model, x| losses(model.forward(x)));
         }
     }
 }
@@ -260,13 +253,8 @@ fn a_gated_linear_unit_equals_the_loop_over_examples() {
         for (bias, layout) in [(true, LinearLayout::Row), (false, LinearLayout::Col)] {
             let config = SwiGluConfig::new(5, 4).with_bias(bias).with_layout(layout);
             let layer: SwiGlu = config.init(&device);
-            check(
-                &layer.clone().private(),
-                &layer,
-                numbers([3, 2, 5], 2, &device),
-                |model: &Private<SwiGlu>, x: Tensor<3>| losses(model.forward(x)),
-                |model: &SwiGlu, x: Tensor<3>| losses(model.forward(x)),
-            );
+            let x: Tensor<3> = numbers([3, 2, 5], 2, &device);
+            check_layer!(layer, x, |model, x| losses(model.forward(x)));
         }
     }
 }

@@ -1,4 +1,4 @@
-//! A batch without examples: every layer has an output without rows, and the pass no gradient.
+//! A batch without examples: every layer returns an output without rows, and the pass no gradient.
 
 use burn::module::{Module, Param};
 use burn::nn::activation::{ActivationConfig, SwiGluConfig};

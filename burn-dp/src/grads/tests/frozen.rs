@@ -1,40 +1,19 @@
 //! Parts of a model that are not trained.
 
 use burn::module::{Module, ParamGroup};
-use burn::nn::conv::{Conv2d, Conv2dConfig};
-use burn::nn::{Linear, LinearConfig};
+use burn::nn::LinearConfig;
+use burn::nn::conv::Conv2dConfig;
 use burn::tensor::Tensor;
 
-use crate::grads::oracle::{check, numbers};
-use crate::nn::{IntoPrivate, Private};
+use crate::grads::oracle::{check_twins, numbers};
+use crate::nn::IntoPrivate;
 use crate::test_devices::training_devices;
 
 #[derive(Module, Debug)]
-struct Twin {
-    conv: Private<Conv2d>,
-    hidden: Private<Linear>,
-    head: Private<Linear>,
-}
-
-#[derive(Module, Debug)]
-struct Plain {
-    conv: Conv2d,
-    hidden: Linear,
-    head: Linear,
-}
-
-impl Twin {
-    fn losses(&self, x: Tensor<4>) -> Tensor<1> {
-        let hidden = self.conv.forward(x).tanh().flatten::<2>(1, 3);
-        loss(self.head.forward(self.hidden.forward(hidden).tanh()))
-    }
-}
-
-impl Plain {
-    fn losses(&self, x: Tensor<4>) -> Tensor<1> {
-        let hidden = self.conv.forward(x).tanh().flatten::<2>(1, 3);
-        loss(self.head.forward(self.hidden.forward(hidden).tanh()))
-    }
+struct Net<C, L> {
+    conv: C,
+    hidden: L,
+    head: L,
 }
 
 fn loss(output: Tensor<2>) -> Tensor<1> {
@@ -46,7 +25,7 @@ fn every_subset_of_trained_parameters_is_clipped_as_by_the_loop() {
     let paths =
         ["conv.weight", "conv.bias", "hidden.weight", "hidden.bias", "head.weight", "head.bias"];
     for device in training_devices() {
-        let plain = Plain {
+        let plain = Net {
             conv: Conv2dConfig::new([1, 2], [3, 3]).init(&device),
             hidden: LinearConfig::new(2 * 16, 3).init(&device),
             head: LinearConfig::new(3, 2).init(&device),
@@ -56,13 +35,16 @@ fn every_subset_of_trained_parameters_is_clipped_as_by_the_loop() {
             let trained = (0..6).filter(|bit| subset >> bit & 1 == 1).map(|bit| paths[bit]);
             let group = ParamGroup::from_paths(trained.collect());
             let plain = plain.clone().no_grad().unfreeze_group(group);
-            let private = Twin {
+            let private = Net {
                 conv: plain.conv.clone().private(),
                 hidden: plain.hidden.clone().private(),
                 head: plain.head.clone().private(),
             };
             let x = numbers([4, 1, 6, 6], 3, &device);
-            check(&private, &plain, x, Twin::losses, Plain::losses);
+            check_twins!(&private, &plain, x, |model, x| {
+                let hidden = model.conv.forward(x).tanh().flatten::<2>(1, 3);
+                loss(model.head.forward(model.hidden.forward(hidden).tanh()))
+            });
         }
     }
 }

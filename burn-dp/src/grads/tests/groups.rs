@@ -1,11 +1,9 @@
 use burn::module::{Module, Param};
-use burn::nn::conv::{
-    Conv1d, Conv1dConfig, Conv2d, Conv2dConfig, ConvTranspose1d, ConvTranspose1dConfig,
-};
+use burn::nn::conv::{Conv1d, Conv1dConfig, Conv2dConfig, ConvTranspose1d, ConvTranspose1dConfig};
 use burn::nn::transformer::{self, TransformerEncoderConfig};
 use burn::nn::{
     BiRnn, BiRnnConfig, Embedding, EmbeddingConfig, Gru, GruConfig, LayerNorm, LayerNormConfig,
-    Linear, LinearConfig, Lstm, LstmConfig, PRelu, PReluConfig,
+    LinearConfig, Lstm, LstmConfig, PRelu, PReluConfig,
 };
 use burn::tensor::{Device, Tensor};
 
@@ -19,15 +17,9 @@ use crate::test_devices::training_devices;
 const COPIES: usize = 3;
 
 #[derive(Module, Debug)]
-struct Twin {
-    conv: Private<Conv2d>,
-    fc: Private<Linear>,
-}
-
-#[derive(Module, Debug)]
-struct Plain {
-    conv: Conv2d,
-    fc: Linear,
+struct Net<C, L> {
+    conv: C,
+    fc: L,
 }
 
 fn losses(output: Tensor<2>) -> Tensor<1> {
@@ -39,8 +31,8 @@ fn the_copies_of_a_unit_are_averaged_before_clipping() {
     for device in training_devices() {
         let conv = Conv2dConfig::new([1, 2], [3, 3]).init(&device);
         let fc = LinearConfig::new(2 * 16, 3).init(&device);
-        let private = Twin { conv: conv.clone().private(), fc: fc.clone().private() };
-        let plain = Plain { conv, fc };
+        let private = Net { conv: conv.clone().private(), fc: fc.clone().private() };
+        let plain = Net { conv, fc };
         let x = numbers([4 * COPIES, 1, 6, 6], 3, &device);
         for clipping_norm in [1e-2, 1.0, 1e3] {
             let expected = clipped_by_loop(&plain, 4, clipping_norm, |model, unit| {
@@ -60,7 +52,7 @@ fn the_copies_of_a_unit_are_averaged_before_clipping() {
     }
 }
 
-/// One layer for every rule.
+/// A model with one layer for every rule.
 #[derive(Module, Debug)]
 struct Rules<E, C, T, N, P> {
     embedding: E,
@@ -191,9 +183,9 @@ fn exchanging_a_whole_group_moves_the_sum_by_twice_the_threshold_at_most() {
     let x = numbers([2 * COPIES, 5], 1, &device);
     let other = numbers([COPIES, 5], 2, &device) * 1e4;
     let mut difference = sum(x.clone());
-    let neighbour = sum(Tensor::cat(vec![x.narrow(0, 0, COPIES), other], 0));
+    let neighbor = sum(Tensor::cat(vec![x.narrow(0, 0, COPIES), other], 0));
     for (id, values) in &mut difference {
-        values.iter_mut().zip(&neighbour[id]).for_each(|(a, b)| *a -= b);
+        values.iter_mut().zip(&neighbor[id]).for_each(|(a, b)| *a -= b);
     }
     assert!(norm(&difference) <= 0.02 * (1.0 + 1e-6));
 }

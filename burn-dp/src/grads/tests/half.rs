@@ -1,4 +1,4 @@
-//! Models in half precision: norms and sums are in single precision all the same.
+//! Models in half precision: their norms and sums are in single precision.
 
 use burn::module::{Module, ModuleMapper, Param};
 use burn::nn::attention::{self, MultiHeadAttentionConfig};
@@ -31,7 +31,7 @@ struct Half<E, N, L> {
 type PrivateHalf = Half<Private<Embedding>, Private<LayerNorm>, Private<Linear>>;
 type PlainHalf = Half<Embedding, LayerNorm, Linear>;
 
-/// The devices that compute in this precision, Flex at least.
+/// Returns the devices that compute in this precision, at least Flex.
 fn devices_with(dtype: DType) -> Vec<Device> {
     let devices = training_devices();
     assert!(devices[0].supports_dtype(dtype), "{dtype:?} on {:?}", devices[0]);
@@ -111,7 +111,7 @@ fn models_in_half_precision_equal_the_loop_over_examples() {
     }
 }
 
-/// Parameters that follow from a number, rounded to `dtype` and held as `stored`.
+/// Sets parameters that follow from a number, rounded to `dtype` and stored as `stored`.
 struct Rounded {
     dtype: DType,
     stored: DType,
@@ -128,8 +128,9 @@ impl ModuleMapper for Rounded {
     }
 }
 
-/// Compares a layer in half precision with the loop over single examples on Burn's layer with the same
-/// values in single precision: the difference is what the forward and backward pass round.
+/// Compares a layer in half precision with the loop over single examples on Burn's layer with the
+/// same values in single precision. The difference is the rounding of the forward and backward
+/// pass.
 fn check_half<M: PrivateLayer, const D: usize>(
     shape: [usize; D],
     init: impl Fn(&Device) -> M,
@@ -214,7 +215,7 @@ fn attention_in_half_precision_equals_the_loop_over_examples() {
     );
 }
 
-/// Compares a layer whose two twins are called alike.
+/// Compares a layer whose twins are called by the same expression.
 macro_rules! check_half_layer {
     ($layer:ty, $config:expr, $shape:expr) => {
         check_half(

@@ -2,13 +2,15 @@ use burn::module::Module;
 use burn::nn::activation::{ActivationConfig, LeakyReluConfig, SwiGluConfig};
 use burn::nn::{
     BiGru, BiGruConfig, BiLstm, BiLstmConfig, BiRnn, BiRnnConfig, Gru, GruConfig, Linear,
-    LinearConfig, Lstm, LstmConfig, LstmState, Rnn, RnnConfig, RnnState,
+    LinearConfig, Lstm, LstmConfig, LstmState, RnnConfig, RnnState,
 };
 use burn::tensor::{Device, Tensor};
 use proptest::prelude::*;
 
 use crate::grads::independence::OutputGrads;
-use crate::grads::oracle::{assert_equal, cases, check, losses, numbered, numbers};
+use crate::grads::oracle::{
+    assert_equal, cases, check, check_layer, check_twins, losses, numbered, numbers,
+};
 use crate::nn::{IntoPrivate, Private, PrivateLayer};
 use crate::ops::recording::Recording;
 use crate::test_devices::training_devices;
@@ -16,14 +18,14 @@ use crate::test_devices::training_devices;
 const D_INPUT: usize = 5;
 const D_HIDDEN: usize = 4;
 
-/// Whether the initial state is given; it is then made of the example's own input.
+/// Whether the initial state is given. If so, it is made of the example's own input.
 #[derive(Clone, Copy, PartialEq)]
 enum Start {
     Zeros,
     Given,
 }
 
-/// `[batch_size, D_HIDDEN]` out of `[batch_size, positions, D_INPUT]`.
+/// Returns a state, `[batch_size, D_HIDDEN]`, from the input, `[batch_size, positions, D_INPUT]`.
 fn some_state(x: &Tensor<3>, index: usize) -> Tensor<2> {
     x.clone().narrow(1, index, 1).squeeze_dim::<2>(1).narrow(1, 0, D_HIDDEN)
 }
@@ -32,12 +34,12 @@ fn both_states(x: &Tensor<3>, index: usize) -> Tensor<3> {
     Tensor::stack(vec![some_state(x, index), some_state(x, index + 1)], 0)
 }
 
-/// The batch on axis 0 again, for the losses.
+/// Moves the batch back to axis 0, for the losses.
 fn first<const D: usize>(x: Tensor<D>, batch_axis: usize) -> Tensor<D> {
     x.swap_dims(0, batch_axis)
 }
 
-/// Everything that a layer returns, the batch on axis 0.
+/// All outputs of a layer, with the batch on axis 0.
 type Outputs = Vec<Tensor<3>>;
 
 fn sum(outputs: Outputs) -> Tensor<1> {
@@ -45,7 +47,7 @@ fn sum(outputs: Outputs) -> Tensor<1> {
 }
 
 /// Checks the private layer against the plain one on `input`, `[batch_size, positions, d_input]`.
-fn check_layer<M: PrivateLayer>(
+fn check_recurrent<M: PrivateLayer>(
     layer: M,
     input: Tensor<3>,
     private: impl Fn(&Private<M>, Tensor<3>) -> Outputs,
@@ -65,7 +67,7 @@ fn input(batch_size: usize, positions: usize, device: &Device) -> Tensor<3> {
     numbers([batch_size, positions, D_INPUT], 23, device)
 }
 
-/// The layout that a layer wants.
+/// Returns the input in the layout of the layer.
 fn laid_out(x: Tensor<3>, batch_first: bool) -> Tensor<3> {
     if batch_first { x } else { x.swap_dims(0, 1) }
 }
@@ -81,7 +83,7 @@ macro_rules! outputs_of_rnn {
 }
 
 fn check_rnn(config: &RnnConfig, start: Start, x: Tensor<3>) {
-    check_layer(
+    check_recurrent(
         config.init(&x.device()),
         x,
         outputs_of_rnn!(start, config.batch_first),
@@ -128,7 +130,7 @@ macro_rules! outputs_of_lstm {
 }
 
 fn check_lstm(config: &LstmConfig, start: Start, x: Tensor<3>) {
-    check_layer(
+    check_recurrent(
         config.init(&x.device()),
         x,
         outputs_of_lstm!(start, config.batch_first),
@@ -179,7 +181,7 @@ macro_rules! outputs_of_gru {
 }
 
 fn check_gru(config: &GruConfig, start: Start, x: Tensor<3>) {
-    check_layer(config.init(&x.device()), x, outputs_of_gru!(start), outputs_of_gru!(start));
+    check_recurrent(config.init(&x.device()), x, outputs_of_gru!(start), outputs_of_gru!(start));
 }
 
 #[test]
@@ -233,7 +235,7 @@ fn every_option_of_a_bidirectional_layer_equals_the_loop_over_examples() {
                 .with_batch_first(batch_first)
                 .with_clip(clip)
                 .init(&device);
-            check_layer(
+            check_recurrent(
                 layer,
                 x.clone(),
                 outputs_of_bidirectional!(start, batch_first, rnn_in, rnn_out),
@@ -244,7 +246,7 @@ fn every_option_of_a_bidirectional_layer_equals_the_loop_over_examples() {
                 .with_clip(clip)
                 .with_input_forget(clip.is_some())
                 .init(&device);
-            check_layer(
+            check_recurrent(
                 layer,
                 x.clone(),
                 outputs_of_bidirectional!(start, batch_first, lstm_in, lstm_out),
@@ -255,7 +257,7 @@ fn every_option_of_a_bidirectional_layer_equals_the_loop_over_examples() {
                 .with_clip(clip)
                 .with_reset_after(clip.is_some())
                 .init(&device);
-            check_layer(
+            check_recurrent(
                 layer,
                 x,
                 outputs_of_bidirectional!(start, batch_first, gru_in, gru_out),
@@ -290,28 +292,18 @@ fn frozen_parts_of_a_recurrent_layer_stay_out_of_the_norm() {
             let layer = numbered(layer, 3);
             let head = numbered(LinearConfig::new(D_HIDDEN, 3).init(&device), 5);
             let plain = Tagger { lstm: layer.clone(), head: head.clone() };
-            let private = PrivateTagger { lstm: layer.private(), head: head.private() };
-            check(
-                &private,
-                &plain,
-                input(3, 3, &device),
-                |model, x| losses(model.head.forward(model.lstm.forward(x, None).0)),
-                |model, x| losses(model.head.forward(model.lstm.forward(x, None).0)),
-            );
+            let private = Tagger { lstm: layer.private(), head: head.private() };
+            check_twins!(&private, &plain, input(3, 3, &device), |model, x| {
+                losses(model.head.forward(model.lstm.forward(x, None).0))
+            });
         }
     }
 }
 
 #[derive(Module, Debug)]
-struct PrivateTagger {
-    lstm: Private<Lstm>,
-    head: Private<Linear>,
-}
-
-#[derive(Module, Debug)]
-struct Tagger {
-    lstm: Lstm,
-    head: Linear,
+struct Tagger<R, L> {
+    lstm: R,
+    head: L,
 }
 
 #[test]
@@ -322,26 +314,16 @@ fn two_uses_of_a_recurrent_layer_are_summed_before_the_norm() {
             let hidden = first(x);
             losses(first(hidden.narrow(1, 1, 2)))
         }
-        check(
-            &layer.clone().private(),
-            &layer,
-            input(3, 4, &device),
-            |model: &Private<Gru>, x| twice(|x| model.forward(x, None), x),
-            |model: &Gru, x| twice(|x| model.forward(x, None), x),
-        );
+        check_layer!(layer, input(3, 4, &device), |model, x| {
+            twice(|x| model.forward(x, None), x)
+        });
     }
 }
 
 #[derive(Module, Debug)]
-struct PrivateStart {
-    start: Private<Linear>,
-    rnn: Private<Rnn>,
-}
-
-#[derive(Module, Debug)]
-struct PlainStart {
-    start: Linear,
-    rnn: Rnn,
+struct Started<L, R> {
+    start: L,
+    rnn: R,
 }
 
 #[test]
@@ -349,22 +331,13 @@ fn a_learned_initial_state_gets_its_gradient() {
     for device in training_devices() {
         let start = numbered(LinearConfig::new(D_INPUT, D_HIDDEN).init(&device), 4);
         let rnn = numbered(RnnConfig::new(D_INPUT, D_HIDDEN, true).init(&device), 8);
-        let plain = PlainStart { start: start.clone(), rnn: rnn.clone() };
-        let private = PrivateStart { start: start.private(), rnn: rnn.private() };
+        let plain = Started { start: start.clone(), rnn: rnn.clone() };
+        let private = Started { start: start.private(), rnn: rnn.private() };
         let first = |x: &Tensor<3>| x.clone().narrow(1, 0, 1).squeeze_dim::<2>(1);
-        check(
-            &private,
-            &plain,
-            input(3, 3, &device),
-            |model, x| {
-                let state = RnnState::new(model.start.forward(first(&x)));
-                losses(model.rnn.forward(x, Some(state)).0)
-            },
-            |model, x| {
-                let state = RnnState::new(model.start.forward(first(&x)));
-                losses(model.rnn.forward(x, Some(state)).0)
-            },
-        );
+        check_twins!(&private, &plain, input(3, 3, &device), |model, x| {
+            let state = RnnState::new(model.start.forward(first(&x)));
+            losses(model.rnn.forward(x, Some(state)).0)
+        });
     }
 }
 

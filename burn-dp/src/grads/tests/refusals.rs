@@ -2,7 +2,7 @@ use burn::module::{Module, Param};
 use burn::nn::{BatchNorm, BatchNormConfig, Linear, LinearConfig};
 use burn::tensor::{Device, Tensor};
 
-use crate::grads::oracle::numbers;
+use crate::grads::oracle::{TwoLayers, numbers};
 use crate::grads::{PrivateBackward, check_independence};
 use crate::nn::{IntoPrivate, Private};
 use crate::test_devices::{devices, training_devices};
@@ -14,15 +14,9 @@ struct Mixed {
 }
 
 #[derive(Module, Debug)]
-struct Normalised {
+struct Normalized {
     fc: Private<Linear>,
     norm: BatchNorm,
-}
-
-#[derive(Module, Debug)]
-struct Tied {
-    first: Private<Linear>,
-    second: Private<Linear>,
 }
 
 #[derive(Module, Debug)]
@@ -85,16 +79,16 @@ fn a_bare_parameter_is_refused_with_its_path() {
 #[test]
 fn a_batch_norm_in_training_mode_is_refused_and_a_frozen_one_is_not() {
     for device in training_devices() {
-        let model = Normalised {
+        let model = Normalized {
             fc: layer(&device).private(),
             norm: BatchNormConfig::new(3).init(&device),
         };
-        let forward = |model: &Normalised| {
+        let forward = |model: &Normalized| {
             losses(model.norm.forward(model.fc.forward(numbers([4, 3], 1, &device))))
         };
         refused(forward(&model), &model, &["`norm`", "BatchNorm", "GroupNorm"]);
 
-        let model = Normalised { norm: model.norm.freeze(), fc: model.fc };
+        let model = Normalized { norm: model.norm.freeze(), fc: model.fc };
         assert!(PrivateBackward::new().run(forward(&model), &model).is_ok());
     }
 }
@@ -128,10 +122,11 @@ fn a_model_with_nothing_to_train_is_refused() {
 #[test]
 fn a_copy_of_a_parameter_that_is_frozen_is_refused_with_both_paths() {
     for device in training_devices() {
-        // Clones share a parameter, frozen or not, until it is initialised.
+        // Clones share a parameter, frozen or not, until it is initialized.
         let shared = layer(&device);
         let _ = shared.forward(numbers::<2>([1, 3], 1, &device));
-        let model = Tied { first: shared.clone().freeze().private(), second: shared.private() };
+        let model =
+            TwoLayers { first: shared.clone().freeze().private(), second: shared.private() };
         let output = model.second.forward(model.first.forward(numbers([4, 3], 1, &device)));
         refused(losses(output), &model, &["second.weight", "first.weight", "freeze both"]);
     }
@@ -146,13 +141,13 @@ fn losses_that_depend_on_other_examples_are_refused() {
         let independent = losses(model.forward(x.clone()));
         assert!(check_independence(independent, &model).is_ok());
 
-        // A normaliser over the batch.
+        // A normalizer over the batch.
         let output = model.forward(x.clone());
         let total = output.clone().abs().sum().reshape([1, 1]);
         let error = check_independence(losses(output / total), &model).unwrap_err().to_string();
         assert!(error.contains("depends on example"), "{error}");
 
-        // A layer that sees the mean of the batch.
+        // A layer whose input has the mean of the batch.
         let hidden = model.forward(x.clone());
         let mixed = model.forward(hidden.clone() + hidden.mean_dim(0));
         assert!(check_independence(losses(mixed), &model).is_err());

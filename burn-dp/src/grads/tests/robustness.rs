@@ -20,7 +20,7 @@ fn plain_losses(model: &Linear, x: Tensor<3>) -> Tensor<1> {
     model.forward(x).powi_scalar(2).sum_dims(&[1, 2]).reshape([-1])
 }
 
-/// Four examples of which the second is replaced by `value`.
+/// Returns four examples; the values of the second are `value`.
 fn planted(positions: usize, value: f32, device: &Device) -> Tensor<3> {
     let x = numbers([4, positions, 3], 1, device);
     let bad = Tensor::full([1, positions, 3], value, device);
@@ -97,7 +97,7 @@ fn norms_of_canceling_positions_are_not_underestimated() {
     for device in training_devices() {
         let layer = LinearConfig::new(3, 2).with_bias(false).init(&device).private();
         for seed in 0..40 {
-            // Pairs of positions cancel but for a rest near the rounding of the Gram matrices.
+            // Pairs of positions cancel up to a rest near the rounding of the Gram matrices.
             let a = numbers([1, 8, 3], seed, &device) * 1e3;
             let x = Tensor::cat(vec![a.clone(), a], 1);
             let rest = 1.0 - 10f32.powf(-3.0 - seed as f32 / 10.0);

@@ -7,22 +7,12 @@ use burn::tensor::Tensor;
 use crate::baselines::{microbatch, reweight};
 use crate::clipping::{Clipping, FlatClipping};
 use crate::grads::PrivateBackward;
-use crate::grads::oracle::{self, check, numbers};
+use crate::grads::oracle::{self, TwoLayers, check_twins, numbers};
 use crate::model::TrainableParameters;
-use crate::nn::{IntoPrivate, Private};
+use crate::nn::Private;
 use crate::test_devices::training_devices;
 
-#[derive(Module, Debug)]
-struct Twin {
-    first: Private<Linear>,
-    second: Private<Linear>,
-}
-
-#[derive(Module, Debug)]
-struct Plain {
-    first: Linear,
-    second: Linear,
-}
+type Twin = TwoLayers<Private<Linear>>;
 
 fn loss(output: Tensor<2>) -> Tensor<1> {
     output.powi_scalar(2).sum_dim(1).reshape([-1])
@@ -32,17 +22,13 @@ fn loss(output: Tensor<2>) -> Tensor<1> {
 fn uses_of_a_tied_parameter_are_summed_before_the_norm() {
     for device in training_devices() {
         let shared: Linear = LinearConfig::new(4, 4).init(&device);
-        let plain = Plain { first: shared.clone(), second: shared };
-        let private =
-            Twin { first: plain.first.clone().private(), second: plain.second.clone().private() };
+        let plain = TwoLayers { first: shared.clone(), second: shared };
+        let private = plain.private();
         assert_eq!(TrainableParameters::of(&private).unwrap().iter().count(), 2);
-        check(
-            &private,
-            &plain,
-            numbers([5, 4], 3, &device),
-            |model, x| loss(model.second.forward(model.first.forward(x).tanh())),
-            |model, x| loss(model.second.forward(model.first.forward(x).tanh())),
-        );
+        let x = numbers([5, 4], 3, &device);
+        check_twins!(&private, &plain, x, |model, x| {
+            loss(model.second.forward(model.first.forward(x).tanh()))
+        });
     }
 }
 
@@ -50,8 +36,8 @@ fn uses_of_a_tied_parameter_are_summed_before_the_norm() {
 fn copies_that_were_loaded_separately_are_one_parameter() {
     for device in training_devices() {
         let shared: Linear = LinearConfig::new(4, 4).init(&device);
-        let tied = Twin { first: shared.clone().private(), second: shared.private() };
-        // Each copy is a leaf of its own now.
+        let tied = TwoLayers { first: shared.clone(), second: shared }.private();
+        // Loading makes each copy a separate leaf of the graph.
         let apart = tied.clone().load_record(tied.clone().into_record());
         let x = numbers([5, 4], 3, &device);
         let losses =

@@ -44,7 +44,7 @@ macro_rules! encode {
     };
 }
 
-/// Target and memory on the axis of positions, one behind the other.
+/// Target and memory are concatenated along the axis of positions.
 macro_rules! decode {
     ($input:ident, $masked:expr) => {
         |model, x: Tensor<3>| {

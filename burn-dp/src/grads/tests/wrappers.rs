@@ -12,7 +12,7 @@ use burn::nn::norm::{
 };
 use burn::tensor::Tensor;
 
-use crate::grads::oracle::{assert_equal, check, losses, numbered, numbers};
+use crate::grads::oracle::{assert_equal, check_layer, losses, numbered, numbers};
 use crate::nn::{IntoPrivate, Private};
 use crate::test_devices::training_devices;
 
@@ -25,13 +25,8 @@ fn every_activation_equals_the_loop_over_examples() {
             ActivationConfig::SwiGlu(SwiGluConfig::new(4, 4).with_bias(true)),
         ] {
             let layer: Activation = numbered(config.init(&device), 3);
-            check(
-                &layer.clone().private(),
-                &layer,
-                numbers([3, 3, 4], 5, &device),
-                |model: &Private<Activation>, x: Tensor<3>| losses(model.forward(x)),
-                |model: &Activation, x: Tensor<3>| losses(model.forward(x)),
-            );
+            let x: Tensor<3> = numbers([3, 3, 4], 5, &device);
+            check_layer!(layer, x, |model, x| losses(model.forward(x)));
         }
         for config in [
             ActivationConfig::Identity,
@@ -72,7 +67,7 @@ fn every_normalization_equals_the_loop_over_examples() {
             NormalizationConfig::Identity,
         ] {
             let layer = match config.init(&device) {
-                // Its statistics are no parameters.
+                // Its statistics are not parameters.
                 Normalization::Batch(norm) => {
                     let norm = Private::<BatchNorm>::with_stored_statistics(norm);
                     Normalization::Batch(norm.into_inner())
@@ -84,13 +79,8 @@ fn every_normalization_equals_the_loop_over_examples() {
                 assert_equal(layer.clone().private().forward(x.clone()), layer.forward(x), 0.0);
                 continue;
             }
-            check(
-                &layer.clone().private(),
-                &layer,
-                numbers([3, 4, 4], 5, &device),
-                |model: &Private<Normalization>, x: Tensor<3>| losses(model.forward(x)),
-                |model: &Normalization, x: Tensor<3>| losses(model.forward(x)),
-            );
+            let x: Tensor<3> = numbers([3, 4, 4], 5, &device);
+            check_layer!(layer, x, |model, x| losses(model.forward(x)));
         }
     }
 }
@@ -101,12 +91,7 @@ fn one_gate_equals_the_loop_over_examples() {
         let initializer = Initializer::XavierNormal { gain: 1.0 };
         let layer = numbered(GateController::new(5, 3, true, initializer, &device), 2);
         let hidden = |x: &Tensor<2>| x.clone().narrow(1, 1, 3);
-        check(
-            &layer.clone().private(),
-            &layer,
-            numbers([3, 5], 5, &device),
-            |model: &Private<GateController>, x| losses(model.gate_product(x.clone(), hidden(&x))),
-            |model: &GateController, x| losses(model.gate_product(x.clone(), hidden(&x))),
-        );
+        let x = numbers([3, 5], 5, &device);
+        check_layer!(layer, x, |model, x| losses(model.gate_product(x.clone(), hidden(&x))));
     }
 }

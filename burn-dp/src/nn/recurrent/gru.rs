@@ -6,7 +6,7 @@ use super::super::linear::linear;
 use super::super::private::Private;
 use super::{both_directions, direction, join_states};
 use super::{gates::Gates, is_empty, last_hidden, zero_state};
-use crate::ops::Cell;
+use crate::ops::{Cell, GruCell};
 
 impl Private<Gru> {
     /// Applies the layer to a sequence.
@@ -75,12 +75,12 @@ fn sequence(
 }
 
 fn cell(layer: &Gru) -> Option<Cell> {
-    Some(Cell::Gru {
+    Some(Cell::Gru(GruCell {
         reset_after: layer.reset_after,
         gates: gate_function(&layer.gate_activation)?,
         candidate: gate_function(&layer.hidden_activation)?,
         clip: layer.clip,
-    })
+    }))
 }
 
 fn step(layer: &Gru, gates: &Gates, projected: &[Tensor<2>], hidden: Tensor<2>) -> Tensor<2> {

@@ -6,7 +6,7 @@ use super::super::linear::linear;
 use super::super::private::Private;
 use super::{both_directions, direction, join_states};
 use super::{exchange, gates::Gates, is_empty, last_hidden, zero_state};
-use crate::ops::Cell;
+use crate::ops::{Cell, LstmCell};
 
 impl Private<Lstm> {
     /// Applies the layer to a sequence.
@@ -116,13 +116,13 @@ fn gates(layer: &Lstm) -> Gates<'_> {
 }
 
 fn cell(layer: &Lstm) -> Option<Cell> {
-    Some(Cell::Lstm {
+    Some(Cell::Lstm(LstmCell {
         coupled: layer.input_forget,
         gates: gate_function(&layer.gate_activation)?,
         candidate: gate_function(&layer.cell_activation)?,
         hidden: gate_function(&layer.hidden_activation)?,
         clip: layer.clip,
-    })
+    }))
 }
 
 fn by_step(

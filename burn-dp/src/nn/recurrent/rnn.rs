@@ -6,7 +6,7 @@ use super::super::linear::linear;
 use super::super::private::Private;
 use super::{both_directions, direction, join_states};
 use super::{exchange, gates::Gates, is_empty, last_hidden, zero_state};
-use crate::ops::Cell;
+use crate::ops::{Cell, RnnCell};
 
 impl Private<Rnn> {
     /// Applies the layer to a sequence.
@@ -83,7 +83,7 @@ fn sequence(
     };
     match gate_function(&layer.hidden_activation) {
         Some(function) if !is_empty(&input) => {
-            let cell = Cell::Rnn { activation: function, clip: layer.clip };
+            let cell = Cell::Rnn(RnnCell { activation: function, clip: layer.clip });
             let (output, _) = gates.sequence(input, [hidden.clone(), hidden], cell, reverse);
             let hidden = last_hidden(&output, reverse);
             (output, RnnState::new(hidden))

@@ -1,7 +1,7 @@
 //! Convolutions whose parameters are constants.
 //!
-//! Burn's own convolution keeps its input for the gradient of the weight. Here the tap keeps the input,
-//! and only if the weight is trained.
+//! Burn's own convolution keeps its input for the gradient of the weight. Here the tap keeps the
+//! input, and only if the weight is trained.
 
 use burn::backend::{Backend, TensorMetadata, tensor::FloatTensor};
 use burn::tensor::Shape;

@@ -25,8 +25,8 @@ struct State<B: Backend> {
     primitive: Primitive,
 }
 
-/// The backward step of a tap; its parents are the tapped output, the weight and, if there is one, the
-/// bias.
+/// The backward step of a tap; its parents are the tapped output, the weight and, if there is one,
+/// the bias.
 ///
 /// The gradient of the output passes through to the operation that computed it, for which the
 /// parameters are constants. The gradients of the parameters are computed here, or recorded.

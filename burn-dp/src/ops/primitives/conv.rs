@@ -97,8 +97,8 @@ impl Convolution {
 
     /// Returns the im2col of a convolution whose weight and pixels have these shapes.
     ///
-    /// The pixels are paired with the positions of the kernel: the output of a convolution, the input
-    /// of a transposed one.
+    /// The pixels are paired with the positions of the kernel: the output of a convolution, the
+    /// input of a transposed one.
     pub(crate) fn patches(&self, weight: &Shape, pixels: &Shape) -> Patches {
         fn last<const N: usize>(shape: &Shape) -> [usize; N] {
             std::array::from_fn(|axis| shape[axis + 2])

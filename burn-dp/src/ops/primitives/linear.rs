@@ -5,7 +5,8 @@ use burn::tensor::Shape;
 
 use crate::ops::Kept;
 
-/// Returns `[batch_size, positions, features]`: all axes between the first and the last are positions.
+/// Returns `[batch_size, positions, features]`: all axes between the first and the last are
+/// positions.
 pub(in crate::ops) fn layout(shape: &Shape) -> Shape {
     let rank = shape.num_dims();
     let positions = shape.iter().skip(1).take(rank - 2).product();

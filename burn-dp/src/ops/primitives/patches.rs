@@ -29,7 +29,8 @@ impl Patches {
         }
     }
 
-    /// Computes im2col by zero-copy views and one copy (two for three dimensions), on every backend.
+    /// Computes im2col by zero-copy views and one copy (two for three dimensions), on every
+    /// backend.
     ///
     /// - input: `[batch_size, channels, depth, height, width]`
     /// - output: `[batch_size · groups, channels / groups · kernel values, positions]`
@@ -86,8 +87,8 @@ impl Patches {
     }
 }
 
-/// Returns the windows along `axis` as a new last axis; `spatial` is the index of that axis among depth,
-/// height and width.
+/// Returns the windows along `axis` as a new last axis; `spatial` is the index of that axis among
+/// depth, height and width.
 fn windows<const D: usize, const E: usize>(
     patches: &Patches,
     tensor: Tensor<D>,

@@ -1,5 +1,5 @@
-//! Scale and shift along one axis, `output = input ∘ weight + bias`: the affine part of every norm, and
-//! PReLU, which scales negative values only.
+//! Scale and shift along one axis, `output = input ∘ weight + bias`: the affine part of every norm,
+//! and PReLU, which scales negative values only.
 
 use burn::backend::{Backend, tensor::FloatTensor};
 use burn::tensor::Shape;

@@ -18,8 +18,9 @@ use crate::ops::recording;
 /// Input, hidden state and cell; weights and biases of the input, then of the hidden state.
 const PARENTS: usize = 3 + 4 * GATES;
 
-/// The backward step of a recurrent layer. Its parents are input, hidden state and cell; the weights and
-/// the biases of all gates for the input; and the weights and the biases for the hidden state.
+/// The backward step of a recurrent layer. Its parents are input, hidden state and cell; the
+/// weights and the biases of all gates for the input; and the weights and the biases for the hidden
+/// state.
 #[derive(Debug)]
 struct RecurrentStep;
 
@@ -105,7 +106,8 @@ fn register_uses<B: Backend>(
     }
 }
 
-/// Hands over the records, one gate after another: what is not kept of one gate is freed before the next.
+/// Hands over the records, one gate after another: what is not kept of one gate is freed before the
+/// next.
 fn record_uses<B: Backend>(
     found: OperandGrads<B>,
     trained: &Trained,

@@ -5,44 +5,17 @@ use burn::backend::Backend;
 use super::gate_layers::GateLayers;
 use super::state::{State, StepGrads};
 use super::value::Value;
-use super::{GateFunction, gru, lstm, rnn};
+use super::{GruCell, LstmCell, RnnCell, gru, lstm, rnn};
 
-/// How the hidden state of one position follows from that of the position before.
-///
-/// `clip` bounds the magnitude of the cell of an LSTM, and of the hidden state of the others.
+/// How the hidden state of one position follows from the hidden state before.
 #[derive(Clone, Copy, Debug)]
 pub enum Cell {
-    /// One gate.
-    Rnn {
-        /// Of the gate.
-        activation: GateFunction,
-        /// Of the hidden state.
-        clip: Option<f64>,
-    },
-    /// Gates: input, forget (unless it is coupled), output, candidate.
-    Lstm {
-        /// Whether the forget gate is one minus the input gate.
-        coupled: bool,
-        /// Of input, forget and output gate.
-        gates: GateFunction,
-        /// Of the candidate of the cell.
-        candidate: GateFunction,
-        /// Of the cell, for the hidden state.
-        hidden: GateFunction,
-        /// Of the cell.
-        clip: Option<f64>,
-    },
-    /// Gates: update, reset, candidate.
-    Gru {
-        /// Whether the reset gate scales the product with the hidden state, or the hidden state.
-        reset_after: bool,
-        /// Of update and reset gate.
-        gates: GateFunction,
-        /// Of the candidate.
-        candidate: GateFunction,
-        /// Of the hidden state.
-        clip: Option<f64>,
-    },
+    /// A plain recurrent layer.
+    Rnn(RnnCell),
+    /// A long short-term memory.
+    Lstm(LstmCell),
+    /// A gated recurrent unit.
+    Gru(GruCell),
 }
 
 /// What the forward pass of one position keeps for the backward pass.
@@ -58,14 +31,14 @@ impl Cell {
     pub(super) fn uses(self, gates: usize) -> Vec<Range<usize>> {
         match self {
             // The input of the candidate is the hidden state scaled by the reset gate.
-            Self::Gru { reset_after: false, .. } => vec![0..2, 2..3],
+            Self::Gru(GruCell { reset_after: false, .. }) => vec![0..2, 2..3],
             _ => vec![0..gates; 1],
         }
     }
 
     /// Whether the state has a cell and a hidden state.
     pub(super) fn has_cell(self) -> bool {
-        matches!(self, Self::Lstm { .. })
+        matches!(self, Self::Lstm(_))
     }
 
     /// Computes one position: the next state, and what the backward pass needs.
@@ -76,18 +49,16 @@ impl Cell {
         layer: &GateLayers<B>,
     ) -> (State<B>, Step<B>) {
         match self {
-            Self::Rnn { activation, clip } => {
-                let (state, step) = rnn::forward(activation, clip, projected, state, layer);
+            Self::Rnn(cell) => {
+                let (state, step) = cell.forward(projected, state, layer);
                 (state, Step::Rnn(step))
             }
-            Self::Lstm { coupled, gates, candidate, hidden, clip } => {
-                let functions = lstm::Functions { coupled, gates, candidate, hidden, clip };
-                let (state, step) = functions.forward(projected, state, layer);
+            Self::Lstm(cell) => {
+                let (state, step) = cell.forward(projected, state, layer);
                 (state, Step::Lstm(step))
             }
-            Self::Gru { reset_after, gates, candidate, clip } => {
-                let functions = gru::Functions { reset_after, gates, candidate, clip };
-                let (state, step) = functions.forward(projected, state, layer);
+            Self::Gru(cell) => {
+                let (state, step) = cell.forward(projected, state, layer);
                 (state, Step::Gru(step))
             }
         }
@@ -101,16 +72,9 @@ impl Cell {
         weight: &Value<B>,
     ) -> StepGrads<B> {
         match (self, step) {
-            (Self::Rnn { activation, clip }, Step::Rnn(step)) => {
-                rnn::backward(activation, clip, step, grad, weight)
-            }
-            (Self::Lstm { coupled, gates, candidate, hidden, clip }, Step::Lstm(step)) => {
-                lstm::Functions { coupled, gates, candidate, hidden, clip }
-                    .backward(step, grad, weight)
-            }
-            (Self::Gru { reset_after, gates, candidate, clip }, Step::Gru(step)) => {
-                gru::Functions { reset_after, gates, candidate, clip }.backward(step, grad, weight)
-            }
+            (Self::Rnn(cell), Step::Rnn(step)) => cell.backward(step, grad, weight),
+            (Self::Lstm(cell), Step::Lstm(step)) => cell.backward(step, grad, weight),
+            (Self::Gru(cell), Step::Gru(step)) => cell.backward(step, grad, weight),
             _ => unreachable!("the steps of a sequence belong to its cell"),
         }
     }

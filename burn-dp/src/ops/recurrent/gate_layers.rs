@@ -38,7 +38,8 @@ impl<B: Backend> GateLayers<B> {
             .swap_dims(0, 1)
     }
 
-    /// Returns the gradient of the hidden state from the gradient of its product with the gates `range`.
+    /// Returns the gradient of the hidden state from the gradient of its product with the gates
+    /// `range`.
     pub(super) fn backward(weight: &Value<B>, grad: Value<B>, range: Range<usize>) -> Value<B> {
         let [size, features] = weight.dims();
         let (start, length) = (range.start * size, range.len() * size);

@@ -3,8 +3,8 @@ use burn::backend::{Backend, ExtensionType, tensor::FloatTensor};
 /// The largest number of gates of a recurrent layer.
 pub(super) const GATES: usize = 4;
 
-/// Weights, `[d, d_hidden]`, and biases, `[d_hidden]`, of the linear layers of the input or of the hidden
-/// state: one per gate. Entries beyond the last gate are ignored.
+/// Weights, `[d, d_hidden]`, and biases, `[d_hidden]`, of the linear layers of the input or of the
+/// hidden state: one per gate. Entries beyond the last gate are ignored.
 ///
 /// They are not one tensor, because each belongs to a parameter of the model.
 #[doc(hidden)]

@@ -5,12 +5,18 @@ use super::gate_layers::GateLayers;
 use super::state::{State, StepGrads};
 use super::value::Value;
 
+/// The cell of a GRU, with the gates update, reset and candidate.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Functions {
-    pub(super) reset_after: bool,
-    pub(super) gates: GateFunction,
-    pub(super) candidate: GateFunction,
-    pub(super) clip: Option<f64>,
+pub struct GruCell {
+    /// Whether the reset gate scales the product with the hidden state, instead of the hidden
+    /// state.
+    pub(crate) reset_after: bool,
+    /// Activation of the update and reset gates.
+    pub(crate) gates: GateFunction,
+    /// Activation of the candidate.
+    pub(crate) candidate: GateFunction,
+    /// Bound on the magnitude of the hidden state.
+    pub(crate) clip: Option<f64>,
 }
 
 /// What the forward pass of one position keeps for the backward pass.
@@ -26,7 +32,7 @@ pub(super) struct Step<B: Backend> {
     hidden: Option<Value<B>>,
 }
 
-impl Functions {
+impl GruCell {
     pub(super) fn forward<B: Backend>(
         self,
         projected: Value<B>,

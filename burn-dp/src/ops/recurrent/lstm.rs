@@ -5,13 +5,19 @@ use super::gate_layers::GateLayers;
 use super::state::{State, StepGrads};
 use super::value::Value;
 
+/// The cell of an LSTM, with the gates input, forget (unless it is coupled), output and candidate.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Functions {
-    pub(super) coupled: bool,
-    pub(super) gates: GateFunction,
-    pub(super) candidate: GateFunction,
-    pub(super) hidden: GateFunction,
-    pub(super) clip: Option<f64>,
+pub struct LstmCell {
+    /// Whether the forget gate is one minus the input gate.
+    pub(crate) coupled: bool,
+    /// Activation of the input, forget and output gates.
+    pub(crate) gates: GateFunction,
+    /// Activation of the candidate.
+    pub(crate) candidate: GateFunction,
+    /// Activation of the cell, for the hidden state.
+    pub(crate) hidden: GateFunction,
+    /// Bound on the magnitude of the cell.
+    pub(crate) clip: Option<f64>,
 }
 
 /// What the forward pass of one position keeps for the backward pass.
@@ -35,7 +41,7 @@ struct Gates<B: Backend> {
     output: Value<B>,
 }
 
-impl Functions {
+impl LstmCell {
     /// Returns the number of gates without the candidate.
     fn sigmoid_gates(self) -> usize {
         if self.coupled { 2 } else { 3 }

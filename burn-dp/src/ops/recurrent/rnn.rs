@@ -5,48 +5,58 @@ use super::gate_layers::GateLayers;
 use super::state::{State, StepGrads};
 use super::value::Value;
 
+/// The cell of a plain recurrent layer, with one gate.
+#[derive(Clone, Copy, Debug)]
+pub struct RnnCell {
+    /// Activation of the gate.
+    pub(crate) activation: GateFunction,
+    /// Bound on the magnitude of the hidden state.
+    pub(crate) clip: Option<f64>,
+}
+
 /// What the forward pass of one position keeps for the backward pass.
 #[derive(Clone, Debug)]
 pub(super) struct Step<B: Backend> {
     hidden_before: Value<B>,
-    /// Output of the activation, before it is clipped.
+    /// Output of the activation before clipping.
     output: Value<B>,
 }
 
-pub(super) fn forward<B: Backend>(
-    activation: GateFunction,
-    clip: Option<f64>,
-    projected: Value<B>,
-    state: State<B>,
-    layer: &GateLayers<B>,
-) -> (State<B>, Step<B>) {
-    let hidden_before = state.hidden;
-    let output = activation.apply(projected + layer.forward(hidden_before.clone(), 0..1));
-    let hidden = match clip {
-        Some(bound) => output.clone().clamp(bound),
-        None => output.clone(),
-    };
-    (State { hidden, cell: state.cell }, Step { hidden_before, output })
-}
+impl RnnCell {
+    pub(super) fn forward<B: Backend>(
+        self,
+        projected: Value<B>,
+        state: State<B>,
+        layer: &GateLayers<B>,
+    ) -> (State<B>, Step<B>) {
+        let hidden_before = state.hidden;
+        let product = layer.forward(hidden_before.clone(), 0..1);
+        let output = self.activation.apply(projected + product);
+        let hidden = match self.clip {
+            Some(bound) => output.clone().clamp(bound),
+            None => output.clone(),
+        };
+        (State { hidden, cell: state.cell }, Step { hidden_before, output })
+    }
 
-pub(super) fn backward<B: Backend>(
-    activation: GateFunction,
-    clip: Option<f64>,
-    step: Step<B>,
-    grad: State<B>,
-    weight: &Value<B>,
-) -> StepGrads<B> {
-    let Step { hidden_before, output } = step;
-    let hidden = match clip {
-        Some(bound) => Value::clamp_backward(output.clone(), grad.hidden, bound),
-        None => grad.hidden,
-    };
-    let projected = activation.backward(output, hidden);
-    let hidden = GateLayers::backward(weight, projected.clone(), 0..1);
-    StepGrads {
-        projected,
-        product: None,
-        inputs: vec![hidden_before],
-        carried: State { hidden, cell: grad.cell },
+    pub(super) fn backward<B: Backend>(
+        self,
+        step: Step<B>,
+        grad: State<B>,
+        weight: &Value<B>,
+    ) -> StepGrads<B> {
+        let Step { hidden_before, output } = step;
+        let hidden = match self.clip {
+            Some(bound) => Value::clamp_backward(output.clone(), grad.hidden, bound),
+            None => grad.hidden,
+        };
+        let projected = self.activation.backward(output, hidden);
+        let hidden = GateLayers::backward(weight, projected.clone(), 0..1);
+        StepGrads {
+            projected,
+            product: None,
+            inputs: vec![hidden_before],
+            carried: State { hidden, cell: grad.cell },
+        }
     }
 }

@@ -44,8 +44,8 @@ pub(super) struct OperandGrads<B: Backend> {
 }
 
 impl<B: Backend> Operands<B> {
-    /// Takes input, hidden state and cell; and the parameters of the layers of the input and of the hidden
-    /// state.
+    /// Takes input, hidden state and cell; and the parameters of the layers of the input and of the
+    /// hidden state.
     pub(super) fn new(
         tensors: [FloatTensor<B>; 3],
         parameters: [Parameters<B>; 2],
@@ -130,7 +130,8 @@ impl<B: Backend> Trace<B> {
             state = grads.carried;
         }
 
-        // The backward pass visits the last position first; bring all sequences into the input's order.
+        // The backward pass visits the last position first; bring all sequences into the input's
+        // order.
         let in_order = |mut values: Vec<Value<B>>| {
             if !recurrence.reverse {
                 values.reverse();

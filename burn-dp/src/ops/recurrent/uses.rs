@@ -74,7 +74,8 @@ impl<B: Backend> Use<B> {
     }
 }
 
-/// Hands over one record for all positions; `input` is `None` if the weight of the layer is not trained.
+/// Hands over one record for all positions; `input` is `None` if the weight of the layer is not
+/// trained.
 ///
 /// # Shapes
 ///

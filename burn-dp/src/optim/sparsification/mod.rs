@@ -6,11 +6,9 @@ mod weights;
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
 
-use burn::lr_scheduler::module_lr_scheduler::ModuleLearningRate;
 use burn::module::{Module, ModuleMapper, Param, ParamId};
 use burn::tensor::{DType, Tensor, TensorData};
 
-use super::DpOptimizer;
 use crate::DpError;
 use crate::error::positive;
 use crate::model::TrainableParameters;
@@ -90,7 +88,7 @@ impl Sparsifier {
     /// # Arguments
     ///
     /// - `noise_std`: standard deviation that the noise gives each weight of a parameter in one step
-    fn apply<M: Module>(
+    pub(super) fn apply<M: Module>(
         &mut self,
         model: M,
         noise_std: impl Fn(ParamId, &str) -> Result<f64, DpError>,
@@ -122,44 +120,6 @@ impl fmt::Display for Sparsifier {
              their average",
             self.factor, self.window
         )
-    }
-}
-
-impl DpOptimizer {
-    /// Fixes weights that have converged, after each step.
-    ///
-    /// # Errors
-    ///
-    /// [`DpError::InvalidState`] if there is a sparsifier already, as in an optimizer that was restored
-    /// from the checkpoint of such a run.
-    pub fn with_sparsifier(mut self, sparsifier: Sparsifier) -> Result<Self, DpError> {
-        if let Some(known) = &self.sparsifier {
-            return Err(DpError::state(format!(
-                "the optimizer has a sparsifier already ({known}); a restored run goes on with its own"
-            )));
-        }
-        self.sparsifier = Some(sparsifier);
-        Ok(self)
-    }
-
-    /// What fixes converged weights, if anything does.
-    pub fn sparsifier(&self) -> Option<&Sparsifier> {
-        self.sparsifier.as_ref()
-    }
-
-    /// The model after a step with these learning rates, converged weights fixed in the first copy of each
-    /// parameter.
-    pub(crate) fn sparsified<M: Module>(
-        &mut self,
-        model: M,
-        lr: &ModuleLearningRate,
-    ) -> Result<M, (M, DpError)> {
-        let Some(mut sparsifier) = self.sparsifier.take() else { return Ok(model) };
-        let fixed = sparsifier.apply(model, |id, path| {
-            Ok(lr.lr_from_param(id, Some(path)) * self.gradient_noise_std(path)?)
-        });
-        self.sparsifier = Some(sparsifier);
-        fixed
     }
 }
 

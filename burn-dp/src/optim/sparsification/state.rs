@@ -1,63 +1,83 @@
-//! The file of a sparsifier in a checkpoint.
+//! The record of a sparsifier.
 
 use std::collections::BTreeMap;
 
+use burn::tensor::{Bytes, TensorData};
+use serde::{Deserialize, Serialize};
+
 use super::{Sparsifier, Weights};
-use crate::checkpoint::little_endian::Reader;
+use crate::DpError;
+use crate::optim::pack;
 
-/// Version of the format. Others are not read.
-const FORMAT: u64 = 1;
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Settings {
+    window: u64,
+    factor: f64,
+    steps: u64,
+    /// The noise of each parameter, by path.
+    noise: BTreeMap<String, f64>,
+}
 
-/// All numbers are little-endian: format, window, factor, steps, number of parameters; for each its
-/// path with a length, its number of weights, the noise, means, sums of squares, and fixed values, NaN
-/// where a weight is free.
 impl Sparsifier {
-    pub(crate) fn to_bytes(&self) -> Vec<u8> {
-        let mut bytes = Vec::new();
-        let mut number = |value: u64| bytes.extend(value.to_le_bytes());
-        number(FORMAT);
-        number(self.window);
-        number(self.factor.to_bits());
-        number(self.steps);
-        number(self.weights.len() as u64);
-        for (path, weights) in &self.weights {
-            bytes.extend((path.len() as u64).to_le_bytes());
-            bytes.extend(path.as_bytes());
-            bytes.extend((weights.mean.len() as u64).to_le_bytes());
-            bytes.extend(weights.noise.to_le_bytes());
-            for value in weights.mean.iter().chain(&weights.squares) {
-                bytes.extend(value.to_le_bytes());
-            }
-            for fixed in &weights.fixed {
-                // What is fixed hovered around a number, so it is not NaN.
-                bytes.extend(fixed.unwrap_or(f32::NAN).to_le_bytes());
-            }
-        }
-        bytes
+    /// Returns the sparsifier as a burnpack record: of each parameter the means, the sums of squares, and
+    /// the fixed values, NaN for a weight that is not fixed.
+    pub(crate) fn to_bytes(&self) -> Result<Bytes, DpError> {
+        let noise = self.weights.iter().map(|(path, weights)| (path.clone(), weights.noise));
+        let settings = Settings {
+            window: self.window,
+            factor: self.factor,
+            steps: self.steps,
+            noise: noise.collect(),
+        };
+        let tensors = self.weights.iter().flat_map(|(path, weights)| {
+            let count = [weights.mean.len()];
+            // A fixed value is the average of finite values, so it is not NaN.
+            let fixed = weights.fixed.iter().map(|fixed| fixed.unwrap_or(f32::NAN));
+            [
+                (format!("mean {path}"), TensorData::new(weights.mean.clone(), count)),
+                (format!("squares {path}"), TensorData::new(weights.squares.clone(), count)),
+                (format!("fixed {path}"), TensorData::new(fixed.collect::<Vec<_>>(), count)),
+            ]
+        });
+        pack::write(&settings, tensors)
     }
 
-    /// Nothing for bytes that are not those of a sparsifier.
-    pub(crate) fn from_bytes(bytes: &[u8]) -> Option<Self> {
-        let mut read = Reader::new(bytes);
-        if read.u64()? != FORMAT {
-            return None;
+    /// Returns the sparsifier of a record.
+    ///
+    /// # Errors
+    ///
+    /// Returns [`DpError::SavedState`] if the record is damaged or of another version.
+    pub(crate) fn from_bytes(bytes: &[u8]) -> Result<Self, DpError> {
+        let (settings, mut tensors): (Settings, _) = pack::read(bytes)?;
+        let mut sparsifier = Self::new(settings.window, settings.factor)?;
+        if settings.steps >= settings.window {
+            return Err(pack::unreadable("the window ended"));
         }
-        let (window, factor) = (read.u64()?, read.f64()?);
-        let mut sparsifier = Self::new(window, factor).ok()?;
-        sparsifier.steps = read.u64().filter(|&steps| steps < window)?;
-        let mut weights = BTreeMap::new();
-        for _ in 0..read.u64()? {
-            let path = read.text()?;
-            let count = read.u64()?;
-            let noise = read.f64()?;
-            let (mean, squares) = (read.f64s(count)?, read.f64s(count)?);
-            let fixed = read.f32s(count)?;
+        sparsifier.steps = settings.steps;
+        for (path, noise) in settings.noise {
+            let mut take = |name: &str| {
+                let data = tensors.remove(&format!("{name} {path}"));
+                data.ok_or_else(|| pack::unreadable(format!("no {name} of {path}")))
+            };
+            let mean = take("mean")?.try_into_vec::<f64>().map_err(wrong_type)?;
+            let squares = take("squares")?.try_into_vec::<f64>().map_err(wrong_type)?;
+            let fixed = take("fixed")?.try_into_vec::<f32>().map_err(wrong_type)?;
+            if squares.len() != mean.len() || fixed.len() != mean.len() {
+                return Err(pack::unreadable(format!("the lengths of {path} differ")));
+            }
             let fixed = fixed.into_iter().map(|value| (!value.is_nan()).then_some(value)).collect();
-            weights.insert(path, Weights { mean, squares, fixed, noise });
+            sparsifier.weights.insert(path, Weights { mean, squares, fixed, noise });
         }
-        sparsifier.weights = weights;
-        read.is_at_end().then_some(sparsifier)
+        match tensors.is_empty() {
+            true => Ok(sparsifier),
+            false => Err(pack::unreadable("a tensor too many")),
+        }
     }
+}
+
+fn wrong_type(error: impl std::fmt::Debug) -> DpError {
+    pack::unreadable(format!("{error:?}"))
 }
 
 #[cfg(test)]
@@ -66,7 +86,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_sparsifier_is_read_as_it_was_written_and_damage_is_not_read() {
+    fn a_sparsifier_survives_its_record_and_damage_is_refused() {
         let mut sparsifier = Sparsifier::new(3, 1.5).unwrap();
         sparsifier.steps = 2;
         let mut weights = Weights::new(3);
@@ -74,18 +94,20 @@ mod tests {
         weights.observe(&[0.1, -6.0, 2e-30], 2, 0.25);
         weights.fixed[1] = Some(-6.5);
         sparsifier.weights.insert("first.weight".into(), weights);
-        sparsifier.weights.insert("second.bias".into(), Weights::new(0));
-        let bytes = sparsifier.to_bytes();
+        sparsifier.weights.insert("second.bias".into(), Weights::new(1));
+        let bytes = sparsifier.to_bytes().unwrap();
         assert_eq!(Sparsifier::from_bytes(&bytes).unwrap(), sparsifier);
+        let refused = |bytes: &[u8]| Sparsifier::from_bytes(bytes).unwrap_err().to_string();
         for cut in 0..bytes.len() {
-            assert_eq!(Sparsifier::from_bytes(&bytes[..cut]), None, "cut at {cut}");
+            assert!(refused(&bytes[..cut]).contains("damaged"), "cut at {cut}");
         }
-        assert_eq!(Sparsifier::from_bytes(&[bytes.as_slice(), &[0]].concat()), None);
-        let other_format = [&[9], &bytes[1..]].concat();
-        assert_eq!(Sparsifier::from_bytes(&other_format), None);
-        // A count that no memory could hold.
-        let mut huge = bytes.clone();
-        huge[32..40].copy_from_slice(&u64::MAX.to_le_bytes());
-        assert_eq!(Sparsifier::from_bytes(&huge), None);
+        assert!(refused(&[&bytes[..], &[0]].concat()).contains("damaged"));
+        // Whole, and of another version.
+        let text = b"burn-dp\x611";
+        let at = bytes.windows(text.len()).position(|part| part == text).unwrap();
+        let mut other = bytes[..bytes.len() - 4].to_vec();
+        other[at + text.len() - 1] = b'9';
+        other.extend(crc32fast::hash(&other).to_le_bytes());
+        assert!(refused(&other).contains("another version"));
     }
 }

@@ -10,7 +10,7 @@ use super::{config, device, values};
 use crate::grads::PrivateBackward;
 use crate::nn::{IntoPrivate, Private};
 use crate::optim::DpOptimizer;
-use crate::sampling::{CopiesBatcher, PrivateDataLoaderBuilder, Sampler};
+use crate::sampling::{AugmentationBatcher, PrivateDataLoaderBuilder, Sampler};
 
 const COPIES: usize = 4;
 const CLIP: f64 = 0.5;
@@ -54,15 +54,15 @@ fn optimizer() -> DpOptimizer {
 /// The model after one step on `items`, whose draw is that of the plan.
 fn step(items: Vec<[f32; 2]>, padded: bool) -> (Vec<f32>, DpOptimizer) {
     let mut optim = optimizer();
-    let batcher = CopiesBatcher::new(Rows, COPIES, augment).unwrap();
+    let batcher = AugmentationBatcher::new(Rows, COPIES, augment).unwrap();
     let builder = PrivateDataLoaderBuilder::new(batcher).with_device(device());
     let builder = if padded { builder.with_padding() } else { builder };
     let sampler = optim.plan().sampler().unwrap();
     let mut batches = builder.build(InMemDataset::new(items), sampler, 1).unwrap();
     let batch = batches.next().unwrap().unwrap();
     let model = model();
-    for chunk in batch.chunks(3).unwrap() {
-        let (x, weights) = chunk.unwrap().into_parts();
+    for physical_batch in batch.physical_batches(3).unwrap() {
+        let (x, weights) = physical_batch.unwrap().into_parts();
         assert_eq!(x.dims()[0], weights.rows() * COPIES);
         if padded {
             optim.backward_padded(losses(&model, x), &weights, &model).unwrap();
@@ -93,7 +93,7 @@ fn copies_without_a_group_size_are_refused_as_too_many_examples() {
     let model = model();
     let draw = optim.plan().sampler().unwrap().draw(0).unwrap();
     let items = draw.private_indices().iter().map(|&unit| item(unit)).collect();
-    let x = CopiesBatcher::new(Rows, COPIES, augment).unwrap().batch(items, &device());
+    let x = AugmentationBatcher::new(Rows, COPIES, augment).unwrap().batch(items, &device());
     optim.backward(losses(&model, x), &model).unwrap();
     let error = optim.step(LR, model, draw).unwrap_err().error().to_string();
     assert!(error.contains("exactly once"), "{error}");

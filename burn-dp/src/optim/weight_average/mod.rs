@@ -10,7 +10,6 @@ use std::fmt;
 use burn::module::{Module, ModuleMapper, ModuleVisitor, Param, ParamId};
 use burn::tensor::{DType, FloatDType, Tensor};
 
-use super::DpOptimizer;
 use crate::DpError;
 use crate::model::FirstCopies;
 
@@ -193,35 +192,6 @@ impl fmt::Display for WeightAverage {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let start = if self.bias_correction { "bias correction" } else { "warm-up" };
         write!(f, "exponential moving average of the weights, decay {}, {start}", self.decay)
-    }
-}
-
-impl DpOptimizer {
-    /// Averages the weights after each step, for evaluation; checkpoints and records have the average.
-    ///
-    /// # Errors
-    ///
-    /// [`DpError::InvalidState`] if there is an average already, as in an optimizer that was restored from
-    /// the checkpoint of such a run.
-    pub fn with_weight_average(mut self, average: WeightAverage) -> Result<Self, DpError> {
-        if let Some(known) = &self.average {
-            return Err(DpError::state(format!(
-                "the optimizer has a weight average already ({known}); a restored run goes on with its \
-                 own"
-            )));
-        }
-        self.average = Some(average);
-        Ok(self)
-    }
-
-    /// The average of the weights, if there is one.
-    pub fn weight_average(&self) -> Option<&WeightAverage> {
-        self.average.as_ref()
-    }
-
-    /// The average after a step that gave this model.
-    pub(crate) fn average_step<M: Module>(&mut self, model: &M) -> Result<(), DpError> {
-        self.average.as_mut().map_or(Ok(()), |average| average.update(model))
     }
 }
 

@@ -1,71 +1,67 @@
-//! The file of a weight average in a checkpoint.
+//! The record of a weight average.
 
 use std::collections::BTreeMap;
 
-use burn::tensor::{DType, Device, Tensor, TensorData};
+use burn::tensor::{Bytes, DType, Device, Tensor};
+use serde::{Deserialize, Serialize};
 
 use super::{Average, WeightAverage};
-use crate::checkpoint::little_endian::Reader;
+use crate::DpError;
+use crate::optim::pack;
 
-/// Version of the format. Others are not read.
-const FORMAT: u64 = 1;
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Settings {
+    decay: f64,
+    bias_correction: bool,
+    /// Number of averaged steps of each parameter, by path.
+    steps: BTreeMap<String, u64>,
+}
 
-/// All numbers are little-endian: format, decay, whether the bias is corrected, number of parameters; for
-/// each its path with a length, its number of steps, the bytes of a value, the number of values, and those.
 impl WeightAverage {
-    /// The average as bytes.
-    pub fn to_bytes(&self) -> Vec<u8> {
-        let mut bytes = Vec::new();
-        let mut number = |value: u64| bytes.extend(value.to_le_bytes());
-        number(FORMAT);
-        number(self.decay.to_bits());
-        number(self.bias_correction.into());
-        number(self.averages.len() as u64);
-        for (path, average) in &self.averages {
-            let double = average.values.dtype() == DType::F64;
-            let data = average.values.to_data();
-            bytes.extend((path.len() as u64).to_le_bytes());
-            bytes.extend(path.as_bytes());
-            let size: u64 = if double { 8 } else { 4 };
-            for value in [average.steps, size, data.num_elements() as u64] {
-                bytes.extend(value.to_le_bytes());
-            }
-            match double {
-                true => bytes.extend(data.iter::<f64>().flat_map(f64::to_le_bytes)),
-                false => bytes.extend(data.iter::<f32>().flat_map(f32::to_le_bytes)),
-            }
-        }
-        bytes
+    /// Returns the average as a burnpack record.
+    ///
+    /// # Errors
+    ///
+    /// Returns [`DpError::InvalidState`] if the record cannot be written.
+    pub fn to_bytes(&self) -> Result<Bytes, DpError> {
+        let steps = self.averages.iter().map(|(path, average)| (path.clone(), average.steps));
+        let settings = Settings {
+            decay: self.decay,
+            bias_correction: self.bias_correction,
+            steps: steps.collect(),
+        };
+        let tensors = self.averages.iter();
+        let tensors = tensors.map(|(path, average)| (path.clone(), average.values.to_data()));
+        pack::write(&settings, tensors)
     }
 
-    /// Nothing for bytes that are not those of an average. The values move to the device of the model with
-    /// its next step.
-    pub fn from_bytes(bytes: &[u8]) -> Option<Self> {
-        let mut read = Reader::new(bytes);
-        if read.u64()? != FORMAT {
-            return None;
-        }
-        let mut found = Self::new(read.f64()?).ok()?;
-        found.bias_correction = match read.u64()? {
-            0 => false,
-            1 => true,
-            _ => return None,
-        };
+    /// Returns the average of a record. Its values move to the device of the model in the next step.
+    ///
+    /// # Errors
+    ///
+    /// Returns [`DpError::SavedState`] if the record is damaged or of another version.
+    pub fn from_bytes(bytes: &[u8]) -> Result<Self, DpError> {
+        let (settings, mut tensors): (Settings, _) = pack::read(bytes)?;
+        let mut found = Self::new(settings.decay)?;
+        found.bias_correction = settings.bias_correction;
         let device = Device::default();
-        let mut averages = BTreeMap::new();
-        for _ in 0..read.u64()? {
-            let (path, steps) = (read.text()?, read.u64().filter(|&steps| steps > 0)?);
-            let (size, count) = (read.u64()?, read.u64()?);
-            let shape = [usize::try_from(count).ok()?];
-            let (data, dtype) = match size {
-                4 => (TensorData::new(read.f32s(count)?, shape), DType::F32),
-                8 => (TensorData::new(read.f64s(count)?, shape), DType::F64),
-                _ => return None,
-            };
+        for (path, steps) in settings.steps {
+            let data = tensors.remove(&path);
+            let data = data.ok_or_else(|| pack::unreadable(format!("no values of {path}")))?;
+            let dtype = data.dtype();
+            if data.shape().num_dims() != 1
+                || steps == 0
+                || !matches!(dtype, DType::F32 | DType::F64)
+            {
+                return Err(pack::unreadable(format!("the values of {path} are not an average")));
+            }
             let values = Tensor::from_data(data, (&device, dtype)).inner();
-            averages.insert(path, Average { steps, values });
+            found.averages.insert(path, Average { steps, values });
         }
-        found.averages = averages;
-        read.is_at_end().then_some(found)
+        match tensors.is_empty() {
+            true => Ok(found),
+            false => Err(pack::unreadable("a tensor too many")),
+        }
     }
 }

@@ -25,7 +25,7 @@ pub struct EpsilonMetric {
     delta: f64,
     interval: u64,
     /// The number of releases at the end of the block that the last value is for.
-    known: Option<u64>,
+    block_end: Option<u64>,
     /// The last step, until its epoch has ended.
     seen: Option<Arc<StepRelease>>,
     /// Not kept alive by what the dashboard keeps.
@@ -39,7 +39,7 @@ impl EpsilonMetric {
             last: LastValue::default(),
             delta,
             interval: (steps_per_epoch / 20).max(1),
-            known: None,
+            block_end: None,
             seen: None,
             session,
         }
@@ -56,47 +56,53 @@ impl EpsilonMetric {
         self
     }
 
-    /// An upper bound for the ledger of a step, exact at the end of a block. `None` if it is known.
+    /// Returns an upper bound for the ledger of a step, exact at the end of a block; `None` if it is that of
+    /// the step before.
     fn epsilon(&mut self, release: &Arc<StepRelease>) -> Option<f64> {
         self.seen = Some(release.clone());
-        let (ledger, releases) = (release.ledger(), release.ledger().releases());
-        // Only equal steps can be told in advance.
-        let end = match ledger.entries() {
-            [_] => release.end_of_block(self.interval).max(releases),
+        let (events, releases) = (release.events(), release.releases());
+        // Only equal steps are known in advance.
+        let end = match events.len() {
+            1 => release.end_of_block(self.interval).max(releases),
             _ => releases,
         };
-        if self.known == Some(end) {
+        if self.block_end == Some(end) {
             return None;
         }
-        self.known = Some(end);
-        let event = &ledger.entries().last()?.event;
-        Some(upper(
-            ahead(release, event, end - releases).and_then(|ledger| ledger.epsilon(self.delta)),
-        ))
+        self.block_end = Some(end);
+        let (event, _) = events.last()?;
+        let ledger = ledger_at(release, event, end - releases);
+        Some(upper(ledger.and_then(|ledger| ledger.epsilon(self.delta))))
     }
 
-    /// ε of the ledger when no step of the epoch follows: steps that the last value was for may not have been made.
+    /// Returns ε of the ledger at the end of an epoch, where steps of the last block may not have been made.
     fn settled(&mut self) -> Option<f64> {
-        // An error after the last step may have left a release in the ledger that no step tells of.
+        // An error after the last step may have left a release in the ledger that no step reported.
         let ended = self.session.upgrade().and_then(|session| session.final_ledger());
         let seen = self.seen.take();
-        let ledger = ended.as_ref().or(seen.as_ref().map(|release| release.ledger()))?;
+        let ledger = match ended {
+            Some(ledger) => ledger,
+            None => match seen?.ledger() {
+                Ok(ledger) => ledger,
+                Err(error) => return Some(upper(Err(error))),
+            },
+        };
         let releases = ledger.releases();
-        if releases == 0 || self.known == Some(releases) {
+        if releases == 0 || self.block_end == Some(releases) {
             return None;
         }
-        self.known = Some(releases);
+        self.block_end = Some(releases);
         Some(upper(ledger.epsilon(self.delta)))
     }
 }
 
-/// The ledger after up to `steps` more steps: as many as the budget allows.
-fn ahead(
+/// Returns the ledger after up to `steps` more steps: as many as the budget allows.
+fn ledger_at(
     release: &StepRelease,
     event: &DpEvent,
     mut steps: u64,
 ) -> Result<PrivacyLedger, AccountantError> {
-    let mut ledger = release.ledger().clone();
+    let mut ledger = release.ledger()?;
     if let Some(budget) = release.budget()
         && steps > 0
         && ledger.epsilon_after(event, steps, budget.delta())?.upper > budget.epsilon()
@@ -111,7 +117,7 @@ fn upper(epsilon: Result<Epsilon, AccountantError>) -> f64 {
     match epsilon {
         Ok(epsilon) => epsilon.upper,
         Err(error) => {
-            log::error!("epsilon is not known: {error}");
+            log::error!("epsilon cannot be computed: {error}");
             f64::INFINITY
         }
     }

@@ -134,8 +134,8 @@ impl UserUpdate {
         examples: Vec<I>,
         losses: impl FnMut(&M, Vec<I>) -> Result<Tensor<1>, DpError>,
     ) -> Result<UnitUpdate, DpError> {
-        let key = SamplingKey::from(InsecureSamplingSeed(0));
-        self.compute(private_copy(model), examples, (&key, 0), losses)
+        let order = Stream::new(&InsecureSeed(0).into(), Domain::Shuffling, 0, 0);
+        self.compute(private_copy(model), examples, order, losses)
     }
 
     /// Returns the update of a user with these examples, which is zero without any.
@@ -147,7 +147,7 @@ impl UserUpdate {
         &self,
         model: M,
         mut examples: Vec<I>,
-        key: (&SamplingKey, usize),
+        order: Stream,
         mut losses: impl FnMut(&M, Vec<I>) -> Result<Tensor<1>, DpError>,
     ) -> Result<UnitUpdate, DpError> {
         let (key, user) = key;
@@ -165,7 +165,7 @@ impl UserUpdate {
             }
             Algorithm::FedAvg { training, epochs, batch_size } => {
                 let orders: Vec<Vec<usize>> =
-                    (0..*epochs).map(|_| words.permutation(examples.len())).collect();
+                    (0..*epochs).map(|_| permutation(&mut words, examples.len())).collect();
                 let batches = orders
                     .iter()
                     .flat_map(|order| order.chunks(*batch_size))
@@ -207,13 +207,12 @@ mod tests {
         let device = Device::flex().autodiff();
         let model: Linear = LinearConfig::new(1, 1).init(&device);
         let mut seen = Vec::new();
-        let key = SamplingKey::from(InsecureSamplingSeed(1));
-        let update =
-            update.compute(model, (0..examples).collect(), (&key, user), |model, batch| {
-                let x = Tensor::<2>::ones([batch.len(), 1], &device);
-                seen.push(batch);
-                Ok(model.forward(x).flatten(0, 1))
-            });
+        let order = Stream::new(&InsecureSeed(1).into(), Domain::Shuffling, 0, user as u64);
+        let update = update.compute(model, (0..examples).collect(), order, |model, batch| {
+            let x = Tensor::<2>::ones([batch.len(), 1], &device);
+            seen.push(batch);
+            Ok(model.forward(x).flatten(0, 1))
+        });
         drop(update.unwrap());
         seen
     }

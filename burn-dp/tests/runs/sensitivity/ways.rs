@@ -154,8 +154,8 @@ fn step(mut optim: DpOptimizer, model: Net, way: Way, units: &[Unit], draw: Draw
             let dataset = InMemDataset::new(units.to_vec());
             let sampler = optim.plan().sampler().unwrap();
             let batch = loader.build(dataset, sampler, 1).unwrap().next().unwrap().unwrap();
-            for chunk in batch.chunks(physical).unwrap() {
-                let (x, weights) = chunk.unwrap().into_parts();
+            for physical_batch in batch.physical_batches(physical).unwrap() {
+                let (x, weights) = physical_batch.unwrap().into_parts();
                 optim.backward_padded(model.losses(x), &weights, &model).unwrap();
             }
         }

@@ -90,7 +90,8 @@ impl Columns {
         sum_groups(ghost::magnitudes(columns, pixels), self.groups)
     }
 
-    /// Returns the gradients in the layout of the weight, `[batch_size, d_output of all groups · d_input]`.
+    /// Returns the gradients in the layout of the weight,
+    /// `[batch_size, d_output of all groups · d_input]`.
     fn instantiate(self) -> Tensor<2> {
         let [rows, d_input, _] = self.columns.dims();
         let [_, d_output, _] = self.pixels.dims();

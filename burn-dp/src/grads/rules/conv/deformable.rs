@@ -1,13 +1,15 @@
 //! Deformable convolutions.
 //!
 //! The rule is the rule of a convolution, except that the pixels under the kernel are sampled at
-//! positions that the offsets give, and multiplied by the mask: `Σ_l S(input_i)_l ⊗ output_grad[i, ·, l]`
-//! with the samples `S` in place of the patches `U`. Offset and mask get Burn's own gradients.
+//! positions that the offsets give, and multiplied by the mask:
+//! `Σ_l S(input_i)_l ⊗ output_grad[i, ·, l]` with the samples `S` in place of the patches `U`.
+//! Offset and mask get Burn's own gradients.
 //!
 //! # References
 //!
 //! - Dai et al., Deformable convolutional networks, 2017, section 2.1.
-//! - Zhu et al., Deformable ConvNets v2: more deformable, better results, 2019, section 3.2 (the mask).
+//! - Zhu et al., Deformable ConvNets v2: more deformable, better results, 2019, section 3.2 (the
+//!   mask).
 
 use burn::tensor::ops::DeformConvOptions;
 use burn::tensor::{Shape, Tensor, module::deform_conv2d};
@@ -36,7 +38,8 @@ struct DeformConvWeight {
     input: Tensor<4>,
     /// Where to sample, `[batch_size, 2 · offset_groups · kernel values, height_out, width_out]`.
     offset: Tensor<4>,
-    /// Factors of the samples, `[batch_size, offset_groups · kernel values, height_out, width_out]`.
+    /// Factors of the samples,
+    /// `[batch_size, offset_groups · kernel values, height_out, width_out]`.
     mask: Option<Tensor<4>>,
     /// `[batch_size, channels_out, height_out, width_out]`.
     output_grad: Tensor<4>,
@@ -109,25 +112,21 @@ mod tests {
     use burn::module::Module;
     use burn::nn::PaddingConfig2d;
     use burn::nn::conv::{Conv2d, Conv2dConfig, DeformConv2d, DeformConv2dConfig};
-    use burn::tensor::{Device, Tensor};
+    use burn::tensor::Device;
 
-    use crate::grads::oracle::{check, losses, numbered, numbers};
+    use crate::grads::oracle::{check_twins, losses, numbered, numbers};
     use crate::nn::{IntoPrivate, Private};
     use crate::test_devices::training_devices;
 
     #[derive(Module, Debug)]
-    struct PrivateDeformed {
-        offset: Private<Conv2d>,
-        mask: Option<Private<Conv2d>>,
-        conv: Private<DeformConv2d>,
+    struct Deformed<C, D> {
+        offset: C,
+        mask: Option<C>,
+        conv: D,
     }
 
-    #[derive(Module, Debug)]
-    struct PlainDeformed {
-        offset: Conv2d,
-        mask: Option<Conv2d>,
-        conv: DeformConv2d,
-    }
+    type PrivateDeformed = Deformed<Private<Conv2d>, Private<DeformConv2d>>;
+    type PlainDeformed = Deformed<Conv2d, DeformConv2d>;
 
     fn models(
         config: &DeformConv2dConfig,
@@ -142,28 +141,17 @@ mod tests {
                 .with_padding(config.padding.clone());
             numbered(config.init(device), seed)
         };
-        let plain = PlainDeformed {
+        let plain = Deformed {
             offset: conv(2 * sampled, 5),
             mask: mask.then(|| conv(sampled, 7)),
             conv: numbered(config.init(device), 17),
         };
-        let private = PrivateDeformed {
+        let private = Deformed {
             offset: plain.offset.clone().private(),
             mask: plain.mask.clone().map(IntoPrivate::private),
             conv: plain.conv.clone().private(),
         };
         (private, plain)
-    }
-
-    /// The losses of either model; offset and mask are computed from the input.
-    macro_rules! deformed {
-        ($model:ty) => {
-            |model: &$model, x: Tensor<4>| {
-                let mask = model.mask.as_ref().map(|mask| mask.forward(x.clone()));
-                let offset = model.offset.forward(x.clone()) * 0.2;
-                losses(model.conv.forward(x, offset, mask))
-            }
-        };
     }
 
     #[test]
@@ -183,13 +171,12 @@ mod tests {
                 (config().with_dilation([1, 2]).with_padding(PaddingConfig2d::Same), false),
             ] {
                 let (private, plain) = models(&config, mask, &device);
-                check(
-                    &private,
-                    &plain,
-                    numbers([2, 4, 5, 6], 23, &device),
-                    deformed!(PrivateDeformed),
-                    deformed!(PlainDeformed),
-                );
+                let x = numbers([2, 4, 5, 6], 23, &device);
+                check_twins!(&private, &plain, x, |model, x| {
+                    let mask = model.mask.as_ref().map(|mask| mask.forward(x.clone()));
+                    let offset = model.offset.forward(x.clone()) * 0.2;
+                    losses(model.conv.forward(x, offset, mask))
+                });
             }
         }
     }

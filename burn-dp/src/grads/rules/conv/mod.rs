@@ -1,9 +1,10 @@
 //! Convolutions of one, two or three dimensions.
 //!
 //! With `U` the patches under the kernel (im2col), the gradient of the weight of example i is
-//! `Σ_l U(input_i)_l ⊗ output_grad[i, ·, l]`, per group: the linear rule with the output pixels l as
-//! positions. Norms and instantiated gradients are computed from these columns; the weighted sum is
-//! Burn's ordinary gradient for pixels that are multiplied by the coefficients. The bias: see [`shift`].
+//! `Σ_l U(input_i)_l ⊗ output_grad[i, ·, l]`, per group: the linear rule with the output pixels l
+//! as positions. Norms and instantiated gradients are computed from these columns; the weighted sum
+//! is Burn's ordinary gradient for pixels that are multiplied by the coefficients. The bias: see
+//! [`shift`].
 //!
 //! | file | content |
 //! |---|---|

@@ -1,16 +1,16 @@
 //! Convolutions of one to three dimensions against the loop over single examples.
 
 use burn::module::Module;
-use burn::nn::conv::{Conv1dConfig, Conv2d, Conv2dConfig, Conv3dConfig};
+use burn::nn::conv::{Conv1dConfig, Conv2dConfig, Conv3dConfig};
 use burn::nn::pool::MaxPool2dConfig;
-use burn::nn::{Linear, LinearConfig, PaddingConfig1d, PaddingConfig2d, PaddingConfig3d};
+use burn::nn::{LinearConfig, PaddingConfig1d, PaddingConfig2d, PaddingConfig3d};
 use burn::tensor::Tensor;
 use proptest::prelude::*;
 
 use crate::grads::oracle::{
-    cases, check, check_convolution, check_layer, losses, numbered, numbers, set,
+    cases, check_convolution, check_layer, check_twins, losses, numbered, numbers, set,
 };
-use crate::nn::{IntoPrivate, Private};
+use crate::nn::IntoPrivate;
 use crate::test_devices::training_devices;
 
 #[test]
@@ -52,15 +52,9 @@ fn two_uses_of_a_convolution_are_summed_before_the_norm() {
 }
 
 #[derive(Module, Debug)]
-struct PrivateCnn {
-    conv: Private<Conv2d>,
-    fc: Private<Linear>,
-}
-
-#[derive(Module, Debug)]
-struct PlainCnn {
-    conv: Conv2d,
-    fc: Linear,
+struct Cnn<C, L> {
+    conv: C,
+    fc: L,
 }
 
 #[test]
@@ -68,19 +62,16 @@ fn a_convolutional_network_equals_the_loop_over_examples() {
     for device in training_devices() {
         let conv = numbered(Conv2dConfig::new([1, 4], [5, 5]).init(&device), 3);
         let fc = LinearConfig::new(4 * 4 * 4, 5).init(&device);
-        let private = PrivateCnn { conv: conv.clone().private(), fc: fc.clone().private() };
-        let plain = PlainCnn { conv, fc };
+        let private = Cnn { conv: conv.clone().private(), fc: fc.clone().private() };
+        let plain = Cnn { conv, fc };
         let head = |x: Tensor<4>| -> Tensor<2> {
             MaxPool2dConfig::new([2, 2]).init().forward(x.tanh()).flatten(1, 3)
         };
         let loss = |x: Tensor<2>| x.powi_scalar(2).sum_dim(1).reshape([-1]);
-        check(
-            &private,
-            &plain,
-            numbers([6, 1, 12, 12], 9, &device),
-            |model: &PrivateCnn, x| loss(model.fc.forward(head(model.conv.forward(x)))),
-            |model: &PlainCnn, x| loss(model.fc.forward(head(model.conv.forward(x)))),
-        );
+        let x = numbers([6, 1, 12, 12], 9, &device);
+        check_twins!(&private, &plain, x, |model, x| {
+            loss(model.fc.forward(head(model.conv.forward(x))))
+        });
     }
 }
 

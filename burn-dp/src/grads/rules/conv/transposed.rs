@@ -1,9 +1,9 @@
 //! Transposed convolutions.
 //!
-//! A transposed convolution is the adjoint of a convolution: its kernel slides over the output. So its
-//! rule is the rule of that convolution with input and output gradient exchanged:
-//! `Σ_l U(output_grad_i)_l ⊗ input[i, ·, l]`, where `U` are the patches and `l` the input pixels. The
-//! rule itself is [`ConvWeight`](super::ConvWeight), whose `transposed` field exchanges the two.
+//! A transposed convolution is the adjoint of a convolution: its kernel slides over the output. So
+//! its rule is the rule of that convolution with input and output gradient exchanged:
+//! `Σ_l U(output_grad_i)_l ⊗ input[i, ·, l]`, where `U` are the patches and `l` the input pixels.
+//! The rule itself is [`ConvWeight`](super::ConvWeight).
 //!
 //! # References
 //!
@@ -11,8 +11,8 @@
 
 use burn::tensor::Tensor;
 
-/// Returns the image under the kernel and the pixels paired with its positions, from the input and the
-/// gradient of the output; and the other way round.
+/// Returns the image under the kernel and the pixels paired with its positions, from the input and
+/// the gradient of the output; and the other way round.
 pub(super) fn exchange<const D: usize>(
     transposed: bool,
     first: Tensor<D>,

@@ -10,11 +10,11 @@ use super::{Cost, Restriction, Rounding, Rule, SquaredNorms, ghost};
 use dense::Dense;
 use indexed::Indexed;
 
-/// A weight whose gradient is a sum of outer products over positions: the weight of a linear layer, of
-/// an embedding, or of both at once.
+/// A weight whose gradient is a sum of outer products over positions: the weight of a linear layer,
+/// of an embedding, or of both at once.
 ///
-/// All uses of a weight in one forward pass are positions of one sum, because their cross terms enter
-/// its norm.
+/// All uses of a weight in one forward pass are positions of one sum, because their cross terms
+/// enter its norm.
 #[derive(Clone, Debug)]
 pub(in crate::grads) struct OuterProducts {
     /// `[rows, columns]` of the weight.
@@ -122,7 +122,8 @@ impl Rule for OuterProducts {
         })
     }
 
-    /// Adds positions with indices to the rows of `gradients`, without a dense gradient of their own.
+    /// Adds positions with indices to the rows of `gradients`, without a dense gradient of their
+    /// own.
     fn add_to(&self, gradients: Tensor<2>) -> Tensor<2> {
         match (&self.dense, &self.indexed) {
             (None, Some(indexed)) => {

@@ -35,8 +35,8 @@ pub(super) fn patches(input: FloatTensor<Flex>, patches: &Patches) -> Option<Flo
 }
 
 impl Patches {
-    /// Writes the pixels under element `kernel` of the kernel, one output plane after another; `row`
-    /// holds zeros.
+    /// Writes the pixels under element `kernel` of the kernel, one output plane after another;
+    /// `row` holds zeros.
     fn fill_volume(&self, volume: &[f32], size: [usize; 3], kernel: usize, row: &mut [f32]) {
         let [depth, height, width] = size;
         let [_, kernel_height, kernel_width] = self.kernel_size;
@@ -55,7 +55,8 @@ impl Patches {
         }
     }
 
-    /// Writes the pixels of one plane under one element of the kernel, one output row after another.
+    /// Writes the pixels of one plane under one element of the kernel, one output row after
+    /// another.
     fn fill_plane(&self, image: &[f32], size: [usize; 2], kernel: [usize; 2], row: &mut [f32]) {
         let [height, width] = size;
         let [_, _, width_out] = self.output_size;

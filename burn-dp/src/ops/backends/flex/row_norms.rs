@@ -27,8 +27,8 @@ pub(super) fn row_squared_norms(rows: FloatTensor<Flex>) -> Option<FloatTensor<F
     Some(FloatTensor::<Flex>::from_data(TensorData::new(norms, [count])))
 }
 
-/// Returns a sum of squares: blocks in f32 on independent lanes, the blocks added in f64. Overflow of a
-/// block is infinity, which the caller has to see.
+/// Returns a sum of squares: blocks in f32 on independent lanes, the blocks added in f64. Overflow
+/// of a block is infinity, which the caller has to see.
 pub(super) fn squared_norm(row: &[f32]) -> f32 {
     Arch::new().dispatch(SquaredNorm(row))
 }

@@ -1,0 +1,113 @@
+//! `calibrate`: the parameter that meets a privacy budget.
+
+use burn_dp_accountant::{AccountantError, Budget, Calibration, DpEvent, Rounded};
+use clap::Args;
+use serde_json::{Value, json};
+
+use crate::output::{Output, invalid, json_text};
+use crate::training::Relation;
+
+#[derive(Debug, Args)]
+#[command(allow_negative_numbers = true)]
+pub(crate) struct Arguments {
+    /// Target ε.
+    #[arg(long)]
+    epsilon: f64,
+    /// Target δ.
+    #[arg(long)]
+    delta: f64,
+    /// Probability that a unit takes part in a step. Two of this, the number of steps and the noise
+    /// multiplier are given, and the third is searched.
+    #[arg(long, visible_alias = "q")]
+    sampling_probability: Option<f64>,
+    /// Number of steps.
+    #[arg(long)]
+    steps: Option<u64>,
+    /// Noise multiplier.
+    #[arg(long, visible_alias = "sigma")]
+    noise_multiplier: Option<f64>,
+    /// Number of units: search the expected batch size instead of the sampling probability.
+    #[arg(long, conflicts_with = "sampling_probability")]
+    dataset_size: Option<u64>,
+    /// Neighboring relation.
+    #[arg(long, value_enum, default_value = "add-or-remove-one")]
+    relation: Relation,
+    /// Print JSON.
+    #[arg(long)]
+    json: bool,
+}
+
+/// The parameter that was found, on the safe side of the budget.
+enum Found {
+    NoiseMultiplier(f64),
+    Steps(u64),
+    SamplingProbability(f64),
+    ExpectedBatchSize(u64),
+}
+
+impl Found {
+    fn name(&self) -> &'static str {
+        match self {
+            Self::NoiseMultiplier(_) => "noise_multiplier",
+            Self::Steps(_) => "steps",
+            Self::SamplingProbability(_) => "sampling_probability",
+            Self::ExpectedBatchSize(_) => "expected_batch_size",
+        }
+    }
+
+    fn json(&self) -> Value {
+        match *self {
+            Self::NoiseMultiplier(value) | Self::SamplingProbability(value) => json!(value),
+            Self::Steps(value) | Self::ExpectedBatchSize(value) => json!(value),
+        }
+    }
+
+    /// Returns the value with few digits, rounded toward more privacy.
+    fn text(&self) -> String {
+        match *self {
+            Self::NoiseMultiplier(value) => Rounded::up(value).to_string(),
+            Self::SamplingProbability(value) => Rounded::down(value).to_string(),
+            Self::Steps(value) | Self::ExpectedBatchSize(value) => value.to_string(),
+        }
+    }
+}
+
+pub(super) fn run(arguments: &Arguments) -> Output {
+    let budget = Budget::new(arguments.epsilon, arguments.delta)?;
+    let found = search(arguments, budget)?;
+    if arguments.json {
+        return Ok(json_text(&json!({
+            found.name(): found.json(), "epsilon": budget.epsilon(), "delta": budget.delta()
+        })));
+    }
+    Ok(format!("{} = {}\n", found.name(), found.text()))
+}
+
+fn search(arguments: &Arguments, budget: Budget) -> Result<Found, AccountantError> {
+    let calibration = Calibration::new(budget).with_relation(arguments.relation.into());
+    let given = (arguments.sampling_probability, arguments.steps, arguments.noise_multiplier);
+    match (given, arguments.dataset_size) {
+        ((Some(q), None, Some(sigma)), None) => {
+            Ok(Found::Steps(calibration.steps(&DpEvent::dp_sgd_step(q, sigma))?))
+        }
+        ((Some(q), Some(steps), None), None) => {
+            let sigma = calibration.noise_multiplier(steps, |s| DpEvent::dp_sgd_step(q, s))?;
+            Ok(Found::NoiseMultiplier(sigma))
+        }
+        ((None, Some(steps), Some(sigma)), size) => {
+            DpEvent::gaussian(sigma).validate()?;
+            let event = |q| DpEvent::dp_sgd_step(q, sigma);
+            Ok(match size {
+                Some(size) => {
+                    Found::ExpectedBatchSize(calibration.expected_batch_size(size, steps, event)?)
+                }
+                None => Found::SamplingProbability(calibration.sampling_probability(steps, event)?),
+            })
+        }
+        _ => Err(invalid(
+            "--sampling-probability, --steps, --noise-multiplier",
+            "two of the three must be given, the third is searched (with --dataset-size as a \
+             batch size)",
+        )),
+    }
+}

@@ -1,0 +1,136 @@
+//! `epsilon`: ε of a training.
+
+use burn_dp_accountant::{
+    Accountant, AccountantError, CentralLimitEstimate, DpEvent, Epsilon, ExactAccountant, Method,
+    PldAccountant, RdpAccountant, Rounded,
+};
+use clap::{Args, ValueEnum};
+use serde_json::{Value, json};
+
+use crate::output::{Output, invalid, json_text, number};
+use crate::training::{Events, Training};
+
+#[derive(Debug, Args)]
+#[command(allow_negative_numbers = true)]
+pub(crate) struct Arguments {
+    #[command(flatten)]
+    training: Training,
+    /// Target δ.
+    #[arg(long)]
+    delta: f64,
+    /// Method of computation.
+    #[arg(long, value_enum, default_value = "exact")]
+    accountant: Choice,
+    /// Print JSON.
+    #[arg(long)]
+    json: bool,
+}
+
+/// The accountant.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Choice {
+    /// Certified bracket, with the exact value as the estimate.
+    Exact,
+    /// Certified bracket.
+    Pld,
+    /// Rényi divergences (an upper bound).
+    Rdp,
+    /// Central-limit approximation (no guarantee; one segment, Poisson sampling).
+    Gdp,
+}
+
+pub(super) fn run(arguments: &Arguments) -> Output {
+    let events = arguments.training.read()?;
+    let relation = events.relation;
+    let delta = arguments.delta;
+    let answer = match arguments.accountant {
+        Choice::Exact => exact(&events, delta)?,
+        _ if events.is_insecure() => events.ledger()?.epsilon(delta)?,
+        Choice::Pld => PldAccountant::new(events.counted(), relation)?.epsilon(delta)?,
+        Choice::Rdp => RdpAccountant::new(events.counted(), relation)?.epsilon(delta)?,
+        Choice::Gdp => return central_limit(&events, arguments),
+    };
+    if arguments.json {
+        return Ok(json_text(&json!({
+            "epsilon": number(answer.upper),
+            "lower": number(answer.lower),
+            "upper": number(answer.upper),
+            "estimate": number(answer.estimate),
+            "delta": answer.delta,
+            "accountant": answer.method,
+            "relation": relation,
+            "order": answer.order,
+            "notes": answer.notes,
+        })));
+    }
+    let mut text = format!(
+        "{answer}\n  relation:  {relation}\n  method:    {}\n  bracket:   [{}, {}]\n  \
+         estimate:  {}\n",
+        answer.method,
+        Rounded::down(answer.lower),
+        Rounded::up(answer.upper),
+        Rounded::nearest(answer.estimate),
+    );
+    if let Some(order) = answer.order {
+        text += &format!("  order:     {order:.3}\n");
+    }
+    for note in &answer.notes {
+        text += &format!("  note:      {note}\n");
+    }
+    Ok(text)
+}
+
+/// Returns the best guarantee, with the exact value as its estimate. The slow search for the exact
+/// value follows if the quick one fails. A note says why there is no exact value.
+fn exact(events: &Events, delta: f64) -> Result<Epsilon, AccountantError> {
+    let mut answer = events.ledger()?.epsilon(delta)?;
+    match answer.method {
+        Method::Exact | Method::ClosedForm | Method::Nothing => return Ok(answer),
+        Method::Pld if answer.upper.is_finite() => {}
+        method => {
+            answer.notes.push(format!("no exact value; the method was: {method}"));
+            return Ok(answer);
+        }
+    }
+    let found = ExactAccountant::new(events.counted(), events.relation)
+        .and_then(|accountant| accountant.epsilon(delta))
+        .map(|epsilon| epsilon.estimate);
+    match found {
+        Ok(value)
+            if value >= answer.lower * (1.0 - 1e-9) && value <= answer.upper * (1.0 + 1e-9) =>
+        {
+            answer.estimate = value.clamp(answer.lower, answer.upper);
+            answer.method = Method::Exact;
+        }
+        Ok(value) => answer.notes.push(format!("the exact value {value} is not in the bracket")),
+        Err(error) => {
+            let method = answer.method;
+            answer.notes.push(format!("no exact value; the method was: {method}; {error}"));
+        }
+    }
+    Ok(answer)
+}
+
+fn central_limit(events: &Events, arguments: &Arguments) -> Output {
+    let [(DpEvent::PoissonSampled { sampling_probability, event }, steps)] = &events.events[..]
+    else {
+        return Err(invalid(
+            "--accountant",
+            "gdp needs exactly one segment with Poisson sampling; use exact",
+        ));
+    };
+    let DpEvent::Gaussian { noise_multiplier } = **event else {
+        return Err(invalid("--accountant", "gdp needs Gaussian releases; use exact"));
+    };
+    let limit = CentralLimitEstimate::poisson(*sampling_probability, noise_multiplier, *steps)?;
+    let estimate = limit.epsilon(arguments.delta)?;
+    if arguments.json {
+        return Ok(json_text(&json!({
+            "epsilon": Value::Null, "lower": 0.0, "upper": "inf",
+            "estimate": number(estimate.without_guarantee()),
+            "delta": arguments.delta, "accountant": "gdp", "relation": events.relation,
+            "order": Value::Null, "notes": ["central-limit approximation: no guarantee"],
+        })));
+    }
+    Ok(format!("epsilon is {estimate} at delta = {:e}\n", arguments.delta))
+}

@@ -1,0 +1,100 @@
+//! `tan`: the total amount of noise of a run, and a small run that predicts it.
+
+use burn_dp_accountant::{
+    Accountant, AccountantError, DpEvent, NeighboringRelation, PRIVACY_WALL, PldAccountant,
+    Rounded, RunPlan, ScalingLaw, TotalAmountOfNoise,
+};
+use clap::Args;
+use serde_json::json;
+
+use crate::output::{Output, invalid, json_text, number};
+
+#[derive(Debug, Args)]
+#[command(allow_negative_numbers = true)]
+pub(crate) struct Arguments {
+    /// Number of units in the data set.
+    #[arg(long)]
+    dataset_size: u64,
+    /// Expected batch size of the large run.
+    #[arg(long)]
+    batch_size: f64,
+    /// Noise multiplier of the large run.
+    #[arg(long, visible_alias = "sigma")]
+    noise_multiplier: f64,
+    /// Number of steps.
+    #[arg(long)]
+    steps: u64,
+    /// Target δ.
+    #[arg(long)]
+    delta: f64,
+    /// Factor by which batch and noise of the small run are smaller.
+    #[arg(long, default_value_t = 32.0)]
+    factor: f64,
+    /// Results of small runs with equal steps and σ/B, as BATCH:ACCURACY, for a prediction.
+    #[arg(long, value_name = "B:ACC", value_delimiter = ',')]
+    run: Vec<String>,
+    /// Print JSON.
+    #[arg(long)]
+    json: bool,
+}
+
+pub(super) fn run(arguments: &Arguments) -> Output {
+    let run = RunPlan {
+        expected_batch_size: arguments.batch_size,
+        noise_multiplier: arguments.noise_multiplier,
+        steps: arguments.steps,
+    };
+    let q = arguments.batch_size / arguments.dataset_size as f64;
+    let noise = TotalAmountOfNoise::new(q, arguments.noise_multiplier, arguments.steps)?;
+    let small = run.scaled_down(arguments.factor)?;
+    let event = DpEvent::dp_sgd_step(q, arguments.noise_multiplier);
+    let relation = NeighboringRelation::AddOrRemoveOne;
+    let certified =
+        PldAccountant::new([(&event, arguments.steps)], relation)?.epsilon(arguments.delta)?;
+    let approximate = noise.approximate_epsilon(arguments.delta)?;
+    let prediction = if arguments.run.is_empty() {
+        None
+    } else {
+        let runs: Vec<(f64, f64)> =
+            arguments.run.iter().map(|text| parse_run(text)).collect::<Result<_, _>>()?;
+        Some(ScalingLaw::fit(&runs)?.predict(arguments.batch_size))
+    };
+    if arguments.json {
+        return Ok(json_text(&json!({
+            "eta": noise.eta(), "sigma_total": noise.sigma(), "epsilon_tan": approximate,
+            "epsilon": number(certified.upper), "delta": arguments.delta,
+            "small_batch_size": small.expected_batch_size,
+            "small_noise_multiplier": small.noise_multiplier, "steps": small.steps,
+            "predicted_accuracy": prediction.map(|(value, low, high)| json!([value, low, high])),
+        })));
+    }
+    let mut text = format!(
+        "eta = {}, total amount of noise = {}\n\
+         epsilon = {} (guarantee), about {} by TAN, at delta = {:e}\n\
+         small run: expected batch {}, noise multiplier {}, {} steps \
+         (choose hyperparameters with it; never release it)\n",
+        Rounded::nearest(noise.eta()),
+        Rounded::nearest(noise.sigma()),
+        Rounded::up(certified.upper),
+        Rounded::nearest(approximate).with_digits(4),
+        arguments.delta,
+        Rounded::nearest(small.expected_batch_size),
+        Rounded::nearest(small.noise_multiplier),
+        small.steps
+    );
+    if arguments.noise_multiplier < PRIVACY_WALL {
+        text += "the noise multiplier is below 2 (the privacy wall): the epsilon by TAN is too \
+                 low\n";
+    }
+    if let Some((value, low, high)) = prediction {
+        text += &format!("predicted accuracy: {value:.4} (95 % interval {low:.4} to {high:.4})\n");
+    }
+    Ok(text)
+}
+
+fn parse_run(text: &str) -> Result<(f64, f64), AccountantError> {
+    let parsed = text.split_once(':').and_then(|(batch, accuracy)| {
+        Some((batch.trim().parse().ok()?, accuracy.trim().parse().ok()?))
+    });
+    parsed.ok_or_else(|| invalid("--run", format!("must be BATCH:ACCURACY, got {text:?}")))
+}

@@ -1,0 +1,54 @@
+//! `tradeoff`: the trade-off curve of a training.
+
+use std::path::PathBuf;
+
+use burn_dp_accountant::{Accountant, PldAccountant, Rounded};
+use clap::Args;
+use serde_json::{Value, json};
+
+use crate::output::{Output, invalid, json_text};
+use crate::plot;
+use crate::training::Training;
+
+#[derive(Debug, Args)]
+#[command(allow_negative_numbers = true)]
+pub(crate) struct Arguments {
+    #[command(flatten)]
+    training: Training,
+    /// Type I errors at which to print the type II error.
+    #[arg(long, value_delimiter = ',', default_value = "0.001,0.01,0.05,0.1,0.2,0.5")]
+    alpha: Vec<f64>,
+    /// Draw the curve as an SVG.
+    #[arg(long, value_name = "FILE.svg")]
+    plot: Option<PathBuf>,
+    /// Print JSON.
+    #[arg(long)]
+    json: bool,
+}
+
+/// Values of ε from which the curve is made.
+const POINTS: usize = 1_000;
+
+pub(super) fn run(arguments: &Arguments) -> Output {
+    if let Some(alpha) = arguments.alpha.iter().find(|alpha| !(0.0..=1.0).contains(*alpha)) {
+        return Err(invalid("--alpha", format!("must be between 0 and 1, got {alpha}")));
+    }
+    let events = arguments.training.read()?;
+    let curve = PldAccountant::new(events.counted(), events.relation)?.tradeoff(POINTS)?;
+    if let Some(path) = &arguments.plot {
+        plot::tradeoff(&curve, path)?;
+    }
+    let points: Vec<(f64, f64)> =
+        arguments.alpha.iter().map(|&alpha| (alpha, curve.type_two_error(alpha))).collect();
+    if arguments.json {
+        let points: Vec<Value> =
+            points.iter().map(|(a, b)| json!({ "alpha": a, "beta": b })).collect();
+        return Ok(json_text(&Value::from(points)));
+    }
+    let mut text =
+        "type I error   smallest type II error (no test has a smaller one)\n".to_string();
+    for (alpha, beta) in points {
+        text += &format!("{alpha:<14} {}\n", Rounded::down(beta));
+    }
+    Ok(text)
+}

@@ -1,0 +1,22 @@
+//! The output of the commands: text for people, JSON for programs.
+
+use burn_dp_accountant::AccountantError;
+use serde_json::{Value, json};
+
+/// The text of a command, or the error that it prints.
+pub(crate) type Output = Result<String, AccountantError>;
+
+/// Returns a JSON value as indented text with a final line break.
+pub(crate) fn json_text(value: &Value) -> String {
+    format!("{value:#}\n")
+}
+
+/// Returns a number as JSON; infinity is the text "inf".
+pub(crate) fn number(value: f64) -> Value {
+    if value.is_finite() { json!(value) } else { json!("inf") }
+}
+
+/// Returns the error of an option with an impossible value.
+pub(crate) fn invalid(name: &'static str, reason: impl Into<String>) -> AccountantError {
+    AccountantError::InvalidArgument { name, reason: reason.into() }
+}

@@ -1,0 +1,134 @@
+//! The options that describe a training.
+
+use std::path::{Path, PathBuf};
+
+use burn_dp_accountant::{
+    AccountantError, DpEvent, LedgerHeader, NeighboringRelation, NoiseProvenance, PrivacyLedger,
+    UnitOfPrivacy,
+};
+use clap::{Args, ValueEnum};
+
+use crate::output::invalid;
+
+/// The training: a ledger file, or segments (repeat the three options for several segments).
+#[derive(Debug, Args)]
+pub(crate) struct Training {
+    /// Probability that a unit takes part in a step.
+    #[arg(long, visible_alias = "q", value_name = "Q")]
+    sampling_probability: Vec<f64>,
+    /// Noise standard deviation over the clipping threshold.
+    #[arg(long, visible_alias = "sigma", value_name = "S")]
+    noise_multiplier: Vec<f64>,
+    /// Number of steps.
+    #[arg(long, value_name = "T")]
+    steps: Vec<u64>,
+    /// Ledger that a training wrote.
+    #[arg(
+        long,
+        value_name = "FILE",
+        conflicts_with_all = ["sampling_probability", "noise_multiplier", "steps"]
+    )]
+    ledger: Option<PathBuf>,
+    /// Neighboring relation of the segments (a ledger has its own).
+    #[arg(long, value_enum, default_value = "add-or-remove-one")]
+    relation: Relation,
+}
+
+/// The neighboring relation, as an option.
+#[derive(Debug, Clone, Copy, ValueEnum)]
+pub(crate) enum Relation {
+    /// One unit is added or removed.
+    AddOrRemoveOne,
+    /// One unit is replaced by another; the noise multiplier stays relative to one threshold.
+    ReplaceOne,
+    /// One unit is replaced by a unit that contributes nothing.
+    ReplaceSpecial,
+}
+
+impl From<Relation> for NeighboringRelation {
+    fn from(relation: Relation) -> Self {
+        match relation {
+            Relation::AddOrRemoveOne => Self::AddOrRemoveOne,
+            Relation::ReplaceOne => Self::ReplaceOne,
+            Relation::ReplaceSpecial => Self::ReplaceSpecial,
+        }
+    }
+}
+
+/// The events of a training.
+pub(crate) struct Events {
+    pub(crate) events: Vec<(DpEvent, u64)>,
+    pub(crate) relation: NeighboringRelation,
+    ledger: Option<PrivacyLedger>,
+}
+
+impl Events {
+    /// Returns each event with its number of releases.
+    pub(crate) fn counted(&self) -> impl Iterator<Item = (&DpEvent, u64)> {
+        self.events.iter().map(|(event, n)| (event, *n))
+    }
+
+    /// Returns whether the ledger says that its noise can be reproduced.
+    pub(crate) fn is_insecure(&self) -> bool {
+        let ledger = self.ledger.as_ref();
+        ledger.is_some_and(|ledger| ledger.header().noise_source != NoiseProvenance::Secure)
+    }
+
+    /// Returns the ledger, or a ledger of the segments.
+    pub(crate) fn ledger(&self) -> Result<PrivacyLedger, AccountantError> {
+        if let Some(ledger) = &self.ledger {
+            return Ok(ledger.clone());
+        }
+        let header = LedgerHeader::new(UnitOfPrivacy::Example, self.relation);
+        let mut ledger = PrivacyLedger::new(header);
+        for (event, count) in self.counted() {
+            ledger.record_many(event, count)?;
+        }
+        Ok(ledger)
+    }
+}
+
+impl Training {
+    /// Reads the ledger, or checks the segments.
+    pub(crate) fn read(&self) -> Result<Events, AccountantError> {
+        if let Some(path) = &self.ledger {
+            let ledger = read_ledger(path)?;
+            let events =
+                ledger.entries().iter().map(|entry| (entry.event.clone(), entry.count)).collect();
+            let relation = ledger.header().relation;
+            return Ok(Events { events, relation, ledger: Some(ledger) });
+        }
+        let (q, sigma, steps) = (&self.sampling_probability, &self.noise_multiplier, &self.steps);
+        if q.is_empty() || q.len() != sigma.len() || q.len() != steps.len() {
+            return Err(invalid(
+                "--sampling-probability, --noise-multiplier, --steps",
+                format!(
+                    "must be given equally often and at least once (or use --ledger FILE), got \
+                     {}, {} and {}",
+                    q.len(),
+                    sigma.len(),
+                    steps.len()
+                ),
+            ));
+        }
+        let mut events = Vec::new();
+        for ((&q, &sigma), &steps) in q.iter().zip(sigma).zip(steps) {
+            let event = DpEvent::dp_sgd_step(q, sigma);
+            event.validate()?;
+            events.push((event, steps));
+        }
+        Ok(Events { events, relation: self.relation.into(), ledger: None })
+    }
+}
+
+/// Reads a ledger. An empty one is an error: ε = 0 of the wrong file would be mistaken for a proof.
+pub(crate) fn read_ledger(path: &Path) -> Result<PrivacyLedger, AccountantError> {
+    let ledger = PrivacyLedger::load(path)?;
+    if ledger.entries().is_empty() {
+        return Err(invalid(
+            "--ledger",
+            format!("must contain at least one release, but {} is empty", path.display()),
+        ));
+    }
+    Ok(ledger)
+}

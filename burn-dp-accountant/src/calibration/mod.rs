@@ -1,0 +1,251 @@
+//! Calibration: the parameter that meets a privacy budget.
+
+mod search;
+
+pub(crate) use search::largest_count;
+use search::smallest;
+
+use crate::analysis::{epsilon_of_events, quick_epsilon};
+use crate::budget::Budget;
+use crate::domain::check_count;
+use crate::error::AccountantError;
+use crate::event::DpEvent;
+use crate::relation::NeighboringRelation;
+
+/// Relative tolerance of calibrated real parameters: the returned value is on the safe side, and a
+/// value that is better by more than this would break the budget.
+pub const CALIBRATION_TOLERANCE: f64 = 1e-6;
+
+/// Range of the search for a noise multiplier.
+const NOISE_RANGE: (f64, f64) = (1e-3, 1e7);
+
+/// Returns the smallest noise multiplier with which `steps` releases of `event(noise_multiplier)`
+/// meet the budget under add-or-remove-one.
+///
+/// It is rounded up (more noise) by at most [`CALIBRATION_TOLERANCE`], relative. The ε that decides
+/// is an upper bound.
+///
+/// # Errors
+///
+/// Returns [`AccountantError::Infeasible`] if no multiplier up to `1e7` meets the budget (for
+/// instance because the event has an additive δ), [`AccountantError::InvalidArgument`] if `steps`
+/// is 0 or the event has a parameter outside of its domain, and [`AccountantError::Unsupported`] if
+/// the event cannot be analyzed.
+///
+/// # Example
+///
+/// ```
+/// use burn_dp_accountant::{Budget, DpEvent, calibrate_noise_multiplier};
+///
+/// let budget = Budget::new(3.0, 1e-5)?;
+/// let step = |sigma| DpEvent::dp_sgd_step(0.01, sigma);
+/// let sigma = calibrate_noise_multiplier(budget, 10_000, step)?;
+/// assert!(sigma > 1.0 && sigma < 2.0);
+/// # Ok::<(), burn_dp_accountant::AccountantError>(())
+/// ```
+pub fn calibrate_noise_multiplier(
+    target: Budget,
+    steps: u64,
+    event: impl Fn(f64) -> DpEvent,
+) -> Result<f64, AccountantError> {
+    Calibration::new(target).noise_multiplier(steps, event)
+}
+
+/// A search for the parameter that meets a privacy budget, under any neighboring relation.
+#[derive(Debug, Clone, Copy)]
+pub struct Calibration {
+    target: Budget,
+    relation: NeighboringRelation,
+    tolerance: f64,
+}
+
+impl Calibration {
+    /// Creates a search under add-or-remove-one with [`CALIBRATION_TOLERANCE`].
+    pub fn new(target: Budget) -> Self {
+        Self {
+            target,
+            relation: NeighboringRelation::AddOrRemoveOne,
+            tolerance: CALIBRATION_TOLERANCE,
+        }
+    }
+
+    /// Sets the neighboring relation.
+    pub fn with_relation(mut self, relation: NeighboringRelation) -> Self {
+        self.relation = relation;
+        self
+    }
+
+    /// Sets the relative tolerance of the result, at least 1e-12.
+    pub fn with_tolerance(mut self, tolerance: f64) -> Self {
+        self.tolerance = if tolerance > 1e-12 { tolerance } else { 1e-12 };
+        self
+    }
+
+    fn upper(&self, event: &DpEvent, steps: u64) -> Result<f64, AccountantError> {
+        Ok(epsilon_of_events([(event, steps)], self.relation, self.target.delta())?.upper)
+    }
+
+    fn quick(&self, event: &DpEvent, steps: u64) -> Option<f64> {
+        quick_epsilon(&[(event, steps)], self.relation, self.target.delta())
+    }
+
+    /// Returns the smallest noise multiplier with which `steps` releases of
+    /// `event(noise_multiplier)` meet the budget, rounded up.
+    ///
+    /// # Errors
+    ///
+    /// Returns [`AccountantError::Infeasible`] if no multiplier up to `1e7` meets the budget,
+    /// [`AccountantError::InvalidArgument`] if `steps` is 0 or the event has a parameter outside of
+    /// its domain, and [`AccountantError::Unsupported`] if the event cannot be analyzed.
+    pub fn noise_multiplier(
+        &self,
+        steps: u64,
+        event: impl Fn(f64) -> DpEvent,
+    ) -> Result<f64, AccountantError> {
+        if steps == 0 {
+            return Err(AccountantError::invalid(
+                "steps",
+                "must be at least 1: nothing is released in 0 steps, so no noise is needed",
+            ));
+        }
+        let upper = |sigma| self.upper(&event(sigma), steps);
+        let quick = |sigma| self.quick(&event(sigma), steps);
+        smallest(self.target.epsilon(), self.tolerance, NOISE_RANGE, upper, quick).map_err(
+            |error| match error {
+                AccountantError::Infeasible { reason } => AccountantError::infeasible(format!(
+                    "noise_multiplier for epsilon = {} at delta = {:e} in {steps} steps: {reason}",
+                    self.target.epsilon(),
+                    self.target.delta()
+                )),
+                other => other,
+            },
+        )
+    }
+
+    /// Returns the largest number of releases of `event` within the budget: one more would break
+    /// it. 0 if even one release is too much, `u64::MAX` if the event costs nothing.
+    ///
+    /// # Errors
+    ///
+    /// Returns [`AccountantError::InvalidArgument`] if the event has a parameter outside of its
+    /// domain, and [`AccountantError::Unsupported`] if the event cannot be analyzed.
+    pub fn steps(&self, event: &DpEvent) -> Result<u64, AccountantError> {
+        event.validate()?;
+        largest_count(self.target.epsilon(), |n| self.upper(event, n), |n| self.quick(event, n))
+    }
+
+    /// Returns the largest sampling probability with which `steps` releases of `event(probability)`
+    /// meet the budget, rounded down.
+    ///
+    /// # Errors
+    ///
+    /// Returns [`AccountantError::Infeasible`] if even a probability of 1e-12 is too large,
+    /// [`AccountantError::InvalidArgument`] if the event has a parameter outside of its domain, and
+    /// [`AccountantError::Unsupported`] if the event cannot be analyzed.
+    pub fn sampling_probability(
+        &self,
+        steps: u64,
+        event: impl Fn(f64) -> DpEvent,
+    ) -> Result<f64, AccountantError> {
+        // The smallest "1/q" is the largest q.
+        let whole = self.upper(&event(1.0), steps)?;
+        if whole <= self.target.epsilon() {
+            return Ok(1.0);
+        }
+        let inverse = smallest(
+            self.target.epsilon(),
+            self.tolerance,
+            (1.0, 1e12),
+            |inverse| self.upper(&event(1.0 / inverse), steps),
+            |inverse| self.quick(&event(1.0 / inverse), steps),
+        )?;
+        Ok(1.0 / inverse)
+    }
+
+    /// Returns the largest expected batch size out of `dataset_size` units with which `steps`
+    /// releases of `event(batch_size / dataset_size)` meet the budget, rounded down to a whole
+    /// number.
+    ///
+    /// # Errors
+    ///
+    /// Returns [`AccountantError::Infeasible`] if not even a batch of one unit meets the budget,
+    /// [`AccountantError::InvalidArgument`] if `dataset_size` is 0 or the event has a parameter
+    /// outside of its domain, and [`AccountantError::Unsupported`] if the event cannot be analyzed.
+    pub fn expected_batch_size(
+        &self,
+        dataset_size: u64,
+        steps: u64,
+        event: impl Fn(f64) -> DpEvent,
+    ) -> Result<u64, AccountantError> {
+        check_count("dataset_size", dataset_size)?;
+        let fits = |batch: u64| -> Result<bool, AccountantError> {
+            let q = batch as f64 / dataset_size as f64;
+            Ok(self.upper(&event(q), steps)? <= self.target.epsilon())
+        };
+        if !fits(1)? {
+            return Err(AccountantError::infeasible(format!(
+                "not even an expected batch of 1 out of {dataset_size} units meets epsilon = {}; \
+                 use more noise or fewer steps",
+                self.target.epsilon()
+            )));
+        }
+        let (mut low, mut high) = (1, dataset_size + 1);
+        while high - low > 1 {
+            let middle = low + (high - low) / 2;
+            if middle <= dataset_size && fits(middle)? { low = middle } else { high = middle }
+        }
+        Ok(low)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    fn upper(event: DpEvent, steps: u64, delta: f64) -> f64 {
+        epsilon_of_events([(&event, steps)], NeighboringRelation::AddOrRemoveOne, delta)
+            .unwrap()
+            .upper
+    }
+
+    #[test]
+    fn calibrated_noise_meets_the_budget_and_less_does_not() {
+        let budget = Budget::new(2.0, 1e-5).unwrap();
+        let build = |sigma| DpEvent::dp_sgd_step(0.02, sigma);
+        let sigma = calibrate_noise_multiplier(budget, 1_000, build).unwrap();
+        assert!(upper(build(sigma), 1_000, 1e-5) <= 2.0);
+        assert!(upper(build(sigma * (1.0 - 3e-6)), 1_000, 1e-5) > 2.0);
+    }
+
+    #[test]
+    fn steps_and_probability_round_to_the_safe_side() {
+        let calibration = Calibration::new(Budget::new(1.0, 1e-6).unwrap());
+        let step = DpEvent::dp_sgd_step(0.01, 1.2);
+        let steps = calibration.steps(&step).unwrap();
+        assert!(upper(step.clone(), steps, 1e-6) <= 1.0 && upper(step, steps + 1, 1e-6) > 1.0);
+        let build = |q| DpEvent::dp_sgd_step(q, 1.2);
+        let q = calibration.sampling_probability(500, build).unwrap();
+        assert!(
+            upper(build(q), 500, 1e-6) <= 1.0 && upper(build(q * (1.0 + 3e-6)), 500, 1e-6) > 1.0
+        );
+        let batch = calibration.expected_batch_size(10_000, 500, build).unwrap();
+        assert_eq!(batch, (q * 10_000.0).floor() as u64);
+    }
+
+    #[test]
+    fn infeasible_budget_is_an_error_that_names_the_target() {
+        let budget = Budget::new(1.0, 1e-6).unwrap();
+        let leaky = |_| DpEvent::EpsilonDelta { epsilon: 0.1, delta: 1e-3 };
+        let error = calibrate_noise_multiplier(budget, 3, leaky).unwrap_err();
+        assert!(error.to_string().contains("epsilon = 1"), "{error}");
+        assert!(calibrate_noise_multiplier(budget, 0, DpEvent::gaussian).is_err());
+        assert!(Budget::new(-1.0, 1e-5).is_err() && Budget::new(1.0, 1.0).is_err());
+    }
+
+    #[test]
+    fn free_event_may_be_released_without_limit() {
+        let calibration = Calibration::new(Budget::new(1.0, 1e-6).unwrap());
+        assert_eq!(calibration.steps(&DpEvent::dp_sgd_step(0.0, 1.0)).unwrap(), u64::MAX);
+    }
+}

@@ -1,0 +1,159 @@
+//! One-dimensional searches on the safe side of a target.
+
+use crate::error::AccountantError;
+
+/// Returns the smallest `x` in the range with `upper(x) <= target`, rounded up, for a decreasing
+/// `upper`. At the returned value `upper` was evaluated and meets the target.
+///
+/// `quick` is close to `upper` and cheap. The search runs on it, for a target lowered by the ratio
+/// of the two, until `upper` is just below the target.
+pub(super) fn smallest(
+    target: f64,
+    tolerance: f64,
+    range: (f64, f64),
+    upper: impl Fn(f64) -> Result<f64, AccountantError>,
+    quick: impl Fn(f64) -> Option<f64>,
+) -> Result<f64, AccountantError> {
+    let mut aim = target;
+    for _ in 0..6 {
+        let quick = |x: f64| quick(x).ok_or_else(|| AccountantError::numerical("no quick value"));
+        let Ok(x) = search(range, aim, 0.1 * tolerance, quick) else { break };
+        let value = upper(x)?;
+        if value <= target && (value >= target * (1.0 - tolerance) || x <= range.0) {
+            return Ok(x);
+        }
+        if !value.is_finite() || value <= 0.0 {
+            break;
+        }
+        aim *= target * (1.0 - 0.5 * tolerance) / value;
+    }
+    search(range, target, tolerance, upper)
+}
+
+/// Returns the smallest `x` in the range with `upper(x) <= target`, by bracketing and secant steps.
+fn search(
+    range: (f64, f64),
+    target: f64,
+    tolerance: f64,
+    upper: impl Fn(f64) -> Result<f64, AccountantError>,
+) -> Result<f64, AccountantError> {
+    let mut high = 1.0f64.max(range.0);
+    let mut low = high;
+    let mut value_high = upper(high)?;
+    let mut value_low = value_high;
+    while value_high > target {
+        (low, value_low) = (high, value_high);
+        if high >= range.1 {
+            return Err(AccountantError::infeasible(format!(
+                "at {high} epsilon is still {value_high}"
+            )));
+        }
+        high = (high * 2.0).min(range.1);
+        value_high = upper(high)?;
+    }
+    while value_low <= target {
+        (high, value_high) = (low, value_low);
+        if low <= range.0 {
+            return Ok(range.0);
+        }
+        low = (low / 2.0).max(range.0);
+        value_low = upper(low)?;
+    }
+    // ε is close to a power of x: secant steps on logarithms, guarded by bisection.
+    let gap = |value: f64| {
+        if value.is_finite() && value > 0.0 {
+            (value / target).ln()
+        } else if value > 0.0 {
+            700.0
+        } else {
+            -700.0
+        }
+    };
+    let (mut gap_low, mut gap_high) = (gap(value_low), gap(value_high));
+    let mut iteration = 0;
+    while high / low - 1.0 > tolerance {
+        let (ln_low, ln_high) = (low.ln(), high.ln());
+        let margin = 0.4 * tolerance;
+        let mut t = (ln_low * gap_high - ln_high * gap_low) / (gap_high - gap_low);
+        // A shift to the safe side, so that the bracket closes from the other end.
+        t += margin;
+        if iteration % 4 == 3 || !(t > ln_low && t < ln_high) {
+            t = 0.5 * (ln_low + ln_high);
+        }
+        let x = t.exp();
+        if x <= low || x >= high {
+            break;
+        }
+        let value = gap(upper(x)?);
+        if value > 0.0 {
+            (low, gap_low) = (x, value);
+            if iteration % 2 == 1 {
+                gap_high *= 0.5;
+            }
+        } else {
+            (high, gap_high) = (x, value.min(-1e-300));
+            if iteration % 2 == 1 {
+                gap_low *= 0.5;
+            }
+        }
+        iteration += 1;
+        if iteration > 200 {
+            break;
+        }
+    }
+    Ok(high)
+}
+
+/// Returns the largest `n` with `upper(n) <= target`, for a non-decreasing `upper`; `quick` is
+/// close to it and never above it.
+pub(crate) fn largest_count(
+    target: f64,
+    upper: impl Fn(u64) -> Result<f64, AccountantError>,
+    quick: impl Fn(u64) -> Option<f64>,
+) -> Result<u64, AccountantError> {
+    let fits = |n: u64| -> Result<bool, AccountantError> { Ok(upper(n)? <= target) };
+    let quickly = |n: u64, share: f64| -> Result<bool, AccountantError> {
+        match quick(n) {
+            Some(value) => Ok(value <= share * target),
+            None => fits(n),
+        }
+    };
+    if !fits(1)? {
+        return Ok(0);
+    }
+    let (low, high) = last_that_fits(1, 2, |n| quickly(n, 0.9998))?;
+    // The quick value is below the bound, so that a number above the target is final. A number that
+    // meets the target with a margin is checked.
+    let (low, high) = if fits(low)? {
+        if high == u64::MAX {
+            return Ok(u64::MAX);
+        }
+        last_that_fits(low, high.saturating_add(low / 1_000).max(low + 1), fits)?
+    } else {
+        last_that_fits(1, 2, fits)?
+    };
+    Ok(if high == u64::MAX { u64::MAX } else { low })
+}
+
+/// Returns the last `n >= low` that fits, and `n + 1`. `low` must fit; `high` is the first
+/// candidate. `(_, u64::MAX)` if there is no end.
+fn last_that_fits(
+    mut low: u64,
+    mut high: u64,
+    fits: impl Fn(u64) -> Result<bool, AccountantError>,
+) -> Result<(u64, u64), AccountantError> {
+    /// Number of releases at which the search ends: no training has as many.
+    const LIMIT: u64 = 1 << 40;
+    while fits(high)? {
+        low = high;
+        if high >= LIMIT {
+            return Ok((low, u64::MAX));
+        }
+        high = high.saturating_mul(2);
+    }
+    while high - low > 1 {
+        let middle = low + (high - low) / 2;
+        if fits(middle)? { low = middle } else { high = middle }
+    }
+    Ok((low, high))
+}

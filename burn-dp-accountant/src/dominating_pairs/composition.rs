@@ -1,0 +1,93 @@
+//! A composition of dominating pairs, and what it adds to δ.
+
+use super::pair::{Direction, Pair};
+
+/// The dominating pairs of a composition of events.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct DominatingPairs {
+    /// Each pair with its number of repetitions; equal pairs are merged.
+    pub(crate) parts: Vec<(Pair, u64)>,
+    /// Probability of an outcome that reveals everything, added to δ (union bound).
+    pub(crate) mass_at_infinity: f64,
+    /// Total variation `η` between the mechanism and the pairs, on either side:
+    /// `δ(ε) <= δ_pairs(ε) + (1 + e^ε) η`, and likewise from below.
+    pub(crate) total_variation: f64,
+    /// Why ε is infinite, if it is.
+    pub(crate) infinite: Option<String>,
+    /// Whether the pairs are an upper bound that no data sets attain. They give no lower bound
+    /// then.
+    pub(crate) loose: bool,
+    /// Whether no attained pairs are known at all, so that [`attained`](Self::attained) is `None`.
+    pub(crate) unattained: bool,
+}
+
+impl DominatingPairs {
+    /// Returns pairs that real data sets attain, for a lower bound of ε.
+    ///
+    /// These are the same pairs. For a loose bound of fixed-size sampling they are the pairs of a
+    /// data set whose other units all contribute the opposite (the unit is then drawn or not, as
+    /// under Poisson sampling). `None` if none are known.
+    pub(crate) fn attained(&self) -> Option<Self> {
+        if self.unattained {
+            return None;
+        }
+        let mut attained =
+            Self { parts: Vec::new(), mass_at_infinity: 0.0, loose: false, ..self.clone() };
+        for (pair, count) in &self.parts {
+            let pair = match pair {
+                Pair::Symmetrized { q, components } if components.len() == 1 => {
+                    Pair::Sampled { q: *q, mu: components[0].1 }
+                }
+                Pair::Symmetrized { .. } | Pair::RandomizedResponse { .. } => return None,
+                other => other.clone(),
+            };
+            attained.push(pair, *count);
+        }
+        Some(attained)
+    }
+
+    /// Adds `count` repetitions of a pair.
+    pub(super) fn push(&mut self, pair: Pair, count: u64) {
+        if count == 0 {
+            return;
+        }
+        match self.parts.iter_mut().find(|(known, _)| *known == pair) {
+            Some((_, n)) => *n = n.saturating_add(count),
+            None => self.parts.push((pair, count)),
+        }
+    }
+}
+
+/// Returns the directions whose privacy losses differ: one if all pairs are symmetric.
+pub(crate) fn directions(parts: &[(Pair, u64)]) -> Vec<Direction> {
+    if parts.iter().all(|(pair, _)| pair.is_symmetric()) {
+        vec![Direction::Remove]
+    } else {
+        vec![Direction::Remove, Direction::Add]
+    }
+}
+
+/// Returns the largest privacy loss of the composition: an upper bound of ε for every δ. Infinite
+/// if the loss is not bounded.
+pub(crate) fn largest_loss(parts: &[(Pair, u64)], direction: Direction) -> f64 {
+    let one = |pair: &Pair| match *pair {
+        Pair::Sampled { q, .. } if direction == Direction::Add => -(-q).ln_1p(),
+        Pair::Laplace { mu } | Pair::SampledLaplace { mu, .. } => mu,
+        Pair::RandomizedResponse { epsilon } => epsilon,
+        _ => f64::INFINITY,
+    };
+    parts.iter().map(|(pair, n)| *n as f64 * one(pair)).sum::<f64>() * (1.0 + 1e-12)
+}
+
+/// Returns the shift `μ` of the one Gaussian pair to which the pairs compose; `None` if a pair is
+/// not Gaussian (Dong, Roth, Su 2022, Corollary 2).
+pub(crate) fn gaussian_shift(parts: &[(Pair, u64)]) -> Option<f64> {
+    let mut square = 0.0;
+    for (pair, count) in parts {
+        match pair {
+            Pair::Gaussian { mu } => square += mu * mu * *count as f64,
+            _ => return None,
+        }
+    }
+    Some(f64::sqrt(square))
+}

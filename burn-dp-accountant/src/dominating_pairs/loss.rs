@@ -1,0 +1,42 @@
+//! The privacy loss of a pair with Gaussian noise, as a function of the outcome.
+
+use super::pair::{Direction, Pair};
+use crate::math::logarithms::ln_add_exp;
+use crate::math::normal::LN_DENSITY_AT_ZERO;
+
+/// Logarithm of the density of `Q` and the privacy loss `ln dP/dQ` at a point.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Point {
+    pub(crate) ln_q: f64,
+    pub(crate) loss: f64,
+}
+
+/// Returns `ln(1 - q + q e^{μx - μ²/2})`, accurate for tiny `q` and free of overflow.
+pub(crate) fn ln_mixture(q: f64, mu: f64, x: f64) -> f64 {
+    let exponent = mu * x - 0.5 * mu * mu;
+    if exponent > 30.0 {
+        ln_add_exp((-q).ln_1p(), q.ln() + exponent)
+    } else {
+        (q * exponent.exp_m1()).ln_1p()
+    }
+}
+
+/// Returns density and loss at outcome `x` of a sampled pair with Gaussian noise. `None` for pairs
+/// whose moments have closed forms or whose loss is not analytic.
+pub(crate) fn point(pair: &Pair, direction: Direction, x: f64) -> Option<Point> {
+    let ln_phi = LN_DENSITY_AT_ZERO - 0.5 * x * x;
+    match *pair {
+        Pair::Sampled { q, mu } => {
+            let mixture = ln_mixture(q, mu, x);
+            Some(match direction {
+                Direction::Remove => Point { ln_q: ln_phi, loss: mixture },
+                Direction::Add => Point { ln_q: ln_phi + mixture, loss: -mixture },
+            })
+        }
+        Pair::Substituted { q, mu } => {
+            let below = ln_mixture(q, mu, -x);
+            Some(Point { ln_q: ln_phi + below, loss: ln_mixture(q, mu, x) - below })
+        }
+        _ => None,
+    }
+}

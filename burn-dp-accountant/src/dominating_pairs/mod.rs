@@ -1,0 +1,25 @@
+//! From events to dominating pairs: the two distributions that are hardest to tell apart.
+//!
+//! `from_events` translates events into counted pairs. The other files hold what the accountants
+//! need of a pair: its privacy loss, its rare losses, and the moments of its likelihood ratio by
+//! two quadrature rules (`trapezoidal` on the whole line, `panels` up to a given loss).
+
+mod binomial;
+mod composition;
+mod contour_moments;
+mod from_events;
+mod loss;
+mod nodes;
+mod pair;
+mod panels;
+mod tail;
+mod trapezoidal;
+
+pub(crate) use composition::{DominatingPairs, directions, gaussian_shift, largest_loss};
+pub(crate) use contour_moments::{BLOCK, ContourMoments};
+pub(crate) use loss::ln_mixture;
+pub(crate) use nodes::Nodes;
+pub(crate) use pair::{Direction, Pair};
+pub(crate) use panels::panel_nodes;
+pub(crate) use tail::Tail;
+pub(crate) use trapezoidal::trapezoidal_nodes;

@@ -1,0 +1,51 @@
+//! The dominating pairs, whose privacy loss the accountants analyze.
+
+/// Which of the two neighbors is `P`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Direction {
+    /// `P` is the data set with the unit.
+    Remove,
+    /// `P` is the data set without the unit.
+    Add,
+}
+
+/// A pair of distributions `(P, Q)` that dominates a mechanism: its hockey-stick divergence is at
+/// least that between any two neighboring data sets, at every ε. Noise has standard deviation
+/// (Laplace: scale) 1, so that `mu` is the sensitivity over the noise.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) enum Pair {
+    /// `N(μ, 1)` against `N(0, 1)`.
+    Gaussian { mu: f64 },
+    /// `(1-q)N(0,1) + qN(μ,1)` against `N(0,1)`, and the reverse: Poisson sampling under
+    /// add-or-remove-one (Zhu, Dong, Wang 2022, Theorem 11).
+    Sampled { q: f64, mu: f64 },
+    /// `(1-q)N(0,1) + qN(μ,1)` against `(1-q)N(0,1) + qN(-μ,1)`: Poisson sampling under
+    /// replace-one.
+    ///
+    /// Why it dominates: by advanced joint convexity (Balle, Barthe, Gaboardi 2018, Theorem 2) the
+    /// hockey-stick divergence of `(1-q)N(0) + qN(g)` and `(1-q)N(0) + qN(g')` is `q` times the
+    /// divergence of `N(g)` and `(1-β)N(0) + βN(g')`. Shifted by `g`, the likelihood ratio is a sum
+    /// of exponentials of jointly Gaussian variables with covariances `<c_i, c_j>`,
+    /// `|c_1| = |g| <= μ` and `|c_2| = |g' - g| <= 2μ`; by Kahane's convexity inequality every
+    /// convex functional of it is largest when all covariances are, which is `g' = -g`, `|g| = μ`.
+    /// For `α < 1` exchange `P` and `Q`: the pair is symmetric.
+    Substituted { q: f64, mu: f64 },
+    /// The symmetrized divergence `max(H(P||Q), H(Q||P))` of mixtures of [`Sampled`](Self::Sampled)
+    /// pairs with one `q`: fixed-size sampling under replace-one. `components` are `(weight, μ)`;
+    /// the weights add up to 1.
+    Symmetrized { q: f64, components: Vec<(f64, f64)> },
+    /// Laplace noise of scale 1 shifted by `mu`.
+    Laplace { mu: f64 },
+    /// Laplace noise under Poisson sampling.
+    SampledLaplace { q: f64, mu: f64 },
+    /// Randomized response with parameter ε: dominates every ε-DP mechanism (Kairouz, Oh,
+    /// Viswanath 2015, Theorem 3.1).
+    RandomizedResponse { epsilon: f64 },
+}
+
+impl Pair {
+    /// Returns whether both directions have the same privacy loss.
+    pub(crate) fn is_symmetric(&self) -> bool {
+        !matches!(self, Self::Sampled { .. } | Self::SampledLaplace { .. })
+    }
+}

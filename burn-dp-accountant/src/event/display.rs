@@ -1,0 +1,90 @@
+//! Events as text for people, with the digits that are meaningful.
+
+use std::fmt;
+
+use super::{DpEvent, RunCount};
+use crate::rounded::Rounded;
+
+/// Formats a noise multiplier for people: six significant digits.
+fn multiplier(value: f64) -> Rounded {
+    Rounded::nearest(value)
+}
+
+/// Formats a probability for people: four significant digits.
+fn probability(value: f64) -> Rounded {
+    Rounded::nearest(value).with_digits(4)
+}
+
+impl fmt::Display for DpEvent {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Gaussian { noise_multiplier } => {
+                write!(f, "Gaussian(noise_multiplier = {})", multiplier(*noise_multiplier))
+            }
+            Self::Laplace { noise_multiplier } => {
+                write!(f, "Laplace(noise_multiplier = {})", multiplier(*noise_multiplier))
+            }
+            Self::JointGaussian { noise_multipliers } => {
+                f.write_str("JointGaussian(noise_multipliers = [")?;
+                for (i, &z) in noise_multipliers.iter().enumerate() {
+                    write!(f, "{}{}", if i == 0 { "" } else { ", " }, multiplier(z))?;
+                }
+                f.write_str("])")
+            }
+            Self::PoissonSampled { sampling_probability, event } => {
+                write!(f, "PoissonSampled({}, {event})", probability(*sampling_probability))
+            }
+            Self::TruncatedPoissonSampled {
+                sampling_probability,
+                dataset_size,
+                max_batch_size,
+                event,
+            } => write!(
+                f,
+                "TruncatedPoissonSampled({} of {dataset_size}, at most {max_batch_size}, {event})",
+                probability(*sampling_probability)
+            ),
+            Self::SampledWithoutReplacement { dataset_size, sample_size, event } => {
+                write!(f, "SampledWithoutReplacement({sample_size} of {dataset_size}, {event})")
+            }
+            Self::SampledWithReplacement { dataset_size, sample_size, event } => {
+                write!(f, "SampledWithReplacement({sample_size} of {dataset_size}, {event})")
+            }
+            Self::Composed { events } => {
+                f.write_str("Composed(")?;
+                for (i, event) in events.iter().enumerate() {
+                    write!(f, "{}{event}", if i == 0 { "" } else { ", " })?;
+                }
+                f.write_str(")")
+            }
+            Self::SelfComposed { event, count } => write!(f, "{count} x {event}"),
+            Self::ZeroConcentrated { rho } => write!(f, "ZeroConcentrated(rho = {rho})"),
+            Self::EpsilonDelta { epsilon, delta } => write!(f, "EpsilonDelta({epsilon}, {delta})"),
+            Self::RepeatAndSelect { event, runs } => match runs {
+                RunCount::Poisson { mean } => {
+                    write!(f, "RepeatAndSelect(Poisson({mean}) runs, {event})")
+                }
+                RunCount::TruncatedNegativeBinomial { mean, shape } => write!(
+                    f,
+                    "RepeatAndSelect(negative binomial of mean {mean} and shape {shape}, {event})"
+                ),
+            },
+            Self::NonPrivate => f.write_str("NonPrivate"),
+            Self::Unsupported { reason } => write!(f, "Unsupported({reason})"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn events_are_printed_with_meaningful_digits() {
+        let step = DpEvent::dp_sgd_step(256.0 / 60_000.0, 1.1 + 1e-9);
+        let text = "PoissonSampled(0.004267, Gaussian(noise_multiplier = 1.1))";
+        assert_eq!(step.to_string(), text);
+        let joint = DpEvent::JointGaussian { noise_multipliers: vec![1.0 / 3.0, 8.0] };
+        assert_eq!(joint.to_string(), "JointGaussian(noise_multipliers = [0.333333, 8])");
+    }
+}

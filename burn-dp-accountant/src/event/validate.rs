@@ -1,0 +1,101 @@
+//! The domains of the parameters of events.
+
+use super::{DpEvent, RunCount};
+use crate::domain::{check_count, check_epsilon, check_positive, check_probability};
+use crate::error::AccountantError;
+
+impl DpEvent {
+    /// Checks every parameter, at every depth.
+    ///
+    /// # Errors
+    ///
+    /// Returns [`AccountantError::InvalidArgument`] with the name of the first parameter that is
+    /// outside of its domain.
+    pub fn validate(&self) -> Result<(), AccountantError> {
+        match self {
+            Self::Gaussian { noise_multiplier } | Self::Laplace { noise_multiplier } => {
+                check_positive("noise_multiplier", *noise_multiplier)
+            }
+            Self::JointGaussian { noise_multipliers } => {
+                if noise_multipliers.is_empty() {
+                    return Err(AccountantError::invalid(
+                        "noise_multipliers",
+                        "must not be empty: a joint release has at least one part",
+                    ));
+                }
+                noise_multipliers.iter().try_for_each(|&z| check_positive("noise_multipliers", z))
+            }
+            Self::PoissonSampled { sampling_probability, event } => {
+                check_probability("sampling_probability", *sampling_probability)?;
+                event.validate()
+            }
+            Self::TruncatedPoissonSampled {
+                sampling_probability,
+                dataset_size,
+                max_batch_size,
+                event,
+            } => {
+                check_probability("sampling_probability", *sampling_probability)?;
+                check_count("dataset_size", *dataset_size)?;
+                check_count("max_batch_size", *max_batch_size)?;
+                event.validate()
+            }
+            Self::SampledWithoutReplacement { dataset_size, sample_size, event } => {
+                if *dataset_size == 0 || sample_size > dataset_size {
+                    return Err(AccountantError::invalid(
+                        "sample_size",
+                        format!(
+                            "must be at most dataset_size = {dataset_size} (which must be at least \
+                             1), got {sample_size}"
+                        ),
+                    ));
+                }
+                event.validate()
+            }
+            Self::SampledWithReplacement { dataset_size, event, .. } => {
+                check_count("dataset_size", *dataset_size)?;
+                event.validate()
+            }
+            Self::Composed { events } => events.iter().try_for_each(Self::validate),
+            Self::SelfComposed { event, .. } => event.validate(),
+            Self::ZeroConcentrated { rho } => {
+                if *rho >= 0.0 && rho.is_finite() {
+                    Ok(())
+                } else {
+                    Err(AccountantError::invalid(
+                        "rho",
+                        format!("must be finite and not negative, got {rho}"),
+                    ))
+                }
+            }
+            Self::EpsilonDelta { epsilon, delta } => {
+                check_epsilon(*epsilon)?;
+                check_probability("delta", *delta)
+            }
+            Self::RepeatAndSelect { event, runs } => {
+                match *runs {
+                    RunCount::Poisson { mean } => check_positive("mean", mean)?,
+                    RunCount::TruncatedNegativeBinomial { mean, shape } => {
+                        if !(mean >= 1.0 && mean.is_finite()) {
+                            return Err(AccountantError::invalid(
+                                "mean",
+                                format!(
+                                    "must be at least 1 (a truncated distribution runs at least \
+                                     once), got {mean}"
+                                ),
+                            ));
+                        }
+                        if !(shape > -1.0 && shape.is_finite()) {
+                            return Err(AccountantError::invalid(
+                                "shape",
+                                format!("must be larger than -1, got {shape}"),
+                            ));
+                        }
+                    }
+                }
+                event.validate()
+            }
+            Self::NonPrivate | Self::Unsupported { .. } => Ok(()),
+        }
+    }
+}

@@ -1,0 +1,119 @@
+//! The accountant of Gaussian releases without sampling.
+
+use super::gaussian::{ROUNDING, gaussian_bracket};
+use crate::accountant::Accountant;
+use crate::domain::{check_delta, check_epsilon};
+use crate::dominating_pairs::{DominatingPairs, gaussian_shift};
+use crate::epsilon::{DeltaBracket, Epsilon, Method};
+use crate::error::AccountantError;
+use crate::event::DpEvent;
+use crate::math::gaussian_dp::gaussian_delta;
+use crate::relation::NeighboringRelation;
+
+/// Composes Gaussian releases without sampling in closed form (μ-Gaussian differential privacy).
+///
+/// `lower` and `upper` lie about 1e-10 (relative) around the closed form. They enclose its rounding
+/// errors. Sampled releases are refused: the central-limit formulas for them are estimates
+/// ([`CentralLimitEstimate`](crate::CentralLimitEstimate)), not guarantees.
+///
+/// # References
+///
+/// "Gaussian Differential Privacy", Dong, Roth, Su 2022, Corollaries 1 and 2.
+#[derive(Debug, Clone)]
+pub struct GdpAccountant {
+    mu: f64,
+    /// Whether real data sets attain μ, so that there is a lower bound.
+    attained: bool,
+    infinite: Option<String>,
+}
+
+impl GdpAccountant {
+    /// Returns μ: the shift between the two neighbors over the noise standard deviation.
+    pub fn mu(&self) -> f64 {
+        if self.infinite.is_some() { f64::INFINITY } else { self.mu }
+    }
+}
+
+impl Accountant for GdpAccountant {
+    fn new<'a>(
+        events: impl IntoIterator<Item = (&'a DpEvent, u64)>,
+        relation: NeighboringRelation,
+    ) -> Result<Self, AccountantError> {
+        let events: Vec<(&DpEvent, u64)> = events.into_iter().collect();
+        for &(event, count) in &events {
+            let pairs = DominatingPairs::of_events([(event, count)], relation)?;
+            let additive = pairs.mass_at_infinity > 0.0 || pairs.total_variation > 0.0;
+            if additive || gaussian_shift(&pairs.parts).is_none() {
+                return Err(AccountantError::unsupported(
+                    event.to_string(),
+                    "the closed form covers Gaussian releases without sampling; use PldAccountant",
+                ));
+            }
+        }
+        let pairs = DominatingPairs::of_events(events, relation)?;
+        let mu = gaussian_shift(&pairs.parts).unwrap_or(f64::INFINITY);
+        Ok(Self { mu, attained: !pairs.loose, infinite: pairs.infinite })
+    }
+
+    fn epsilon(&self, delta: f64) -> Result<Epsilon, AccountantError> {
+        check_delta(delta)?;
+        if let Some(reason) = &self.infinite {
+            return Ok(Epsilon::infinite(delta, Method::ClosedForm, reason.clone()));
+        }
+        let [lower, estimate, upper] = gaussian_bracket(self.mu, delta);
+        let mut epsilon = Epsilon::bound(delta, upper, Method::ClosedForm);
+        epsilon.estimate = estimate;
+        epsilon.lower = if self.attained { lower } else { 0.0 };
+        Ok(epsilon)
+    }
+
+    fn delta(&self, epsilon: f64) -> Result<DeltaBracket, AccountantError> {
+        check_epsilon(epsilon)?;
+        if let Some(reason) = &self.infinite {
+            return Ok(DeltaBracket::unknown(epsilon, reason.clone()));
+        }
+        let estimate = if self.mu == 0.0 { 0.0 } else { gaussian_delta(self.mu, epsilon) };
+        let mut delta = DeltaBracket::bound(epsilon, estimate * (1.0 + ROUNDING));
+        delta.estimate = estimate;
+        delta.lower = if self.attained { estimate * (1.0 - ROUNDING) } else { 0.0 };
+        Ok(delta)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+    use crate::gdp::GaussianDp;
+
+    const RELATION: NeighboringRelation = NeighboringRelation::AddOrRemoveOne;
+
+    #[test]
+    fn gaussian_releases_compose_in_closed_form() {
+        let (one, two) = (DpEvent::gaussian(4.0), DpEvent::gaussian(3.0));
+        let accountant = GdpAccountant::new([(&one, 7), (&two, 2)], RELATION).unwrap();
+        let gdp = GaussianDp::new((7.0f64 / 16.0 + 2.0 / 9.0).sqrt()).unwrap();
+        assert!((accountant.mu() / gdp.mu() - 1.0).abs() < 1e-15);
+        let epsilon = accountant.epsilon(1e-6).unwrap();
+        assert!(epsilon.lower < epsilon.estimate && epsilon.estimate < epsilon.upper);
+        assert!((epsilon.upper / gdp.epsilon(1e-6).unwrap() - 1.0).abs() < 1e-9);
+        let delta = accountant.delta(epsilon.estimate).unwrap();
+        assert!(delta.lower < delta.upper && (delta.estimate / 1e-6 - 1.0).abs() < 1e-9);
+    }
+
+    #[test]
+    fn sampled_releases_are_refused_by_name() {
+        let step = DpEvent::dp_sgd_step(0.01, 1.0);
+        let error = GdpAccountant::new([(&step, 3)], RELATION).unwrap_err();
+        assert!(error.to_string().contains("PoissonSampled(0.01"), "{error}");
+        let leaky = DpEvent::EpsilonDelta { epsilon: 0.0, delta: 1e-3 };
+        assert!(GdpAccountant::new([(&leaky, 1)], RELATION).is_err());
+    }
+
+    #[test]
+    fn a_release_without_noise_has_infinite_epsilon() {
+        let accountant = GdpAccountant::new([(&DpEvent::NonPrivate, 1)], RELATION).unwrap();
+        assert!(accountant.epsilon(1e-5).unwrap().upper.is_infinite());
+        assert_eq!(accountant.delta(1.0).unwrap().upper, 1.0);
+    }
+}

@@ -1,0 +1,272 @@
+//! Discretization of privacy losses: one distribution that is worse than the true one, and one that
+//! is better.
+//!
+//! With `z = e^{-Y}` the hockey-stick divergence of a composition is `E_P[(1 - e^ε Π z_t)^+]`,
+//! convex in every `z_t` and decreasing in it. Hence
+//!
+//! - moving mass apart on the `z` axis without moving its mean (each loss between two grid points
+//!   is split between them so that both the mass under `P` and under `Q` stay), rounding a loss up,
+//!   and moving mass to an infinite loss can only make δ larger: the **pessimistic** lattice
+//!   ("connect the dots", Doroshenko, Ghazi, Kamath, Kumar, Manurangsi 2022);
+//! - dropping mass can only make δ smaller, and so does every lattice whose hockey-stick divergence
+//!   lies below the true one everywhere: the **optimistic** lattice.
+
+use super::convex_hull::lower_hull;
+use super::masses::Lattice;
+use super::quadrature::Sums;
+use super::shape::Shape;
+use crate::dominating_pairs::{Direction, Pair};
+use crate::math::normal;
+
+/// Both lattices of one pair in one direction.
+#[derive(Debug, Clone)]
+pub(crate) struct Discretized {
+    pub(crate) pessimistic: Lattice,
+    pub(crate) optimistic: Lattice,
+    /// Mass of the pessimistic lattice at an infinite loss.
+    pub(crate) infinite: f64,
+}
+
+/// Returns the number of grid points that a discretization needs, without allocating them.
+pub(crate) fn span(pair: &Pair, direction: Direction, width: f64, tail: f64) -> f64 {
+    let (low, high) = range(&Shape::new(pair, direction, tail));
+    (high - low) / width + 4.0
+}
+
+fn range(shape: &Shape) -> (f64, f64) {
+    let mut low = f64::INFINITY;
+    let mut high = f64::NEG_INFINITY;
+    let mut include = |y: f64| {
+        low = low.min(y);
+        high = high.max(y);
+    };
+    for piece in &shape.pieces {
+        let sign = if piece.reversed { -1.0 } else { 1.0 };
+        include(sign * piece.loss(piece.low));
+        include(sign * piece.loss(piece.high));
+    }
+    for &(y, _) in &shape.atoms {
+        include(y);
+    }
+    (low, high)
+}
+
+/// Discretizes the privacy loss of `pair` on a grid of this width. The tails, of probability `tail`
+/// on each side of each piece, are moved to infinity (pessimistic) or dropped (optimistic).
+pub(crate) fn discretize(pair: &Pair, direction: Direction, width: f64, tail: f64) -> Discretized {
+    let shape = Shape::new(pair, direction, tail);
+    let (low, high) = range(&shape);
+    let offset = bulk(pair, direction, width);
+    let first = ((low - offset) / width).floor() as i64 - 1;
+    let last = ((high - offset) / width).ceil() as i64 + 1;
+    let size = (last - first + 1) as usize;
+    let mut sums = Sums::new(width, offset, first, size);
+    for piece in &shape.pieces {
+        sums.add_piece(piece);
+    }
+    for &(y, mass) in &shape.atoms {
+        let cell = (((y - offset) / width).floor() as i64).clamp(first, last - 1);
+        sums.add(cell, y, mass);
+    }
+    // The part of a mass that the quadrature may have split wrongly goes to the safe side.
+    let mut optimistic = sums.mass.clone();
+    let mut pessimistic = sums.mass;
+    for (i, &doubt) in sums.doubt.iter().enumerate().take(size - 1) {
+        let up = doubt.min(pessimistic[i]);
+        pessimistic[i] -= up;
+        pessimistic[i + 1] += up;
+        let down = doubt.min(optimistic[i + 1]);
+        optimistic[i + 1] -= down;
+        optimistic[i] += down;
+    }
+    subtract_gaps(&mut optimistic, &sums.gap, width.exp());
+    lower_hull(&mut optimistic, width);
+    // The tails that the shape omits, on either side of each piece, become infinite losses, because
+    // a piece can end anywhere among the others.
+    let infinite = 2.0 * tail * shape.pieces.len() as f64;
+    Discretized {
+        pessimistic: Lattice { offset, first, mass: pessimistic },
+        optimistic: Lattice { offset, first, mass: optimistic },
+        infinite,
+    }
+}
+
+/// Returns the loss of the bulk of a rarely sampled mechanism, as the offset of the grid. With
+/// small `q` nearly all losses are within `q` of one value. If that is less than a cell, the value
+/// itself must be a grid point.
+fn bulk(pair: &Pair, direction: Direction, width: f64) -> f64 {
+    let Pair::Sampled { q, mu } = *pair else { return 0.0 };
+    // The bulk ends at the loss of half a cell.
+    let end = (((0.5 * width).exp_m1() / q).ln_1p() + 0.5 * mu * mu) / mu;
+    let ratio = (normal::ln_cdf(end - mu) - normal::ln_cdf(end)).exp();
+    let value = (q * (ratio - 1.0)).ln_1p();
+    match direction {
+        Direction::Remove => value,
+        Direction::Add => -value,
+    }
+}
+
+/// Lowers the piecewise linear divergence at every grid point by the larger gap of its two cells,
+/// so that it lies below the true divergence everywhere. In masses under `P` the result may be
+/// negative if the loss varies faster than the grid; the convex hull repairs that.
+///
+/// At the left end the tangent at 0, `E_P[1] - α E_Q[1]`, is the better lower bound: the result
+/// follows the tangent up to the first grid point at which the tangent is the lower of the two.
+/// (Lowering the first point instead would move the mean of a distribution whose bulk is narrower
+/// than a few cells.)
+fn subtract_gaps(mass: &mut [f64], gap: &[f64], growth: f64) {
+    let cell = |i: isize| if i < 0 { 0.0 } else { gap.get(i as usize).copied().unwrap_or(0.0) };
+    let mut lowered: Vec<f64> =
+        (0..=mass.len() as isize).map(|i| cell(i - 1).max(cell(i))).collect();
+    // Distance of the divergence from the tangent, in the same unit: Σ_{j<i} m_j (e^{(i-j)h} - 1).
+    let (mut grown, mut below) = (0.0, 0.0);
+    let mut joint = 0;
+    for i in 0..mass.len() {
+        let distance = (grown - below) / (growth - 1.0);
+        let leaves = distance > lowered[i];
+        lowered[i] = distance;
+        joint = i;
+        if leaves {
+            break;
+        }
+        grown = (grown + mass[i]) * growth;
+        below += mass[i];
+    }
+    for (i, m) in mass.iter_mut().enumerate() {
+        if i < joint {
+            *m = 0.0;
+        } else {
+            let before = if i == 0 { 0.0 } else { lowered[i - 1] };
+            *m -= lowered[i + 1] - lowered[i] * (1.0 + growth) + before * growth;
+        }
+    }
+}
+
+/// Returns losses and logarithms of their masses on a coarse grid.
+pub(crate) fn points(pair: &Pair, direction: Direction, width: f64, tail: f64) -> Vec<(f64, f64)> {
+    let grid = discretize(pair, direction, width, tail).pessimistic;
+    let masses = grid.mass.iter().enumerate().filter(|(_, mass)| **mass > 0.0);
+    let loss = |i: usize| grid.offset + (grid.first + i as i64) as f64 * width;
+    masses.map(|(i, mass)| (loss(i), mass.ln())).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn delta(lattice: &Lattice, width: f64, infinite: f64, epsilon: f64) -> f64 {
+        let terms = lattice.mass.iter().enumerate().map(|(i, mass)| {
+            let loss = lattice.offset + (lattice.first + i as i64) as f64 * width;
+            if loss > epsilon { mass * -(epsilon - loss).exp_m1() } else { 0.0 }
+        });
+        infinite + terms.sum::<f64>()
+    }
+
+    fn gaussian(mu: f64, epsilon: f64) -> f64 {
+        use crate::math::normal::cdf;
+        cdf(-epsilon / mu + 0.5 * mu) - epsilon.exp() * cdf(-epsilon / mu - 0.5 * mu)
+    }
+
+    /// Hockey-stick divergence of the sampled Gaussian, "remove": `q` times the divergence of the
+    /// Gaussian at a shifted ε (Balle, Barthe, Gaboardi 2018, Theorem 2).
+    fn sampled(q: f64, mu: f64, epsilon: f64) -> f64 {
+        let shifted = (epsilon.exp() - 1.0 + q) / q;
+        if shifted <= 0.0 {
+            return 1.0 - epsilon.exp();
+        }
+        q * gaussian(mu, shifted.ln())
+    }
+
+    #[test]
+    fn lattices_enclose_the_closed_form() {
+        for (q, mu, width) in [(0.01, 1.0, 0.01), (0.2, 0.5, 0.02), (1e-4, 2.0, 0.001)] {
+            let pair = Pair::Sampled { q, mu };
+            let grid = discretize(&pair, Direction::Remove, width, 1e-18);
+            for k in -40..200 {
+                let epsilon = f64::from(k) * width * 0.37;
+                let truth = sampled(q, mu, epsilon);
+                let upper = delta(&grid.pessimistic, width, grid.infinite, epsilon);
+                let lower = delta(&grid.optimistic, width, 0.0, epsilon);
+                assert!(upper >= truth - 1e-15 - 1e-12 * truth, "{q} {epsilon}: {upper} {truth}");
+                assert!(lower <= truth + 1e-15 + 1e-12 * truth, "{q} {epsilon}: {lower} {truth}");
+            }
+        }
+    }
+
+    #[test]
+    fn lattices_enclose_the_reverse_direction() {
+        // H_α(Q||P) = 1 - α + α H_{1/α}(P||Q).
+        let (q, mu, width) = (0.1, 1.0, 0.005);
+        let grid = discretize(&Pair::Sampled { q, mu }, Direction::Add, width, 1e-18);
+        for k in -100..20 {
+            let epsilon = f64::from(k) * 0.0049;
+            let truth = 1.0 - epsilon.exp() + epsilon.exp() * sampled(q, mu, -epsilon);
+            let upper = delta(&grid.pessimistic, width, grid.infinite, epsilon);
+            let lower = delta(&grid.optimistic, width, 0.0, epsilon);
+            assert!(lower <= truth + 1e-14 && truth <= upper + 1e-14, "{lower} {truth} {upper}");
+        }
+    }
+
+    #[test]
+    fn masses_of_every_pair_sum_to_one() {
+        let pairs = [
+            Pair::Gaussian { mu: 2.0 },
+            Pair::Sampled { q: 0.3, mu: 0.4 },
+            Pair::Substituted { q: 0.1, mu: 1.0 },
+            Pair::Symmetrized { q: 0.1, components: vec![(0.75, 1.0), (0.25, 2.0)] },
+            Pair::Laplace { mu: 0.8 },
+            Pair::SampledLaplace { q: 0.2, mu: 1.5 },
+            Pair::RandomizedResponse { epsilon: 0.5 },
+        ];
+        for pair in pairs {
+            for direction in [Direction::Remove, Direction::Add] {
+                let grid = discretize(&pair, direction, 0.013, 1e-16);
+                let p: f64 = grid.pessimistic.mass.iter().sum();
+                let q: f64 = (grid.pessimistic.mass.iter().enumerate())
+                    .map(|(i, m)| {
+                        let steps = (grid.pessimistic.first + i as i64) as f64;
+                        m * (-(grid.pessimistic.offset + steps * 0.013)).exp()
+                    })
+                    .sum();
+                assert!((p - 1.0).abs() < 1e-12, "{pair:?} {direction:?}: {p}");
+                // The doubt about the split, 1.5e-7 of the mass of a cell, is moved up by one cell.
+                assert!((q - 1.0).abs() < 3e-9, "{pair:?} {direction:?}: Q adds up to {q}");
+                assert!(grid.optimistic.mass.iter().all(|&m| m >= 0.0));
+            }
+        }
+    }
+
+    #[test]
+    fn small_cells_keep_the_mass_of_both_neighbors() {
+        for (q, mu) in [(0.01, 1.0), (0.3, 0.1), (1e-4, 3.0), (0.9, 0.5)] {
+            for (direction, width) in [(Direction::Remove, 1e-4), (Direction::Add, 3e-5)] {
+                let tail = 1e-16;
+                let grid = discretize(&Pair::Sampled { q, mu }, direction, width, tail);
+                let mut sums = (0.0, 0.0);
+                for (i, mass) in grid.pessimistic.mass.iter().enumerate() {
+                    let steps = (grid.pessimistic.first + i as i64) as f64;
+                    sums.0 += mass;
+                    sums.1 += mass * (-(grid.pessimistic.offset + steps * width)).exp();
+                }
+                // Mass of Q at the tails of P; the tails themselves are infinite losses.
+                let reach = -normal::quantile(tail);
+                let inside = |mean: f64, low: f64, high: f64| {
+                    1.0 - normal::cdf(low - mean) - normal::cdf(mean - high)
+                };
+                let expected = match direction {
+                    Direction::Remove => inside(0.0, -reach, mu + reach),
+                    Direction::Add => {
+                        (1.0 - q) * inside(0.0, -reach, reach) + q * inside(mu, -reach, reach)
+                    }
+                };
+                assert!((sums.0 - 1.0).abs() < 1e-12, "{q} {mu} {direction:?}: {sums:?}");
+                // The doubt about the split was moved up: never down.
+                let missing = expected - sums.1;
+                assert!(
+                    missing > -1e-12 && missing < 2e-7 * width,
+                    "{q} {mu} {direction:?}: {sums:?}"
+                );
+            }
+        }
+    }
+}

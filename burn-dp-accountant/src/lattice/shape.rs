@@ -1,0 +1,206 @@
+//! The privacy loss of a pair as monotone functions on a line, ready for quadrature.
+
+use crate::dominating_pairs::{Direction, Pair, ln_mixture};
+use crate::math::normal;
+
+/// One continuous piece of a privacy loss: the loss increases in `x`, and `x` has a density under
+/// `P`.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Piece {
+    kind: Kind,
+    /// Probability of the piece inside the pair.
+    pub(crate) weight: f64,
+    /// Whether `P` and `Q` are exchanged: the privacy loss is then the negative of `loss(x)`.
+    pub(crate) reversed: bool,
+    /// Lower end of the piece; losses outside of it belong to atoms or other pieces.
+    pub(crate) low: f64,
+    /// Upper end of the piece.
+    pub(crate) high: f64,
+}
+
+#[derive(Debug, Clone, Copy)]
+enum Kind {
+    Gaussian { mu: f64 },
+    Sampled { q: f64, mu: f64 },
+    Substituted { q: f64, mu: f64 },
+    Laplace { q: f64, mu: f64 },
+}
+
+/// The parts of a pair: continuous pieces and atoms `(loss, mass under P)`.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Shape {
+    pub(crate) pieces: Vec<Piece>,
+    pub(crate) atoms: Vec<(f64, f64)>,
+}
+
+impl Shape {
+    /// Returns the privacy loss of `pair` in `direction` without its tails, of probability `tail`
+    /// on each side of each piece. The caller accounts for `2 · tail` per piece.
+    pub(crate) fn new(pair: &Pair, direction: Direction, tail: f64) -> Self {
+        let reach = -normal::quantile(tail.max(1e-300));
+        let reversed = direction == Direction::Add;
+        let piece = |kind, low, high| Piece { kind, weight: 1.0, reversed, low, high };
+        match *pair {
+            Pair::Gaussian { mu } => Self {
+                pieces: vec![Piece {
+                    reversed: false,
+                    ..piece(Kind::Gaussian { mu }, mu - reach, mu + reach)
+                }],
+                atoms: Vec::new(),
+            },
+            Pair::Sampled { q, mu } => {
+                let high = if reversed { reach } else { mu + reach };
+                Self {
+                    pieces: vec![piece(Kind::Sampled { q, mu }, -reach, high)],
+                    atoms: Vec::new(),
+                }
+            }
+            Pair::Substituted { q, mu } => Self {
+                pieces: vec![Piece {
+                    reversed: false,
+                    ..piece(Kind::Substituted { q, mu }, -reach, mu + reach)
+                }],
+                atoms: Vec::new(),
+            },
+            Pair::Symmetrized { q, ref components } => symmetrized(q, components, reach),
+            Pair::Laplace { mu } => laplace(1.0, mu, false),
+            Pair::SampledLaplace { q, mu } => laplace(q, mu, reversed),
+            Pair::RandomizedResponse { epsilon } => {
+                let high = 1.0 / (1.0 + (-epsilon).exp());
+                let low = (-epsilon).exp() / (1.0 + (-epsilon).exp());
+                Self { pieces: Vec::new(), atoms: vec![(epsilon, high), (-epsilon, low)] }
+            }
+        }
+    }
+}
+
+/// Returns the shape of `max(H(P||Q), H(Q||P))`: above 0 the losses of "remove", below 0 the losses
+/// of "add", and the remaining mass at 0.
+fn symmetrized(q: f64, components: &[(f64, f64)], reach: f64) -> Shape {
+    let mut shape = Shape::default();
+    let mut at_zero = 0.0;
+    for &(weight, mu) in components {
+        let kind = Kind::Sampled { q, mu };
+        let middle = 0.5 * mu;
+        shape.pieces.push(Piece { kind, weight, reversed: false, low: middle, high: mu + reach });
+        shape.pieces.push(Piece {
+            kind,
+            weight,
+            reversed: true,
+            low: middle,
+            high: reach.max(middle),
+        });
+        // P_remove(Y > 0) + P_add(Y < 0).
+        let outside = (2.0 - q) * normal::cdf(-middle) + q * normal::cdf(middle);
+        at_zero += weight * (1.0 - outside).max(0.0);
+    }
+    shape.atoms.push((0.0, at_zero));
+    shape
+}
+
+/// Returns the shape of `Laplace(μ, 1)` against `Laplace(0, 1)`, mixed with probability `q`.
+fn laplace(q: f64, mu: f64, reversed: bool) -> Shape {
+    let mix = |loss: f64| (q * loss.exp_m1()).ln_1p();
+    let (top, bottom) = (mix(mu), mix(-mu));
+    // Masses under Q (Laplace(0)): beyond μ, below 0.
+    let (q_top, q_bottom) = (0.5 * (-mu).exp(), 0.5);
+    let atoms = if reversed {
+        vec![(-top, q_top), (-bottom, q_bottom)]
+    } else {
+        vec![(top, q_top * top.exp()), (bottom, q_bottom * bottom.exp())]
+    };
+    let kind = Kind::Laplace { q, mu };
+    Shape { pieces: vec![Piece { kind, weight: 1.0, reversed, low: 0.0, high: mu }], atoms }
+}
+
+impl Piece {
+    /// Returns `q` and `μ` of a sampled Gaussian.
+    pub(crate) fn sampled(&self) -> Option<(f64, f64)> {
+        match self.kind {
+            Kind::Sampled { q, mu } => Some((q, mu)),
+            _ => None,
+        }
+    }
+
+    /// Returns the unreversed loss at `x`.
+    pub(crate) fn loss(&self, x: f64) -> f64 {
+        match self.kind {
+            Kind::Gaussian { mu } => mu * x - 0.5 * mu * mu,
+            Kind::Sampled { q, mu } => ln_mixture(q, mu, x),
+            Kind::Substituted { q, mu } => ln_mixture(q, mu, x) - ln_mixture(q, mu, -x),
+            Kind::Laplace { q, mu } => (q * (2.0 * x - mu).exp_m1()).ln_1p(),
+        }
+    }
+
+    /// Returns the `x` at which the unreversed loss is `y`. Rounding only moves the edge of a
+    /// quadrature interval, which is harmless: each node uses its own loss.
+    pub(crate) fn position(&self, y: f64) -> f64 {
+        let x = match self.kind {
+            Kind::Gaussian { mu } => y / mu + 0.5 * mu,
+            Kind::Sampled { q, mu } => (inverse_mixture(q, y) + 0.5 * mu * mu) / mu,
+            Kind::Substituted { q, mu } => {
+                let absolute = y.abs();
+                let c = q * (-0.5 * mu * mu).exp();
+                let b = (1.0 - q) * absolute.exp_m1();
+                let t = (b + (b * b + 4.0 * c * c * absolute.exp()).sqrt()) / (2.0 * c);
+                t.ln().copysign(y) / mu
+            }
+            Kind::Laplace { q, mu } => 0.5 * (inverse_mixture(q, y) + mu),
+        };
+        if x.is_nan() { self.low } else { x }
+    }
+
+    /// Returns the density of `x` under `P`, given the unreversed loss there.
+    pub(crate) fn density(&self, x: f64, loss: f64) -> f64 {
+        let ln_density = match self.kind {
+            Kind::Gaussian { mu } => normal::LN_DENSITY_AT_ZERO - 0.5 * (x - mu) * (x - mu),
+            Kind::Sampled { .. } => {
+                normal::LN_DENSITY_AT_ZERO - 0.5 * x * x + if self.reversed { 0.0 } else { loss }
+            }
+            Kind::Substituted { q, mu } => {
+                normal::LN_DENSITY_AT_ZERO - 0.5 * x * x + ln_mixture(q, mu, x)
+            }
+            Kind::Laplace { .. } => {
+                -x - std::f64::consts::LN_2 + if self.reversed { 0.0 } else { loss }
+            }
+        };
+        self.weight * ln_density.exp()
+    }
+
+    /// Returns the rate at which density and loss vary at `x`: the inverse of a length.
+    pub(crate) fn roughness(&self, x: f64) -> f64 {
+        match self.kind {
+            Kind::Gaussian { mu } => 2.0 + (x - mu).abs(),
+            Kind::Sampled { mu, .. } | Kind::Substituted { mu, .. } => 2.0 + x.abs() + 2.0 * mu,
+            Kind::Laplace { .. } => 6.0,
+        }
+    }
+}
+
+/// Returns `ln((e^y - 1 + q)/q)`: the loss before sampling.
+fn inverse_mixture(q: f64, y: f64) -> f64 {
+    if y > 30.0 { y - q.ln() } else { (y.exp_m1() / q).ln_1p() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn position_inverts_the_loss() {
+        let pairs = [
+            Pair::Gaussian { mu: 0.7 },
+            Pair::Sampled { q: 0.01, mu: 1.3 },
+            Pair::Substituted { q: 0.2, mu: 0.9 },
+            Pair::SampledLaplace { q: 0.1, mu: 2.0 },
+        ];
+        for pair in pairs {
+            let shape = Shape::new(&pair, Direction::Remove, 1e-10);
+            let piece = shape.pieces[0];
+            for share in [0.3, 0.5, 0.9] {
+                let x = piece.low + share * (piece.high - piece.low);
+                assert!((piece.position(piece.loss(x)) - x).abs() < 1e-6, "{pair:?} {x}");
+            }
+        }
+    }
+}

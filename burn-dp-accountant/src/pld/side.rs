@@ -1,0 +1,10 @@
+//! The side of a bound.
+
+/// The side of the true value on which a bound lies.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Side {
+    /// The bound is never above the true value.
+    Lower,
+    /// The bound is never below the true value.
+    Upper,
+}

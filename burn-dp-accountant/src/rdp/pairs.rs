@@ -1,0 +1,56 @@
+//! Rényi divergences of single dominating pairs.
+
+use crate::dominating_pairs::{Direction, Pair, trapezoidal_nodes};
+use crate::math::logarithms::ln_add_exp;
+
+/// Returns an upper bound of the Rényi divergence of one pair, in the worse direction.
+pub(super) fn rdp_of_pair(pair: &Pair, order: f64) -> f64 {
+    match *pair {
+        Pair::Gaussian { mu } => 0.5 * order * mu * mu,
+        // The direction "remove" is the larger one (Mironov, Talwar, Zhang 2019, Theorem 5).
+        Pair::Sampled { q, mu } => rdp_sampled(pair, q, mu, order),
+        Pair::Substituted { q, mu } => match trapezoidal_nodes(pair, Direction::Remove, order, 0.0)
+        {
+            Some(nodes) => nodes.ln_moment(order) / (order - 1.0),
+            None => sampled_upper_bound(q, 2.0 * mu, order),
+        },
+        // Fixed-size sampling has its own bound; other mixtures have none.
+        Pair::Symmetrized { .. } => f64::INFINITY,
+        Pair::Laplace { mu } => rdp_laplace(mu, order),
+        // Quasi-convexity: mixing in the other distribution never increases the divergence.
+        Pair::SampledLaplace { mu, .. } => rdp_laplace(mu, order),
+        Pair::RandomizedResponse { epsilon } => {
+            let ln_p = -((-epsilon).exp()).ln_1p();
+            let ln_not = ln_p - epsilon;
+            let moment = ln_add_exp(
+                order * ln_p + (1.0 - order) * ln_not,
+                order * ln_not + (1.0 - order) * ln_p,
+            );
+            (moment / (order - 1.0)).clamp(0.0, epsilon)
+        }
+    }
+}
+
+fn rdp_sampled(pair: &Pair, q: f64, mu: f64, order: f64) -> f64 {
+    match trapezoidal_nodes(pair, Direction::Remove, order, 0.0) {
+        Some(nodes) => nodes.ln_moment(order) / (order - 1.0),
+        None => sampled_upper_bound(q, mu, order),
+    }
+}
+
+/// Returns an upper bound by Minkowski's inequality:
+/// `E[(1-q+qL)^α]^{1/α} <= 1 - q + q E[L^α]^{1/α}`.
+fn sampled_upper_bound(q: f64, mu: f64, order: f64) -> f64 {
+    let plain = 0.5 * (order - 1.0) * mu * mu;
+    let ln_norm = ln_add_exp((-q).ln_1p(), q.ln() + plain);
+    (order / (order - 1.0) * ln_norm).max(0.0)
+}
+
+/// Returns the divergence of Laplace noise (Mironov 2017, Proposition 6).
+fn rdp_laplace(mu: f64, order: f64) -> f64 {
+    let moment = ln_add_exp(
+        (order / (2.0 * order - 1.0)).ln() + (order - 1.0) * mu,
+        ((order - 1.0) / (2.0 * order - 1.0)).ln() - order * mu,
+    );
+    (moment / (order - 1.0)).clamp(0.0, mu)
+}

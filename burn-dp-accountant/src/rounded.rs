@@ -1,0 +1,148 @@
+//! Numbers with the digits that are meaningful to a reader.
+
+use std::fmt;
+
+/// Formats a number with few significant digits, rounded to a chosen side.
+///
+/// An upper bound that is printed with [`up`](Self::up) is still an upper bound. Numbers below 1e-4
+/// and from 1e9 on are printed with an exponent.
+///
+/// # Example
+///
+/// ```
+/// use burn_dp_accountant::Rounded;
+///
+/// assert_eq!(Rounded::up(2.381596921489).to_string(), "2.38160");
+/// assert_eq!(Rounded::down(2.381596921489).to_string(), "2.38159");
+/// assert_eq!(Rounded::nearest(256.0 / 6_000.0).with_digits(3).to_string(), "0.0427");
+/// ```
+#[derive(Debug, Clone, Copy)]
+pub struct Rounded {
+    value: f64,
+    digits: usize,
+    side: Side,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq)]
+enum Side {
+    Up,
+    Down,
+    Nearest,
+}
+
+/// Significant digits unless others are asked for.
+const DIGITS: usize = 6;
+
+impl Rounded {
+    /// Formats `value` with six significant digits; the printed number is not below `value`.
+    pub fn up(value: f64) -> Self {
+        Self { value, digits: DIGITS, side: Side::Up }
+    }
+
+    /// Formats `value` with six significant digits; the printed number is not above `value`.
+    pub fn down(value: f64) -> Self {
+        Self { value, digits: DIGITS, side: Side::Down }
+    }
+
+    /// Formats `value` with six significant digits, rounded to nearest, without trailing zeros.
+    pub fn nearest(value: f64) -> Self {
+        Self { value, digits: DIGITS, side: Side::Nearest }
+    }
+
+    /// Sets the number of significant digits, at least 1 and at most 15.
+    pub fn with_digits(mut self, digits: usize) -> Self {
+        self.digits = digits.clamp(1, 15);
+        self
+    }
+
+    fn text(&self, value: f64, exponent: i32) -> String {
+        if (-4..9).contains(&exponent) {
+            format!("{value:.*}", self.decimals(exponent))
+        } else {
+            format!("{value:.*e}", self.digits - 1)
+        }
+    }
+
+    fn decimals(&self, exponent: i32) -> usize {
+        (self.digits as i32 - 1 - exponent).max(0) as usize
+    }
+
+    /// One unit of the last printed digit.
+    fn unit(&self, exponent: i32) -> f64 {
+        if (-4..9).contains(&exponent) {
+            10f64.powi(-(self.decimals(exponent) as i32))
+        } else {
+            10f64.powi(exponent + 1 - self.digits as i32)
+        }
+    }
+}
+
+impl fmt::Display for Rounded {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let value = self.value;
+        if value == 0.0 || !value.is_finite() {
+            return write!(f, "{value}");
+        }
+        let exponent = value.abs().log10().floor() as i32;
+        let text = self.text(value, exponent);
+        let printed: f64 = text.parse().unwrap_or(value);
+        match self.side {
+            Side::Up if printed < value => {
+                f.write_str(&self.text(printed + self.unit(exponent), exponent))
+            }
+            Side::Down if printed > value => {
+                f.write_str(&self.text(printed - self.unit(exponent), exponent))
+            }
+            Side::Nearest => f.write_str(&without_trailing_zeros(&text)),
+            _ => f.write_str(&text),
+        }
+    }
+}
+
+fn without_trailing_zeros(text: &str) -> String {
+    let (number, exponent) = text.find('e').map_or((text, ""), |at| text.split_at(at));
+    let number = if number.contains('.') {
+        number.trim_end_matches('0').trim_end_matches('.')
+    } else {
+        number
+    };
+    format!("{number}{exponent}")
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    #[test]
+    fn printed_bounds_stay_on_their_side() {
+        let values = [
+            1.0000004,
+            2.381596921489,
+            9.99999951,
+            1e-7 / 3.0,
+            123456.7891,
+            0.1,
+            9.9999996e-5,
+            9.99999996e8,
+            1e12 / 7.0,
+            1e-300 / 3.0,
+        ];
+        for value in values {
+            let up: f64 = Rounded::up(value).to_string().parse().unwrap();
+            assert!(up >= value && up <= value * (1.0 + 1.1e-5), "{value} {up}");
+            let down: f64 = Rounded::down(value).to_string().parse().unwrap();
+            assert!(down <= value && down >= value * (1.0 - 1.1e-5), "{value} {down}");
+        }
+    }
+
+    #[test]
+    fn nearest_has_no_trailing_zeros() {
+        for (value, text) in [(0.01, "0.01"), (1.1, "1.1"), (20.0, "20"), (1e-5, "1e-5")] {
+            assert_eq!(Rounded::nearest(value).to_string(), text);
+        }
+        assert_eq!(Rounded::nearest(256.0 / 60_000.0).with_digits(4).to_string(), "0.004267");
+        assert_eq!(Rounded::up(f64::INFINITY).to_string(), "inf");
+        assert_eq!(Rounded::up(0.0).to_string(), "0");
+    }
+}

@@ -1,0 +1,132 @@
+//! A model that is trained by one algorithm.
+
+use burn::nn::loss::CrossEntropyLossConfig;
+use burn::optim::{GradientsParams, ModuleOptimizer};
+use burn_dp::DpError;
+use burn_dp::baselines::{microbatch, reweight};
+use burn_dp::clipping::FlatClipping;
+use burn_dp::grads::PrivateBackward;
+use burn_dp::losses::{self, CrossEntropyLoss};
+use burn_dp::optim::{DpOptimizer, PrivacyPlanConfig};
+use burn_dp::random::InsecureSeed;
+use burn_dp::sampling::Sampler;
+
+use super::Algorithm;
+use burn_dp_examples::data::Batch;
+use burn_dp_examples::models::Classifier;
+
+/// Clipping threshold of the paper.
+const MAX_GRAD_NORM: f64 = 1.0;
+
+/// Learning rate of the paper.
+pub(super) const LEARNING_RATE: f64 = 0.001;
+
+/// The time of a step does not depend on the value.
+pub(super) const NOISE_MULTIPLIER: f64 = 1.0;
+
+/// Steps of the plan; more than any benchmark makes.
+const STEPS: u64 = 1 << 32;
+
+/// A model, its optimizer, and the algorithm that trains it.
+pub(super) struct Contender<M> {
+    algorithm: Algorithm,
+    /// Absent only during a step.
+    model: Option<M>,
+    optimizer: Optimizer,
+    lr: f64,
+}
+
+enum Optimizer {
+    Ordinary(ModuleOptimizer),
+    Private { optim: Box<DpOptimizer>, sampler: Box<dyn Sampler>, clipping: FlatClipping },
+}
+
+impl<M: Classifier> Contender<M> {
+    /// Creates a contender that takes the whole batch in every step.
+    ///
+    /// # Arguments
+    ///
+    /// - `seed`: insecure seed of the noise; without it the operating system seeds the noise
+    ///
+    /// # Errors
+    ///
+    /// Returns the error of the plan if the numbers are impossible.
+    pub(super) fn new(
+        algorithm: Algorithm,
+        model: M,
+        inner: ModuleOptimizer,
+        lr: f64,
+        batch_size: usize,
+        noise_multiplier: f64,
+        seed: Option<InsecureSeed>,
+    ) -> Result<Self, DpError> {
+        let optimizer = if algorithm == Algorithm::NonPrivate {
+            Optimizer::Ordinary(inner)
+        } else {
+            let config = PrivacyPlanConfig::new(batch_size, batch_size as f64)
+                .with_steps(STEPS)
+                .with_noise_multiplier(noise_multiplier)
+                .with_max_grad_norm(MAX_GRAD_NORM);
+            let plan = match seed {
+                Some(seed) => config.with_insecure_seed(seed).init()?,
+                None => config.init()?,
+            };
+            let sampler = plan.sampler()?;
+            let backward =
+                PrivateBackward::new().with_materialize(algorithm == Algorithm::Materialize);
+            let optim = Box::new(plan.optimizer(inner).with_backward(backward));
+            Optimizer::Private { optim, sampler, clipping: FlatClipping::new(MAX_GRAD_NORM)? }
+        };
+        Ok(Self { algorithm, model: Some(model), optimizer, lr })
+    }
+
+    pub(super) fn algorithm(&self) -> Algorithm {
+        self.algorithm
+    }
+
+    /// Returns the trained model.
+    pub(super) fn into_model(self) -> Option<M> {
+        self.model
+    }
+
+    /// Makes one step on the batch.
+    ///
+    /// # Errors
+    ///
+    /// Returns the error of the optimizer if the step is refused. The contender cannot be used
+    /// then.
+    pub(super) fn step(&mut self, batch: &Batch<M::Inputs>) -> Result<(), DpError> {
+        let Some(model) = self.model.take() else { return Ok(()) };
+        let model = match &mut self.optimizer {
+            Optimizer::Ordinary(optimizer) => {
+                let scores = model.forward(batch.inputs.clone());
+                let loss = CrossEntropyLossConfig::new().init(&scores.device());
+                let grads = loss.forward(scores, batch.targets.clone()).backward();
+                let grads = GradientsParams::from_grads(grads, &model);
+                optimizer.step(self.lr, model, grads)
+            }
+            Optimizer::Private { optim, sampler, clipping } => {
+                let draw = sampler.draw(optim.next_step())?;
+                match self.algorithm {
+                    Algorithm::Reweight => {
+                        let sum = reweight(clipping, &model, |model| model.losses(&loss(), batch.clone()))?;
+                        optim.accumulate(sum)?;
+                    }
+                    Algorithm::Nxbp => {
+                        let [examples] = batch.targets.dims();
+                        let losses = |model: &M, index| model.losses(&loss(), batch.one(index));
+                        optim.accumulate(microbatch(clipping, &model, examples, losses)?)?;
+                    }
+                    _ => optim.backward(model.losses(&loss(), batch.clone()), &model)?,
+                }
+                optim.step(self.lr, model, draw)?
+            }
+        };
+        self.model = Some(model);
+        Ok(())
+    }
+}
+
+fn loss() -> CrossEntropyLoss {
+    losses::CrossEntropyLossConfig::new().init()
+}

@@ -1,0 +1,90 @@
+//! The figures of the benchmark of steps.
+
+use comfy_table::Table;
+use serde::Serialize;
+
+/// One algorithm on one model and batch size.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Row {
+    /// Name of the network.
+    pub model: String,
+    /// Number of images in a step.
+    pub batch: usize,
+    /// Name of the algorithm.
+    pub algorithm: String,
+    /// Name of the backend.
+    pub backend: String,
+    /// Median time of a step, in milliseconds.
+    pub ms: f64,
+    /// Shortest time of a step, in milliseconds.
+    pub ms_min: f64,
+    /// Median time over the median time of the ordinary step, measured in turns with it.
+    pub ratio: f64,
+    /// Peak memory in MiB of a process that makes such steps and nothing else; `None` where the
+    /// system does not report it.
+    pub peak_mib: Option<f64>,
+}
+
+/// Returns the figures as a table.
+pub(super) fn table(rows: &[Row]) -> String {
+    let mut table = Table::new();
+    table.set_header(["model", "batch", "algorithm", "ms", "ms min", "ratio", "peak MiB"]);
+    for row in rows {
+        table.add_row([
+            row.model.clone(),
+            row.batch.to_string(),
+            row.algorithm.clone(),
+            format!("{:.2}", row.ms),
+            format!("{:.2}", row.ms_min),
+            format!("{:.2}", row.ratio),
+            row.peak_mib.map(|mib| format!("{mib:.0}")).unwrap_or_default(),
+        ]);
+    }
+    table.to_string()
+}
+
+/// Returns the median and the minimum of the times; zeros for no times.
+pub(super) fn median_and_minimum(mut times: Vec<f64>) -> (f64, f64) {
+    times.sort_by(f64::total_cmp);
+    let middle = times.len() / 2;
+    match times.as_slice() {
+        [] => (0.0, 0.0),
+        [first, ..] if times.len() % 2 == 1 => (times[middle], *first),
+        [first, ..] => ((times[middle - 1] + times[middle]) / 2.0, *first),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use super::*;
+
+    #[test]
+    fn the_median_is_the_middle_or_the_mean_of_the_two_in_the_middle() {
+        assert_eq!(median_and_minimum(vec![3.0, 1.0, 9.0]), (3.0, 1.0));
+        assert_eq!(median_and_minimum(vec![8.0, 1.0, 2.0, 4.0]), (3.0, 1.0));
+        assert_eq!(median_and_minimum(vec![5.0]), (5.0, 5.0));
+    }
+
+    #[test]
+    fn a_row_has_exactly_the_fields_that_scripts_read() {
+        let row = Row {
+            model: "mlp".into(),
+            batch: 32,
+            algorithm: "book-keeping".into(),
+            backend: "flex".into(),
+            ms: 1.0,
+            ms_min: 0.5,
+            ratio: 1.5,
+            peak_mib: None,
+        };
+        let value = serde_json::to_value(&row).unwrap();
+        let mut names: Vec<_> = value.as_object().unwrap().keys().cloned().collect();
+        names.sort();
+        let expected =
+            ["algorithm", "backend", "batch", "model", "ms", "ms_min", "peak_mib", "ratio"];
+        assert_eq!(names, expected);
+        assert!(table(&[row]).contains("book-keeping"));
+    }
+}

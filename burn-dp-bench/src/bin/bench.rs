@@ -1,0 +1,16 @@
+//! Measures what privacy costs per step; `cargo xtask bench --help` lists the benchmarks.
+
+use std::process::ExitCode;
+
+use burn_dp_bench::bench::{BenchOptions, run};
+use clap::Parser;
+
+fn main() -> ExitCode {
+    match run(BenchOptions::parse()) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("error: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}

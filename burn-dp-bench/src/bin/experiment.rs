@@ -1,0 +1,16 @@
+//! Runs the experiments of the papers; `cargo xtask experiment --help` lists them.
+
+use std::process::ExitCode;
+
+use burn_dp_bench::experiments::{ExperimentOptions, run};
+use clap::Parser;
+
+fn main() -> ExitCode {
+    match run(ExperimentOptions::parse()) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("error: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}

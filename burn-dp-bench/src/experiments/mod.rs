@@ -1,0 +1,122 @@
+//! Experiments of the papers, one file per subcommand.
+
+mod adaptive_clipping;
+mod batch_clipping;
+mod batch_clipping_privacy;
+
+pub use adaptive_clipping::{AdaptiveClippingOptions, AdaptiveClippingRun};
+pub use batch_clipping::{BatchClippingExperiment, BatchClippingOptions};
+pub use batch_clipping_privacy::{BatchClippingPrivacy, BatchClippingPrivacyOptions};
+
+use clap::{Parser, Subcommand};
+
+use burn_dp_examples::training::TrainError;
+
+/// Run an experiment of a paper: it prints a table and writes JSON and a plot.
+#[derive(Parser, Debug, Clone)]
+#[command(name = "cargo xtask experiment", bin_name = "cargo xtask experiment", version)]
+pub struct ExperimentOptions {
+    /// The experiment.
+    #[command(subcommand)]
+    pub experiment: Experiment,
+}
+
+/// The experiments.
+#[derive(Subcommand, Debug, Clone)]
+pub enum Experiment {
+    /// Clipping to a private quantile of the norms, compared with the best threshold of a grid.
+    AdaptiveClipping(AdaptiveClippingOptions),
+    /// Batch clipping compared with individual clipping, and layerwise with full gradient clipping.
+    BatchClipping(BatchClippingOptions),
+    /// Trade-off functions of batch clipping with layerwise clipping: the limit and the guarantee.
+    BatchClippingPrivacy(BatchClippingPrivacyOptions),
+}
+
+/// Runs the experiment.
+///
+/// # Errors
+///
+/// Returns [`TrainError::Option`] for an impossible option, [`TrainError::Data`] if the data cannot
+/// be read, and the error of a run that fails.
+pub fn run(options: ExperimentOptions) -> Result<(), TrainError> {
+    match options.experiment {
+        Experiment::AdaptiveClipping(options) => adaptive_clipping::run(options).map(|_| ()),
+        Experiment::BatchClippingPrivacy(options) => {
+            batch_clipping_privacy::run(options).map(|_| ())
+        }
+        Experiment::BatchClipping(options) => batch_clipping::run(options).map(|_| ()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use clap::CommandFactory;
+
+    use super::*;
+
+    #[test]
+    fn the_options_are_well_formed() {
+        ExperimentOptions::command().debug_assert();
+    }
+
+    #[test]
+    fn impossible_numbers_are_refused_before_anything_is_written() {
+        let zeros = |experiment: &str, options: &[&'static str]| {
+            let line = |name| (format!("{experiment} --{name} 0"), format!("--{name} must be"));
+            options.iter().map(line).collect::<Vec<_>>()
+        };
+        let adaptive = [
+            "epochs",
+            "batch-size",
+            "physical-batch-size",
+            "train-size",
+            "test-size",
+            "epsilon",
+            "lr",
+            "grid",
+            "start",
+        ];
+        let batch = [
+            "epochs",
+            "batch-size",
+            "train-size",
+            "test-size",
+            "public-size",
+            "sigma",
+            "max-grad-norm",
+            "lr",
+            "lr-decay",
+        ];
+        let privacy = ["layers", "batch-size", "dataset-size", "larger", "epochs", "sigma"];
+        let mut lines = zeros("adaptive-clipping", &adaptive);
+        lines.extend(zeros("batch-clipping", &batch));
+        lines.extend(zeros("batch-clipping-privacy", &privacy));
+        for (line, expected) in [
+            ("batch-clipping-privacy --dataset-size 9 --batch-size 10", "--batch-size must be at"),
+            ("batch-clipping-privacy --epochs 18446744073709551615", "more than can be counted"),
+            ("adaptive-clipping --target-quantiles 0.5,2", "must be"),
+            ("adaptive-clipping --epochs 1000000001", "--epochs must be at most 1000000000"),
+            ("batch-clipping --epochs 1000000001", "--epochs must be at most 1000000000"),
+            (
+                "adaptive-clipping --test-size 10000001",
+                "--test-size must be at most 10000000 drawn",
+            ),
+            ("batch-clipping --train-size 10000001", "--train-size must be at most 10000000 drawn"),
+            ("batch-clipping --data-dir nowhere", "--data-dir nowhere is given but the drawn"),
+        ] {
+            lines.push((line.into(), expected.into()));
+        }
+        for (line, expected) in lines {
+            let folder = tempfile::tempdir().unwrap();
+            let output = folder.path().join("out");
+            let words = ["experiment"].into_iter().chain(line.split(' '));
+            let words = words.chain(["--output", output.to_str().unwrap()]);
+            let options = ExperimentOptions::try_parse_from(words).unwrap();
+            let error = run(options).unwrap_err().to_string();
+            assert!(error.contains(&expected), "{line}: {error}");
+            assert!(!output.exists(), "{line}");
+        }
+    }
+}

@@ -1,0 +1,285 @@
+//! Figures as SVG.
+
+mod axis;
+
+use std::path::Path;
+
+use plotters::coord::Shift;
+use plotters::prelude::*;
+
+use crate::training::TrainError;
+use axis::Axis;
+
+/// A line of a figure.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Series {
+    /// Name in the legend.
+    pub name: String,
+    /// Points, from left to right.
+    pub points: Vec<(f64, f64)>,
+}
+
+/// Ratio of the largest to the smallest value above which an axis is logarithmic.
+const LOGARITHMIC: f64 = 100.0;
+
+/// Lines with at most this many points have them marked. A line of one point is only a mark.
+const MARKED: usize = 30;
+
+/// Colors that people with color blindness can distinguish (Okabe and Ito).
+const COLORS: [RGBColor; 7] = [
+    RGBColor(0, 114, 178),
+    RGBColor(213, 94, 0),
+    RGBColor(0, 158, 115),
+    RGBColor(204, 121, 167),
+    RGBColor(230, 159, 0),
+    RGBColor(86, 180, 233),
+    RGBColor(0, 0, 0),
+];
+
+/// Lines that share a vertical axis.
+pub(crate) struct Panel<'a> {
+    pub(crate) y: &'a str,
+    pub(crate) series: &'a [Series],
+}
+
+/// Draws several lines into one figure. Values that span orders of magnitude get a logarithmic
+/// axis.
+///
+/// # Errors
+///
+/// Returns [`TrainError::Io`] if the file cannot be written.
+pub fn lines(path: &Path, [title, x, y]: [&str; 3], series: &[Series]) -> Result<(), TrainError> {
+    panels(path, [title, x], &[Panel { y, series }])
+}
+
+/// Draws panels below one another, with the same horizontal axis. A panel without points stays
+/// empty.
+///
+/// # Errors
+///
+/// Returns [`TrainError::Io`] if the file cannot be written.
+pub(crate) fn panels(
+    path: &Path,
+    [title, x]: [&str; 2],
+    panels: &[Panel<'_>],
+) -> Result<(), TrainError> {
+    let points = || panels.iter().flat_map(|panel| panel.series).flat_map(|series| &series.points);
+    if points().next().is_none() {
+        return Ok(());
+    }
+    let xs = Axis::of(points().map(|point| point.0), false);
+    draw(path, || {
+        let height = if panels.len() == 1 { 520 } else { 320 * panels.len() as u32 };
+        let area = SVGBackend::new(path, (800, height)).into_drawing_area();
+        area.fill(&WHITE)?;
+        for (index, area) in area.split_evenly((panels.len(), 1)).iter().enumerate() {
+            let title = if index == 0 { title } else { "" };
+            draw_panel(area, [title, x], &xs, &panels[index])?;
+        }
+        area.present()?;
+        Ok(())
+    })
+}
+
+fn draw_panel(
+    area: &DrawingArea<SVGBackend<'_>, Shift>,
+    [title, x]: [&str; 2],
+    xs: &Axis,
+    Panel { y, series }: &Panel<'_>,
+) -> Drawing {
+    let points = || series.iter().flat_map(|series| &series.points);
+    if points().next().is_none() {
+        return Ok(());
+    }
+    let ys = Axis::of(points().map(|point| point.1), true);
+    let mut chart = ChartBuilder::on(area)
+        .caption(title, ("sans-serif", 20))
+        .margin(16)
+        .x_label_area_size(40)
+        .y_label_area_size(70)
+        .build_cartesian_2d(xs.range(), ys.range())?;
+    chart
+        .configure_mesh()
+        .max_light_lines(1)
+        .light_line_style(TRANSPARENT)
+        .x_labels(xs.labels())
+        .y_labels(ys.labels())
+        .x_label_formatter(&|&at| xs.label(at))
+        .y_label_formatter(&|&at| ys.label(at))
+        .x_desc(x)
+        .y_desc(*y)
+        .draw()?;
+    for (index, Series { name, points }) in series.iter().enumerate() {
+        let color = COLORS[index % COLORS.len()];
+        let placed: Vec<_> = points.iter().map(|&(x, y)| (xs.at(x), ys.at(y))).collect();
+        if placed.len() <= MARKED {
+            let mark = |&point: &(f64, f64)| Circle::new(point, 3, color.filled());
+            chart.draw_series(placed.iter().map(mark))?;
+        }
+        chart.draw_series(LineSeries::new(placed, color.stroke_width(2)))?.label(name).legend(
+            move |(x, y)| PathElement::new(vec![(x, y), (x + 16, y)], color.stroke_width(2)),
+        );
+    }
+    chart
+        .configure_series_labels()
+        .position(emptiest_corner(xs, &ys, series))
+        .background_style(WHITE.mix(0.8))
+        .border_style(BLACK)
+        .draw()?;
+    Ok(())
+}
+
+/// Returns the corner with the fewest points.
+fn emptiest_corner(xs: &Axis, ys: &Axis, series: &[Series]) -> SeriesLabelPosition {
+    use SeriesLabelPosition::{LowerLeft, LowerRight, UpperLeft, UpperRight};
+    /// Points that represent the line between two points.
+    const BETWEEN: usize = 16;
+    let height = (0.1 + 0.04 * series.len() as f64).min(0.5);
+    let inside = |right: bool, upper: bool| {
+        let taken = |x: f64, y: f64| {
+            (if right { x > 0.65 } else { x < 0.35 })
+                && (if upper { y > 1.0 - height } else { y < height })
+        };
+        let place = |&(x, y): &(f64, f64)| (xs.part(x), ys.part(y));
+        let of_line = |points: &[(f64, f64)]| {
+            let ends = points.iter().zip(points.iter().skip(1).chain(points.last()));
+            let between = ends.flat_map(|(a, b)| {
+                let (a, b) = (place(a), place(b));
+                (0..BETWEEN).map(move |step| {
+                    let part = step as f64 / BETWEEN as f64;
+                    (a.0 + part * (b.0 - a.0), a.1 + part * (b.1 - a.1))
+                })
+            });
+            between.filter(|&(x, y)| taken(x, y)).count()
+        };
+        series.iter().map(|series| of_line(&series.points)).sum::<usize>()
+    };
+    [
+        (inside(true, true), UpperRight),
+        (inside(true, false), LowerRight),
+        (inside(false, true), UpperLeft),
+        (inside(false, false), LowerLeft),
+    ]
+    .into_iter()
+    .min_by_key(|(points, _)| *points)
+    .map_or(UpperRight, |(_, corner)| corner)
+}
+
+/// Draws one bar for each named value.
+///
+/// # Errors
+///
+/// Returns [`TrainError::Io`] if the file cannot be written.
+pub(crate) fn bars(
+    path: &Path,
+    [title, x]: [&str; 2],
+    values: &[(String, f64)],
+) -> Result<(), TrainError> {
+    draw(path, || {
+        let height = 90 + 22 * values.len() as u32;
+        let area = SVGBackend::new(path, (800, height)).into_drawing_area();
+        area.fill(&WHITE)?;
+        let most = values.iter().map(|value| value.1).fold(1e-9, f64::max);
+        let rows = values.len() as i32;
+        let mut chart = ChartBuilder::on(&area)
+            .caption(title, ("sans-serif", 20))
+            .margin(16)
+            .x_label_area_size(40)
+            .y_label_area_size(260)
+            .build_cartesian_2d(0.0..1.05 * most, (0..rows).into_segmented())?;
+        let label = |segment: &SegmentValue<i32>| match segment {
+            SegmentValue::CenterOf(row) => {
+                values.get((rows - 1 - row) as usize).map_or(String::new(), |value| value.0.clone())
+            }
+            _ => String::new(),
+        };
+        chart
+            .configure_mesh()
+            .disable_y_mesh()
+            .max_light_lines(1)
+            .light_line_style(TRANSPARENT)
+            .y_labels(values.len())
+            .y_label_formatter(&label)
+            .x_desc(x)
+            .draw()?;
+        chart.draw_series((0..rows).map(|row| {
+            let value = values[(rows - 1 - row) as usize].1;
+            let corners = [(0.0, SegmentValue::Exact(row)), (value, SegmentValue::Exact(row + 1))];
+            let mut bar = Rectangle::new(corners, BLUE.mix(0.6).filled());
+            bar.set_margin(3, 3, 0, 0);
+            bar
+        }))?;
+        area.present()?;
+        Ok(())
+    })
+}
+
+type Drawing = Result<(), Box<dyn std::error::Error>>;
+
+fn draw(path: &Path, draw: impl FnOnce() -> Drawing) -> Result<(), TrainError> {
+    draw().map_err(|error| TrainError::Io {
+        path: path.into(),
+        source: std::io::Error::other(error.to_string()),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    #[test]
+    fn the_legend_is_put_where_the_lines_are_not() {
+        let corner = |points: &[(f64, f64)]| {
+            let of = |value: fn(&(f64, f64)) -> f64| points.iter().map(value);
+            let (xs, ys) = (Axis::of(of(|p| p.0), false), Axis::of(of(|p| p.1), true));
+            emptiest_corner(&xs, &ys, &[Series { name: "one".into(), points: points.into() }])
+        };
+        let falling = [(0.0, 5.0), (10.0, 1.0)];
+        assert!(matches!(corner(&falling), SeriesLabelPosition::UpperRight));
+        let rising = [(0.0, 1.0), (10.0, 5.0)];
+        assert!(matches!(corner(&rising), SeriesLabelPosition::LowerRight));
+    }
+
+    #[test]
+    fn a_line_of_one_point_is_marked() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("one.svg");
+        let series = Series { name: "one".into(), points: vec![(1.0, 0.25)] };
+        lines(&path, ["title", "epoch", "accuracy"], &[series]).unwrap();
+        let text = std::fs::read_to_string(&path).unwrap();
+        assert!(text.contains("<circle"), "{text}");
+    }
+
+    #[test]
+    fn panels_have_an_axis_each_below_one_title() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("panels.svg");
+        let one = |name: &str| [Series { name: name.into(), points: vec![(0.0, 1.0), (9.0, 2.0)] }];
+        let (upper, lower) = (one("accuracy"), one("epsilon"));
+        let both =
+            [Panel { y: "share", series: &upper }, Panel { y: "epsilon spent", series: &lower }];
+        panels(&path, ["title", "step"], &both).unwrap();
+        let text = std::fs::read_to_string(&path).unwrap();
+        for part in ["title", "share", "epsilon spent", "accuracy"] {
+            assert!(text.contains(part), "{part}");
+        }
+    }
+
+    #[test]
+    fn lines_and_bars_are_written_with_their_names() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("lines.svg");
+        let series =
+            |name: &str| Series { name: name.into(), points: vec![(0.0, 1.0), (5.0, 3.0)] };
+        lines(&path, ["title", "rounds", "loss"], &[series("first"), series("second")]).unwrap();
+        let text = std::fs::read_to_string(&path).unwrap();
+        assert!(text.contains("<svg") && text.contains("second") && text.contains("rounds"));
+
+        let path = folder.path().join("bars.svg");
+        bars(&path, ["title", "norm"], &[("a.weight".into(), 0.5), ("b".into(), 2.0)]).unwrap();
+        let text = std::fs::read_to_string(&path).unwrap();
+        assert!(text.contains("a.weight") && text.contains("norm"));
+        assert!(bars(&folder.path().join("none/x.svg"), ["t", "x"], &[("a".into(), 1.0)]).is_err());
+    }
+}

@@ -1,0 +1,76 @@
+//! The users of a run: private ones, and public ones who measure the model.
+
+use burn::module::Module;
+use burn::tensor::Device;
+
+use super::{FederatedOptions, RoundOptions};
+use crate::data::DataError;
+use crate::data::shakespeare::{self, Tokens, UserWindows, Window};
+use crate::models::{NextToken, WindowBatch};
+use crate::training::options::DataOptions;
+use crate::training::{Evaluation, TrainError};
+
+/// One of this many users is public: measured on, never trained on.
+const PUBLIC_EVERY: usize = 10;
+
+/// Windows in a batch of a measurement.
+const MEASURED: usize = 64;
+
+/// Most windows of a public user that are measured.
+const MEASURED_OF_USER: usize = 16;
+
+/// Private users, and public ones.
+pub(super) struct Users {
+    pub(super) train: UserWindows,
+    pub(super) test: UserWindows,
+}
+
+/// Reads the users.
+///
+/// # Errors
+///
+/// Returns [`TrainError::Data`] if the file is missing or damaged, and [`TrainError::Option`] if
+/// there are too few users.
+pub(super) fn load(options: &FederatedOptions, tokens: &Tokens) -> Result<Users, TrainError> {
+    let RoundOptions { users, length, .. } = options.training;
+    let Some(folder) = options.data_dir.clone().or_else(DataOptions::environment) else {
+        return Err(DataError::NoRoles { folder: None }.into());
+    };
+    let mut roles = shakespeare::from_folder(&folder)?;
+    roles.truncate(users.unwrap_or(usize::MAX));
+    let is_public = |index: usize| index % PUBLIC_EVERY == PUBLIC_EVERY - 1;
+    let (test, train): (Vec<_>, Vec<_>) =
+        roles.into_iter().enumerate().partition(|(index, _)| is_public(*index));
+    if test.is_empty() {
+        let reason = format!(
+            "must be at least {PUBLIC_EVERY}, one of which is public, got {}",
+            users.unwrap_or(train.len())
+        );
+        return Err(TrainError::option("--users", reason));
+    }
+    let windows = |roles: Vec<(usize, shakespeare::Role)>| {
+        let roles: Vec<_> = roles.into_iter().map(|(_, role)| role).collect();
+        UserWindows::new(&roles, tokens, length)
+    };
+    Ok(Users { train: windows(train), test: windows(test) })
+}
+
+/// Returns loss and accuracy on the tokens of the public users.
+pub(super) fn measure(model: &NextToken, users: &UserWindows, device: &Device) -> Evaluation {
+    let model = model.valid();
+    let few = users.users().iter().flat_map(|user| user.iter().take(MEASURED_OF_USER));
+    let windows: Vec<Window> = few.cloned().collect();
+    let (mut loss, mut right, mut tokens) = (0.0, 0.0, 0.0);
+    for windows in windows.chunks(MEASURED) {
+        let batch = WindowBatch::new(windows, device);
+        let targets = batch.targets.clone();
+        let known = targets.clone().not_equal_elem(i64::from(shakespeare::PADDING));
+        let (mean, scores) = model.loss(batch);
+        let matches = scores.argmax(1).flatten::<1>(0, 1).equal(targets).bool_and(known.clone());
+        let number = known.int().sum().into_scalar::<i64>() as f64;
+        loss += mean.into_scalar::<f64>() * number;
+        right += matches.int().sum().into_scalar::<i64>() as f64;
+        tokens += number;
+    }
+    Evaluation { loss: loss / tokens, accuracy: right / tokens }
+}

@@ -1,0 +1,156 @@
+//! The figures of a run, for tables and scripts.
+
+use std::collections::BTreeMap;
+
+use serde::Serialize;
+
+use burn_dp::optim::{DpOptimizer, PrivacyPlan};
+
+use super::Settings;
+use crate::training::options::{OptimizerName, typed};
+use crate::training::progress::{percent, upwards};
+use crate::training::{Evaluation, TrainError};
+
+/// Settings and results of a run, written as JSON by `--json`.
+///
+/// All of it is public: settings, the numbers of the privacy statement, and measurements on the
+/// test set.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct RunFigures {
+    /// Name of the data set.
+    pub dataset: String,
+    /// Name of the model.
+    pub model: String,
+    /// Whether the training was differentially private: false also with an insecure seed.
+    pub private: bool,
+    /// Upper bound of ε at the end; absent if no finite bound is guaranteed.
+    pub epsilon: Option<f64>,
+    /// δ at which ε is stated; absent without privacy.
+    pub delta: Option<f64>,
+    /// Standard deviation of the noise over the sensitivity; absent without privacy.
+    pub noise_multiplier: Option<f64>,
+    /// Probability that an example takes part in a step; absent without privacy.
+    pub sampling_probability: Option<f64>,
+    /// Number of steps.
+    pub steps: usize,
+    /// Expected size of a logical batch.
+    pub expected_batch_size: usize,
+    /// Clipping threshold; absent without privacy.
+    pub max_grad_norm: Option<f64>,
+    /// The clipping policy in words; absent without privacy.
+    pub clipping: Option<String>,
+    /// Values that the policy adapted, at the end, by name.
+    pub thresholds: BTreeMap<String, f64>,
+    /// Share of the test examples that are classified correctly.
+    pub test_accuracy: f64,
+    /// Mean cross entropy on the test examples.
+    pub test_loss: f64,
+    /// Share of the test examples that the averaged weights classify correctly, if there are any.
+    pub averaged_test_accuracy: Option<f64>,
+    /// Mean cross entropy of the averaged weights on the test examples.
+    pub averaged_test_loss: Option<f64>,
+    /// Decay of the average of the weights.
+    pub ema_decay: Option<f64>,
+    /// Number of examples to train on.
+    pub train_items: usize,
+    /// Number of examples to test on.
+    pub test_items: usize,
+    /// Time of the steps without evaluations; after a resumption, the time of this process only.
+    pub train_seconds: f64,
+    /// Seed of the initial weights and of the drawn digits.
+    pub seed: u64,
+    /// Known seed of sampling and noise; such a run is not private.
+    pub insecure_seed: Option<u64>,
+    /// Name of the backend.
+    pub backend: String,
+    /// Name of the optimizer.
+    pub optimizer: String,
+    /// Learning rate of the first step.
+    pub lr: f64,
+    /// How the learning rate changed.
+    pub schedule: String,
+    /// Momentum; absent for optimizers without momentum.
+    pub momentum: Option<f64>,
+    /// Version of this crate.
+    pub version: &'static str,
+}
+
+/// Results of a run.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Outcome {
+    pub(super) steps: usize,
+    pub(super) items: [usize; 2],
+    pub(super) test: Evaluation,
+    /// Of the averaged weights.
+    pub(super) averaged: Option<Evaluation>,
+    pub(super) seconds: f64,
+}
+
+impl RunFigures {
+    /// Collects the figures of a run; `optim` is absent in ordinary training.
+    ///
+    /// # Errors
+    ///
+    /// Returns [`TrainError::Privacy`] if the accountant cannot analyze the ledger.
+    pub(super) fn new(
+        dataset: String,
+        settings: &Settings,
+        outcome: Outcome,
+        optim: Option<&DpOptimizer>,
+    ) -> Result<Self, TrainError> {
+        let Outcome { steps, items: [train_items, test_items], test, averaged, seconds } = outcome;
+        let (plan, private) = (optim.map(DpOptimizer::plan), settings.private);
+        let delta = private.map(|private| private.privacy.delta);
+        let spent =
+            optim.zip(delta).map(|(optim, delta)| optim.privacy_spent(delta)).transpose()?;
+        let epsilon = spent.map(|spent| spent.upper).filter(|epsilon| epsilon.is_finite());
+        let adapted = plan.map(|plan| plan.clipping().adapted()).unwrap_or_default();
+        Ok(Self {
+            dataset,
+            model: typed(settings.model),
+            private: epsilon.is_some(),
+            epsilon,
+            delta,
+            noise_multiplier: plan.map(PrivacyPlan::noise_multiplier),
+            sampling_probability: plan.map(PrivacyPlan::sampling_probability),
+            steps,
+            expected_batch_size: settings.batch_size,
+            max_grad_norm: private.map(|private| private.max_grad_norm),
+            clipping: plan.map(|plan| plan.clipping().describe()),
+            thresholds: adapted.into_iter().collect(),
+            test_accuracy: test.accuracy,
+            test_loss: test.loss,
+            averaged_test_accuracy: averaged.map(|test| test.accuracy),
+            averaged_test_loss: averaged.map(|test| test.loss),
+            ema_decay: settings.ema_decay,
+            train_items,
+            test_items,
+            train_seconds: seconds,
+            seed: settings.data.seed,
+            insecure_seed: private.and_then(|private| private.privacy.insecure_seed),
+            backend: typed(settings.backend),
+            optimizer: typed(settings.optimizer),
+            lr: settings.lr,
+            schedule: typed(settings.schedule),
+            momentum: (settings.optimizer == OptimizerName::Sgd).then_some(settings.momentum),
+            version: env!("CARGO_PKG_VERSION"),
+        })
+    }
+
+    /// Returns the results in one line.
+    pub(super) fn summary(&self) -> String {
+        let mut accuracy = format!("test accuracy {}", percent(self.test_accuracy));
+        if let Some(averaged) = self.averaged_test_accuracy {
+            accuracy += &format!(" (averaged weights {})", percent(averaged));
+        }
+        let seconds = format!("{:.0} s of training", self.train_seconds);
+        let privacy = match (self.epsilon, self.delta) {
+            (Some(epsilon), Some(delta)) => {
+                format!("epsilon <= {} at delta = {delta:e}", upwards(epsilon))
+            }
+            (None, Some(_)) => "NOT PRIVATE: the seed of the noise is known".into(),
+            (_, None) => "not private".into(),
+        };
+        format!("{accuracy}, {privacy}, {} steps, {seconds}", self.steps)
+    }
+}

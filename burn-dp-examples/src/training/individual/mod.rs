@@ -1,0 +1,23 @@
+//! Training with individual clipping: each example's gradient is clipped. Also ordinary training of
+//! the same models.
+
+mod clipping;
+mod figures;
+mod inputs;
+mod options;
+mod ordinary;
+mod policy;
+mod private;
+mod public_items;
+mod recipe;
+mod run;
+mod schedule;
+mod settings;
+
+pub use clipping::{ClippingName, ClippingOptions, ClippingSettings, RuleName};
+pub use figures::RunFigures;
+pub use inputs::{InputOptions, InputSettings};
+pub use options::{IndividualOptions, TrainingRecipeOptions};
+pub use run::run;
+pub use schedule::ScheduleName;
+pub use settings::{Length, PrivateSettings, Settings};

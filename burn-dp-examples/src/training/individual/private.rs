@@ -1,0 +1,272 @@
+//! Training with differential privacy.
+
+use burn::optim::ModuleOptimizer;
+use burn::tensor::Device;
+use burn_dp::clipping::Clipping;
+use burn_dp::losses::{CrossEntropyLoss, CrossEntropyLossConfig};
+use burn_dp::optim::{DpOptimizer, PrivacyPlan, PrivacyPlanConfig};
+use burn_dp::{DpError, check_independence};
+
+use super::public_items::PublicItems;
+use super::{PrivateSettings, Settings};
+use crate::data::{Encoder, ItemDataset, Splits};
+use crate::models::Classifier;
+use crate::training::TrainError;
+use crate::training::checkpoints::Checkpoints;
+
+/// Examples on which their independence is tested.
+const PROBE_ITEMS: usize = 4;
+
+/// A step that was made.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) struct Step {
+    /// Number of steps made so far, including those before a resumption.
+    pub(super) number: usize,
+    /// Upper bound of ε so far, after each pass over the data; absent in ordinary training.
+    pub(super) epsilon: Option<f64>,
+    /// Examples and how many of them were clipped; absent in ordinary training.
+    ///
+    /// Both are private. They are shown to the person who trains and written nowhere.
+    pub(super) clipped: Option<Clipped>,
+}
+
+/// Number of examples, and number of clipped examples.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) struct Clipped {
+    /// Examples of the step.
+    pub(super) examples: u64,
+    /// Examples whose gradient norm was above the threshold.
+    pub(super) clipped: u64,
+}
+
+/// A private training that has been checked and can begin or continue.
+pub(super) struct PrivateTraining<E: Encoder, M> {
+    model: M,
+    optim: DpOptimizer,
+    checkpoints: Checkpoints,
+    loss: CrossEntropyLoss,
+    /// Public examples, where the policy measures norms on them during the training.
+    public: Option<PublicItems<E>>,
+}
+
+impl<E: Encoder, M: Classifier<Inputs = E::Inputs>> PrivateTraining<E, M> {
+    /// Creates the plan, tests the model, and reads the checkpoint if the run is resumed. Writes
+    /// nothing.
+    ///
+    /// # Errors
+    ///
+    /// Returns [`TrainError::Privacy`] if the noise cannot be calibrated or the model mixes
+    /// examples, and [`TrainError::Option`] if there is something to resume and `--resume` is
+    /// missing, or the reverse.
+    pub(super) fn prepare(
+        model: M,
+        inner: ModuleOptimizer,
+        private: PrivateSettings,
+        settings: &Settings,
+        data: &Splits<E>,
+        public: ItemDataset<E::Item>,
+        device: &Device,
+    ) -> Result<Self, TrainError> {
+        let loss = CrossEntropyLossConfig::new().init();
+        let train_items = data.train.items().len();
+        let public = PublicItems::new(data.encoder.clone(), public, loss.clone(), device.clone());
+        let norm = private.max_grad_norm;
+        let steps_per_epoch = settings.steps_per_epoch(train_items);
+        let policy = private.clipping.policy(&model, norm, steps_per_epoch, &public)?;
+        let public = match private.clipping.adapts() {
+            true => Some(public.with_groups_of(&*policy)?),
+            false => None,
+        };
+        let plan = plan(private, policy, settings, train_items)?;
+        probe(&model, &loss, &data.encoder, data.classes, device)?;
+        let checkpoints = Checkpoints::new(&settings.output.folder, settings)?;
+        let checkpoints = checkpoints.with_skip_lost_steps(settings.skip_lost_steps);
+        let (optim, model) = checkpoints.begin_or_resume(settings.resume, plan, inner, model)?;
+        // A checkpoint holds the average of the interrupted run.
+        let optim = match settings.weight_average()?.filter(|_| !settings.resume) {
+            Some(average) => optim.with_weight_average(average)?,
+            None => optim,
+        };
+        Ok(Self { model, optim, checkpoints, loss, public })
+    }
+
+    /// Returns the number of steps that were made before.
+    pub(super) fn first_step(&self) -> usize {
+        self.optim.next_step() as usize
+    }
+
+    /// Returns the plan.
+    pub(super) fn plan(&self) -> &PrivacyPlan {
+        self.optim.plan()
+    }
+
+    /// Trains to the end of the plan or of the budget, saves a checkpoint after each pass over the
+    /// data, and calls `after_step` after each step.
+    ///
+    /// The checkpoints are kept until [`Checkpoints::remove`].
+    ///
+    /// # Errors
+    ///
+    /// Returns the errors of `after_step`, and [`TrainError::Privacy`] if a step is refused or a
+    /// checkpoint cannot be written.
+    pub(super) fn train(
+        self,
+        encoder: &E,
+        train: &ItemDataset<E::Item>,
+        settings: &Settings,
+        device: &Device,
+        mut after_step: impl FnMut(&M, Step) -> Result<(), TrainError>,
+    ) -> Result<(M, DpOptimizer, Checkpoints), TrainError> {
+        let Self { mut model, mut optim, checkpoints, loss, public } = self;
+        let items = train.items().len();
+        let (steps, steps_per_epoch) = (settings.steps(items), settings.steps_per_epoch(items));
+        checkpoints.begin()?;
+        let batches = optim.plan().batches(train.clone(), encoder.clone(), device)?;
+        for batch in batches.skip_to(optim.next_step())? {
+            let batch = batch?;
+            for physical in batch.physical_batches(settings.physical_batch_size)? {
+                let (examples, _) = physical?.into_parts();
+                optim.backward(model.losses(&loss, examples), &model)?;
+            }
+            let lr = settings.lr_of_step(optim.next_step() as usize, steps);
+            model = match optim.step(lr, model, batch) {
+                Ok(model) => model,
+                Err(refused) if matches!(refused.error(), DpError::BudgetExhausted { .. }) => {
+                    return Ok((refused.into_model(), optim, checkpoints));
+                }
+                Err(refused) => return Err(DpError::from(refused).into()),
+            };
+            let number = optim.next_step() as usize;
+            let ends_epoch = number.is_multiple_of(steps_per_epoch);
+            if ends_epoch && let Some(public) = &public {
+                optim.learn_from_public(&public.measured(&model)?)?;
+            }
+            if ends_epoch && number < steps {
+                checkpoints.save(&model, &optim)?;
+            }
+            let epsilon = match settings.private {
+                Some(private) if ends_epoch || number == steps => {
+                    Some(optim.privacy_spent(private.privacy.delta)?.upper)
+                }
+                _ => None,
+            };
+            // Shown to the person who trains; the table marks it as not covered.
+            let statistics = optim.statistics().reveal();
+            let clipped = Clipped {
+                examples: statistics.examples as u64,
+                clipped: statistics.clipped as u64,
+            };
+            after_step(&model, Step { number, epsilon, clipped: Some(clipped) })?;
+        }
+        Ok((model, optim, checkpoints))
+    }
+}
+
+/// Returns the plan of the settings.
+fn plan(
+    private: PrivateSettings,
+    policy: impl Clipping + 'static,
+    settings: &Settings,
+    train_items: usize,
+) -> Result<PrivacyPlan, TrainError> {
+    let config = PrivacyPlanConfig::new(train_items, settings.batch_size as f64);
+    private.privacy.plan(config.with_clipping(policy), settings.steps(train_items) as u64)
+}
+
+/// Tests once that the loss of one example does not depend on the others.
+///
+/// The examples are made up and public, so the test releases nothing, whatever its result.
+fn probe<E: Encoder, M: Classifier<Inputs = E::Inputs>>(
+    model: &M,
+    loss: &CrossEntropyLoss,
+    encoder: &E,
+    classes: usize,
+    device: &Device,
+) -> Result<(), TrainError> {
+    let examples = encoder.batch(encoder.made_up(PROBE_ITEMS, classes), device);
+    Ok(check_independence(model.losses(loss, examples), model)?)
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use burn::module::Module;
+    use burn::nn::LinearConfig;
+    use burn::tensor::Tensor;
+    use burn_dp::clipping::FlatClipping;
+    use burn_dp::nn::{IntoPrivate, Private};
+
+    use super::*;
+    use crate::data::{CLASSES, ImageBatcher, PIXELS};
+    use crate::training::individual::IndividualOptions;
+    use crate::training::options::TrainingOptions;
+
+    fn settings(line: &str) -> Settings {
+        let words = ["train"].into_iter().chain(line.split_whitespace());
+        Settings::new(IndividualOptions::read(words).unwrap(), None).unwrap()
+    }
+
+    fn planned(line: &str) -> Result<PrivacyPlan, TrainError> {
+        let settings = settings(line);
+        let private = settings.private.unwrap();
+        plan(private, FlatClipping::new(private.max_grad_norm)?, &settings, 1_000)
+    }
+
+    #[test]
+    fn a_budget_fixes_the_noise_and_is_kept() {
+        let plan = planned("--epsilon 2 --delta 1e-4 --batch-size 50 --steps 100").unwrap();
+        let spent = plan.epsilon_at_end(1e-4).unwrap();
+        assert!(spent <= 2.0 && spent > 1.99, "{spent}");
+        assert_eq!((plan.steps(), plan.sampling_probability()), (100, 0.05));
+        assert!(plan.is_secure());
+    }
+
+    #[test]
+    fn a_given_noise_multiplier_is_used_also_with_a_budget() {
+        let common = "--noise-multiplier 1.5 --batch-size 50 --steps 100000";
+        let alone = planned(common).unwrap();
+        assert_eq!((alone.noise_multiplier(), alone.budget()), (1.5, None));
+        let both = planned(&format!("{common} --epsilon 2 --delta 1e-4")).unwrap();
+        assert_eq!(both.noise_multiplier(), 1.5);
+        assert_eq!(both.budget().unwrap().epsilon(), 2.0);
+    }
+
+    #[test]
+    fn a_budget_that_the_first_step_would_exceed_is_refused() {
+        let error = planned("--noise-multiplier 0.2 --epsilon 0.1").unwrap_err().to_string();
+        assert!(error.starts_with("--noise-multiplier 0.2 spends epsilon = "), "{error}");
+        assert!(error.contains("more than --epsilon 0.1"), "{error}");
+    }
+
+    /// Subtracts the mean of the batch, so every loss depends on every image.
+    #[derive(Module, Debug)]
+    struct Mixing {
+        first: Private<burn::nn::Linear>,
+        second: Private<burn::nn::Linear>,
+    }
+
+    impl Classifier for Mixing {
+        type Inputs = Tensor<4>;
+
+        fn forward(&self, images: Tensor<4>) -> Tensor<2> {
+            let hidden = self.first.forward(images.flatten::<2>(1, 3)).tanh();
+            let mean = hidden.clone().mean_dim(0);
+            self.second.forward(hidden - mean)
+        }
+    }
+
+    #[test]
+    fn a_model_that_mixes_the_images_of_a_batch_is_refused() {
+        let device = Device::flex().autodiff();
+        let layer = |d_input, d_output| LinearConfig::new(d_input, d_output).init(&device);
+        let model =
+            Mixing { first: layer(PIXELS, 8).private(), second: layer(8, CLASSES).private() };
+        let loss = CrossEntropyLossConfig::new().init();
+        let digits = ImageBatcher::MNIST;
+        let error = probe(&model, &loss, &digits, 10, &device).unwrap_err().to_string();
+        assert!(error.contains("depends on example"), "{error}");
+        let model = crate::models::MlpConfig::new().init(&device);
+        assert!(probe(&model, &loss, &digits, 10, &device).is_ok());
+    }
+}

@@ -1,0 +1,273 @@
+//! A run from options to files.
+
+use burn::optim::ModuleOptimizer;
+use burn::tensor::Device;
+
+use super::figures::Outcome;
+use super::private::{Clipped, PrivateTraining, Step};
+use super::{IndividualOptions, RunFigures, Settings, ordinary};
+use crate::data::{Encoder, ItemDataset, Splits};
+use crate::models::{Classifier, ImageNetwork, NetworkVisitor, TextNetwork};
+use crate::training::optimizer::optimizer;
+use crate::training::options::{DataOptions, DatasetName, typed};
+use crate::training::output::{AVERAGED_MODEL_FILE, MODEL_FILE, Measurement};
+use crate::training::progress::{
+    Column, EPSILON, Progress, TEST_ACCURACY, TEST_LOSS, announce, percent, upwards,
+};
+use crate::training::statement::statement;
+use crate::training::{Evaluation, TrainError, device};
+
+/// Values of δ at which a statement gives ε, in addition to the δ of the run.
+const DELTAS: [f64; 4] = [1e-4, 1e-5, 1e-6, 1e-8];
+
+/// The part of the training examples that is public where a policy needs public examples.
+const PUBLIC_PART: usize = 10;
+
+/// Trains as the options say, and writes the model, the privacy statement, the figures and the
+/// plot.
+///
+/// # Errors
+///
+/// Returns [`TrainError::Option`] if an option is impossible and [`TrainError::Data`] if the data
+/// cannot be read, both before anything is written; and the errors of training and writing.
+pub fn run(options: IndividualOptions) -> Result<RunFigures, TrainError> {
+    let settings = Settings::new(options, DataOptions::environment())?;
+    let device = device(settings.backend)?;
+    let (data, inputs) = (&settings.data, &settings.inputs);
+    if data.dataset != DatasetName::Imdb {
+        let data = data.images(inputs.image_size)?;
+        let network = ImageNetwork {
+            name: settings.model,
+            shape: data.encoder.shape,
+            classes: data.classes,
+            norm: inputs.norm,
+        };
+        let run = Run::new(data, &settings, &device);
+        return network.visit(&device.clone().autodiff(), run);
+    }
+    let (vocabulary_size, length) = (inputs.vocabulary_size, inputs.sequence_length);
+    let (data, vectors) = data.reviews(vocabulary_size, length, inputs.word_vectors.as_ref())?;
+    let name = settings.model.sequence().ok_or_else(|| {
+        let reason = format!("{} does not read texts", typed(settings.model));
+        TrainError::option("--model", reason)
+    })?;
+    let network = TextNetwork {
+        name,
+        vocabulary: data.encoder.vocabulary,
+        length: data.encoder.length,
+        classes: data.classes,
+        vectors: vectors.as_ref(),
+    };
+    let run = Run::new(data, &settings, &device);
+    network.visit(&device.clone().autodiff(), run)
+}
+
+/// A run before its network is created.
+struct Run<'a, E: Encoder> {
+    data: Splits<E>,
+    settings: &'a Settings,
+    device: &'a Device,
+}
+
+impl<'a, E: Encoder> Run<'a, E> {
+    /// Seeds the initial weights.
+    fn new(data: Splits<E>, settings: &'a Settings, device: &'a Device) -> Self {
+        // Only the initial weights: noise and sampling have their own generators.
+        device.seed(settings.data.seed);
+        Self { data, settings, device }
+    }
+}
+
+impl<E: Encoder> NetworkVisitor<E::Inputs> for Run<'_, E> {
+    type Output = Result<RunFigures, TrainError>;
+
+    fn visit<M: Classifier<Inputs = E::Inputs>>(self, model: M) -> Self::Output {
+        train(model, self.data, self.settings, self.device)
+    }
+}
+
+fn train<E: Encoder, M: Classifier<Inputs = E::Inputs>>(
+    model: M,
+    data: Splits<E>,
+    settings: &Settings,
+    device: &Device,
+) -> Result<RunFigures, TrainError> {
+    let (data, public) = divide(data, settings)?;
+    let items = [data.train.items().len(), data.test.items().len()];
+    settings.fit(items[0])?;
+    let (steps, steps_per_epoch) = (settings.steps(items[0]), settings.steps_per_epoch(items[0]));
+    let trained = device.clone().autodiff();
+    let inner = || -> ModuleOptimizer { optimizer(settings.optimizer, settings.momentum) };
+    // Everything that can be refused is refused before the first file.
+    let prepared = match settings.private {
+        None => None,
+        Some(private) => Some(PrivateTraining::prepare(
+            model.clone(),
+            inner(),
+            private,
+            settings,
+            &data,
+            public,
+            &trained,
+        )?),
+    };
+    let output = &settings.output;
+    output.begin()?;
+
+    let subject = format!(
+        "{} on {}: {} examples, {steps} steps of {} examples, {steps_per_epoch} steps per pass \
+         over the data",
+        typed(settings.model),
+        data.name,
+        items[0],
+        settings.batch_size
+    );
+    let delta = settings.private.map(|private| private.privacy.delta);
+    announce(&subject, prepared.as_ref().map(PrivateTraining::plan).zip(delta))?;
+    let first = prepared.as_ref().map_or(0, PrivateTraining::first_step);
+    let pass = ("pass over the data", steps_per_epoch);
+    let mut progress = Progress::start(first, steps, pass, columns(delta.is_some()));
+    let (mut last, mut clipped, mut measurements) = (None, Clipped::default(), Vec::new());
+    let after_step = |model: &M, step: Step| {
+        progress.step(step.number);
+        last = None;
+        if let Some(step) = step.clipped {
+            clipped.examples += step.examples;
+            clipped.clipped += step.clipped;
+        }
+        if step.number.is_multiple_of(steps_per_epoch) || step.number == steps {
+            progress.pause();
+            let test = Evaluation::of(model, &data.encoder, &data.test, device);
+            let clipped = std::mem::take(&mut clipped);
+            let epoch = step.number as f64 / steps_per_epoch as f64;
+            // The true number of examples is private.
+            let speed = progress.steps_per_second() * settings.batch_size as f64;
+            let mut cells = vec![
+                format!("{epoch:.1}"),
+                step.number.to_string(),
+                format!("{:.4}", test.loss),
+                percent(test.accuracy),
+            ];
+            if let Some(epsilon) = step.epsilon {
+                cells.extend([upwards(epsilon), clipped.share()]);
+                let measured = Measurement { step: step.number, accuracy: test.accuracy, epsilon };
+                measurements.push(measured);
+            }
+            cells.push(format!("{speed:.0}"));
+            progress.row(cells);
+            last = Some(test);
+        }
+        Ok(())
+    };
+    let (model, average, private) = match prepared {
+        Some(training) => {
+            let (model, optim, checkpoints) =
+                training.train(&data.encoder, &data.train, settings, &trained, after_step)?;
+            let average = optim.weight_average().cloned();
+            (model, average, Some((optim, checkpoints)))
+        }
+        None => {
+            let (encoder, items) = (&data.encoder, &data.train);
+            let (model, average) =
+                ordinary::train(model, inner(), encoder, items, settings, &trained, after_step)?;
+            (model, average, None)
+        }
+    };
+    let seconds = progress.finish().as_secs_f64();
+    let test = last.unwrap_or_else(|| Evaluation::of(&model, &data.encoder, &data.test, device));
+
+    let averaged = match average {
+        Some(average) => {
+            let model = average.averaged(model.clone())?;
+            let test = Evaluation::of(&model, &data.encoder, &data.test, device);
+            output.model(AVERAGED_MODEL_FILE, model)?;
+            Some(test)
+        }
+        None => None,
+    };
+    output.model(MODEL_FILE, model)?;
+    let mut outcome = Outcome { steps, items, test, averaged, seconds };
+    if let (Some((optim, _)), Some(delta)) = (&private, delta) {
+        outcome.steps = optim.next_step() as usize;
+        if outcome.steps < steps {
+            let made = outcome.steps;
+            println!(
+                "stopped after {made} of {steps} steps: the next step would exceed the budget"
+            );
+        }
+        let not_covered = [
+            "What the program printed while it trained: the share of clipped gradients comes from \
+             the private data.",
+            "The images and labels of the test set, which is taken as public.",
+        ];
+        let facts = [("dataset", data.name.clone())];
+        output.statement(&statement(optim, &deltas(delta, items[0]), facts, &not_covered)?)?;
+        let title = format!("{} on {}", typed(settings.model), data.name);
+        output.plot(&title, &measurements)?;
+    }
+    let optim = private.as_ref().map(|(optim, _)| optim);
+    let figures = RunFigures::new(data.name, settings, outcome, optim)?;
+    println!("{}", figures.summary());
+    output.figures(&figures)?;
+    if let Some((_, checkpoints)) = private {
+        checkpoints.remove()?;
+    }
+    Ok(figures)
+}
+
+/// Takes public examples out of the training set where the clipping policy needs them.
+fn divide<E: Encoder>(
+    mut data: Splits<E>,
+    settings: &Settings,
+) -> Result<(Splits<E>, ItemDataset<E::Item>), TrainError> {
+    if !settings.private.is_some_and(|private| private.clipping.needs_public()) {
+        return Ok((data, ItemDataset::new(Vec::new())));
+    }
+    let default = (data.train.items().len() / PUBLIC_PART).max(1);
+    let (private, public) = settings.data.split_public(&data.train, default)?;
+    data.train = ItemDataset::new(private);
+    Ok((data, ItemDataset::new(public)))
+}
+
+fn columns(private: bool) -> Vec<Column> {
+    let mut columns = vec![
+        ("epoch", 7, "passes over the data"),
+        ("step", 8, "steps so far"),
+        TEST_LOSS,
+        TEST_ACCURACY,
+    ];
+    if private {
+        let clipped = "share of clipped gradients: not covered by epsilon, do not publish";
+        columns.extend([EPSILON, ("clipped*", 10, clipped)]);
+    }
+    columns.push(("examples/s", 10, "expected examples per second of training"));
+    columns
+}
+
+impl Clipped {
+    /// Returns the share of clipped examples as text.
+    fn share(self) -> String {
+        match self.examples {
+            0 => "-".into(),
+            examples => format!("{:.1} %", 100.0 * self.clipped as f64 / examples as f64),
+        }
+    }
+}
+
+/// Returns the δ of the run, and then the other values below 1/N.
+fn deltas(delta: f64, dataset_size: usize) -> Vec<f64> {
+    let below = |other: &f64| *other != delta && *other < 1.0 / dataset_size as f64;
+    [delta].into_iter().chain(DELTAS.into_iter().filter(below)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_delta_of_the_run_is_first_and_none_is_above_one_over_n() {
+        assert_eq!(deltas(1e-5, 60_000), [1e-5, 1e-6, 1e-8]);
+        assert_eq!(deltas(2e-5, 12_000), [2e-5, 1e-5, 1e-6, 1e-8]);
+        assert_eq!(deltas(1e-3, 100), [1e-3, 1e-4, 1e-5, 1e-6, 1e-8]);
+    }
+}

@@ -1,0 +1,146 @@
+//! The output folder of a run.
+
+use std::path::{Path, PathBuf};
+
+use burn::module::Module;
+use burn_dp_accountant::PrivacyStatement;
+use serde::Serialize;
+
+use super::options::RunOptions;
+use super::{TrainError, files};
+use crate::plot::{self, Panel, Series};
+
+/// Name of the file with the trained parameters, a Burn record.
+pub const MODEL_FILE: &str = "model.bpk";
+/// Name of the file with the averaged parameters, a Burn record.
+pub const AVERAGED_MODEL_FILE: &str = "averaged-model.bpk";
+/// Name of the file with the privacy statement as JSON.
+pub const STATEMENT_JSON: &str = "privacy.json";
+/// Name of the file with the privacy statement as text.
+pub const STATEMENT_TEXT: &str = "privacy.txt";
+/// Name of the plot of accuracy and ε over the steps of a private run.
+pub const TRAINING_PLOT: &str = "training.svg";
+
+/// The output folder, and the file of the figures.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Output {
+    pub(super) folder: PathBuf,
+    json: PathBuf,
+}
+
+/// A measurement on the test set during a private run.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) struct Measurement {
+    pub(super) step: usize,
+    pub(super) accuracy: f64,
+    /// Infinite if nothing is guaranteed.
+    pub(super) epsilon: f64,
+}
+
+impl Output {
+    /// Checks that the folder and the file can be written. Writes nothing.
+    ///
+    /// # Errors
+    ///
+    /// Returns [`TrainError::Option`] if the folder is a file, or the file is a folder or lies in a
+    /// folder that does not exist.
+    pub(super) fn new(options: &RunOptions) -> Result<Self, TrainError> {
+        let folder = options.output.clone();
+        let json = options.json.clone().unwrap_or_else(|| folder.join("run.json"));
+        if folder.exists() && !folder.is_dir() {
+            let reason = format!("{} is not a folder; give another name", folder.display());
+            return Err(TrainError::option("--output", reason));
+        }
+        if json.is_dir() {
+            let reason = format!("{} is a folder; give the name of a file", json.display());
+            return Err(TrainError::option("--json", reason));
+        }
+        let parent = json.parent().filter(|parent| !parent.as_os_str().is_empty());
+        match parent {
+            Some(parent) if parent != folder && !parent.is_dir() => {
+                let reason =
+                    format!("{} does not exist; create the folder first", parent.display());
+                Err(TrainError::option("--json", reason))
+            }
+            _ => Ok(Self { folder, json }),
+        }
+    }
+
+    /// Creates the folder and removes the model and the statement of an earlier run: a statement
+    /// must not lie next to another model.
+    ///
+    /// # Errors
+    ///
+    /// Returns [`TrainError::Io`] if the folder cannot be written.
+    pub(super) fn begin(&self) -> Result<(), TrainError> {
+        files::make_folder(&self.folder)?;
+        let stale =
+            [MODEL_FILE, AVERAGED_MODEL_FILE, STATEMENT_JSON, STATEMENT_TEXT, TRAINING_PLOT];
+        stale.iter().try_for_each(|name| files::remove(&self.file(name)))
+    }
+
+    /// Returns the path of a file with this name.
+    pub(super) fn file(&self, name: impl AsRef<Path>) -> PathBuf {
+        self.folder.join(name)
+    }
+
+    /// Writes the parameters of a model.
+    ///
+    /// # Errors
+    ///
+    /// Returns [`TrainError::Record`] if the model cannot be recorded, and [`TrainError::Io`] if
+    /// the file cannot be written.
+    pub(super) fn model(&self, name: &str, model: impl Module) -> Result<(), TrainError> {
+        files::write_model(&self.file(name), model)
+    }
+
+    /// Writes the privacy statement in both forms and prints it.
+    ///
+    /// # Errors
+    ///
+    /// Returns [`TrainError::Io`] if a file cannot be written.
+    pub(super) fn statement(&self, statement: &PrivacyStatement) -> Result<(), TrainError> {
+        files::write_json(&self.file(STATEMENT_JSON), statement)?;
+        files::write(&self.file(STATEMENT_TEXT), statement.to_string().as_bytes())?;
+        println!("\n{statement}");
+        Ok(())
+    }
+
+    /// Plots accuracy and ε over the steps, and prints the path. Without measurements there is no
+    /// plot.
+    ///
+    /// # Errors
+    ///
+    /// Returns [`TrainError::Io`] if the file cannot be written.
+    pub(super) fn plot(&self, title: &str, measurements: &[Measurement]) -> Result<(), TrainError> {
+        if measurements.is_empty() {
+            return Ok(());
+        }
+        let series = |name: &str, of: fn(&Measurement) -> f64| {
+            let points = measurements.iter().map(|measured| (measured.step as f64, of(measured)));
+            let points = points.filter(|(_, value)| value.is_finite()).collect();
+            Series { name: name.into(), points }
+        };
+        let accuracy = [series("test accuracy", |measured| measured.accuracy)];
+        let epsilon = [series("epsilon spent, upper bound", |measured| measured.epsilon)];
+        let mut panels = vec![Panel { y: "test accuracy", series: &accuracy }];
+        if !epsilon[0].points.is_empty() {
+            panels.push(Panel { y: "epsilon", series: &epsilon });
+        }
+        let path = self.file(TRAINING_PLOT);
+        plot::panels(&path, [title, "step"], &panels)?;
+        println!("plot: {}", path.display());
+        Ok(())
+    }
+
+    /// Writes the figures and prints the folder.
+    ///
+    /// # Errors
+    ///
+    /// Returns [`TrainError::Io`] if the file cannot be written.
+    pub(super) fn figures(&self, figures: &impl Serialize) -> Result<(), TrainError> {
+        files::write_json(&self.json, figures)?;
+        println!("files: {}", self.folder.display());
+        Ok(())
+    }
+}

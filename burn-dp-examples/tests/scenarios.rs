@@ -1,0 +1,68 @@
+//! The scenarios in the folder `examples` run and do what their READMEs say.
+
+#![allow(clippy::unwrap_used, dead_code, unreachable_pub)]
+
+use burn::tensor::Device;
+
+#[path = "../examples/batch-clipping/main.rs"]
+mod batch_clipping;
+#[path = "../examples/federated/main.rs"]
+mod federated;
+#[path = "../examples/fine-tuning/main.rs"]
+mod fine_tuning;
+#[path = "../examples/mnist/main.rs"]
+mod mnist;
+#[path = "../examples/resume/main.rs"]
+mod resume;
+#[path = "../examples/text/main.rs"]
+mod text;
+
+#[test]
+fn mnist_learns_and_writes_model_and_statement() {
+    let folder = tempfile::tempdir().unwrap();
+    let config = mnist::training::TrainingConfig::new();
+    let accuracy = mnist::training::run(&config, None, folder.path(), &Device::flex()).unwrap();
+    // Guessing gives 0.1.
+    assert!((0.2..0.9).contains(&accuracy), "accuracy {accuracy}");
+    let statement = std::fs::read_to_string(folder.path().join("privacy.txt")).unwrap();
+    assert!(statement.contains("one example"), "{statement}");
+    assert!(folder.path().join("model.bpk").is_file());
+}
+
+#[test]
+fn text_learns_at_its_budget() {
+    let config = text::training::TrainingConfig::new();
+    let accuracy = text::training::run(&config, &Device::flex()).unwrap();
+    // Guessing gives 0.5.
+    assert!(accuracy > 0.6, "accuracy {accuracy}");
+}
+
+#[test]
+fn federated_training_protects_users() {
+    let training = federated::training::run(3, &Device::flex().autodiff()).unwrap();
+    let statement = training.optimizer().statement(&[federated::training::DELTA]).unwrap();
+    assert!(statement.to_string().contains("one user, with all of their examples"));
+    assert!(statement.epsilons[0].upper <= 8.0);
+}
+
+#[test]
+fn batch_clipping_trains_batch_norm() {
+    let (accuracy, optim) = batch_clipping::training::run(1).unwrap();
+    assert!(accuracy > 0.15, "accuracy {accuracy}");
+    assert_eq!(optim.ledger().releases(), 50);
+}
+
+#[test]
+fn a_killed_run_resumes_without_a_second_payment() {
+    let folder = tempfile::tempdir().unwrap();
+    resume::training::run(folder.path(), Some(60)).unwrap();
+    let optim = resume::training::run(folder.path(), Some(70)).unwrap();
+    assert_eq!(optim.ledger().releases(), 70);
+}
+
+#[test]
+fn fine_tuning_leaves_the_backbone_as_it_was() {
+    let (_, optim) = fine_tuning::training::run(1.0).unwrap();
+    assert_eq!(optim.ledger().releases(), 20);
+    assert!(optim.privacy_spent(fine_tuning::training::DELTA).unwrap().upper <= 1.0);
+}

@@ -1,0 +1,51 @@
+//! The lines of a log: each has a checksum, and the last one may be incomplete.
+
+use serde::Serialize;
+
+use crate::DpError;
+
+/// Returns one line: a checksum and what it protects.
+pub(super) fn line(value: &impl Serialize) -> Result<String, DpError> {
+    let json = serde_json::to_string(value)
+        .map_err(|error| DpError::state(format!("a release cannot be written: {error}")))?;
+    Ok(format!("{:08x} {json}\n", crc32fast::hash(json.as_bytes())))
+}
+
+/// Returns the content of a line whose checksum is right.
+pub(super) fn checked(line: &str) -> Option<&str> {
+    let (sum, json) = line.split_once(' ')?;
+    let sum = u32::from_str_radix(sum, 16).ok()?;
+    (sum == crc32fast::hash(json.as_bytes())).then_some(json)
+}
+
+/// What follows the last line break.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Tail {
+    None,
+    /// The beginning of a line, whose writing was interrupted.
+    CutOff,
+    /// A line without its line break. It counts: one release too few would be worse than one too many.
+    Complete,
+    /// A whole line of which a byte is not what was written.
+    Damaged,
+}
+
+/// Returns the length of the complete lines, and what follows them.
+pub(super) fn split_tail(bytes: &[u8]) -> (usize, Tail) {
+    let complete = bytes.iter().rposition(|&byte| byte == b'\n').map_or(0, |last| last + 1);
+    let tail = &bytes[complete..];
+    let Some((_, without_last)) = tail.split_last() else { return (complete, Tail::None) };
+    let [tail, without_last] = [tail, without_last].map(|bytes| std::str::from_utf8(bytes).ok());
+    let is_whole = |line: &str| {
+        line.split_once(' ')
+            .is_some_and(|(_, json)| serde_json::from_str::<serde::de::IgnoredAny>(json).is_ok())
+    };
+    let kind = if tail.is_some_and(|line| checked(line).is_some()) {
+        Tail::Complete
+    } else if [tail, without_last].into_iter().flatten().any(is_whole) {
+        Tail::Damaged
+    } else {
+        Tail::CutOff
+    };
+    (complete, kind)
+}

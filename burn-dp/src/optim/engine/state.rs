@@ -1,0 +1,261 @@
+//! The state of a run between two steps, as a value.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::path::Path;
+
+use burn_dp_accountant::PrivacyLedger;
+use serde::{Deserialize, Serialize};
+use zeroize::Zeroize;
+
+use super::PrivacyEngine;
+use crate::DpError;
+use crate::optim::releases::Releases;
+use crate::optim::{Independence, PrivacyPlan, Sparsifier, WeightAverage};
+use crate::random::{NoiseKey, NoiseSource};
+
+/// Everything that a run needs to continue, except the model, the optimizer inside, and the
+/// [`Releases`] that follow it.
+///
+/// # Privacy
+///
+/// As secret as the training data: it contains the key of the run.
+#[derive(Clone, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct EngineState {
+    /// Every number of the plan, by name.
+    plan: BTreeMap<String, String>,
+    pub(crate) next_step: u64,
+    /// Number of steps that were lost and not repeated.
+    skipped: u64,
+    ledger: serde_json::Value,
+    /// The state of the clipping policy.
+    clipping: serde_json::Value,
+    /// The result of the independence test, if there was any example.
+    #[serde(default)]
+    independence: Option<Independence>,
+    /// Public facts of the run that are not in its plan.
+    #[serde(default)]
+    facts: BTreeMap<String, String>,
+    /// The key of the run, in hexadecimal digits.
+    key: String,
+    /// Written as tensors, not as text.
+    #[serde(skip)]
+    pub(crate) sparsifier: Option<Sparsifier>,
+    #[serde(skip)]
+    pub(crate) average: Option<WeightAverage>,
+}
+
+/// What happens to the steps that were released after a checkpoint and lost with the process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum LostSteps {
+    /// They are repeated, and must be the same.
+    Repeat,
+    /// The run continues after them.
+    Skip,
+}
+
+/// Where the state of a run comes from.
+pub(crate) struct RunSource<'a, F> {
+    /// The file of the state, for messages.
+    pub(crate) name: &'a Path,
+    /// The log of releases, for messages.
+    pub(crate) log: &'a Path,
+    /// Opens the log of the run with this identity.
+    pub(crate) open: F,
+    pub(crate) lost: LostSteps,
+}
+
+impl EngineState {
+    /// Whether the state belongs to the run of `other`.
+    pub(crate) fn is_same_run(&self, other: &Self) -> bool {
+        self.key == other.key
+    }
+
+    /// Returns an error unless sparsifier and average have exactly these settings.
+    pub(crate) fn check_settings(
+        &self,
+        sparsifier: Option<&Sparsifier>,
+        average: Option<&WeightAverage>,
+    ) -> Result<(), DpError> {
+        same_settings("sparsifier", describe(self.sparsifier.as_ref()), describe(sparsifier))?;
+        same_settings("weight average", describe(self.average.as_ref()), describe(average))
+    }
+}
+
+impl PrivacyEngine {
+    /// Returns the state between two steps.
+    pub(crate) fn state(&self) -> Result<EngineState, DpError> {
+        let ledger = serde_json::from_str(&self.ledger.to_json()?)
+            .map_err(|error| DpError::state(format!("the ledger cannot be written: {error}")))?;
+        Ok(EngineState {
+            plan: self.plan.fingerprint(),
+            next_step: self.next_step,
+            skipped: self.skipped,
+            ledger,
+            clipping: self.plan.clipping.save_state(),
+            independence: self.independence.seen(),
+            facts: self.facts.clone(),
+            key: to_hex(&self.plan.source.export_key().to_bytes()[..]),
+            sparsifier: self.sparsifier.clone(),
+            average: self.average.clone(),
+        })
+    }
+
+    /// Continues the run of `state` with the options of this engine, whose own key is not used.
+    ///
+    /// # Errors
+    ///
+    /// Returns [`DpError::InvalidState`] if this engine began a run, and [`DpError::SavedState`] if a
+    /// number of the plan or a setting differs, or if ledger, key and log do not belong together.
+    pub(crate) fn resume<F>(
+        self,
+        state: EngineState,
+        source: RunSource<'_, F>,
+    ) -> Result<Self, DpError>
+    where
+        F: FnOnce(u64) -> Result<Releases, DpError>,
+    {
+        if self.next_step > 0 || self.ledger.releases() > 0 || self.is_within_step() {
+            return Err(DpError::state(format!(
+                "the optimizer began a run with {} releases, and a saved run cannot replace it; load \
+                 into a new optimizer, made of a plan with the same numbers",
+                self.ledger.releases()
+            )));
+        }
+        for (name, saved, given) in [
+            ("sparsifier", describe(state.sparsifier.as_ref()), describe(self.sparsifier.as_ref())),
+            ("weight average", describe(state.average.as_ref()), describe(self.average.as_ref())),
+        ] {
+            // Settings that are left out are those of the run.
+            if saved.is_some() && given.is_some() {
+                same_settings(name, saved, given)?;
+            }
+        }
+        compare_plans(&state.plan, &self.plan.fingerprint())?;
+        let ledger = state.ledger(source.name, &self.plan)?;
+        let plan = state.plan_with_key(source.name, self.plan)?;
+
+        let releases = (source.open)(plan.origin)?;
+        let released = releases.ledger(plan.new_ledger())?;
+        // Also for a checkpoint that was saved while steps were repeated.
+        if !released.continues(&ledger) {
+            return Err(DpError::saved_state(format!(
+                "{} has {} releases and the checkpoint {}: it is older than the checkpoint; restore \
+                 the newest log from a backup, or start a new run with its own budget",
+                source.log.display(),
+                released.releases(),
+                ledger.releases()
+            )));
+        }
+        if !plan.is_prefix(&released) {
+            return Err(damaged(source.log, "its releases are not those of the plan"));
+        }
+        let mut engine = Self { plan, ledger: released, ..self };
+        engine.plan.clipping.load_state(&state.clipping)?;
+        engine.next_step = match source.lost {
+            LostSteps::Repeat => state.next_step,
+            LostSteps::Skip => releases.len(),
+        };
+        engine.skipped = state.skipped + (engine.next_step - state.next_step);
+        engine.releases = releases.into();
+        engine.independence.continue_from(state.independence);
+        let options = std::mem::replace(&mut engine.facts, state.facts.clone());
+        engine.facts.extend(options);
+        engine.sparsifier = state.sparsifier.clone().or(engine.sparsifier);
+        engine.average = state.average.clone().or(engine.average);
+        Ok(engine)
+    }
+}
+
+impl EngineState {
+    fn ledger(&self, name: &Path, plan: &PrivacyPlan) -> Result<PrivacyLedger, DpError> {
+        let ledger = PrivacyLedger::from_json(&self.ledger.to_string())?;
+        if ledger.releases() < self.next_step {
+            return Err(damaged(name, "the ledger and the number of steps contradict each other"));
+        }
+        if ledger.header() != plan.new_ledger().header() || !plan.is_prefix(&ledger) {
+            return Err(damaged(name, "the ledger is not that of the plan"));
+        }
+        Ok(ledger)
+    }
+
+    fn plan_with_key(&self, name: &Path, mut plan: PrivacyPlan) -> Result<PrivacyPlan, DpError> {
+        let mut key = from_hex(&self.key).ok_or_else(|| damaged(name, "the key is unreadable"))?;
+        let noise_key = NoiseKey::from_bytes(&key);
+        key.zeroize();
+        plan.source = NoiseSource::resume(noise_key?, self.next_step);
+        plan.origin = plan.sampler()?.origin();
+        Ok(plan)
+    }
+}
+
+impl Drop for EngineState {
+    fn drop(&mut self) {
+        self.key.zeroize();
+    }
+}
+
+impl fmt::Debug for EngineState {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("EngineState").field("next_step", &self.next_step).finish_non_exhaustive()
+    }
+}
+
+/// The error for a file whose content is not what was written.
+pub(crate) fn damaged(path: &Path, reason: impl fmt::Display) -> DpError {
+    DpError::saved_state(format!(
+        "{} is damaged ({reason}); restore the file from a backup, or start a new run",
+        path.display()
+    ))
+}
+
+fn describe(settings: Option<&impl fmt::Display>) -> Option<String> {
+    settings.map(ToString::to_string)
+}
+
+fn same_settings(name: &str, saved: Option<String>, given: Option<String>) -> Result<(), DpError> {
+    if saved == given {
+        return Ok(());
+    }
+    let show = |settings: Option<String>| settings.unwrap_or_else(|| "none".into());
+    Err(DpError::saved_state(format!(
+        "the {name} of the run was \"{}\" and is now \"{}\"; resume with the settings of the run \
+         (`with_{}`)",
+        show(saved),
+        show(given),
+        name.replace(' ', "_")
+    )))
+}
+
+/// Returns an error that names the first number in which the plans differ.
+fn compare_plans(
+    saved: &BTreeMap<String, String>,
+    given: &BTreeMap<String, String>,
+) -> Result<(), DpError> {
+    let mut names = saved.keys().chain(given.keys());
+    let Some(name) = names.find(|&name| saved.get(name) != given.get(name)) else {
+        return Ok(());
+    };
+    let show = |plan: &BTreeMap<String, String>| {
+        plan.get(name).cloned().unwrap_or_else(|| "nothing".to_string())
+    };
+    Err(DpError::saved_state(format!(
+        "{name} was {} and is now {}; resume with the settings of the run, or start a new run with its \
+         own budget",
+        show(saved),
+        show(given)
+    )))
+}
+
+fn to_hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+fn from_hex(digits: &str) -> Option<Vec<u8>> {
+    if !digits.is_ascii() || !digits.len().is_multiple_of(2) {
+        return None;
+    }
+    let byte = |at: usize| u8::from_str_radix(&digits[at..at + 2], 16).ok();
+    (0..digits.len()).step_by(2).map(byte).collect()
+}

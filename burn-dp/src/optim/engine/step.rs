@@ -1,0 +1,148 @@
+//! One private step: release, optimizer, ties, sparsifier, average.
+
+use burn::lr_scheduler::module_lr_scheduler::ModuleLearningRate;
+use burn::module::Module;
+use burn::optim::{GradientsParams, ModuleOptimizer};
+
+use super::{LastStep, PrivacyEngine};
+use crate::DpError;
+use crate::clipping::ClippedSum;
+use crate::model::tie;
+use crate::optim::release::{Release, signal_to_noise};
+use crate::optim::{Sparsifier, WeightAverage};
+use crate::random::Purpose;
+use crate::sampling::Draw;
+
+/// What became of a step.
+pub(crate) struct StepOutcome<M> {
+    /// The model: unchanged, or after the step.
+    pub(crate) model: M,
+    /// Whether the step was released.
+    pub(crate) released: bool,
+    /// Why the step was refused, or what failed after its release.
+    pub(crate) error: Option<DpError>,
+}
+
+impl PrivacyEngine {
+    /// Makes the step of `draw`: the only place where anything is released.
+    pub(crate) fn step<M: Module>(
+        &mut self,
+        inner: &mut ModuleOptimizer,
+        lr: ModuleLearningRate,
+        model: M,
+        draw: &Draw,
+    ) -> StepOutcome<M> {
+        let gradients = match self.release(&model, draw) {
+            Ok(gradients) => gradients,
+            Err(error) => return StepOutcome { model, released: false, error: Some(error) },
+        };
+        let Some(gradients) = gradients else {
+            // Nothing but counts was released.
+            return StepOutcome { model, released: true, error: None };
+        };
+        let model = inner.step(lr.clone(), model, gradients);
+        let (model, sparsified) = self.sparsify(model, &lr);
+        // The optimizers of Burn update the first copy of a tied parameter.
+        let model = tie(model);
+        let averaged = sparsified.and_then(|()| match &mut self.average {
+            Some(average) => average.update(&model),
+            None => Ok(()),
+        });
+        StepOutcome { model, released: true, error: averaged.err() }
+    }
+
+    /// Adds the noise and records the release in the ledger. Returns no gradients if only counts were
+    /// released.
+    fn release<M: Module>(
+        &mut self,
+        model: &M,
+        draw: &Draw,
+    ) -> Result<Option<GradientsParams>, DpError> {
+        self.check_draw(draw)?;
+        let (step, batch) = (self.next_step, self.plan.expected_batch_size);
+        let thresholds = self.thresholds()?;
+        // Noise and event follow from the very object that clipped.
+        let noise = thresholds.noise(self.plan.noise_multiplier_at(step), batch)?;
+        let event = self.plan.mechanism.event(noise.event.clone());
+        self.check_budget(&event)?;
+        let prepared = Release::new(model, &thresholds, &noise, batch)?;
+        let gradient_noise = self.plan.source.begin_step(Purpose::Gradient, step)?;
+        let count_noise = match noise.count_std {
+            Some(_) => Some(self.plan.source.begin_step(Purpose::Count, step)?),
+            None => None,
+        };
+        let sum = self.pending.take().unwrap_or_else(|| ClippedSum::empty(thresholds.clone()));
+        self.frozen = None;
+        let statistics = sum.statistics().reveal();
+        let bound = prepared.bind(model, sum, gradient_noise, count_noise)?;
+        // Recorded before it is made: an interrupted release is paid for.
+        let releases = self.releases.get_mut().map_err(|_| super::poisoned())?;
+        if releases.record(step, &event, bound.mark())? {
+            self.ledger.record(&event)?;
+        }
+        self.independence.end_of_step(step);
+        self.next_step += 1;
+        let lengths = bound.lengths();
+        let next_noise = self.next_noise.take();
+        let (gradients, fractions) = bound.release(model, next_noise.as_ref())?;
+        self.plan.clipping.learn(step, &fractions);
+        let signal_to_noise = match &gradients {
+            Some(gradients) if self.measures_signal => {
+                Some(signal_to_noise(model, gradients, &thresholds, &noise, batch)?)
+            }
+            _ => None,
+        };
+        self.last = Some(LastStep { thresholds, noise, statistics, signal_to_noise });
+        if self.next_step < self.plan.steps() {
+            let (purpose, step) = (Purpose::Gradient, self.next_step);
+            self.next_noise = self.plan.source.draw_ahead(purpose, step, &lengths, next_noise);
+        }
+        Ok(gradients)
+    }
+
+    /// Returns the model with converged weights fixed in the first copy of each parameter.
+    fn sparsify<M: Module>(
+        &mut self,
+        model: M,
+        lr: &ModuleLearningRate,
+    ) -> (M, Result<(), DpError>) {
+        let Some(mut sparsifier) = self.sparsifier.take() else { return (model, Ok(())) };
+        let fixed = sparsifier.apply(model, |id, path| {
+            Ok(lr.lr_from_param(id, Some(path)) * self.gradient_noise_std(path)?)
+        });
+        self.sparsifier = Some(sparsifier);
+        match fixed {
+            Ok(model) => (model, Ok(())),
+            Err((model, error)) => (model, Err(error)),
+        }
+    }
+
+    /// Adds a sparsifier.
+    ///
+    /// # Errors
+    ///
+    /// Returns [`DpError::InvalidState`] if there is one already.
+    pub(crate) fn set_sparsifier(&mut self, sparsifier: Sparsifier) -> Result<(), DpError> {
+        refuse_second("sparsifier", self.sparsifier.as_ref())?;
+        self.sparsifier = Some(sparsifier);
+        Ok(())
+    }
+
+    /// Adds an average of the weights.
+    ///
+    /// # Errors
+    ///
+    /// Returns [`DpError::InvalidState`] if there is one already.
+    pub(crate) fn set_average(&mut self, average: WeightAverage) -> Result<(), DpError> {
+        refuse_second("weight average", self.average.as_ref())?;
+        self.average = Some(average);
+        Ok(())
+    }
+}
+
+fn refuse_second(name: &str, present: Option<&impl std::fmt::Display>) -> Result<(), DpError> {
+    let Some(present) = present else { return Ok(()) };
+    Err(DpError::state(format!(
+        "the optimizer has a {name} already ({present}); a restored run keeps its own"
+    )))
+}

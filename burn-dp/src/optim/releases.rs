@@ -1,0 +1,211 @@
+//! The releases of a run, in order.
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use burn_dp_accountant::{DpEvent, PrivacyLedger};
+use serde::{Deserialize, Serialize};
+
+use crate::DpError;
+
+/// Identifies the content of a release without revealing it: two different releases of one step have
+/// different marks. See [`NoiseStep::content_mark`](crate::random::NoiseStep::content_mark).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Mark(pub(crate) [u8; 16]);
+
+/// Stores every release before its noise is drawn.
+///
+/// # Privacy
+///
+/// A release that is stored first is paid for, whatever happens to the process afterwards.
+pub(crate) trait ReleaseSink: Send {
+    /// Stores one release durably.
+    ///
+    /// # Arguments
+    ///
+    /// - `event`: `None` if it equals the event of the step before
+    fn append(&mut self, step: u64, mark: Mark, event: Option<&DpEvent>) -> Result<(), DpError>;
+
+    /// Where the releases are stored.
+    fn path(&self) -> &Path;
+}
+
+/// The released events, run-length encoded. Clones share one list, which only grows.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Events(Arc<Mutex<Vec<(DpEvent, u64)>>>);
+
+impl Events {
+    fn with<T>(&self, use_list: impl FnOnce(&mut Vec<(DpEvent, u64)>) -> T) -> T {
+        use_list(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    pub(crate) fn push(&self, event: &DpEvent) {
+        self.with(|list| match list.last_mut() {
+            Some((last, count)) if last == event => *count += 1,
+            _ => list.push((event.clone(), 1)),
+        });
+    }
+
+    pub(crate) fn last(&self) -> Option<DpEvent> {
+        self.with(|list| list.last().map(|(event, _)| event.clone()))
+    }
+
+    /// Returns the first `releases` events, run-length encoded.
+    pub(crate) fn first(&self, releases: u64) -> Vec<(DpEvent, u64)> {
+        let mut left = releases;
+        self.with(|list| {
+            let parts = list.iter().map(|(event, count)| {
+                let taken = left.min(*count);
+                left -= taken;
+                (event.clone(), taken)
+            });
+            parts.take_while(|(_, count)| *count > 0).collect()
+        })
+    }
+
+    pub(crate) fn all(&self) -> Vec<(DpEvent, u64)> {
+        self.first(u64::MAX)
+    }
+}
+
+/// Every release of a run: in memory, and in a [`ReleaseSink`] from the first checkpoint on.
+///
+/// # Privacy
+///
+/// A resumed run may repeat steps that were released after its checkpoint. A repeated step is allowed
+/// only if it has the mark of the release that was made before: then nothing new is released.
+pub(crate) struct Releases {
+    /// Identifies the key of the run.
+    run: u64,
+    marks: Vec<Mark>,
+    events: Events,
+    sink: Option<Box<dyn ReleaseSink>>,
+}
+
+impl Releases {
+    pub(crate) fn new(run: u64) -> Self {
+        Self { run, marks: Vec::new(), events: Events::default(), sink: None }
+    }
+
+    pub(crate) fn run(&self) -> u64 {
+        self.run
+    }
+
+    /// Returns the number of released steps.
+    pub(crate) fn len(&self) -> u64 {
+        self.marks.len() as u64
+    }
+
+    pub(crate) fn marks(&self) -> &[Mark] {
+        &self.marks
+    }
+
+    pub(crate) fn events(&self) -> &Events {
+        &self.events
+    }
+
+    /// Records the release of `step`. Returns `false` if the same release was made before.
+    ///
+    /// # Errors
+    ///
+    /// Returns [`DpError::InvalidState`] if the step was released before with another content, or if it
+    /// does not follow the last release, and [`DpError::Io`] if the sink cannot store it.
+    pub(crate) fn record(
+        &mut self,
+        step: u64,
+        event: &DpEvent,
+        mark: Mark,
+    ) -> Result<bool, DpError> {
+        if let Some(before) = usize::try_from(step).ok().and_then(|step| self.marks.get(step)) {
+            return match *before == mark {
+                true => Ok(false),
+                false => Err(DpError::state(format!(
+                    "step {step} was released before the run was resumed, and its repetition differs \
+                     from that release: the data, the program or the order of a sum changed, and a \
+                     second release from the same draw would cost more than the ledger states; \
+                     resume without the change, or with `Checkpoint::skip_lost_steps`, which \
+                     continues after the last release"
+                ))),
+            };
+        }
+        if step != self.len() {
+            return Err(DpError::state(format!(
+                "step {step} cannot follow {} releases; make the steps in order",
+                self.len()
+            )));
+        }
+        let is_new = self.events.last().is_none_or(|last| last != *event);
+        if let Some(sink) = &mut self.sink {
+            sink.append(step, mark, is_new.then_some(event))?;
+        }
+        self.push(mark, event);
+        Ok(true)
+    }
+
+    /// Adds a release that is already stored.
+    pub(crate) fn push(&mut self, mark: Mark, event: &DpEvent) {
+        self.marks.push(mark);
+        self.events.push(event);
+    }
+
+    /// Returns where the releases are stored, if they are.
+    pub(crate) fn path(&self) -> Option<PathBuf> {
+        self.sink.as_ref().map(|sink| sink.path().to_path_buf())
+    }
+
+    /// Stores all further releases in `sink`, which has the previous ones.
+    pub(crate) fn attach(&mut self, sink: impl ReleaseSink + 'static) {
+        self.sink = Some(Box::new(sink));
+    }
+
+    /// Returns the ledger of all releases, with the header of `empty`.
+    pub(crate) fn ledger(&self, mut empty: PrivacyLedger) -> Result<PrivacyLedger, DpError> {
+        for (event, count) in self.events.all() {
+            empty.record_many(&event, count)?;
+        }
+        Ok(empty)
+    }
+}
+
+impl fmt::Debug for Releases {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Releases").field("releases", &self.len()).finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    fn event(sigma: f64) -> DpEvent {
+        DpEvent::dp_sgd_step(0.01, sigma)
+    }
+
+    #[test]
+    fn a_repeated_step_is_free_if_it_is_the_same_and_refused_otherwise() {
+        let mut releases = Releases::new(7);
+        for step in 0..3 {
+            assert!(releases.record(step, &event(1.0), Mark([step as u8; 16])).unwrap());
+        }
+        assert!(!releases.record(1, &event(1.0), Mark([1; 16])).unwrap());
+        let error = releases.record(2, &event(1.0), Mark([9; 16])).unwrap_err().to_string();
+        assert!(error.contains("step 2") && error.contains("skip_lost_steps"), "{error}");
+        let error = releases.record(4, &event(1.0), Mark([4; 16])).unwrap_err().to_string();
+        assert!(error.contains("step 4 cannot follow 3 releases"), "{error}");
+    }
+
+    #[test]
+    fn the_first_events_are_those_of_the_ledger_at_that_time() {
+        let events = Events::default();
+        for (sigma, count) in [(1.0, 3), (2.0, 2), (1.0, 1)] {
+            (0..count).for_each(|_| events.push(&event(sigma)));
+        }
+        assert_eq!(events.first(0), []);
+        assert_eq!(events.first(2), [(event(1.0), 2)]);
+        assert_eq!(events.first(4), [(event(1.0), 3), (event(2.0), 1)]);
+        assert_eq!(events.first(6), events.all());
+        assert_eq!(events.all().len(), 3);
+    }
+}

@@ -1,0 +1,60 @@
+//! What randomness is used for.
+
+/// What noise is added to. Different purposes never share a word.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Purpose {
+    /// The clipped sums.
+    Gradient,
+    /// The counts that adapt a clipping threshold.
+    Count,
+    /// Any other released statistic.
+    Statistic,
+}
+
+impl Purpose {
+    pub(super) const NUMBER: usize = 3;
+
+    pub(super) fn index(self) -> usize {
+        self as usize
+    }
+
+    /// The number that enters the key derivation. It is never changed and never assigned to another
+    /// use: stored keys would repeat words.
+    pub(super) fn tag(self) -> u64 {
+        match self {
+            Self::Gradient => 1,
+            Self::Count => 2,
+            Self::Statistic => 3,
+        }
+    }
+}
+
+/// A use of randomness that adds no noise. Its draws are functions of the key and the step, and may
+/// be made again.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) enum Domain {
+    /// The units of a step.
+    Sampling,
+    /// The order of the examples of a unit.
+    Shuffling,
+    /// The members of the mini-sets.
+    MiniSets,
+    /// The coins that test whether examples are independent.
+    Independence,
+    /// A mark of the key itself.
+    Fingerprint,
+}
+
+impl Domain {
+    /// The number that enters the key derivation, distinct from all tags of [`Purpose`].
+    pub(super) fn tag(self) -> u64 {
+        match self {
+            Self::Sampling => 4,
+            Self::Shuffling => 5,
+            Self::MiniSets => 6,
+            Self::Independence => 7,
+            Self::Fingerprint => 8,
+        }
+    }
+}

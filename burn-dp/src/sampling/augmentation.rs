@@ -1,0 +1,99 @@
+//! Several augmentations of every unit.
+
+use std::fmt;
+use std::marker::PhantomData;
+
+use burn::data::dataloader::batcher::Batcher;
+use burn::tensor::Device;
+
+use crate::DpError;
+
+/// A batcher with K augmentations of every unit in consecutive rows.
+///
+/// The losses are then `[units · K]`, and `PrivateBackward::with_group_size` declares that K rows
+/// are one unit: their gradients are averaged before clipping, so a unit contributes once and the
+/// guarantee does not depend on K.
+///
+/// # Example
+///
+/// ```
+/// use burn::data::dataloader::batcher::Batcher;
+/// use burn::tensor::{Device, Tensor};
+/// use burn_dp::sampling::AugmentationBatcher;
+///
+/// struct Rows;
+/// impl Batcher<f32, Tensor<1>> for Rows {
+///     fn batch(&self, items: Vec<f32>, device: &Device) -> Tensor<1> {
+///         Tensor::from_floats(items.as_slice(), device)
+///     }
+/// }
+///
+/// # fn main() -> Result<(), burn_dp::DpError> {
+/// let mirrored = |item: &f32, number: usize| if number == 0 { *item } else { -item };
+/// let batcher = AugmentationBatcher::new(Rows, 2, mirrored)?;
+/// let batch = batcher.batch(vec![1.0, 5.0], &Device::flex());
+/// assert_eq!(batch.into_data().as_slice::<f32>().unwrap(), [1.0, -1.0, 5.0, -5.0]);
+/// # Ok(())
+/// # }
+/// ```
+///
+/// # References
+///
+/// S. De, L. Berrada, J. Hayes, S. L. Smith, B. Balle, "Unlocking High-Accuracy Differentially
+/// Private Image Classification through Scale", 2022, section 3.2 (augmentation multiplicity).
+pub struct AugmentationBatcher<B, F, I> {
+    inner: B,
+    multiplicity: usize,
+    augment: F,
+    item: PhantomData<fn(I)>,
+}
+
+impl<B, F, I> AugmentationBatcher<B, F, I>
+where
+    F: Fn(&I, usize) -> I + Send + Sync,
+{
+    /// Returns a batcher with `multiplicity` augmentations of every unit.
+    ///
+    /// # Arguments
+    ///
+    /// - `inner`: makes the batch of the augmented items
+    /// - `multiplicity`: K, the number of augmentations of a unit
+    /// - `augment`: returns the augmentation of a unit with a number from 0 to K - 1
+    ///
+    /// # Privacy
+    ///
+    /// An augmentation may depend on its own unit and on randomness, but not on other units.
+    ///
+    /// # Errors
+    ///
+    /// Returns [`DpError::InvalidArgument`] if `multiplicity` is 0.
+    pub fn new(inner: B, multiplicity: usize, augment: F) -> Result<Self, DpError> {
+        if multiplicity == 0 {
+            return Err(DpError::invalid("multiplicity", "must be at least 1, got 0"));
+        }
+        Ok(Self { inner, multiplicity, augment, item: PhantomData })
+    }
+}
+
+impl<B, F, I, O> Batcher<I, O> for AugmentationBatcher<B, F, I>
+where
+    B: Batcher<I, O>,
+    F: Fn(&I, usize) -> I + Send + Sync,
+    I: Send,
+{
+    fn batch(&self, items: Vec<I>, device: &Device) -> O {
+        let augmented = items
+            .iter()
+            .flat_map(|item| (0..self.multiplicity).map(|number| (self.augment)(item, number)))
+            .collect();
+        self.inner.batch(augmented, device)
+    }
+}
+
+impl<B, F, I> fmt::Debug for AugmentationBatcher<B, F, I> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("AugmentationBatcher")
+            .field("multiplicity", &self.multiplicity)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,105 @@
+//! The physical batches of a logical batch, one after the other.
+
+use std::fmt;
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, sync_channel};
+use std::thread::JoinHandle;
+
+use burn::tensor::Device;
+
+use super::physical_batch::PhysicalBatch;
+use super::row_loader::RowLoader;
+use crate::DpError;
+
+/// The physical batches of one logical batch, in the order of the units.
+///
+/// Ends after the first error: a step of which a part could not be loaded must not be released.
+pub struct PhysicalBatches<O> {
+    source: Source<O>,
+}
+
+enum Source<O> {
+    /// Loaded when requested.
+    Direct(Box<UnitLoader<O>>),
+    /// Loaded ahead by a thread, as many batches as the channel holds.
+    Background(Receiver<Result<PhysicalBatch<O>, DpError>>, JoinHandle<()>),
+    /// All delivered, or failed.
+    Done,
+}
+
+/// Loads some of the units of a logical batch.
+pub(super) struct UnitLoader<O> {
+    pub(super) indices: Vec<usize>,
+    pub(super) next: usize,
+    pub(super) size: usize,
+    /// Distance between the first units of two consecutive batches.
+    pub(super) stride: usize,
+    pub(super) loader: Arc<dyn RowLoader<O>>,
+    pub(super) device: Option<Device>,
+}
+
+impl<O: Send + 'static> PhysicalBatches<O> {
+    /// Returns the batches of `units`, with up to `prefetch` of them loaded ahead.
+    pub(super) fn new(units: UnitLoader<O>, prefetch: usize) -> Result<Self, DpError> {
+        if prefetch == 0 {
+            return Ok(Self { source: Source::Direct(Box::new(units)) });
+        }
+        let (sender, receiver) = sync_channel(prefetch);
+        let thread = std::thread::Builder::new()
+            .name("burn-dp-loader".into())
+            .spawn(move || {
+                for batch in units {
+                    // The receiver is gone if the rest of the step was abandoned.
+                    if sender.send(batch).is_err() {
+                        return;
+                    }
+                }
+            })
+            .map_err(|error| DpError::Dataset {
+                source: format!("the loader thread cannot be started: {error}").into(),
+            })?;
+        Ok(Self { source: Source::Background(receiver, thread) })
+    }
+}
+
+impl<O> Iterator for UnitLoader<O> {
+    type Item = Result<PhysicalBatch<O>, DpError>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let rest = self.indices.get(self.next..).filter(|rest| !rest.is_empty())?;
+        let units = &rest[..rest.len().min(self.size)];
+        let batch = self.loader.load(units, self.size, self.device.as_ref());
+        self.next = match batch.is_ok() {
+            true => self.next.saturating_add(self.stride),
+            false => self.indices.len(),
+        };
+        Some(batch)
+    }
+}
+
+impl<O> Iterator for PhysicalBatches<O> {
+    type Item = Result<PhysicalBatch<O>, DpError>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let item = match &mut self.source {
+            Source::Direct(units) => units.next(),
+            Source::Background(receiver, _) => receiver.recv().ok(),
+            Source::Done => None,
+        };
+        if item.is_none()
+            && let Source::Background(_, thread) = std::mem::replace(&mut self.source, Source::Done)
+            && let Err(panic) = thread.join()
+        {
+            // The batcher or the data set panicked. An end without a panic would drop units
+            // silently.
+            std::panic::resume_unwind(panic);
+        }
+        item
+    }
+}
+
+impl<O> fmt::Debug for PhysicalBatches<O> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("PhysicalBatches").finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,83 @@
+//! Loading the units of one physical batch.
+
+use std::marker::PhantomData;
+use std::sync::Arc;
+
+use burn::data::{dataloader::batcher::Batcher, dataset::Dataset};
+use burn::tensor::Device;
+
+use super::physical_batch::{ExampleWeights, PhysicalBatch};
+use crate::DpError;
+
+/// Loads units into one physical batch. Hides the types of the item and of the data set's error.
+pub(crate) trait RowLoader<O>: Send + Sync {
+    /// Loads the units `indices`, at least one, into `rows` rows if padded, on `device` or else on
+    /// the device of the loader.
+    ///
+    /// # Errors
+    ///
+    /// Returns [`DpError::Dataset`] if an item cannot be loaded, and [`DpError::InvalidArgument`]
+    /// if the data set returns another number of items.
+    fn load(
+        &self,
+        indices: &[usize],
+        rows: usize,
+        device: Option<&Device>,
+    ) -> Result<PhysicalBatch<O>, DpError>;
+}
+
+/// What the rows contain that remain in a physical batch of fixed size.
+pub(super) enum Padding<I> {
+    /// There are no such rows.
+    None,
+    /// The first unit of the physical batch again.
+    Repeat,
+    /// An item that the user makes.
+    Item(Arc<dyn Fn() -> I + Send + Sync>),
+}
+
+/// Loads units of a data set with Burn's batcher.
+pub(super) struct DatasetLoader<D, I, E, O> {
+    pub(super) dataset: D,
+    pub(super) batcher: Arc<dyn Batcher<I, O>>,
+    pub(super) padding: Padding<I>,
+    pub(super) device: Device,
+    pub(super) error: PhantomData<fn() -> E>,
+}
+
+impl<D, I, E, O> RowLoader<O> for DatasetLoader<D, I, E, O>
+where
+    D: Dataset<I, E>,
+    I: Send,
+    E: std::error::Error + Send + Sync + 'static,
+{
+    fn load(
+        &self,
+        indices: &[usize],
+        rows: usize,
+        device: Option<&Device>,
+    ) -> Result<PhysicalBatch<O>, DpError> {
+        let failed = |error: E| DpError::Dataset { source: Box::new(error) };
+        let mut items = self.dataset.get_many(indices.to_vec()).map_err(failed)?;
+        if items.len() != indices.len() {
+            return Err(DpError::invalid(
+                "dataset",
+                format!(
+                    "must return one item for each index, got {} items for {} indices",
+                    items.len(),
+                    indices.len()
+                ),
+            ));
+        }
+        while items.len() < rows {
+            match &self.padding {
+                Padding::None => break,
+                Padding::Repeat => items.push(self.dataset.get(indices[0]).map_err(failed)?),
+                Padding::Item(item) => items.push(item()),
+            }
+        }
+        let device = device.unwrap_or(&self.device);
+        let weights = ExampleWeights::new(indices.len(), items.len(), device.clone());
+        Ok(PhysicalBatch::new(self.batcher.batch(items, device), weights))
+    }
+}

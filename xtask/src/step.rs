@@ -1,0 +1,61 @@
+//! One step of a command: a process, or a check in this program.
+
+use std::fmt;
+use std::time::Instant;
+
+use crate::lint;
+use crate::process::Process;
+use crate::workspace;
+
+/// What a command does, one after the other.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Step {
+    /// Starts a process and waits.
+    Process(Process),
+    /// Checks the structure and the words of all files.
+    Structure,
+}
+
+impl Step {
+    /// Runs the step.
+    ///
+    /// # Errors
+    ///
+    /// Returns a message if the process fails or a check finds something.
+    pub(crate) fn run(&self) -> Result<(), String> {
+        match self {
+            Self::Process(process) => process.run(),
+            Self::Structure => {
+                eprintln!("$ {self}");
+                lint::run(workspace::root())
+            }
+        }
+    }
+
+    /// Runs the step and prints how long it took.
+    ///
+    /// # Errors
+    ///
+    /// Returns the message of [`run`](Self::run).
+    pub(crate) fn run_timed(&self) -> Result<(), String> {
+        let start = Instant::now();
+        let result = self.run();
+        eprintln!("took {:.0} s", start.elapsed().as_secs_f64());
+        result
+    }
+}
+
+impl From<Process> for Step {
+    fn from(process: Process) -> Self {
+        Self::Process(process)
+    }
+}
+
+impl fmt::Display for Step {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Process(process) => process.fmt(f),
+            Self::Structure => f.write_str("check imports, words, columns, documents and lengths"),
+        }
+    }
+}
