@@ -49,8 +49,8 @@
 //!
 //! for batch in batches {
 //!     let batch = batch?; // may be empty: then the step is noise alone
-//!     for physical in batch.chunks(64)? {
-//!         let ((x, y), _) = physical?.into_parts();
+//!     for physical_batch in batch.physical_batches(64)? {
+//!         let ((x, y), _) = physical_batch?.into_parts();
 //!         let logits = model.fc2.forward(model.fc1.forward(x).tanh());
 //!         optim.backward(loss.forward(logits, y), &model)?;
 //!     }

@@ -1,9 +1,9 @@
 //! The check that buffers of the model do not change.
 
-use burn::module::{Module, ModuleVisitor, Param};
-use burn::tensor::Tensor;
+use burn::module::Module;
 
 use crate::DpError;
+use crate::model::for_each_parameter;
 
 /// Compares, between the first two backward passes of a run, the float values that are not trained.
 ///
@@ -28,17 +28,23 @@ impl BufferCheck {
         if self.done {
             return Ok(());
         }
-        let mut digests = Digests::default();
-        model.visit(&mut digests);
+        let mut digests = Vec::new();
+        for_each_parameter(model, |path, parameter| {
+            if !parameter.is_trained {
+                // The bytes as they are stored, also if they are packed.
+                let hash = blake3::hash(parameter.value.data().as_bytes());
+                digests.push((path.to_string(), hash));
+            }
+        });
         let Some(first) = &self.first else {
-            self.first = Some(digests.found);
+            self.first = Some(digests);
             return Ok(());
         };
         // What was trained at the first observation is not in it.
         let changed = |(path, digest): &&(String, blake3::Hash)| {
             first.iter().any(|(observed, before)| observed == path && before != digest)
         };
-        if let Some((path, _)) = digests.found.iter().find(changed) {
+        if let Some((path, _)) = digests.iter().find(changed) {
             return Err(DpError::UnsupportedModel {
                 path: path.clone(),
                 reason:
@@ -50,31 +56,5 @@ impl BufferCheck {
         }
         self.done = true;
         Ok(())
-    }
-}
-
-#[derive(Default)]
-struct Digests {
-    path: Vec<String>,
-    found: Vec<(String, blake3::Hash)>,
-}
-
-impl ModuleVisitor for Digests {
-    fn enter_module(&mut self, name: &str, _container_type: &str) {
-        self.path.push(name.to_string());
-    }
-
-    fn exit_module(&mut self, _name: &str, _container_type: &str) {
-        self.path.pop();
-    }
-
-    fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<D>>) {
-        let tensor = param.base();
-        if tensor.is_require_grad() {
-            return;
-        }
-        // The bytes as they are stored, also those of a packed weight.
-        let hash = blake3::hash(tensor.into_data().as_bytes());
-        self.found.push((self.path.join("."), hash));
     }
 }

@@ -1,13 +1,13 @@
 //! From the clipped sum to the gradients that the optimizer of Burn receives.
 
-use burn::module::{Module, ModuleVisitor, Param};
+use burn::module::Module;
 use burn::optim::GradientsParams;
-use burn::tensor::{DType, DataError, Tensor, TensorData};
+use burn::tensor::{DType, DataError, TensorData};
 
 use super::releases::Mark;
 use crate::DpError;
 use crate::clipping::{ClippedSum, StepNoise, Thresholds};
-use crate::model::FirstCopies;
+use crate::model::for_each_trained;
 use crate::noise::{GaussianMechanism, NoiseAhead};
 use crate::random::NoiseStep;
 
@@ -75,14 +75,17 @@ impl Release {
         let stds: &[f32] = bytemuck::cast_slice(&self.stds);
         let counts =
             count_noise.map(|noise| noise.bound_to([bytemuck::cast_slice(&balances), stds]));
-        let sums = match releases_sum {
-            true => {
-                let mut read = Read { sum, sums: Vec::new(), first: FirstCopies::default() };
-                model.visit(&mut read);
-                read.sums
-            }
-            false => Vec::new(),
-        };
+        let mut sums = Vec::new();
+        if releases_sum {
+            let mut clipped = sum.sums;
+            for_each_trained(model, |_, parameter| {
+                sums.push(match clipped.remove(&parameter.id) {
+                    Some(sum) => sum.into_data().convert_dtype(DType::F32),
+                    // No example contributed.
+                    None => TensorData::zeros::<f32, _>(parameter.value.shape()),
+                });
+            });
+        }
         let mut content = Vec::with_capacity(sums.len() + 1);
         for sums in &sums {
             content.push(sums.as_slice::<f32>().map_err(unreadable)?);
@@ -152,59 +155,18 @@ impl Bound {
             Ok((prepared.mechanisms[group], noise.stream(position)?, values))
         });
         GaussianMechanism::release_with(parameters.collect::<Result<_, DpError>>()?, drawn)?;
-        let mut write = Write {
-            released: sums.into_iter(),
-            first: FirstCopies::default(),
-            grads: GradientsParams::new(),
-        };
-        model.visit(&mut write);
-        Ok((Some(write.grads), fractions))
-    }
-}
-
-/// Reads the sums; zeros if no example contributed.
-struct Read {
-    sum: ClippedSum,
-    sums: Vec<TensorData>,
-    first: FirstCopies,
-}
-
-impl ModuleVisitor for Read {
-    fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<D>>) {
-        if self.first.is_new(param) {
-            self.sums.push(match self.sum.sums.remove(&param.id) {
-                Some(sum) => sum.into_data().convert_dtype(DType::F32),
-                None => TensorData::zeros::<f32, _>(param.base().shape()),
-            });
-        }
+        let (mut released, mut grads) = (sums.into_iter(), GradientsParams::new());
+        for_each_trained(model, |_, parameter| {
+            if let Some(values) = released.next() {
+                parameter.value.register(parameter.id, &mut grads, values);
+            }
+        });
+        Ok((Some(grads), fractions))
     }
 }
 
 fn unreadable(error: DataError) -> DpError {
     DpError::device(format!("a clipped sum is unreadable: {error:?}"))
-}
-
-/// Turns the released values into gradients.
-struct Write {
-    released: std::vec::IntoIter<TensorData>,
-    first: FirstCopies,
-    grads: GradientsParams,
-}
-
-impl ModuleVisitor for Write {
-    fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<D>>) {
-        let tensor = param.base();
-        if !self.first.is_new(param) {
-            return;
-        }
-        if let Some(values) = self.released.next() {
-            let device = tensor.device().inner();
-            let (bytes, _, dtype) = values.into_parts();
-            let data = TensorData::from_bytes(bytes, tensor.shape(), dtype);
-            let grad = Tensor::<D>::from_data(data, (&device, tensor.dtype()));
-            self.grads.register(param.id, grad);
-        }
-    }
 }
 
 /// Returns an estimate of ‖sum‖ / ‖noise‖ from the noisy gradient: the expectation of its squared norm is
@@ -221,30 +183,16 @@ pub(super) fn signal_to_noise<M: Module>(
     expected_batch_size: f64,
 ) -> Result<f64, DpError> {
     let groups = thresholds.groups().of_model(model)?;
-    let mut norm = Norm { grads, squared: 0.0, sizes: Vec::new(), first: FirstCopies::default() };
-    model.visit(&mut norm);
-    let variance: f64 = (norm.sizes.iter().zip(groups))
+    let (mut squared_norm, mut sizes) = (0.0, Vec::new());
+    for_each_trained(model, |_, parameter| {
+        if let Some(grad) = parameter.value.registered(parameter.id, grads) {
+            sizes.push(grad.dims()[0]);
+            let squared = grad.powi_scalar(2).sum().try_into_scalar::<f32>();
+            squared_norm += squared.map_or(f64::NAN, f64::from);
+        }
+    });
+    let variance: f64 = (sizes.iter().zip(groups))
         .map(|(&size, group)| size as f64 * (noise.group_stds[group] / expected_batch_size).powi(2))
         .sum();
-    Ok(((norm.squared - variance).max(0.0) / variance).sqrt())
-}
-
-/// Adds up the squared norms of the gradients.
-struct Norm<'a> {
-    grads: &'a GradientsParams,
-    squared: f64,
-    sizes: Vec<usize>,
-    first: FirstCopies,
-}
-
-impl ModuleVisitor for Norm<'_> {
-    fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<D>>) {
-        if let Some(grad) = self.grads.get::<D>(param.id)
-            && self.first.is_new(param)
-        {
-            self.sizes.push(grad.shape().num_elements());
-            let squared = grad.powi_scalar(2).sum().try_into_scalar::<f32>();
-            self.squared += squared.map_or(f64::NAN, f64::from);
-        }
-    }
+    Ok(((squared_norm - variance).max(0.0) / variance).sqrt())
 }

@@ -6,12 +6,12 @@ mod weights;
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
 
-use burn::module::{Module, ModuleMapper, Param, ParamId};
-use burn::tensor::{DType, Tensor, TensorData};
+use burn::module::{Module, ParamId};
+use burn::tensor::{DType, Tensor};
 
 use crate::DpError;
 use crate::error::positive;
-use crate::model::TrainableParameters;
+use crate::model::{TrainableParameters, map_parameters};
 use weights::Weights;
 
 /// Fixes weights that have converged: over a window of steps they hover around an average with no
@@ -93,15 +93,29 @@ impl Sparsifier {
         model: M,
         noise_std: impl Fn(ParamId, &str) -> Result<f64, DpError>,
     ) -> Result<M, (M, DpError)> {
-        let known = match noise_of_parameters(&model, noise_std) {
+        let mut known = match noise_of_parameters(&model, noise_std) {
             Ok(known) => known,
             Err(error) => return Err((model, error)),
         };
         self.steps += 1;
         let end = self.steps == self.window;
-        let mut apply = Apply { sparsifier: self, known, end, error: None };
-        let model = model.map(&mut apply);
-        let error = apply.error;
+        let mut error = None;
+        let model = map_parameters(model, |_, parameter| {
+            if error.is_some() || !parameter.is_trained {
+                return None;
+            }
+            // Further copies of a parameter are skipped.
+            let (path, noise_std) = known.remove(&parameter.id)?;
+            let tensor = parameter.value.flat();
+            let device = tensor.device();
+            let data = tensor.into_data().convert_dtype(DType::F32);
+            let Ok(mut values) = data.try_into_vec::<f32>() else {
+                error = Some(DpError::device(format!("the values of `{path}`")));
+                return None;
+            };
+            let changed = self.fix(path, noise_std, &mut values, end);
+            changed.then(|| Tensor::from_data(values.as_slice(), (&device, DType::F32)))
+        });
         if end {
             self.steps = 0;
         }
@@ -109,6 +123,16 @@ impl Sparsifier {
             None => Ok(model),
             Some(error) => Err((model, error)),
         }
+    }
+
+    /// Fixes the converged values of a parameter. Returns whether any value changed.
+    fn fix(&mut self, path: String, noise_std: f64, values: &mut [f32], end: bool) -> bool {
+        let weights = self.weights.entry(path).or_insert_with(|| Weights::new(values.len()));
+        weights.observe(values, self.steps, noise_std);
+        if end {
+            weights.end_window(self.window, self.factor);
+        }
+        weights.put(values)
     }
 }
 
@@ -136,57 +160,11 @@ fn noise_of_parameters<M: Module>(
     known.collect()
 }
 
-struct Apply<'a> {
-    sparsifier: &'a mut Sparsifier,
-    /// Parameters that were not met yet.
-    known: HashMap<ParamId, (String, f64)>,
-    end: bool,
-    error: Option<DpError>,
-}
-
-impl Apply<'_> {
-    /// Puts the fixed values in place. Returns whether any value changed.
-    fn values(&mut self, (path, noise_std): (String, f64), values: &mut [f32]) -> bool {
-        let Sparsifier { window, factor, steps, weights } = &mut *self.sparsifier;
-        let weights = weights.entry(path).or_insert_with(|| Weights::new(values.len()));
-        weights.observe(values, *steps, noise_std);
-        if self.end {
-            weights.end_window(*window, *factor);
-        }
-        weights.put(values)
-    }
-}
-
-impl ModuleMapper for Apply<'_> {
-    fn map_float<const D: usize>(&mut self, param: Param<Tensor<D>>) -> Param<Tensor<D>> {
-        let tensor = param.base();
-        if self.error.is_some() || !tensor.is_require_grad() {
-            return param;
-        }
-        // Further copies of a parameter are not met a second time.
-        let Some(known) = self.known.remove(&param.id) else { return param };
-        let (shape, device, dtype) = (tensor.shape(), tensor.device(), tensor.dtype());
-        let data = tensor.into_data().convert_dtype(DType::F32).try_into_vec::<f32>();
-        let Ok(mut values) = data else {
-            let reason = format!("`{}` cannot be read from the device", known.0);
-            self.error = Some(DpError::state(reason));
-            return param;
-        };
-        if !self.values(known, &mut values) {
-            return param;
-        }
-        param.map(|_| {
-            let data = TensorData::new(values, shape);
-            Tensor::from_data(data, (&device, dtype)).require_grad()
-        })
-    }
-}
-
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used)]
     use burn::nn::{Linear, LinearConfig};
-    use burn::tensor::Device;
+    use burn::tensor::{Device, TensorData};
 
     use super::*;
 

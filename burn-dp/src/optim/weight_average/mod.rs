@@ -4,14 +4,14 @@ mod state;
 #[cfg(test)]
 mod tests;
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fmt;
 
-use burn::module::{Module, ModuleMapper, ModuleVisitor, Param, ParamId};
+use burn::module::{Module, ParamId};
 use burn::tensor::{DType, FloatDType, Tensor};
 
 use crate::DpError;
-use crate::model::FirstCopies;
+use crate::model::{for_each_trained, map_parameters};
 
 /// An exponential moving average of the weights over the steps of a training.
 ///
@@ -124,9 +124,8 @@ impl WeightAverage {
     ///
     /// Refuses a parameter that has another size than before.
     pub fn update<M: Module>(&mut self, model: &M) -> Result<(), DpError> {
-        let mut read = Read::default();
-        model.visit(&mut read);
-        let wrong = read.weights.iter().find(|(path, weights)| {
+        let weights = weights(model);
+        let wrong = weights.iter().find(|(path, weights)| {
             let known = self.averages.get(*path);
             known.is_some_and(|known| known.values.dims() != weights.dims())
         });
@@ -134,7 +133,7 @@ impl WeightAverage {
             return Err(self.other_size(path, weights.dims()[0]));
         }
         let mut before = std::mem::take(&mut self.averages);
-        for (path, weights) in read.weights {
+        for (path, weights) in weights {
             let average = match before.remove(&path) {
                 Some(Average { steps, values }) => {
                     let values = values.to_device(&weights.device());
@@ -157,18 +156,27 @@ impl WeightAverage {
     ///
     /// Refuses a model without one of the averaged parameters, or with one of another size.
     pub fn averaged<M: Module>(&self, model: M) -> Result<M, DpError> {
-        let mut write = Write {
-            average: self,
-            path: Vec::new(),
-            first: HashMap::new(),
-            missing: self.averages.keys().cloned().collect(),
-            error: None,
-        };
-        let model = model.map(&mut write);
-        match (write.error, write.missing.first()) {
+        let mut missing: BTreeSet<&String> = self.averages.keys().collect();
+        // Paths of the averages by the identity of the parameter: copies get the same values.
+        let mut paths: HashMap<ParamId, String> = HashMap::new();
+        let mut error = None;
+        let model = map_parameters(model, |path, parameter| {
+            if missing.remove(&path.to_string()) {
+                paths.insert(parameter.id, path.to_string());
+            }
+            let path = paths.get(&parameter.id)?;
+            let average = self.averages.get(path)?;
+            let count = parameter.value.shape().num_elements();
+            if count != average.values.dims()[0] {
+                error = Some(self.other_size(path, count));
+                return None;
+            }
+            Some(average.values.clone())
+        });
+        match (error, missing.first()) {
             (Some(error), _) => Err(error),
             (None, Some(path)) => Err(DpError::UnsupportedModel {
-                path: path.clone(),
+                path: (*path).clone(),
                 reason: "it was averaged and the model does not have it; give the model that was \
                          trained"
                     .into(),
@@ -195,77 +203,16 @@ impl fmt::Display for WeightAverage {
     }
 }
 
-/// The trained weights, by path.
-#[derive(Default)]
-struct Read {
-    path: Vec<String>,
-    first: FirstCopies,
-    weights: BTreeMap<String, Tensor<1>>,
-}
-
-impl ModuleVisitor for Read {
-    fn enter_module(&mut self, name: &str, _container_type: &str) {
-        self.path.push(name.to_string());
-    }
-
-    fn exit_module(&mut self, _name: &str, _container_type: &str) {
-        self.path.pop();
-    }
-
-    fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<D>>) {
-        if !self.first.is_new(param) {
-            return;
-        }
-        let weights = param.base().inner();
-        let weights = match weights.dtype() {
-            DType::F32 | DType::F64 => weights,
-            _ => weights.cast(FloatDType::F32),
+/// Returns the trained weights by path, at least in single precision.
+fn weights<M: Module>(model: &M) -> BTreeMap<String, Tensor<1>> {
+    let mut weights = BTreeMap::new();
+    for_each_trained(model, |path, parameter| {
+        let values = parameter.value.flat();
+        let values = match values.dtype() {
+            DType::F32 | DType::F64 => values,
+            _ => values.cast(FloatDType::F32),
         };
-        let count = weights.shape().num_elements();
-        self.weights.insert(self.path.join("."), weights.reshape([count]));
-    }
-}
-
-/// Puts the averages in place.
-struct Write<'a> {
-    average: &'a WeightAverage,
-    path: Vec<String>,
-    /// The path of the first copy of each averaged parameter.
-    first: HashMap<ParamId, String>,
-    /// Not met yet.
-    missing: std::collections::BTreeSet<String>,
-    error: Option<DpError>,
-}
-
-impl ModuleMapper for Write<'_> {
-    fn enter_module(&mut self, name: &str, _container_type: &str) {
-        self.path.push(name.to_string());
-    }
-
-    fn exit_module(&mut self, _name: &str, _container_type: &str) {
-        self.path.pop();
-    }
-
-    fn map_float<const D: usize>(&mut self, param: Param<Tensor<D>>) -> Param<Tensor<D>> {
-        let path = self.path.join(".");
-        if self.missing.remove(&path) {
-            self.first.insert(param.id, path);
-        }
-        let Some(path) = self.first.get(&param.id) else { return param };
-        let Some(average) = self.average.averages.get(path) else { return param };
-        let base = param.base();
-        let (shape, dtype) = (base.shape(), base.dtype());
-        if shape.num_elements() != average.values.dims()[0] {
-            self.error = Some(self.average.other_size(path, shape.num_elements()));
-            return param;
-        }
-        let trained = base.is_require_grad();
-        let values = average.values.clone().to_device(&base.device().inner());
-        let values: Tensor<D> = values.cast(dtype).reshape(shape);
-        let values = match base.gradient_checkpointing_strategy() {
-            Some(strategy) => values.autodiff().with_gradient_checkpointing_strategy(strategy),
-            None => values,
-        };
-        param.map(|_| values.set_require_grad(trained))
-    }
+        weights.insert(path.to_string(), values);
+    });
+    weights
 }
