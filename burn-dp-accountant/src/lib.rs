@@ -121,3 +121,8 @@ pub use rounded::Rounded;
 pub use split::{AdaptiveClippingSplit, effective_noise_multiplier};
 pub use statement::PrivacyStatement;
 pub use tan::{PRIVACY_WALL, RunPlan, ScalingLaw, TotalAmountOfNoise};
+
+/// Compiles the example of the README.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

@@ -106,13 +106,16 @@ impl fmt::Display for PrivacyStatement {
         writeln!(f, "  unit of privacy:      {}", self.unit)?;
         writeln!(f, "  neighboring data:     {}", self.relation)?;
         for epsilon in &self.epsilons {
-            writeln!(
-                f,
-                "  guarantee:            epsilon <= {} at delta = {:e} ({})",
-                Rounded::up(epsilon.upper),
-                epsilon.delta,
-                epsilon.method
-            )?;
+            if epsilon.upper.is_finite() {
+                let upper = Rounded::up(epsilon.upper);
+                let (delta, method) = (epsilon.delta, epsilon.method);
+                writeln!(
+                    f,
+                    "  guarantee:            epsilon <= {upper} at delta = {delta:e} ({method})"
+                )?;
+            } else {
+                writeln!(f, "  guarantee:            none at delta = {:e}", epsilon.delta)?;
+            }
             for note in &epsilon.notes {
                 writeln!(f, "                        {note}")?;
             }
@@ -195,7 +198,8 @@ mod tests {
         ledger.mark_insecure("fixed seed 42");
         let statement = PrivacyStatement::from_ledger(&ledger, &[1e-5]).unwrap();
         assert!(!statement.private);
-        assert!(statement.to_string().contains("NOT PRIVATE"));
+        let text = statement.to_string();
+        assert!(text.contains("NOT PRIVATE") && text.contains("none at delta = 1e-5"), "{text}");
         assert!(PrivacyStatement::from_ledger(&ledger, &[]).is_err());
     }
 }

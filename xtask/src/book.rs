@@ -2,16 +2,16 @@
 
 use crate::announcement::Announcement;
 use crate::process::Process;
-use crate::test;
-use crate::workspace::{BOOK, FULL_PARTS};
+use crate::workspace::BOOK;
 
 /// Returns the compilation and the runs of the Rust blocks; needs no mdBook.
 ///
-/// The packages and features are the same as for the tests, so that both share one build of Burn.
+/// With NdArray the dependencies have the features that they have in the tests, so that both share
+/// one build of Burn.
 pub(crate) fn blocks() -> Process {
-    test::packages(Process::cargo().args(["test", "--doc", "-p", BOOK]))
-        .args(["--", "book/src/"])
-        .builds(Announcement::new("the book's programs", &FULL_PARTS))
+    Process::cargo()
+        .args(["test", "--doc", "-p", BOOK, "--features", "burn-dp/ndarray"])
+        .builds(Announcement::new("the book's programs", &["ndarray", "train"]))
 }
 
 /// Returns the pages as HTML, in the build folder.

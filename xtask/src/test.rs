@@ -51,11 +51,6 @@ pub(crate) fn of_libraries(backend: Backend, filters: &[&str], nextest: bool) ->
     selected(tests, Some(backend)).args(["--"]).args(filters.iter().copied())
 }
 
-/// Selects the packages and features of the tests.
-pub(crate) fn packages(process: Process) -> Process {
-    selected(process, None)
-}
-
 fn selected(mut process: Process, backend: Option<Backend>) -> Process {
     for package in TESTED {
         process = process.args(["-p", package]);

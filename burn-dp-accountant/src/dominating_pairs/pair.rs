@@ -9,9 +9,9 @@ pub(crate) enum Direction {
     Add,
 }
 
-/// A pair of distributions `(P, Q)` that dominates a mechanism: its hockey-stick divergence is at
-/// least that between any two neighboring data sets, at every ε. Noise has standard deviation
-/// (Laplace: scale) 1, so that `mu` is the sensitivity over the noise.
+/// A pair of distributions `(P, Q)` that dominates a mechanism: at every ε its hockey-stick
+/// divergence is not below the divergence of the mechanism between any two neighboring data sets.
+/// Noise has standard deviation (Laplace: scale) 1, so that `mu` is the sensitivity over the noise.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Pair {
     /// `N(μ, 1)` against `N(0, 1)`.

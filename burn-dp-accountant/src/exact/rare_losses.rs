@@ -93,7 +93,7 @@ impl Cut {
 /// `B ∩ C` the bound is `e^ε` times a product of rare probabilities. Without `C`,
 /// `(e^u - 1)_+ <= e^{tu}` for `t >= 1`, and given which loss is above the cut the others are
 /// independent: `Σ P(B_i) E_P[e^{t(ε - cut - Y')}]`, where `E_P[e^{-tY}]` is the moment of order
-/// `t - 1` in the other direction. One loss less in `Y'` only lowers it (except for the mass of
+/// `t - 1` in the other direction. One fewer loss in `Y'` only lowers it (except for the mass of
 /// `C`).
 pub(super) fn omitted_delta(
     parts: &[(Pair, u64)],

@@ -1,8 +1,8 @@
 //! The lower convex hull of a piecewise linear hockey-stick divergence, on its masses.
 
 /// Replaces the divergence `α -> Σ m_i (1 - α/α_i)^+`, `α_i = e^{i·width}`, of signed masses by a
-/// lower one with non-negative masses on the same grid. The result is nowhere above the original,
-/// or above 0 where the original is negative.
+/// lower one with non-negative masses on the same grid. The result is nowhere above the larger of
+/// the original and 0.
 ///
 /// A negative mass is a concave kink. The chord between its neighbors, which lies below, replaces
 /// it (Graham's scan). The leftmost point is joined to `α = 0`, where a kink has no effect.

@@ -15,7 +15,7 @@
 //! The relative errors of a mass are: two nodes, `X <= 3e-3`: `10 X^4/180 <= 4.5e-12`; three
 //! nodes, `X <= 0.033`: `10 X^6/2800 <= 4.7e-12`; five nodes, `X <= 0.45` over the position:
 //! `2.8e-3 · 1.43e-6 X^10 e^X <= 2.2e-12`. Exponentials and logarithms add less than 1e-13.
-//! [`MASS_ERROR`] is the sum.
+//! [`MASS_ERROR`] is above the total of each rule.
 //!
 //! The split of a cell's mass between its two grid points is integrated too. The split varies by 1
 //! over the cell, so that one power of `X` is lost. Over the loss it is linear to `e^-h`: the error

@@ -16,7 +16,7 @@ use crate::relation::NeighboringRelation;
 ///
 /// # References
 ///
-/// "Rényi Differential Privacy", Mironov 2017, Propositions 1 and 3; the conversion is
+/// "Rényi Differential Privacy", Mironov 2017, Proposition 1 (composition). The conversion is
 /// [`epsilon_from_rdp`](crate::epsilon_from_rdp).
 #[derive(Debug, Clone)]
 pub struct RdpAccountant {

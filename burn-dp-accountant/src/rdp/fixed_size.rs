@@ -8,7 +8,7 @@
 use crate::math::logarithms::{ln_add_exp, ln_binomial};
 use crate::math::normal::LN_DENSITY_AT_ZERO;
 
-/// Largest order of the tight form of the theorem; Opacus and dp_accounting have the same limit.
+/// Largest order of the tight form of the theorem. Larger orders use the looser form, as peers do.
 const LARGEST_TIGHT_ORDER: u64 = 256;
 
 /// The upper bound of one release, prepared for all orders.

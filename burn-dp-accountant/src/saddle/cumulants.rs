@@ -152,7 +152,8 @@ impl Cumulants {
     /// long as the masses that decide δ are far above rounding. (With small sampling probabilities
     /// a few rare losses dominate a strongly tilted distribution.)
     pub(crate) fn cheapest_tilt(&mut self, target: Target) -> Target {
-        // Rounding of the transform grows with the number of releases; δ is kept 1e5 times above.
+        // Rounding of the transform grows with the number of releases; δ is kept 1e5 times above
+        // it.
         let releases: f64 = self.parts.iter().map(|(_, n)| n).sum();
         let mut smallest = f64::NEG_INFINITY;
         let mut best = (f64::INFINITY, target);

@@ -109,7 +109,9 @@ impl<M: Classifier> Contender<M> {
                 let draw = sampler.draw(optim.next_step())?;
                 match self.algorithm {
                     Algorithm::Reweight => {
-                        let sum = reweight(clipping, &model, |model| model.losses(&loss(), batch.clone()))?;
+                        let sum = reweight(clipping, &model, |model| {
+                            model.losses(&loss(), batch.clone())
+                        })?;
                         optim.accumulate(sum)?;
                     }
                     Algorithm::Nxbp => {

@@ -124,7 +124,7 @@ pub(super) mod tests {
     #[test]
     fn folders_and_links_are_skipped_and_long_names_are_joined() {
         let long = "long/".repeat(30) + "name";
-        let record = format!("171 path={long}\n");
+        let record = format!("164 path={long}\n");
         let gnu = [long.as_bytes(), &[0]].concat();
         let content = [
             entry("folder/", b'5', &[]),

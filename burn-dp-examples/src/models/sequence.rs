@@ -55,7 +55,7 @@ impl Sequence for Rows {
 
 /// Standard deviation of word vectors before training.
 ///
-/// Small: in the mean over many words, long random vectors would hide the learned signal.
+/// Small: averaged over many words, long random vectors would hide the learned signal.
 const STD: f64 = 0.0025;
 
 /// The vectors of the words of a text; the mean of the states is the summary.

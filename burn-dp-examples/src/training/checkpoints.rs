@@ -80,7 +80,7 @@ impl Checkpoints {
         Ok((plan.optimizer(inner), model))
     }
 
-    /// Refuses to begin where another run was interrupted: its checkpoints would mix with the new
+    /// Checks that no other run was interrupted in the folder: its checkpoints would mix with the new
     /// ones.
     fn refuse_interrupted_run(&self) -> Result<(), TrainError> {
         match self.checkpointer.latest()? {
@@ -284,8 +284,8 @@ mod tests {
             [checkpoints.refuse_interrupted_run().unwrap_err(), checkpoints.latest().unwrap_err()]
         {
             let error = error.to_string();
-            assert!(error.contains("releases.log knows of 2 releases"), "{error}");
-            assert!(error.contains("backup") && error.contains("folder of its own"), "{error}");
+            assert!(error.contains("releases.log") && error.contains("2 releases"), "{error}");
+            assert!(error.contains("backup") && error.contains("new run"), "{error}");
         }
     }
 

@@ -14,7 +14,7 @@ use super::TrainError;
 #[command(next_help_heading = "Data")]
 pub struct DataOptions {
     /// Data set to train on.
-    #[arg(value_enum, default_value_t = DatasetName::Digits)]
+    #[arg(value_enum, default_value_t = DatasetName::Digits, help_heading = None)]
     #[serde(rename = "the data set", serialize_with = "as_typed")]
     pub dataset: DatasetName,
     /// Folder with the files of the data set, as they are published: IDX files, plain or gzip
@@ -170,7 +170,7 @@ impl Given {
         names.iter().find_map(|name| Some((*name, given(name)?.1.as_str())))
     }
 
-    /// Refuses options that another choice makes meaningless.
+    /// Checks that none of these options is given, which another choice makes meaningless.
     ///
     /// # Arguments
     ///

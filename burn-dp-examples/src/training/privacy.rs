@@ -70,7 +70,7 @@ impl PrivacySettings {
         Ok(Self { epsilon, delta, noise_multiplier, insecure_seed: options.insecure_seed })
     }
 
-    /// Refuses a δ that would allow publishing one of `units` outright.
+    /// Checks that δ does not allow publishing one of `units` outright.
     ///
     /// # Errors
     ///

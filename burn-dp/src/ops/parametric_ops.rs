@@ -58,7 +58,7 @@ pub trait ParametricOps: Backend {
     }
 
     /// Returns the patches under the kernel of a convolution, if the backend has a native kernel
-    /// for them; see [`patches`](super::patches).
+    /// for them; see `patches`.
     ///
     /// - input: `[batch_size, channels, depth, height, width]`
     /// - output: `[batch_size · groups, channels / groups · kernel values, positions]`
@@ -69,7 +69,7 @@ pub trait ParametricOps: Backend {
     }
 
     /// Returns the squared norms of rows, `[rows, values]` to `[rows]`, if the backend has a native
-    /// kernel for them; see [`row_squared_norms`](super::row_squared_norms).
+    /// kernel for them; see `row_squared_norms`.
     #[fusion(default)]
     #[allow(unused_variables)]
     fn native_row_squared_norms(rows: FloatTensor<Self>) -> Option<FloatTensor<Self>> {
@@ -77,7 +77,7 @@ pub trait ParametricOps: Backend {
     }
 
     /// Returns `Σ_v ‖Σ_{t: ids[t] = v} rows[t]‖²` for each example, `[batch_size]`, if the backend
-    /// has a native kernel for it; see [`indexed_squared_norms`](super::indexed_squared_norms).
+    /// has a native kernel for it; see `indexed_squared_norms`.
     ///
     /// - ids: `[batch_size, positions]`
     /// - rows: `[batch_size, positions, features]`

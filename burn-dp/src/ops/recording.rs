@@ -120,3 +120,52 @@ impl Drop for Scope {
         RECORDER.set(None);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use burn::module::ParamId;
+
+    use super::*;
+
+    /// Accepts a number of records and refuses the next one.
+    struct Accepts(usize);
+
+    impl Recorder for Accepts {
+        fn record(&mut self, _: RawRecord) -> Result<(), DpError> {
+            let left = self.0.checked_sub(1).ok_or_else(|| DpError::state("one too many"))?;
+            self.0 = left;
+            Ok(())
+        }
+    }
+
+    fn record() -> RawRecord {
+        RawRecord {
+            layer: LayerIds { weight: ParamId::new(), bias: None },
+            primitive: Primitive::Repeat,
+            weight: None,
+            bias: false,
+            kept: vec![],
+            ids: None,
+            output_grad: Slot::new(()),
+        }
+    }
+
+    #[test]
+    fn a_recording_returns_its_recorder_or_the_first_error() {
+        for (records, accepted) in [(2, true), (3, false), (5, false)] {
+            let recording = Recording::start(Accepts(2)).unwrap();
+            (0..records).for_each(|_| push(record()));
+            assert_eq!(recording.finish().is_ok(), accepted);
+            assert!(!is_active());
+        }
+    }
+
+    #[test]
+    fn a_recording_inside_another_one_is_refused() {
+        let outer = Recording::start(Accepts(1)).unwrap();
+        assert!(Recording::start(Accepts(1)).is_err());
+        push(record());
+        assert_eq!(outer.finish().unwrap().0, 0);
+    }
+}

@@ -8,7 +8,7 @@ use burn::tensor::Tensor;
 use super::{DpOptimizer, RefusedStep};
 use crate::DpError;
 use crate::clipping::PublicNorms;
-use crate::random::SamplingKey;
+use crate::random::{Domain, Key, Stream};
 use crate::sampling::{Draw, Sampler};
 use crate::updates::federated::UserUpdate;
 
@@ -112,7 +112,8 @@ impl FederatedTraining {
         let (update, key) = (&self.update, &self.key);
         self.optim.unit_updates(model, draw.private_indices(), |copy, &user| {
             let examples = users.get(user).map_err(DpError::dataset)?;
-            update.compute(copy, examples, (&key, user), &mut losses)
+            let order = Stream::new(key, Domain::Shuffling, round, user as u64);
+            update.compute(copy, examples, order, &mut losses)
         })?;
         Ok(draw)
     }

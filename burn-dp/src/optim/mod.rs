@@ -32,6 +32,7 @@ mod sparsification;
 mod weight_average;
 
 pub use dp_optimizer::DpOptimizer;
+pub use federated::FederatedTraining;
 pub use independence::Independence;
 pub use plan::PrivacyPlan;
 pub use plan_config::PrivacyPlanConfig;

@@ -34,7 +34,7 @@ impl PrivacyPlanConfig {
             None => NoiseSource::from_os()?,
         };
         let (size, batch) = (self.dataset_size, self.expected_batch_size);
-        let sampler = self.sampling.sampler(size, batch, &source)?;
+        let sampler = self.sampling.sampler(size, batch, source.key())?;
         let (mechanism, origin) = (sampler.mechanism(), sampler.origin());
         let unit = self.resolved_unit(mechanism.relation())?;
         let runs = self.noise_schedule.runs(steps);

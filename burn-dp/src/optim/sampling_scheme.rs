@@ -1,7 +1,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::DpError;
-use crate::random::{NoiseSource, Purpose, SamplingKey};
+use crate::random::Key;
 use crate::sampling::{FixedSizeSampler, PoissonSampler, Sampler, ShuffledSampler};
 
 /// How the units of a step are drawn.

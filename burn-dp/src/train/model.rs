@@ -18,6 +18,7 @@ use super::session::Session;
 use super::{PrivateBatch, StepOutput};
 use crate::DpError;
 use crate::clipping::PublicNorms;
+use crate::random::{Domain, Stream};
 use crate::updates::UnitUpdate;
 use crate::updates::federated::UserUpdate;
 
@@ -161,9 +162,9 @@ impl<M: PrivateTrainStep> PrivateModel<M> {
     {
         let key = self.session.configure(|engine| engine.begin_user_updates(&update))?;
         self.update = Some(Arc::new(move |copy, examples, unit| {
-            let key = key.of_step(unit.step);
+            let order = Stream::new(&key, Domain::Shuffling, unit.step, unit.index as u64);
             let losses = |model: &M, batch| Ok(model.losses(batch).0);
-            update.compute(copy, examples, (&key, unit.index), losses)
+            update.compute(copy, examples, order, losses)
         }));
         Ok(self)
     }

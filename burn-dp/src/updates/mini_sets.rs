@@ -93,8 +93,9 @@ impl MiniSets {
     /// # Errors
     ///
     /// Returns [`DpError::InvalidArgument`] unless `1 <= size <= dataset_size`.
-    pub fn keyed(dataset_size: usize, size: usize, key: &SamplingKey) -> Result<Self, DpError> {
-        Self::of(WordStream::new(key, 0).permutation(dataset_size), size)
+    pub fn keyed(dataset_size: usize, size: usize, key: &Key) -> Result<Self, DpError> {
+        let mut words = Stream::new(key, Domain::MiniSets, 0, 0).into_words();
+        Self::of(permutation(&mut words, dataset_size), size)
     }
 
     fn of(order: Vec<usize>, size: usize) -> Result<Self, DpError> {

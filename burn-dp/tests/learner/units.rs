@@ -14,7 +14,8 @@ use burn_dp::optim::{
 use burn_dp::random::InsecureSeed;
 use burn_dp::sampling::PrivateDataLoaderBuilder;
 use burn_dp::train::{PrivateModel, PrivateTrainStep, PrivateTraining};
-use burn_dp::updates::federated::{FedAvgConfig, FedSgdConfig, FederatedTraining, UserUpdate};
+use burn_dp::optim::FederatedTraining;
+use burn_dp::updates::federated::{FedAvgConfig, FedSgdConfig, UserUpdate};
 use burn_dp::updates::{LocalTraining, MiniSets, UnitUpdate};
 use burn_dp_accountant::UnitOfPrivacy;
 

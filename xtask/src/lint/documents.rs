@@ -11,7 +11,7 @@ const DEAD: [&str; 1] = [concat!("github.com/", "burn-dp/")];
 
 /// Endings of files that are written by people, so that a document that names one must be right.
 /// Files with other endings are read or made by a command.
-const WRITTEN: [&str; 9] = [".lock", ".md", ".py", ".rs", ".sh", ".toml", ".txt", ".yaml", ".yml"];
+const WRITTEN: [&str; 8] = [".lock", ".md", ".py", ".rs", ".sh", ".toml", ".yaml", ".yml"];
 
 /// Returns the addresses in a file that do not exist.
 pub(crate) fn dead_addresses(path: &str, text: &str) -> Vec<Finding> {

@@ -119,7 +119,7 @@ impl BatchSettings {
     }
 }
 
-/// Refuses options that another choice ignores.
+/// Checks that no option is given that another choice ignores.
 fn refuse_foreign(options: &BatchOptions) -> Result<(), TrainError> {
     let given = &options.given;
     if options.training.local_steps.is_none() {

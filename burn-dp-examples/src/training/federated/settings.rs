@@ -74,7 +74,7 @@ impl FederatedOptions {
         PrivacySettings::new(&self.privacy, Some(EPSILON), 1e-4)
     }
 
-    /// Refuses options that another choice ignores.
+    /// Checks that no option is given that another choice ignores.
     fn refuse_foreign(&self) -> Result<(), TrainError> {
         let (given, training) = (&self.given, &self.training);
         if training.clipping == UserClippingName::Flat {

@@ -8,7 +8,7 @@ use crate::DpError;
 use crate::grads::pass_check::PassCheck;
 use crate::model::for_each_parameter;
 use crate::ops::recording::Recorder;
-use crate::random::{NoiseSource, Purpose};
+use crate::random::{Domain, NoiseSource, Stream, Words};
 
 /// Powers of two by which the loss of an example is made larger or smaller: exact in floating
 /// point.

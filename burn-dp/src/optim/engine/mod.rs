@@ -23,7 +23,7 @@ use crate::clipping::{ClippedSum, ClippingStatistics, PublicNorms, StepNoise, Th
 use crate::grads::PrivateBackward;
 use crate::grads::Probe;
 use crate::noise::NoiseAhead;
-use crate::random::SamplingKey;
+use crate::random::Key;
 use crate::sampling::ExampleWeights;
 use crate::updates::federated::UserUpdate;
 use crate::updates::{UnitUpdate, clip_updates, private_copy};
@@ -146,10 +146,7 @@ impl PrivacyEngine {
     /// # Errors
     ///
     /// Returns [`DpError::InvalidArgument`] if the unit of the plan is not the user.
-    pub(crate) fn begin_user_updates(
-        &mut self,
-        update: &UserUpdate,
-    ) -> Result<SamplingKey, DpError> {
+    pub(crate) fn begin_user_updates(&mut self, update: &UserUpdate) -> Result<Key, DpError> {
         let unit = self.plan.unit();
         if *unit != UnitOfPrivacy::User {
             return Err(DpError::invalid(
@@ -161,7 +158,7 @@ impl PrivacyEngine {
             ));
         }
         self.note("user_update", update.to_string());
-        Ok(self.plan.shuffling_key())
+        Ok(self.plan.key().clone())
     }
 
     fn observe_copy<M: Module>(&mut self, model: &M) -> Result<(), DpError> {
@@ -210,7 +207,7 @@ impl PrivacyEngine {
                  between two steps, or discard the logical batch",
             ));
         }
-        self.plan.clipping.learn_public(norms)
+        self.plan.clipping.set_public_norms(norms)
     }
 
     pub(crate) fn discard(&mut self) {
@@ -304,14 +301,14 @@ impl ClipTask {
         weights: Option<&ExampleWeights>,
         model: &M,
     ) -> Result<ClippedSum, DpError> {
-        let grads = self.backward.run_probed(losses, model, self.probe.as_mut())?;
+        let grads = self.backward.run_checked(losses, model, &mut self.probe)?;
         let grads = match weights {
             Some(weights) => {
                 grads.with_padding(weights.is_padding().map(|padding| !padding).collect())?
             }
             None => grads,
         };
-        self.thresholds.clip(grads)
+        ClippedSum::from_gradients(grads, &self.thresholds)
     }
 }
 

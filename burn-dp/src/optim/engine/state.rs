@@ -12,7 +12,7 @@ use super::PrivacyEngine;
 use crate::DpError;
 use crate::optim::releases::Releases;
 use crate::optim::{Independence, PrivacyPlan, Sparsifier, WeightAverage};
-use crate::random::{NoiseKey, NoiseSource};
+use crate::random::{Key, NoiseSource};
 
 /// Everything that a run needs to continue, except the model, the optimizer inside, and the
 /// [`Releases`] that follow it.
@@ -182,7 +182,7 @@ impl EngineState {
 
     fn plan_with_key(&self, name: &Path, mut plan: PrivacyPlan) -> Result<PrivacyPlan, DpError> {
         let mut key = from_hex(&self.key).ok_or_else(|| damaged(name, "the key is unreadable"))?;
-        let noise_key = NoiseKey::from_bytes(&key);
+        let noise_key = Key::from_bytes(&key);
         key.zeroize();
         plan.source = NoiseSource::resume(noise_key?, self.next_step);
         plan.origin = plan.sampler()?.origin();

@@ -8,6 +8,7 @@ use super::{LastStep, PrivacyEngine};
 use crate::DpError;
 use crate::clipping::ClippedSum;
 use crate::model::tie;
+use crate::noise::NoiseAhead;
 use crate::optim::release::{Release, signal_to_noise};
 use crate::optim::{Sparsifier, WeightAverage};
 use crate::random::Purpose;
@@ -85,7 +86,7 @@ impl PrivacyEngine {
         let lengths = bound.lengths();
         let next_noise = self.next_noise.take();
         let (gradients, fractions) = bound.release(model, next_noise.as_ref())?;
-        self.plan.clipping.learn(step, &fractions);
+        self.plan.clipping.update(step, &fractions);
         let signal_to_noise = match &gradients {
             Some(gradients) if self.measures_signal => {
                 Some(signal_to_noise(model, gradients, &thresholds, &noise, batch)?)
@@ -95,7 +96,8 @@ impl PrivacyEngine {
         self.last = Some(LastStep { thresholds, noise, statistics, signal_to_noise });
         if self.next_step < self.plan.steps() {
             let (purpose, step) = (Purpose::Gradient, self.next_step);
-            self.next_noise = self.plan.source.draw_ahead(purpose, step, &lengths, next_noise);
+            self.next_noise =
+                NoiseAhead::begin(&self.plan.source, purpose, step, &lengths, next_noise);
         }
         Ok(gradients)
     }

@@ -6,7 +6,7 @@ use burn::tensor::Tensor;
 
 use crate::DpError;
 use crate::error::at_least_one;
-use crate::random::{InsecureSamplingSeed, SamplingKey, WordStream};
+use crate::random::{Domain, InsecureSeed, Stream, permutation};
 use crate::updates::{LocalTraining, UnitUpdate, private_copy};
 
 /// Configuration of federated averaging: a user trains for some epochs on batches of their
@@ -142,7 +142,7 @@ impl UserUpdate {
     ///
     /// # Arguments
     ///
-    /// - `key`: orders the examples; it is secret, because the examples of a user follow from it
+    /// - `order`: chooses and orders the examples; as secret as the examples
     pub(crate) fn compute<M: Module, I: Clone>(
         &self,
         model: M,
@@ -150,10 +150,9 @@ impl UserUpdate {
         order: Stream,
         mut losses: impl FnMut(&M, Vec<I>) -> Result<Tensor<1>, DpError>,
     ) -> Result<UnitUpdate, DpError> {
-        let (key, user) = key;
-        let mut words = WordStream::new(key, user as u64);
+        let mut words = order.into_words();
         // A uniform subset first, so that all examples of a user are used in the long run.
-        let chosen = words.permutation(examples.len());
+        let chosen = permutation(&mut words, examples.len());
         examples = chosen.iter().take(self.max_examples).map(|&i| examples[i].clone()).collect();
         if examples.is_empty() {
             return Ok(UnitUpdate::zero());

@@ -16,8 +16,8 @@ pub(crate) struct Arguments {
     /// Target δ.
     #[arg(long)]
     delta: f64,
-    /// Probability that a unit takes part in a step. Two of this, the number of steps and the noise
-    /// multiplier are given, and the third is searched.
+    /// Probability that a unit takes part in a step. Give two of this, --steps and
+    /// --noise-multiplier; the third is searched.
     #[arg(long, visible_alias = "q")]
     sampling_probability: Option<f64>,
     /// Number of steps.
