@@ -4,7 +4,7 @@
 
 use std::collections::HashMap;
 
-use burn::module::{Module, ModuleMapper, ModuleVisitor, Param, ParamId};
+use burn::module::{Module, ModuleMapper, Param, ParamId};
 use burn::nn::Linear;
 use burn::tensor::{Device, Distribution, Gradients, Tensor, TensorData};
 use proptest::prelude::ProptestConfig;
@@ -12,6 +12,7 @@ use proptest::prelude::ProptestConfig;
 use super::{MemoryBound, PrivateBackward};
 use crate::baselines::{microbatch, reweight};
 use crate::clipping::{ClippedSum, Clipping, FlatClipping};
+use crate::model::for_each_parameter;
 use crate::nn::{IntoPrivate, Private};
 
 /// A model of two linear layers.
@@ -73,25 +74,6 @@ pub(super) fn assert_equal<const D: usize>(found: Tensor<D>, expected: Tensor<D>
     }
 }
 
-struct Collect<'a> {
-    grads: &'a Gradients,
-    flat: Flat,
-}
-
-impl ModuleVisitor for Collect<'_> {
-    fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<D>>) {
-        let tensor = param.base();
-        if !tensor.is_require_grad() {
-            return;
-        }
-        let values = match tensor.grad(self.grads) {
-            Some(grad) => host(grad),
-            None => vec![0.0; tensor.shape().num_elements()],
-        };
-        self.flat.insert(param.id, values);
-    }
-}
-
 pub(super) fn host<const D: usize>(tensor: Tensor<D>) -> Vec<f64> {
     let data = tensor.into_data().convert_dtype(burn::tensor::DType::F64);
     data.try_into_vec::<f64>().unwrap()
@@ -100,9 +82,17 @@ pub(super) fn host<const D: usize>(tensor: Tensor<D>) -> Vec<f64> {
 /// Returns the ordinary gradients of a model.
 pub(super) fn ordinary<M: Module>(model: &M, loss: Tensor<1>) -> Flat {
     let grads = loss.sum().backward();
-    let mut collect = Collect { grads: &grads, flat: Flat::new() };
-    model.visit(&mut collect);
-    collect.flat
+    let mut flat = Flat::new();
+    for_each_parameter(model, |_, parameter| {
+        if parameter.is_trained {
+            let values = match parameter.value.gradient(&grads) {
+                Some(gradient) => host(gradient),
+                None => vec![0.0; parameter.value.shape().num_elements()],
+            };
+            flat.insert(parameter.id, values);
+        }
+    });
+    flat
 }
 
 pub(super) fn norm(gradient: &Flat) -> f64 {

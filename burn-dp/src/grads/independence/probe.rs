@@ -1,11 +1,12 @@
 //! A test of the independence of the examples within a backward pass of training.
 
-use burn::module::{Module, ModuleVisitor, Param};
+use burn::module::Module;
 use burn::tensor::{DType, Device, Tensor};
 
 use super::unscale::{ScaledBatch, Unscale};
 use crate::DpError;
 use crate::grads::pass_check::PassCheck;
+use crate::model::for_each_parameter;
 use crate::ops::recording::Recorder;
 use crate::random::{Domain, NoiseSource, Stream, Words};
 
@@ -167,16 +168,12 @@ fn has_range(dtype: DType) -> bool {
 
 /// Whether the range of all parameters includes the factors.
 fn all_have_range<M: Module>(model: &M) -> bool {
-    struct Range(bool);
-    impl ModuleVisitor for Range {
-        fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<D>>) {
-            let dtype = param.base().dtype();
-            self.0 &= has_range(dtype) || matches!(dtype, DType::QFloat(_));
-        }
-    }
-    let mut range = Range(true);
-    model.visit(&mut range);
-    range.0
+    let mut all = true;
+    for_each_parameter(model, |_, parameter| {
+        let dtype = parameter.value.dtype();
+        all &= has_range(dtype) || matches!(dtype, DType::QFloat(_));
+    });
+    all
 }
 
 #[cfg(test)]

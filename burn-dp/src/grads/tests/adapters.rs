@@ -1,39 +1,25 @@
 //! Low-rank adapters, with and without a packed base.
 
-use burn::module::{Lora, Module, ModuleMapper, Param, ParamGroup, QLora, Quantizer};
+use burn::module::{Lora, Module, ParamGroup, QLora, Quantizer};
 use burn::nn::{Linear, LinearConfig, LinearLayout};
 use burn::tensor::quantization::{Calibration, QuantValue};
 use burn::tensor::{DType, Device, Tensor};
 
 use crate::grads::oracle::{self, TwoLayers, check, check_twins, numbers};
-use crate::model::TrainableParameters;
+use crate::model::{TrainableParameters, map_parameters};
 use crate::nn::IntoPrivate;
 use crate::test_devices::training_devices;
 
 /// Sets the factors: Burn initializes `b` with zeros, where the gradient of `a` vanishes.
-#[derive(Default)]
-struct FillFactors {
-    path: Vec<String>,
-    seed: u64,
-}
-
-impl ModuleMapper for FillFactors {
-    fn enter_module(&mut self, name: &str, _: &str) {
-        self.path.push(name.to_string());
-    }
-
-    fn exit_module(&mut self, _: &str, _: &str) {
-        self.path.pop();
-    }
-
-    fn map_float<const D: usize>(&mut self, param: Param<Tensor<D>>) -> Param<Tensor<D>> {
-        if !self.path.contains(&"lora".to_string()) {
-            return param;
-        }
-        self.seed += 1;
-        let seed = self.seed;
-        param.map(|tensor| numbers(tensor.dims(), seed, &tensor.device()).require_grad())
-    }
+fn fill_factors<M: Module>(model: M) -> M {
+    let mut seed = 0;
+    map_parameters(model, |path, parameter| {
+        path.split('.').any(|name| name == "lora").then(|| {
+            seed += 1;
+            let values = [parameter.value.shape().num_elements()];
+            numbers(values, seed, &parameter.value.device().inner())
+        })
+    })
 }
 
 fn plain(layout: LinearLayout, device: &Device) -> TwoLayers<Linear> {
@@ -43,7 +29,7 @@ fn plain(layout: LinearLayout, device: &Device) -> TwoLayers<Linear> {
 }
 
 fn compare(plain: TwoLayers<Linear>) {
-    let plain = plain.map(&mut FillFactors::default());
+    let plain = fill_factors(plain);
     let device = plain.second.weight.base().device();
     let private = plain.private();
     let loss = |output: Tensor<3>| output.powi_scalar(2).sum_dim(2).sum_dim(1).reshape([-1]);
@@ -119,7 +105,7 @@ fn adapters_inside_of_an_attention_layer_are_clipped_as_by_the_loop() {
     for device in training_devices() {
         let config = MultiHeadAttentionConfig::new(6, 2).with_dropout(0.0);
         let plain = config.init(&device).apply_lora(Lora::new(2, 3.0));
-        let plain = plain.map(&mut FillFactors::default());
+        let plain = fill_factors(plain);
         let private = plain.clone().private();
         assert!(crate::model::validate(&private).is_ok());
         let loss = |output: Tensor<3>| output.powi_scalar(2).sum_dim(2).sum_dim(1).reshape([-1]);

@@ -8,10 +8,11 @@ mod fallback;
 mod independence;
 mod tied;
 
-use burn::module::{Module, ModuleVisitor, Param};
-use burn::tensor::{Device, Tensor};
+use burn::module::Module;
+use burn::tensor::Device;
 
 use super::PrivacyPlanConfig;
+use crate::model::for_each_parameter;
 use crate::random::InsecureSeed;
 
 fn device() -> Device {
@@ -26,17 +27,10 @@ fn config() -> PrivacyPlanConfig {
         .with_insecure_seed(InsecureSeed(3))
 }
 
-#[derive(Default)]
-struct Values(Vec<Vec<f32>>);
-
-impl ModuleVisitor for Values {
-    fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<D>>) {
-        self.0.push(param.val().into_data().try_into_vec().unwrap());
-    }
-}
-
 fn values<M: Module>(model: &M) -> Vec<Vec<f32>> {
-    let mut visitor = Values::default();
-    model.visit(&mut visitor);
-    visitor.0
+    let mut values = Vec::new();
+    for_each_parameter(model, |_, parameter| {
+        values.push(parameter.value.flat().into_data().try_into_vec().unwrap());
+    });
+    values
 }
