@@ -8,13 +8,13 @@ use burn::optim::{AdamConfig, SgdConfig};
 use burn::tensor::{Device, Tensor};
 use burn::train::{ExecutionStrategy, InferenceStep, Learner, MultiDeviceOptim, RegressionOutput};
 use burn_dp::DpError;
+use burn_dp::optim::FederatedTraining;
 use burn_dp::optim::{
     DpOptimizer, Independence, PrivacyPlan, PrivacyPlanConfig, SamplingScheme, Sparsifier,
 };
 use burn_dp::random::InsecureSeed;
 use burn_dp::sampling::PrivateDataLoaderBuilder;
 use burn_dp::train::{PrivateModel, PrivateTrainStep, PrivateTraining};
-use burn_dp::optim::FederatedTraining;
 use burn_dp::updates::federated::{FedAvgConfig, FedSgdConfig, UserUpdate};
 use burn_dp::updates::{LocalTraining, MiniSets, UnitUpdate};
 use burn_dp_accountant::UnitOfPrivacy;
