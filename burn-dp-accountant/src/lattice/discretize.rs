@@ -71,11 +71,11 @@ pub(crate) fn discretize(pair: &Pair, direction: Direction, width: f64, tail: f6
     // The part of a mass that the quadrature may have split wrongly goes to the safe side.
     let mut optimistic = sums.mass.clone();
     let mut pessimistic = sums.mass;
-    for (i, &doubt) in sums.doubt.iter().enumerate().take(size - 1) {
-        let up = doubt.min(pessimistic[i]);
+    for (i, &uncertain) in sums.uncertain.iter().enumerate().take(size - 1) {
+        let up = uncertain.min(pessimistic[i]);
         pessimistic[i] -= up;
         pessimistic[i + 1] += up;
-        let down = doubt.min(optimistic[i + 1]);
+        let down = uncertain.min(optimistic[i + 1]);
         optimistic[i + 1] -= down;
         optimistic[i] += down;
     }
@@ -229,7 +229,7 @@ mod tests {
                     })
                     .sum();
                 assert!((p - 1.0).abs() < 1e-12, "{pair:?} {direction:?}: {p}");
-                // The doubt about the split, 1.5e-7 of the mass of a cell, is moved up by one cell.
+                // The uncertain mass, 1.5e-7 of the mass of a cell, is moved up by one cell.
                 assert!((q - 1.0).abs() < 3e-9, "{pair:?} {direction:?}: Q adds up to {q}");
                 assert!(grid.optimistic.mass.iter().all(|&m| m >= 0.0));
             }
@@ -260,7 +260,7 @@ mod tests {
                     }
                 };
                 assert!((sums.0 - 1.0).abs() < 1e-12, "{q} {mu} {direction:?}: {sums:?}");
-                // The doubt about the split was moved up: never down.
+                // The uncertain mass was moved up, never down.
                 let missing = expected - sums.1;
                 assert!(
                     missing > -1e-12 && missing < 2e-7 * width,

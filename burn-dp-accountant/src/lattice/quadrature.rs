@@ -22,7 +22,7 @@
 //! is at most `10 X^3/180 <= 1.6e-9` of the mass. Over the position it is `1 - e^(y_i)/L`, over
 //! `1 - e^-h`, with Taylor coefficients below `2 w (2μ)^k / (μ w ℓ)`: the sum over both factors is
 //! below `130 · 1.43e-6 X^9 <= 1.5e-7` for five nodes, and below the first bound for fewer nodes.
-//! The lattices move a mass of this size to the safe side ([`Sums::doubt`]).
+//! The lattices move a mass of this size to the safe side ([`Sums::uncertain`]).
 
 use super::shape::Piece;
 use crate::math::normal;
@@ -51,7 +51,7 @@ pub(super) struct Sums {
     /// Masses of the grid points.
     pub(super) mass: Vec<f64>,
     /// Mass of cell `i` that may be at the wrong one of its grid points.
-    pub(super) doubt: Vec<f64>,
+    pub(super) uncertain: Vec<f64>,
     /// `∫ λ(1-λ) (α_i/α) dP` over cell `i`, `λ` the position of `α` between its grid points: an
     /// upper bound (in units of `e^h - 1`) of the distance of the chord above the divergence.
     pub(super) gap: Vec<f64>,
@@ -66,7 +66,7 @@ impl Sums {
             shrink: -(-width).exp_m1(),
             growth: width.exp(),
             mass: vec![0.0; size],
-            doubt: vec![0.0; size],
+            uncertain: vec![0.0; size],
             gap: vec![0.0; size],
         }
     }
@@ -123,7 +123,7 @@ impl Sums {
             self.mass[i] += mass * (1.0 - node.up);
             self.mass[i + 1] += mass * node.up;
             self.gap[i] += mass * node.gap;
-            self.doubt[i] += SPLIT_ERROR * mass;
+            self.uncertain[i] += SPLIT_ERROR * mass;
         }
         true
     }
@@ -190,7 +190,7 @@ impl Sums {
                     let loss = piece.loss(x);
                     let mass = half * weight * piece.density(x, loss);
                     self.add(cell, sign * loss, mass);
-                    self.doubt[(cell - self.first) as usize] += split_error * mass;
+                    self.uncertain[(cell - self.first) as usize] += split_error * mass;
                 }
             }
             left = right;

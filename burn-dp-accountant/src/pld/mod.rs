@@ -10,7 +10,7 @@ mod composition;
 mod delta;
 mod fourier;
 mod grid_settings;
-mod heavy;
+mod heavy_masses;
 mod powers;
 mod profile;
 mod rotation;

@@ -17,7 +17,7 @@
 //! [`FFT_ERROR`](super::fourier::FFT_ERROR).
 
 use super::fourier::{GridError, fast_size};
-use super::heavy::sharpened;
+use super::heavy_masses::with_less_rounding;
 use super::powers::{Powers, Transform};
 use super::rotation::{BLOCK, Rotation};
 use super::side::Side;
@@ -83,7 +83,7 @@ impl Spectrum {
             // Another transform is worth its cost only if the rounding could matter. (Its bound is
             // far above its effect on δ, and the aliases are far below the requested width.)
             if n * one.point_error > 100.0 * contour.allowed {
-                powers = sharpened(&one, powers, *count);
+                powers = with_less_rounding(&one, powers, *count);
             }
             product = Some(match product {
                 Some(before) => before.times(&powers),

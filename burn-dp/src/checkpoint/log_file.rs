@@ -19,8 +19,8 @@ const FORMAT: u32 = 1;
 ///
 /// # Privacy
 ///
-/// A release is on disk before anything of it leaves the process, so returning to a checkpoint gives no
-/// budget back, whatever happened to the process. The file is locked while a run uses it.
+/// A release is on disk before anything of it leaves the process, so returning to a checkpoint
+/// gives no budget back, whatever happened to the process. The file is locked while a run uses it.
 #[derive(Debug)]
 pub(crate) struct LogFile {
     path: PathBuf,
@@ -65,14 +65,14 @@ impl ReleaseSink for LogFile {
 }
 
 impl LogFile {
-    /// Stores the releases of a run in the file `path` from here on, with those that were made so far.
-    /// Does nothing if they are stored there already.
+    /// Stores the releases of a run in the file `path` from here on, with those that were made so
+    /// far. Does nothing if they are stored there already.
     ///
     /// # Errors
     ///
-    /// Returns [`DpError::InvalidState`] if the run has another log, because the one that a run is not
-    /// resumed with would fall behind and give budget back. Returns [`DpError::SavedState`] if the file
-    /// belongs to another run, is used by another process, or has other releases.
+    /// Returns [`DpError::InvalidState`] if the run has another log, because the one that a run is
+    /// not resumed with would fall behind and give budget back. Returns [`DpError::SavedState`] if
+    /// the file belongs to another run, is used by another process, or has other releases.
     pub(crate) fn attach(
         releases: &mut Releases,
         path: &Path,
@@ -82,8 +82,8 @@ impl LogFile {
             return match is_same_file(&attached, path) {
                 true => Ok(()),
                 false => Err(DpError::state(format!(
-                    "the releases of the run are in {}, and a second log in {} would fall behind as \
-                     soon as the run is resumed from the other; save where the log is",
+                    "the releases of the run are in {}, and a second log in {} would fall behind \
+                     as soon as the run is resumed from the other; save where the log is",
                     attached.display(),
                     path.display()
                 ))),
@@ -106,8 +106,8 @@ impl LogFile {
             let found = Self::take(path, &mut file, Some(releases.run()))?;
             if written(&found)? != written(releases)? {
                 return Err(DpError::saved_state(format!(
-                    "{} has {} releases and the run {}; resume from the newest checkpoint there, or \
-                     give the run its own folder",
+                    "{} has {} releases and the run {}; resume from the newest checkpoint there, \
+                     or give the run its own folder",
                     path.display(),
                     found.len(),
                     releases.len()
@@ -118,8 +118,8 @@ impl LogFile {
         Ok(())
     }
 
-    /// Returns an error if there is a log with releases: no checkpoint belongs to it, and a new run in its
-    /// place would not account for them.
+    /// Returns an error if there is a log with releases: no checkpoint belongs to it, and a new run
+    /// in its place would not account for them.
     ///
     /// # Errors
     ///
@@ -134,8 +134,8 @@ impl LogFile {
         }
         let (found, _) = parse(path, &bytes, None)?;
         Err(DpError::saved_state(format!(
-            "{} has {} releases of a run, and there is no checkpoint to resume it from; restore the \
-             newest checkpoint of that run from a backup, or give the new run its own folder",
+            "{} has {} releases of a run, and there is no checkpoint to resume it from; restore \
+             the newest checkpoint of that run from a backup, or give the new run its own folder",
             path.display(),
             found.len()
         )))
@@ -145,14 +145,14 @@ impl LogFile {
     ///
     /// # Errors
     ///
-    /// Returns [`DpError::SavedState`] if the file is missing, damaged, of another version, of another run,
-    /// or in use.
+    /// Returns [`DpError::SavedState`] if the file is missing, damaged, of another version, of
+    /// another run, or in use.
     pub(crate) fn read(path: &Path, run: u64) -> Result<Releases, DpError> {
         if !path.exists() {
             return Err(DpError::saved_state(format!(
-                "{} is missing: without it, the releases after the checkpoint are unknown, and budget \
-                 would be spent twice; restore the file from a backup, or start a new run with its own \
-                 budget",
+                "{} is missing: without it, the releases after the checkpoint are unknown, and \
+                 budget would be spent twice; restore the file from a backup, or start a new run \
+                 with its own budget",
                 path.display()
             )));
         }
@@ -197,7 +197,8 @@ fn parse(path: &Path, bytes: &[u8], run: Option<u64>) -> Result<(Releases, usize
     let damaged = |reason: &str| damaged(path, reason);
     let (complete, tail) = split_tail(bytes);
     let end = match tail {
-        // A line is written before its release is made: the release of an incomplete line was not made.
+        // A line is written before its release is made: the release of an incomplete line was not
+        // made.
         Tail::None | Tail::CutOff => complete,
         Tail::Complete => bytes.len(),
         Tail::Damaged => return Err(damaged("the end of its last line is not what was written")),
@@ -209,8 +210,8 @@ fn parse(path: &Path, bytes: &[u8], run: Option<u64>) -> Result<(Releases, usize
         .map_err(|error| damaged(&format!("the header is unknown: {error}")))?;
     if header.format != FORMAT {
         return Err(DpError::saved_state(format!(
-            "{} has format {}, this version reads format {FORMAT}; resume with the version of burn-dp \
-             that wrote it",
+            "{} has format {}, this version reads format {FORMAT}; resume with the version of \
+             burn-dp that wrote it",
             path.display(),
             header.format
         )));
@@ -257,8 +258,8 @@ fn is_same_file(a: &Path, b: &Path) -> bool {
     a == b || real(a) == real(b)
 }
 
-/// Appends to the disk, not only to the cache of the operating system: the noise that follows must not
-/// leave the process before the line is there.
+/// Appends to the disk, not only to the cache of the operating system: the noise that follows must
+/// not leave the process before the line is there.
 fn append(path: &Path, file: &mut File, text: &str) -> Result<(), DpError> {
     file.write_all(text.as_bytes())
         .and_then(|()| file.sync_data())

@@ -24,7 +24,8 @@ pub(super) enum Tail {
     None,
     /// The beginning of a line, whose writing was interrupted.
     CutOff,
-    /// A line without its line break. It counts: one release too few would be worse than one too many.
+    /// A line without its line break. It counts: one release too few would be worse than one too
+    /// many.
     Complete,
     /// A whole line of which a byte is not what was written.
     Damaged,

@@ -1,8 +1,9 @@
 //! Checkpoints: the state of a run, its log of releases, and the folder that holds them.
 //!
-//! Custom loops, Burn's learner and federated training share one store. A saved run is a set of named
-//! parts: `privacy.json` with the whole privacy state, and records of Burn for everything else. A
-//! [`Checkpointer`] writes the parts as files of a folder, a [`DpOptimizerRecord`] as one piece of bytes.
+//! Custom loops, Burn's learner and federated training share one store. A saved run is a set of
+//! named parts: `privacy.json` with the whole privacy state, and records of Burn for everything
+//! else. A [`Checkpointer`] writes the parts as files of a folder, a [`DpOptimizerRecord`] as one
+//! piece of bytes.
 
 mod fail_point;
 mod folder;

@@ -18,8 +18,8 @@ use crate::optim::{DpOptimizer, pack};
 /// The name of a record in messages.
 const NAME: &str = "the record of the optimizer";
 
-/// The state of a [`DpOptimizer`] between two steps: the whole privacy state, the state of the optimizer
-/// inside, and the states of a [`Sparsifier`](crate::optim::Sparsifier) and a
+/// The state of a [`DpOptimizer`] between two steps: the whole privacy state, the state of the
+/// optimizer inside, and the states of a [`Sparsifier`](crate::optim::Sparsifier) and a
 /// [`WeightAverage`](crate::optim::WeightAverage) if there are any. The model is not in it.
 ///
 /// Created by [`DpOptimizer::to_record`] and restored by [`DpOptimizer::load_record`].
@@ -29,9 +29,9 @@ const NAME: &str = "the record of the optimizer";
 /// It contains the key of the run, from which all noise and all draws follow: keep it, and its
 /// [bytes](Self::to_bytes), as you keep the training data, and delete it when the run is over.
 ///
-/// A record can be copied and loaded twice, so alone it would give budget back. The log of releases of its
-/// run prevents this, and nothing is loaded without it: it has every release, including the releases after
-/// the record, and only one optimizer at a time can use it.
+/// A record can be copied and loaded twice, so alone it would give budget back. The log of releases
+/// of its run prevents this, and nothing is loaded without it: it has every release, including the
+/// releases after the record, and only one optimizer at a time can use it.
 #[derive(Clone)]
 pub struct DpOptimizerRecord {
     saved: SavedRun,
@@ -50,8 +50,8 @@ impl DpOptimizerRecord {
         self.saved.next_step()
     }
 
-    /// Continues after the last release of the run instead of repeating the steps that followed the record;
-    /// see [`Checkpoint::skip_lost_steps`](super::Checkpoint::skip_lost_steps).
+    /// Continues after the last release of the run instead of repeating the steps that followed the
+    /// record; see [`Checkpoint::skip_lost_steps`](super::Checkpoint::skip_lost_steps).
     pub fn skip_lost_steps(self) -> Self {
         Self { lost: LostSteps::Skip, ..self }
     }
@@ -113,28 +113,29 @@ impl fmt::Debug for DpOptimizerRecord {
 /// Saving and loading.
 impl DpOptimizer {
     /// Writes every release to the file `log` from here on, before its noise is drawn, which a
-    /// [record](Self::to_record) requires. The file is created with the releases that were made so far.
+    /// [record](Self::to_record) requires. The file is created with the releases that were made so
+    /// far.
     ///
     /// [`Checkpointer`] does this in the folder of its checkpoints.
     ///
     /// # Errors
     ///
-    /// Returns [`DpError::SavedState`] if the file belongs to another run, is in use, or has other releases,
-    /// [`DpError::InvalidState`] if the run has another log, and [`DpError::Io`] if the file cannot be
-    /// written.
+    /// Returns [`DpError::SavedState`] if the file belongs to another run, is in use, or has other
+    /// releases, [`DpError::InvalidState`] if the run has another log, and [`DpError::Io`] if the
+    /// file cannot be written.
     pub fn with_release_log(self, log: impl AsRef<Path>) -> Result<Self, DpError> {
         LogFile::attach(&mut *self.engine.releases()?, log.as_ref(), UnusedLog::Refuse)?;
         Ok(self)
     }
 
     /// Returns the state between two steps, as a value. Save the model with it
-    /// ([`Module::into_record`](burn::module::Module::into_record)): steps that are repeated with another
-    /// model are refused.
+    /// ([`Module::into_record`](burn::module::Module::into_record)): steps that are repeated with
+    /// another model are refused.
     ///
     /// # Errors
     ///
-    /// Returns [`DpError::InvalidState`] without a [log of releases](Self::with_release_log), and within a
-    /// logical step.
+    /// Returns [`DpError::InvalidState`] without a [log of releases](Self::with_release_log), and
+    /// within a logical step.
     ///
     /// # Example
     ///
@@ -161,38 +162,40 @@ impl DpOptimizer {
     pub fn to_record(&self) -> Result<DpOptimizerRecord, DpError> {
         let log = self.engine.release_log()?.ok_or_else(|| {
             DpError::state(
-                "a record without a log of releases would give budget back when it is loaded; begin \
-                 the run with `DpOptimizer::with_release_log`, or save it with `DpOptimizer::save`",
+                "a record without a log of releases would give budget back when it is loaded; \
+                 begin the run with `DpOptimizer::with_release_log`, or save it with \
+                 `DpOptimizer::save`",
             )
         })?;
         if self.engine.is_within_step() {
             return Err(DpError::state(
-                "a record within a logical step cannot be resumed; make the step first, or `discard` \
-                 what was accumulated",
+                "a record within a logical step cannot be resumed; make the step first, or \
+                 `discard` what was accumulated",
             ));
         }
         let saved = SavedRun::of_optimizer(self)?;
         Ok(DpOptimizerRecord { saved, log, lost: LostSteps::Repeat })
     }
 
-    /// Continues the run of a record: T steps, a record and T further steps are 2T steps, bit for bit.
+    /// Continues the run of a record: T steps, a record and T further steps are 2T steps, bit for
+    /// bit.
     ///
-    /// This optimizer must be new, made of a plan with the numbers of the run, whose own key is not used,
-    /// and configured like the optimizer of the record; its options are kept.
+    /// This optimizer must be new, made of a plan with the numbers of the run, whose own key is not
+    /// used, and configured like the optimizer of the record; its options are kept.
     ///
     /// # Privacy
     ///
-    /// The ledger has everything that is in the log of releases, even what followed the record. The steps
-    /// that followed the record are repeated: if a repeated step equals the released one, bit for bit,
-    /// nothing new is released; otherwise it is refused.
+    /// The ledger has everything that is in the log of releases, even what followed the record. The
+    /// steps that followed the record are repeated: if a repeated step equals the released one, bit
+    /// for bit, nothing new is released; otherwise it is refused.
     /// [`skip_lost_steps`](DpOptimizerRecord::skip_lost_steps) continues after them instead.
     ///
     /// # Errors
     ///
-    /// Returns [`DpError::InvalidState`] if this optimizer began a run. Returns [`DpError::SavedState`] if a
-    /// number of its plan differs from the record, if the record is damaged, and if the log of releases is
-    /// missing, older than the record, of another run, or in use: drop the optimizer that made the record
-    /// first.
+    /// Returns [`DpError::InvalidState`] if this optimizer began a run. Returns
+    /// [`DpError::SavedState`] if a number of its plan differs from the record, if the record is
+    /// damaged, and if the log of releases is missing, older than the record, of another run, or in
+    /// use: drop the optimizer that made the record first.
     pub fn load_record(self, record: DpOptimizerRecord) -> Result<Self, DpError> {
         let DpOptimizerRecord { saved, log, lost } = record;
         saved.resume(self, (Path::new(NAME), &log), lost)
@@ -207,13 +210,14 @@ impl DpOptimizer {
         Checkpointer::new(folder.as_ref()).save(model, self)
     }
 
-    /// Continues from the newest checkpoint in `folder`, as [`load_record`](Self::load_record) does from a
-    /// record. The model gets the parameters of the checkpoint.
+    /// Continues from the newest checkpoint in `folder`, as [`load_record`](Self::load_record) does
+    /// from a record. The model gets the parameters of the checkpoint.
     ///
     /// # Errors
     ///
-    /// Returns the errors of [`Checkpoint::restore`](super::Checkpoint::restore), [`DpError::SavedState`] if
-    /// there is no checkpoint, and [`DpError::InvalidState`] if this optimizer began a run.
+    /// Returns the errors of [`Checkpoint::restore`](super::Checkpoint::restore),
+    /// [`DpError::SavedState`] if there is no checkpoint, and [`DpError::InvalidState`] if this
+    /// optimizer began a run.
     pub fn load<M: Module>(self, folder: impl AsRef<Path>, model: M) -> Result<(Self, M), DpError> {
         let folder = folder.as_ref();
         let latest = Checkpointer::new(folder).latest()?.ok_or_else(|| {

@@ -36,7 +36,8 @@ impl Checkpoint {
     }
 
     /// Continues after the last release of the run instead of repeating the steps that followed the
-    /// checkpoint: with the model of the checkpoint, and the draws and the noise of the steps after.
+    /// checkpoint: with the model of the checkpoint, and the draws and the noise of the steps
+    /// after.
     ///
     /// # Privacy
     ///
@@ -55,9 +56,10 @@ impl Checkpoint {
     ///
     /// # Errors
     ///
-    /// Returns [`DpError::SavedState`] if a file is damaged or of another version, if a number of `plan`
-    /// differs from the run, and if the log of releases is missing, older than the checkpoint, of another
-    /// run or in use: what was spent stays spent. Returns [`DpError::Io`] if another file is missing.
+    /// Returns [`DpError::SavedState`] if a file is damaged or of another version, if a number of
+    /// `plan` differs from the run, and if the log of releases is missing, older than the
+    /// checkpoint, of another run or in use: what was spent stays spent. Returns [`DpError::Io`] if
+    /// another file is missing.
     pub fn restore<M: Module>(
         &self,
         plan: PrivacyPlan,

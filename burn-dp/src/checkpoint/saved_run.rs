@@ -55,8 +55,8 @@ impl PrivacyState {
             format => {
                 let format = format.map_or("no format".into(), |found| format!("format {found}"));
                 return Err(DpError::saved_state(format!(
-                    "{} has {format}, this version reads format {FORMAT}; resume with the version of \
-                     burn-dp that wrote it",
+                    "{} has {format}, this version reads format {FORMAT}; resume with the version \
+                     of burn-dp that wrote it",
                     path.display()
                 )));
             }

@@ -18,18 +18,19 @@ use crate::optim::engine::PrivacyEngine;
 pub(crate) const RELEASES: &str = "releases.log";
 const PREFIX: &str = "checkpoint-";
 const PARTIAL: &str = "partial-";
-/// Follows the name of a complete checkpoint that replaces another one of the same step. The names sort so
-/// that it is the newer one.
+/// Follows the name of a complete checkpoint that replaces another one of the same step. The names
+/// sort so that it is the newer one.
 const REPLACEMENT: &str = "-new";
 
 /// Writes and finds the checkpoints of one run in a folder that belongs to it.
 ///
-/// Each checkpoint is a folder `checkpoint-STEP` with the records of the model, of the optimizer, of a
-/// [`Sparsifier`](crate::optim::Sparsifier) and of a [`WeightAverage`](crate::optim::WeightAverage) if
-/// there are any, and `privacy.json`, the whole privacy state. It is written under another name and renamed
-/// when it is complete, then the older ones are removed: a run that is killed at any time leaves a complete
-/// checkpoint behind, or none if it was killed during the first. A second checkpoint of the same step
-/// replaces the first: the model, an average or the state of the clipping policy may have changed.
+/// Each checkpoint is a folder `checkpoint-STEP` with the records of the model, of the optimizer,
+/// of a [`Sparsifier`](crate::optim::Sparsifier) and of a
+/// [`WeightAverage`](crate::optim::WeightAverage) if there are any, and `privacy.json`, the whole
+/// privacy state. It is written under another name and renamed when it is complete, then the older
+/// ones are removed: a run that is killed at any time leaves a complete checkpoint behind, or none
+/// if it was killed during the first. A second checkpoint of the same step replaces the first: the
+/// model, an average or the state of the clipping policy may have changed.
 ///
 /// # Privacy
 ///
@@ -37,14 +38,15 @@ const REPLACEMENT: &str = "-new";
 /// readable by its owner alone; keep it as you keep the training data, and delete it when the run
 /// is over.
 ///
-/// The folder also contains `releases.log`. From the first checkpoint on, every release is on disk there
-/// before its noise is drawn, so returning to a checkpoint gives no budget back: the ledger of a resumed
-/// run has everything that was released. The steps that were lost are repeated, with the same draws and
-/// the same noise. If a repeated step equals the released one, bit for bit, nothing new is released;
-/// otherwise it is refused. [`Checkpoint::skip_lost_steps`] continues after the lost steps instead. A run
-/// has one log, so it saves in one folder.
+/// The folder also contains `releases.log`. From the first checkpoint on, every release is on disk
+/// there before its noise is drawn, so returning to a checkpoint gives no budget back: the ledger
+/// of a resumed run has everything that was released. The steps that were lost are repeated, with
+/// the same draws and the same noise. If a repeated step equals the released one, bit for bit,
+/// nothing new is released; otherwise it is refused. [`Checkpoint::skip_lost_steps`] continues
+/// after the lost steps instead. A run has one log, so it saves in one folder.
 ///
-/// A copy of the folder is as old as the copy: it lacks the releases that followed, and so does a backup.
+/// A copy of the folder is as old as the copy: it lacks the releases that followed, and so does a
+/// backup.
 #[derive(Clone, Debug)]
 pub struct Checkpointer {
     folder: PathBuf,
@@ -60,8 +62,8 @@ impl Checkpointer {
     ///
     /// # Errors
     ///
-    /// Returns [`DpError::Io`] with the file that could not be written; the previous checkpoint still
-    /// exists then. Returns [`DpError::SavedState`] if the folder belongs to another run, and
+    /// Returns [`DpError::Io`] with the file that could not be written; the previous checkpoint
+    /// still exists then. Returns [`DpError::SavedState`] if the folder belongs to another run, and
     /// [`DpError::InvalidState`] if the log of this run is elsewhere.
     pub fn save<M: Module>(&self, model: &M, optim: &DpOptimizer) -> Result<(), DpError> {
         let saved = SavedRun::of_optimizer(optim)?.with_model(model)?;
@@ -124,8 +126,8 @@ impl Checkpointer {
         self.folder.join(format!("{PREFIX}{step:020}{REPLACEMENT}"))
     }
 
-    /// Removes the checkpoint that has a replacement, which gets its name. At any moment one of the two
-    /// exists and is complete.
+    /// Removes the checkpoint that has a replacement, which gets its name. At any moment one of the
+    /// two exists and is complete.
     fn finish_replacement(&self, step: u64) -> Result<(), DpError> {
         let (old, new) = (self.at(step), self.replacement(step));
         if !new.exists() {
@@ -147,14 +149,14 @@ impl Checkpointer {
         &self.folder
     }
 
-    /// Returns the newest complete checkpoint, if there is one. Call this before a run begins: if there is
-    /// none, a new run may use the folder.
+    /// Returns the newest complete checkpoint, if there is one. Call this before a run begins: if
+    /// there is none, a new run may use the folder.
     ///
     /// # Errors
     ///
-    /// Returns [`DpError::Io`] if the folder exists and cannot be read, and [`DpError::SavedState`] if there
-    /// is no checkpoint but a log with releases: of a run whose checkpoints were lost, or that was killed
-    /// during the first of them.
+    /// Returns [`DpError::Io`] if the folder exists and cannot be read, and [`DpError::SavedState`]
+    /// if there is no checkpoint but a log with releases: of a run whose checkpoints were lost, or
+    /// that was killed during the first of them.
     pub fn latest(&self) -> Result<Option<Checkpoint>, DpError> {
         match self.complete()?.pop() {
             Some(folder) => Ok(Some(Checkpoint::new(&folder))),

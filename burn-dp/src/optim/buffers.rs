@@ -9,9 +9,9 @@ use crate::model::for_each_parameter;
 ///
 /// # Privacy
 ///
-/// A buffer that a forward pass changes (running statistics of a layer that is not Burn's BatchNorm)
-/// holds private data without noise and would leave with the model. Two observations are compared, no
-/// more, because each reads the frozen part of the model.
+/// A buffer that a forward pass changes (running statistics of a layer that is not Burn's
+/// BatchNorm) holds private data without noise and would leave with the model. Two observations are
+/// compared, no more, because each reads the frozen part of the model.
 #[derive(Debug, Default)]
 pub(crate) struct BufferCheck {
     first: Option<Vec<(String, blake3::Hash)>>,

@@ -16,41 +16,44 @@ use crate::{DpError, NonPrivate};
 
 /// A Burn optimizer behind clipping, noise and a ledger.
 ///
-/// One logical step is: [`backward`](Self::backward) once for every physical batch of the draw, never if
-/// the draw is empty, then [`step`](Self::step) with the draw, which is consumed.
+/// One logical step is: [`backward`](Self::backward) once for every physical batch of the draw,
+/// never if the draw is empty, then [`step`](Self::step) with the draw, which is consumed.
 ///
-/// Saving and loading are [`save`](Self::save) and [`load`](Self::load) for a folder of checkpoints, and
-/// [`to_record`](Self::to_record) and [`load_record`](Self::load_record) for bytes.
+/// Saving and loading are [`save`](Self::save) and [`load`](Self::load) for a folder of
+/// checkpoints, and [`to_record`](Self::to_record) and [`load_record`](Self::load_record) for
+/// bytes.
 ///
 /// # Privacy
 ///
 /// Each step releases one noisy sum of clipped per-example gradients over the trained parameters,
-/// divided by the expected batch size of the plan. The event that enters the ledger is made of the very
-/// numbers that the sampler and the mechanism use. A step is refused, before any release, in these cases:
+/// divided by the expected batch size of the plan. The event that enters the ledger is made of the
+/// very numbers that the sampler and the mechanism use. A step is refused, before any release, in
+/// these cases:
 ///
 /// - it would exceed the budget, or follows the last planned step;
 /// - the draw is not by the sampler that the plan accounts for, or not the next one;
 /// - the number of examples that were clipped is not the number that was drawn.
 ///
-/// The last check counts examples; it cannot identify them. Give each
-/// [physical batch](crate::sampling::LogicalBatch::chunks) to [`backward`](Self::backward)
-/// exactly once. If one is given twice in place of another of the same size, this is not detected, and a
-/// unit may contribute up to twice the sensitivity.
+/// The last check counts examples; it cannot identify them. Give each [physical
+/// batch](crate::sampling::LogicalBatch::chunks) to [`backward`](Self::backward) exactly once. If
+/// one is given twice in place of another of the same size, this is not detected, and a unit may
+/// contribute up to twice the sensitivity.
 ///
 /// What the inner optimizer does with the noisy gradient is post-processing: momentum, adaptive
 /// rates, weight decay, also Burn's own gradient clipping, which is not private clipping.
 ///
 /// # Empty batches
 ///
-/// A Poisson draw may be empty. This is decided on the host: an empty draw has no
-/// [physical batch](crate::sampling::LogicalBatch::chunks), so no layer receives a tensor
-/// without rows, which some backends cannot compute with, and the step is noise alone. Losses without
-/// rows are accepted as well; they add nothing.
+/// A Poisson draw may be empty. This is decided on the host: an empty draw has no [physical
+/// batch](crate::sampling::LogicalBatch::chunks), so no layer receives a tensor without rows, which
+/// some backends cannot compute with, and the step is noise alone. Losses without rows are accepted
+/// as well; they add nothing.
 ///
 /// # Example
 ///
 /// ```
-/// # use burn::{data::{dataloader::batcher::Batcher, dataset::InMemDataset}, module::Module, optim::SgdConfig, nn::LinearConfig, tensor::{Device, Tensor}};
+/// # use burn::data::{dataloader::batcher::Batcher, dataset::InMemDataset};
+/// # use burn::{module::Module, nn::LinearConfig, optim::SgdConfig, tensor::{Device, Tensor}};
 /// # use burn_dp::{DpError, nn::IntoPrivate, optim::PrivacyPlanConfig, losses::MseLoss};
 /// # use burn_dp_accountant::Budget;
 /// # struct Rows;
@@ -104,16 +107,17 @@ impl DpOptimizer {
         self
     }
 
-    /// Sets whether the backward passes of the first step test that loss i depends on example i alone.
-    /// Default: true. The test reads one number for each example and layer; it does not change the result
-    /// of the step. The [statement](Self::statement) states whether the test was made.
+    /// Sets whether the backward passes of the first step test that loss i depends on example i
+    /// alone. Default: true. The test reads one number for each example and layer; it does not
+    /// change the result of the step. The [statement](Self::statement) states whether the test was
+    /// made.
     ///
     /// # Privacy
     ///
-    /// The test finds layers that mix the examples of a batch between private layers, or between them and
-    /// the loss, if a quarter of the examples of the tested batches shows it. It cannot find what mixes
-    /// them before the first private layer, and it finds nothing in physical batches of a few examples or
-    /// in models of half precision.
+    /// The test finds layers that mix the examples of a batch between private layers, or between
+    /// them and the loss, if a quarter of the examples of the tested batches shows it. It cannot
+    /// find what mixes them before the first private layer, and it finds nothing in physical
+    /// batches of a few examples or in models of half precision.
     pub fn with_independence_check(mut self, enabled: bool) -> Self {
         self.engine.independence.set_enabled(enabled);
         self
@@ -123,19 +127,20 @@ impl DpOptimizer {
     ///
     /// # Errors
     ///
-    /// Returns [`DpError::InvalidState`] if there is a sparsifier already, for example in an optimizer that
-    /// was restored from the checkpoint of such a run.
+    /// Returns [`DpError::InvalidState`] if there is a sparsifier already, for example in an
+    /// optimizer that was restored from the checkpoint of such a run.
     pub fn with_sparsifier(mut self, sparsifier: Sparsifier) -> Result<Self, DpError> {
         self.engine.set_sparsifier(sparsifier)?;
         Ok(self)
     }
 
-    /// Averages the weights after each step, for evaluation. Checkpoints and records contain the average.
+    /// Averages the weights after each step, for evaluation. Checkpoints and records contain the
+    /// average.
     ///
     /// # Errors
     ///
-    /// Returns [`DpError::InvalidState`] if there is an average already, for example in an optimizer that
-    /// was restored from the checkpoint of such a run.
+    /// Returns [`DpError::InvalidState`] if there is an average already, for example in an
+    /// optimizer that was restored from the checkpoint of such a run.
     pub fn with_weight_average(mut self, average: WeightAverage) -> Result<Self, DpError> {
         self.engine.set_average(average)?;
         Ok(self)
@@ -149,8 +154,8 @@ impl DpOptimizer {
     ///
     /// # Errors
     ///
-    /// Returns the errors of [`PrivateBackward::run`], and [`DpError::UnsupportedModel`] if a value that is
-    /// not trained changed between the first two calls. Nothing was added then;
+    /// Returns the errors of [`PrivateBackward::run`], and [`DpError::UnsupportedModel`] if a value
+    /// that is not trained changed between the first two calls. Nothing was added then;
     /// [`discard`](Self::discard) the logical batch before clipping it again.
     pub fn backward<M: Module>(&mut self, losses: Tensor<1>, model: &M) -> Result<(), DpError> {
         self.clip(losses, None, model)
@@ -161,8 +166,8 @@ impl DpOptimizer {
     ///
     /// # Errors
     ///
-    /// Returns the errors of [`backward`](Self::backward), and an error if `weights` and `losses` differ in
-    /// length.
+    /// Returns the errors of [`backward`](Self::backward), and an error if `weights` and `losses`
+    /// differ in length.
     pub fn backward_padded<M: Module>(
         &mut self,
         losses: Tensor<1>,
@@ -183,11 +188,11 @@ impl DpOptimizer {
         self.engine.accumulate(sum?)
     }
 
-    /// Clips the updates of units of the draw and adds them to the logical batch: the counterpart of
-    /// [`backward`](Self::backward) for units that are not rows of a batch.
+    /// Clips the updates of units of the draw and adds them to the logical batch: the counterpart
+    /// of [`backward`](Self::backward) for units that are not rows of a batch.
     ///
-    /// Every drawn unit must be given exactly once, in one call or in several, also if its update is zero.
-    /// An empty draw has no units: `update` is not called, and the step is noise alone.
+    /// Every drawn unit must be given exactly once, in one call or in several, also if its update
+    /// is zero. An empty draw has no units: `update` is not called, and the step is noise alone.
     ///
     /// # Arguments
     ///
@@ -201,22 +206,24 @@ impl DpOptimizer {
     /// # Errors
     ///
     /// Returns the errors of [`clip_updates`](crate::updates::clip_updates), and
-    /// [`DpError::UnsupportedModel`] if `update` changed a stored value of `model` itself. Nothing was added
-    /// then; [`discard`](Self::discard) the logical batch before clipping it again.
+    /// [`DpError::UnsupportedModel`] if `update` changed a stored value of `model` itself. Nothing
+    /// was added then; [`discard`](Self::discard) the logical batch before clipping it again.
     ///
     /// # Example
     ///
     /// One backward pass for each example, without private layers:
     ///
     /// ```
-    /// # use burn::{module::Module, nn::{Linear, LinearConfig}, optim::SgdConfig, tensor::{Device, Tensor}};
+    /// # use burn::nn::{Linear, LinearConfig};
+    /// # use burn::{module::Module, optim::SgdConfig, tensor::{Device, Tensor}};
     /// # use burn_dp::DpError;
     /// # use burn_dp::optim::PrivacyPlanConfig;
     /// # use burn_dp::updates::UnitUpdate;
     /// # fn main() -> Result<(), DpError> {
     /// let device = Device::flex().autodiff();
     /// let model: Linear = LinearConfig::new(1, 1).init(&device);
-    /// let plan = PrivacyPlanConfig::new(100, 10.0).with_steps(1).with_noise_multiplier(1.0).init()?;
+    /// let config = PrivacyPlanConfig::new(100, 10.0).with_steps(1).with_noise_multiplier(1.0);
+    /// let plan = config.init()?;
     /// let draw = plan.sampler()?.draw(0)?;
     /// let mut optim = plan.optimizer(SgdConfig::new().init());
     /// optim.unit_updates(&model, draw.private_indices(), |model: Linear, &example| {
@@ -239,15 +246,16 @@ impl DpOptimizer {
         self.engine.accumulate(sum)
     }
 
-    /// Makes one ordinary backward pass for each unit: the fallback for layers that have no per-example
-    /// rule. It is exact for every model, and slower than a batch by about the size of the batch;
-    /// [`validate`](crate::model::validate) lists the layers that need it.
+    /// Makes one ordinary backward pass for each unit: the fallback for layers that have no
+    /// per-example rule. It is exact for every model, and slower than a batch by about the size of
+    /// the batch; [`validate`](crate::model::validate) lists the layers that need it.
     ///
     /// # Arguments
     ///
-    /// - `units`: what `loss` needs of each unit, for example its index; every drawn unit exactly once
-    /// - `loss`: the loss of one unit, computed with the copy of the model that it receives. Several values
-    ///   (the augmented copies of a unit, the tokens of a text) are averaged
+    /// - `units`: what `loss` needs of each unit, for example its index; every drawn unit exactly
+    ///   once
+    /// - `loss`: the loss of one unit, computed with the copy of the model that it receives.
+    ///   Several values (the augmented copies of a unit, the tokens of a text) are averaged
     ///
     /// # Privacy
     ///
@@ -256,8 +264,8 @@ impl DpOptimizer {
     ///
     /// # Errors
     ///
-    /// Returns the errors of [`unit_updates`](Self::unit_updates), and [`DpError::NotPerExample`] if a loss
-    /// does not depend on a trained parameter.
+    /// Returns the errors of [`unit_updates`](Self::unit_updates), and [`DpError::NotPerExample`]
+    /// if a loss does not depend on a trained parameter.
     ///
     /// # Example
     ///
@@ -273,7 +281,8 @@ impl DpOptimizer {
     /// # fn main() -> Result<(), DpError> {
     /// let device = Device::flex().autodiff();
     /// let model = Direction { weight: Param::from_tensor(Tensor::ones([3], &device)) };
-    /// let plan = PrivacyPlanConfig::new(100, 10.0).with_steps(1).with_noise_multiplier(1.0).init()?;
+    /// let config = PrivacyPlanConfig::new(100, 10.0).with_steps(1).with_noise_multiplier(1.0);
+    /// let plan = config.init()?;
     /// let draw = plan.sampler()?.draw(0)?;
     /// let mut optim = plan.optimizer(SgdConfig::new().init());
     /// optim.backward_each(&model, draw.private_indices(), |model: &Direction, &unit| {
@@ -295,8 +304,8 @@ impl DpOptimizer {
         static WARNING: Once = Once::new();
         WARNING.call_once(|| {
             log::warn!(
-                "one backward pass is made for each unit (`backward_each`): exact, and slower than a \
-                 batch by about the size of the batch"
+                "one backward pass is made for each unit (`backward_each`): exact, and slower than \
+                 a batch by about the size of the batch"
             );
         });
         self.unit_updates(model, units, |model, unit| {
@@ -318,8 +327,8 @@ impl DpOptimizer {
     ///
     /// # Errors
     ///
-    /// Returns [`DpError::InvalidArgument`] if the sum was clipped to thresholds that are not those of the
-    /// [logical step](Self::thresholds).
+    /// Returns [`DpError::InvalidArgument`] if the sum was clipped to thresholds that are not those
+    /// of the [logical step](Self::thresholds).
     pub fn accumulate(&mut self, sum: ClippedSum) -> Result<(), DpError> {
         self.engine.accumulate(sum)
     }
@@ -328,8 +337,8 @@ impl DpOptimizer {
     ///
     /// # Errors
     ///
-    /// Returns [`DpError::InvalidState`] within a logical step, and an error if the policy does not use
-    /// public norms.
+    /// Returns [`DpError::InvalidState`] within a logical step, and an error if the policy does not
+    /// use public norms.
     pub fn learn_from_public(&mut self, norms: &PublicNorms) -> Result<(), DpError> {
         self.engine.learn_from_public(norms)
     }
@@ -351,17 +360,18 @@ impl DpOptimizer {
     ///
     /// [`RefusedStep`] returns the model.
     ///
-    /// The model is unchanged and nothing was released after [`DpError::BudgetExhausted`], if the step would
-    /// exceed the budget, and after [`DpError::InvalidState`], if the draw does not fit or all planned steps
-    /// were made. A step that is repeated after a resumption is refused unless it equals, bit for bit, the
-    /// step that was released; see [`Checkpointer`](crate::checkpoint::Checkpointer).
+    /// The model is unchanged and nothing was released after [`DpError::BudgetExhausted`], if the
+    /// step would exceed the budget, and after [`DpError::InvalidState`], if the draw does not fit
+    /// or all planned steps were made. A step that is repeated after a resumption is refused unless
+    /// it equals, bit for bit, the step that was released; see
+    /// [`Checkpointer`](crate::checkpoint::Checkpointer).
     ///
-    /// The model is unchanged after an error of the device or of the log of releases. The release was not
-    /// made, though it may be in the ledger, and the noise of the step is used up; resume from the last
-    /// checkpoint.
+    /// The model is unchanged after an error of the device or of the log of releases. The release
+    /// was not made, though it may be in the ledger, and the noise of the step is used up; resume
+    /// from the last checkpoint.
     ///
-    /// If a sparsifier or a weight average cannot process the model, the release was made and is in the
-    /// ledger, and the returned model has made the step.
+    /// If a sparsifier or a weight average cannot process the model, the release was made and is in
+    /// the ledger, and the returned model has made the step.
     pub fn step<M: Module>(
         &mut self,
         lr: impl Into<ModuleLearningRate>,
@@ -411,13 +421,13 @@ impl DpOptimizer {
         self.engine.independence.found()
     }
 
-    /// Returns the standard deviation of the noise on each value of the last released gradient of the
-    /// parameter with this path.
+    /// Returns the standard deviation of the noise on each value of the last released gradient of
+    /// the parameter with this path.
     ///
     /// # Errors
     ///
-    /// Returns [`DpError::InvalidState`] if no gradient was released yet, and [`DpError::UnsupportedModel`]
-    /// if the parameter belongs to no clipping group.
+    /// Returns [`DpError::InvalidState`] if no gradient was released yet, and
+    /// [`DpError::UnsupportedModel`] if the parameter belongs to no clipping group.
     pub fn gradient_noise_std(&self, path: &str) -> Result<f64, DpError> {
         self.engine.gradient_noise_std(path)
     }
@@ -426,8 +436,8 @@ impl DpOptimizer {
     ///
     /// # Errors
     ///
-    /// Returns [`DpError::InvalidArgument`] if δ is 1 / dataset size or more, which would allow publishing a
-    /// unit outright, and [`DpError::Accountant`] if δ is outside of (0, 1).
+    /// Returns [`DpError::InvalidArgument`] if δ is 1 / dataset size or more, which would allow
+    /// publishing a unit outright, and [`DpError::Accountant`] if δ is outside of (0, 1).
     pub fn privacy_spent(&self, delta: f64) -> Result<Epsilon, DpError> {
         self.engine.privacy_spent(delta)
     }
@@ -436,7 +446,8 @@ impl DpOptimizer {
     ///
     /// # Errors
     ///
-    /// Returns the errors of [`privacy_spent`](Self::privacy_spent), and an error if `deltas` is empty.
+    /// Returns the errors of [`privacy_spent`](Self::privacy_spent), and an error if `deltas` is
+    /// empty.
     pub fn statement(&self, deltas: &[f64]) -> Result<PrivacyStatement, DpError> {
         self.engine.statement(deltas)
     }

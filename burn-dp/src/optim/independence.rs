@@ -7,15 +7,15 @@ use serde::{Deserialize, Serialize};
 use crate::grads::Probe;
 use crate::random::NoiseSource;
 
-/// What is known of the assumption that loss i depends on example i alone.
+/// The result of testing the assumption that loss i depends on example i alone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub enum Independence {
-    /// Not tested: switched off, or no batch so far could tell.
+    /// Not tested: disabled, or no batch so far was conclusive.
     NotChecked,
-    /// Every unit is computed by itself: there is no batch in which examples could mix.
+    /// Every unit is computed separately: there is no batch in which examples could mix.
     ByConstruction,
-    /// Tested on the batches of that step, and nothing was found.
+    /// Tested on the batches of that step without a finding.
     Checked {
         /// The step.
         step: u64,
@@ -27,17 +27,17 @@ impl fmt::Display for Independence {
         match self {
             Self::NotChecked => f.write_str("not checked"),
             Self::ByConstruction => f.write_str("every unit is computed by itself"),
-            // Not the step: the words are those of the run, resumed or not.
+            // Without the step, so that a resumed run has the same statement.
             Self::Checked { .. } => f.write_str("checked on the first batches"),
         }
     }
 }
 
-/// Tests the batches of the first step of a run, and of the next ones until one could tell.
+/// Tests the batches of the first step of a run, and of the next steps until a test is conclusive.
 ///
-/// A step that a resumed run makes again is tested if it was tested before, with the same coins,
-/// and not else: where gradients are so small that the factors of the test take bits from them, the
-/// step would be another one.
+/// A step that a resumed run repeats is tested, with the same random factors, if and only if it was
+/// tested before: the factors can take bits from very small gradients, and then the repeated step
+/// would differ.
 #[derive(Debug)]
 pub(crate) struct IndependenceCheck {
     found: Independence,
@@ -60,7 +60,7 @@ impl IndependenceCheck {
         }
     }
 
-    /// Switches the test on or off; what was found stays.
+    /// Enables or disables the test; its result is kept.
     pub(crate) fn set_enabled(&mut self, enabled: bool) {
         self.enabled = enabled;
         if !enabled {
@@ -68,7 +68,7 @@ impl IndependenceCheck {
         }
     }
 
-    /// Goes on where a saved run was, which had [`seen`](Self::seen) that.
+    /// Continues a saved run, whose state was [`seen`](Self::seen).
     pub(crate) fn continue_from(&mut self, seen: Option<Independence>) {
         if let Some(found) = seen {
             self.found = found;
@@ -76,17 +76,18 @@ impl IndependenceCheck {
         }
     }
 
-    /// What is known of the whole run.
+    /// Returns the result for the whole run.
     pub(crate) fn found(&self) -> Independence {
         self.found
     }
 
-    /// The same for a checkpoint; nothing if there was no example yet.
+    /// Returns the result for a checkpoint; `None` if there was no example yet.
     pub(crate) fn seen(&self) -> Option<Independence> {
         (self.batches || self.found != Independence::NotChecked).then_some(self.found)
     }
 
-    /// The probe for the next backward pass of a step, if it is to be tested; to be given back.
+    /// Returns the probe for the next backward pass of a step, if it is tested. Return it with
+    /// [`give_back`](Self::give_back).
     pub(crate) fn take_probe(&mut self, source: &NoiseSource, step: u64) -> Option<Probe> {
         if matches!(self.found, Independence::Checked { .. }) {
             return None;
@@ -102,7 +103,8 @@ impl IndependenceCheck {
         }))
     }
 
-    /// Keeps what the probe saw, together with what other threads saw at the same time.
+    /// Keeps the observations of a probe, merged with those that other threads made at the same
+    /// time.
     pub(crate) fn give_back(&mut self, probe: Option<Probe>) {
         self.probe = match (self.probe.take(), probe) {
             (Some(before), Some(probe)) => Some(before.merged(probe)),
@@ -110,14 +112,14 @@ impl IndependenceCheck {
         };
     }
 
-    /// Units were computed one by one, not as rows of a batch.
+    /// Notes that units were computed one by one, not as rows of a batch.
     pub(crate) fn units_by_themselves(&mut self) {
         if !self.batches {
             self.found = Independence::ByConstruction;
         }
     }
 
-    /// The step was made: what it showed is kept.
+    /// Ends the test of a step that was made.
     pub(crate) fn end_of_step(&mut self, step: u64) {
         self.probes = 0;
         if self.probe.take().is_some_and(|probe| probe.is_conclusive()) {
@@ -132,7 +134,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_known_of_a_resumed_run_is_that_of_both_parts() {
+    fn the_result_of_a_resumed_run_covers_both_parts() {
         use Independence::{ByConstruction, Checked, NotChecked};
         let checked = Checked { step: 3 };
         let source = NoiseSource::from_os().unwrap();

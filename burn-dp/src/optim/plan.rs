@@ -20,8 +20,8 @@ use crate::updates::MiniSets;
 
 /// The numbers of a private training, from which sampler, clipping, noise and accounting are made.
 ///
-/// Made by [`PrivacyPlanConfig`](super::PrivacyPlanConfig). A plan is one run: it holds the run's
-/// key and cannot be cloned.
+/// Created by [`PrivacyPlanConfig`](super::PrivacyPlanConfig). A plan is one run: it holds the
+/// run's key and cannot be cloned.
 #[derive(Debug)]
 pub struct PrivacyPlan {
     pub(crate) dataset_size: usize,
@@ -32,7 +32,7 @@ pub struct PrivacyPlan {
     pub(crate) noise_schedule: Schedule,
     /// The events of all planned steps, in order, run-length encoded.
     pub(crate) planned: Vec<(DpEvent, u64)>,
-    /// Whether all of them together are known to keep the budget.
+    /// Whether all of them together were checked against the budget.
     pub(crate) certified: bool,
     pub(crate) clipping: Box<dyn Clipping>,
     pub(crate) scheme: SamplingScheme,
@@ -44,79 +44,80 @@ pub struct PrivacyPlan {
 }
 
 impl PrivacyPlan {
-    /// Number of units.
+    /// Returns the number of units.
     pub fn dataset_size(&self) -> usize {
         self.dataset_size
     }
 
-    /// Expected number of units in a step: what the noisy sum is divided by.
+    /// Returns the expected number of units in a step, by which the noisy sum is divided.
     pub fn expected_batch_size(&self) -> f64 {
         self.expected_batch_size
     }
 
-    /// Probability that a given unit takes part in a given step.
+    /// Returns the probability that a given unit takes part in a given step.
     pub fn sampling_probability(&self) -> f64 {
         self.expected_batch_size / self.dataset_size as f64
     }
 
-    /// Number of steps.
+    /// Returns the number of steps.
     pub fn steps(&self) -> u64 {
         self.steps
     }
 
-    /// The budget, if one was given.
+    /// Returns the budget, if one was given.
     pub fn budget(&self) -> Option<Budget> {
         self.budget
     }
 
-    /// Standard deviation of the noise over the clipping norm, before a schedule changes it. Where
-    /// groups are clipped apart or units are counted, that of the one Gaussian release which costs
-    /// the same.
+    /// Returns the standard deviation of the noise over the clipping threshold, before a schedule
+    /// changes it. If groups are clipped separately or units are counted, this is the multiplier of
+    /// the one Gaussian release that costs the same.
     pub fn noise_multiplier(&self) -> f64 {
         self.noise_multiplier
     }
 
-    /// The noise multiplier of one step.
+    /// Returns the noise multiplier of one step.
     pub fn noise_multiplier_at(&self, step: u64) -> f64 {
         self.noise_multiplier * self.noise_schedule.factor(step)
     }
 
-    /// The clipping policy, as it is now.
+    /// Returns the clipping policy in its current state.
     pub fn clipping(&self) -> &dyn Clipping {
         &*self.clipping
     }
 
-    /// How units are drawn.
+    /// Returns how units are drawn.
     pub fn sampling(&self) -> SamplingScheme {
         self.scheme
     }
 
-    /// Which data sets are neighbours.
+    /// Returns the neighboring relation.
     pub fn relation(&self) -> NeighboringRelation {
         self.mechanism.relation()
     }
 
-    /// What is protected.
+    /// Returns the unit of privacy.
     pub fn unit(&self) -> &UnitOfPrivacy {
         &self.unit
     }
 
-    /// The mini-sets that a step draws, in batch clipping.
+    /// Returns the mini-sets that a step draws, in batch clipping.
     pub fn mini_sets(&self) -> Option<&MiniSets> {
         self.mini_sets.as_ref()
     }
 
-    /// Returns the key of the run, for draws.
-    pub(crate) fn key(&self) -> &Key {
-        self.source.key()
+    /// Returns the key that orders the examples of a unit.
+    pub(crate) fn shuffling_key(&self) -> SamplingKey {
+        let key = SamplingKey::from_secret(*self.source.derive_key(Purpose::Shuffling));
+        if self.is_secure() { key } else { key.into_insecure() }
     }
 
-    /// Whether the noise is secret. If not, nothing of the run is private.
+    /// Returns whether the noise is secret. If not, nothing of the run is private.
     pub fn is_secure(&self) -> bool {
         self.source.is_secure()
     }
 
-    /// What the accountant is told of the first step, and of every other one unless the noise has a
+    /// Returns the event of the first step, and of every other step unless the noise has a
     /// schedule.
     pub fn event(&self) -> DpEvent {
         match self.planned.first() {
@@ -125,9 +126,8 @@ impl PrivacyPlan {
         }
     }
 
-    /// Whether `event` is the planned one of `step`, in a run that went as planned, whose plan as a
-    /// whole keeps the budget. Then there is nothing left to compute: a part costs no more than the
-    /// whole.
+    /// Returns whether the plan as a whole keeps the budget and the run followed it up to `event`
+    /// of `step`. Then ε need not be computed: a part costs no more than the whole.
     pub(crate) fn is_certified(&self, step: u64, event: &DpEvent, ledger: &PrivacyLedger) -> bool {
         self.certified && self.planned_event(step) == Some(event) && self.is_prefix(ledger)
     }
@@ -140,7 +140,8 @@ impl PrivacyPlan {
         })
     }
 
-    /// Whether the ledger holds the first of the planned events, in order, and nothing else.
+    /// Returns whether the ledger holds the first of the planned events, in order, and nothing
+    /// else.
     pub(crate) fn is_prefix(&self, ledger: &PrivacyLedger) -> bool {
         let Some((last, before)) = ledger.entries().split_last() else { return true };
         let mut planned = self.planned.iter();
@@ -152,11 +153,11 @@ impl PrivacyPlan {
         whole && next.is_some_and(|(event, count)| *event == last.event && last.count <= *count)
     }
 
-    /// An upper bound of ε after all steps, as if the noise were secret.
+    /// Returns an upper bound of ε after all steps, as if the noise were secret.
     ///
     /// # Errors
     ///
-    /// [`DpError::Accountant`] for a δ outside of (0, 1).
+    /// Returns [`DpError::Accountant`] if δ is outside of (0, 1).
     pub fn epsilon_at_end(&self, delta: f64) -> Result<f64, DpError> {
         let mut ledger = self.new_ledger();
         for (event, count) in &self.planned {
@@ -165,20 +166,20 @@ impl PrivacyPlan {
         Ok(ledger.nominal_epsilon(delta)?.upper)
     }
 
-    /// The sampler of the run. Its key is derived from the key of the run.
+    /// Returns the sampler of the run. Its key is derived from the key of the run.
     ///
     /// # Errors
     ///
-    /// [`DpError::InvalidArgument`] if the scheme cannot draw such batches.
+    /// Returns [`DpError::InvalidArgument`] if the scheme cannot draw such batches.
     pub fn sampler(&self) -> Result<Box<dyn Sampler>, DpError> {
         self.scheme.sampler(self.dataset_size, self.expected_batch_size, self.key())
     }
 
-    /// Loads the batches of the run on `device`.
+    /// Returns the batches of the run, which are loaded on `device`.
     ///
     /// # Errors
     ///
-    /// [`DpError::InvalidArgument`] if `dataset` does not have the length of the plan.
+    /// Returns [`DpError::InvalidArgument`] if `dataset` does not have the length of the plan.
     pub fn batches<D, I, O, E>(
         &self,
         dataset: D,
@@ -195,17 +196,17 @@ impl PrivacyPlan {
         builder.build(dataset, self.sampler()?, self.steps)
     }
 
-    /// Decorates an optimizer of Burn: the run begins.
+    /// Begins the run with an optimizer of Burn.
     pub fn optimizer(self, inner: ModuleOptimizer) -> DpOptimizer {
         DpOptimizer::new(PrivacyEngine::new(self), inner)
     }
 
-    /// Refuses a δ that allows to publish a unit outright.
+    /// Returns an error if δ would allow publishing a unit outright.
     pub(crate) fn check_delta(&self, delta: f64) -> Result<(), DpError> {
         check_delta(self.mini_sets.as_ref().map_or(self.dataset_size, MiniSets::examples), delta)
     }
 
-    /// Every number of the plan, by name: what a checkpoint compares.
+    /// Returns every number of the plan, by name, which a checkpoint compares.
     pub(crate) fn fingerprint(&self) -> BTreeMap<String, String> {
         let budget = self.budget.map_or("none".to_string(), |budget| {
             format!("epsilon {}, delta {}", budget.epsilon(), budget.delta())

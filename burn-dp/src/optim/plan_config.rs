@@ -14,13 +14,14 @@ use crate::updates::MiniSets;
 /// Configuration of a [`PrivacyPlan`](super::PrivacyPlan).
 ///
 /// The length of the training is given with [`with_steps`](Self::with_steps) or
-/// [`with_epochs`](Self::with_epochs), and either a budget, to which the noise is calibrated, or the
-/// noise multiplier, or both: then the training stops before the step that would exceed the budget.
+/// [`with_epochs`](Self::with_epochs), and either a budget, to which the noise is calibrated, or
+/// the noise multiplier, or both: then the training stops before the step that would exceed the
+/// budget.
 ///
-/// It is a [`Config`] of Burn: [`save`](Config::save) writes it as JSON and [`load`](Config::load) reads
-/// it. Two things are not saved, and `save` refuses a configuration that has them: a policy that was given
-/// with [`with_clipping`](Self::with_clipping) (only the threshold of flat clipping is data), and a
-/// [`Schedule::function`].
+/// It is a [`Config`] of Burn: [`save`](Config::save) writes it as JSON and [`load`](Config::load)
+/// reads it. Two things are not saved, and `save` refuses a configuration that has them: a policy
+/// that was given with [`with_clipping`](Self::with_clipping) (only the threshold of flat clipping
+/// is data), and a [`Schedule::function`].
 ///
 /// # Example
 ///
@@ -87,14 +88,16 @@ impl Config for PrivacyPlanConfig {
     ///
     /// # Errors
     ///
-    /// Returns an error if the file cannot be written, and for a clipping policy or a function as schedule.
+    /// Returns an error if the file cannot be written, and for a clipping policy or a function as
+    /// schedule.
     fn save<P: AsRef<Path>>(&self, file: P) -> io::Result<()> {
         std::fs::write(file, serde_json::to_string_pretty(self).map_err(io::Error::other)?)
     }
 }
 
 impl PrivacyPlanConfig {
-    /// Configures a plan for a data set of `dataset_size` units, with an expected number of them in a step.
+    /// Configures a plan for a data set of `dataset_size` units, with an expected number of them in
+    /// a step.
     ///
     /// # Privacy
     ///
@@ -117,8 +120,8 @@ impl PrivacyPlanConfig {
         }
     }
 
-    /// Configures a plan for batch clipping: the units that a step draws, `expected_mini_sets` of them in
-    /// expectation, are mini-sets.
+    /// Configures a plan for batch clipping: the units that a step draws, `expected_mini_sets` of
+    /// them in expectation, are mini-sets.
     ///
     /// # Privacy
     ///
@@ -151,16 +154,16 @@ impl PrivacyPlanConfig {
 
     /// Sets the standard deviation of the noise over the clipping threshold.
     ///
-    /// Where groups are clipped separately or units are counted, this is the multiplier of the one Gaussian
-    /// release that costs the same, `(Σ (C_h/σ_h)²)^(-1/2)`: L groups with a multiplier σ each have
-    /// `σ/√L`.
+    /// Where groups are clipped separately or units are counted, this is the multiplier of the one
+    /// Gaussian release that costs the same, `(Σ (C_h/σ_h)²)^(-1/2)`: L groups with a multiplier σ
+    /// each have `σ/√L`.
     pub fn with_noise_multiplier(mut self, noise_multiplier: f64) -> Self {
         self.noise_multiplier = Some(noise_multiplier);
         self
     }
 
-    /// Sets how the noise multiplier changes over the steps. The ledger records the multiplier of each
-    /// step. A budget is calibrated for the whole schedule. Default: constant.
+    /// Sets how the noise multiplier changes over the steps. The ledger records the multiplier of
+    /// each step. A budget is calibrated for the whole schedule. Default: constant.
     pub fn with_noise_schedule(mut self, schedule: Schedule) -> Self {
         self.noise_schedule = schedule;
         self

@@ -19,8 +19,9 @@ impl PrivacyPlanConfig {
     ///
     /// # Errors
     ///
-    /// [`DpError::InvalidArgument`] naming the value that cannot be used, [`DpError::Accountant`]
-    /// when no noise reaches the budget, [`DpError::Entropy`] when there is none.
+    /// Returns [`DpError::InvalidArgument`] with the name of the value that cannot be used,
+    /// [`DpError::Accountant`] if no noise reaches the budget, and [`DpError::Entropy`] if the
+    /// operating system has none.
     pub fn init(self) -> Result<PrivacyPlan, DpError> {
         let steps = self.check_steps()?;
         let clipping = self.clipping()?;
@@ -65,7 +66,7 @@ impl PrivacyPlanConfig {
             mini_sets: self.mini_sets,
             source,
         };
-        // Where every step is the same, the ledger knows how many of them fit.
+        // If all steps are equal, the ledger computes how many of them fit.
         if let Some(budget) = plan.budget
             && plan.planned.len() > 1
         {
@@ -88,7 +89,7 @@ impl PrivacyPlanConfig {
         }
     }
 
-    /// What the relation protects, where mini-sets are drawn.
+    /// Returns the unit of privacy, which follows from the relation if mini-sets are drawn.
     fn resolved_unit(&self, relation: NeighboringRelation) -> Result<UnitOfPrivacy, DpError> {
         let Some(mini_sets) = &self.mini_sets else { return Ok(self.unit.clone()) };
         let one_example = mini_sets.size() == 1 || relation == NeighboringRelation::ReplaceOne;
@@ -144,7 +145,7 @@ impl PrivacyPlanConfig {
         }
     }
 
-    /// The noise multiplier before the schedule.
+    /// Returns the noise multiplier before the schedule.
     fn noise_multiplier(
         &self,
         runs: &[(f64, u64)],
@@ -155,8 +156,8 @@ impl PrivacyPlanConfig {
             (Some(sigma), _) => Err(DpError::invalid(
                 "noise_multiplier",
                 format!(
-                    "must be positive and finite, got {sigma}; without noise nothing is private, \
-                     train the plain model instead if that is meant"
+                    "must be positive and finite, got {sigma}; without noise nothing is private: \
+                     to train without privacy, train the plain model"
                 ),
             )),
             (None, Some(budget)) => {
@@ -183,14 +184,14 @@ impl PrivacyPlanConfig {
     }
 }
 
-/// Refuses noise that cannot be added, before anything is trained.
+/// Returns an error if the noise cannot be added, before anything is trained.
 fn check_deviations(noise: &StepNoise, noise_multiplier: f64) -> Result<(), DpError> {
     let deviations = noise.group_stds.iter().copied().chain(noise.count_std);
     for deviation in deviations {
         if GaussianMechanism::new(deviation, 1.0).is_err() {
             let reason = format!(
-                "times the clipping norm must be between 1e-60 and 1e60: {noise_multiplier:e} gives noise \
-                 of standard deviation {deviation:e}; change one of the two"
+                "times the clipping norm must be between 1e-60 and 1e60: {noise_multiplier:e} \
+                 gives noise of standard deviation {deviation:e}; change one of the two"
             );
             return Err(DpError::invalid("noise_multiplier", reason));
         }
@@ -198,7 +199,7 @@ fn check_deviations(noise: &StepNoise, noise_multiplier: f64) -> Result<(), DpEr
     Ok(())
 }
 
-/// Refuses a δ that allows to publish a unit outright.
+/// Returns an error if δ would allow publishing a unit outright.
 pub(crate) fn check_delta(dataset_size: usize, delta: f64) -> Result<(), DpError> {
     let largest = 1.0 / dataset_size as f64;
     if delta < largest {
@@ -207,8 +208,8 @@ pub(crate) fn check_delta(dataset_size: usize, delta: f64) -> Result<(), DpError
     Err(DpError::invalid(
         "delta",
         format!(
-            "must be below 1 / dataset_size = {largest:e}, got {delta:e}: such a delta allows to \
-             publish a unit outright"
+            "must be below 1 / dataset_size = {largest:e}, got {delta:e}: such a delta would \
+             allow publishing a unit outright"
         ),
     ))
 }
@@ -230,7 +231,7 @@ mod tests {
     }
 
     #[test]
-    fn a_budget_becomes_a_noise_multiplier_that_keeps_it() {
+    fn the_calibrated_noise_multiplier_keeps_the_budget() {
         let budget = Budget::new(2.0, 1e-5).unwrap();
         let plan = config().with_budget(budget).init().unwrap();
         let spent = plan.epsilon_at_end(1e-5).unwrap();
@@ -274,7 +275,8 @@ mod tests {
         }
         // Optional fields may be left out, and a misspelled one is not ignored.
         let read = |text: &str| serde_json::from_str::<PrivacyPlanConfig>(text);
-        let short = r#"{"dataset_size": 1000, "expected_batch_size": 50, "steps": 3, "noise_multiplier": 1}"#;
+        let short = r#"{"dataset_size": 1000, "expected_batch_size": 50,
+            "steps": 3, "noise_multiplier": 1}"#;
         assert_eq!(read(short).unwrap().init().unwrap().steps(), 3);
         assert!(read(&short.replace("noise_multiplier", "noise_multiplyer")).is_err());
     }
@@ -325,14 +327,14 @@ mod tests {
     }
 
     #[test]
-    fn a_delta_that_allows_to_publish_a_unit_is_refused() {
+    fn a_delta_of_one_over_the_dataset_size_is_refused() {
         let error = refused(config().with_budget(Budget::new(1.0, 1e-4).unwrap()));
         assert!(error.contains("1 / dataset_size"), "{error}");
     }
 
     // Sharp edge: the relation decides what a mini-set protects.
     #[test]
-    fn what_mini_sets_protect_follows_from_the_relation() {
+    fn the_unit_of_mini_sets_follows_from_the_relation() {
         let sets = MiniSets::consecutive(1000, 10).unwrap();
         let plan = |sets: &MiniSets, scheme| {
             PrivacyPlanConfig::for_mini_sets(sets, 5.0)
@@ -353,7 +355,7 @@ mod tests {
         assert_eq!(single.unit, UnitOfPrivacy::Example);
         let user = plan(&sets, SamplingScheme::Poisson).with_unit(UnitOfPrivacy::User);
         assert!(refused(user).starts_with("unit is one user"));
-        // There are 1000 examples, not 100: a larger delta would allow to publish one.
+        // There are 1000 examples, not 100: a larger delta would allow publishing one.
         let budget = Budget::new(1.0, 0.002).unwrap();
         let error = refused(plan(&sets, SamplingScheme::FixedSize).with_budget(budget));
         assert!(error.contains("1 / dataset_size = 1e-3"), "{error}");

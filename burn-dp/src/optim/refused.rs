@@ -2,15 +2,15 @@ use std::fmt;
 
 use crate::DpError;
 
-/// A step that was not made as asked for, with the model.
+/// A step that was refused or failed, with the model.
 ///
-/// Nearly always it was refused before anything was released, and the model is as it was. Not so
-/// when a [`Sparsifier`](super::Sparsifier) or a [`WeightAverage`](super::WeightAverage) could not
-/// take the model of a step that was released: then the release is in the ledger and the model has
-/// made the step. [`DpOptimizer::step`](super::DpOptimizer::step) says which error is which.
+/// Almost always the step was refused before anything was released, and the model is unchanged. The
+/// exception is a [`Sparsifier`](super::Sparsifier) or a [`WeightAverage`](super::WeightAverage)
+/// that cannot process the model of a released step: then the release is in the ledger and the
+/// model has made the step. [`DpOptimizer::step`](super::DpOptimizer::step) lists the errors of
+/// both kinds.
 ///
-/// `?` turns it into a [`DpError`] and drops the model; match on it where the model is still
-/// wanted.
+/// `?` turns it into a [`DpError`] and drops the model; match on it to keep the model.
 pub struct RefusedStep<M> {
     model: M,
     error: DpError,
@@ -21,12 +21,12 @@ impl<M> RefusedStep<M> {
         Box::new(Self { model, error })
     }
 
-    /// Why the step was refused.
+    /// Returns why the step was refused.
     pub fn error(&self) -> &DpError {
         &self.error
     }
 
-    /// The model: as it was, or after the step if that was released.
+    /// Returns the model: unchanged, or after the step if it was released.
     pub fn into_model(self) -> M {
         self.model
     }

@@ -9,8 +9,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::DpError;
 
-/// Identifies the content of a release without revealing it: two different releases of one step have
-/// different marks. See [`NoiseStep::content_mark`](crate::random::NoiseStep::content_mark).
+/// Identifies the content of a release without revealing it: two different releases of one step
+/// have different marks. See [`NoiseStep::content_mark`](crate::random::NoiseStep::content_mark).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Mark(pub(crate) [u8; 16]);
 
@@ -73,8 +73,9 @@ impl Events {
 ///
 /// # Privacy
 ///
-/// A resumed run may repeat steps that were released after its checkpoint. A repeated step is allowed
-/// only if it has the mark of the release that was made before: then nothing new is released.
+/// A resumed run may repeat steps that were released after its checkpoint. A repeated step is
+/// allowed only if it has the mark of the release that was made before: then nothing new is
+/// released.
 pub(crate) struct Releases {
     /// Identifies the key of the run.
     run: u64,
@@ -109,8 +110,8 @@ impl Releases {
     ///
     /// # Errors
     ///
-    /// Returns [`DpError::InvalidState`] if the step was released before with another content, or if it
-    /// does not follow the last release, and [`DpError::Io`] if the sink cannot store it.
+    /// Returns [`DpError::InvalidState`] if the step was released before with another content, or
+    /// if it does not follow the last release, and [`DpError::Io`] if the sink cannot store it.
     pub(crate) fn record(
         &mut self,
         step: u64,
@@ -121,11 +122,11 @@ impl Releases {
             return match *before == mark {
                 true => Ok(false),
                 false => Err(DpError::state(format!(
-                    "step {step} was released before the run was resumed, and its repetition differs \
-                     from that release: the data, the program or the order of a sum changed, and a \
-                     second release from the same draw would cost more than the ledger states; \
-                     resume without the change, or with `Checkpoint::skip_lost_steps`, which \
-                     continues after the last release"
+                    "step {step} was released before the run was resumed, and its repetition \
+                     differs from that release: the data, the program or the order of a sum \
+                     changed, and a second release from the same draw would cost more than the \
+                     ledger states; resume without the change, or with \
+                     `Checkpoint::skip_lost_steps`, which continues after the last release"
                 ))),
             };
         }

@@ -14,8 +14,8 @@ pub enum SamplingScheme {
     Poisson,
     /// A uniform subset of exactly the expected batch size. Neighbors differ by one unit replaced.
     FixedSize,
-    /// Consecutive parts of a permutation. Gives no amplification: ε is computed as if every step used
-    /// every unit. Neighbors differ by one unit replaced.
+    /// Consecutive parts of a permutation. Gives no amplification: ε is computed as if every step
+    /// used every unit. Neighbors differ by one unit replaced.
     Shuffled,
 }
 

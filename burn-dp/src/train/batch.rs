@@ -4,7 +4,7 @@ use std::fmt;
 
 use burn::tensor::Device;
 
-use super::session::ReleaseSlot;
+use super::logical_step::ReleaseSlot;
 use crate::DpError;
 use crate::sampling::{LogicalBatch, PhysicalBatches};
 
@@ -12,8 +12,8 @@ use crate::sampling::{LogicalBatch, PhysicalBatches};
 ///
 /// # Privacy
 ///
-/// The type reveals neither the number of units nor the number of physical batches; both depend on the
-/// draw. The data is loaded in the step.
+/// The type reveals neither the number of units nor the number of physical batches; both depend on
+/// the draw. The data is loaded in the step.
 pub struct PrivateBatch<O> {
     pub(super) batch: LogicalBatch<O>,
     pub(super) part: (usize, usize),

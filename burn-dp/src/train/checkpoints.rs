@@ -53,8 +53,8 @@ impl Bundle {
         self.parts.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Captures the privacy at the end of `epoch`, on the thread of the loop. The other parts are saved
-    /// while the training continues.
+    /// Captures the privacy at the end of `epoch`, on the thread of the loop. The other parts are
+    /// saved while the training continues.
     fn begin(&self, epoch: usize) -> Result<(), DpError> {
         let saved = self.session.capture()?;
         self.parts().incomplete.insert(epoch, saved);

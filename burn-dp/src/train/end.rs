@@ -1,4 +1,4 @@
-//! How a training ended.
+//! The end of a training.
 
 use std::fmt;
 
@@ -7,23 +7,23 @@ use burn::train::LearningResult;
 use super::PrivateTraining;
 use crate::DpError;
 
-/// How a training ended without an error; told by [`PrivateTraining::finish`].
+/// How a training ended without an error; returned by [`PrivateTraining::finish`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum TrainingEnd {
     /// All steps of the plan were made.
     Complete {
-        /// How many.
+        /// Number of steps.
         steps: u64,
     },
-    /// The training ended before the last step of the plan: because of the budget, or because
-    /// Burn's loop did.
+    /// The training ended before the last step of the plan: the budget was spent, or Burn's loop
+    /// ended.
     Stopped {
-        /// Steps that were made.
+        /// Number of steps that were made.
         steps: u64,
-        /// Steps of the plan.
+        /// Number of steps of the plan.
         planned: u64,
-        /// Why.
+        /// The reason.
         reason: String,
     },
 }
@@ -40,19 +40,18 @@ impl fmt::Display for TrainingEnd {
 }
 
 impl PrivateTraining {
-    /// How the training with this result ended. The model of a training that failed is in the
-    /// result like any other, so ask before it is used.
+    /// Returns how the training with this result ended. A training that failed also has a model in
+    /// its result, so call this before the model is used.
     ///
-    /// Burn's terminal dashboard forgets errors and the reason of a stop, and then they are not in
-    /// the result either. What ended the private run is known here all the same: what the plan, the
-    /// budget, the data of the training, its steps and its checkpoints did. Of an error in the
-    /// validation that the dashboard has forgotten nothing is left but Burn's log, and that steps
-    /// of the plan were not made.
+    /// Burn's terminal dashboard drops errors and the reason of a stop, and then they are not in
+    /// the result either. This method still returns what ended the private run: the plan, the
+    /// budget, an error of the training data, of a step or of a checkpoint. Of an error in the
+    /// validation that the dashboard dropped, only Burn's log and the missing steps remain.
     ///
     /// # Errors
     ///
-    /// The error that ended the training: [`DpError::Training`], or [`DpError::Io`] for one of
-    /// Burn's own.
+    /// Returns the error that ended the training: [`DpError::Training`], or [`DpError::Io`] for an
+    /// error of Burn itself.
     pub fn finish<M>(&self, result: &LearningResult<M>) -> Result<TrainingEnd, DpError> {
         if let Some(error) = self.error() {
             return Err(DpError::Training(error));
@@ -67,8 +66,8 @@ impl PrivateTraining {
         }
         let reason = self.stopped().or_else(|| self.interrupter().get_message());
         let reason = reason.unwrap_or_else(|| {
-            "Burn's loop ended: by early stopping, after fewer epochs than planned, by its interrupter, or by an \
-             error that its dashboard has forgotten and its log may have"
+            "Burn's loop ended: by early stopping, after fewer epochs than planned, by its \
+             interrupter, or by an error that its dashboard dropped and its log may have"
                 .into()
         });
         Ok(TrainingEnd::Stopped { steps, planned, reason })

@@ -14,12 +14,12 @@ use crate::sampling::LogicalBatches;
 
 /// Draws the logical batches of a run for Burn's loops.
 ///
-/// One item is one logical batch, or one device's part of it, whatever it takes in memory; an empty
-/// one is an item like any other. So the loop's iterations are the steps of the plan, its learning
-/// rate scheduler ticks once a step, and neither tells how many units were drawn.
+/// One item is one logical batch of any size, or one device's part of it; an empty one is an item
+/// like any other. So the iterations of the loop are the steps of the plan, its learning rate
+/// scheduler ticks once in each step, and neither reveals how many units were drawn.
 ///
-/// [`slice`](DataLoader::slice) splits every draw among as many devices as there are slices: each
-/// takes its turn with the virtual batches.
+/// [`slice`](DataLoader::slice) splits every draw among as many devices as there are slices, which
+/// take the physical batches in turn.
 pub(super) struct PrivateDataLoader<O> {
     session: Arc<Session>,
     batches: Arc<LogicalBatches<O>>,
@@ -48,7 +48,7 @@ impl<O: Send + 'static> PrivateDataLoader<O> {
         }
     }
 
-    /// The number of this slice, and how many there are.
+    /// Returns the number of this slice, and the number of slices.
     fn part(&self) -> Result<(usize, usize), DpError> {
         let size = self.batches.sampler().dataset_size();
         if *self.slice == (Slice { start: 0, end: size }) {
@@ -153,7 +153,8 @@ impl<O: Send + 'static> Iterator for PrivateIterator<'_, O> {
 }
 
 impl<O: Send + 'static> DataLoaderIterator<PrivateBatch<O>> for PrivateIterator<'_, O> {
-    /// In items of the data set, as the loop counts them: the share of the epoch's steps.
+    /// Returns the share of the steps of the epoch, in items of the data set, which the loop
+    /// counts.
     fn progress(&self) -> Progress {
         let items = self.loader.num_items();
         let epoch = self.loader.session.steps_per_epoch.max(self.steps);

@@ -1,32 +1,49 @@
 //! Training with Burn's `SupervisedTraining`: one device or several, dashboard, metrics, learning
 //! rate schedulers, early stopping and checkpoints as in an ordinary Burn program. Feature `train`.
 //!
-//! The model says what its [per-example losses](PrivateTrainStep) are. A [`PrivateTraining`], made
-//! of a [`PrivacyPlan`](crate::optim::PrivacyPlan), gives the [loader](PrivateTraining::loader),
-//! the [model](PrivateTraining::model) and the [training](PrivateTraining::supervised).
+//! The model computes its [per-example losses](PrivateTrainStep). A [`PrivateTraining`], made of a
+//! [`PrivacyPlan`](crate::optim::PrivacyPlan), creates the [loader](PrivateTraining::loader), the
+//! [model](PrivateTraining::model) and the [training](PrivateTraining::supervised).
 //!
 //! | in Burn | here |
 //! |---|---|
-//! | item of the train loader | a logical batch, whatever it takes in memory; empty ones too |
+//! | item of the train loader | a logical batch of any size, also an empty one |
 //! | iteration, tick of the scheduler | a step of the plan: one release, one entry of the ledger |
-//! | epoch | so many steps between two validations |
+//! | epoch | the steps between two validations |
 //! | `grads_accumulation` | refused: the plan defines the logical batch |
-//! | several devices, `ExecutionStrategy::multi` | the virtual batches of one draw, in turn; the result is that of one device, bit for bit where the devices compute alike |
+//! | several devices, `ExecutionStrategy::multi` | the physical batches of one draw, in turn; same result as one device |
 //! | `ExecutionStrategy::ddp` | refused: every device would release its own sum |
-//! | metrics of the training split | the [`metrics`] of what was released; others only as [`NonPrivateMetric`](metrics::NonPrivateMetric) |
+//! | metrics of the training split | [`metrics`] of what was released; others as [`metrics::NonPrivateMetric`] |
 //! | checkpoints | with the whole privacy state, atomic; an older one gives no budget back |
 //! | parameter groups, learning rate schedules | Burn's own; a schedule ticks once a step |
-//! | `LearningResult::error` and `interrupted` | [`PrivateTraining::finish`], which knows them under every dashboard |
+//! | `LearningResult::error` and `interrupted` | [`PrivateTraining::finish`], which has them under every dashboard |
 //! | Burn's gradient clipping | post-processing of the noisy gradient, not private clipping |
-//! | validation, `LearningResult::model` | of the [averaged weights](crate::optim::WeightAverage), where [asked for](PrivateTrainingConfig::with_weight_average) |
+//! | validation, `LearningResult::model` | of the [averaged weights](crate::optim::WeightAverage), if configured |
 //!
-//! Where the model has no private layers, one unit at a time, train with a
-//! [`DpOptimizer`](crate::optim::DpOptimizer) in a loop of your own.
+//! Everything that a [`DpOptimizer`](crate::optim::DpOptimizer) does in a custom loop is available
+//! here:
+//!
+//! | in a custom loop | here |
+//! |---|---|
+//! | [`unit_updates`]: (general) batch clipping | [`PrivateModel::with_unit_updates`] |
+//! | `FederatedTraining`: federated averaging and SGD | [`PrivateModel::with_user_updates`] |
+//! | [`with_sparsifier`] | [`PrivateTrainingConfig::with_sparsifier`] |
+//! | [`with_weight_average`] | [`PrivateTrainingConfig::with_weight_average`] |
+//! | [`learn_from_public`] | [`PrivateModel::with_public_norms`] |
+//!
+//! Several devices give the result of one device, bit for bit if the devices compute alike.
+//!
+//! [`unit_updates`]: crate::optim::DpOptimizer::unit_updates
+//! [`with_sparsifier`]: crate::optim::DpOptimizer::with_sparsifier
+//! [`with_weight_average`]: crate::optim::DpOptimizer::with_weight_average
+//! [`learn_from_public`]: crate::optim::DpOptimizer::learn_from_public
 
 mod batch;
 mod checkpoints;
+mod config;
 mod end;
 mod loader;
+mod logical_step;
 pub mod metrics;
 mod model;
 mod output;
@@ -36,8 +53,9 @@ mod training;
 
 pub use batch::PrivateBatch;
 pub use checkpoints::PrivateCheckpointing;
+pub use config::PrivateTrainingConfig;
 pub use end::TrainingEnd;
 pub use model::{PrivateModel, PrivateTrainStep};
 pub use output::StepOutput;
 pub use release::StepRelease;
-pub use training::{PrivateTraining, PrivateTrainingConfig};
+pub use training::PrivateTraining;

@@ -36,7 +36,8 @@ struct Unit {
     index: usize,
 }
 
-/// The training step of a model for private training: per-example losses, in place of Burn's `TrainStep`.
+/// The training step of a model for private training: per-example losses, in place of Burn's
+/// `TrainStep`.
 ///
 /// # Example
 ///
@@ -90,11 +91,11 @@ pub trait PrivateTrainStep: Module {
 ///
 /// # Privacy
 ///
-/// A training step records and clips, on any number of threads. The optimizer's step releases: it checks
-/// that every drawn unit was clipped once, records the release in the ledger, adds the noise once, adapts
-/// the thresholds and gives the noisy gradient to the optimizer. Burn's gradients are not used. The
-/// copies that the loop makes share the privacy of the run. Loading a record into it is refused unless
-/// it comes from the checkpoint that the run was resumed from.
+/// A training step records and clips, on any number of threads. The optimizer's step releases: it
+/// checks that every drawn unit was clipped once, records the release in the ledger, adds the noise
+/// once, adapts the thresholds and gives the noisy gradient to the optimizer. Burn's gradients are
+/// not used. The copies that the loop makes share the privacy of the run. Loading a record into it
+/// is refused unless it comes from the checkpoint that the run was resumed from.
 pub struct PrivateModel<M: PrivateTrainStep> {
     model: M,
     session: Arc<Session>,
@@ -107,12 +108,13 @@ impl<M: PrivateTrainStep> PrivateModel<M> {
         Self { model, session, public_norms: None, update: None }
     }
 
-    /// Clips one update for each unit, in place of the gradients of the rows of a batch: batch clipping,
-    /// general batch clipping, models without private layers. The counterpart of
+    /// Clips one update for each unit, in place of the gradients of the rows of a batch: batch
+    /// clipping, general batch clipping, models without private layers. The counterpart of
     /// [`DpOptimizer::unit_updates`](crate::optim::DpOptimizer::unit_updates).
     ///
-    /// The loader's batcher receives the units one at a time, whatever the physical batch size. Metrics on
-    /// training batches ([`NonPrivateMetric`](super::metrics::NonPrivateMetric)) have no values.
+    /// The loader's batcher receives the units one at a time, whatever the physical batch size.
+    /// Metrics on training batches ([`NonPrivateMetric`](super::metrics::NonPrivateMetric)) have no
+    /// values.
     ///
     /// # Arguments
     ///
@@ -120,8 +122,8 @@ impl<M: PrivateTrainStep> PrivateModel<M> {
     ///
     /// # Privacy
     ///
-    /// See [`clip_updates`](crate::updates::clip_updates): the update of a unit may depend on this unit and
-    /// on public values alone.
+    /// See [`clip_updates`](crate::updates::clip_updates): the update of a unit may depend on this
+    /// unit and on public values alone.
     ///
     /// # Example
     ///
@@ -147,10 +149,12 @@ impl<M: PrivateTrainStep> PrivateModel<M> {
     }
 
     /// Clips one update for each user: federated averaging or federated SGD. The result is that of
-    /// [`FederatedTraining`](crate::optim::DpOptimizer) with the optimizer of the learner as the server.
+    /// [`FederatedTraining`](crate::optim::DpOptimizer) with the optimizer of the learner as the
+    /// server.
     ///
-    /// The items of the data set are users, with the examples of each, and the batcher returns the examples
-    /// of the one user that it receives; [`losses`](PrivateTrainStep::losses) receives some of them.
+    /// The items of the data set are users, with the examples of each, and the batcher returns the
+    /// examples of the one user that it receives; [`losses`](PrivateTrainStep::losses) receives
+    /// some of them.
     ///
     /// # Errors
     ///
@@ -169,16 +173,18 @@ impl<M: PrivateTrainStep> PrivateModel<M> {
         Ok(self)
     }
 
-    /// Measures norms of gradients on public data after the last step of every epoch that another one
-    /// follows, and gives them to the clipping policy: adaptive layerwise clipping, multipliers for each
-    /// layer. This happens between two steps, on the thread of Burn's loop, before the checkpoint of the epoch.
+    /// Measures norms of gradients on public data after the last step of every epoch that another
+    /// one follows, and gives them to the clipping policy: adaptive layerwise clipping, multipliers
+    /// for each layer. This happens between two steps, on the thread of Burn's loop, before the
+    /// checkpoint of the epoch.
     ///
     /// An error of `measure`, or norms that the policy does not use, end the training.
     ///
     /// # Arguments
     ///
-    /// - `measure`: receives the model that is trained, not an average of its weights. It must depend on the
-    ///   model alone: a step that is repeated after a resumption is refused if the norms differ
+    /// - `measure`: receives the model that is trained, not an average of its weights. It must
+    ///   depend on the model alone: a step that is repeated after a resumption is refused if the
+    ///   norms differ
     ///
     /// # Privacy
     ///
@@ -299,7 +305,8 @@ impl<M: PrivateTrainStep> TrainStep for PrivateModel<M> {
         Self { model, ..self }
     }
 
-    /// Makes one release for all devices. Burn's default does not call [`optimize`](TrainStep::optimize).
+    /// Makes one release for all devices. Burn's default does not call
+    /// [`optimize`](TrainStep::optimize).
     fn optimize_multi(
         self,
         optim: &mut ModuleOptimizer,

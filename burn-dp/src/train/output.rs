@@ -1,4 +1,4 @@
-//! What the model gives to the metrics.
+//! The input of the metrics.
 
 use std::sync::Arc;
 
@@ -7,7 +7,7 @@ use burn::train::ItemLazy;
 use burn::train::metric::Adaptor;
 
 use super::StepRelease;
-use super::session::ReleaseSlot;
+use super::logical_step::ReleaseSlot;
 use crate::NonPrivate;
 use crate::clipping::ClippingStatistics;
 
@@ -15,8 +15,8 @@ use crate::clipping::ClippingStatistics;
 ///
 /// # Privacy
 ///
-/// Metrics see what was [released](StepRelease). The outputs of the user's model on the training
-/// batches are [`NonPrivate`], and kept only while a metric asks for them.
+/// Metrics receive what was [released](StepRelease). The outputs of the user's model on the
+/// training batches are [`NonPrivate`], and kept only if a metric uses them.
 pub struct StepOutput<T> {
     pub(super) slot: ReleaseSlot,
     pub(super) outputs: Vec<T>,
@@ -42,7 +42,7 @@ impl<T> Adaptor<NonPrivate<Option<ClippingStatistics>>> for StepOutput<T> {
     }
 }
 
-/// One for each virtual batch.
+/// One for each physical batch.
 impl<I, T: Adaptor<I>> Adaptor<NonPrivate<Vec<I>>> for StepOutput<T> {
     fn adapt(&self) -> NonPrivate<Vec<I>> {
         NonPrivate::new(self.outputs.iter().map(Adaptor::<I>::adapt).collect())

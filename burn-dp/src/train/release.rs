@@ -65,12 +65,13 @@ impl StepRelease {
         self.releases
     }
 
-    /// Returns the ledger of everything that was released up to this step. It is computed when asked for.
+    /// Returns the ledger of everything that was released up to this step. It is computed when
+    /// asked for.
     ///
     /// # Errors
     ///
-    /// Returns an error if the accountant does not support a release, which the ledger of the run has
-    /// accepted before.
+    /// Returns an error if the accountant does not support a release, which the ledger of the run
+    /// has accepted before.
     pub fn ledger(&self) -> Result<PrivacyLedger, AccountantError> {
         let mut ledger = PrivacyLedger::clone(&self.empty);
         for (event, count) in self.events() {
@@ -89,8 +90,9 @@ impl StepRelease {
         self.noise_multiplier
     }
 
-    /// Returns an estimate of the norm of the sum of clipped gradients over the norm of its noise, from the
-    /// noisy gradient alone; only if the [metric](super::PrivateTraining::signal_to_noise_metric) is used.
+    /// Returns an estimate of the norm of the sum of clipped gradients over the norm of its noise,
+    /// from the noisy gradient alone; only if the
+    /// [metric](super::PrivateTraining::signal_to_noise_metric) is used.
     pub fn signal_to_noise(&self) -> Option<f64> {
         self.signal_to_noise
     }

@@ -1,10 +1,8 @@
 //! What the threads of a training share: the privacy of the run and the current logical step.
 
-use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::atomic::AtomicBool;
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
-use std::thread::ThreadId;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use burn::lr_scheduler::module_lr_scheduler::ModuleLearningRate;
 use burn::module::Module;
@@ -13,6 +11,7 @@ use burn::train::train::WorkerFailure;
 use burn::train::{Interrupter, TrainingError};
 use burn_dp_accountant::PrivacyLedger;
 
+use super::logical_step::{Ended, Part, State, no_current_step};
 use super::release::StepRelease;
 use crate::DpError;
 use crate::checkpoint::{Checkpointer, SavedRun};
@@ -20,12 +19,9 @@ use crate::clipping::{ClippedSum, PublicNorms};
 use crate::grads::Probe;
 use crate::optim::engine::{ClipTask, PrivacyEngine, UnitTask};
 use crate::optim::releases::Events;
-use crate::sampling::{Draw, Sampler};
 
-/// The report of a step, set when the step was released.
-pub(super) type ReleaseSlot = Arc<OnceLock<Arc<StepRelease>>>;
-
-/// Owns everything private in a training. It drives the engine of the custom loop for Burn's learner.
+/// Owns everything private in a training. It drives the engine of the custom loop for Burn's
+/// learner.
 pub(super) struct Session {
     state: Mutex<State>,
     pub(super) interrupter: Interrupter,
@@ -41,48 +37,6 @@ pub(super) struct Session {
     events: Events,
 }
 
-struct State {
-    engine: PrivacyEngine,
-    sampler: Box<dyn Sampler>,
-    current: Option<LogicalStep>,
-    ended: Option<Ended>,
-}
-
-/// Why nothing more is released.
-#[derive(Clone)]
-enum Ended {
-    Stopped(String),
-    Failed(Arc<DpError>),
-}
-
-impl From<DpError> for Ended {
-    fn from(error: DpError) -> Self {
-        match error {
-            DpError::BudgetExhausted { .. } => Self::Stopped(error.to_string()),
-            error => Self::Failed(Arc::new(error)),
-        }
-    }
-}
-
-/// A logical batch whose step is not made yet.
-struct LogicalStep {
-    draw: Draw,
-    /// Which parts were loaded, one for each device.
-    begun: Vec<bool>,
-    loop_thread: ThreadId,
-    /// The sums are added in the order of the physical batches, so that the result depends neither on the
-    /// number of devices nor on which is faster.
-    next_batch: usize,
-    waiting: BTreeMap<usize, ClippedSum>,
-    slot: ReleaseSlot,
-}
-
-/// What one device does in a step.
-pub(super) struct Part {
-    pub(super) draw: Draw,
-    pub(super) slot: ReleaseSlot,
-}
-
 impl Session {
     pub(super) fn new(
         engine: PrivacyEngine,
@@ -90,11 +44,10 @@ impl Session {
         steps_per_epoch: u64,
         checkpointer: Option<Checkpointer>,
     ) -> Result<Self, DpError> {
-        let sampler = engine.plan.sampler()?;
         let empty = Arc::new(engine.plan.new_ledger());
         let events = engine.releases()?.events().clone();
         Ok(Self {
-            state: Mutex::new(State { engine, sampler, current: None, ended: None }),
+            state: Mutex::new(State::new(engine)?),
             interrupter: Interrupter::new(),
             physical_batch_size,
             steps_per_epoch,
@@ -106,7 +59,8 @@ impl Session {
         })
     }
 
-    /// Nothing is inconsistent after a panic of another thread: the engine refuses what is incomplete.
+    /// Nothing is inconsistent after a panic of another thread: the engine refuses what is
+    /// incomplete.
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -173,7 +127,8 @@ impl Session {
         self.state().engine.end_task(probe);
     }
 
-    /// Returns what a thread needs to clip the update of a unit; `None` if nothing more is released.
+    /// Returns what a thread needs to clip the update of a unit; `None` if nothing more is
+    /// released.
     pub(super) fn unit_task<M: Module>(&self, model: &M) -> Result<Option<UnitTask>, DpError> {
         let mut state = self.state();
         match state.ended {
@@ -203,8 +158,8 @@ impl Session {
         Ok(())
     }
 
-    /// Makes the logical step. Returns the model, unchanged if nothing was released, and whether an epoch
-    /// ended that another one follows.
+    /// Makes the logical step. Returns the model, unchanged if nothing was released, and whether an
+    /// epoch ended that another one follows.
     pub(super) fn step<M: Module>(
         &self,
         model: M,
@@ -244,16 +199,16 @@ impl Session {
         let mut state = self.state();
         if let Some(current) = &state.current {
             return Err(DpError::state(format!(
-                "the batch of step {} is in progress, and its thresholds are fixed until the step is \
-                 made; give public norms between two steps (`PrivateModel::with_public_norms`)",
+                "the batch of step {} is in progress, and its thresholds are fixed until the step \
+                 is made; give public norms between two steps (`PrivateModel::with_public_norms`)",
                 current.draw.step()
             )));
         }
         state.engine.learn_from_public(norms)
     }
 
-    /// Saves a checkpoint and the log before the first release: what the dashboard reports in the first
-    /// epoch must not be lost with the process.
+    /// Saves a checkpoint and the log before the first release: what the dashboard reports in the
+    /// first epoch must not be lost with the process.
     fn save_beginning<M: Module>(
         &self,
         engine: &PrivacyEngine,
@@ -332,67 +287,6 @@ impl Session {
             _ => None,
         }
     }
-}
-
-impl State {
-    fn begin(&mut self, part: usize, parts: usize) -> Result<Part, DpError> {
-        let caller = std::thread::current().id();
-        let current = match &mut self.current {
-            Some(current) => current,
-            None => {
-                self.engine.check_next()?;
-                let draw = self.sampler.draw(self.engine.next_step())?;
-                self.current.insert(LogicalStep {
-                    draw,
-                    begun: vec![false; parts],
-                    loop_thread: caller,
-                    next_batch: 0,
-                    waiting: BTreeMap::new(),
-                    slot: ReleaseSlot::default(),
-                })
-            }
-        };
-        if current.loop_thread != caller {
-            return Err(DpError::state(
-                "the devices of this training step separately (`ExecutionStrategy::ddp`), so that each \
-                 would release its part of a batch; use `ExecutionStrategy::multi`, which releases one \
-                 sum",
-            ));
-        }
-        let is_next = current.draw.step() == self.engine.next_step();
-        match current.begun.get_mut(part) {
-            Some(begun) if is_next && !*begun => *begun = true,
-            _ => {
-                return Err(DpError::state(format!(
-                    "the batch of step {} was not released before the next one was loaded: gradient \
-                     accumulation does not define the logical batch; leave `grads_accumulation` out \
-                     and set the physical batch size, which splits what does not fit into memory",
-                    current.draw.step()
-                )));
-            }
-        }
-        Ok(Part { draw: current.draw.clone(), slot: current.slot.clone() })
-    }
-
-    /// Returns the current logical step, whose parts are complete.
-    fn take_current(&mut self) -> Result<LogicalStep, DpError> {
-        let step = self.engine.next_step();
-        let current = self.current.take().ok_or_else(|| no_current_step(step))?;
-        if !current.waiting.is_empty() || !current.begun.iter().all(|&begun| begun) {
-            return Err(DpError::state(format!(
-                "not all parts of the batch of step {step} were clipped: under \
-                 `ExecutionStrategy::ddp` every device would release its own; use \
-                 `ExecutionStrategy::multi`, and the loader of `PrivateTraining` as it is"
-            )));
-        }
-        Ok(current)
-    }
-}
-
-fn no_current_step(step: u64) -> DpError {
-    DpError::state(format!(
-        "no batch of step {step} is in progress; use the loader of `PrivateTraining` as it is"
-    ))
 }
 
 impl fmt::Debug for Session {

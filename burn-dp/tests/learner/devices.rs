@@ -111,8 +111,8 @@ fn workers_that_step_on_their_own_release_nothing_and_are_told_why() {
     assert_eq!(private.ledger().releases(), 0);
 }
 
-// The context without devices starts no collective operations, so that Burn's own loop begins; Flex has none
-// of them, and Burn panics where it marks the parameters for them.
+// The context without devices starts no collective operations, so that Burn's own loop begins; Flex
+// has none of them, and Burn panics where it marks the parameters for them.
 #[test]
 fn ddp_on_devices_without_collective_operations_ends_before_anything_is_released() {
     let private = training_config().init(plan()).unwrap();

@@ -42,8 +42,8 @@ impl Dataset<usize> for Halting {
     }
 }
 
-/// Ends the process within the checkpoint after this number of steps. The library reads it in builds with
-/// debug assertions.
+/// Ends the process within the checkpoint after this number of steps. The library reads it in
+/// builds with debug assertions.
 const FAIL_POINT: &str = "BURN_DP_TEST_ABORT_IN_CHECKPOINT";
 
 /// Whether a checkpoint is incomplete.

@@ -28,7 +28,8 @@ use burn_dp::train::PrivateTrainingConfig;
 
 use fixture::{STEPS, STEPS_PER_EPOCH, custom_loop, launch, plan_config, values};
 
-/// A server that hosts a device of the CPU, from a thread of its own, and the device as a client sees it.
+/// A server that hosts a device of the CPU, from a thread of its own, and the device as a client
+/// sees it.
 fn served() -> Device {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let host = RemoteHost::websocket(&format!("ws://{}", listener.local_addr().unwrap()));
@@ -119,7 +120,8 @@ fn a_run_on_a_server_is_the_run_on_its_device() {
     let model = Layers::new(&local);
     let remote = served().autodiff();
     let before = values(&model);
-    // Where gradients are clipped, they are a little shorter: of a server it is not known how it rounds.
+    // Where gradients are clipped, they are a little shorter: of a server it is not known how it
+    // rounds.
     for (max_grad_norm, tolerance) in [(1e3, 1e-4), (0.7, 1e-2)] {
         let expected = model.clone().trained(max_grad_norm, &local);
         let found = model.clone().fork(&remote).trained(max_grad_norm, &remote);

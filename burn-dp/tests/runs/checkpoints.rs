@@ -371,8 +371,8 @@ fn releases_after_a_checkpoint_stay_in_the_ledger_and_are_made_again_for_nothing
     assert_eq!((optim.next_step(), optim.ledger().releases()), (5, 5));
 }
 
-// Sharp edge: the test of independence takes bits from gradients that are nearly nothing, so that a step which is
-// made again has to be tested as it was the first time.
+// Sharp edge: the test of independence takes bits from gradients that are nearly nothing, so that a
+// step which is made again has to be tested as it was the first time.
 #[test]
 fn steps_with_gradients_that_are_nearly_nothing_are_made_again_for_nothing() {
     let nearly_nothing = |model: &Net, x| Net::losses(model, x) * 1e-31;

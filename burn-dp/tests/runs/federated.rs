@@ -255,8 +255,8 @@ fn another_number_of_users_than_planned_is_refused_and_the_model_comes_back() {
     assert_eq!(training.rounds(), 1);
 }
 
-/// What a round of all these users added to the model, times the number of users; the noise is that of
-/// a fixed seed.
+/// What a round of all these users added to the model, times the number of users; the noise is that
+/// of a fixed seed.
 fn released(users: &[Vec<usize>], scheme: SamplingScheme, clip: f64) -> Vec<f64> {
     // The number of units that the sum is divided by is public; here all take part.
     let config = PrivacyPlanConfig::new(users.len(), users.len() as f64)
@@ -291,7 +291,8 @@ fn a_neighbouring_user_moves_what_is_released_by_the_sensitivity_and_no_more() {
     for clip in [0.05, 0.5] {
         let tolerance = clip * 1e-3 + 1e-5;
         for removed in 0..users.len() {
-            // The last user goes: the random order of a user's examples follows the place in the list.
+            // The last user goes: the random order of a user's examples follows the place in the
+            // list.
             let mut with = users.clone();
             with[removed..].rotate_left(1);
             let whole = released(&with, SamplingScheme::Poisson, clip);

@@ -106,8 +106,8 @@ fn weights_are_compared_with_the_noise_of_their_own_group() {
     let second = train_on(&mut optim, first.clone(), 2, 7);
     let std = |path| optim.gradient_noise_std(path).unwrap();
     assert!((std("second.weight") / std("first.weight") / 1e4 - 1.0).abs() < 1e-9);
-    // What moves by noise alone is a random walk: over four steps it deviates by about its steps, so
-    // most of both layers is fixed, and each is compared with noise of its own size.
+    // What moves by noise alone is a random walk: over four steps it deviates by about its steps,
+    // so most of both layers is fixed, and each is compared with noise of its own size.
     for layer in [0..2, 2..4] {
         let (before, after) = (&values(&first)[layer.clone()], &values(&second)[layer]);
         let count = before.concat().len();

@@ -7,8 +7,8 @@ use crate::DpError;
 use crate::sampling::Draw;
 
 impl PrivacyEngine {
-    /// Returns an error unless the draw is the next one of the plan's sampler and every drawn unit was
-    /// clipped once.
+    /// Returns an error unless the draw is the next one of the plan's sampler and every drawn unit
+    /// was clipped once.
     pub(super) fn check_draw(&self, draw: &Draw) -> Result<(), DpError> {
         if draw.step() != self.next_step {
             return Err(DpError::state(format!(

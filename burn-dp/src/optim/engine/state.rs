@@ -106,8 +106,8 @@ impl PrivacyEngine {
     ///
     /// # Errors
     ///
-    /// Returns [`DpError::InvalidState`] if this engine began a run, and [`DpError::SavedState`] if a
-    /// number of the plan or a setting differs, or if ledger, key and log do not belong together.
+    /// Returns [`DpError::InvalidState`] if this engine began a run, and [`DpError::SavedState`] if
+    /// a number of the plan or a setting differs, or if ledger, key and log do not belong together.
     pub(crate) fn resume<F>(
         self,
         state: EngineState,
@@ -118,8 +118,8 @@ impl PrivacyEngine {
     {
         if self.next_step > 0 || self.ledger.releases() > 0 || self.is_within_step() {
             return Err(DpError::state(format!(
-                "the optimizer began a run with {} releases, and a saved run cannot replace it; load \
-                 into a new optimizer, made of a plan with the same numbers",
+                "the optimizer began a run with {} releases, and a saved run cannot replace it; \
+                 load into a new optimizer, made of a plan with the same numbers",
                 self.ledger.releases()
             )));
         }
@@ -141,8 +141,8 @@ impl PrivacyEngine {
         // Also for a checkpoint that was saved while steps were repeated.
         if !released.continues(&ledger) {
             return Err(DpError::saved_state(format!(
-                "{} has {} releases and the checkpoint {}: it is older than the checkpoint; restore \
-                 the newest log from a backup, or start a new run with its own budget",
+                "{} has {} releases and the checkpoint {}: it is older than the checkpoint; \
+                 restore the newest log from a backup, or start a new run with its own budget",
                 source.log.display(),
                 released.releases(),
                 ledger.releases()
@@ -241,8 +241,8 @@ fn compare_plans(
         plan.get(name).cloned().unwrap_or_else(|| "nothing".to_string())
     };
     Err(DpError::saved_state(format!(
-        "{name} was {} and is now {}; resume with the settings of the run, or start a new run with its \
-         own budget",
+        "{name} was {} and is now {}; resume with the settings of the run, or start a new run with \
+         its own budget",
         show(saved),
         show(given)
     )))

@@ -52,8 +52,8 @@ impl PrivacyEngine {
         StepOutcome { model, released: true, error: averaged.err() }
     }
 
-    /// Adds the noise and records the release in the ledger. Returns no gradients if only counts were
-    /// released.
+    /// Adds the noise and records the release in the ledger. Returns no gradients if only counts
+    /// were released.
     fn release<M: Module>(
         &mut self,
         model: &M,

@@ -20,8 +20,8 @@ struct Settings {
 }
 
 impl Sparsifier {
-    /// Returns the sparsifier as a burnpack record: of each parameter the means, the sums of squares, and
-    /// the fixed values, NaN for a weight that is not fixed.
+    /// Returns the sparsifier as a burnpack record: of each parameter the means, the sums of
+    /// squares, and the fixed values, NaN for a weight that is not fixed.
     pub(crate) fn to_bytes(&self) -> Result<Bytes, DpError> {
         let noise = self.weights.iter().map(|(path, weights)| (path.clone(), weights.noise));
         let settings = Settings {

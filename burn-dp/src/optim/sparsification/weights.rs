@@ -1,6 +1,6 @@
-//! What is known of the values of one parameter.
+//! The statistics of one parameter.
 
-/// Statistics of a window that has not ended, and the values that are fixed.
+/// Statistics of the current window, and the fixed values.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Weights {
     pub(crate) mean: Vec<f64>,
@@ -18,7 +18,7 @@ impl Weights {
         Self { mean: zeros.clone(), squares: zeros, fixed: vec![None; count], noise: 0.0 }
     }
 
-    /// Number of fixed weights.
+    /// Returns the number of fixed weights.
     pub(crate) fn fixed(&self) -> usize {
         self.fixed.iter().flatten().count()
     }
@@ -33,7 +33,7 @@ impl Weights {
         }
     }
 
-    /// Fixes what hovered in the window, and begins the next one.
+    /// Fixes the weights that converged in the window, and begins the next one.
     pub(crate) fn end_window(&mut self, window: u64, factor: f64) {
         // The squares of `window` steps against the sum of the noise variances of as many.
         let largest = factor * factor * self.noise * (window - 1) as f64 / window as f64;
@@ -48,7 +48,7 @@ impl Weights {
         self.noise = 0.0;
     }
 
-    /// Puts the fixed values in place. Returns whether any value changed.
+    /// Restores the fixed values. Returns whether any value changed.
     pub(crate) fn put(&self, values: &mut [f32]) -> bool {
         let mut changed = false;
         for (value, fixed) in values.iter_mut().zip(&self.fixed) {

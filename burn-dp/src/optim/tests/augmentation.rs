@@ -112,8 +112,8 @@ fn exchanging_one_unit_moves_the_model_by_twice_the_threshold_at_most() {
     let items: Vec<_> = (0..12).map(item).collect();
     let (base, optim) = step(items.clone(), false);
     let drawn = optim.plan().sampler().unwrap().draw(0).unwrap();
-    // The noise is the same, so the difference is that of the sums; the update is their mean over the
-    // expected batch size.
+    // The noise is the same, so the difference is that of the sums; the update is their mean over
+    // the expected batch size.
     let bound = LR * 2.0 * CLIP / 8.0 * (1.0 + 1e-5);
     let mut largest = 0.0f64;
     for &unit in drawn.private_indices() {

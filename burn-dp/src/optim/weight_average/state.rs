@@ -36,7 +36,8 @@ impl WeightAverage {
         pack::write(&settings, tensors)
     }
 
-    /// Returns the average of a record. Its values move to the device of the model in the next step.
+    /// Returns the average of a record. Its values move to the device of the model in the next
+    /// step.
     ///
     /// # Errors
     ///

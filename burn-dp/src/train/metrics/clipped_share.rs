@@ -10,8 +10,8 @@ use crate::clipping::ClippingStatistics;
 ///
 /// # Privacy
 ///
-/// None: the counts have no noise. For eyes that may see the data; do not publish it, or what Burn's
-/// loggers store of it.
+/// None: the counts have no noise. Show it only to people who may see the data; do not publish it,
+/// or the files in which Burn's loggers store it.
 #[derive(Clone, Debug)]
 pub struct ClippedShareMetric {
     name: MetricName,

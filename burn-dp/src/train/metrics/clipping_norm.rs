@@ -9,7 +9,7 @@ use crate::train::StepRelease;
 ///
 /// # Privacy
 ///
-/// Public: it is a constant, or follows from noisy counts that are in the ledger.
+/// Public: a constant, or computed from noisy counts that are in the ledger.
 #[derive(Clone, Debug)]
 pub struct ClippingNormMetric {
     name: MetricName,

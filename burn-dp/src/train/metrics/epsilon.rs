@@ -9,11 +9,12 @@ use crate::train::session::Session;
 
 /// ε of everything that was released so far, at one δ: an upper bound, as in the statement.
 ///
-/// The accountant takes milliseconds, so it is asked for a block of steps at a time, twenty in an epoch
-/// unless [`with_interval`](Self::with_interval) says otherwise. What is shown within a block is ε at its end, or
-/// after the last of its steps that the budget allows: never less than what was spent, nor more than what these
-/// steps spend. At the end of an epoch, and of a training however it ends, it is the ε of the ledger; a process
-/// that is killed within a block leaves the ε of the block behind.
+/// The accountant takes milliseconds, so ε is computed for a block of steps at a time, twenty in an
+/// epoch unless [`with_interval`](Self::with_interval) changes it. The value within a block is ε at
+/// its end, or after the last of its steps that the budget allows: never less than what was spent,
+/// nor more than what these steps spend. At the end of an epoch, and at every end of a training, it
+/// is the ε of the ledger; a process that is killed within a block leaves the ε of the block
+/// behind.
 ///
 /// # Privacy
 ///
@@ -26,9 +27,9 @@ pub struct EpsilonMetric {
     interval: u64,
     /// The number of releases at the end of the block that the last value is for.
     block_end: Option<u64>,
-    /// The last step, until its epoch has ended.
+    /// The last step, until the end of its epoch.
     seen: Option<Arc<StepRelease>>,
-    /// Not kept alive by what the dashboard keeps.
+    /// Weak, so that the dashboard does not keep the run and its log open.
     session: Weak<Session>,
 }
 
@@ -45,7 +46,7 @@ impl EpsilonMetric {
         }
     }
 
-    /// Asks the accountant every so many steps; 1 for every step.
+    /// Computes ε every `steps` steps; 1 for every step.
     ///
     /// # Panics
     ///
@@ -56,8 +57,8 @@ impl EpsilonMetric {
         self
     }
 
-    /// Returns an upper bound for the ledger of a step, exact at the end of a block; `None` if it is that of
-    /// the step before.
+    /// Returns an upper bound for the ledger of a step, exact at the end of a block; `None` if it
+    /// is that of the step before.
     fn epsilon(&mut self, release: &Arc<StepRelease>) -> Option<f64> {
         self.seen = Some(release.clone());
         let (events, releases) = (release.events(), release.releases());
@@ -75,7 +76,8 @@ impl EpsilonMetric {
         Some(upper(ledger.and_then(|ledger| ledger.epsilon(self.delta))))
     }
 
-    /// Returns ε of the ledger at the end of an epoch, where steps of the last block may not have been made.
+    /// Returns ε of the ledger at the end of an epoch, where steps of the last block may not have
+    /// been made.
     fn settled(&mut self) -> Option<f64> {
         // An error after the last step may have left a release in the ledger that no step reported.
         let ended = self.session.upgrade().and_then(|session| session.final_ledger());

@@ -1,7 +1,7 @@
 use burn::train::metric::{NumericEntry, SerializedEntry, format_float};
 
-/// Implements Burn's traits for a metric with a field `name` and a [`LastValue`] in its field `last`, of
-/// which an item gives a new value or none, and so does the end of an epoch.
+/// Implements Burn's traits for a metric with a field `name` and a [`LastValue`] in its field
+/// `last`. An item, and the end of an epoch, gives a new value or none.
 macro_rules! last_value_metric {
     ($metric:ty, $input:ty, $description:literal, higher_is_better: $higher:literal,
      |$this:ident, $item:ident| $value:expr) => {
@@ -53,7 +53,7 @@ macro_rules! last_value_metric {
                 Ok(self.last.compute(value))
             }
 
-            /// The last value stays: it does not belong to an epoch.
+            /// Keeps the last value, which does not belong to an epoch.
             fn clear(&mut self) {}
         }
 
@@ -74,18 +74,18 @@ macro_rules! last_value_metric {
 }
 pub(super) use last_value_metric;
 
-/// A number of which the last one counts, not a mean over the epoch.
+/// A number of which the dashboard shows the last value, not a mean over the epoch.
 #[derive(Clone, Debug, Default)]
 pub(super) struct LastValue(Option<f64>);
 
 impl LastValue {
-    /// Keeps a new value; without one the last stays.
+    /// Replaces the value, if there is a new one.
     pub(super) fn update(&mut self, value: Option<f64>) -> SerializedEntry {
         self.0 = value.or(self.0);
         self.entry(NumericEntry::Value)
     }
 
-    /// The last value, or a newer one, as that of the epoch.
+    /// Returns the last value, or a newer one, as the value of the epoch.
     pub(super) fn compute(&mut self, value: Option<f64>) -> SerializedEntry {
         self.0 = value.or(self.0);
         self.entry(NumericEntry::Final)

@@ -1,6 +1,6 @@
 //! Metrics of a private training, for Burn's dashboard.
 //!
-//! | metric | is |
+//! | metric | privacy |
 //! |---|---|
 //! | [`EpsilonMetric`] | public: follows from the ledger |
 //! | [`ClippingNormMetric`] | public: a constant, or adapted from noisy counts |
@@ -8,8 +8,8 @@
 //! | [`ClippedShareMetric`] | **not private**: exact counts of the batch |
 //! | [`NonPrivateMetric`] | **not private**: any metric of Burn on training batches |
 //!
-//! The last two must not be published. They exist only where they are registered, and their names on the
-//! dashboard say what they are.
+//! The last two must not be published. They exist only if they are registered, and their names on
+//! the dashboard contain "not private".
 
 mod clipped_share;
 mod clipping_norm;

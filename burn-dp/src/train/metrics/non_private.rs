@@ -7,15 +7,15 @@ use burn::train::metric::{
 
 use crate::NonPrivate;
 
-/// A metric of Burn on the batches of the training, such as their loss; made by
+/// A metric of Burn on the batches of the training, such as their loss; created by
 /// [`PrivateTraining::non_private_metric`](crate::train::PrivateTraining::non_private_metric).
 ///
-/// A step updates it once for every virtual batch; a step with an empty batch leaves it as it is.
+/// A step updates it once for every physical batch; a step with an empty batch does not change it.
 ///
 /// # Privacy
 ///
-/// None: it is computed from private data without noise. For eyes that may see the data; do not publish
-/// it, or what Burn's loggers store of it.
+/// None: it is computed from private data without noise. Show it only to people who may see the
+/// data; do not publish it, or the files in which Burn's loggers store it.
 #[derive(Clone, Debug)]
 pub struct NonPrivateMetric<Me> {
     metric: Me,

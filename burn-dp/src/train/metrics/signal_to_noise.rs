@@ -5,11 +5,13 @@ use burn::train::metric::MetricName;
 use super::last_value::{LastValue, last_value_metric};
 use crate::train::StepRelease;
 
-/// Estimate of the norm of the clipped sum over that of the noise on it; 0 where the noise hides it.
+/// An estimate of the norm of the clipped sum over the norm of its noise; 0 if the noise hides the
+/// sum.
 ///
 /// # Privacy
 ///
-/// Post-processing of the released gradient: its squared norm less the known variance of the noise.
+/// Post-processing of the released gradient: its squared norm minus the known variance of the
+/// noise.
 #[derive(Clone, Debug)]
 pub struct SignalToNoiseMetric {
     name: MetricName,

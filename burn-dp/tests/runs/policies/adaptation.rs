@@ -27,7 +27,7 @@ fn a_logical_step_is_one_release_with_thresholds_that_stay_until_it_is_made() {
             assert_eq!(optim.thresholds().unwrap(), thresholds);
             // Nothing may move them in between.
             let error = optim.learn_from_public(&public_norms()).unwrap_err().to_string();
-            assert!(error.contains("stay as they are until the step is made"), "{error}");
+            assert!(error.contains("are fixed until the step is made"), "{error}");
         }
         path.push(thresholds.norms().to_vec());
         model = optim.step(0.1, model, draw).unwrap();

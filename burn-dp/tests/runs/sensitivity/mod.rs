@@ -1,6 +1,6 @@
 //! What neighbouring data sets release differs by no more than the declared sensitivity: with every
-//! policy, sampler, size of the physical batches and way to a clipped sum, for adversarial units, the
-//! noise held fixed.
+//! policy, sampler, size of the physical batches and way to a clipped sum, for adversarial units,
+//! the noise held fixed.
 
 mod ways;
 
@@ -43,8 +43,8 @@ fn adversaries(way: Way) -> Vec<Unit> {
     let single = ADVERSARIES.into_iter().map(|row| vec![row]);
     let users = matches!(way, Way::FederatedAveraging | Way::FederatedSgd);
     match way.has_groups() {
-        // One example of the unit is adversarial, which is enough; or all are nothing. A user may have
-        // none at all.
+        // One example of the unit is adversarial, which is enough; or all are nothing. A user may
+        // have none at all.
         true => single
             .map(|one| [unit(way, 7)[..2].to_vec(), one].concat())
             .chain([vec![[0.0; 3]; 3]])
@@ -54,8 +54,8 @@ fn adversaries(way: Way) -> Vec<Unit> {
     }
 }
 
-/// Checks that two releases differ by no more than the thresholds and the accountant allow, and returns
-/// the part of that by which they do.
+/// Checks that two releases differ by no more than the thresholds and the accountant allow, and
+/// returns the part of that by which they do.
 fn check(
     context: &str,
     policy: &dyn Clipping,

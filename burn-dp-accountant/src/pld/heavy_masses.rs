@@ -31,7 +31,7 @@ const POWER_ERROR: f64 = 16.0 * f64::EPSILON;
 
 /// Returns `z^n` at the frequencies of `powers` with less rounding, or `powers` itself if the
 /// heaviest masses are not nearly all of the mass.
-pub(super) fn sharpened(transform: &Transform, powers: Powers, count: u64) -> Powers {
+pub(super) fn with_less_rounding(transform: &Transform, powers: Powers, count: u64) -> Powers {
     let kept = powers.indices.len().max(1);
     let budget = (MAX_TERMS / kept).min(transform.tilted.len() / 4);
     if count < FEWEST || budget == 0 {
@@ -139,14 +139,14 @@ mod tests {
                 .collect()
         };
         let (fast_values, fast_bounds) = (fast.values.clone(), bounds(&fast));
-        let sharp = sharpened(&transform, fast, count);
-        let sharp_bounds = bounds(&sharp);
+        let direct = with_less_rounding(&transform, fast, count);
+        let direct_bounds = bounds(&direct);
         for i in 0..fast_values.len() {
-            let gap = (fast_values[i] - sharp.values[i]).norm();
-            assert!(gap <= fast_bounds[i] + sharp_bounds[i], "{i}: {gap:e}");
+            let gap = (fast_values[i] - direct.values[i]).norm();
+            assert!(gap <= fast_bounds[i] + direct_bounds[i], "{i}: {gap:e}");
         }
         let total = |bounds: &[f64]| bounds.iter().sum::<f64>();
-        let (sharp, fast) = (total(&sharp_bounds), total(&fast_bounds));
-        assert!(sharp < 0.1 * fast, "{sharp:e} {fast:e}");
+        let (direct, fast) = (total(&direct_bounds), total(&fast_bounds));
+        assert!(direct < 0.1 * fast, "{direct:e} {fast:e}");
     }
 }

@@ -1,0 +1,159 @@
+//! The clipping of physical batches and of unit updates, on any thread.
+
+use burn::module::{Flag, Module, ModuleVisitor, Param};
+use burn::tensor::Tensor;
+use burn_dp_accountant::UnitOfPrivacy;
+
+use super::PrivacyEngine;
+use crate::DpError;
+use crate::clipping::{ClippedSum, Thresholds};
+use crate::grads::{PrivateBackward, Probe};
+use crate::random::SamplingKey;
+use crate::sampling::ExampleWeights;
+use crate::updates::federated::UserUpdate;
+use crate::updates::{UnitUpdate, clip_updates, private_copy};
+
+impl PrivacyEngine {
+    /// Returns what a thread needs to clip a physical batch of the current logical step.
+    pub(crate) fn clip_task<M: Module>(&mut self, model: &M) -> Result<ClipTask, DpError> {
+        self.buffers.observe(model)?;
+        Ok(ClipTask {
+            backward: self.backward.clone(),
+            probe: self.independence.take_probe(&self.plan.source, self.next_step),
+            thresholds: self.thresholds()?,
+        })
+    }
+
+    /// Takes back the probe of a [`ClipTask`].
+    pub(crate) fn end_task(&mut self, probe: Option<Probe>) {
+        self.independence.give_back(probe);
+    }
+
+    /// Returns what a thread needs to clip the updates of units of the current logical step.
+    pub(crate) fn unit_task<M: Module>(&mut self, model: &M) -> Result<UnitTask, DpError> {
+        self.observe_copy(model)?;
+        Ok(UnitTask { thresholds: self.thresholds()? })
+    }
+
+    /// Checks that the updates left `model` as it was.
+    pub(crate) fn end_unit_task<M: Module>(&mut self, model: &M) -> Result<(), DpError> {
+        self.observe_copy(model)?;
+        let mut find = TrainingBatchNorm::default();
+        model.visit(&mut find);
+        if find.found {
+            self.note(
+                "running_statistics",
+                "not learned: private batches changed copies of the model only; the model has \
+                 those it began with, or others computed on public data",
+            );
+        }
+        self.independence.units_by_themselves();
+        Ok(())
+    }
+
+    /// Prepares the updates of users. Returns the key that orders the examples of a user.
+    ///
+    /// # Errors
+    ///
+    /// Returns [`DpError::InvalidArgument`] if the unit of the plan is not the user.
+    pub(crate) fn begin_user_updates(
+        &mut self,
+        update: &UserUpdate,
+    ) -> Result<SamplingKey, DpError> {
+        let unit = self.plan.unit();
+        if *unit != UnitOfPrivacy::User {
+            return Err(DpError::invalid(
+                "unit",
+                format!(
+                    "must be the user, because an item of the data set is all that a user owns, \
+                     got {unit}; plan with `with_unit(UnitOfPrivacy::User)`"
+                ),
+            ));
+        }
+        self.note("user_update", update.to_string());
+        Ok(self.plan.shuffling_key())
+    }
+
+    fn observe_copy<M: Module>(&mut self, model: &M) -> Result<(), DpError> {
+        if self.buffers.is_done() {
+            return Ok(());
+        }
+        // A running state of the original holds back its last update; a copy has it.
+        self.buffers.observe(&private_copy(model))
+    }
+}
+
+/// The clipping of one physical batch, which any thread may do.
+pub(crate) struct ClipTask {
+    backward: PrivateBackward,
+    probe: Option<Probe>,
+    thresholds: Thresholds,
+}
+
+impl ClipTask {
+    /// Returns the clipped sum, and the probe for [`end_task`](PrivacyEngine::end_task), which
+    /// needs it whatever the outcome.
+    pub(crate) fn run<M: Module>(
+        mut self,
+        losses: Tensor<1>,
+        weights: Option<&ExampleWeights>,
+        model: &M,
+    ) -> (Result<ClippedSum, DpError>, Option<Probe>) {
+        let sum = self.clip(losses, weights, model);
+        (sum, self.probe)
+    }
+
+    fn clip<M: Module>(
+        &mut self,
+        losses: Tensor<1>,
+        weights: Option<&ExampleWeights>,
+        model: &M,
+    ) -> Result<ClippedSum, DpError> {
+        let grads = self.backward.run_probed(losses, model, self.probe.as_mut())?;
+        let grads = match weights {
+            Some(weights) => {
+                grads.with_padding(weights.is_padding().map(|padding| !padding).collect())?
+            }
+            None => grads,
+        };
+        self.thresholds.clip(grads)
+    }
+}
+
+/// The clipping of the updates of some units, which any thread may do.
+pub(crate) struct UnitTask {
+    thresholds: Thresholds,
+}
+
+impl UnitTask {
+    pub(crate) fn run<M: Module, U>(
+        self,
+        model: &M,
+        units: impl IntoIterator<Item = U>,
+        update: impl FnMut(M, U) -> Result<UnitUpdate, DpError>,
+    ) -> Result<ClippedSum, DpError> {
+        clip_updates(&self.thresholds, model, units, update)
+    }
+}
+
+/// Finds a BatchNorm in training mode.
+#[derive(Default)]
+struct TrainingBatchNorm {
+    containers: Vec<String>,
+    found: bool,
+}
+
+impl ModuleVisitor for TrainingBatchNorm {
+    fn enter_module(&mut self, _name: &str, container_type: &str) {
+        self.containers.push(container_type.to_string());
+    }
+
+    fn exit_module(&mut self, _name: &str, _container_type: &str) {
+        self.containers.pop();
+    }
+
+    fn visit_flag(&mut self, flag: &Param<Flag>) {
+        let inside = self.containers.iter().any(|name| name == "Struct:BatchNorm");
+        self.found |= inside && flag.val().is_enabled();
+    }
+}

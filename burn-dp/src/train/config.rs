@@ -1,0 +1,191 @@
+//! The configuration of a training.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use super::checkpoints::{Bundle, SCHEDULER};
+use super::session::Session;
+use super::training::{PrivateTraining, Resumed};
+use crate::DpError;
+use crate::checkpoint::{Checkpoint, Checkpointer};
+use crate::grads::PrivateBackward;
+use crate::optim::engine::PrivacyEngine;
+use crate::optim::{PrivacyPlan, Sparsifier, WeightAverage};
+
+/// Configuration of a [`PrivateTraining`].
+#[derive(Clone, Debug)]
+pub struct PrivateTrainingConfig {
+    physical_batch_size: usize,
+    steps_per_epoch: Option<u64>,
+    backward: PrivateBackward,
+    independence_check: bool,
+    checkpoints: Option<PathBuf>,
+    sparsifier: Option<Sparsifier>,
+    weight_average: Option<WeightAverage>,
+}
+
+impl PrivateTrainingConfig {
+    /// Uses physical batches of at most `physical_batch_size` units: as many as fit into memory.
+    /// The result of a step does not depend on it except for the rounding of sums.
+    pub fn new(physical_batch_size: usize) -> Self {
+        Self {
+            physical_batch_size,
+            steps_per_epoch: None,
+            backward: PrivateBackward::new(),
+            independence_check: true,
+            checkpoints: None,
+            sparsifier: None,
+            weight_average: None,
+        }
+    }
+
+    /// Sets the number of steps between two validations, which Burn calls an epoch. Default: the
+    /// size of the data set over the expected batch size, which is one expected pass over the data.
+    pub fn with_steps_per_epoch(mut self, steps: u64) -> Self {
+        self.steps_per_epoch = Some(steps);
+        self
+    }
+
+    /// Sets the options of the backward pass.
+    pub fn with_backward(mut self, backward: PrivateBackward) -> Self {
+        self.backward = backward;
+        self
+    }
+
+    /// Sets whether the first step tests the independence of the examples; see
+    /// [`DpOptimizer::with_independence_check`].
+    ///
+    /// [`DpOptimizer::with_independence_check`]: crate::optim::DpOptimizer::with_independence_check
+    pub fn with_independence_check(mut self, enabled: bool) -> Self {
+        self.independence_check = enabled;
+        self
+    }
+
+    /// Fixes weights that have converged, after each step. Checkpoints contain its state.
+    ///
+    /// # Privacy
+    ///
+    /// Post-processing; see [`Sparsifier`].
+    pub fn with_sparsifier(mut self, sparsifier: Sparsifier) -> Self {
+        self.sparsifier = Some(sparsifier);
+        self
+    }
+
+    /// Averages the weights after each step. The average is validated, decides a choice among
+    /// checkpoints by a metric of the validation, and is the model of Burn's result. The training,
+    /// and the model of a checkpoint, use the weights themselves. Checkpoints contain both.
+    ///
+    /// # Privacy
+    ///
+    /// Post-processing; see [`WeightAverage`].
+    pub fn with_weight_average(mut self, average: WeightAverage) -> Self {
+        self.weight_average = Some(average);
+        self
+    }
+
+    /// Saves checkpoints in `folder`, which belongs to this run alone.
+    ///
+    /// # Privacy
+    ///
+    /// They contain the key of the run; see [`Checkpointer`].
+    pub fn with_checkpoints(mut self, folder: impl AsRef<Path>) -> Self {
+        self.checkpoints = Some(folder.as_ref().to_path_buf());
+        self
+    }
+
+    /// Begins a run.
+    ///
+    /// # Errors
+    ///
+    /// Returns [`DpError::InvalidArgument`] if a size is 0, and [`DpError::SavedState`] if the
+    /// folder of the checkpoints has a checkpoint already, or a log with releases.
+    pub fn init(self, plan: PrivacyPlan) -> Result<PrivateTraining, DpError> {
+        if let Some(folder) = &self.checkpoints
+            && let Some(found) = Checkpointer::new(folder).latest()?
+        {
+            return Err(DpError::saved_state(format!(
+                "{} is a checkpoint of a run that was begun; resume it, or give the new run its \
+                 own folder",
+                found.folder().display()
+            )));
+        }
+        let engine = self.engine(plan);
+        self.training(engine, None)
+    }
+
+    /// Continues the run of a checkpoint, bit for bit as if it had never stopped. Steps that
+    /// followed the checkpoint are repeated, or [skipped](Checkpoint::skip_lost_steps).
+    ///
+    /// # Errors
+    ///
+    /// Returns the errors of [`Checkpoint::restore`]: nothing is resumed whose ledger is missing,
+    /// damaged, older or of another run. Returns [`DpError::SavedState`] if the checkpoint has no
+    /// learning rate scheduler, or another sparsifier or weight average than this configuration.
+    pub fn resume(
+        self,
+        plan: PrivacyPlan,
+        checkpoint: &Checkpoint,
+    ) -> Result<PrivateTraining, DpError> {
+        let saved = checkpoint.open()?;
+        let is_beginning = saved.next_step() == 0;
+        if !is_beginning && !saved.has(SCHEDULER) {
+            return Err(DpError::saved_state(format!(
+                "{} has no learning rate scheduler: it was saved by a custom loop; resume with \
+                 `Checkpoint::restore` in that loop",
+                checkpoint.folder().display()
+            )));
+        }
+        saved.run().check_settings(self.sparsifier.as_ref(), self.weight_average.as_ref())?;
+        let engine = checkpoint.resume_engine(&saved, self.engine(plan))?;
+        self.training(engine, Some(Resumed { checkpoint: checkpoint.clone(), is_beginning }))
+    }
+
+    /// Continues from the newest checkpoint, or begins a run if there is none: for a program that
+    /// is restarted after a crash.
+    ///
+    /// # Errors
+    ///
+    /// Returns the errors of [`init`](Self::init) and [`resume`](Self::resume).
+    pub fn init_or_resume(self, plan: PrivacyPlan) -> Result<PrivateTraining, DpError> {
+        let latest = match &self.checkpoints {
+            Some(folder) => Checkpointer::new(folder).latest()?,
+            None => None,
+        };
+        match latest {
+            Some(checkpoint) => self.resume(plan, &checkpoint),
+            None => self.init(plan),
+        }
+    }
+
+    /// Returns a new engine with these options.
+    fn engine(&self, plan: PrivacyPlan) -> PrivacyEngine {
+        let mut engine = PrivacyEngine::new(plan);
+        engine.backward = self.backward.clone();
+        engine.independence.set_enabled(self.independence_check);
+        engine.sparsifier = self.sparsifier.clone();
+        engine.average = self.weight_average.clone();
+        engine
+    }
+
+    fn training(
+        self,
+        engine: PrivacyEngine,
+        resumed: Option<Resumed>,
+    ) -> Result<PrivateTraining, DpError> {
+        if self.physical_batch_size == 0 {
+            return Err(DpError::invalid("physical_batch_size", "must be at least 1, got 0"));
+        }
+        let passes = 1.0 / engine.plan.sampling_probability();
+        let steps_per_epoch = self.steps_per_epoch.unwrap_or(passes.round().max(1.0) as u64);
+        if steps_per_epoch == 0 {
+            return Err(DpError::invalid("steps_per_epoch", "must be at least 1, got 0"));
+        }
+        let checkpointer = self.checkpoints.map(Checkpointer::new);
+        let size = self.physical_batch_size;
+        let session = Arc::new(Session::new(engine, size, steps_per_epoch, checkpointer.clone())?);
+        let checkpoint = resumed.as_ref().map(|resumed| resumed.checkpoint.clone());
+        let bundle =
+            checkpointer.map(|found| Arc::new(Bundle::new(session.clone(), found, checkpoint)));
+        Ok(PrivateTraining::new(session, bundle, resumed))
+    }
+}

@@ -1,0 +1,125 @@
+//! The current logical step of a training, which several devices may share.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, OnceLock};
+use std::thread::ThreadId;
+
+use super::release::StepRelease;
+use crate::DpError;
+use crate::clipping::ClippedSum;
+use crate::optim::engine::PrivacyEngine;
+use crate::sampling::{Draw, Sampler};
+
+/// The report of a step, set when the step was released.
+pub(super) type ReleaseSlot = Arc<OnceLock<Arc<StepRelease>>>;
+
+/// The privacy of the run, and the current logical step.
+pub(super) struct State {
+    pub(super) engine: PrivacyEngine,
+    sampler: Box<dyn Sampler>,
+    pub(super) current: Option<LogicalStep>,
+    pub(super) ended: Option<Ended>,
+}
+
+/// Why nothing more is released.
+#[derive(Clone)]
+pub(super) enum Ended {
+    Stopped(String),
+    Failed(Arc<DpError>),
+}
+
+impl From<DpError> for Ended {
+    fn from(error: DpError) -> Self {
+        match error {
+            DpError::BudgetExhausted { .. } => Self::Stopped(error.to_string()),
+            error => Self::Failed(Arc::new(error)),
+        }
+    }
+}
+
+/// A logical batch whose step is not made yet.
+pub(super) struct LogicalStep {
+    pub(super) draw: Draw,
+    /// Which parts were loaded, one for each device.
+    begun: Vec<bool>,
+    loop_thread: ThreadId,
+    /// The sums are added in the order of the physical batches, so that the result depends neither
+    /// on the number of devices nor on which is faster.
+    pub(super) next_batch: usize,
+    pub(super) waiting: BTreeMap<usize, ClippedSum>,
+    pub(super) slot: ReleaseSlot,
+}
+
+/// What one device does in a step.
+pub(super) struct Part {
+    pub(super) draw: Draw,
+    pub(super) slot: ReleaseSlot,
+}
+
+impl State {
+    pub(super) fn new(engine: PrivacyEngine) -> Result<Self, DpError> {
+        let sampler = engine.plan.sampler()?;
+        Ok(Self { engine, sampler, current: None, ended: None })
+    }
+
+    /// Begins part `part` of `parts` of the next logical step.
+    pub(super) fn begin(&mut self, part: usize, parts: usize) -> Result<Part, DpError> {
+        let caller = std::thread::current().id();
+        let current = match &mut self.current {
+            Some(current) => current,
+            None => {
+                self.engine.check_next()?;
+                let draw = self.sampler.draw(self.engine.next_step())?;
+                self.current.insert(LogicalStep {
+                    draw,
+                    begun: vec![false; parts],
+                    loop_thread: caller,
+                    next_batch: 0,
+                    waiting: BTreeMap::new(),
+                    slot: ReleaseSlot::default(),
+                })
+            }
+        };
+        if current.loop_thread != caller {
+            return Err(DpError::state(
+                "the devices of this training step separately (`ExecutionStrategy::ddp`), so that \
+                 each would release its part of a batch; use `ExecutionStrategy::multi`, which \
+                 releases one sum",
+            ));
+        }
+        let is_next = current.draw.step() == self.engine.next_step();
+        match current.begun.get_mut(part) {
+            Some(begun) if is_next && !*begun => *begun = true,
+            _ => {
+                return Err(DpError::state(format!(
+                    "the batch of step {} was not released before the next one was loaded: \
+                     gradient accumulation does not define the logical batch; leave \
+                     `grads_accumulation` out and set the physical batch size, which splits what \
+                     does not fit into memory",
+                    current.draw.step()
+                )));
+            }
+        }
+        Ok(Part { draw: current.draw.clone(), slot: current.slot.clone() })
+    }
+
+    /// Returns the current logical step, whose parts are complete.
+    pub(super) fn take_current(&mut self) -> Result<LogicalStep, DpError> {
+        let step = self.engine.next_step();
+        let current = self.current.take().ok_or_else(|| no_current_step(step))?;
+        if !current.waiting.is_empty() || !current.begun.iter().all(|&begun| begun) {
+            return Err(DpError::state(format!(
+                "not all parts of the batch of step {step} were clipped: under \
+                 `ExecutionStrategy::ddp` every device would release its own; use \
+                 `ExecutionStrategy::multi`, and the loader of `PrivateTraining` as it is"
+            )));
+        }
+        Ok(current)
+    }
+}
+
+pub(super) fn no_current_step(step: u64) -> DpError {
+    DpError::state(format!(
+        "no batch of step {step} is in progress; use the loader of `PrivateTraining` as it is"
+    ))
+}
