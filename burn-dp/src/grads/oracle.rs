@@ -6,7 +6,7 @@ use std::collections::HashMap;
 
 use burn::module::{Module, ModuleMapper, Param, ParamId};
 use burn::nn::Linear;
-use burn::tensor::{Device, Distribution, Gradients, Tensor, TensorData};
+use burn::tensor::{Device, Distribution, Tensor, TensorData};
 use proptest::prelude::ProptestConfig;
 
 use super::{MemoryBound, PrivateBackward};

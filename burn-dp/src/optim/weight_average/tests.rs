@@ -1,6 +1,6 @@
 #![allow(clippy::unwrap_used)]
 
-use burn::module::{Param, ParamId};
+use burn::module::Param;
 use burn::nn::{Embedding, EmbeddingConfig, Linear, LinearConfig};
 use burn::tensor::{Device, FloatDType, Int, TensorData};
 
