@@ -28,9 +28,6 @@ pub(crate) trait AnyRank {
     /// Returns the type of the elements.
     fn dtype(&self) -> DType;
 
-    /// Returns the device, with its autodiff setting.
-    fn device(&self) -> Device;
-
     /// Returns the checkpointing strategy, or `None` without autodiff.
     fn checkpointing(&self) -> Option<GradientCheckpointingStrategy>;
 
@@ -59,10 +56,6 @@ impl<const D: usize> AnyRank for Tensor<D> {
 
     fn dtype(&self) -> DType {
         Tensor::dtype(self)
-    }
-
-    fn device(&self) -> Device {
-        Tensor::device(self)
     }
 
     fn checkpointing(&self) -> Option<GradientCheckpointingStrategy> {
@@ -189,19 +182,6 @@ impl<F: FnMut(&str, &ParameterRef<'_>) -> Option<Tensor<1>>> ModuleMapper for Wa
             None => new,
         };
         param.map(|_| new.set_require_grad(parameter.is_trained))
-    }
-}
-
-/// Skips the copies of a tied parameter in a visitor.
-#[derive(Debug, Default)]
-pub(crate) struct FirstCopies {
-    seen: HashSet<ParamId>,
-}
-
-impl FirstCopies {
-    /// Returns whether `param` is trained and its identity is new.
-    pub(crate) fn is_new<const D: usize>(&mut self, param: &Param<Tensor<D>>) -> bool {
-        param.base().is_require_grad() && self.seen.insert(param.id)
     }
 }
 
