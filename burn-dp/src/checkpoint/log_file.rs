@@ -357,7 +357,7 @@ mod tests {
     }
 
     #[test]
-    fn a_last_line_without_its_line_break_counts_and_a_shorter_one_does_not() {
+    fn a_last_line_without_its_line_break_counts() {
         let folder = tempfile::tempdir().unwrap();
         let path = log(folder.path(), 3);
         let bytes = fs::read(&path).unwrap();

@@ -35,9 +35,9 @@ use crate::{DpError, NonPrivate};
 /// - the number of examples that were clipped is not the number that was drawn.
 ///
 /// The last check counts examples; it cannot identify them. Give each [physical
-/// batch](crate::sampling::LogicalBatch::chunks) to [`backward`](Self::backward) exactly once. If
-/// one is given twice in place of another of the same size, this is not detected, and a unit may
-/// contribute up to twice the sensitivity.
+/// batch](crate::sampling::LogicalBatch::physical_batches) to [`backward`](Self::backward) exactly
+/// once. If one is given twice in place of another of the same size, this is not detected, and a
+/// unit may contribute up to twice the sensitivity.
 ///
 /// What the inner optimizer does with the noisy gradient is post-processing: momentum, adaptive
 /// rates, weight decay, also Burn's own gradient clipping, which is not private clipping.
@@ -45,9 +45,9 @@ use crate::{DpError, NonPrivate};
 /// # Empty batches
 ///
 /// A Poisson draw may be empty. This is decided on the host: an empty draw has no [physical
-/// batch](crate::sampling::LogicalBatch::chunks), so no layer receives a tensor without rows, which
-/// some backends cannot compute with, and the step is noise alone. Losses without rows are accepted
-/// as well; they add nothing.
+/// batch](crate::sampling::LogicalBatch::physical_batches), so no layer receives a tensor without
+/// rows, which some backends cannot compute with, and the step is noise alone. Losses without rows
+/// are accepted as well; they add nothing.
 ///
 /// # Example
 ///

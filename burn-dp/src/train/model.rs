@@ -362,7 +362,8 @@ impl<M: PrivateTrainStep> Module for PrivateModel<M> {
         self.map_inner(|model| model.map(mapper))
     }
 
-    /// Refuses records without the privacy of the run, which would give its budget back.
+    /// Loads a record of the run. A record without the privacy of the run would give its budget
+    /// back, and ends the training.
     fn try_load_record(self, record: ModuleRecord) -> Result<Self, RecordError> {
         if !self.session.expects_record.swap(false, Ordering::Relaxed) {
             self.session.fail(DpError::state(

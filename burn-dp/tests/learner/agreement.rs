@@ -33,12 +33,12 @@ fn the_learner_trains_what_the_custom_loop_trains_bit_for_bit() {
 }
 
 #[test]
-fn all_kinds_of_clipping_are_those_of_the_optimizer() {
+fn all_clipping_policies_match_the_custom_loop() {
     let poisson = SamplingScheme::Poisson;
     agrees(AutomaticClipping::new(), poisson, 8);
     let groups = || ParameterGroups::per_layer(&Net::new()).unwrap();
     agrees(GroupedClipping::equal(groups(), 1.0).unwrap(), poisson, 8);
-    // Thresholds change after each release, never between virtual batches.
+    // Thresholds change after each release, never between physical batches.
     agrees(QuantileClipping::new(0.5).unwrap(), poisson, 4);
     agrees(QuantileClipping::new(0.5).unwrap().with_groups(groups()), poisson, 4);
 }
@@ -61,7 +61,7 @@ fn multiplied() -> MultipliedClipping {
 }
 
 #[test]
-fn layerwise_multiplied_scheduled_and_tracked_clipping_are_those_of_the_optimizer() {
+fn layerwise_scheduled_and_tracked_clipping_match_the_custom_loop() {
     let poisson = SamplingScheme::Poisson;
     let decay = || Schedule::exponential(0.9, STEPS_PER_EPOCH).unwrap();
     agrees(layerwise().with_schedule(decay()), poisson, 4);
@@ -83,7 +83,7 @@ fn measured(model: &Net) -> Result<PublicNorms, DpError> {
     Ok(norms)
 }
 
-/// A loop of one's own that measures the norms after every epoch which another one follows.
+/// A custom loop that measures the norms after every epoch that another one follows.
 fn measuring_loop(clipping: Box<dyn Clipping>) -> (Net, DpOptimizer) {
     let plan = plan_config().with_clipping(clipping).init().unwrap();
     let batches = plan.batches(dataset(), Rows, &device()).unwrap();
@@ -114,7 +114,7 @@ fn measuring(
 }
 
 #[test]
-fn norms_on_public_data_are_measured_anew_after_every_epoch() {
+fn public_norms_are_measured_after_every_epoch() {
     let policies: [Box<dyn Clipping>; 2] = [Box::new(layerwise()), Box::new(multiplied())];
     for policy in policies {
         let expected = measuring_loop(policy.clone());
@@ -138,7 +138,7 @@ fn norms_on_public_data_are_measured_anew_after_every_epoch() {
 }
 
 #[test]
-fn public_norms_are_given_between_two_steps_and_to_a_policy_that_has_a_use_for_them() {
+fn public_norms_are_refused_within_a_step_and_by_other_policies() {
     let plan = plan_config().with_clipping(layerwise()).init().unwrap();
     let private = training_config().init(plan).unwrap();
     let norms = measured(&Net::new()).unwrap();
@@ -162,7 +162,7 @@ fn public_norms_are_given_between_two_steps_and_to_a_policy_that_has_a_use_for_t
 }
 
 #[test]
-fn virtual_batches_are_one_step_of_the_scheduler_and_one_release() {
+fn physical_batches_are_one_step_and_one_release() {
     agrees(FlatClipping::new(0.5).unwrap(), SamplingScheme::Poisson, 4);
     agrees(FlatClipping::new(0.5).unwrap(), SamplingScheme::Poisson, 1);
 }

@@ -31,7 +31,7 @@ pub(crate) fn after_two_epochs() -> MetricEarlyStoppingStrategy {
 }
 
 #[test]
-fn the_budget_stops_the_training_before_the_step_that_would_break_it() {
+fn the_budget_stops_the_training_in_time() {
     let (plan, epsilon) = seven_steps();
     let private = training_config().init(plan).unwrap();
 
@@ -89,7 +89,7 @@ fn early_stopping_ends_the_run_and_leaves_budget_unspent() {
 }
 
 #[test]
-fn an_error_of_a_step_ends_the_training_with_its_reason_and_releases_nothing() {
+fn an_error_of_a_step_ends_the_training_and_releases_nothing() {
     let private = training_config().init(plan_config().with_steps(STEPS).init().unwrap()).unwrap();
     let folder = tempfile::tempdir().unwrap();
     // A dependence between the examples: losses that are not one for each row.

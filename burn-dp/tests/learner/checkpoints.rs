@@ -91,14 +91,14 @@ fn a_run_does_not_begin_in_the_folder_of_another() {
 }
 
 #[test]
-fn a_finished_run_that_is_started_again_says_what_the_run_said() {
+fn a_finished_run_restarts_with_the_same_statement() {
     let folder = tempfile::tempdir().unwrap();
     let private = config(folder.path()).init(plan()).unwrap();
     train(&private, 3);
     let statement = private.statement(&[1e-3]).unwrap();
     assert_eq!(statement.facts["independence_of_examples"], "checked on the first batches");
     drop(private);
-    // Checked or not by the program that goes on.
+    // With and without the check in the resumed program.
     for check in [true, false] {
         let config = config(folder.path()).with_independence_check(check);
         let private = config.init_or_resume(plan()).unwrap();
@@ -107,7 +107,7 @@ fn a_finished_run_that_is_started_again_says_what_the_run_said() {
     }
 }
 
-/// A folder with the log of another run that made so many steps, and nothing else.
+/// A folder with the log of another run after `steps` steps, and nothing else.
 fn abandoned(steps: usize) -> tempfile::TempDir {
     let folder = tempfile::tempdir().unwrap();
     let other = plan_config().with_insecure_seed(InsecureSeed(99)).init().unwrap();
@@ -119,7 +119,7 @@ fn abandoned(steps: usize) -> tempfile::TempDir {
 }
 
 #[test]
-fn the_folder_of_a_run_that_was_killed_during_its_first_checkpoint_is_used_again() {
+fn a_folder_without_releases_and_checkpoints_is_used_again() {
     let folder = abandoned(0);
     let private = config(folder.path()).init_or_resume(plan()).unwrap();
     train(&private, 2);
@@ -131,7 +131,7 @@ fn the_folder_of_a_run_that_was_killed_during_its_first_checkpoint_is_used_again
 }
 
 #[test]
-fn a_folder_with_releases_and_no_checkpoint_is_refused_before_anything_is_trained() {
+fn a_folder_with_releases_and_no_checkpoint_is_refused() {
     let folder = abandoned(1);
     let log = fs::read(folder.path().join("releases.log")).unwrap();
     for begun in [
@@ -147,7 +147,7 @@ fn a_folder_with_releases_and_no_checkpoint_is_refused_before_anything_is_traine
 }
 
 #[test]
-fn lost_steps_are_made_again_for_nothing_and_budget_is_not_given_back() {
+fn lost_steps_are_repeated_for_free_and_give_no_budget_back() {
     let folder = tempfile::tempdir().unwrap();
     let private = config(folder.path()).init(plan()).unwrap();
     train(&private, 3);
@@ -163,14 +163,14 @@ fn lost_steps_are_made_again_for_nothing_and_budget_is_not_given_back() {
 }
 
 #[test]
-fn a_step_that_is_made_again_in_another_way_is_refused_and_can_be_skipped() {
+fn a_repeated_step_that_differs_is_refused_and_can_be_skipped() {
     let folder = tempfile::tempdir().unwrap();
     let private = config(folder.path()).init(plan()).unwrap();
     train(&private, 2);
     drop(private);
     let checkpoint = Checkpointer::new(folder.path()).after(4).unwrap();
 
-    // Another virtual batch size adds up in another order: not the release that was made.
+    // Another physical batch size adds up in another order: not the release that was made.
     let other = || {
         let config = PrivateTrainingConfig::new(7).with_steps_per_epoch(STEPS_PER_EPOCH);
         config.with_checkpoints(folder.path())
@@ -309,7 +309,7 @@ fn a_run_does_not_resume_with_other_numbers() {
     assert!(error.to_string().contains("noise_multiplier was 1 and is now 0.5"), "{error}");
 }
 
-/// Some steps of a loop of one's own, and its checkpoint.
+/// Some steps of a custom loop, and its checkpoint.
 fn saved_by_a_loop(
     folder: &Path,
     plan: PrivacyPlan,
@@ -360,7 +360,7 @@ fn the_beginning_of_a_loop_is_that_of_the_learner() {
 }
 
 #[test]
-fn a_run_that_goes_on_elsewhere_is_not_resumed() {
+fn a_run_whose_log_is_in_use_is_not_resumed() {
     let folder = tempfile::tempdir().unwrap();
     let private = config(folder.path()).init(plan()).unwrap();
     train(&private, 1);

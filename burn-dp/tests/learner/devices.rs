@@ -23,7 +23,7 @@ fn agrees(count: usize, optim: MultiDeviceOptim, physical: usize) {
 #[test]
 fn two_devices_train_what_one_trains_bit_for_bit() {
     agrees(2, MultiDeviceOptim::OptimMainDevice, 4);
-    // One virtual batch: the second device has nothing to do and the step is made all the same.
+    // One physical batch: the second device has none, and the step is still made.
     agrees(2, MultiDeviceOptim::OptimMainDevice, 64);
 }
 
@@ -48,7 +48,7 @@ fn slices_that_are_not_the_whole_data_set_are_refused() {
 }
 
 #[test]
-fn devices_that_step_on_their_own_are_refused() {
+fn devices_that_step_separately_are_refused() {
     let private = training_config().init(plan()).unwrap();
     let whole = loader(&private);
     let (first, second) = (whole.slice(0, 60), whole.slice(60, UNITS));
@@ -81,7 +81,7 @@ fn a_step_that_not_all_devices_began_is_refused() {
 }
 
 #[test]
-fn workers_that_step_on_their_own_release_nothing_and_are_told_why() {
+fn workers_that_step_separately_release_nothing() {
     use burn::optim::GradientsParams;
     use burn::train::TrainStep;
 
@@ -114,7 +114,7 @@ fn workers_that_step_on_their_own_release_nothing_and_are_told_why() {
 // The context without devices starts no collective operations, so that Burn's own loop begins; Flex
 // has none of them, and Burn panics where it marks the parameters for them.
 #[test]
-fn ddp_on_devices_without_collective_operations_ends_before_anything_is_released() {
+fn ddp_without_collective_operations_releases_nothing() {
     let private = training_config().init(plan()).unwrap();
     let config = DistributedConfig { all_reduce_op: ReduceOperation::Mean };
     let strategy = ExecutionStrategy::DistributedDataParallel {

@@ -1,4 +1,4 @@
-//! What is known of the end of a training under a dashboard that forgets it.
+//! The end of a training under a dashboard that drops it.
 
 use burn::train::checkpoint::KeepLastNCheckpoints;
 use burn::train::logger::{EvaluationProgressLogger, TrainingProgressLogger};
@@ -93,7 +93,7 @@ fn failed(private: &PrivateTraining, configure: impl FnOnce(Training) -> Trainin
     error.to_string()
 }
 
-/// The reason of a stop after so many steps.
+/// The reason of a stop after `expected` steps.
 fn stopped(
     private: &PrivateTraining,
     expected: u64,
@@ -119,7 +119,7 @@ fn a_training_to_its_last_step_is_complete() {
 }
 
 #[test]
-fn the_reason_of_a_stop_is_known_after_a_dashboard_that_forgets_it() {
+fn the_reason_of_a_stop_survives_the_dashboard() {
     let (plan_of_seven, _) = seven_steps();
     let private = training_config().init(plan_of_seven).unwrap();
     let reason = stopped(&private, 7, |training| training);
@@ -137,7 +137,7 @@ fn the_reason_of_a_stop_is_known_after_a_dashboard_that_forgets_it() {
 }
 
 #[test]
-fn an_error_is_known_after_a_dashboard_that_forgets_it() {
+fn an_error_survives_the_dashboard() {
     // Data that cannot be read.
     let private = training_config().init(plan()).unwrap();
     let folder = tempfile::tempdir().unwrap();

@@ -186,7 +186,7 @@ pub(crate) fn launch(
     configure(supervised(private, folder.path())).launch(learner(private))
 }
 
-/// The same run in a loop of one's own.
+/// The same run in a custom loop.
 pub(crate) fn custom_loop(plan: PrivacyPlan, physical_batch_size: usize) -> (Net, DpOptimizer) {
     custom_loop_of(plan.optimizer(optimizer()), scheduler(), physical_batch_size)
 }

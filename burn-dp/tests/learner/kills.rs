@@ -16,7 +16,7 @@ use crate::fixture::*;
 /// What the child does, and where. Without it the child's test does nothing.
 const TASK: &str = "BURN_DP_LEARNER_CHILD";
 
-/// Loads virtual batches until so many were loaded, says so in a file, and waits for its end.
+/// Loads `left` physical batches, creates the file `marker`, and waits for the end of the process.
 struct Halting {
     left: AtomicUsize,
     marker: PathBuf,
@@ -84,8 +84,8 @@ fn start(task: &str, folder: &Path, configure: impl FnOnce(&mut Command)) -> Chi
     command.spawn().unwrap()
 }
 
-/// Ends a child with SIGKILL while it loads the virtual batch after `batches` others. The number of
-/// releases that are on record is returned.
+/// Ends a child with SIGKILL while it loads the physical batch after `batches` others. Returns the
+/// number of stored releases.
 fn kill_after(batches: usize, folder: &Path) -> u64 {
     let mut child = start(&batches.to_string(), folder, |_| {});
     let marker = folder.join("halted");
@@ -106,14 +106,14 @@ fn releases(folder: &Path) -> u64 {
     fs::read_to_string(folder.join("releases.log")).unwrap().lines().count() as u64 - 1
 }
 
-/// Number of virtual batches of the steps before `step`.
+/// Number of physical batches of the steps before `step`.
 fn batches_before(step: u64) -> usize {
     let sampler = plan().sampler().unwrap();
     (0..step).map(|s| sampler.draw(s).unwrap().private_indices().len().div_ceil(4)).sum()
 }
 
-/// Goes on to the end: nothing that was released is forgotten, nothing is paid for twice, and the
-/// result is that of the run that never stopped.
+/// Goes on to the end: no release is lost, nothing is paid for twice, and the result is
+/// that of the run that never stopped.
 fn finish(folder: &Path, released: u64) {
     let private = config(folder).init_or_resume(plan()).unwrap();
     assert_eq!(private.ledger().releases(), released);
@@ -125,7 +125,7 @@ fn finish(folder: &Path, released: u64) {
 #[test]
 fn a_run_killed_within_an_epoch_continues_as_if_never_stopped() {
     let folder = tempfile::tempdir().unwrap();
-    // In the second epoch, between two virtual batches of step 6.
+    // In the second epoch, between two physical batches of step 6.
     let released = kill_after(batches_before(6) + 1, folder.path());
     assert_eq!(released, 6);
     finish(folder.path(), released);

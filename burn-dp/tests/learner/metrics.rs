@@ -62,7 +62,7 @@ fn logged(folder: &std::path::Path, name: &str, epoch: usize) -> Vec<f64> {
 }
 
 #[test]
-fn the_epsilon_of_the_dashboard_is_that_of_the_ledger_after_every_step() {
+fn the_dashboard_shows_the_epsilon_of_the_ledger() {
     let private = training_config().init(secret_plan().init().unwrap()).unwrap();
     let folder = tempfile::tempdir().unwrap();
     let seen = Ledgers::default();
@@ -139,7 +139,7 @@ impl Dataset<usize> for Ending {
 
 // Sharp edge: the second block, of steps 5 to 8, ends in its middle.
 #[test]
-fn the_last_epsilon_is_that_of_the_ledger_wherever_the_training_stops() {
+fn the_last_epsilon_equals_the_ledger_wherever_training_stops() {
     let free = training_config().init(secret_plan().init().unwrap()).unwrap().ledger();
     let event = DpEvent::dp_sgd_step(0.125, 1.0);
     let after = |steps| free.epsilon_after(&event, steps, 1e-5).unwrap().upper;
@@ -152,7 +152,7 @@ fn the_last_epsilon_is_that_of_the_ledger_wherever_the_training_stops() {
             "budget" => secret_plan().with_budget(budget),
             _ => secret_plan(),
         };
-        // All units of a step fit into one virtual batch.
+        // All units of a step fit into one physical batch.
         let private = PrivateTrainingConfig::new(UNITS).with_steps_per_epoch(STEPS_PER_EPOCH);
         let private = private.init(config.init().unwrap()).unwrap();
         let event = match kind {
@@ -213,7 +213,7 @@ fn thresholds_and_signal_to_noise_are_shown_and_change_nothing() {
 }
 
 #[test]
-fn metrics_of_private_data_exist_only_where_they_are_asked_for_and_say_what_they_are() {
+fn metrics_of_private_data_are_opt_in_and_named_not_private() {
     let private = training_config().init(plan()).unwrap();
     let folder = tempfile::tempdir().unwrap();
     let result = supervised(&private, folder.path())

@@ -50,7 +50,7 @@ fn parameter_groups_have_an_optimizer_of_their_own() {
 }
 
 #[test]
-fn a_group_with_a_vanishing_learning_rate_stays_where_it_is() {
+fn a_group_with_a_vanishing_learning_rate_does_not_move() {
     let scheduler = || {
         ModuleLrSchedulerConfig::new(
             CosineAnnealingLrSchedulerConfig::new(0.1, STEPS as usize).into(),
@@ -70,7 +70,7 @@ fn a_group_with_a_vanishing_learning_rate_stays_where_it_is() {
 }
 
 #[test]
-fn clipping_by_burn_bounds_the_noisy_gradient_and_is_no_private_clipping() {
+fn gradient_clipping_of_burn_bounds_the_noisy_gradient() {
     let clipped = || {
         let clipping = GradientClippingConfig::Norm(1e-3).init();
         sgd().with_grad_clipping(clipping)
@@ -86,7 +86,7 @@ fn clipping_by_burn_bounds_the_noisy_gradient_and_is_no_private_clipping() {
 }
 
 #[test]
-fn learning_rate_schedulers_tick_once_a_step_whatever_the_virtual_batches() {
+fn learning_rate_schedulers_tick_once_per_step() {
     let steps = STEPS as usize;
     trained(sgd, move || CosineAnnealingLrSchedulerConfig::new(0.1, steps).init().unwrap());
     trained(sgd, || ExponentialLrSchedulerConfig::new(0.1, 0.8).init().unwrap());

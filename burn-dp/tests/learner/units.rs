@@ -191,7 +191,7 @@ fn user_updates() -> [UserUpdate; 2] {
 }
 
 #[test]
-fn federated_updates_under_the_learner_are_those_of_federated_training() {
+fn federated_updates_of_the_learner_match_federated_training() {
     for update in user_updates() {
         let server = user_plan().optimizer(optimizer());
         let mut federated = FederatedTraining::new(server, update.clone()).unwrap();

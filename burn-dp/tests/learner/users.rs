@@ -118,7 +118,7 @@ fn expected() -> (Net, FederatedTraining) {
 }
 
 #[test]
-fn a_data_set_of_users_is_trained_with_the_privacy_of_a_user() {
+fn a_data_set_of_users_is_trained_with_user_level_privacy() {
     for (physical, padding) in [(64, false), (3, false), (4, true)] {
         let private = burn_dp::train::PrivateTrainingConfig::new(physical)
             .with_steps_per_epoch(STEPS_PER_EPOCH)

@@ -53,7 +53,7 @@ fn several_devices_have_the_average_of_one() {
 }
 
 #[test]
-fn what_is_validated_is_the_average() {
+fn the_average_is_validated() {
     let private = averaging().init(plan()).unwrap();
     let folder = tempfile::tempdir().unwrap();
     let training = supervised(&private, folder.path()).metric_valid_numeric(LossMetric::new());

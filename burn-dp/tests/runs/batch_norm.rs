@@ -34,7 +34,7 @@ impl Normed {
 
 // Sharp edge: the running statistics of a BatchNorm are private data.
 #[test]
-fn a_model_with_batch_norm_trains_and_its_running_statistics_stay_as_they_were() {
+fn a_model_with_batch_norm_trains_without_running_statistics() {
     let sets = MiniSets::shuffled(EXAMPLES, 10, 0).unwrap();
     let config = finish(PrivacyPlanConfig::for_mini_sets(&sets, 2.0))
         .with_sampling(SamplingScheme::FixedSize)

@@ -141,7 +141,7 @@ fn the_key_of_a_checkpoint_is_readable_by_its_owner_alone() {
 }
 
 #[test]
-fn a_checkpoint_of_another_run_is_not_overwritten_and_not_kept_in_silence() {
+fn a_checkpoint_of_another_run_is_not_overwritten() {
     let folder = tempfile::tempdir().unwrap();
     let checkpointer = Checkpointer::new(folder.path());
     let save = |seed| {
@@ -155,7 +155,7 @@ fn a_checkpoint_of_another_run_is_not_overwritten_and_not_kept_in_silence() {
 }
 
 #[test]
-fn a_new_checkpoint_replaces_the_old_one_and_a_partial_one_is_not_seen() {
+fn a_new_checkpoint_replaces_the_old_one_and_partial_ones_are_ignored() {
     let folder = tempfile::tempdir().unwrap();
     let checkpointer = Checkpointer::new(folder.path());
     let plan = config().init().unwrap();
@@ -195,7 +195,7 @@ fn folders(folder: &Path) -> Vec<String> {
 }
 
 #[test]
-fn a_second_save_at_the_same_step_takes_the_place_of_the_first() {
+fn a_second_checkpoint_of_a_step_replaces_the_first() {
     let folder = tempfile::tempdir().unwrap();
     let checkpointer = Checkpointer::new(folder.path());
     let (config, mut optim, model) = learning();
@@ -218,7 +218,7 @@ fn a_second_save_at_the_same_step_takes_the_place_of_the_first() {
 }
 
 #[test]
-fn a_process_that_is_killed_while_a_checkpoint_takes_the_place_of_another_leaves_a_complete_one() {
+fn a_kill_while_a_checkpoint_is_replaced_leaves_a_complete_one() {
     let complete = tempfile::tempdir().unwrap();
     let (config, optim, model) = learning();
     let (old, new) = (complete.path().join("old"), complete.path().join("new"));
@@ -245,7 +245,7 @@ fn a_process_that_is_killed_while_a_checkpoint_takes_the_place_of_another_leaves
         };
         let (optim, found) = restore();
         assert_eq!(values(&found), values(&Net::new()));
-        // The next one goes on from there, at the same step too.
+        // The next checkpoint works, also at the same step.
         checkpointer.save(&model, &optim).unwrap();
         drop(optim);
         assert_eq!(folders(folder.path()), ["checkpoint-00000000000000000002", "releases.log"]);
@@ -253,7 +253,7 @@ fn a_process_that_is_killed_while_a_checkpoint_takes_the_place_of_another_leaves
     }
 }
 
-/// A folder with the log of another run that made so many steps, and nothing else.
+/// A folder with the log of another run after `steps` steps, and nothing else.
 fn abandoned(steps: usize) -> tempfile::TempDir {
     let folder = tempfile::tempdir().unwrap();
     let other = config().with_insecure_seed(InsecureSeed(77)).init().unwrap();
@@ -264,7 +264,7 @@ fn abandoned(steps: usize) -> tempfile::TempDir {
 }
 
 #[test]
-fn the_folder_of_a_run_that_was_killed_during_its_first_checkpoint_is_used_again() {
+fn a_folder_without_releases_and_checkpoints_is_used_again() {
     let folder = abandoned(0);
     let checkpointer = Checkpointer::new(folder.path());
     assert!(checkpointer.latest().unwrap().is_none());
@@ -281,7 +281,7 @@ fn the_folder_of_a_run_that_was_killed_during_its_first_checkpoint_is_used_again
 }
 
 #[test]
-fn a_folder_with_releases_and_no_checkpoint_is_refused_before_a_run_begins() {
+fn a_folder_with_releases_and_no_checkpoint_is_refused() {
     let folder = abandoned(3);
     let checkpointer = Checkpointer::new(folder.path());
     let log = fs::read(folder.path().join("releases.log")).unwrap();
@@ -301,7 +301,7 @@ fn a_folder_with_releases_and_no_checkpoint_is_refused_before_a_run_begins() {
 }
 
 #[test]
-fn a_finished_run_that_is_started_again_says_what_the_run_said() {
+fn a_finished_run_restarts_with_the_same_statement() {
     let folder = tempfile::tempdir().unwrap();
     let checkpointer = Checkpointer::new(folder.path());
     let (model, optim) = run(config(), SgdConfig::new().init(), UNITS);
@@ -316,7 +316,7 @@ fn a_finished_run_that_is_started_again_says_what_the_run_said() {
     };
     assert_eq!(restore().statement(&[1e-3]).unwrap().to_string(), said.to_string());
 
-    // A checkpoint that does not say goes on, and nothing is made up.
+    // A checkpoint without the result resumes as not checked.
     let path = checkpoint.folder().join("privacy.json");
     let mut state: serde_json::Value = serde_json::from_slice(&fs::read(&path).unwrap()).unwrap();
     let fields = state["run"].as_object_mut().unwrap();
@@ -328,7 +328,7 @@ fn a_finished_run_that_is_started_again_says_what_the_run_said() {
 }
 
 #[test]
-fn releases_after_a_checkpoint_stay_in_the_ledger_and_are_made_again_for_nothing() {
+fn lost_steps_stay_in_the_ledger_and_are_repeated_for_free() {
     let folder = tempfile::tempdir().unwrap();
     let checkpointer = Checkpointer::new(folder.path());
     let begin = || {
@@ -374,7 +374,7 @@ fn releases_after_a_checkpoint_stay_in_the_ledger_and_are_made_again_for_nothing
 // Sharp edge: the test of independence takes bits from gradients that are nearly nothing, so that a
 // step which is made again has to be tested as it was the first time.
 #[test]
-fn steps_with_gradients_that_are_nearly_nothing_are_made_again_for_nothing() {
+fn steps_with_tiny_gradients_are_repeated_for_free() {
     let nearly_nothing = |model: &Net, x| Net::losses(model, x) * 1e-31;
     for saved in [0, 2] {
         let folder = tempfile::tempdir().unwrap();

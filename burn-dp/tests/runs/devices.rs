@@ -17,7 +17,7 @@ fn optimizer() -> DpOptimizer {
 
 // Sharp edge: the thresholds of a step are those of all devices, and move once, after it.
 #[test]
-fn sums_that_several_threads_clipped_to_the_thresholds_of_the_step_are_one_release() {
+fn sums_clipped_by_several_threads_are_one_release() {
     let (mut one, mut several) = (optimizer(), optimizer());
     let (mut expected, mut model) = (Net::new(), Net::new());
     for step in 0..4 {

@@ -199,7 +199,7 @@ fn public_updates(update: &UserUpdate, model: &Net) -> PublicNorms {
 }
 
 #[test]
-fn thresholds_of_layers_follow_the_updates_of_public_users_between_two_rounds() {
+fn layerwise_thresholds_follow_the_updates_of_public_users() {
     let clipping = LayerwiseClipping::enhanced(0.3, &public_norms()).unwrap();
     let optim = user_config().with_clipping(clipping).init().unwrap();
     let optim = optim.optimizer(SgdConfig::new().init());
@@ -237,7 +237,7 @@ fn a_plan_for_examples_does_not_train_users() {
 }
 
 #[test]
-fn another_number_of_users_than_planned_is_refused_and_the_model_comes_back() {
+fn another_number_of_users_is_refused_with_the_model() {
     let mut training = training(SgdConfig::new().init(), fed_avg());
     let few = InMemDataset::new(vec![vec![1usize]; 3]);
     let losses = |model: &Net, batch: Vec<usize>| Ok(model.losses_of(&batch));
@@ -286,7 +286,7 @@ fn released(users: &[Vec<usize>], scheme: SamplingScheme, clip: f64) -> Vec<f64>
 
 // Sharp edges: the noise of the smallest multiplier is far below the tolerance.
 #[test]
-fn a_neighbouring_user_moves_what_is_released_by_the_sensitivity_and_no_more() {
+fn a_neighboring_user_moves_the_release_by_at_most_the_sensitivity() {
     let users: Vec<Vec<usize>> = (0..6).map(|u| vec![u, u + 7, u + 50]).collect();
     for clip in [0.05, 0.5] {
         let tolerance = clip * 1e-3 + 1e-5;

@@ -127,7 +127,7 @@ pub(crate) fn batches(plan: &PrivacyPlan) -> LogicalBatches<Tensor<2>> {
     plan.batches(dataset, Rows, &device()).unwrap()
 }
 
-/// The steps of these batches, in physical batches of so many rows.
+/// The steps of these batches, in physical batches of `physical` rows.
 pub(crate) fn train_with<M: Module>(
     optim: &mut DpOptimizer,
     mut model: M,

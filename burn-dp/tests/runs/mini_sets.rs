@@ -16,7 +16,7 @@ pub(crate) fn finish(config: PrivacyPlanConfig) -> PrivacyPlanConfig {
     config.with_steps(5).with_noise_multiplier(0.5).with_insecure_seed(InsecureSeed(3))
 }
 
-/// DP-SGD as everybody knows it: rows of a batch.
+/// Ordinary DP-SGD: rows of a batch.
 pub(crate) fn by_rows(config: PrivacyPlanConfig) -> Vec<f32> {
     let plan = config.init().unwrap();
     let sampler = plan.sampler().unwrap();
@@ -113,7 +113,7 @@ fn a_mini_set_moves_the_model_by_its_clipped_mean_gradient() {
 }
 
 #[test]
-fn the_ledger_has_one_release_a_step_and_the_statement_says_what_is_protected() {
+fn each_step_is_one_release_and_the_statement_names_the_unit() {
     let sets = MiniSets::shuffled(EXAMPLES, 8, 1).unwrap();
     let config = finish(PrivacyPlanConfig::for_mini_sets(&sets, 2.0));
     let (_, optim) = by_units(&sets, config.clone(), &mean_gradient);
@@ -200,7 +200,7 @@ fn released_sets(examples: &[usize], size: usize, sets: usize, clip: f64) -> Vec
 
 // Sharp edge: the table of `MiniSets`.
 #[test]
-fn one_example_moves_a_mini_set_and_a_mini_set_the_sum_as_the_relation_says() {
+fn one_example_moves_the_sum_of_mini_sets_as_the_table_states() {
     let clip = 0.2;
     let tolerance = clip * 1e-3 + 1e-5;
     let examples: Vec<usize> = (0..40).collect();

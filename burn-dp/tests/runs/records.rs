@@ -17,7 +17,7 @@ fn optimizer() -> DpOptimizer {
     config().init().unwrap().optimizer(SgdConfig::new().init())
 }
 
-/// A run of so many steps with a log of releases in `folder`.
+/// A run of `steps` steps with a log of releases in `folder`.
 fn run(folder: &Path, steps: usize) -> (DpOptimizer, Net) {
     let mut optim = optimizer().with_release_log(folder.join("releases.log")).unwrap();
     let model = train_on(&mut optim, Net::new(), steps, 7);
@@ -73,7 +73,7 @@ fn goes_on(config: fn() -> PrivacyPlanConfig, inner: fn() -> ModuleOptimizer, ex
 }
 
 #[test]
-fn a_run_that_goes_on_from_a_record_is_the_run_bit_for_bit() {
+fn a_run_resumed_from_a_record_is_the_run_bit_for_bit() {
     goes_on(config, || SgdConfig::new().init(), false);
     goes_on(config, || AdamConfig::new().init(), true);
     let adapting = || config().with_clipping(QuantileClipping::new(0.5).unwrap());
@@ -151,7 +151,7 @@ fn a_record_of_an_exhausted_run_is_exhausted() {
 }
 
 #[test]
-fn a_record_is_not_loaded_while_its_run_goes_on() {
+fn a_record_is_not_loaded_while_its_log_is_in_use() {
     let folder = tempfile::tempdir().unwrap();
     let (optim, _) = run(folder.path(), 2);
     let record = optim.to_record().unwrap();
@@ -320,7 +320,7 @@ fn a_run_does_not_save_where_its_log_is_not() {
 }
 
 #[test]
-fn a_run_goes_on_with_its_own_average_and_not_with_another() {
+fn a_run_resumes_with_its_own_average_only() {
     let folder = tempfile::tempdir().unwrap();
     let with = |decay| optimizer().with_weight_average(WeightAverage::new(decay).unwrap()).unwrap();
     let mut optim = with(0.9).with_release_log(folder.path().join("log")).unwrap();

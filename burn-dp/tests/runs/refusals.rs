@@ -112,7 +112,7 @@ fn a_buffer_that_a_forward_pass_changes_is_refused_with_its_path() {
 }
 
 #[test]
-fn a_parameter_that_is_frozen_between_two_batches_is_no_buffer_that_changed() {
+fn a_parameter_frozen_between_batches_is_not_a_changed_buffer() {
     let mut optim = config().init().unwrap().optimizer(SgdConfig::new().init());
     let model = Net::new();
     let x = || Rows.batch(vec![1, 2], &device());

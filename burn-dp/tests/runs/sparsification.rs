@@ -29,7 +29,7 @@ fn still<M: Module>(before: &M, after: &M) -> usize {
 }
 
 #[test]
-fn what_a_window_fixes_does_not_move_again_and_the_ledger_is_the_same() {
+fn fixed_weights_do_not_move_and_the_ledger_is_unchanged() {
     let mut optim = optimizer(config(), sparsifier());
     let first = train_on(&mut optim, Net::new(), 3, 7);
     let fixed = optim.sparsifier().unwrap().fixed();
@@ -45,7 +45,7 @@ fn what_a_window_fixes_does_not_move_again_and_the_ledger_is_the_same() {
     assert!(statement.facts["sparsification"].contains("fixed at their average"));
 }
 
-// Sharp edge: a run that is interrupted within a window goes on with what it saw of it.
+// Sharp edge: a run that is interrupted within a window keeps its statistics.
 #[test]
 fn a_resumed_run_has_the_fixed_weights_of_the_run_bit_for_bit() {
     for interrupted in [1, 4, 6] {
@@ -71,7 +71,7 @@ fn a_resumed_run_has_the_fixed_weights_of_the_run_bit_for_bit() {
 }
 
 #[test]
-fn a_restored_run_keeps_its_own_sparsifier_and_damage_is_refused() {
+fn a_restored_run_keeps_its_sparsifier_and_damage_is_refused() {
     let folder = tempfile::tempdir().unwrap();
     let checkpointer = Checkpointer::new(folder.path());
     let mut optim = optimizer(config(), sparsifier());
@@ -107,7 +107,7 @@ fn weights_are_compared_with_the_noise_of_their_own_group() {
     let std = |path| optim.gradient_noise_std(path).unwrap();
     assert!((std("second.weight") / std("first.weight") / 1e4 - 1.0).abs() < 1e-9);
     // What moves by noise alone is a random walk: over four steps it deviates by about its steps,
-    // so most of both layers is fixed, and each is compared with noise of its own size.
+    // so most of both layers is fixed, and each is compared with the noise of its group.
     for layer in [0..2, 2..4] {
         let (before, after) = (&values(&first)[layer.clone()], &values(&second)[layer]);
         let count = before.concat().len();

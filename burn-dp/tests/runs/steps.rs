@@ -28,7 +28,7 @@ fn every_step_is_one_release_in_the_ledger() {
 }
 
 #[test]
-fn the_size_of_the_physical_batches_does_not_matter() {
+fn the_result_is_independent_of_the_physical_batch_size() {
     let (expected, _) = run(config(), SgdConfig::new().init(), 1000);
     for physical in [1, 7, 20] {
         let (found, _) = run(config(), SgdConfig::new().init(), physical);
@@ -100,7 +100,7 @@ fn an_empty_draw_is_noise_and_is_recorded() {
 }
 
 #[test]
-fn the_update_is_divided_by_the_expected_batch_size_and_not_by_the_drawn_one() {
+fn the_update_is_divided_by_the_expected_batch_size() {
     struct Same;
     impl Batcher<usize, Tensor<2>> for Same {
         fn batch(&self, items: Vec<usize>, device: &Device) -> Tensor<2> {
@@ -163,7 +163,7 @@ fn a_known_seed_makes_the_ledger_not_private() {
 }
 
 #[test]
-fn training_stops_before_the_step_that_would_break_the_budget() {
+fn training_stops_before_the_budget_is_exceeded() {
     let budget = Budget::new(1.0, 1e-4).unwrap();
     let plan = config().with_steps(10_000).with_budget(budget).init().unwrap();
     let mut batches = batches(&plan);
@@ -196,7 +196,7 @@ fn training_stops_before_the_step_that_would_break_the_budget() {
 }
 
 #[test]
-fn a_parameter_that_is_thawed_between_backward_and_step_gets_noise_alone() {
+fn a_parameter_thawed_before_the_step_gets_noise_alone() {
     let plan = config().init().unwrap();
     let mut optim = plan.optimizer(SgdConfig::new().init());
     let model = Net::new();
@@ -214,7 +214,7 @@ fn a_parameter_that_is_thawed_between_backward_and_step_gets_noise_alone() {
 }
 
 #[test]
-fn a_forward_pass_that_is_not_followed_by_a_backward_pass_leaves_nothing_behind() {
+fn a_forward_pass_without_a_backward_pass_changes_nothing() {
     let first = run(config(), SgdConfig::new().init(), 7).0;
     let stale = Net::new();
     let _kept = stale.losses(Rows.batch(vec![1, 2, 3], &device()));

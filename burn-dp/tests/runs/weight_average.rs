@@ -1,4 +1,4 @@
-//! Averaged weights beside a training.
+//! Averaged weights of a training.
 
 use burn::module::Module;
 use burn::optim::{AdamConfig, SgdConfig};
@@ -16,7 +16,7 @@ fn optimizer() -> DpOptimizer {
 }
 
 #[test]
-fn the_average_is_that_of_the_models_after_each_step_and_changes_nothing() {
+fn the_average_covers_every_step_and_does_not_change_the_training() {
     let mut optim = optimizer();
     let mut without = config().init().unwrap().optimizer(SgdConfig::new().init());
     let (mut model, mut other) = (Net::new(), Net::new());

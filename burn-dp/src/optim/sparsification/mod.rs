@@ -1,4 +1,4 @@
-//! Weights that do nothing but follow the noise.
+//! Fixing weights whose changes are nothing but noise.
 
 mod state;
 mod weights;
@@ -14,25 +14,26 @@ use crate::error::positive;
 use crate::model::{TrainableParameters, map_parameters};
 use weights::Weights;
 
-/// Fixes weights that have converged: over a window of steps they hover around an average with no
-/// more deviation than the noise makes, so their average is as good as they are.
+/// Fixes weights that have converged: over a window of steps they stay around an average with no
+/// more deviation than the noise causes, so the average is as good as the weights.
 ///
-/// After each window, a weight whose standard deviation in it was at most `factor` times the deviation
-/// that the noise gives it in one step is set to its average of the window, and stays there. The
-/// deviation in one step is that of plain SGD: the learning rate of the parameter times the noise of
-/// its clipping group. With momentum or adaptive rates a weight moves by something else, and the factor
-/// has to make up for it.
+/// After each window, a weight whose standard deviation in it was at most `factor` times the
+/// deviation that the noise gives it in one step is set to its average over the window and stays
+/// fixed. The deviation in one step is that of plain SGD: the learning rate of the parameter times
+/// the noise of its clipping group. With momentum or adaptive rates a weight moves differently, and
+/// the factor must compensate for it.
 ///
-/// It works inside of [`DpOptimizer::step`]. The copies of a tied parameter are one parameter. What is
-/// fixed, and what was seen of a window that has not ended, is in the checkpoints, and a restored
-/// optimizer goes on with it. It costs 20 bytes of host memory for each trained weight, and every step
-/// reads the weights to the host.
+/// It runs within [`DpOptimizer::step`](crate::optim::DpOptimizer::step), and within the steps of
+/// Burn's learner with `PrivateTrainingConfig::with_sparsifier`. The copies of a tied parameter are
+/// one parameter. Checkpoints contain the fixed values and the statistics of the current window,
+/// and a restored run continues with them. It costs 20 bytes of host memory for each trained
+/// weight, and every step reads the weights to the host.
 ///
 /// # Privacy
 ///
-/// Post-processing of noisy models: it costs nothing. Gradients of fixed weights are still clipped and
-/// noised with the rest; the paper's further idea, thresholds of the active weights alone, is not
-/// followed.
+/// Post-processing of noisy models: it costs nothing. Gradients of fixed weights are still clipped
+/// and noised with the rest; the further idea of the paper, clipping thresholds for the active
+/// weights alone, is not implemented.
 ///
 /// # Example
 ///
@@ -44,7 +45,8 @@ use weights::Weights;
 ///     .with_steps(2_000)
 ///     .with_noise_multiplier(1.0)
 ///     .init()?;
-/// let optim = plan.optimizer(SgdConfig::new().init()).with_sparsifier(Sparsifier::new(100, 2.0)?)?;
+/// let optim = plan.optimizer(SgdConfig::new().init());
+/// let optim = optim.with_sparsifier(Sparsifier::new(100, 2.0)?)?;
 /// assert_eq!(optim.sparsifier().map(Sparsifier::fixed), Some(0));
 /// # Ok(())
 /// # }
@@ -52,24 +54,25 @@ use weights::Weights;
 ///
 /// # References
 ///
-/// Nguyen et al., Batch clipping and adaptive layerwise clipping for differential private stochastic
-/// gradient descent, 2023, section 3.4.
+/// Nguyen et al., Batch clipping and adaptive layerwise clipping for differential private
+/// stochastic gradient descent, 2023, section 3.4.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Sparsifier {
     window: u64,
     factor: f64,
-    /// Steps of the window that were seen.
+    /// Number of steps of the current window.
     steps: u64,
     /// By the path of the parameter; of a tied one, its first.
     weights: BTreeMap<String, Weights>,
 }
 
 impl Sparsifier {
-    /// Looks at `window` steps at a time.
+    /// Creates a sparsifier with windows of `window` steps.
     ///
     /// # Errors
     ///
-    /// Refuses a window of less than two steps, and a factor that is not positive and finite.
+    /// Returns [`DpError::InvalidArgument`] if `window` is less than 2, or if `factor` is not
+    /// positive and finite.
     pub fn new(window: u64, factor: f64) -> Result<Self, DpError> {
         if window < 2 {
             return Err(DpError::invalid("window", format!("must be at least 2, got {window}")));
@@ -78,16 +81,17 @@ impl Sparsifier {
         Ok(Self { window, factor, steps: 0, weights: BTreeMap::new() })
     }
 
-    /// Number of weights that are fixed.
+    /// Returns the number of fixed weights.
     pub fn fixed(&self) -> usize {
         self.weights.values().map(Weights::fixed).sum()
     }
 
-    /// Takes the model after a step, and gives it back with the fixed weights at their values.
+    /// Returns the model after a step with the fixed weights at their values.
     ///
     /// # Arguments
     ///
-    /// - `noise_std`: standard deviation that the noise gives each weight of a parameter in one step
+    /// - `noise_std`: standard deviation that the noise gives each weight of a parameter in one
+    ///   step
     pub(super) fn apply<M: Module>(
         &mut self,
         model: M,
@@ -140,14 +144,14 @@ impl fmt::Display for Sparsifier {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,
-            "weights that deviate by at most {} times the noise of a step over {} steps are fixed at \
-             their average",
+            "weights that deviate by at most {} times the noise of a step over {} steps are fixed \
+             at their average",
             self.factor, self.window
         )
     }
 }
 
-/// Path and noise of each trained parameter.
+/// Returns path and noise of each trained parameter.
 fn noise_of_parameters<M: Module>(
     model: &M,
     noise_std: impl Fn(ParamId, &str) -> Result<f64, DpError>,
@@ -185,9 +189,9 @@ mod tests {
     }
 
     #[test]
-    fn weights_that_hover_are_fixed_at_their_average_and_those_that_move_are_not() {
+    fn converged_weights_are_fixed_at_their_average_and_moving_ones_are_not() {
         let mut sparsifier = Sparsifier::new(4, 1.5).unwrap();
-        // The first hovers around 1 by the noise, the second walks away, the third never moves.
+        // The first varies around 1 by the noise, the second moves away, the third is constant.
         let mut seen = Vec::new();
         for step in 0..6u8 {
             let sign = if step % 2 == 0 { 1.0 } else { -1.0 };
@@ -205,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn without_noise_to_compare_with_only_what_stands_still_is_fixed() {
+    fn without_noise_only_constant_weights_are_fixed() {
         let mut sparsifier = Sparsifier::new(2, 1.0).unwrap();
         for step in 0..2u8 {
             let _ = after(&mut sparsifier, model([0.0, 1e-6 * f32::from(step), 7.0]), 0.0);
@@ -216,7 +220,7 @@ mod tests {
     }
 
     #[test]
-    fn a_parameter_without_known_noise_is_refused_and_the_model_comes_back() {
+    fn a_parameter_without_noise_is_refused_and_the_model_is_returned() {
         let mut sparsifier = Sparsifier::new(2, 1.0).unwrap();
         let refused = sparsifier.apply(model([1.0, 2.0, 3.0]), |_, path| {
             Err(DpError::state(format!("no group for {path}")))

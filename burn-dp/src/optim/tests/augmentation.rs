@@ -79,7 +79,7 @@ fn distance(a: &[f32], b: &[f32]) -> f64 {
 }
 
 #[test]
-fn the_draw_is_counted_in_units_and_the_statement_says_how_many_copies_each_has() {
+fn draws_count_units_and_the_statement_names_the_copies() {
     let (_, optim) = step((0..12).map(item).collect(), false);
     let drawn = optim.plan().sampler().unwrap().draw(0).unwrap().private_indices().len();
     assert_eq!(optim.statistics().reveal().examples, drawn);
@@ -118,9 +118,9 @@ fn exchanging_one_unit_moves_the_model_by_twice_the_threshold_at_most() {
     let mut largest = 0.0f64;
     for &unit in drawn.private_indices() {
         for other in [[1e4, -1e4], [-1e-4, 0.0], [f32::NAN, 1.0], [1e30, 1e30]] {
-            let mut neighbour = items.clone();
-            neighbour[unit] = other;
-            let moved = distance(&base, &step(neighbour, false).0);
+            let mut neighbor = items.clone();
+            neighbor[unit] = other;
+            let moved = distance(&base, &step(neighbor, false).0);
             assert!(moved <= bound, "unit {unit}, {other:?}: {moved} > {bound}");
             largest = largest.max(moved);
         }

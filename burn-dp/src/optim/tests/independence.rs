@@ -29,7 +29,7 @@ fn attempt(forward: impl Fn(&Private<Linear>, Tensor<2>) -> Tensor<1>) -> Result
 }
 
 #[test]
-fn what_mixes_examples_is_refused_in_the_first_backward_pass() {
+fn mixed_examples_are_refused_in_the_first_backward_pass() {
     let mixtures: [fn(&Private<Linear>, Tensor<2>) -> Tensor<1>; 5] = [
         // A normaliser over the batch.
         |model, x| {
@@ -68,7 +68,7 @@ fn what_mixes_examples_is_refused_in_the_first_backward_pass() {
 }
 
 #[test]
-fn examples_whose_losses_differ_by_many_orders_are_not_taken_for_a_mixture() {
+fn losses_of_very_different_size_are_not_taken_for_a_mixture() {
     attempt(|model, x| {
         let scales: Vec<f32> = (0..12).map(|i| 10f32.powi(i - 6)).collect();
         losses(model.forward(x)) * Tensor::<1>::from_floats(scales.as_slice(), &device())
@@ -148,7 +148,7 @@ fn the_statement_says_whether_it_was_checked() {
 }
 
 #[test]
-fn batches_of_one_example_and_half_precision_cannot_be_checked_and_the_statement_says_so() {
+fn unchecked_independence_is_in_the_statement() {
     let model = model();
     let mut optim = optimizer();
     let draw = optim.plan().sampler().unwrap().draw(0).unwrap();

@@ -55,7 +55,7 @@ fn train<M: Module>(
 }
 
 #[test]
-fn copies_stay_equal_and_train_like_one_layer_that_is_used_twice() {
+fn tied_copies_train_like_one_layer_used_twice() {
     let inners: [fn() -> ModuleOptimizer; 2] =
         [|| SgdConfig::new().init(), || AdamConfig::new().init()];
     for inner in inners {

@@ -15,20 +15,23 @@ use crate::model::{for_each_trained, map_parameters};
 
 /// An exponential moving average of the weights over the steps of a training.
 ///
-/// The noise of a private step moves the weights to and fro; their average moves less, and is usually the
-/// better model. It is for evaluation: the training goes on from the weights themselves.
+/// The noise of a private step moves the weights back and forth; their average moves less, and is
+/// usually the better model. It is for evaluation: the training continues from the weights
+/// themselves.
 ///
-/// After each step, `average ← decay · average + (1 − decay) · weights`, beginning with the weights after
-/// the first step. Early on, while the weights still move fast, the decay is smaller:
-/// `min(decay, (1 + n) / (10 + n))` for the n-th step after the first, or that of the
-/// [bias correction](Self::with_bias_correction).
+/// After each step, `average ← decay · average + (1 − decay) · weights`, beginning with the weights
+/// after the first step. Early on, while the weights still move fast, the decay is smaller:
+/// `min(decay, (1 + n) / (10 + n))` for the n-th step after the first, or that of the [bias
+/// correction](Self::with_bias_correction).
 ///
-/// Averaged is what is trained, the copies of a tied parameter once, in single precision where the weights
-/// have half of it. Frozen parameters, integers and buffers of the model stay as they are.
+/// Only trainable parameters are averaged, the copies of a tied parameter once, in single precision
+/// if the weights have half precision. Frozen parameters, integers and buffers of the model do not
+/// change.
 ///
 /// Give it to [`DpOptimizer::with_weight_average`] or, with Burn's `SupervisedTraining`, to
-/// `PrivateTrainingConfig::with_weight_average`; then it follows every step and is in the checkpoints. By
-/// itself it follows any Burn model, private or not: [`update`](Self::update), [`averaged`](Self::averaged).
+/// `PrivateTrainingConfig::with_weight_average`; then it is updated after every step and saved in
+/// the checkpoints. It also averages any other Burn model, private or not:
+/// [`update`](Self::update), [`averaged`](Self::averaged).
 ///
 /// # Privacy
 ///
@@ -53,8 +56,8 @@ use crate::model::{for_each_trained, map_parameters};
 ///
 /// # References
 ///
-/// De, Berrada, Hayes, Smith, Balle, Unlocking high-accuracy differentially private image classification
-/// through scale, 2022 (parameter averaging).
+/// De, Berrada, Hayes, Smith, Balle, Unlocking high-accuracy differentially private image
+/// classification through scale, 2022 (parameter averaging).
 #[derive(Clone, Debug)]
 pub struct WeightAverage {
     decay: f64,
@@ -63,22 +66,23 @@ pub struct WeightAverage {
     averages: BTreeMap<String, Average>,
 }
 
-/// That of one parameter.
+/// The average of one parameter.
 #[derive(Clone, Debug)]
 struct Average {
-    /// Number of steps that it is the average of.
+    /// Number of averaged steps.
     steps: u64,
-    /// Flat, without autodiff; in double precision where the weights have it, else in single precision.
+    /// Flat, without autodiff; in double precision where the weights have it, else in single
+    /// precision.
     values: Tensor<1>,
 }
 
 impl WeightAverage {
-    /// An average with this decay per step, for example 0.9999, of which about `1 / (1 − decay)` steps
-    /// matter.
+    /// Creates an average with this decay per step, for example 0.9999. About `1 / (1 − decay)`
+    /// steps contribute to it.
     ///
     /// # Errors
     ///
-    /// Refuses a decay outside of [0, 1).
+    /// Returns [`DpError::InvalidArgument`] if `decay` is outside of [0, 1).
     pub fn new(decay: f64) -> Result<Self, DpError> {
         if !(0.0..1.0).contains(&decay) {
             return Err(DpError::invalid(
@@ -89,24 +93,24 @@ impl WeightAverage {
         Ok(Self { decay, bias_correction: false, averages: BTreeMap::new() })
     }
 
-    /// Weighs all steps by their age alone from the first one on, in place of the warm-up: after `n` steps
-    /// the average is `Σᵢ decay^(n−i) · weightsᵢ` over the sum of these coefficients. While `n` is small
-    /// against `1 / (1 − decay)` that is the plain mean of all steps.
+    /// Weights all steps by their age alone from the first one on, in place of the warm-up: after
+    /// `n` steps the average is `Σᵢ decay^(n−i) · weightsᵢ` over the sum of these coefficients.
+    /// While `n` is small against `1 / (1 − decay)`, this is close to the mean of all steps.
     pub fn with_bias_correction(self) -> Self {
         Self { bias_correction: true, ..self }
     }
 
-    /// The decay.
+    /// Returns the decay.
     pub fn decay(&self) -> f64 {
         self.decay
     }
 
-    /// Number of steps that it is the average of: the most that it saw of one parameter.
+    /// Returns the number of averaged steps: the largest number for any parameter.
     pub fn steps(&self) -> u64 {
         self.averages.values().map(|average| average.steps).max().unwrap_or(0)
     }
 
-    /// What the weights after a step count for, after `steps` others.
+    /// Returns the share of the weights after a step that follows `steps` others.
     fn share(&self, steps: u64) -> f64 {
         let steps = steps as f64;
         match self.bias_correction {
@@ -116,18 +120,19 @@ impl WeightAverage {
         }
     }
 
-    /// Takes the weights after a step.
+    /// Adds the weights after a step.
     ///
-    /// A parameter that is not trained any more is forgotten, one that is trained from now on begins here.
+    /// The average of a parameter that is no longer trained is dropped; the average of a parameter
+    /// that is trained from now on begins here.
     ///
     /// # Errors
     ///
-    /// Refuses a parameter that has another size than before.
+    /// Returns [`DpError::UnsupportedModel`] if the size of a parameter changed.
     pub fn update<M: Module>(&mut self, model: &M) -> Result<(), DpError> {
         let weights = weights(model);
         let wrong = weights.iter().find(|(path, weights)| {
-            let known = self.averages.get(*path);
-            known.is_some_and(|known| known.values.dims() != weights.dims())
+            let average = self.averages.get(*path);
+            average.is_some_and(|average| average.values.dims() != weights.dims())
         });
         if let Some((path, weights)) = wrong {
             return Err(self.other_size(path, weights.dims()[0]));
@@ -147,14 +152,15 @@ impl WeightAverage {
         Ok(())
     }
 
-    /// The model with the averaged weights, every copy of a tied parameter with the same. Before the first
-    /// step it is the model itself.
+    /// Returns the model with the averaged weights, the same in every copy of a tied parameter.
+    /// Before the first step this is the model itself.
     ///
-    /// Give it the model as it is trained; [`valid`](Module::valid) comes afterwards.
+    /// Call it on the model in training mode, and [`valid`](Module::valid) afterwards.
     ///
     /// # Errors
     ///
-    /// Refuses a model without one of the averaged parameters, or with one of another size.
+    /// Returns [`DpError::UnsupportedModel`] if an averaged parameter is missing or has another
+    /// size.
     pub fn averaged<M: Module>(&self, model: M) -> Result<M, DpError> {
         let mut missing: BTreeSet<&String> = self.averages.keys().collect();
         // Paths of the averages by the identity of the parameter: copies get the same values.
@@ -177,7 +183,7 @@ impl WeightAverage {
             (Some(error), _) => Err(error),
             (None, Some(path)) => Err(DpError::UnsupportedModel {
                 path: (*path).clone(),
-                reason: "it was averaged and the model does not have it; give the model that was \
+                reason: "it was averaged, but the model does not have it; give the model that was \
                          trained"
                     .into(),
             }),
@@ -190,7 +196,8 @@ impl WeightAverage {
         DpError::UnsupportedModel {
             path: path.to_string(),
             reason: format!(
-                "it has {found} values and was averaged with {expected}; give the model that was trained"
+                "it has {found} values and was averaged with {expected}; give the model that was \
+                 trained"
             ),
         }
     }

@@ -60,7 +60,7 @@ fn assert_close(found: f32, expected: f64) {
 }
 
 #[test]
-fn with_bias_correction_it_is_the_weighted_mean_of_all_steps() {
+fn bias_correction_gives_the_weighted_mean_of_all_steps() {
     for steps in [1, 2, 3, 50] {
         let average = WeightAverage::new(DECAY).unwrap().with_bias_correction();
         let (average, averaged) = after(average, steps);
@@ -103,7 +103,7 @@ fn decay_zero_is_the_last_step_and_constant_weights_are_their_average() {
 }
 
 #[test]
-fn frozen_parameters_and_integers_stay_as_they_are() {
+fn frozen_parameters_and_integers_do_not_change() {
     let (_, averaged) = after(WeightAverage::new(DECAY).unwrap(), 5);
     assert_ne!(values(&averaged.trained.weight), [step(4) as f32]);
     assert_eq!(values(&averaged.frozen.weight), [step(4) as f32]);
@@ -116,7 +116,7 @@ fn frozen_parameters_and_integers_stay_as_they_are() {
 }
 
 #[test]
-fn a_parameter_that_is_thawed_begins_then_and_one_that_is_frozen_is_forgotten() {
+fn averages_begin_when_thawed_and_end_when_frozen() {
     let mut average = WeightAverage::new(DECAY).unwrap();
     average.update(&net(1.0)).unwrap();
     let mut thawed = net(5.0);
@@ -163,7 +163,7 @@ fn half_precision_is_averaged_in_single_precision() {
         });
         layer
     };
-    // Each step adds a hundredth of the distance between two neighbours in half precision.
+    // Each step adds a hundredth of the distance between two neighboring values in half precision.
     let mut average = WeightAverage::new(0.99).unwrap().with_bias_correction();
     let next = 1.0 + f64::from(2.0f32.powi(-10));
     (0..200).for_each(|i| average.update(&half(if i < 100 { 1.0 } else { next })).unwrap());

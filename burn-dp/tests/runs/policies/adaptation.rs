@@ -11,9 +11,9 @@ use burn_dp::sampling::Sampler;
 use super::{config, layers, policies, public_norms, quantile};
 use crate::fixtures::{Net, rows, train_on};
 
-// Sharp edges: virtual batches make one release, with one set of thresholds.
+// Sharp edges: physical batches make one release, with one set of thresholds.
 #[test]
-fn a_logical_step_is_one_release_with_thresholds_that_stay_until_it_is_made() {
+fn a_logical_step_is_one_release_with_fixed_thresholds() {
     let mut optim =
         config().with_clipping(quantile()).init().unwrap().optimizer(SgdConfig::new().init());
     let mut model = Net::new();
@@ -90,7 +90,7 @@ fn a_unit_that_is_given_twice_is_refused_under_every_policy() {
 }
 
 #[test]
-fn a_parameter_that_joins_later_has_no_group_and_the_step_is_refused_before_any_release() {
+fn a_step_with_a_parameter_without_a_group_releases_nothing() {
     let model = Net::new();
     let frozen = Net { first: model.first.clone().no_grad(), ..model.clone() };
     let groups = ParameterGroups::per_layer(&frozen).unwrap();

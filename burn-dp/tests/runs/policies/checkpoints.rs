@@ -1,4 +1,4 @@
-//! A resumed run goes on with the policy as it was.
+//! A resumed run keeps the state of its policy.
 
 use burn::optim::SgdConfig;
 use burn_dp::checkpoint::Checkpointer;
@@ -8,7 +8,7 @@ use burn_dp::schedule::Schedule;
 use super::{config, policies, quantile};
 use crate::fixtures::{Net, train_on, values};
 
-// Sharp edges: thresholds, draws and noise go on where they were.
+// Sharp edges: thresholds, draws and noise continue.
 #[test]
 fn a_resumed_run_has_the_thresholds_of_the_run_bit_for_bit() {
     for (name, policy) in policies() {
@@ -37,7 +37,7 @@ fn a_resumed_run_has_the_thresholds_of_the_run_bit_for_bit() {
 }
 
 #[test]
-fn a_checkpoint_does_not_go_on_with_another_policy() {
+fn a_checkpoint_does_not_resume_with_another_policy() {
     let folder = tempfile::tempdir().unwrap();
     let checkpointer = Checkpointer::new(folder.path());
     let mut optim =

@@ -51,7 +51,7 @@ fn counts_are_in_the_ledger_and_cost_what_the_formula_says() {
 
 // Sharp edge, for the noise itself: what is released has the noise of its thresholds.
 #[test]
-fn the_noise_that_is_added_follows_a_scheduled_threshold_and_a_scheduled_multiplier() {
+fn the_added_noise_follows_scheduled_thresholds_and_multipliers() {
     let noise = |threshold: f64, multiplier: f64| {
         let schedule = Schedule::steps([(0, threshold)]).unwrap();
         let clipping = ScheduledClipping::new(FlatClipping::new(1.0).unwrap(), schedule);
@@ -120,7 +120,7 @@ fn counts_have_the_noise_that_the_ledger_is_told() {
 }
 
 #[test]
-fn the_ledger_follows_a_schedule_of_the_noise_and_the_budget_is_that_of_the_whole() {
+fn the_ledger_follows_a_noise_schedule_calibrated_as_a_whole() {
     let budget = Budget::new(2.0, 1e-4).unwrap();
     let schedule = Schedule::exponential(0.8, 4).unwrap();
     let plan = PrivacyPlanConfig::new(200, 20.0)
@@ -155,7 +155,7 @@ fn the_ledger_follows_a_schedule_of_the_noise_and_the_budget_is_that_of_the_whol
 }
 
 #[test]
-fn a_budget_stops_a_scheduled_run_before_the_step_that_would_break_it() {
+fn the_budget_stops_a_scheduled_run_in_time() {
     let plan = config()
         .with_noise_schedule(Schedule::exponential(0.5, 3).unwrap())
         .with_budget(Budget::new(4.0, 1e-4).unwrap())

@@ -65,7 +65,7 @@ fn fraction(value: f64) -> f64 {
 }
 
 #[test]
-fn the_geometric_rule_finds_the_median_from_three_orders_of_magnitude_off_in_100_rounds() {
+fn the_geometric_rule_finds_a_distant_median_in_100_rounds() {
     for start in [1e-3, 1e3] {
         let truth = exponential(0.5);
         let clipping = QuantileClipping::new(0.5).unwrap().with_initial(start * truth).unwrap();
@@ -91,7 +91,7 @@ fn both_rules_follow_any_quantile_with_noisy_counts() {
 }
 
 #[test]
-fn a_tracker_alone_estimates_many_quantiles_and_leaves_the_model_as_it_is() {
+fn a_tracker_alone_estimates_quantiles_and_keeps_the_model() {
     let quantiles = [0.1, 0.5, 0.9];
     let tracker = QuantileTracker::new(ParameterGroups::whole(), quantiles).unwrap();
     let path = follow(tracker, 300, 5.0, 1.0);
@@ -115,7 +115,7 @@ fn a_tracker_alone_estimates_many_quantiles_and_leaves_the_model_as_it_is() {
 }
 
 #[test]
-fn a_tracker_beside_a_policy_finds_the_mean_norm_too() {
+fn a_tracker_with_a_policy_finds_the_mean_norm() {
     let tracker = QuantileTracker::new(ParameterGroups::whole(), [0.95]).unwrap().with_means();
     let tracker = tracker.with_clipping(FlatClipping::new(1.0).unwrap(), CountNoise::Share(0.5));
     let path = follow(tracker, 300, 1.0, 0.0);

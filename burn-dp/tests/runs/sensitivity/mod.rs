@@ -1,4 +1,4 @@
-//! What neighbouring data sets release differs by no more than the declared sensitivity: with every
+//! What neighboring data sets release differs by no more than the declared sensitivity: with every
 //! policy, sampler, size of the physical batches and way to a clipped sum, for adversarial units,
 //! the noise held fixed.
 
@@ -96,8 +96,8 @@ fn check(
     part
 }
 
-/// Neighbours by adding or removing a unit, and by replacing one.
-fn neighbours(ways: &[Way]) {
+/// Neighbors by adding or removing a unit, and by replacing one.
+fn neighbors(ways: &[Way]) {
     for (name, policy) in policies() {
         added(name, &*policy, ways);
         for scheme in [SamplingScheme::FixedSize, SamplingScheme::Shuffled] {
@@ -150,43 +150,43 @@ fn replaced(name: &str, policy: &dyn Clipping, scheme: SamplingScheme, ways: &[W
 
 // Sharp edges, for every policy.
 #[test]
-fn a_neighbouring_row_moves_the_release_by_no_more_than_the_sensitivity() {
-    neighbours(&[Way::Rows(1), Way::Rows(2), Way::Rows(3), Way::Rows(1000)]);
+fn rows_keep_the_sensitivity() {
+    neighbors(&[Way::Rows(1), Way::Rows(2), Way::Rows(3), Way::Rows(1000)]);
 }
 
 #[test]
-fn a_neighbouring_row_among_padding_moves_the_release_by_no_more_than_the_sensitivity() {
-    neighbours(&[Way::Padded(1), Way::Padded(4), Way::Padded(64)]);
+fn padded_rows_keep_the_sensitivity() {
+    neighbors(&[Way::Padded(1), Way::Padded(4), Way::Padded(64)]);
 }
 
 #[test]
-fn a_neighbouring_unit_with_a_pass_of_its_own_moves_the_release_by_no_more_than_the_sensitivity() {
-    neighbours(&[Way::Each]);
+fn units_with_separate_passes_keep_the_sensitivity() {
+    neighbors(&[Way::Each]);
 }
 
 #[test]
-fn a_neighbouring_mini_set_moves_the_release_by_no_more_than_the_sensitivity() {
-    neighbours(&[Way::BatchClipping]);
+fn mini_sets_keep_the_sensitivity() {
+    neighbors(&[Way::BatchClipping]);
 }
 
 #[test]
-fn a_neighbouring_mini_set_with_local_steps_moves_the_release_by_no_more_than_the_sensitivity() {
-    neighbours(&[Way::GeneralBatchClipping]);
+fn mini_sets_with_local_steps_keep_the_sensitivity() {
+    neighbors(&[Way::GeneralBatchClipping]);
 }
 
 #[test]
-fn a_neighbouring_user_who_averages_moves_the_release_by_no_more_than_the_sensitivity() {
-    neighbours(&[Way::FederatedAveraging]);
+fn federated_averaging_keeps_the_sensitivity() {
+    neighbors(&[Way::FederatedAveraging]);
 }
 
 #[test]
-fn a_neighbouring_user_with_one_gradient_moves_the_release_by_no_more_than_the_sensitivity() {
-    neighbours(&[Way::FederatedSgd]);
+fn federated_sgd_keeps_the_sensitivity() {
+    neighbors(&[Way::FederatedSgd]);
 }
 
 // Sharp edge: the units are clipped, never the sum of a physical batch.
 #[test]
-fn the_size_of_the_virtual_batches_changes_no_policy() {
+fn policies_are_independent_of_the_physical_batch_size() {
     let units: Vec<Unit> = (0..UNITS).map(|index| unit(Way::Each, index)).collect();
     for (name, policy) in policies() {
         let release = |way| release(&*policy, way, SamplingScheme::Poisson, 3, &units);

@@ -21,13 +21,13 @@ use crate::fixtures::{Net, device, tensor, values};
 /// The examples of one unit.
 pub(crate) type Unit = Vec<[f32; 3]>;
 
-/// So little noise that a distance shows; it is the same for neighbours, because its seed is known.
+/// So little noise that a distance shows; it is the same for neighbors, because its seed is known.
 pub(crate) const NOISE: f64 = 1e-4;
 
 /// A way from units to a clipped sum.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Way {
-    /// Units are rows of physical batches of so many.
+    /// Units are rows of physical batches of this size.
     Rows(usize),
     /// The same, physical batches filled up with padding.
     Padded(usize),
