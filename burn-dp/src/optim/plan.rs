@@ -106,10 +106,9 @@ impl PrivacyPlan {
         self.mini_sets.as_ref()
     }
 
-    /// Returns the key that orders the examples of a unit.
-    pub(crate) fn shuffling_key(&self) -> SamplingKey {
-        let key = SamplingKey::from_secret(*self.source.derive_key(Purpose::Shuffling));
-        if self.is_secure() { key } else { key.into_insecure() }
+    /// Returns the key of the run, for draws.
+    pub(crate) fn key(&self) -> &Key {
+        self.source.key()
     }
 
     /// Returns whether the noise is secret. If not, nothing of the run is private.

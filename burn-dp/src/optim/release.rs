@@ -19,8 +19,8 @@ pub(crate) struct Release {
     mechanisms: Vec<GaussianMechanism>,
     /// Mechanism of the counts, if there are any.
     counts: Option<GaussianMechanism>,
-    /// Standard deviations, which the noise is bound to: if a repeated step has the same sum and
-    /// other deviations, its noise must be independent.
+    /// Standard deviations, which the noise is bound to: if a repeated step has the same sum and other
+    /// deviations, its noise must be independent.
     stds: Vec<f64>,
 }
 
@@ -62,8 +62,8 @@ impl Release {
             .collect()
     }
 
-    /// Reads everything that is to be released from the device and binds the noise to it. Nothing
-    /// is released yet.
+    /// Reads everything that is to be released from the device and binds the noise to it. Nothing is
+    /// released yet.
     pub(crate) fn bind<M: Module>(
         self,
         model: &M,
@@ -124,16 +124,16 @@ impl Bound {
         Mark(mark)
     }
 
-    /// Adds the noise. Returns the gradients for the optimizer of Burn, if the sum is released, and
-    /// the noisy fraction of units at or below each threshold.
+    /// Adds the noise. Returns the gradients for the optimizer of Burn, if the sum is released, and the
+    /// noisy fraction of units at or below each threshold.
     ///
     /// # Privacy
     ///
-    /// The parameters that get noise are those that require gradients, in the order in which the
-    /// model visits them, each once however many copies the model holds: a parameter that no
-    /// example reached is released as noise, so the set of changed parameters reveals nothing. The
-    /// noise is added in double precision on the host, and the result is divided by the expected
-    /// batch size; the cast to the precision of the parameter is post-processing.
+    /// The parameters that get noise are those that require gradients, in the order in which the model
+    /// visits them, each once however many copies the model holds: a parameter that no example reached
+    /// is released as noise, so the set of changed parameters reveals nothing. The noise is added in
+    /// double precision on the host, and the result is divided by the expected batch size; the cast to
+    /// the precision of the parameter is post-processing.
     ///
     /// # Arguments
     ///
@@ -169,31 +169,8 @@ fn unreadable(error: DataError) -> DpError {
     DpError::device(format!("a clipped sum is unreadable: {error:?}"))
 }
 
-/// Turns the released values into gradients.
-struct Write {
-    released: std::vec::IntoIter<TensorData>,
-    first: FirstCopies,
-    grads: GradientsParams,
-}
-
-impl ModuleVisitor for Write {
-    fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<D>>) {
-        let tensor = param.base();
-        if !self.first.is_new(param) {
-            return;
-        }
-        if let Some(values) = self.released.next() {
-            let device = tensor.device().inner();
-            let (bytes, _, dtype) = values.into_parts();
-            let data = TensorData::from_bytes(bytes, tensor.shape(), dtype);
-            let grad = Tensor::<D>::from_data(data, (&device, tensor.dtype()));
-            self.grads.register(param.id, grad);
-        }
-    }
-}
-
-/// Returns an estimate of ‖sum‖ / ‖noise‖ from the noisy gradient: the expectation of its squared
-/// norm is the squared norm of the sum plus the known variance of the noise.
+/// Returns an estimate of ‖sum‖ / ‖noise‖ from the noisy gradient: the expectation of its squared norm is
+/// the squared norm of the sum plus the known variance of the noise.
 ///
 /// # Privacy
 ///

@@ -44,7 +44,7 @@ fn draws_that_the_plan_does_not_account_for_are_refused() {
     refuse(later, "in order");
     let seeded = burn_dp::sampling::PoissonSampler::with_expected_batch_size(UNITS, 20.0)
         .unwrap()
-        .with_key(burn_dp::random::InsecureSamplingSeed(42));
+        .with_key(burn_dp::random::InsecureSeed(42));
     refuse(seeded.draw(0).unwrap(), "a key that is not the plan's");
     // Nothing was given to `backward`, though units were drawn.
     refuse(mine.clone(), "exactly once");

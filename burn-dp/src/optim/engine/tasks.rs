@@ -1,6 +1,6 @@
 //! The clipping of physical batches and of unit updates, on any thread.
 
-use burn::module::{Flag, Module, ModuleVisitor, Param};
+use burn::module::Module;
 use burn::tensor::Tensor;
 use burn_dp_accountant::UnitOfPrivacy;
 
@@ -8,7 +8,8 @@ use super::PrivacyEngine;
 use crate::DpError;
 use crate::clipping::{ClippedSum, Thresholds};
 use crate::grads::{PrivateBackward, Probe};
-use crate::random::SamplingKey;
+use crate::model::has_training_batch_norm;
+use crate::random::Key;
 use crate::sampling::ExampleWeights;
 use crate::updates::federated::UserUpdate;
 use crate::updates::{UnitUpdate, clip_updates, private_copy};
@@ -38,9 +39,7 @@ impl PrivacyEngine {
     /// Checks that the updates left `model` as it was.
     pub(crate) fn end_unit_task<M: Module>(&mut self, model: &M) -> Result<(), DpError> {
         self.observe_copy(model)?;
-        let mut find = TrainingBatchNorm::default();
-        model.visit(&mut find);
-        if find.found {
+        if has_training_batch_norm(model) {
             self.note(
                 "running_statistics",
                 "not learned: private batches changed copies of the model only; the model has \
@@ -56,10 +55,7 @@ impl PrivacyEngine {
     /// # Errors
     ///
     /// Returns [`DpError::InvalidArgument`] if the unit of the plan is not the user.
-    pub(crate) fn begin_user_updates(
-        &mut self,
-        update: &UserUpdate,
-    ) -> Result<SamplingKey, DpError> {
+    pub(crate) fn begin_user_updates(&mut self, update: &UserUpdate) -> Result<Key, DpError> {
         let unit = self.plan.unit();
         if *unit != UnitOfPrivacy::User {
             return Err(DpError::invalid(
@@ -71,7 +67,7 @@ impl PrivacyEngine {
             ));
         }
         self.note("user_update", update.to_string());
-        Ok(self.plan.shuffling_key())
+        Ok(self.plan.key().clone())
     }
 
     fn observe_copy<M: Module>(&mut self, model: &M) -> Result<(), DpError> {
@@ -109,14 +105,14 @@ impl ClipTask {
         weights: Option<&ExampleWeights>,
         model: &M,
     ) -> Result<ClippedSum, DpError> {
-        let grads = self.backward.run_probed(losses, model, self.probe.as_mut())?;
+        let grads = self.backward.run_checked(losses, model, &mut self.probe)?;
         let grads = match weights {
             Some(weights) => {
                 grads.with_padding(weights.is_padding().map(|padding| !padding).collect())?
             }
             None => grads,
         };
-        self.thresholds.clip(grads)
+        ClippedSum::from_gradients(grads, &self.thresholds)
     }
 }
 
@@ -133,27 +129,5 @@ impl UnitTask {
         update: impl FnMut(M, U) -> Result<UnitUpdate, DpError>,
     ) -> Result<ClippedSum, DpError> {
         clip_updates(&self.thresholds, model, units, update)
-    }
-}
-
-/// Finds a BatchNorm in training mode.
-#[derive(Default)]
-struct TrainingBatchNorm {
-    containers: Vec<String>,
-    found: bool,
-}
-
-impl ModuleVisitor for TrainingBatchNorm {
-    fn enter_module(&mut self, _name: &str, container_type: &str) {
-        self.containers.push(container_type.to_string());
-    }
-
-    fn exit_module(&mut self, _name: &str, _container_type: &str) {
-        self.containers.pop();
-    }
-
-    fn visit_flag(&mut self, flag: &Param<Flag>) {
-        let inside = self.containers.iter().any(|name| name == "Struct:BatchNorm");
-        self.found |= inside && flag.val().is_enabled();
     }
 }

@@ -1,4 +1,4 @@
-//! Fixing weights whose changes are nothing but noise.
+//! Weights that do nothing but follow the noise.
 
 mod state;
 mod weights;
@@ -14,26 +14,25 @@ use crate::error::positive;
 use crate::model::{TrainableParameters, map_parameters};
 use weights::Weights;
 
-/// Fixes weights that have converged: over a window of steps they stay around an average with no
-/// more deviation than the noise causes, so the average is as good as the weights.
+/// Fixes weights that have converged: over a window of steps they hover around an average with no
+/// more deviation than the noise makes, so their average is as good as they are.
 ///
-/// After each window, a weight whose standard deviation in it was at most `factor` times the
-/// deviation that the noise gives it in one step is set to its average over the window and stays
-/// fixed. The deviation in one step is that of plain SGD: the learning rate of the parameter times
-/// the noise of its clipping group. With momentum or adaptive rates a weight moves differently, and
-/// the factor must compensate for it.
+/// After each window, a weight whose standard deviation in it was at most `factor` times the deviation
+/// that the noise gives it in one step is set to its average of the window, and stays there. The
+/// deviation in one step is that of plain SGD: the learning rate of the parameter times the noise of
+/// its clipping group. With momentum or adaptive rates a weight moves by something else, and the factor
+/// has to make up for it.
 ///
-/// It runs within [`DpOptimizer::step`](crate::optim::DpOptimizer::step), and within the steps of
-/// Burn's learner with `PrivateTrainingConfig::with_sparsifier`. The copies of a tied parameter are
-/// one parameter. Checkpoints contain the fixed values and the statistics of the current window,
-/// and a restored run continues with them. It costs 20 bytes of host memory for each trained
-/// weight, and every step reads the weights to the host.
+/// It works inside of [`DpOptimizer::step`]. The copies of a tied parameter are one parameter. What is
+/// fixed, and what was seen of a window that has not ended, is in the checkpoints, and a restored
+/// optimizer goes on with it. It costs 20 bytes of host memory for each trained weight, and every step
+/// reads the weights to the host.
 ///
 /// # Privacy
 ///
-/// Post-processing of noisy models: it costs nothing. Gradients of fixed weights are still clipped
-/// and noised with the rest; the further idea of the paper, clipping thresholds for the active
-/// weights alone, is not implemented.
+/// Post-processing of noisy models: it costs nothing. Gradients of fixed weights are still clipped and
+/// noised with the rest; the paper's further idea, thresholds of the active weights alone, is not
+/// followed.
 ///
 /// # Example
 ///
@@ -45,8 +44,7 @@ use weights::Weights;
 ///     .with_steps(2_000)
 ///     .with_noise_multiplier(1.0)
 ///     .init()?;
-/// let optim = plan.optimizer(SgdConfig::new().init());
-/// let optim = optim.with_sparsifier(Sparsifier::new(100, 2.0)?)?;
+/// let optim = plan.optimizer(SgdConfig::new().init()).with_sparsifier(Sparsifier::new(100, 2.0)?)?;
 /// assert_eq!(optim.sparsifier().map(Sparsifier::fixed), Some(0));
 /// # Ok(())
 /// # }
@@ -54,25 +52,24 @@ use weights::Weights;
 ///
 /// # References
 ///
-/// Nguyen et al., Batch clipping and adaptive layerwise clipping for differential private
-/// stochastic gradient descent, 2023, section 3.4.
+/// Nguyen et al., Batch clipping and adaptive layerwise clipping for differential private stochastic
+/// gradient descent, 2023, section 3.4.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Sparsifier {
     window: u64,
     factor: f64,
-    /// Number of steps of the current window.
+    /// Steps of the window that were seen.
     steps: u64,
     /// By the path of the parameter; of a tied one, its first.
     weights: BTreeMap<String, Weights>,
 }
 
 impl Sparsifier {
-    /// Creates a sparsifier with windows of `window` steps.
+    /// Looks at `window` steps at a time.
     ///
     /// # Errors
     ///
-    /// Returns [`DpError::InvalidArgument`] if `window` is less than 2, or if `factor` is not
-    /// positive and finite.
+    /// Refuses a window of less than two steps, and a factor that is not positive and finite.
     pub fn new(window: u64, factor: f64) -> Result<Self, DpError> {
         if window < 2 {
             return Err(DpError::invalid("window", format!("must be at least 2, got {window}")));
@@ -81,17 +78,16 @@ impl Sparsifier {
         Ok(Self { window, factor, steps: 0, weights: BTreeMap::new() })
     }
 
-    /// Returns the number of fixed weights.
+    /// Number of weights that are fixed.
     pub fn fixed(&self) -> usize {
         self.weights.values().map(Weights::fixed).sum()
     }
 
-    /// Returns the model after a step with the fixed weights at their values.
+    /// Takes the model after a step, and gives it back with the fixed weights at their values.
     ///
     /// # Arguments
     ///
-    /// - `noise_std`: standard deviation that the noise gives each weight of a parameter in one
-    ///   step
+    /// - `noise_std`: standard deviation that the noise gives each weight of a parameter in one step
     pub(super) fn apply<M: Module>(
         &mut self,
         model: M,
@@ -103,9 +99,23 @@ impl Sparsifier {
         };
         self.steps += 1;
         let end = self.steps == self.window;
-        let mut apply = Apply { sparsifier: self, remaining: known, end, error: None };
-        let model = model.map(&mut apply);
-        let error = apply.error;
+        let mut error = None;
+        let model = map_parameters(model, |_, parameter| {
+            if error.is_some() || !parameter.is_trained {
+                return None;
+            }
+            // Further copies of a parameter are skipped.
+            let (path, noise_std) = known.remove(&parameter.id)?;
+            let tensor = parameter.value.flat();
+            let device = tensor.device();
+            let data = tensor.into_data().convert_dtype(DType::F32);
+            let Ok(mut values) = data.try_into_vec::<f32>() else {
+                error = Some(DpError::device(format!("the values of `{path}`")));
+                return None;
+            };
+            let changed = self.fix(path, noise_std, &mut values, end);
+            changed.then(|| Tensor::from_data(values.as_slice(), (&device, DType::F32)))
+        });
         if end {
             self.steps = 0;
         }
@@ -130,14 +140,14 @@ impl fmt::Display for Sparsifier {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,
-            "weights that deviate by at most {} times the noise of a step over {} steps are fixed \
-             at their average",
+            "weights that deviate by at most {} times the noise of a step over {} steps are fixed at \
+             their average",
             self.factor, self.window
         )
     }
 }
 
-/// Returns path and noise of each trained parameter.
+/// Path and noise of each trained parameter.
 fn noise_of_parameters<M: Module>(
     model: &M,
     noise_std: impl Fn(ParamId, &str) -> Result<f64, DpError>,
@@ -148,52 +158,6 @@ fn noise_of_parameters<M: Module>(
         Ok((info.id, (info.path.clone(), std)))
     });
     known.collect()
-}
-
-struct Apply<'a> {
-    sparsifier: &'a mut Sparsifier,
-    /// Parameters that were not visited yet.
-    remaining: HashMap<ParamId, (String, f64)>,
-    end: bool,
-    error: Option<DpError>,
-}
-
-impl Apply<'_> {
-    /// Puts the fixed values in place. Returns whether any value changed.
-    fn values(&mut self, (path, noise_std): (String, f64), values: &mut [f32]) -> bool {
-        let Sparsifier { window, factor, steps, weights } = &mut *self.sparsifier;
-        let weights = weights.entry(path).or_insert_with(|| Weights::new(values.len()));
-        weights.observe(values, *steps, noise_std);
-        if self.end {
-            weights.end_window(*window, *factor);
-        }
-        weights.put(values)
-    }
-}
-
-impl ModuleMapper for Apply<'_> {
-    fn map_float<const D: usize>(&mut self, param: Param<Tensor<D>>) -> Param<Tensor<D>> {
-        let tensor = param.base();
-        if self.error.is_some() || !tensor.is_require_grad() {
-            return param;
-        }
-        // Further copies of a parameter are skipped.
-        let Some(known) = self.remaining.remove(&param.id) else { return param };
-        let (shape, device, dtype) = (tensor.shape(), tensor.device(), tensor.dtype());
-        let data = tensor.into_data().convert_dtype(DType::F32).try_into_vec::<f32>();
-        let Ok(mut values) = data else {
-            let reason = format!("the values of `{}`", known.0);
-            self.error = Some(DpError::device(reason));
-            return param;
-        };
-        if !self.values(known, &mut values) {
-            return param;
-        }
-        param.map(|_| {
-            let data = TensorData::new(values, shape);
-            Tensor::from_data(data, (&device, dtype)).require_grad()
-        })
-    }
 }
 
 #[cfg(test)]
@@ -221,9 +185,9 @@ mod tests {
     }
 
     #[test]
-    fn converged_weights_are_fixed_at_their_average_and_moving_ones_are_not() {
+    fn weights_that_hover_are_fixed_at_their_average_and_those_that_move_are_not() {
         let mut sparsifier = Sparsifier::new(4, 1.5).unwrap();
-        // The first varies around 1 by the noise, the second moves away, the third is constant.
+        // The first hovers around 1 by the noise, the second walks away, the third never moves.
         let mut seen = Vec::new();
         for step in 0..6u8 {
             let sign = if step % 2 == 0 { 1.0 } else { -1.0 };
@@ -241,7 +205,7 @@ mod tests {
     }
 
     #[test]
-    fn without_noise_only_constant_weights_are_fixed() {
+    fn without_noise_to_compare_with_only_what_stands_still_is_fixed() {
         let mut sparsifier = Sparsifier::new(2, 1.0).unwrap();
         for step in 0..2u8 {
             let _ = after(&mut sparsifier, model([0.0, 1e-6 * f32::from(step), 7.0]), 0.0);
@@ -252,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn a_parameter_without_noise_is_refused_and_the_model_is_returned() {
+    fn a_parameter_without_known_noise_is_refused_and_the_model_comes_back() {
         let mut sparsifier = Sparsifier::new(2, 1.0).unwrap();
         let refused = sparsifier.apply(model([1.0, 2.0, 3.0]), |_, path| {
             Err(DpError::state(format!("no group for {path}")))

@@ -1,6 +1,6 @@
 use burn::nn::{Linear, LinearConfig, Lstm, LstmConfig};
 use burn::optim::SgdConfig;
-use burn::tensor::Device;
+use burn::tensor::{Device, Tensor};
 
 use super::*;
 use crate::nn::{IntoPrivate, Private};

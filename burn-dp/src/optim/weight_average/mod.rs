@@ -15,23 +15,20 @@ use crate::model::{for_each_trained, map_parameters};
 
 /// An exponential moving average of the weights over the steps of a training.
 ///
-/// The noise of a private step moves the weights back and forth; their average moves less, and is
-/// usually the better model. It is for evaluation: the training continues from the weights
-/// themselves.
+/// The noise of a private step moves the weights to and fro; their average moves less, and is usually the
+/// better model. It is for evaluation: the training goes on from the weights themselves.
 ///
-/// After each step, `average ← decay · average + (1 − decay) · weights`, beginning with the weights
-/// after the first step. Early on, while the weights still move fast, the decay is smaller:
-/// `min(decay, (1 + n) / (10 + n))` for the n-th step after the first, or that of the [bias
-/// correction](Self::with_bias_correction).
+/// After each step, `average ← decay · average + (1 − decay) · weights`, beginning with the weights after
+/// the first step. Early on, while the weights still move fast, the decay is smaller:
+/// `min(decay, (1 + n) / (10 + n))` for the n-th step after the first, or that of the
+/// [bias correction](Self::with_bias_correction).
 ///
-/// Only trainable parameters are averaged, the copies of a tied parameter once, in single precision
-/// if the weights have half precision. Frozen parameters, integers and buffers of the model do not
-/// change.
+/// Averaged is what is trained, the copies of a tied parameter once, in single precision where the weights
+/// have half of it. Frozen parameters, integers and buffers of the model stay as they are.
 ///
 /// Give it to [`DpOptimizer::with_weight_average`] or, with Burn's `SupervisedTraining`, to
-/// `PrivateTrainingConfig::with_weight_average`; then it is updated after every step and saved in
-/// the checkpoints. It also averages any other Burn model, private or not:
-/// [`update`](Self::update), [`averaged`](Self::averaged).
+/// `PrivateTrainingConfig::with_weight_average`; then it follows every step and is in the checkpoints. By
+/// itself it follows any Burn model, private or not: [`update`](Self::update), [`averaged`](Self::averaged).
 ///
 /// # Privacy
 ///
@@ -56,8 +53,8 @@ use crate::model::{for_each_trained, map_parameters};
 ///
 /// # References
 ///
-/// De, Berrada, Hayes, Smith, Balle, Unlocking high-accuracy differentially private image
-/// classification through scale, 2022 (parameter averaging).
+/// De, Berrada, Hayes, Smith, Balle, Unlocking high-accuracy differentially private image classification
+/// through scale, 2022 (parameter averaging).
 #[derive(Clone, Debug)]
 pub struct WeightAverage {
     decay: f64,
@@ -66,23 +63,22 @@ pub struct WeightAverage {
     averages: BTreeMap<String, Average>,
 }
 
-/// The average of one parameter.
+/// That of one parameter.
 #[derive(Clone, Debug)]
 struct Average {
-    /// Number of averaged steps.
+    /// Number of steps that it is the average of.
     steps: u64,
-    /// Flat, without autodiff; in double precision where the weights have it, else in single
-    /// precision.
+    /// Flat, without autodiff; in double precision where the weights have it, else in single precision.
     values: Tensor<1>,
 }
 
 impl WeightAverage {
-    /// Creates an average with this decay per step, for example 0.9999. About `1 / (1 − decay)`
-    /// steps contribute to it.
+    /// An average with this decay per step, for example 0.9999, of which about `1 / (1 − decay)` steps
+    /// matter.
     ///
     /// # Errors
     ///
-    /// Returns [`DpError::InvalidArgument`] if `decay` is outside of [0, 1).
+    /// Refuses a decay outside of [0, 1).
     pub fn new(decay: f64) -> Result<Self, DpError> {
         if !(0.0..1.0).contains(&decay) {
             return Err(DpError::invalid(
@@ -93,24 +89,24 @@ impl WeightAverage {
         Ok(Self { decay, bias_correction: false, averages: BTreeMap::new() })
     }
 
-    /// Weights all steps by their age alone from the first one on, in place of the warm-up: after
-    /// `n` steps the average is `Σᵢ decay^(n−i) · weightsᵢ` over the sum of these coefficients.
-    /// While `n` is small against `1 / (1 − decay)`, this is close to the mean of all steps.
+    /// Weighs all steps by their age alone from the first one on, in place of the warm-up: after `n` steps
+    /// the average is `Σᵢ decay^(n−i) · weightsᵢ` over the sum of these coefficients. While `n` is small
+    /// against `1 / (1 − decay)` that is the plain mean of all steps.
     pub fn with_bias_correction(self) -> Self {
         Self { bias_correction: true, ..self }
     }
 
-    /// Returns the decay.
+    /// The decay.
     pub fn decay(&self) -> f64 {
         self.decay
     }
 
-    /// Returns the number of averaged steps: the largest number for any parameter.
+    /// Number of steps that it is the average of: the most that it saw of one parameter.
     pub fn steps(&self) -> u64 {
         self.averages.values().map(|average| average.steps).max().unwrap_or(0)
     }
 
-    /// Returns the share of the weights after a step that follows `steps` others.
+    /// What the weights after a step count for, after `steps` others.
     fn share(&self, steps: u64) -> f64 {
         let steps = steps as f64;
         match self.bias_correction {
@@ -120,20 +116,18 @@ impl WeightAverage {
         }
     }
 
-    /// Adds the weights after a step.
+    /// Takes the weights after a step.
     ///
-    /// The average of a parameter that is no longer trained is dropped; the average of a parameter
-    /// that is trained from now on begins here.
+    /// A parameter that is not trained any more is forgotten, one that is trained from now on begins here.
     ///
     /// # Errors
     ///
-    /// Returns [`DpError::UnsupportedModel`] if the size of a parameter changed.
+    /// Refuses a parameter that has another size than before.
     pub fn update<M: Module>(&mut self, model: &M) -> Result<(), DpError> {
-        let mut read = Read::default();
-        model.visit(&mut read);
-        let wrong = read.weights.iter().find(|(path, weights)| {
-            let average = self.averages.get(*path);
-            average.is_some_and(|average| average.values.dims() != weights.dims())
+        let weights = weights(model);
+        let wrong = weights.iter().find(|(path, weights)| {
+            let known = self.averages.get(*path);
+            known.is_some_and(|known| known.values.dims() != weights.dims())
         });
         if let Some((path, weights)) = wrong {
             return Err(self.other_size(path, weights.dims()[0]));
@@ -153,15 +147,14 @@ impl WeightAverage {
         Ok(())
     }
 
-    /// Returns the model with the averaged weights, the same in every copy of a tied parameter.
-    /// Before the first step this is the model itself.
+    /// The model with the averaged weights, every copy of a tied parameter with the same. Before the first
+    /// step it is the model itself.
     ///
-    /// Call it on the model in training mode, and [`valid`](Module::valid) afterwards.
+    /// Give it the model as it is trained; [`valid`](Module::valid) comes afterwards.
     ///
     /// # Errors
     ///
-    /// Returns [`DpError::UnsupportedModel`] if an averaged parameter is missing or has another
-    /// size.
+    /// Refuses a model without one of the averaged parameters, or with one of another size.
     pub fn averaged<M: Module>(&self, model: M) -> Result<M, DpError> {
         let mut missing: BTreeSet<&String> = self.averages.keys().collect();
         // Paths of the averages by the identity of the parameter: copies get the same values.
@@ -183,8 +176,8 @@ impl WeightAverage {
         match (error, missing.first()) {
             (Some(error), _) => Err(error),
             (None, Some(path)) => Err(DpError::UnsupportedModel {
-                path: path.clone(),
-                reason: "it was averaged, but the model does not have it; give the model that was \
+                path: (*path).clone(),
+                reason: "it was averaged and the model does not have it; give the model that was \
                          trained"
                     .into(),
             }),
@@ -197,8 +190,7 @@ impl WeightAverage {
         DpError::UnsupportedModel {
             path: path.to_string(),
             reason: format!(
-                "it has {found} values and was averaged with {expected}; give the model that was \
-                 trained"
+                "it has {found} values and was averaged with {expected}; give the model that was trained"
             ),
         }
     }
@@ -211,77 +203,16 @@ impl fmt::Display for WeightAverage {
     }
 }
 
-/// Reads the trained weights, by path.
-#[derive(Default)]
-struct Read {
-    path: Vec<String>,
-    first: FirstCopies,
-    weights: BTreeMap<String, Tensor<1>>,
-}
-
-impl ModuleVisitor for Read {
-    fn enter_module(&mut self, name: &str, _container_type: &str) {
-        self.path.push(name.to_string());
-    }
-
-    fn exit_module(&mut self, _name: &str, _container_type: &str) {
-        self.path.pop();
-    }
-
-    fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<D>>) {
-        if !self.first.is_new(param) {
-            return;
-        }
-        let weights = param.base().inner();
-        let weights = match weights.dtype() {
-            DType::F32 | DType::F64 => weights,
-            _ => weights.cast(FloatDType::F32),
+/// Returns the trained weights by path, at least in single precision.
+fn weights<M: Module>(model: &M) -> BTreeMap<String, Tensor<1>> {
+    let mut weights = BTreeMap::new();
+    for_each_trained(model, |path, parameter| {
+        let values = parameter.value.flat();
+        let values = match values.dtype() {
+            DType::F32 | DType::F64 => values,
+            _ => values.cast(FloatDType::F32),
         };
-        let count = weights.shape().num_elements();
-        self.weights.insert(self.path.join("."), weights.reshape([count]));
-    }
-}
-
-/// Puts the averages in place.
-struct Write<'a> {
-    average: &'a WeightAverage,
-    path: Vec<String>,
-    /// The path of the first copy of each averaged parameter.
-    first: HashMap<ParamId, String>,
-    /// Averaged parameters that the model has not shown yet.
-    missing: std::collections::BTreeSet<String>,
-    error: Option<DpError>,
-}
-
-impl ModuleMapper for Write<'_> {
-    fn enter_module(&mut self, name: &str, _container_type: &str) {
-        self.path.push(name.to_string());
-    }
-
-    fn exit_module(&mut self, _name: &str, _container_type: &str) {
-        self.path.pop();
-    }
-
-    fn map_float<const D: usize>(&mut self, param: Param<Tensor<D>>) -> Param<Tensor<D>> {
-        let path = self.path.join(".");
-        if self.missing.remove(&path) {
-            self.first.insert(param.id, path);
-        }
-        let Some(path) = self.first.get(&param.id) else { return param };
-        let Some(average) = self.average.averages.get(path) else { return param };
-        let base = param.base();
-        let (shape, dtype) = (base.shape(), base.dtype());
-        if shape.num_elements() != average.values.dims()[0] {
-            self.error = Some(self.average.other_size(path, shape.num_elements()));
-            return param;
-        }
-        let trained = base.is_require_grad();
-        let values = average.values.clone().to_device(&base.device().inner());
-        let values: Tensor<D> = values.cast(dtype).reshape(shape);
-        let values = match base.gradient_checkpointing_strategy() {
-            Some(strategy) => values.autodiff().with_gradient_checkpointing_strategy(strategy),
-            None => values,
-        };
-        param.map(|_| values.set_require_grad(trained))
-    }
+        weights.insert(path.to_string(), values);
+    });
+    weights
 }
