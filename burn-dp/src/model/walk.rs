@@ -4,9 +4,7 @@ use std::collections::HashSet;
 
 use burn::module::{Module, ModuleMapper, ModuleVisitor, Param, ParamId};
 use burn::optim::GradientsParams;
-use burn::tensor::{
-    DType, Device, GradientCheckpointingStrategy, Gradients, Shape, Tensor, TensorData,
-};
+use burn::tensor::{DType, GradientCheckpointingStrategy, Gradients, Shape, Tensor, TensorData};
 
 /// One float parameter, buffer or running state of a model.
 pub(crate) struct ParameterRef<'a> {
@@ -81,7 +79,7 @@ impl<const D: usize> AnyRank for Tensor<D> {
     fn register(&self, id: ParamId, grads: &mut GradientsParams, values: TensorData) {
         let (bytes, _, dtype) = values.into_parts();
         let values = TensorData::from_bytes(bytes, Tensor::shape(self), dtype);
-        let device = Tensor::device(self).inner();
+        let device = self.device().inner();
         grads.register(id, Tensor::<D>::from_data(values, (&device, Tensor::dtype(self))));
     }
 }
@@ -189,6 +187,7 @@ impl<F: FnMut(&str, &ParameterRef<'_>) -> Option<Tensor<1>>> ModuleMapper for Wa
 mod tests {
     #![allow(clippy::unwrap_used)]
     use burn::nn::{BatchNorm, BatchNormConfig, Linear, LinearConfig};
+    use burn::tensor::Device;
 
     use super::*;
     use crate::nn::{IntoPrivate, Private};
