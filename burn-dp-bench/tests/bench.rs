@@ -46,7 +46,7 @@ fn every_algorithm_has_a_row_with_times_ratio_and_memory() {
 }
 
 #[test]
-fn the_deep_networks_and_those_of_sequences_are_measured_too() {
+fn deep_networks_and_networks_of_sequences_are_measured_too() {
     let folder = tempfile::tempdir().unwrap();
     let json = folder.path().join("steps.json");
     let models = ["rnn", "lstm", "transformer", "resnet18", "vgg11"];
@@ -60,7 +60,7 @@ fn the_deep_networks_and_those_of_sequences_are_measured_too() {
 }
 
 #[test]
-fn the_learner_is_measured_beside_a_loop_of_its_own() {
+fn the_learner_is_compared_with_a_custom_loop() {
     let folder = tempfile::tempdir().unwrap();
     let json = folder.path().join("learner.json");
     let line = "learner --batch 4 --steps 3 --repetitions 1 --json";

@@ -63,7 +63,7 @@ fn impossible_options_are_refused_before_anything_is_written() {
     for (line, expected) in [
         ("--epsilon 0", "--epsilon must be a number greater than 0, got 0"),
         ("--delta 0.5", "less than 1 / examples = 1/12000"),
-        ("--batch-size 12001", "--batch-size must be at most the 12000 examples"),
+        ("--batch-size 12001", "--batch-size must be at most the 12000 training examples"),
         ("--noise-multiplier 0 --epsilon 3", "no budget such as --epsilon 3 can be met"),
         ("--noise-multiplier 0", "--noise-multiplier must be a number greater than 0, got 0"),
         ("--noise-multiplier 0.1 --epsilon 0.1", "more than --epsilon 0.1"),
@@ -184,7 +184,7 @@ fn ordinary_training_learns_and_claims_no_privacy() {
     std::fs::write(stale.join("privacy.txt"), "of an earlier run").unwrap();
     let (figures, _) = figures_in(folder.path(), &format!("{SMALL} --non-private --epochs 5"));
     assert!(stale.join("model.bpk").is_file());
-    assert!(!stale.join("privacy.txt").exists(), "a statement beside a model that is not private");
+    assert!(!stale.join("privacy.txt").exists(), "a statement next to a model that is not private");
     assert_eq!(figures["private"], false);
     assert_eq!(figures["epsilon"], Value::Null);
     assert_eq!(figures["steps"], 100);

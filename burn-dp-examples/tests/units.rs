@@ -19,8 +19,8 @@ fn train(folder: &Path, line: &str) -> Output {
     program(folder, line).output().unwrap()
 }
 
-/// Starts a run whose output is closed after the line that begins with `header`: it ends when it prints
-/// the next row.
+/// Starts a run whose output is closed after the line that begins with `header`: it ends when it
+/// prints the next row.
 fn interrupted(folder: &Path, line: &str, header: &str) {
     let mut run = program(folder, line);
     let mut run = run.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
@@ -67,8 +67,8 @@ fn roles(folder: &Path) {
     std::fs::write(folder.join("shakespeare-users.jsonl"), lines).unwrap();
 }
 
-const USERS: &str = "shakespeare --federated --data-dir . --users-per-round 20 --rounds 4 --delta 1e-3 \
-                     --hidden 8 --embedding 4 --length 20 --evaluate-every 2";
+const USERS: &str = "shakespeare --federated --data-dir . --users-per-round 20 --rounds 4 \
+                     --delta 1e-3 --hidden 8 --embedding 4 --length 20 --evaluate-every 2";
 
 #[test]
 fn users_are_trained_on_with_a_statement_for_the_user_and_with_plots() {
@@ -164,8 +164,8 @@ fn a_delta_that_would_publish_a_user_is_refused() {
     assert!(text.contains("less than 1 / users"), "{text}");
 }
 
-const SETS: &str = "--clipping batch --train-size 660 --public-size 100 --test-size 100 --mini-set-size \
-                    20 --epochs 2 --delta 1e-4";
+const SETS: &str = "--clipping batch --train-size 660 --public-size 100 --test-size 100 \
+                    --mini-set-size 20 --epochs 2 --delta 1e-4";
 
 #[test]
 fn mini_sets_are_trained_on_with_batch_norm_and_the_statement_says_what_it_stores() {

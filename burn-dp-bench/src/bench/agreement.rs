@@ -24,8 +24,8 @@ const NOISE_MULTIPLIER: f64 = 1e-3;
 ///
 /// # Errors
 ///
-/// Returns [`TrainError::Option`] with the algorithm and the difference if an update differs from the
-/// update of book-keeping.
+/// Returns [`TrainError::Option`] with the algorithm and the difference if an update differs from
+/// the update of book-keeping.
 pub(super) fn check<M: Classifier>(
     model: &M,
     batch: &Batch<M::Inputs>,
@@ -114,7 +114,8 @@ mod tests {
         }
     }
 
-    /// Checks a network on a few made-up items. The loop over single examples is one of the algorithms.
+    /// Checks a network on a few made-up items. The loop over single examples is one of the
+    /// algorithms.
     fn assert_agreement<M, E>(model: &M, encoder: &E, classes: usize)
     where
         M: Classifier<Inputs = E::Inputs>,

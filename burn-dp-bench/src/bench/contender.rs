@@ -92,7 +92,8 @@ impl<M: Classifier> Contender<M> {
     ///
     /// # Errors
     ///
-    /// Returns the error of the optimizer if the step is refused. The contender cannot be used then.
+    /// Returns the error of the optimizer if the step is refused. The contender cannot be used
+    /// then.
     pub(super) fn step(&mut self, batch: &Batch<M::Inputs>) -> Result<(), DpError> {
         let Some(model) = self.model.take() else { return Ok(()) };
         let model = match &mut self.optimizer {

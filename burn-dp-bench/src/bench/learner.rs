@@ -64,8 +64,8 @@ struct Row {
 ///
 /// # Errors
 ///
-/// Returns [`TrainError::Option`] for an impossible option, the error of a step that is refused, and
-/// [`TrainError::Io`] if the file cannot be written.
+/// Returns [`TrainError::Option`] for an impossible option, the error of a step that is refused,
+/// and [`TrainError::Io`] if the file cannot be written.
 pub(super) fn run(options: &LearnerOptions) -> Result<(), TrainError> {
     checks::at_least_one([
         ("--batch", options.batch),
@@ -96,8 +96,8 @@ pub(super) fn run(options: &LearnerOptions) -> Result<(), TrainError> {
         ratio: learner_ms / custom_loop_ms,
     };
     println!(
-        "{} with {} images: {custom_loop_ms:.2} ms per step in a custom loop, {learner_ms:.2} ms in \
-         the learner, ratio {:.3}",
+        "{} with {} images: {custom_loop_ms:.2} ms per step in a custom loop, {learner_ms:.2} ms \
+         in the learner, ratio {:.3}",
         row.model, row.batch, row.ratio
     );
     match &options.json {
@@ -131,9 +131,9 @@ impl Subject {
         let start = Instant::now();
         for batch in batches {
             let batch = batch?;
-            for chunk in batch.chunks(self.batch)? {
-                let (chunk, _) = chunk?.into_parts();
-                optim.backward(model.losses(chunk).0, &model)?;
+            for physical in batch.chunks(self.batch)? {
+                let (physical, _) = physical?.into_parts();
+                optim.backward(model.losses(physical).0, &model)?;
             }
             model = optim.step(LEARNING_RATE, model, batch).map_err(DpError::from)?;
         }

@@ -11,8 +11,9 @@ use burn_dp_examples::data::Batch;
 use burn_dp_examples::models::Classifier;
 use burn_dp_examples::training::{BackendName, TrainError, device, typed};
 
-/// Settings of the Linux allocator under which the largest resident size is the memory in use, without
-/// memory kept for later: large blocks are mapped one by one, and one arena keeps the small blocks.
+/// Settings of the Linux allocator under which the largest resident size is the memory in use,
+/// without memory kept for later: large blocks are mapped one by one, and one arena keeps the small
+/// blocks.
 const ALLOCATOR: [(&str, &str); 3] = [
     ("MALLOC_MMAP_THRESHOLD_", "65536"),
     ("MALLOC_TRIM_THRESHOLD_", "65536"),

@@ -20,8 +20,8 @@ pub struct Row {
     pub ms_min: f64,
     /// Median time over the median time of the ordinary step, measured in turns with it.
     pub ratio: f64,
-    /// Peak memory in MiB of a process that makes such steps and nothing else; `None` where the system
-    /// does not report it.
+    /// Peak memory in MiB of a process that makes such steps and nothing else; `None` where the
+    /// system does not report it.
     pub peak_mib: Option<f64>,
 }
 

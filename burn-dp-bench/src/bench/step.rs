@@ -21,8 +21,8 @@ const WARM_UP: usize = 2;
 ///
 /// # Errors
 ///
-/// Returns [`TrainError::Option`] for an impossible option or if the private algorithms disagree, and
-/// [`TrainError::Io`] if the file cannot be written.
+/// Returns [`TrainError::Option`] for an impossible option or if the private algorithms disagree,
+/// and [`TrainError::Io`] if the file cannot be written.
 pub(super) fn run(options: &StepOptions) -> Result<(), TrainError> {
     let batches = options.batch.iter().map(|&batch| ("--batch", batch));
     let others = [("--repetitions", options.repetitions), ("--image-size", options.image_size)];

@@ -1,8 +1,10 @@
-//! Clipping to a private quantile of the norms, without tuning, against the best threshold of a grid.
+//! Clipping to a private quantile of the norms without tuning, compared with the best threshold of
+//! a grid.
 //!
 //! # References
 //!
-//! Andrew, Thakkar, McMahan, Ramaswamy: Differentially private learning with adaptive clipping, 2021.
+//! Andrew, Thakkar, McMahan, Ramaswamy: Differentially private learning with adaptive clipping,
+//! 2021.
 
 use std::path::PathBuf;
 
@@ -21,7 +23,7 @@ use burn_dp_examples::models::{Classifier, CnnConfig};
 use burn_dp_examples::plot::{self, Series};
 use burn_dp_examples::training::{BackendName, Evaluation, TrainError, checks, device, files};
 
-/// The options of the experiment.
+/// Options of the experiment.
 #[derive(Args, Debug, Clone)]
 pub struct AdaptiveClippingOptions {
     /// Folder with the four IDX files of MNIST, plain or gzip; without it, the drawn digits.
@@ -48,17 +50,17 @@ pub struct AdaptiveClippingOptions {
     /// Fixed thresholds to compare with.
     #[arg(long, value_delimiter = ',', default_values = ["0.05", "0.1", "0.3", "1", "3", "10"])]
     pub grid: Vec<f64>,
-    /// Fractions of the examples that are not to be clipped.
+    /// Fractions of the examples that should not be clipped.
     #[arg(long, value_delimiter = ',', default_values = ["0.5"])]
     pub target_quantiles: Vec<f64>,
     /// Thresholds to start from.
     #[arg(long, value_delimiter = ',', default_values = ["0.1"])]
     pub start: Vec<f64>,
-    /// Learning rate over the threshold: the update of a clipped example has this length, whatever
-    /// the threshold, so that a threshold is compared and not a learning rate.
+    /// Learning rate over the threshold: the update of a clipped example has this length for every
+    /// threshold, so that thresholds are compared and not learning rates.
     #[arg(long, default_value_t = 0.5)]
     pub lr: f64,
-    /// Largest number of examples that go through the network together.
+    /// Largest number of examples in memory at once (the physical batch).
     #[arg(long, value_name = "N", default_value_t = 256)]
     pub physical_batch_size: usize,
     /// Backend to train on.
@@ -75,7 +77,7 @@ pub struct AdaptiveClippingOptions {
 /// One run.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct AdaptiveClippingRun {
-    /// Threshold or quantile, in words.
+    /// Threshold or quantile in words.
     pub name: String,
     /// Whether the threshold was fixed.
     pub fixed: bool,
@@ -93,7 +95,8 @@ pub struct AdaptiveClippingRun {
 ///
 /// # Errors
 ///
-/// When an option is impossible, the data cannot be read, or a run fails.
+/// Returns [`TrainError::Option`] for an impossible option, [`TrainError::Data`] if the data cannot
+/// be read, and the error of a run that fails.
 pub(super) fn run(
     options: AdaptiveClippingOptions,
 ) -> Result<Vec<AdaptiveClippingRun>, TrainError> {
@@ -167,7 +170,7 @@ fn check(options: &AdaptiveClippingOptions) -> Result<(), TrainError> {
     checks::positive(numbers.into_iter().chain(thresholds).chain(starts))
 }
 
-/// What is compared: a name, whether the threshold is fixed, and the policy.
+/// A compared policy: its name, whether the threshold is fixed, and the policy.
 type Contender = (String, bool, Box<dyn Clipping>);
 
 fn policies(options: &AdaptiveClippingOptions) -> Result<Vec<Contender>, TrainError> {
@@ -237,8 +240,8 @@ fn train(
         let batch = batch?;
         let threshold = optim.thresholds()?.total_norm();
         thresholds.push(threshold);
-        for chunk in batch.chunks(options.physical_batch_size)? {
-            let (images, _) = chunk?.into_parts();
+        for physical in batch.chunks(options.physical_batch_size)? {
+            let (images, _) = physical?.into_parts();
             let losses = loss.forward(model.forward(images.inputs), images.targets);
             optim.backward(losses, &model)?;
         }

@@ -1,5 +1,5 @@
-//! Batch clipping against individual clipping, and adaptive layerwise clipping against full gradient
-//! clipping.
+//! Batch clipping compared with individual clipping, and adaptive layerwise clipping compared with
+//! full gradient clipping.
 //!
 //! # References
 //!
@@ -14,13 +14,14 @@ use serde::Serialize;
 
 use burn_dp_examples::plot::{self, Series};
 use burn_dp_examples::training::batch_clipping::{
-    BatchFigures, BatchModelName, BatchPolicyName, BatchSettings, BatchTraining, load,
+    BatchFigures, BatchModelName, BatchPolicyName, BatchPolicyOptions, BatchSettings,
+    BatchTraining, MiniSetOptions, load,
 };
 use burn_dp_examples::training::{
     BackendName, DataOptions, PrivacySettings, TrainError, checks, device, files,
 };
 
-/// The options of the experiment.
+/// Options of the experiment.
 #[derive(Args, Debug, Clone)]
 pub struct BatchClippingOptions {
     /// Data set, and where it lies.
@@ -29,11 +30,11 @@ pub struct BatchClippingOptions {
     /// Passes over the data of each run; the paper has 50.
     #[arg(long, value_name = "N", default_value_t = 10)]
     pub epochs: usize,
-    /// Passes of the runs with individual clipping, which take a backward pass an image; 0 leaves them
-    /// out.
+    /// Passes of the runs with individual clipping, which take one backward pass per image; 0
+    /// leaves them out.
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub individual_epochs: usize,
-    /// Images in a step, m of the paper.
+    /// Images in a step (m in the paper).
     #[arg(long, value_name = "M", default_value_t = 64)]
     pub batch_size: usize,
     /// The sigma of the paper: the noise is 2 C sigma.
@@ -45,7 +46,7 @@ pub struct BatchClippingOptions {
     /// Learning rate of the first epoch.
     #[arg(long, default_value_t = 0.025)]
     pub lr: f64,
-    /// What the learning rate is multiplied by after each epoch.
+    /// Factor of the learning rate after each epoch.
     #[arg(long, default_value_t = 0.9)]
     pub lr_decay: f64,
     /// Backend to train on.
@@ -59,24 +60,25 @@ pub struct BatchClippingOptions {
 /// The runs by name.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct BatchClippingExperiment {
-    /// The runs in the order in which they were made.
+    /// The runs, in order.
     pub runs: Vec<(String, BatchFigures)>,
 }
 
-/// One of the ways that are compared.
+/// One of the compared trainings.
 struct Contender {
     name: &'static str,
     individual: bool,
     policy: BatchPolicyName,
-    /// Over σ: what the release as a whole costs.
+    /// Noise of the whole release over σ.
     noise: f64,
 }
 
-/// Trains the same network in every way, and compares.
+/// Trains the same network in each way, and compares.
 ///
 /// # Errors
 ///
-/// When an option is impossible, the data cannot be read, or a run fails.
+/// Returns [`TrainError::Option`] for an impossible option, [`TrainError::Data`] if the data cannot
+/// be read, and the error of a run that fails.
 pub(super) fn run(options: BatchClippingOptions) -> Result<BatchClippingExperiment, TrainError> {
     checks::at_least_one([("--epochs", options.epochs), ("--batch-size", options.batch_size)])?;
     checks::countable(options.epochs)?;
@@ -93,7 +95,8 @@ pub(super) fn run(options: BatchClippingOptions) -> Result<BatchClippingExperime
     let zhang = BatchPolicyName::Zhang;
     let network = BatchModelName::BnLenet5;
     let layers = ParameterGroups::per_layer(&network.init(&device.clone().autodiff()))?.len();
-    // Layerwise clipping with 2 C_h sigma in each layer costs what a noise of sigma / √L costs.
+    // Layerwise clipping with noise 2 C_h sigma in each layer has the privacy of a noise of sigma /
+    // √L.
     let split = 1.0 / (layers as f64).sqrt();
     let contenders = [
         Contender { name: "BC+ALC", individual: false, policy: layerwise, noise: split },
@@ -117,15 +120,23 @@ pub(super) fn run(options: BatchClippingOptions) -> Result<BatchClippingExperime
         let (mini_set_size, mini_sets) =
             if contender.individual { (1, options.batch_size) } else { (options.batch_size, 1) };
         let settings = BatchSettings {
-            model: network,
-            policy: contender.policy,
-            mini_set_size,
-            mini_sets,
-            poisson: false,
-            local: None,
-            max_grad_norm: options.max_grad_norm,
-            threshold_decay: 1.0,
-            layer_groups: None,
+            policy: BatchPolicyOptions {
+                policy: contender.policy,
+                max_grad_norm: options.max_grad_norm,
+                threshold_decay: 1.0,
+                layer_groups: None,
+            },
+            training: MiniSetOptions {
+                model: network,
+                mini_set_size,
+                mini_sets,
+                poisson: false,
+                local_steps: None,
+                local_lr: 1.0,
+                epochs,
+                lr: options.lr,
+                lr_decay: options.lr_decay,
+            },
             privacy: PrivacySettings {
                 epsilon: None,
                 delta: 1e-5,
@@ -133,9 +144,6 @@ pub(super) fn run(options: BatchClippingOptions) -> Result<BatchClippingExperime
                 noise_multiplier: Some(2.0 * options.sigma * contender.noise),
                 insecure_seed: None,
             },
-            epochs,
-            lr: options.lr,
-            lr_decay: options.lr_decay,
             seed: options.data.seed,
         };
         let figures = BatchTraining::new(&settings, &data, &device)?.figures()?;

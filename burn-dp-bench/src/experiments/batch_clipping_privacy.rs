@@ -1,4 +1,4 @@
-//! What batch clipping with adaptive layerwise clipping guarantees, as trade-off functions.
+//! The guarantee of batch clipping with adaptive layerwise clipping, as trade-off functions.
 //!
 //! # References
 //!
@@ -17,7 +17,7 @@ use serde::Serialize;
 use burn_dp_examples::plot::{self, Series};
 use burn_dp_examples::training::{TrainError, checks, files};
 
-/// Privacy losses beyond this are not worth an analysis: no trade-off is left.
+/// Above this μ the trade-off function is practically zero and is not computed.
 const HOPELESS: f64 = 10.0;
 
 /// Points of a curve.
@@ -26,7 +26,7 @@ const POINTS: usize = 200;
 /// Type I errors at which the second table compares.
 const ERRORS: [f64; 5] = [0.01, 0.05, 0.1, 0.2, 0.5];
 
-/// What the paper reports.
+/// Values that the paper reports.
 struct Reported {
     sigma: f64,
     dataset_size: u64,
@@ -44,13 +44,13 @@ const REPORTED: [Reported; 3] = [
     Reported { sigma: 1.5, dataset_size: 15 * 54_000, h: 5.783, mu: 0.51 },
 ];
 
-/// The options of the experiment; the defaults are those of the paper for BN-LeNet-5.
+/// Options of the experiment. The defaults are the setting of the paper for BN-LeNet-5.
 #[derive(Args, Debug, Clone)]
 pub struct BatchClippingPrivacyOptions {
     /// Sigmas of the paper: the noise of layer h is 2 C_h sigma.
     #[arg(long, value_delimiter = ',', default_values = ["0.5", "1.5", "2.5"])]
     pub sigma: Vec<f64>,
-    /// Layers that are clipped apart.
+    /// Layers that are clipped separately.
     #[arg(long, default_value_t = 8)]
     pub layers: u32,
     /// Images in a step.
@@ -65,7 +65,7 @@ pub struct BatchClippingPrivacyOptions {
     /// Passes over the data.
     #[arg(long, default_value_t = 50)]
     pub epochs: u64,
-    /// Probability at which epsilon is meant.
+    /// Delta at which epsilon is stated.
     #[arg(long, default_value_t = 1e-5)]
     pub delta: f64,
     /// Folder for the figures and the plot.
@@ -80,25 +80,26 @@ pub struct BatchClippingPrivacy {
     pub sigma: f64,
     /// Images in the data set.
     pub dataset_size: u64,
-    /// What remains of it with all layers: sigma / √layers.
+    /// Sigma of all layers together: sigma / √layers.
     pub effective_sigma: f64,
     /// h(sigma / √layers) of the paper.
     pub h: f64,
-    /// The μ to which the composition tends: an approximation, not a guarantee.
+    /// The limit μ of the composition: an approximation, not a guarantee.
     pub approximate_mu: f64,
     /// h and μ in the paper, where it reports them.
     pub reported: Option<(f64, f64)>,
-    /// Upper bound of ε at the δ of the options; nothing where it is infinite.
+    /// Upper bound of ε at the δ of the options; absent if it is infinite.
     pub epsilon: Option<f64>,
     /// Guaranteed points of the trade-off function: type I error, least type II error.
     pub tradeoff: Vec<(f64, f64)>,
 }
 
-/// Prints and plots both: the limit that the paper uses, and what is guaranteed.
+/// Prints and plots the limit that the paper uses, and the guarantee.
 ///
 /// # Errors
 ///
-/// When an option is impossible or a file cannot be written.
+/// Returns [`TrainError::Option`] for an impossible option, and [`TrainError::Io`] if a file cannot
+/// be written.
 pub(super) fn run(
     options: BatchClippingPrivacyOptions,
 ) -> Result<Vec<BatchClippingPrivacy>, TrainError> {
@@ -109,7 +110,7 @@ pub(super) fn run(
     let cases =
         sizes.iter().flat_map(|&size| options.sigma.iter().map(move |&sigma| (sigma, size)));
     let rows: Vec<BatchClippingPrivacy> =
-        cases.map(|(sigma, size)| analyse(sigma, size, &options)).collect::<Result<_, _>>()?;
+        cases.map(|(sigma, size)| analyze(sigma, size, &options)).collect::<Result<_, _>>()?;
     print_limits(&rows, options.delta)?;
     print_errors(&rows)?;
     let mut series = vec![Series { name: "nothing".into(), points: vec![(0.0, 1.0), (1.0, 0.0)] }];
@@ -159,20 +160,20 @@ fn check(options: &BatchClippingPrivacyOptions) -> Result<(), TrainError> {
 }
 
 impl BatchClippingPrivacy {
-    /// The limit, where it is a number.
+    /// Returns the limit, if it is finite.
     fn limit(&self) -> Result<Option<GaussianDp>, TrainError> {
         let mu = Some(self.approximate_mu).filter(|mu| mu.is_finite());
         Ok(mu.map(GaussianDp::new).transpose().map_err(DpError::from)?)
     }
 
-    /// The guaranteed type II error.
+    /// Returns the guaranteed type II error.
     fn type_two_error(&self, alpha: f64) -> f64 {
         let at = self.tradeoff.iter().find(|(known, _)| *known >= alpha - 1e-9);
         at.map_or(0.0, |point| point.1)
     }
 }
 
-/// The numbers of the paper beside ours.
+/// Prints the numbers of the paper next to ours.
 fn print_limits(rows: &[BatchClippingPrivacy], delta: f64) -> Result<(), TrainError> {
     println!(
         "{:>8}{:>10}{:>10}{:>11}{:>9}{:>12}{:>9}{:>13}{:>13}",
@@ -201,7 +202,7 @@ fn print_limits(rows: &[BatchClippingPrivacy], delta: f64) -> Result<(), TrainEr
     Ok(())
 }
 
-/// Both trade-off functions, point by point.
+/// Prints points of both trade-off functions.
 fn print_errors(rows: &[BatchClippingPrivacy]) -> Result<(), TrainError> {
     let errors = |of: &dyn Fn(f64) -> f64| ERRORS.map(|at| format!("{:>9.4}", of(at))).concat();
     println!("\n{:<44}{}", "least type II error at a type I error of", errors(&|at| at));
@@ -218,7 +219,7 @@ fn print_errors(rows: &[BatchClippingPrivacy]) -> Result<(), TrainError> {
     Ok(())
 }
 
-/// Digits for people, an exponent where there are too many.
+/// Returns a number with few digits, with an exponent if it is large.
 fn number(value: f64) -> String {
     if value.abs() < 1e4 { format!("{value:.4}") } else { format!("{value:.2e}") }
 }
@@ -227,7 +228,7 @@ fn alphas() -> impl Iterator<Item = f64> {
     (0..=POINTS).map(|point| point as f64 / POINTS as f64)
 }
 
-fn analyse(
+fn analyze(
     sigma: f64,
     dataset_size: u64,
     options: &BatchClippingPrivacyOptions,
@@ -288,7 +289,7 @@ mod tests {
     }
 
     #[test]
-    fn the_figures_of_appendix_b_1_come_out_beside_what_is_guaranteed() {
+    fn the_figures_of_appendix_b_1_are_reproduced() {
         let folder = tempfile::tempdir().unwrap();
         let rows = run(options(folder.path())).unwrap();
         assert_eq!(rows.len(), 6);
@@ -298,8 +299,8 @@ mod tests {
             // The paper writes 1.513 where h is 1.5142.
             assert!((row.h - h).abs() < 2e-3, "{} {h}", row.h);
             assert!((row.approximate_mu - mu).abs() < 5e-3, "{} {mu}", row.approximate_mu);
-            // The composition has come to its limit where sigma is large or the data set is; else the
-            // true curve is up to 0.07 above it.
+            // The composition has come to its limit where sigma is large or the data set is; else
+            // the true curve is up to 0.07 above it.
             let far = if row.approximate_mu < 1.0 { 5e-3 } else { 0.1 };
             let limit = row.limit().unwrap().unwrap();
             for alpha in ERRORS {

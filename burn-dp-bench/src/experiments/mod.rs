@@ -1,4 +1,4 @@
-//! The experiments of the papers; one subcommand, one file.
+//! Experiments of the papers, one file per subcommand.
 
 mod adaptive_clipping;
 mod batch_clipping;
@@ -16,7 +16,7 @@ use burn_dp_examples::training::TrainError;
 #[derive(Parser, Debug, Clone)]
 #[command(name = "cargo xtask experiment", bin_name = "cargo xtask experiment", version)]
 pub struct ExperimentOptions {
-    /// Which one.
+    /// The experiment.
     #[command(subcommand)]
     pub experiment: Experiment,
 }
@@ -24,11 +24,11 @@ pub struct ExperimentOptions {
 /// The experiments.
 #[derive(Subcommand, Debug, Clone)]
 pub enum Experiment {
-    /// Clipping to a private quantile of the norms against the best threshold of a grid.
+    /// Clipping to a private quantile of the norms, compared with the best threshold of a grid.
     AdaptiveClipping(AdaptiveClippingOptions),
-    /// Batch clipping against individual clipping, adaptive layerwise against full gradient clipping.
+    /// Batch clipping compared with individual clipping, and layerwise with full gradient clipping.
     BatchClipping(BatchClippingOptions),
-    /// The trade-off functions of batch clipping with layerwise clipping: the limit and the guarantee.
+    /// Trade-off functions of batch clipping with layerwise clipping: the limit and the guarantee.
     BatchClippingPrivacy(BatchClippingPrivacyOptions),
 }
 
@@ -36,7 +36,8 @@ pub enum Experiment {
 ///
 /// # Errors
 ///
-/// When an option is impossible, the data cannot be read, or a run fails.
+/// Returns [`TrainError::Option`] for an impossible option, [`TrainError::Data`] if the data cannot
+/// be read, and the error of a run that fails.
 pub fn run(options: ExperimentOptions) -> Result<(), TrainError> {
     match options.experiment {
         Experiment::AdaptiveClipping(options) => adaptive_clipping::run(options).map(|_| ()),

@@ -6,7 +6,8 @@ use burn::tensor::{Device, Tensor};
 
 /// A linear classifier.
 ///
-/// Any layer can be used here: the change of the whole model is clipped, not the gradient of an example.
+/// Any layer can be used here: the change of the whole model is clipped, not the gradient of an
+/// example.
 #[derive(Module, Debug)]
 pub struct Network {
     output: Linear,

@@ -10,7 +10,7 @@ use burn_dp::nn::{IntoPrivate, Private};
 /// Two convolutions and a linear layer.
 ///
 /// `Private<L>` computes what `L` computes. In the backward pass it also gives the norms of the
-/// per-example gradients. Its record is that of `L`.
+/// per-example gradients. Its record is the record of `L`.
 #[derive(Module, Debug)]
 pub struct Network {
     conv1: Private<Conv2d>,

@@ -61,7 +61,8 @@ pub fn run(
     let (train, test) = splits(folder)?;
     let autodiff = device.clone().autodiff();
 
-    // The plan computes the noise that ends at the budget; sampler, clipping and noise come from it.
+    // The plan computes the noise that ends at the budget; sampler, clipping and noise come from
+    // it.
     let plan = PrivacyPlanConfig::new(train.len(), config.batch_size)
         .with_epochs(config.epochs)
         .with_budget(Budget::new(config.epsilon, config.delta)?)

@@ -1,7 +1,7 @@
 //! The training loop with checkpoints.
 //!
-//! Every release is on disk before its noise is drawn. The steps after the last checkpoint are repeated
-//! bit for bit, and cost nothing a second time.
+//! Every release is on disk before its noise is drawn. The steps after the last checkpoint are
+//! repeated bit for bit, and cost nothing a second time.
 
 use std::path::Path;
 

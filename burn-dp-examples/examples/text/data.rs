@@ -14,8 +14,8 @@ const FILLERS: [&str; 4] = ["the", "was", "and", "really"];
 ///
 /// # Privacy
 ///
-/// A vocabulary collected from the private reviews would reveal which words somebody wrote, and ε would
-/// not count it.
+/// A vocabulary collected from the private reviews would reveal which words somebody wrote, and ε
+/// would not count it.
 pub fn vocabulary() -> Vocabulary {
     let words = [&SUBJECTS[..], &GOOD, &BAD, &FILLERS].concat();
     Vocabulary::listed(words.into_iter().map(String::from))

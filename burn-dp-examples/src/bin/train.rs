@@ -1,6 +1,6 @@
 //! Trains a model with differential privacy. `cargo xtask train --help` lists the options, and
-//! `cargo xtask train shakespeare --help` and `cargo xtask train --clipping batch --help` the options
-//! of user-level training and of batch clipping.
+//! `cargo xtask train shakespeare --help` and `cargo xtask train --clipping batch --help` the
+//! options of user-level training and of batch clipping.
 
 use std::process::ExitCode;
 

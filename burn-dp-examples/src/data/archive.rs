@@ -8,7 +8,8 @@ use super::{DataError, file};
 /// Largest file that is read: more than any file of a data set, and a bound for damaged headers.
 const LARGEST: u64 = 1 << 30;
 
-/// Returns the names and contents of the regular files whose name is `wanted`, in the archive's order.
+/// Returns the names and contents of the regular files whose name is `wanted`, in the archive's
+/// order.
 ///
 /// # Errors
 ///
@@ -123,7 +124,7 @@ pub(super) mod tests {
     #[test]
     fn folders_and_links_are_skipped_and_long_names_are_joined() {
         let long = "long/".repeat(30) + "name";
-        let record = format!("171 path={long}\n");
+        let record = format!("164 path={long}\n");
         let gnu = [long.as_bytes(), &[0]].concat();
         let content = [
             entry("folder/", b'5', &[]),

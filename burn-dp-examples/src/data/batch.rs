@@ -15,12 +15,12 @@ pub struct Batch<I> {
 }
 
 impl<I: Inputs> Batch<I> {
-    /// The batch of one example.
+    /// Returns the batch of one example.
     pub fn one(&self, index: usize) -> Self {
         self.rows(index, 1)
     }
 
-    /// The batch of the first examples.
+    /// Returns the batch of the first examples.
     pub fn first(&self, examples: usize) -> Self {
         self.rows(0, examples)
     }
@@ -35,7 +35,7 @@ impl<I: Inputs> Batch<I> {
 
 /// Tensors that a network reads, with one row for each example.
 pub trait Inputs: Clone + Debug + Send + 'static {
-    /// The rows of some examples.
+    /// Returns the rows of some examples.
     fn rows(&self, start: usize, examples: usize) -> Self;
 }
 
@@ -53,18 +53,18 @@ impl Inputs for Tensor<2, Int> {
     }
 }
 
-/// How the items of a data set become the inputs of a network.
+/// Conversion of the items of a data set into the inputs of a network.
 pub trait Encoder: Batcher<Self::Item, Batch<Self::Inputs>> + Clone + Debug + 'static {
-    /// One labelled example.
+    /// One labeled example.
     type Item: Clone + Debug + Send + Sync + 'static;
     /// What a network reads.
     type Inputs: Inputs;
 
-    /// Items that are made up and differ from one another: public, for tests of networks.
+    /// Returns made-up items that differ from each other. They are public, for tests of networks.
     fn made_up(&self, items: usize, classes: usize) -> Vec<Self::Item>;
 }
 
-/// The labels of a batch as a tensor.
+/// Returns the labels of a batch as a tensor.
 pub(super) fn targets(labels: impl Iterator<Item = u16>, device: &Device) -> Tensor<1, Int> {
     let labels: Vec<_> = labels.map(i32::from).collect();
     let shape = [labels.len()];

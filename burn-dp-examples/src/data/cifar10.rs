@@ -1,4 +1,4 @@
-//! CIFAR-10 in its binary version: from the folder, or from the archive it comes in.
+//! CIFAR-10 in its binary version, from its folder or its archive.
 //!
 //! # References
 //!
@@ -25,19 +25,20 @@ const RECORD: usize = 1 + PIXELS;
 /// Folder inside the archive.
 const FOLDER: &str = "cifar-10-batches-bin";
 
-/// What to give when nothing is found.
+/// What the user has to give.
 const WANTED: &str = "the binary version of CIFAR-10 (cifar-10-binary.tar.gz, or its files \
                       data_batch_1.bin to data_batch_5.bin and test_batch.bin)";
 
-/// Reads `data_batch_1.bin` and those that follow it, and `test_batch.bin`.
+/// Reads `data_batch_1.bin` and the following files, and `test_batch.bin`.
 ///
-/// `path` is the folder with these files, one that holds it as `cifar-10-batches-bin` or `cifar10`, one
-/// with the archive `cifar-10-binary.tar.gz`, or an archive itself. A training set that ends after
-/// fewer than five files is read as far as it goes.
+/// `path` is the folder with these files, a folder that contains it as `cifar-10-batches-bin` or
+/// `cifar10`, a folder with the archive `cifar-10-binary.tar.gz`, or an archive. A training set of
+/// fewer than five files is read too.
 ///
 /// # Errors
 ///
-/// When nothing of this is found, a file is missing between others, or is damaged.
+/// Returns [`DataError::Missing`] if nothing is found or a file is missing between others, and
+/// [`DataError::Damaged`] if a file is damaged.
 pub fn read(path: &Path) -> Result<Splits<ImageBatcher>, DataError> {
     if path.is_file() {
         return from_archive(path);
@@ -80,7 +81,7 @@ fn batch_of(name: &str) -> bool {
     name.rsplit('/').next().is_some_and(|name| name.starts_with("data_batch_"))
 }
 
-/// The splits, from the content of the file with a name.
+/// Returns the splits, from the contents of the files by name.
 fn splits(
     place: &Path,
     mut content: impl FnMut(&str) -> Result<Option<(PathBuf, Vec<u8>)>, DataError>,
@@ -114,7 +115,7 @@ fn splits(
     })
 }
 
-/// The records of one file.
+/// Returns the records of one file.
 fn records(path: &Path, bytes: &[u8]) -> Result<Vec<ImageItem>, DataError> {
     let damaged = |reason| Err(DataError::Damaged { path: path.into(), reason });
     if bytes.is_empty() {
@@ -170,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn the_files_follow_one_another_in_a_folder_and_in_an_archive() {
+    fn folder_and_archive_hold_the_same_items() {
         let files = [
             ("cifar-10-batches-bin/data_batch_1.bin", batch(0, 2)),
             ("cifar-10-batches-bin/data_batch_2.bin", batch(2, 3)),
@@ -193,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn missing_files_are_named_also_between_others() {
+    fn missing_files_are_named() {
         let text = error(&[]);
         assert!(text.contains("none of data_batch_1.bin") && text.contains(".tar.gz"), "{text}");
         let text = error(&[("data_batch_1.bin", batch(0, 1))]);
@@ -207,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn damage_is_reported_with_the_byte_where_it_is() {
+    fn damage_is_reported_with_its_byte() {
         let mut short = batch(0, 2);
         short.pop();
         let text = error(&[("data_batch_1.bin", short)]);

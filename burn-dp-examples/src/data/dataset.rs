@@ -13,24 +13,24 @@ pub const PIXELS: usize = SIDE * SIDE;
 /// Number of classes of the digits.
 pub const CLASSES: usize = 10;
 
-/// Labelled items in memory.
+/// Labeled items in memory.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ItemDataset<T> {
     items: Vec<T>,
 }
 
 impl<T> ItemDataset<T> {
-    /// A data set of these items, in this order.
+    /// Creates a data set of these items, in this order.
     pub fn new(items: Vec<T>) -> Self {
         Self { items }
     }
 
-    /// The items, in order.
+    /// Returns the items, in order.
     pub fn items(&self) -> &[T] {
         &self.items
     }
 
-    /// The same data set cut to its first `len` items; unchanged if it is not longer.
+    /// Returns the data set cut to its first `len` items; unchanged if it is not longer.
     pub fn truncated(mut self, len: usize) -> Self {
         self.items.truncate(len);
         self
@@ -47,23 +47,23 @@ impl<T: Clone + Send + Sync> Dataset<T> for ItemDataset<T> {
     }
 }
 
-/// A training set and the test set that goes with it.
+/// A training set and its test set.
 #[derive(Debug, Clone)]
 pub struct Splits<E: Encoder> {
-    /// Name of the data, as it appears in reports.
+    /// Name of the data in reports.
     pub name: String,
     /// Number of classes.
     pub classes: usize,
-    /// How the items become tensors.
+    /// Converts items into tensors.
     pub encoder: E,
     /// The items to train on, which the privacy guarantee protects.
     pub train: ItemDataset<E::Item>,
-    /// The items to measure on, taken as public.
+    /// The items to test on, taken as public.
     pub test: ItemDataset<E::Item>,
 }
 
 impl<E: Encoder> Splits<E> {
-    /// The same splits, each cut to its first items; unchanged where it is not longer.
+    /// Returns the splits, each cut to its first items; unchanged if it is not longer.
     pub fn truncated(self, train_items: usize, test_items: usize) -> Self {
         let (train, test) = (self.train.truncated(train_items), self.test.truncated(test_items));
         Self { train, test, ..self }
@@ -77,7 +77,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn items_come_back_in_their_order() {
+    fn items_keep_their_order() {
         let dataset = ItemDataset::new(vec!['a', 'b', 'c']);
         assert_eq!(dataset.len(), 3);
         assert_eq!(dataset.get(2).unwrap(), 'c');

@@ -1,11 +1,11 @@
 //! Ten thousand drawn digits without a download.
 //!
 //! Every image is a function of the seed, the split and its index alone: one of several ways of
-//! writing its digit is bent, slanted, turned, scaled and moved at random, drawn with a pen of random
-//! width, and covered with a stray line and noise. A linear classifier stays clearly behind a
-//! convolutional network on it.
+//! writing its digit is bent, slanted, turned, scaled and moved at random, drawn with a pen of
+//! random width, and covered with a stray line and noise. A linear classifier stays clearly behind
+//! a convolutional network on it.
 //!
-//! The generator is deterministic and its seed public, as befits data that nobody has to protect.
+//! The generator is deterministic and its seed public: these data need no protection.
 
 use chacha20::ChaCha8Rng;
 use rand_core::{Rng, SeedableRng};
@@ -23,12 +23,12 @@ pub const TRAIN_ITEMS: usize = 12_000;
 /// Number of images to test on by default.
 pub const TEST_ITEMS: usize = 2_000;
 
-/// The images of the test split lie this far from those of the training split.
+/// Distance of the index of a test image from the index of a training image.
 const TEST_OFFSET: u64 = 1 << 32;
 
-/// Draws a training and a test split.
+/// Draws a training split and a test split.
 ///
-/// The classes follow one another, so each is as frequent as the others. Splits of another length
+/// The classes take turns, so each is as frequent as the others. Splits of another length
 /// with the same seed begin with the same images.
 pub fn splits(seed: u64, train_items: usize, test_items: usize) -> Splits<ImageBatcher> {
     let split = |offset: u64, items: usize| {
@@ -64,13 +64,13 @@ fn draw(seed: u64, offset: u64, index: u64) -> ImageItem {
     ImageItem { image: image.into(), label }
 }
 
-/// How a digit is written: from the unit square to the grid of pixels.
+/// A handwriting: maps the unit square to the grid of pixels.
 struct Hand {
     /// Half the width of the pen.
     radius: f32,
     /// Rows of the linear map.
     map: [[f32; 2]; 2],
-    /// Where the middle of the digit lies.
+    /// Position of the middle of the digit.
     middle: Point,
     /// Amplitude, frequencies and phase of the bend in each direction.
     bend: [[f32; 4]; 2],
@@ -86,7 +86,7 @@ impl Hand {
             [cos * width, cos * slant * height - sin * height],
             [sin * width, sin * slant * height + cos * height],
         ];
-        let centre = (SIDE as f32 - 1.0) / 2.0;
+        let center = (SIDE as f32 - 1.0) / 2.0;
         let mut bend = || {
             [
                 dice.between(0.0, 1.4),
@@ -99,7 +99,7 @@ impl Hand {
         Self {
             radius: dice.between(0.6, 1.9),
             map,
-            middle: [centre + dice.between(-3.0, 3.0), centre + dice.between(-3.0, 3.0)],
+            middle: [center + dice.between(-3.0, 3.0), center + dice.between(-3.0, 3.0)],
             bend,
         }
     }
@@ -167,7 +167,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_image_depends_on_seed_split_and_index_alone() {
+    fn an_image_depends_only_on_seed_split_and_index() {
         let (short, long) = (splits(1, 20, 10), splits(1, 60, 30));
         assert_eq!(short.train.items(), &long.train.items()[..20]);
         assert_eq!(short.test.items(), &long.test.items()[..10]);
@@ -185,7 +185,7 @@ mod tests {
             .flat_map(|item| item.image.iter())
             .map(|&pixel| u64::from(pixel))
             .sum();
-        // The tolerance is for the last bits of `sin`, which machines differ in.
+        // The tolerance is for the last bits of `sin`, which differ between machines.
         let expected = 2_464_503.0;
         assert!((sum as f64 - expected).abs() <= 1e-4 * expected, "sum of the pixels: {sum}");
     }

@@ -1,4 +1,4 @@
-//! Files that may be compressed with gzip, and where to look for them.
+//! Opening of files that may be compressed with gzip, and search for them.
 
 use std::fs::File;
 use std::io::{BufRead, BufReader, Read};
@@ -12,16 +12,16 @@ use super::DataError;
 ///
 /// # Errors
 ///
-/// When it cannot be opened.
+/// Returns [`DataError::Io`] if it cannot be opened.
 pub(super) fn open(path: &Path) -> Result<Box<dyn Read>, DataError> {
     let io = |source| DataError::Io { path: path.into(), source };
     let mut file = BufReader::new(File::open(path).map_err(io)?);
-    // The first bytes tell, not the name: browsers unpack or rename downloads at will.
+    // Decided by the first bytes, not the name: browsers unpack or rename downloads.
     let compressed = file.fill_buf().map_err(io)?.starts_with(&[0x1f, 0x8b]);
     if compressed { Ok(Box::new(MultiGzDecoder::new(file))) } else { Ok(Box::new(file)) }
 }
 
-/// The error of a read; whatever the decompressor objects to is damage.
+/// Returns the error of a read. Errors of the decompressor are damage.
 pub(super) fn unreadable(path: &Path, source: std::io::Error) -> DataError {
     let reason = match source.kind() {
         std::io::ErrorKind::UnexpectedEof => "the file ends early".into(),
@@ -33,11 +33,11 @@ pub(super) fn unreadable(path: &Path, source: std::io::Error) -> DataError {
     DataError::Damaged { path: path.into(), reason }
 }
 
-/// The first of these places that exists: each name in the folder, then in its subfolder `subfolder`.
+/// Returns the first path that exists: each name in the folder, then in its subfolder `subfolder`.
 ///
 /// # Errors
 ///
-/// [`DataError::Missing`] with the names, and with `wanted` as what the folder should hold.
+/// Returns [`DataError::Missing`] with the names, and `wanted`, which the folder should hold.
 pub(super) fn find(
     folder: &Path,
     subfolder: &str,

@@ -1,5 +1,5 @@
-//! Images in folders: one folder a class, in `train` and in `test` (or `val`), as LSUN and ImageNet are
-//! often stored.
+//! Images in folders: one folder per class, in `train` and in `test` (or `val`), as LSUN and
+//! ImageNet are often stored.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -24,16 +24,17 @@ const FEATURE_MISSING: DataError = DataError::FeatureMissing {
     remedy: "run it by `cargo xtask train folder`, or add `--features images`",
 };
 
-/// Reads `{train,test}/CLASS/*.{png,jpg,jpeg}`, cuts the middle square out of each image and scales it
-/// to `side` × `side` pixels in three channels. `val` serves in place of `test`.
+/// Reads `{train,test}/CLASS/*.{png,jpg,jpeg}`, cuts the middle square out of each image and scales
+/// it to `side` × `side` pixels in three channels. `val` can replace `test`.
 ///
-/// The classes are the names of the folders in `train`, in the order of the alphabet. They are taken
-/// as public, as the number of classes of any classifier is.
+/// The classes are the names of the folders in `train`, in alphabetical order. They are taken as
+/// public.
 ///
 /// # Errors
 ///
-/// When a folder is missing or holds no image, when `train` has fewer than two classes, when `test` has a
-/// class that `train` has not, and when a file is no image.
+/// Returns [`DataError::Missing`] if a folder is missing, [`DataError::Layout`] if a folder holds
+/// no image, `train` has fewer than two classes, or `test` has a class that `train` does not have,
+/// and [`DataError::Damaged`] if a file is not an image.
 pub fn read(folder: &Path, side: usize) -> Result<Splits<ImageBatcher>, DataError> {
     #[cfg(not(feature = "images"))]
     if folder.is_dir() {
@@ -44,7 +45,7 @@ pub fn read(folder: &Path, side: usize) -> Result<Splits<ImageBatcher>, DataErro
         found.ok_or_else(|| DataError::Missing {
             folder: folder.into(),
             tried: names.iter().map(|&name| name.into()).collect(),
-            wanted: "the folders train and test, each with one folder of images a class",
+            wanted: "the folders train and test, each with one folder of images per class",
         })
     };
     let (train, test) = (subfolder(&["train"])?, subfolder(&["test", "val"])?);
@@ -52,7 +53,7 @@ pub fn read(folder: &Path, side: usize) -> Result<Splits<ImageBatcher>, DataErro
     let mut names = classes.keys();
     if let (Some(class), None) = (names.next(), names.next()) {
         let reason = format!(
-            "holds one class, `{class}`, and telling classes apart takes two; give a folder with \
+            "holds one class, `{class}`, and a classifier needs at least two; give a folder with \
              train/CLASS/*.png and test/CLASS/*.png, one folder for each class"
         );
         return Err(DataError::Layout { path: train, reason });
@@ -67,7 +68,7 @@ pub fn read(folder: &Path, side: usize) -> Result<Splits<ImageBatcher>, DataErro
     })
 }
 
-/// The images of a split, the classes in turns, so that its beginning holds all of them.
+/// Returns the images of a split. The classes take turns, so that its beginning holds all of them.
 fn images(
     split: &Path,
     classes: &BTreeMap<String, u16>,
@@ -80,7 +81,7 @@ fn images(
         let Some(&label) = classes.get(&name) else {
             let known: Vec<_> = classes.keys().map(String::as_str).collect();
             let known = known.join(", ");
-            return Err(layout(format!("`{name}` is no class of train, which has {known}")));
+            return Err(layout(format!("`{name}` is not a class of train, which has {known}")));
         };
         let paths = images_in(&folder)?;
         if paths.is_empty() {
@@ -89,7 +90,7 @@ fn images(
         files.extend(paths.into_iter().enumerate().map(|(index, path)| (index, label, path)));
     }
     if files.is_empty() {
-        let reason = "holds no folder; put the images into one folder a class".into();
+        let reason = "holds no folder; put the images into one folder per class".into();
         return Err(DataError::Layout { path: split.into(), reason });
     }
     files.sort();
@@ -122,13 +123,13 @@ fn pixels(_path: &Path, _side: usize) -> Result<Vec<u8>, DataError> {
     Err(FEATURE_MISSING)
 }
 
-/// Names of the folders in a folder, in the order of the alphabet.
+/// Returns the names of the folders in a folder, in alphabetical order.
 fn subfolders(folder: &Path) -> Result<Vec<String>, DataError> {
     let paths = entries(folder)?.into_iter().filter(|path| path.is_dir());
     Ok(paths.filter_map(|path| Some(path.file_name()?.to_string_lossy().into_owned())).collect())
 }
 
-/// The images in a folder, in the order of the alphabet.
+/// Returns the images in a folder, in alphabetical order.
 fn images_in(folder: &Path) -> Result<Vec<PathBuf>, DataError> {
     let is_image = |path: &PathBuf| {
         let ending = path.extension().map(|ending| ending.to_string_lossy().to_lowercase());
@@ -155,14 +156,14 @@ mod tests {
 
     use super::*;
 
-    /// An image of one colour in the middle square, black beside it.
-    fn image(folder: &TempDir, name: &str, [width, height]: [u32; 2], colour: [u8; 3]) {
+    /// Writes an image of one color in the middle square, black around it.
+    fn image(folder: &TempDir, name: &str, [width, height]: [u32; 2], color: [u8; 3]) {
         let path = folder.path().join(name);
         std::fs::create_dir_all(path.parent().unwrap()).unwrap();
         let square = width.min(height);
         let (left, top) = ((width - square) / 2, (height - square) / 2);
         let inside = |x, y| (left..left + square).contains(&x) && (top..top + square).contains(&y);
-        let pixel = |x, y| if inside(x, y) { Rgb(colour) } else { Rgb([0; 3]) };
+        let pixel = |x, y| if inside(x, y) { Rgb(color) } else { Rgb([0; 3]) };
         RgbImage::from_fn(width, height, pixel).save(path).unwrap();
     }
 
@@ -177,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn one_folder_a_class_gives_square_images_of_one_size() {
+    fn one_folder_per_class_gives_square_images_of_one_size() {
         let splits = read(two_classes().path(), 6).unwrap();
         assert_eq!((splits.train.len(), splits.test.len(), splits.classes), (3, 1, 2));
         let labels: Vec<_> = splits.train.items().iter().map(|item| item.label).collect();
@@ -185,17 +186,17 @@ mod tests {
         assert_eq!(splits.test.get(0).unwrap().label, 1);
         let item = splits.train.get(1).unwrap();
         assert_eq!(item.image.len(), 3 * 6 * 6);
-        for (plane, colour) in item.image.chunks(36).zip([200, 100, 50]) {
-            assert_eq!(plane, [colour; 36]);
+        for (plane, color) in item.image.chunks(36).zip([200, 100, 50]) {
+            assert_eq!(plane, [color; 36]);
         }
-        // JPEG changes colours a little.
+        // JPEG changes colors a little.
         let blue = &splits.train.get(0).unwrap().image[72..];
         assert!(blue.iter().all(|&value| value > 240), "{blue:?}");
         assert_eq!(splits.encoder.shape.values(), 108);
     }
 
     #[test]
-    fn a_layout_without_train_and_test_is_refused_with_the_layout_that_is_expected() {
+    fn a_layout_without_train_and_test_is_refused() {
         let folder = tempfile::tempdir().unwrap();
         image(&folder, "cat/1.png", [4, 4], [9; 3]);
         let text = read(folder.path(), 6).unwrap_err().to_string();
@@ -210,7 +211,7 @@ mod tests {
         let folder = two_classes();
         image(&folder, "val/dog/1.png", [4, 4], [9; 3]);
         let text = read(folder.path(), 6).unwrap_err().to_string();
-        assert!(text.contains("`dog` is no class of train, which has bird, cat"), "{text}");
+        assert!(text.contains("`dog` is not a class of train, which has bird, cat"), "{text}");
 
         let folder = two_classes();
         std::fs::create_dir(folder.path().join("train/dog")).unwrap();
@@ -226,7 +227,7 @@ mod tests {
     }
 
     #[test]
-    fn one_class_is_refused_with_the_layout_that_is_expected() {
+    fn one_class_is_refused_with_the_expected_layout() {
         let folder = tempfile::tempdir().unwrap();
         // The data lies one level deeper: its folder is taken for a class.
         for name in ["train/pets/1.png", "test/pets/1.png"] {
@@ -240,7 +241,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_is_no_image_is_named() {
+    fn a_file_that_is_not_an_image_is_named() {
         let folder = two_classes();
         std::fs::write(folder.path().join("train/bird/broken.png"), "nothing").unwrap();
         let text = read(folder.path(), 6).unwrap_err().to_string();

@@ -9,7 +9,7 @@ use super::stroke::Point;
 enum Stroke {
     /// Straight lines through the points.
     Lines(&'static [Point]),
-    /// Part of an ellipse, as centre, radii, and from which angle to which, in degrees clockwise
+    /// Part of an ellipse, as center, radii, and from which angle to which, in degrees clockwise
     /// from the right.
     Arc(Point, Point, [f32; 2]),
 }
@@ -96,15 +96,15 @@ const GLYPHS: [&[&[Stroke]]; 10] = [
     ],
 ];
 
-/// Largest distance of two neighbouring points, so that a bent digit has bent lines.
+/// Largest distance of two adjacent points, so that a bent digit has bent lines.
 const SPACING: f32 = 0.06;
 
-/// Number of ways of writing a digit.
+/// Returns the number of ways of writing a digit.
 pub(super) fn variants(digit: u8) -> usize {
     GLYPHS[usize::from(digit)].len()
 }
 
-/// The lines of a digit in the unit square, as closely spaced points.
+/// Returns the lines of a digit in the unit square, as closely spaced points.
 pub(super) fn lines(digit: u8, variant: usize) -> Vec<Vec<Point>> {
     GLYPHS[usize::from(digit)][variant].iter().map(points).collect()
 }
@@ -122,10 +122,10 @@ fn points(stroke: &Stroke) -> Vec<Point> {
             }
             points
         }
-        Arc(centre, radii, [from, to]) => {
+        Arc(center, radii, [from, to]) => {
             let at = |share: f32| {
                 let angle = (from + share * (to - from)) * PI / 180.0;
-                [centre[0] + radii[0] * angle.cos(), centre[1] + radii[1] * angle.sin()]
+                [center[0] + radii[0] * angle.cos(), center[1] + radii[1] * angle.sin()]
             };
             let length = (to - from).abs() * PI / 180.0 * radii[0].max(radii[1]);
             std::iter::once(at(0.0)).chain(spaced(length).map(at)).collect()
@@ -133,7 +133,7 @@ fn points(stroke: &Stroke) -> Vec<Point> {
     }
 }
 
-/// Shares of a length, the last one being 1, that leave at most [`SPACING`] between them.
+/// Returns shares of a length up to 1, with at most [`SPACING`] between them.
 fn spaced(length: f32) -> impl Iterator<Item = f32> {
     let steps = (length / SPACING).ceil().max(1.0) as usize;
     (1..=steps).map(move |step| step as f32 / steps as f32)

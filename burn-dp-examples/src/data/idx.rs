@@ -1,7 +1,7 @@
 //! The IDX files of MNIST and Fashion-MNIST, plain or compressed with gzip.
 //!
-//! The reader is strict: a file is refused unless its header, its length and its labels are exactly
-//! as the format demands, so that a truncated download cannot turn into a wrong accuracy.
+//! The reader is strict: header, length and labels of a file must follow the format exactly, so
+//! that a truncated download cannot cause a wrong accuracy.
 //!
 //! # References
 //!
@@ -22,8 +22,8 @@ pub const LABELS_MAGIC: u32 = 0x0000_0801;
 ///
 /// # Errors
 ///
-/// When the file cannot be read, is not a file of images of this size, ends early, goes on after
-/// its last image, or holds no image.
+/// Returns [`DataError::Damaged`] if the file is not a file of images of this size, ends early, has
+/// bytes after its last image, or holds no image, and [`DataError::Io`] if it cannot be read.
 pub fn read_images(path: &Path) -> Result<Vec<[u8; PIXELS]>, DataError> {
     let mut file = IdxFile::open(path, IMAGES_MAGIC)?;
     let count = file.dimension()?;
@@ -41,8 +41,9 @@ pub fn read_images(path: &Path) -> Result<Vec<[u8; PIXELS]>, DataError> {
 ///
 /// # Errors
 ///
-/// When the file cannot be read, is not a file of labels, ends early, goes on after its last label,
-/// holds no label, or a label is greater than 9.
+/// Returns [`DataError::Damaged`] if the file is not a file of labels, ends early, has bytes after
+/// its last label, holds no label, or a label is greater than 9, and [`DataError::Io`] if it cannot
+/// be read.
 pub fn read_labels(path: &Path) -> Result<Vec<u8>, DataError> {
     let mut file = IdxFile::open(path, LABELS_MAGIC)?;
     let count = file.dimension()?;
@@ -57,7 +58,7 @@ pub fn read_labels(path: &Path) -> Result<Vec<u8>, DataError> {
     }
 }
 
-/// An open file behind its magic number.
+/// An open file, positioned after its magic number.
 struct IdxFile<'a> {
     path: &'a Path,
     reader: Box<dyn Read>,
@@ -101,12 +102,12 @@ impl<'a> IdxFile<'a> {
         self.word().map(|word| word as usize)
     }
 
-    /// The `count` items of `size` bytes, with which the file must end.
+    /// Reads `count` items of `size` bytes, after which the file must end.
     fn items(&mut self, count: usize, size: usize, what: &str) -> Result<Vec<u8>, DataError> {
         if count == 0 {
             return Err(self.damaged(format!("the header announces no {what}")));
         }
-        // Grows with what is really there: a header alone must not reserve memory.
+        // Grows with the content: a header alone must not reserve memory.
         let expected = count as u64 * size as u64;
         let mut bytes = Vec::new();
         let read = self.reader.by_ref().take(expected).read_to_end(&mut bytes);
@@ -191,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_of_the_other_kind_is_recognised() {
+    fn a_file_of_the_other_kind_is_recognized() {
         let text = images_error(&labels(&[1]));
         assert!(text.contains("0x00000801 (labels), expected 0x00000803 (images)"), "{text}");
         assert!(images_error(b"<html>not found</html>").contains("the magic number is 0x3c68746d"));
@@ -233,7 +234,7 @@ mod tests {
     }
 
     #[test]
-    fn a_label_over_nine_is_named_with_its_place() {
+    fn a_label_over_nine_is_named_with_its_index() {
         let text = labels_error(&labels(&[1, 2, 10]));
         assert!(text.contains("label 2 is 10, expected 0 to 9"), "{text}");
     }

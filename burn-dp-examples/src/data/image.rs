@@ -1,4 +1,4 @@
-//! Labelled images, and how they become tensors.
+//! Labeled images, and their conversion into tensors.
 
 use std::sync::Arc;
 
@@ -8,7 +8,7 @@ use burn::tensor::{Device, Tensor, TensorData};
 use super::batch::targets;
 use super::{Batch, Encoder, ItemDataset, SIDE, digits};
 
-/// A labelled image.
+/// A labeled image.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ImageItem {
     /// Brightness, channel by channel and row by row.
@@ -17,7 +17,7 @@ pub struct ImageItem {
     pub label: u16,
 }
 
-/// Labelled images in memory.
+/// Labeled images in memory.
 pub type ImageDataset = ItemDataset<ImageItem>;
 
 /// Images and labels of a batch.
@@ -26,7 +26,7 @@ pub type ImageBatch = Batch<Tensor<4>>;
 /// Size of the images of a data set.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ImageShape {
-    /// 1 for grey, 3 for red, green and blue.
+    /// 1 for gray, 3 for red, green and blue.
     pub channels: usize,
     /// Number of rows.
     pub height: usize,
@@ -35,26 +35,25 @@ pub struct ImageShape {
 }
 
 impl ImageShape {
-    /// Shape of square images.
+    /// Returns the shape of square images.
     pub const fn square(channels: usize, side: usize) -> Self {
         Self { channels, height: side, width: side }
     }
 
-    /// Number of values of an image.
+    /// Returns the number of values of an image.
     pub const fn values(&self) -> usize {
         self.channels * self.height * self.width
     }
 }
 
-/// Normalises images by public constants and stacks them.
+/// Normalizes images by public constants and stacks them.
 ///
 /// An empty list gives tensors with zero rows: a Poisson sample may be empty.
 ///
 /// # Privacy
 ///
-/// The mean and the standard deviation must be public knowledge: taken from the private images at
-/// hand they would be a release of their own. The constants here are those in common use for the data
-/// set of the name.
+/// The mean and the standard deviation must be public: computed from the private images they would
+/// be another release. The constants here are in common use for the data set of that name.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct ImageBatcher {
     /// Shape of every image.
@@ -80,7 +79,7 @@ impl ImageBatcher {
         std: [0.2470, 0.2435, 0.2616],
     };
 
-    /// Photographs of this size, by the constants of ImageNet.
+    /// Photographs of this size, with the constants of ImageNet.
     pub const fn photographs(side: usize) -> Self {
         Self {
             shape: ImageShape::square(3, side),
@@ -153,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn pixels_are_normalised_by_the_public_constants() {
+    fn pixels_are_normalized_by_public_constants() {
         let mut image = [0; PIXELS];
         image[SIDE + 2] = 255;
         for device in devices() {

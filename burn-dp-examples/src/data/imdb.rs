@@ -1,4 +1,4 @@
-//! Film reviews of IMDB, positive and negative: from the folder `aclImdb`, or from its archive.
+//! Film reviews of IMDB, positive and negative, from the folder `aclImdb` or its archive.
 //!
 //! # References
 //!
@@ -20,7 +20,7 @@ const CLASSES: [&str; 2] = ["neg", "pos"];
 /// The splits.
 const SPLITS: [&str; 2] = ["train", "test"];
 
-/// What to give when nothing is found.
+/// What the user has to give.
 const WANTED: &str = "the folder aclImdb or its archive aclImdb_v1.tar.gz";
 
 /// A review: its split, its number in the file name, its class, its text.
@@ -31,19 +31,20 @@ struct Review {
     text: String,
 }
 
-/// Reads the labelled reviews, `{train,test}/{pos,neg}/NUMBER_RATING.txt`.
+/// Reads the labeled reviews, `{train,test}/{pos,neg}/NUMBER_RATING.txt`.
 ///
-/// `path` is the folder `aclImdb`, one that holds it or the archive, also inside a subfolder `imdb`, or
-/// an archive itself. The classes take turns, so that the beginning of a split holds both.
+/// `path` is the folder `aclImdb`, a folder that contains it or the archive, also in a subfolder
+/// `imdb`, or an archive. The classes take turns, so that the beginning of a split holds both.
 ///
 /// # Arguments
 ///
-/// - `vocabulary`: how words are numbered; not taken from these reviews
+/// - `vocabulary`: numbers of words; not collected from these reviews
 /// - `length`: number of words of a review that are kept
 ///
 /// # Errors
 ///
-/// When nothing of this is found, a class of a split is empty, or the archive is damaged.
+/// Returns [`DataError::Missing`] if nothing is found, [`DataError::Layout`] if a class of a split
+/// is empty, and [`DataError::Damaged`] if the archive is damaged.
 pub fn read(
     path: &Path,
     vocabulary: &Vocabulary,
@@ -78,7 +79,7 @@ pub fn read(
     })
 }
 
-/// The folder with the splits, or the archive.
+/// Returns the folder with the splits, or the archive.
 fn locate(path: &Path) -> Result<PathBuf, DataError> {
     if path.is_file() || SPLITS.iter().all(|split| path.join(split).is_dir()) {
         return Ok(path.into());
@@ -118,7 +119,7 @@ fn review(split: usize, label: u16, number: u32, bytes: &[u8]) -> Review {
     Review { split, number, label, text: String::from_utf8_lossy(bytes).into_owned() }
 }
 
-/// Split, label and number of a review, from the end of its path; nothing for other files.
+/// Returns split, label and number of a review, from the end of its path; `None` for other files.
 fn place(path: &str) -> Option<(usize, u16, u32)> {
     let mut parts = path.rsplit('/');
     let (file, class, split) = (parts.next()?, parts.next()?, parts.next()?);
@@ -143,7 +144,7 @@ mod tests {
         ("aclImdb/train/pos/0_7.txt", "very good"),
         ("aclImdb/test/neg/10_1.txt", "awful"),
         ("aclImdb/test/pos/2_10.txt", "fine"),
-        ("aclImdb/train/unsup/5_0.txt", "not labelled"),
+        ("aclImdb/train/unsup/5_0.txt", "without a label"),
     ];
 
     fn vocabulary() -> Vocabulary {
@@ -161,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn reviews_are_read_in_turns_of_the_classes_from_a_folder_and_from_an_archive() {
+    fn folder_and_archive_hold_the_same_reviews_in_turns_of_the_classes() {
         let plain = folder(&REVIEWS);
         let splits = read(plain.path(), &vocabulary(), 8).unwrap();
         let train: Vec<_> = splits.train.items().iter().map(|i| (i.label, &i.tokens[..])).collect();
@@ -185,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_missing_is_said() {
+    fn missing_files_and_classes_are_named() {
         let empty = tempfile::tempdir().unwrap();
         let text = read(empty.path(), &vocabulary(), 8).unwrap_err().to_string();
         assert!(text.contains("none of aclImdb, aclImdb_v1.tar.gz"), "{text}");
@@ -198,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn files_with_other_names_are_passed_over() {
+    fn files_with_other_names_are_skipped() {
         assert_eq!(place("aclImdb/train/pos/12_9.txt"), Some((0, 1, 12)));
         for name in ["train/pos/readme.txt", "train/unsup/1_0.txt", "pos/1_9.txt", "train/pos/1_9"]
         {

@@ -1,5 +1,5 @@
-//! MNIST and Fashion-MNIST, from their four files. With the feature `download`, MNIST is also read from
-//! the cache of `burn-dataset`, which downloads it.
+//! MNIST and Fashion-MNIST, from their four files. With the feature `download`, MNIST is also read
+//! from the cache of `burn-dataset`, which downloads it.
 //!
 //! # References
 //!
@@ -24,8 +24,8 @@ pub const FASHION_NAME: &str = "fashion-mnist";
 /// # Errors
 ///
 /// Returns [`DataError::Missing`] with the names that were tried if a file is missing,
-/// [`DataError::Damaged`] if it is damaged, and [`DataError::CountMismatch`] if the numbers of labels
-/// and images differ.
+/// [`DataError::Damaged`] if it is damaged, and [`DataError::CountMismatch`] if the numbers of
+/// labels and images differ.
 pub fn from_folder(folder: &Path) -> Result<Splits<ImageBatcher>, DataError> {
     read(folder, NAME, ImageBatcher::MNIST)
 }
@@ -35,8 +35,8 @@ pub fn from_folder(folder: &Path) -> Result<Splits<ImageBatcher>, DataError> {
 ///
 /// # Errors
 ///
-/// Returns [`DataError::Missing`], [`DataError::Damaged`] and [`DataError::CountMismatch`] in the cases
-/// that [`from_folder`] lists.
+/// Returns [`DataError::Missing`], [`DataError::Damaged`] and [`DataError::CountMismatch`] in the
+/// cases that [`from_folder`] lists.
 pub fn fashion_from_folder(folder: &Path) -> Result<Splits<ImageBatcher>, DataError> {
     read(folder, FASHION_NAME, ImageBatcher::FASHION_MNIST)
 }

@@ -1,15 +1,15 @@
-//! Data sets: where they come from and how they become tensors.
+//! Data sets and their conversion into tensors.
 //!
-//! The embedded [`digits`] need no file at all. [`mnist`] (also Fashion-MNIST), [`cifar10`] and
-//! [`imdb`] read the original files, [`folder`] any images that lie in one folder a class. All of them
-//! give [`Splits`] of labelled items with the [`Encoder`] that makes tensors of them.
+//! The drawn [`digits`] need no file. [`mnist`] (also Fashion-MNIST), [`cifar10`] and [`imdb`] read
+//! the original files, [`folder`] reads images in one folder per class. All of them return
+//! [`Splits`] of labeled items with the [`Encoder`] that converts them into tensors.
 //!
 //! # Privacy
 //!
-//! Nothing that the readers do before training depends on the private items as a whole: pixels are
-//! normalised by constants that are public ([`ImageBatcher`]), and words are numbered by a hash or by
-//! a public list ([`Vocabulary`]). A mean or a vocabulary taken from the private items would be a
-//! release that no ε counts.
+//! Nothing before training depends on the private items as a whole: pixels are normalized by public
+//! constants ([`ImageBatcher`]), and words are numbered by a hash or by a public list
+//! ([`Vocabulary`]). A mean or a vocabulary computed from the private items would be a release that
+//! ε does not count.
 
 mod archive;
 mod batch;

@@ -2,7 +2,8 @@
 //!
 //! # References
 //!
-//! S. Caldas et al.: LEAF: a benchmark for federated settings, 2018 (the data set of speaking roles).
+//! S. Caldas et al.: LEAF: a benchmark for federated settings, 2018 (the data set of speaking
+//! roles).
 
 use std::collections::HashMap;
 use std::fs::File;
@@ -15,13 +16,13 @@ use serde::Deserialize;
 
 use super::DataError;
 
-/// Names under which the file is looked for.
+/// Names of the file.
 pub const FILES: [&str; 2] = ["shakespeare-users.jsonl.gz", "shakespeare-users.jsonl"];
 
-/// Token of positions that only fill a window up.
+/// Token of positions after the end of a text.
 pub const PADDING: u16 = 0;
 
-/// Token of everything that the vocabulary does not know.
+/// Token of everything outside the vocabulary.
 pub const UNKNOWN: u16 = 1;
 
 /// One speaking role of one play: a user.
@@ -33,12 +34,12 @@ pub struct Role {
     pub text: String,
 }
 
-/// Reads the roles of a folder, one JSON object a line, plain or compressed.
+/// Reads the roles of a folder, one JSON object per line, plain or compressed.
 ///
 /// # Errors
 ///
-/// When there is no such file (the message says what it must hold and where the plays are), or a line
-/// is not a role.
+/// Returns [`DataError::NoRoles`] if there is no such file (the message says where the plays are),
+/// and [`DataError::Damaged`] if a line is not a role.
 pub fn from_folder(folder: &Path) -> Result<Vec<Role>, DataError> {
     let found = FILES.iter().map(|name| folder.join(name)).find(|path| path.is_file());
     let Some(path) = found else {
@@ -66,11 +67,11 @@ pub fn from_folder(folder: &Path) -> Result<Vec<Role>, DataError> {
     }
 }
 
-/// How text becomes tokens.
+/// Conversion of text into tokens.
 ///
 /// # Privacy
 ///
-/// Both forms are public: they do not depend on the texts at hand.
+/// Both forms are public: they do not depend on the private texts.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Tokens {
     /// Printable ASCII and the end of a line.
@@ -83,11 +84,13 @@ pub enum Tokens {
 const SPECIAL: usize = 2;
 
 impl Tokens {
-    /// A list of words from a file, one a line; what follows a blank on a line is ignored.
+    /// Reads a list of words from a file, one per line. The rest of a line after a blank is
+    /// ignored.
     ///
     /// # Errors
     ///
-    /// When the file cannot be read, or holds no words or too many.
+    /// Returns [`DataError::Io`] if the file cannot be read, and [`DataError::Damaged`] if it holds
+    /// no words or too many.
     pub fn words(path: &Path) -> Result<Self, DataError> {
         let text = std::fs::read_to_string(path)
             .map_err(|source| DataError::Io { path: path.into(), source })?;
@@ -106,7 +109,7 @@ impl Tokens {
         }
     }
 
-    /// Number of different tokens, padding and unknown included.
+    /// Returns the number of different tokens, padding and unknown included.
     pub fn len(&self) -> usize {
         match self {
             Self::Characters => SPECIAL + 1 + PRINTABLE.len(),
@@ -114,12 +117,12 @@ impl Tokens {
         }
     }
 
-    /// Never: there is always the unknown token.
+    /// Returns false: there is always the unknown token.
     pub fn is_empty(&self) -> bool {
         false
     }
 
-    /// The tokens of a text.
+    /// Returns the tokens of a text.
     pub fn encode(&self, text: &str) -> Vec<u16> {
         match self {
             Self::Characters => text.chars().map(character).collect(),
@@ -144,7 +147,7 @@ fn character(c: char) -> u16 {
     }
 }
 
-/// One example: some tokens in a row. The last one is only predicted, the others are also read.
+/// One example: consecutive tokens. The last one is only predicted, the others are also read.
 pub type Window = Vec<u16>;
 
 /// Users and their examples.
@@ -154,8 +157,8 @@ pub struct UserWindows {
 }
 
 impl UserWindows {
-    /// Cuts the text of each role into windows of `length` predictions that follow one another; the
-    /// last one is filled up.
+    /// Cuts the text of each role into consecutive windows of `length` predictions. The last one is
+    /// padded.
     pub fn new(roles: &[Role], tokens: &Tokens, length: usize) -> Self {
         let windows = |role: &Role| {
             let text = tokens.encode(&role.text);
@@ -171,7 +174,7 @@ impl UserWindows {
         Self { users: roles.iter().map(windows).collect() }
     }
 
-    /// The examples of each user.
+    /// Returns the examples of each user.
     pub fn users(&self) -> &[Vec<Window>] {
         &self.users
     }
@@ -187,16 +190,16 @@ impl Dataset<Vec<Window>> for UserWindows {
     }
 }
 
-/// The roles of an error message: where they can be had.
+/// Returns the message for missing plays, with their source.
 pub(super) fn missing(folder: Option<&PathBuf>) -> String {
     let place = match folder {
         Some(folder) => format!("{} holds no {}", folder.display(), FILES.join(" or ")),
         None => "no folder with the plays of Shakespeare is given".into(),
     };
     format!(
-        "{place}; give --data-dir DIR (or BURN_DP_DATA) with the file {}: download the plays (public \
-         domain, for example https://www.gutenberg.org/ebooks/100) and write one line a speaking role, \
-         {{\"user\": \"HAMLET/OPHELIA\", \"text\": \"...\"}}",
+        "{place}; give --data-dir DIR (or BURN_DP_DATA) with the file {}: download the plays \
+         (public domain, for example https://www.gutenberg.org/ebooks/100) and write one line per \
+         speaking role, {{\"user\": \"HAMLET/OPHELIA\", \"text\": \"...\"}}",
         FILES[1]
     )
 }
@@ -237,7 +240,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_that_is_no_role_is_named_by_its_number() {
+    fn a_line_that_is_not_a_role_is_named_by_its_number() {
         let folder = tempfile::tempdir().unwrap();
         std::fs::write(folder.path().join(FILES[1]), format!("{LINES}{{\"user\": 3}}")).unwrap();
         let text = from_folder(folder.path()).unwrap_err().to_string();

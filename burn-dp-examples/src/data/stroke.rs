@@ -30,7 +30,7 @@ fn segment(ink: &mut [f32; PIXELS], from: Point, to: Point, radius: f32) {
     }
 }
 
-/// Distance of a point from a segment.
+/// Returns the distance of a point from a segment.
 fn distance(point: Point, from: Point, to: Point) -> f32 {
     let along = [to[0] - from[0], to[1] - from[1]];
     let offset = [point[0] - from[0], point[1] - from[1]];

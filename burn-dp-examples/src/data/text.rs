@@ -1,4 +1,4 @@
-//! Labelled texts, and how they become tensors.
+//! Labeled texts, and their conversion into tensors.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use rand_core::{Rng, SeedableRng};
 use super::batch::targets;
 use super::{Batch, Encoder, ItemDataset, PADDING, UNKNOWN};
 
-/// A labelled text, as numbers of words.
+/// A labeled text, as numbers of words.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TextItem {
     /// The words, by their numbers in the vocabulary; at least one.
@@ -19,15 +19,16 @@ pub struct TextItem {
     pub label: u16,
 }
 
-/// Labelled texts in memory.
+/// Labeled texts in memory.
 pub type TextDataset = ItemDataset<TextItem>;
 
 /// Texts and labels of a batch.
 pub type TextBatch = Batch<Tensor<2, Int>>;
 
-/// Cuts texts to one length, fills the shorter ones up with [`PADDING`], and stacks them.
+/// Cuts texts to one length, pads shorter ones with [`PADDING`], and stacks them.
 ///
-/// The length is the same for all batches, so that the shape of a tensor says nothing about a text.
+/// The length is the same for all batches, so that the shape of a tensor reveals nothing about a
+/// text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TextBatcher {
     /// Number of words that are kept, from the beginning of the text.
@@ -79,7 +80,7 @@ mod tests {
     }
 
     #[test]
-    fn texts_are_cut_and_filled_up_to_one_length() {
+    fn texts_are_cut_and_padded_to_one_length() {
         let batcher = TextBatcher { length: 3, vocabulary: 10 };
         let items = vec![item(&[5, 6, 7, 8], 1), item(&[9], 0)];
         let batch = batcher.batch(items, &Device::flex());

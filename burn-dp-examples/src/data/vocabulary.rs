@@ -1,23 +1,23 @@
-//! From texts to numbers, without looking at the private texts as a whole.
+//! From texts to numbers, by a rule that does not depend on the private texts.
 
 use std::collections::HashMap;
 
-/// Number of what is no word: it fills texts up to their length.
+/// Number of positions after the end of a text.
 pub const PADDING: u32 = 0;
 
-/// Number of words that a listed vocabulary does not hold, and of a text without words.
+/// Number of words outside a listed vocabulary, and of a text without words.
 pub const UNKNOWN: u32 = 1;
 
 /// The first number of a word.
 const FIRST: u32 = 2;
 
-/// How words are numbered.
+/// Numbers of words.
 ///
 /// # Privacy
 ///
-/// A vocabulary made from the texts at hand tells which words somebody wrote: a data-dependent step
-/// that no ε covers. Both kinds here are public: a hash does not look at the texts, and a list comes
-/// from elsewhere.
+/// A vocabulary collected from the private texts reveals which words somebody wrote, and ε does not
+/// count it. Both kinds here are public: a hash does not depend on the texts, and a list comes from
+/// another source.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Vocabulary {
     /// Words fall into this many buckets by their hash; some share one.
@@ -30,7 +30,7 @@ pub enum Vocabulary {
 }
 
 impl Vocabulary {
-    /// The vocabulary of a public list of words.
+    /// Returns the vocabulary of a public list of words.
     pub fn listed(words: impl IntoIterator<Item = String>) -> Self {
         let mut numbers = HashMap::new();
         for (word, number) in words.into_iter().zip(FIRST..) {
@@ -39,7 +39,7 @@ impl Vocabulary {
         Self::Listed(numbers)
     }
 
-    /// Size of an embedding that has a row for every number.
+    /// Returns the size of an embedding with a row for every number.
     pub fn len(&self) -> usize {
         let last = match self {
             Self::Hashed { buckets } => FIRST + buckets - 1,
@@ -48,12 +48,12 @@ impl Vocabulary {
         last as usize + 1
     }
 
-    /// Whether there is no word: never for a hash.
+    /// Returns whether there is no word, which is never the case for a hash.
     pub fn is_empty(&self) -> bool {
         self.len() <= FIRST as usize
     }
 
-    /// The words of a text as numbers; [`UNKNOWN`] alone for a text without words.
+    /// Returns the words of a text as numbers; one [`UNKNOWN`] for a text without words.
     pub fn encode(&self, text: &str) -> Vec<u32> {
         let tokens: Vec<_> = words(text).map(|word| self.number(&word)).collect();
         if tokens.is_empty() { vec![UNKNOWN] } else { tokens }
@@ -67,15 +67,15 @@ impl Vocabulary {
     }
 }
 
-/// The words of a text in lower case: runs of letters and digits. Apostrophes and the line breaks of
-/// HTML fall out.
+/// Returns the words of a text in lower case: runs of letters and digits. Apostrophes and the line
+/// breaks of HTML are removed.
 pub fn words(text: &str) -> impl Iterator<Item = String> {
     let text = text.replace("<br />", " ").to_lowercase().replace(['\'', '\u{2019}'], "");
     let words = text.split(|c: char| !c.is_alphanumeric()).filter(|word| !word.is_empty());
     words.map(String::from).collect::<Vec<_>>().into_iter()
 }
 
-/// The 64-bit hash FNV-1a: the same on every machine and in every version.
+/// Returns the 64-bit hash FNV-1a, which is the same on every machine and in every version.
 ///
 /// # References
 ///
@@ -113,7 +113,7 @@ mod tests {
     }
 
     #[test]
-    fn hashed_words_lie_behind_padding_and_unknown() {
+    fn hashed_words_follow_padding_and_unknown() {
         let vocabulary = Vocabulary::Hashed { buckets: 3 };
         assert_eq!(vocabulary.len(), 5);
         let tokens = vocabulary.encode("one two three four five six seven eight nine ten one");

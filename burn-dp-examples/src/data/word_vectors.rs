@@ -1,4 +1,5 @@
-//! Word vectors from a text file, as GloVe is published, or with the first line of word2vec and fastText.
+//! Word vectors from a text file, in the format of GloVe, or with the first line of word2vec and
+//! fastText.
 //!
 //! # References
 //!
@@ -15,21 +16,21 @@ use super::{DataError, Vocabulary, file};
 pub struct WordVectors {
     /// The words of the file.
     pub vocabulary: Vocabulary,
-    /// Numbers of a vector.
+    /// Length of a vector.
     pub dimension: usize,
     /// One row for each number of the vocabulary; zeros for padding and unknown words.
     pub rows: Vec<f32>,
 }
 
 impl WordVectors {
-    /// Reads the first `limit` vectors of a file, plain or compressed: on each line a word and the
-    /// numbers of its vector, separated by spaces. A first line of two integers, as word2vec and fastText
-    /// write, is not a vector: it says how many follow and how long they are.
+    /// Reads the first `limit` vectors of a file, plain or compressed. Each line holds a word and
+    /// the numbers of its vector, separated by spaces. A first line of two integers, as in word2vec
+    /// and fastText, is not a vector: it gives the number of vectors and their length.
     ///
     /// # Errors
     ///
-    /// When the file cannot be read, holds no vector, a line has another count of numbers than the
-    /// first, or the file is not what its first line says.
+    /// Returns [`DataError::Io`] if the file cannot be read, and [`DataError::Damaged`] if it holds
+    /// no vector, a line has another count of numbers than the first, or the first line is wrong.
     pub fn read(path: &Path, limit: usize) -> Result<Self, DataError> {
         let damaged = |reason| DataError::Damaged { path: path.into(), reason };
         let reader = BufReader::new(file::open(path)?);
@@ -50,7 +51,7 @@ impl WordVectors {
                 }
                 dimension = found;
             }
-            // A few words of the largest file hold spaces, but none has a number behind a space.
+            // A few words of the largest file hold spaces, but none has a number after a space.
             let in_word = fields.get(1..fields.len().saturating_sub(dimension)).unwrap_or_default();
             if dimension == 0 || found < dimension || in_word.iter().any(|f| finite(f).is_some()) {
                 let expected = dimension.max(1);
@@ -83,8 +84,8 @@ impl WordVectors {
     }
 }
 
-/// Number and length of the vectors, from the first line of word2vec and fastText: two integers and
-/// nothing else.
+/// Returns number and length of the vectors, from the first line of word2vec and fastText: two
+/// integers and nothing else.
 fn header(fields: &[&str]) -> Option<(usize, usize)> {
     match fields {
         [words, dimension] => Some((words.parse().ok()?, dimension.parse().ok()?)),
@@ -110,7 +111,7 @@ mod tests {
     }
 
     #[test]
-    fn each_word_has_its_row_behind_padding_and_unknown() {
+    fn each_word_has_its_row_after_padding_and_unknown() {
         let vectors = read("good 1 0.5\n. . . 7 8\nbad -1 -2e-1\n", 10).unwrap();
         assert_eq!(vectors.dimension, 2);
         assert_eq!(vectors.vocabulary.encode("bad good odd"), [4, 2, 1]);

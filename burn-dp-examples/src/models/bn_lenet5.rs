@@ -8,7 +8,7 @@ use burn::tensor::{Device, Tensor};
 use super::Classifier;
 use crate::data::CLASSES;
 
-/// Configuration of [LeNet-5 with batch normalisation](BnLeNet5).
+/// Configuration of [LeNet-5 with batch normalization](BnLeNet5).
 #[derive(Config, Debug)]
 pub struct BnLeNet5Config {
     /// Whether a BatchNorm follows each convolution.
@@ -16,11 +16,11 @@ pub struct BnLeNet5Config {
     pub batch_norm: bool,
 }
 
-/// LeNet-5 with a BatchNorm after each convolution, of Burn's own layers: it is trained by batch
-/// clipping, where the images of a mini-set may mix.
+/// LeNet-5 with a BatchNorm after each convolution, made of Burn's own layers. It is trained by
+/// batch clipping, where layers may mix the images of a mini-set.
 ///
-/// The paper crops its images from 36 × 36 pixels to 32 × 32; here 28 × 28 are padded by 2, which is the
-/// crop from the middle.
+/// The paper crops its images from 36 × 36 pixels to 32 × 32; here 28 × 28 are padded by 2, which
+/// is the crop from the middle.
 ///
 /// # References
 ///
@@ -67,7 +67,7 @@ impl BnLeNet5Config {
     }
 }
 
-fn normalised(norm: &Option<BatchNorm>, features: Tensor<4>) -> Tensor<4> {
+fn normalized(norm: &Option<BatchNorm>, features: Tensor<4>) -> Tensor<4> {
     match norm {
         Some(norm) => norm.forward(features),
         None => features,
@@ -78,11 +78,11 @@ impl Classifier for BnLeNet5 {
     type Inputs = Tensor<4>;
 
     fn forward(&self, images: Tensor<4>) -> Tensor<2> {
-        let features = normalised(&self.norm1, self.conv1.forward(images).tanh());
+        let features = normalized(&self.norm1, self.conv1.forward(images).tanh());
         let features = self.pool.forward(features);
-        let features = normalised(&self.norm2, self.conv2.forward(features).tanh());
+        let features = normalized(&self.norm2, self.conv2.forward(features).tanh());
         let features = self.pool.forward(features);
-        let features = normalised(&self.norm3, self.conv3.forward(features).tanh());
+        let features = normalized(&self.norm3, self.conv3.forward(features).tanh());
         let features: Tensor<2> = features.flatten(1, 3);
         self.fc2.forward(self.fc1.forward(features).tanh())
     }

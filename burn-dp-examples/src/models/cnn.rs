@@ -28,9 +28,9 @@ pub struct CnnConfig {
 /// The paper's convolutional network: two convolutions of 5 × 5 without padding, each followed by a
 /// max pooling of stride 2, and a hidden layer.
 ///
-/// The paper names no activation for it. The bounded `tanh` keeps the norms of per-example gradients
-/// even, so that clipping distorts less than with `relu` (N. Papernot et al.: Tempered sigmoid
-/// activations for deep learning with differential privacy, 2021).
+/// The paper names no activation for it. The bounded `tanh` keeps the norms of per-example
+/// gradients even, so that clipping distorts less than with `relu` (N. Papernot et al.: Tempered
+/// sigmoid activations for deep learning with differential privacy, 2021).
 #[derive(Module, Debug)]
 pub struct Cnn {
     /// From the image, `[batch_size, 1, 28, 28]`, to `[batch_size, 20, 24, 24]`.
@@ -50,7 +50,7 @@ impl CnnConfig {
     ///
     /// # Panics
     ///
-    /// Panics if an image has less than 16 pixels on a side: the convolutions would leave nothing.
+    /// Panics if an image has less than 16 pixels per side: the convolutions would have no output.
     pub fn init(&self, device: &Device) -> Cnn {
         let [first, second] = self.kernels;
         let [channels, height, width] = self.image;

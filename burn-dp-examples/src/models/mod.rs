@@ -1,7 +1,7 @@
 //! The networks of the fast-clipping paper.
 //!
-//! Those of the small experiments ([`Mlp`], [`Cnn`], [`Recurrent`] and [`Transformer`]) and the deep
-//! ones for images ([`ResNet`] and [`Vgg`]). [`ImageNetwork`] and [`TextNetwork`] make one by its
+//! The small networks are [`Mlp`], [`Cnn`], [`Recurrent`] and [`Transformer`], the deep networks
+//! for images [`ResNet`] and [`Vgg`]. [`ImageNetwork`] and [`TextNetwork`] create one by its
 //! [name](ModelName).
 //!
 //! # References
@@ -41,10 +41,10 @@ use crate::data::{Batch, Inputs};
 
 /// A network that scores classes.
 pub trait Classifier: Module {
-    /// What it reads: `Tensor<4>` for images, `Tensor<2, Int>` for texts.
+    /// The inputs: `Tensor<4>` for images, `Tensor<2, Int>` for texts.
     type Inputs: Inputs;
 
-    /// Scores of the classes, not normalised.
+    /// Returns the scores of the classes, not normalized.
     ///
     /// # Shapes
     ///

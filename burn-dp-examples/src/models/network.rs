@@ -46,7 +46,7 @@ pub enum ModelName {
 }
 
 impl ModelName {
-    /// The network as one that reads sequences; nothing for those that read images only.
+    /// Returns the network of sequences; `None` for networks that read images only.
     pub fn sequence(self) -> Option<SequenceModel> {
         match self {
             Self::Rnn => Some(SequenceModel::Rnn),
@@ -61,7 +61,7 @@ impl ModelName {
         matches!(self, Self::ResNet18 | Self::ResNet34 | Self::ResNet50 | Self::ResNet101)
     }
 
-    /// Smallest number of pixels on a side of an image.
+    /// Returns the smallest number of pixels per side of an image.
     pub fn smallest_side(self) -> usize {
         match self {
             Self::Cnn => 16,
@@ -81,30 +81,30 @@ pub enum SequenceModel {
     Transformer,
 }
 
-/// What is done with a network once it is made.
+/// An action on a network whose type depends on its name.
 pub trait NetworkVisitor<I: Inputs> {
-    /// What comes of it.
+    /// The result.
     type Output;
 
-    /// Does it.
+    /// Visits the network.
     fn visit<M: Classifier<Inputs = I>>(self, model: M) -> Self::Output;
 }
 
 /// A network for images.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ImageNetwork {
-    /// Which.
+    /// Name of the network.
     pub name: ModelName,
     /// Shape of the images.
     pub shape: ImageShape,
     /// Number of classes.
     pub classes: usize,
-    /// Normalisation of the residual networks.
+    /// Normalization of the residual networks.
     pub norm: NormName,
 }
 
 impl ImageNetwork {
-    /// Makes the network and hands it on.
+    /// Creates the network and passes it to the visitor.
     pub fn visit<V: NetworkVisitor<Tensor<4>>>(&self, device: &Device, visitor: V) -> V::Output {
         let ImageShape { channels, height, width } = self.shape;
         let (image, classes) = ([channels, height, width], self.classes);
@@ -144,7 +144,7 @@ impl ImageNetwork {
 /// A network for texts.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct TextNetwork<'a> {
-    /// Which.
+    /// Name of the network.
     pub name: SequenceModel,
     /// Size of the vocabulary.
     pub vocabulary: usize,
@@ -152,7 +152,7 @@ pub struct TextNetwork<'a> {
     pub length: usize,
     /// Number of classes.
     pub classes: usize,
-    /// Word vectors from elsewhere; without them, vectors are trained from scratch.
+    /// Public word vectors; without them, vectors are trained from scratch.
     pub vectors: Option<&'a WordVectors>,
 }
 
@@ -160,7 +160,7 @@ pub struct TextNetwork<'a> {
 const WORD_WIDTH: usize = 64;
 
 impl TextNetwork<'_> {
-    /// Makes the network and hands it on.
+    /// Creates the network and passes it to the visitor.
     pub fn visit<V: NetworkVisitor<Tensor<2, Int>>>(
         &self,
         device: &Device,

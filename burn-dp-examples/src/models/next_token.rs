@@ -19,13 +19,13 @@ pub struct NextTokenConfig {
     pub hidden: usize,
 }
 
-/// Predicts the next character or word by an LSTM. Its layers are Burn's own: user-level training needs
-/// no others.
+/// Predicts the next character or word by an LSTM. Its layers are Burn's own: user-level training
+/// needs no private layers.
 ///
 /// # References
 ///
-/// H. B. McMahan, D. Ramage, K. Talwar, L. Zhang: Learning differentially private recurrent language
-/// models, 2018, section 3.
+/// H. B. McMahan, D. Ramage, K. Talwar, L. Zhang: Learning differentially private recurrent
+/// language models, 2018, section 3.
 #[derive(Module, Debug)]
 pub struct NextToken {
     /// From a token to its vector.
@@ -50,9 +50,9 @@ impl NextTokenConfig {
 /// Windows as tensors.
 #[derive(Debug, Clone)]
 pub struct WindowBatch {
-    /// What is read, `[batch_size, length]`.
+    /// Tokens that are read, `[batch_size, length]`.
     pub inputs: Tensor<2, Int>,
-    /// What is predicted, `[batch_size · length]`.
+    /// Tokens that are predicted, `[batch_size · length]`.
     pub targets: Tensor<1, Int>,
 }
 
@@ -80,7 +80,7 @@ impl WindowBatch {
 }
 
 impl NextToken {
-    /// Scores of the token that follows each position, not normalised.
+    /// Returns the scores of the token after each position, not normalized.
     ///
     /// # Shapes
     ///
@@ -91,7 +91,7 @@ impl NextToken {
         self.output.forward(states)
     }
 
-    /// The mean cross entropy of the predictions, padding left out, `[1]`, and their scores,
+    /// Returns the mean cross entropy of the predictions without padding, `[1]`, and their scores,
     /// `[batch_size · length, tokens]`.
     pub fn loss(&self, batch: WindowBatch) -> (Tensor<1>, Tensor<2>) {
         let scores: Tensor<2> = self.forward(batch.inputs).flatten(0, 1);
@@ -116,7 +116,7 @@ mod tests {
     }
 
     #[test]
-    fn padding_counts_for_nothing_and_the_past_alone_is_read() {
+    fn padding_has_no_loss_and_only_the_past_is_read() {
         let device = Device::flex();
         let model = NextTokenConfig::new(10).with_hidden(8).init(&device);
         let loss = |windows: &[Window]| {

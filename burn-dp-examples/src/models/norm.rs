@@ -5,30 +5,30 @@ use burn::tensor::{Device, Tensor};
 use burn_dp::nn::{IntoPrivate, Private};
 use clap::ValueEnum;
 
-/// A normalisation that does not mix examples.
+/// A normalization that does not mix examples.
 #[derive(Config, Debug, ValueEnum, Copy, PartialEq, Eq)]
 pub enum NormName {
-    /// Group normalisation: statistics of each example.
+    /// Group normalization: statistics of each example.
     Group,
-    /// Batch normalisation with frozen statistics, which come with the initial weights; its scale and
-    /// shift are trained.
+    /// Batch normalization with frozen statistics, which come with the initial weights; its scale
+    /// and shift are trained.
     FrozenBatch,
 }
 
-/// A normalisation layer of a deep network.
+/// A normalization layer of a deep network.
 ///
-/// Batch normalisation in training mode has no per-example gradients: each example's loss depends on
-/// the others. The paper freezes it at the values of a pre-trained model; group normalisation is the
-/// usual replacement.
+/// Batch normalization in training mode has no per-example gradients: each example's loss depends
+/// on the others. The paper freezes it at the values of a pre-trained model; group normalization is
+/// the usual replacement.
 ///
 /// # References
 ///
 /// Y. Wu, K. He: Group normalization, 2018.
 #[derive(Module, Debug)]
 pub enum Norm {
-    /// Group normalisation.
+    /// Group normalization.
     Group(Private<GroupNorm>),
-    /// Batch normalisation with frozen statistics.
+    /// Batch normalization with frozen statistics.
     FrozenBatch(Private<BatchNorm>),
 }
 
@@ -53,7 +53,7 @@ impl NormName {
 }
 
 impl Norm {
-    /// Normalises the channels.
+    /// Normalizes the channels.
     ///
     /// # Shapes
     ///

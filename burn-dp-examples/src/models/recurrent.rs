@@ -16,8 +16,8 @@ pub struct RecurrentConfig {
     pub hidden: usize,
 }
 
-/// The paper's recurrent networks: one layer of 128 units that reads the rows of an image or the words
-/// of a text, and a linear layer on its summary.
+/// The paper's recurrent networks: one layer of 128 units that reads the rows of an image or the
+/// words of a text, and a linear layer on its summary.
 #[derive(Module, Debug)]
 pub struct Recurrent<S: Module, C: Module> {
     /// From inputs to vectors.
@@ -28,9 +28,9 @@ pub struct Recurrent<S: Module, C: Module> {
     pub output: Private<Linear>,
 }
 
-/// A layer that reads vectors one after the other and has a state after each of them.
+/// A layer that reads vectors in order and has a state after each of them.
 pub trait Cell: Module + ModuleDisplay {
-    /// The states.
+    /// Returns the states.
     ///
     /// # Shapes
     ///

@@ -32,7 +32,7 @@ impl ResNetDepth {
         }
     }
 
-    /// Channels that a block of a width hands on, over that width; 1 for blocks of two convolutions.
+    /// Output channels of a block over its width; 1 for blocks of two convolutions.
     fn expansion(self) -> usize {
         match self {
             Self::D18 | Self::D34 => 1,
@@ -54,11 +54,11 @@ pub struct ResNetConfig {
     /// Channels of the first stage; each stage doubles them.
     #[config(default = "64")]
     pub width: usize,
-    /// How channels are normalised.
+    /// How channels are normalized.
     #[config(default = "NormName::Group")]
     pub norm: NormName,
-    /// Begin with one 3 × 3 convolution at full resolution, as is usual for images of 32 pixels, and
-    /// not with a 7 × 7 convolution and a pooling that halve the sides twice.
+    /// Begins with one 3 × 3 convolution at full resolution, which is usual for images of 32
+    /// pixels, instead of a 7 × 7 convolution and a pooling that halve the sides twice.
     #[config(default = "false")]
     pub small_stem: bool,
 }
@@ -72,7 +72,7 @@ pub struct ResNetConfig {
 pub struct ResNet {
     /// The first convolution.
     pub conv1: Private<Conv2d>,
-    /// The first normalisation.
+    /// The first normalization.
     pub norm1: Norm,
     /// Halves the sides after the first convolution, unless the stem is small.
     pub pool: Option<MaxPool2d>,
@@ -82,16 +82,16 @@ pub struct ResNet {
     pub fc: Private<Linear>,
 }
 
-/// Two or three convolutions beside a shortcut.
+/// Two or three convolutions, with a shortcut.
 #[derive(Module, Debug)]
 pub struct ResidualBlock {
     /// The convolutions.
     pub convs: Vec<Private<Conv2d>>,
-    /// The normalisation after each convolution.
+    /// The normalization after each convolution.
     pub norms: Vec<Norm>,
-    /// Where the shape changes, the convolution of the shortcut.
+    /// The convolution of the shortcut, if the shape changes.
     pub shortcut: Option<Private<Conv2d>>,
-    /// The normalisation of the shortcut.
+    /// The normalization of the shortcut.
     pub shortcut_norm: Option<Norm>,
 }
 

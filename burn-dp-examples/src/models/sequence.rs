@@ -5,22 +5,22 @@ use burn_dp::nn::{IntoPrivate, Private};
 
 use crate::data::{Inputs, PADDING, WordVectors};
 
-/// How a network reads its inputs one vector after the other.
+/// Inputs that a network reads as a sequence of vectors.
 pub trait Sequence: Module + ModuleDisplay {
-    /// What is read.
+    /// The inputs.
     type Inputs: Inputs;
 
-    /// Length of the vectors.
+    /// Returns the length of the vectors.
     fn width(&self) -> usize;
 
-    /// The vectors, and where there is only padding.
+    /// Returns the vectors, and a mask of the padding.
     ///
     /// # Shapes
     ///
     /// - output: `[batch_size, length, width]` and, for texts, `[batch_size, length]`
     fn vectors(&self, inputs: Self::Inputs) -> (Tensor<3>, Option<Tensor<2, Bool>>);
 
-    /// One vector for each example, from the states of a recurrent network.
+    /// Returns one vector for each example, from the states of a recurrent network.
     ///
     /// # Shapes
     ///
@@ -55,7 +55,7 @@ impl Sequence for Rows {
 
 /// Standard deviation of word vectors before training.
 ///
-/// Small: where the mean over many words is read, long random vectors would drown what is learned.
+/// Small: averaged over many words, long random vectors would hide the learned signal.
 const STD: f64 = 0.0025;
 
 /// The vectors of the words of a text; the mean of the states is the summary.
@@ -65,13 +65,13 @@ pub struct Words {
     pub embedding: Private<Embedding>,
     /// Length of a vector.
     pub width: usize,
-    /// What the vectors are multiplied by.
+    /// Factor of the vectors.
     pub scale: f64,
 }
 
 impl Words {
-    /// Vectors that are trained from scratch, multiplied by the square root of their length: one
-    /// learning rate then serves them and the layers behind them.
+    /// Creates vectors that are trained from scratch, multiplied by the square root of their
+    /// length, so that one learning rate suits them and the following layers.
     ///
     /// # References
     ///
@@ -83,7 +83,7 @@ impl Words {
         Self { embedding: embedding.private(), width, scale: (width as f64).sqrt() }
     }
 
-    /// Vectors from elsewhere, which are public and stay as they are: they need no noise.
+    /// Creates frozen vectors from a public source. They need no noise.
     pub fn frozen(vectors: &WordVectors, device: &Device) -> Self {
         let shape = [vectors.vocabulary.len(), vectors.dimension];
         let rows = Tensor::from_data(TensorData::new(vectors.rows.clone(), shape), device);
@@ -109,7 +109,7 @@ impl Sequence for Words {
     }
 }
 
-/// The mean over what is not padding.
+/// Returns the mean over the positions without padding.
 ///
 /// # Shapes
 ///

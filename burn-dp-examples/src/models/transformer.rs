@@ -29,22 +29,23 @@ pub struct TransformerConfig {
     pub heads: usize,
 }
 
-/// The paper's transformer: one encoder block with positional encoding, whose mean over the positions
-/// is classified by a linear layer.
+/// The paper's transformer: one encoder block with positional encoding, whose mean over the
+/// positions is classified by a linear layer.
 ///
-/// The normalisation comes first in each half of the block, and once more after the mean, which is
-/// small where many words are averaged. There is no dropout: its noise is small beside that of privacy.
+/// The normalization comes first in each half of the block, and once more after the mean, which is
+/// small where many words are averaged. There is no dropout: its noise is small compared with the
+/// noise of privacy.
 #[derive(Module, Debug)]
 pub struct Transformer<S: Module> {
     /// From inputs to vectors.
     pub sequence: S,
-    /// To the width of the encoder, if the vectors have another one.
+    /// To the width of the encoder, if the vectors have another width.
     pub input: Option<Private<Linear>>,
     /// Adds sines of the position.
     pub positions: PositionalEncoding,
     /// The encoder block.
     pub encoder: Private<TransformerEncoder>,
-    /// Normalises the mean.
+    /// Normalizes the mean.
     pub norm: Private<LayerNorm>,
     /// From the mean to the classes.
     pub output: Private<Linear>,
@@ -84,8 +85,8 @@ impl<S: Sequence> Classifier for Transformer<S> {
             vectors = input.forward(vectors);
         }
         let placed = self.positions.forward(vectors.clone());
-        // The block adds to what it gets. Without the positions, which are the same for every example
-        // and longer than most vectors, the mean is made of the words alone.
+        // The block adds to what it gets. Without the positions, which are the same for every
+        // example and longer than most vectors, the mean is made of the words alone.
         let positions = placed.clone() - vectors;
         let mut input = TransformerEncoderInput::new(placed);
         if let Some(padding) = &padding {

@@ -43,27 +43,27 @@ pub struct VggConfig {
     /// Channels of the first stage; the next three double them.
     #[config(default = "64")]
     pub width: usize,
-    /// Width of the two hidden layers [default: 4096 as in the paper for images of 224 pixels and more,
-    /// 512 for smaller ones].
+    /// Width of the two hidden layers [default: 4096 as in the paper for images of 224 pixels and
+    /// more, 512 for smaller ones].
     pub hidden: Option<usize>,
 }
 
-/// A VGG network: VGG-11, 16 or 19, without normalisation.
+/// A VGG network: VGG-11, 16 or 19, without normalization.
 ///
-/// A stage ends with a pooling that halves the sides, as long as there is something to halve. More than
-/// 7 × 7 pixels are averaged to that size before the hidden layers.
+/// A stage ends with a pooling that halves the sides, unless they are 1. More than 7 × 7 pixels are
+/// averaged to that size before the hidden layers.
 ///
 /// # References
 ///
-/// K. Simonyan, A. Zisserman: Very deep convolutional networks for large-scale image recognition, 2015,
-/// table 1.
+/// K. Simonyan, A. Zisserman: Very deep convolutional networks for large-scale image recognition,
+/// 2015, table 1.
 #[derive(Module, Debug)]
 pub struct Vgg {
     /// The convolutions of the five stages.
     pub stages: Vec<Vec<Private<Conv2d>>>,
     /// Halves the sides after a stage.
     pub pool: MaxPool2d,
-    /// Averages what is larger than 7 × 7.
+    /// Averages features larger than 7 × 7.
     pub average: Option<AdaptiveAvgPool2d>,
     /// The hidden layers and the layer of the classes.
     pub layers: Vec<Private<Linear>>,
@@ -72,7 +72,7 @@ pub struct Vgg {
 /// Largest size that reaches the hidden layers.
 const LARGEST: usize = 7;
 
-/// Sides of images for which the paper's hidden layers are meant.
+/// Smallest side of an image for the hidden layers of the paper.
 const IMAGENET_SIDE: usize = 224;
 
 impl VggConfig {
@@ -150,7 +150,7 @@ mod tests {
 
     #[test]
     fn they_have_the_parameters_of_the_published_networks() {
-        // The counts of torchvision's models for ImageNet, without normalisation.
+        // The counts of torchvision's models for ImageNet, without normalization.
         let counts = [132_863_336, 138_357_544, 143_667_240];
         for (depth, count) in DEPTHS.into_iter().zip(counts) {
             let config = VggConfig::new(depth, [3, 224, 224], 1_000);

@@ -42,7 +42,8 @@ pub(crate) struct Panel<'a> {
     pub(crate) series: &'a [Series],
 }
 
-/// Draws several lines into one figure. Values that span orders of magnitude get a logarithmic axis.
+/// Draws several lines into one figure. Values that span orders of magnitude get a logarithmic
+/// axis.
 ///
 /// # Errors
 ///
@@ -51,7 +52,8 @@ pub fn lines(path: &Path, [title, x, y]: [&str; 3], series: &[Series]) -> Result
     panels(path, [title, x], &[Panel { y, series }])
 }
 
-/// Draws panels below one another, with the same horizontal axis. A panel without points stays empty.
+/// Draws panels below one another, with the same horizontal axis. A panel without points stays
+/// empty.
 ///
 /// # Errors
 ///

@@ -13,7 +13,8 @@ use serde_json::Value;
 
 use super::{TrainError, files};
 
-/// Folder inside the output folder. It holds the key of the run and is deleted when the run has ended.
+/// Folder inside the output folder. It holds the key of the run and is deleted when the run has
+/// ended.
 const FOLDER: &str = "checkpoints";
 
 /// The settings that a resumed run must share, by option.
@@ -23,9 +24,9 @@ const SETTINGS_FILE: &str = "settings.json";
 ///
 /// # Privacy
 ///
-/// A resumed run repeats the steps after its checkpoint with the same draws and the same noise. With
-/// another learning rate, for example, the difference of the two results would have no noise. So all
-/// settings are compared, not only the settings that ε depends on.
+/// A resumed run repeats the steps after its checkpoint with the same draws and the same noise.
+/// With another learning rate, for example, the difference of the two results would have no noise.
+/// So all settings are compared, not only the settings that ε depends on.
 #[derive(Debug)]
 pub(crate) struct Checkpoints {
     folder: PathBuf,
@@ -52,8 +53,8 @@ impl Checkpoints {
         })
     }
 
-    /// Continues after the last released step where the steps since the checkpoint cannot be repeated
-    /// bit for bit.
+    /// Continues after the last released step where the steps since the checkpoint cannot be
+    /// repeated bit for bit.
     pub(super) fn with_skip_lost_steps(self, skip_lost_steps: bool) -> Self {
         Self { skip_lost_steps, ..self }
     }
@@ -63,8 +64,8 @@ impl Checkpoints {
     /// # Errors
     ///
     /// Returns [`TrainError::Option`] if there is something to resume and `resume` is false, or the
-    /// reverse, or if a setting differs from the interrupted run; and [`TrainError::Privacy`] if the
-    /// checkpoint is refused.
+    /// reverse, or if a setting differs from the interrupted run; and [`TrainError::Privacy`] if
+    /// the checkpoint is refused.
     pub(super) fn begin_or_resume<M: Module>(
         &self,
         resume: bool,
@@ -79,7 +80,7 @@ impl Checkpoints {
         Ok((plan.optimizer(inner), model))
     }
 
-    /// Refuses to begin where another run was interrupted: its checkpoints would mix with the new
+    /// Checks that no other run was interrupted in the folder: its checkpoints would mix with the new
     /// ones.
     fn refuse_interrupted_run(&self) -> Result<(), TrainError> {
         match self.checkpointer.latest()? {
@@ -283,8 +284,8 @@ mod tests {
             [checkpoints.refuse_interrupted_run().unwrap_err(), checkpoints.latest().unwrap_err()]
         {
             let error = error.to_string();
-            assert!(error.contains("releases.log knows of 2 releases"), "{error}");
-            assert!(error.contains("backup") && error.contains("folder of its own"), "{error}");
+            assert!(error.contains("releases.log") && error.contains("2 releases"), "{error}");
+            assert!(error.contains("backup") && error.contains("new run"), "{error}");
         }
     }
 

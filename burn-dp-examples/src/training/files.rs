@@ -13,7 +13,8 @@ use super::TrainError;
 ///
 /// # Errors
 ///
-/// Returns [`TrainError::Io`] if the folder cannot be written to; the former file is then unchanged.
+/// Returns [`TrainError::Io`] if the folder cannot be written to; the former file is then
+/// unchanged.
 pub(super) fn write(path: &Path, content: &[u8]) -> Result<(), TrainError> {
     let io = |source| TrainError::Io { path: path.into(), source };
     let folder = match path.parent() {

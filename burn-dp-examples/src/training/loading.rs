@@ -18,8 +18,8 @@ impl DataOptions {
     ///
     /// # Errors
     ///
-    /// Returns [`TrainError::Option`] for a size of zero, for a folder or a download that the data set
-    /// does not need, and for a folder that is missing.
+    /// Returns [`TrainError::Option`] for a size of zero, for a folder or a download that the data
+    /// set does not need, and for a folder that is missing.
     pub(super) fn checked(mut self, environment: Option<PathBuf>) -> Result<Self, TrainError> {
         checks::at_least_one([
             ("--train-size", self.train_size.unwrap_or(1)),
@@ -65,8 +65,8 @@ impl DataOptions {
     ///
     /// # Errors
     ///
-    /// Returns [`TrainError::Data`] if the files cannot be read, and [`TrainError::Option`] if the data
-    /// set holds no images.
+    /// Returns [`TrainError::Data`] if the files cannot be read, and [`TrainError::Option`] if the
+    /// data set holds no images.
     pub(super) fn images(&self, side: usize) -> Result<Splits<ImageBatcher>, TrainError> {
         let splits = match (self.dataset, &self.data_dir) {
             (DatasetName::Digits, _) => digits::splits(
@@ -91,8 +91,8 @@ impl DataOptions {
     ///
     /// # Errors
     ///
-    /// Returns [`TrainError::Data`] if the files cannot be read, and [`TrainError::Option`] if there is
-    /// no folder.
+    /// Returns [`TrainError::Data`] if the files cannot be read, and [`TrainError::Option`] if
+    /// there is no folder.
     pub(super) fn reviews(
         &self,
         vocabulary_size: usize,

@@ -14,17 +14,17 @@ use super::TrainError;
 #[command(next_help_heading = "Data")]
 pub struct DataOptions {
     /// Data set to train on.
-    #[arg(value_enum, default_value_t = DatasetName::Digits)]
+    #[arg(value_enum, default_value_t = DatasetName::Digits, help_heading = None)]
     #[serde(rename = "the data set", serialize_with = "as_typed")]
     pub dataset: DatasetName,
-    /// Folder with the files of the data set, as they are published: IDX files, plain or gzip (mnist,
-    /// fashion-mnist), the binary version (cifar10), aclImdb (imdb), train/CLASS/*.png and test/CLASS
-    /// (folder); the drawn digits need none [default: the variable BURN_DP_DATA].
+    /// Folder with the files of the data set, as they are published: IDX files, plain or gzip
+    /// (mnist, fashion-mnist), the binary version (cifar10), aclImdb (imdb), train/CLASS/*.png and
+    /// test/CLASS (folder); the drawn digits need none [default: the variable BURN_DP_DATA].
     #[arg(long, value_name = "DIR")]
     #[serde(skip)]
     pub data_dir: Option<PathBuf>,
-    /// mnist: read the files from the cache of burn-dataset, which downloads them the first time; needs
-    /// the feature `download`. The default for mnist without a folder.
+    /// mnist: read the files from the cache of burn-dataset, which downloads them the first time;
+    /// needs the feature `download`. The default for mnist without a folder.
     #[arg(long, conflicts_with = "data_dir")]
     #[serde(skip)]
     pub download: bool,
@@ -40,8 +40,8 @@ pub struct DataOptions {
     /// BatchNorm needs public examples [default: a tenth].
     #[arg(long, value_name = "N")]
     pub public_size: Option<usize>,
-    /// Seed of the initial weights, of the drawn digits, and of the membership in mini-sets. Noise and
-    /// sampling never use it: the operating system seeds them.
+    /// Seed of the initial weights, of the drawn digits, and of the membership in mini-sets. Noise
+    /// and sampling never use it: the operating system seeds them.
     #[arg(long, value_name = "N", default_value_t = 0)]
     pub seed: u64,
 }
@@ -54,15 +54,15 @@ pub struct PrivacyOptions {
     /// --noise-multiplier, training stops before the step that would exceed the budget.
     #[arg(long, value_name = "E", allow_hyphen_values = true)]
     pub epsilon: Option<f64>,
-    /// Probability with which the budget may be exceeded; less than 1 / the number of examples, or of
-    /// users.
+    /// Probability with which the budget may be exceeded; less than 1 / the number of examples, or
+    /// of users.
     #[arg(long, value_name = "D", allow_hyphen_values = true)]
     pub delta: Option<f64>,
     /// Standard deviation of the noise over the clipping threshold.
     #[arg(long, value_name = "SIGMA", allow_hyphen_values = true)]
     pub noise_multiplier: Option<f64>,
-    /// Take sampling and noise from this seed: the run can be repeated, and nothing of it is private.
-    /// For tests and for experiments on public data.
+    /// Take sampling and noise from this seed: the run can be repeated, and nothing of it is
+    /// private. For tests and for experiments on public data.
     #[arg(long, value_name = "N")]
     pub insecure_seed: Option<u64>,
 }
@@ -77,8 +77,8 @@ pub struct RunOptions {
     /// Continue from the last checkpoint in the output folder, with unchanged settings.
     #[arg(long)]
     pub resume: bool,
-    /// Folder for the model, the privacy statement, the figures, the plots, and the checkpoints of an
-    /// unfinished run.
+    /// Folder for the model, the privacy statement, the figures, the plots, and the checkpoints of
+    /// an unfinished run.
     #[arg(long, value_name = "DIR", default_value = "out/train")]
     pub output: PathBuf,
     /// File for the figures of the run [default: run.json in the output folder].
@@ -170,7 +170,7 @@ impl Given {
         names.iter().find_map(|name| Some((*name, given(name)?.1.as_str())))
     }
 
-    /// Refuses options that another choice makes meaningless.
+    /// Checks that none of these options is given, which another choice makes meaningless.
     ///
     /// # Arguments
     ///

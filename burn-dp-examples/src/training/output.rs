@@ -66,8 +66,8 @@ impl Output {
         }
     }
 
-    /// Creates the folder and removes the model and the statement of an earlier run: a statement must
-    /// not lie next to another model.
+    /// Creates the folder and removes the model and the statement of an earlier run: a statement
+    /// must not lie next to another model.
     ///
     /// # Errors
     ///
@@ -88,8 +88,8 @@ impl Output {
     ///
     /// # Errors
     ///
-    /// Returns [`TrainError::Record`] if the model cannot be recorded, and [`TrainError::Io`] if the
-    /// file cannot be written.
+    /// Returns [`TrainError::Record`] if the model cannot be recorded, and [`TrainError::Io`] if
+    /// the file cannot be written.
     pub(super) fn model(&self, name: &str, model: impl Module) -> Result<(), TrainError> {
         files::write_model(&self.file(name), model)
     }
@@ -106,7 +106,8 @@ impl Output {
         Ok(())
     }
 
-    /// Plots accuracy and ε over the steps, and prints the path. Without measurements there is no plot.
+    /// Plots accuracy and ε over the steps, and prints the path. Without measurements there is no
+    /// plot.
     ///
     /// # Errors
     ///

@@ -13,8 +13,8 @@ use super::{TrainError, checks};
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub struct PrivacySettings {
-    /// Budget: the noise is calibrated to end at this ε unless it is given too. Training stops before
-    /// the step that would exceed it.
+    /// Budget: the noise is calibrated to end at this ε unless it is given too. Training stops
+    /// before the step that would exceed it.
     pub epsilon: Option<f64>,
     /// δ at which ε is stated.
     pub delta: f64,
@@ -34,7 +34,8 @@ impl PrivacySettings {
     ///
     /// # Errors
     ///
-    /// Returns [`TrainError::Option`] if a number is not positive and finite or δ is not less than 1.
+    /// Returns [`TrainError::Option`] if a number is not positive and finite or δ is not less than
+    /// 1.
     pub(super) fn new(
         options: &PrivacyOptions,
         epsilon: Option<f64>,
@@ -46,8 +47,8 @@ impl PrivacySettings {
         {
             let reason = match options.epsilon {
                 Some(epsilon) if sigma == 0.0 => format!(
-                    "0 adds no noise, so no budget such as --epsilon {epsilon} can be met; leave it \
-                     out and the noise is calibrated"
+                    "0 adds no noise, so no budget such as --epsilon {epsilon} can be met; leave \
+                     it out and the noise is calibrated"
                 ),
                 _ => format!(
                     "must be a number greater than 0, got {sigma}; without noise there is no \
@@ -69,7 +70,7 @@ impl PrivacySettings {
         Ok(Self { epsilon, delta, noise_multiplier, insecure_seed: options.insecure_seed })
     }
 
-    /// Refuses a δ that would allow publishing one of `units` outright.
+    /// Checks that δ does not allow publishing one of `units` outright.
     ///
     /// # Errors
     ///
@@ -80,8 +81,8 @@ impl PrivacySettings {
             return Ok(());
         }
         let reason = format!(
-            "must be greater than 0 and less than 1 / {name} = 1/{units} = {largest:.2e}, got {:e}: \
-             a larger value would allow publishing one of them outright; give --delta {:.0e}",
+            "must be greater than 0 and less than 1 / {name} = 1/{units} = {largest:.2e}, got \
+             {:e}: a larger value would allow publishing one of them outright; give --delta {:.0e}",
             self.delta,
             0.1 * largest
         );
@@ -92,8 +93,8 @@ impl PrivacySettings {
     ///
     /// # Errors
     ///
-    /// Returns [`TrainError::Option`] if the noise multiplier spends more than the budget in the first
-    /// step, and [`TrainError::Privacy`] if the plan is refused or no noise meets the budget.
+    /// Returns [`TrainError::Option`] if the noise multiplier spends more than the budget in the
+    /// first step, and [`TrainError::Privacy`] if the plan is refused or no noise meets the budget.
     pub(super) fn plan(
         &self,
         config: PrivacyPlanConfig,

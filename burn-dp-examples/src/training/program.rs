@@ -45,7 +45,8 @@ impl Training {
     ///
     /// # Errors
     ///
-    /// Returns [`TrainError`] if an option is impossible, the data cannot be read, or the training fails.
+    /// Returns [`TrainError`] if an option is impossible, the data cannot be read, or the training
+    /// fails.
     pub fn run(self) -> Result<(), TrainError> {
         match self {
             Self::Individual(options) => individual::run(*options).map(|_| ()),
@@ -64,8 +65,8 @@ struct Choice {
 }
 
 impl Choice {
-    /// Reads the choice with the options of all trainings at once, so that the value of an option is
-    /// never taken for a data set. Errors are left to the parser of the training.
+    /// Reads the choice with the options of all trainings at once, so that the value of an option
+    /// is never taken for a data set. Errors are left to the parser of the training.
     fn of(words: &[OsString]) -> Self {
         let mut all = clap::Command::new("train")
             .ignore_errors(true)

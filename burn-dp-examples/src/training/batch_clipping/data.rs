@@ -21,8 +21,8 @@ pub struct BatchData {
 ///
 /// # Errors
 ///
-/// Returns [`TrainError::Option`] for a data set without gray images of 28 x 28 pixels or if nothing is
-/// left to train on, and [`TrainError::Data`] if the data cannot be read.
+/// Returns [`TrainError::Option`] for a data set without gray images of 28 x 28 pixels or if
+/// nothing is left to train on, and [`TrainError::Data`] if the data cannot be read.
 pub(super) fn read(options: &DataOptions) -> Result<BatchData, TrainError> {
     use DatasetName::{Digits, FashionMnist, Mnist};
     if !matches!(options.dataset, Digits | Mnist | FashionMnist) {
@@ -43,8 +43,8 @@ pub(super) fn read(options: &DataOptions) -> Result<BatchData, TrainError> {
 ///
 /// # Errors
 ///
-/// Returns [`TrainError::Option`] for an impossible option, and [`TrainError::Data`] if the data cannot
-/// be read.
+/// Returns [`TrainError::Option`] for an impossible option, and [`TrainError::Data`] if the data
+/// cannot be read.
 pub fn load(options: &DataOptions) -> Result<BatchData, TrainError> {
     let environment: Option<PathBuf> = DataOptions::environment();
     read(&options.clone().checked(environment)?)

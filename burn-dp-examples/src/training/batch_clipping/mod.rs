@@ -1,5 +1,5 @@
-//! Training with batch clipping: the units of a step are mini-sets of fixed membership, and the model
-//! can contain BatchNorm.
+//! Training with batch clipping: the units of a step are mini-sets of fixed membership, and the
+//! model can contain BatchNorm.
 
 mod data;
 mod figures;
@@ -13,8 +13,9 @@ mod updates;
 pub use data::{BatchData, load};
 pub use figures::{BatchFigures, EpochFigures};
 pub use options::{
-    BatchModelName, BatchOptions, BatchPolicyName, MiniSetOptions, UnitClippingName,
+    BatchModelName, BatchOptions, BatchPolicyName, BatchPolicyOptions, MiniSetOptions,
+    UnitClippingName,
 };
 pub use run::run;
-pub use settings::{BatchSettings, LocalSteps};
+pub use settings::BatchSettings;
 pub use training::BatchTraining;

@@ -2,29 +2,29 @@
 
 use burn::tensor::Device;
 use clap::{Parser, ValueEnum};
+use serde::Serialize;
 
 use crate::models::{BnLeNet5, BnLeNet5Config};
 use crate::training::options::{
-    DataOptions, Given, PrivacyOptions, RunOptions, TrainingOptions, with_default,
+    DataOptions, Given, PrivacyOptions, RunOptions, TrainingOptions, as_typed,
 };
 
 /// Help of `--noise-multiplier`, where the definition of the paper differs.
-const NOISE_MULTIPLIER: &str = "Noise multiplier of a step. With one threshold it is the standard deviation of the noise over the \
-     threshold, twice the sigma of the paper, whose noise is 2 C sigma; with a threshold for each of L \
-     layers or groups it is the noise multiplier of each threshold over √L [default: sigma = 0.5 of the \
-     paper]";
+const NOISE_MULTIPLIER: &str = "Noise multiplier of a step. With one threshold it is the standard \
+    deviation of the noise over the threshold, twice the sigma of the paper, whose noise is 2 C \
+    sigma; with a threshold for each of L layers or groups it is the noise multiplier of each \
+    threshold over √L [default: sigma = 0.5 of the paper]";
 
 /// Train with batch clipping: mini-sets of fixed membership are drawn, and the gradient of each
 /// mini-set is clipped as a whole.
 ///
-/// Without further options: LeNet-5 with BatchNorm at the settings of Nguyen et al., 2023. A tenth of
-/// the training images is kept as public: BatchNorm's statistics for inference come from them.
+/// Without further options: LeNet-5 with BatchNorm at the settings of Nguyen et al., 2023. A tenth
+/// of the training images is kept as public: BatchNorm's statistics for inference come from them.
 #[derive(Parser, Debug, Clone)]
 #[command(name = "cargo xtask train", bin_name = "cargo xtask train", version)]
 #[command(mut_arg("delta", |arg| arg.default_value("1e-5")))]
 #[command(mut_arg("noise_multiplier", |arg| arg.help(NOISE_MULTIPLIER)))]
 #[command(mut_arg("output", |arg| arg.default_value("out/batch-clipping")))]
-#[command(mut_arg("max_grad_norm", |arg| with_default(arg, "0.2")))]
 pub struct BatchOptions {
     /// Data set and its size: digits, mnist or fashion-mnist.
     #[command(flatten)]
@@ -35,25 +35,9 @@ pub struct BatchOptions {
     /// What is clipped.
     #[arg(long, value_enum, help_heading = "Clipping")]
     pub clipping: UnitClippingName,
-    /// How the update of a mini-set is clipped.
-    #[arg(long, value_enum, default_value_t = BatchPolicyName::Flat, help_heading = "Clipping")]
-    pub policy: BatchPolicyName,
-    /// Clipping threshold of the gradient of a mini-set; zhang has none.
-    #[arg(long, value_name = "C", allow_hyphen_values = true, help_heading = "Clipping")]
-    pub max_grad_norm: Option<f64>,
-    /// Factor of the thresholds after each pass over the data.
-    #[arg(
-        long,
-        value_name = "D",
-        default_value_t = 1.0,
-        allow_hyphen_values = true,
-        help_heading = "Clipping"
-    )]
-    pub threshold_decay: f64,
-    /// Layerwise, zhang and multipliers: merge layers of similar norms on the public images into this
-    /// many groups.
-    #[arg(long, value_name = "N", help_heading = "Clipping")]
-    pub layer_groups: Option<usize>,
+    /// How updates are clipped.
+    #[command(flatten)]
+    pub policy: BatchPolicyOptions,
     /// Mini-sets and length.
     #[command(flatten)]
     pub training: MiniSetOptions,
@@ -64,12 +48,35 @@ pub struct BatchOptions {
     pub(super) given: Given,
 }
 
-/// Mini-sets, length and learning rates.
-#[derive(clap::Args, Debug, Clone)]
+/// How updates are clipped. A resumed run must share it.
+#[derive(clap::Args, Debug, Clone, PartialEq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+#[command(next_help_heading = "Clipping")]
+pub struct BatchPolicyOptions {
+    /// How the update of a mini-set is clipped.
+    #[arg(long, value_enum, default_value_t = BatchPolicyName::Flat)]
+    #[serde(serialize_with = "as_typed")]
+    pub policy: BatchPolicyName,
+    /// Clipping threshold of the update of a mini-set; zhang has none.
+    #[arg(long, value_name = "C", default_value_t = 0.2, allow_hyphen_values = true)]
+    pub max_grad_norm: f64,
+    /// Factor of the thresholds after each pass over the data.
+    #[arg(long, value_name = "D", default_value_t = 1.0, allow_hyphen_values = true)]
+    pub threshold_decay: f64,
+    /// Layerwise, zhang and multipliers: merge layers of similar norms on the public images into this
+    /// many groups.
+    #[arg(long, value_name = "N")]
+    pub layer_groups: Option<usize>,
+}
+
+/// Mini-sets, length and learning rates. A resumed run must share them.
+#[derive(clap::Args, Debug, Clone, PartialEq, Serialize)]
+#[serde(rename_all = "kebab-case")]
 #[command(next_help_heading = "Training")]
 pub struct MiniSetOptions {
     /// Network to train.
     #[arg(long, value_enum, default_value_t = BatchModelName::BnLenet5)]
+    #[serde(serialize_with = "as_typed")]
     pub model: BatchModelName,
     /// Images in a mini-set; 1 is individual clipping.
     #[arg(long, value_name = "S", default_value_t = 64)]
@@ -77,12 +84,12 @@ pub struct MiniSetOptions {
     /// Mini-sets in a step.
     #[arg(long, value_name = "K", default_value_t = 1)]
     pub mini_sets: usize,
-    /// Draw each mini-set independently: the guarantee is then for a whole mini-set added or removed.
-    /// Without it, exactly K are drawn and the guarantee is for one image replaced.
+    /// Draw each mini-set independently: the guarantee is then for a whole mini-set added or
+    /// removed. Without it, exactly K are drawn and the guarantee is for one image replaced.
     #[arg(long)]
     pub poisson: bool,
-    /// Steps of local SGD with momentum on the mini-set, whose total change is clipped (general batch
-    /// clipping); without it, the gradient is clipped.
+    /// Steps of local SGD with momentum on the mini-set, whose total change is clipped (general
+    /// batch clipping); without it, the gradient is clipped.
     #[arg(long, value_name = "N")]
     pub local_steps: Option<usize>,
     /// Learning rate of the local steps.
@@ -117,11 +124,11 @@ pub enum UnitClippingName {
 pub enum BatchPolicyName {
     /// As a whole (full gradient clipping).
     Flat,
-    /// Each layer to a threshold proportional to its norm on the public images, measured again after
-    /// each epoch (enhanced adaptive layerwise clipping).
+    /// Each layer to a threshold proportional to its norm on the public images, measured again
+    /// after each epoch (enhanced adaptive layerwise clipping).
     Layerwise,
-    /// Each layer to its norm on the public images, measured again after each epoch, without a master
-    /// threshold (Zhang et al.).
+    /// Each layer to its norm on the public images, measured again after each epoch, without a
+    /// master threshold (Zhang et al.).
     Zhang,
     /// As a whole, after each layer is scaled to the largest norm on the public images.
     Multipliers,

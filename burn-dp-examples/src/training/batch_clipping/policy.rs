@@ -20,7 +20,8 @@ impl BatchSettings {
     ///
     /// # Errors
     ///
-    /// Returns the errors of `public_norms`, and [`TrainError::Privacy`] if the policy refuses the norms.
+    /// Returns the errors of `public_norms`, and [`TrainError::Privacy`] if the policy refuses the
+    /// norms.
     pub(super) fn clipping(
         &self,
         model: &BnLeNet5,
@@ -29,13 +30,13 @@ impl BatchSettings {
     ) -> Result<Box<dyn Clipping>, TrainError> {
         let norms = || {
             let layers = public_norms(ParameterGroups::per_layer(model)?)?;
-            match self.layer_groups {
+            match self.policy.layer_groups {
                 None => Ok(layers),
                 Some(count) => public_norms(merged(&layers, count)?),
             }
         };
-        let master = self.max_grad_norm;
-        let policy: Box<dyn Clipping> = match self.policy {
+        let master = self.policy.max_grad_norm;
+        let policy: Box<dyn Clipping> = match self.policy.policy {
             BatchPolicyName::Flat => Box::new(FlatClipping::new(master)?),
             BatchPolicyName::Layerwise => Box::new(LayerwiseClipping::enhanced(master, &norms()?)?),
             BatchPolicyName::Zhang => Box::new(LayerwiseClipping::zhang(&norms()?)?),
@@ -43,7 +44,7 @@ impl BatchSettings {
                 Box::new(MultipliedClipping::from_public(master, &norms()?)?)
             }
         };
-        decaying(policy, self.threshold_decay, steps_per_epoch)
+        decaying(policy, self.policy.threshold_decay, steps_per_epoch)
     }
 
     /// Returns the groups whose public norms the policy follows; `None` if it follows none.
@@ -55,7 +56,7 @@ impl BatchSettings {
         &self,
         clipping: &dyn Clipping,
     ) -> Result<Option<ParameterGroups>, DpError> {
-        match self.policy {
+        match self.policy.policy {
             BatchPolicyName::Flat => Ok(None),
             _ => Ok(Some(clipping.thresholds(0)?.groups().clone())),
         }
@@ -74,7 +75,7 @@ mod tests {
     /// The policy, where the norms of the layers are 1, 2, 4 …
     fn policy(line: &str) -> (BatchSettings, Box<dyn Clipping>) {
         let settings = settings(line).unwrap();
-        let model = settings.model.init(&Device::flex().autodiff());
+        let model = settings.training.model.init(&Device::flex().autodiff());
         let norms = |groups: ParameterGroups| {
             let means = (0..groups.len()).map(|group| 2f64.powi(group as i32)).collect();
             PublicNorms::from_means(groups, means)

@@ -12,12 +12,13 @@ use crate::training::progress::{
 use crate::training::statement::statement;
 use crate::training::{TrainError, device, typed};
 
-/// Trains as the options say, and writes the model, the privacy statement, the figures and the plots.
+/// Trains as the options say, and writes the model, the privacy statement, the figures and the
+/// plots.
 ///
 /// # Errors
 ///
-/// Returns [`TrainError::Option`] if an option is impossible and [`TrainError::Data`] if the data cannot
-/// be read, both before anything is written; and the errors of training and writing.
+/// Returns [`TrainError::Option`] if an option is impossible and [`TrainError::Data`] if the data
+/// cannot be read, both before anything is written; and the errors of training and writing.
 pub fn run(options: BatchOptions) -> Result<BatchFigures, TrainError> {
     let settings = BatchSettings::new(&options)?;
     let BatchOptions { data, run, .. } = options;
@@ -32,15 +33,15 @@ pub fn run(options: BatchOptions) -> Result<BatchFigures, TrainError> {
         BatchTraining::prepare(&settings, &data, &device, Some((&checkpoints, run.resume)))?;
     output.begin()?;
     let steps_per_epoch = training.steps_per_epoch();
-    let steps = settings.epochs * steps_per_epoch;
+    let steps = settings.training.epochs * steps_per_epoch;
     let subject = format!(
         "{} on {}: {} images in mini-sets of {}, {steps} steps of {} mini-sets, {steps_per_epoch} \
          steps per pass over the data; {} public images",
-        typed(settings.model),
+        typed(settings.training.model),
         data.name,
         data.private.len(),
-        settings.mini_set_size,
-        settings.mini_sets,
+        settings.training.mini_set_size,
+        settings.training.mini_sets,
         data.public.len()
     );
     announce(&subject, Some((training.plan(), settings.privacy.delta)))?;
@@ -64,7 +65,7 @@ pub fn run(options: BatchOptions) -> Result<BatchFigures, TrainError> {
     output.model(MODEL_FILE, model)?;
     let mut facts =
         vec![("dataset", data.name.clone()), ("public_examples", data.public.len().to_string())];
-    if settings.model == BatchModelName::BnLenet5 {
+    if settings.training.model == BatchModelName::BnLenet5 {
         let statistics = "of public images, computed after the training; private batches changed \
                           copies of the model only";
         facts.push(("running_statistics", statistics.into()));
@@ -81,7 +82,7 @@ pub fn run(options: BatchOptions) -> Result<BatchFigures, TrainError> {
         accuracy: epoch.test_accuracy,
         epsilon: epoch.epsilon.unwrap_or(f64::INFINITY),
     });
-    let title = format!("{} on {}, batch clipping", typed(settings.model), data.name);
+    let title = format!("{} on {}, batch clipping", typed(settings.training.model), data.name);
     output.plot(&title, &measured.collect::<Vec<_>>())?;
     output.figures(&figures)?;
     checkpoints.remove()?;

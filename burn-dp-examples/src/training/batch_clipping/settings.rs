@@ -5,7 +5,7 @@ use burn_dp::optim::{PrivacyPlan, PrivacyPlanConfig, SamplingScheme};
 use burn_dp::updates::MiniSets;
 use serde::Serialize;
 
-use super::{BatchModelName, BatchOptions, BatchPolicyName};
+use super::{BatchOptions, BatchPolicyName, BatchPolicyOptions, MiniSetOptions};
 use crate::training::options::{BackendName, DataOptions, as_typed, typed};
 use crate::training::{PrivacySettings, TrainError, checks};
 
@@ -13,52 +13,20 @@ use crate::training::{PrivacySettings, TrainError, checks};
 /// sensitivity 2C.
 const NOISE_MULTIPLIER: f64 = 1.0;
 
-/// The numbers of one training with mini-sets.
+/// The settings of one training with mini-sets.
 #[derive(Debug, Clone, PartialEq, Serialize)]
-#[serde(rename_all = "kebab-case")]
 pub struct BatchSettings {
-    /// Network to train.
-    #[serde(serialize_with = "as_typed")]
-    pub model: BatchModelName,
-    /// How an update is clipped.
-    #[serde(serialize_with = "as_typed")]
-    pub policy: BatchPolicyName,
-    /// Images in a mini-set.
-    pub mini_set_size: usize,
-    /// Mini-sets in a step.
-    pub mini_sets: usize,
-    /// Whether mini-sets are drawn independently.
-    pub poisson: bool,
-    /// Local steps of general batch clipping.
+    /// How updates are clipped.
     #[serde(flatten)]
-    pub local: Option<LocalSteps>,
-    /// Clipping threshold.
-    pub max_grad_norm: f64,
-    /// Factor of the thresholds after each pass over the data.
-    pub threshold_decay: f64,
-    /// Number of groups that layers are merged into.
-    pub layer_groups: Option<usize>,
-    /// Budget and noise. Without both, the noise is that of the paper.
+    pub policy: BatchPolicyOptions,
+    /// Mini-sets, length and learning rates.
+    #[serde(flatten)]
+    pub training: MiniSetOptions,
+    /// Budget and noise. Without both, the noise is the noise of the paper.
     #[serde(flatten)]
     pub privacy: PrivacySettings,
-    /// Passes over the data.
-    pub epochs: usize,
-    /// Learning rate of the first epoch.
-    pub lr: f64,
-    /// Factor of the learning rate after each epoch.
-    pub lr_decay: f64,
     /// Seed of the initial weights and of the membership in mini-sets.
     pub seed: u64,
-}
-
-/// Local steps on a mini-set.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
-#[serde(rename_all = "kebab-case")]
-pub struct LocalSteps {
-    /// Number of steps.
-    pub local_steps: usize,
-    /// Their learning rate.
-    pub local_lr: f64,
 }
 
 /// What a resumed run must share, by option.
@@ -80,40 +48,24 @@ impl BatchSettings {
     /// Returns [`TrainError::Option`] with the option, the value and the way out.
     pub(super) fn new(options: &BatchOptions) -> Result<Self, TrainError> {
         refuse_foreign(options)?;
-        let training = &options.training;
+        let (policy, training) = (options.policy.clone(), options.training.clone());
         checks::at_least_one([
             ("--mini-set-size", training.mini_set_size),
             ("--mini-sets", training.mini_sets),
             ("--epochs", training.epochs),
             ("--local-steps", training.local_steps.unwrap_or(1)),
-            ("--layer-groups", options.layer_groups.unwrap_or(1)),
+            ("--layer-groups", policy.layer_groups.unwrap_or(1)),
         ])?;
         checks::countable(training.epochs)?;
-        let max_grad_norm = options.max_grad_norm.unwrap_or(0.2);
         checks::positive([
-            ("--max-grad-norm", max_grad_norm),
-            ("--threshold-decay", options.threshold_decay),
+            ("--max-grad-norm", policy.max_grad_norm),
+            ("--threshold-decay", policy.threshold_decay),
             ("--lr", training.lr),
             ("--lr-decay", training.lr_decay),
             ("--local-lr", training.local_lr),
         ])?;
-        let local_lr = training.local_lr;
-        Ok(Self {
-            model: training.model,
-            policy: options.policy,
-            mini_set_size: training.mini_set_size,
-            mini_sets: training.mini_sets,
-            poisson: training.poisson,
-            local: training.local_steps.map(|local_steps| LocalSteps { local_steps, local_lr }),
-            max_grad_norm,
-            threshold_decay: options.threshold_decay,
-            layer_groups: options.layer_groups,
-            privacy: PrivacySettings::new(&options.privacy, None, 1e-5)?,
-            epochs: training.epochs,
-            lr: training.lr,
-            lr_decay: training.lr_decay,
-            seed: options.data.seed,
-        })
+        let privacy = PrivacySettings::new(&options.privacy, None, 1e-5)?;
+        Ok(Self { policy, training, privacy, seed: options.data.seed })
     }
 
     /// Divides the private images into mini-sets; their membership is public.
@@ -124,13 +76,13 @@ impl BatchSettings {
     /// [`TrainError::Privacy`] for a size that does not fit.
     pub fn sets(&self, images: usize) -> Result<MiniSets, TrainError> {
         self.privacy.check_delta(images, "examples")?;
-        let sets = MiniSets::shuffled(images, self.mini_set_size, self.seed)?;
-        if self.mini_sets > sets.len() {
+        let sets = MiniSets::shuffled(images, self.training.mini_set_size, self.seed)?;
+        if self.training.mini_sets > sets.len() {
             let reason = format!(
                 "must be at most the {} mini-sets of {} images, got {}",
                 sets.len(),
-                self.mini_set_size,
-                self.mini_sets
+                self.training.mini_set_size,
+                self.training.mini_sets
             );
             return Err(TrainError::option("--mini-sets", reason));
         }
@@ -139,7 +91,7 @@ impl BatchSettings {
 
     /// Returns the number of steps in a pass over the data.
     pub fn steps_per_epoch(&self, sets: &MiniSets) -> usize {
-        sets.len().div_ceil(self.mini_sets)
+        sets.len().div_ceil(self.training.mini_sets)
     }
 
     /// Returns the plan with a policy.
@@ -158,22 +110,23 @@ impl BatchSettings {
             let thresholds = clipping.thresholds(0)?.norms().len();
             privacy.noise_multiplier = Some(NOISE_MULTIPLIER / (thresholds as f64).sqrt());
         }
-        let scheme = if self.poisson { SamplingScheme::Poisson } else { SamplingScheme::FixedSize };
-        let config = PrivacyPlanConfig::for_mini_sets(sets, self.mini_sets as f64)
+        let scheme =
+            if self.training.poisson { SamplingScheme::Poisson } else { SamplingScheme::FixedSize };
+        let config = PrivacyPlanConfig::for_mini_sets(sets, self.training.mini_sets as f64)
             .with_sampling(scheme)
             .with_clipping(clipping);
-        privacy.plan(config, (self.epochs * self.steps_per_epoch(sets)) as u64)
+        privacy.plan(config, (self.training.epochs * self.steps_per_epoch(sets)) as u64)
     }
 }
 
-/// Refuses options that another choice ignores.
+/// Checks that no option is given that another choice ignores.
 fn refuse_foreign(options: &BatchOptions) -> Result<(), TrainError> {
     let given = &options.given;
     if options.training.local_steps.is_none() {
         given.refuse(&["--local-lr"], "without --local-steps", "--local-steps")?;
     }
-    let choice = format!("with --policy {}", typed(options.policy));
-    match options.policy {
+    let choice = format!("with --policy {}", typed(options.policy.policy));
+    match options.policy.policy {
         BatchPolicyName::Flat => given.refuse(&["--layer-groups"], &choice, "--policy layerwise"),
         BatchPolicyName::Zhang => given.refuse(&["--max-grad-norm"], &choice, "--policy layerwise"),
         BatchPolicyName::Layerwise | BatchPolicyName::Multipliers => Ok(()),
@@ -202,14 +155,15 @@ pub(super) mod tests {
     }
 
     fn flat(settings: &BatchSettings) -> Box<dyn Clipping> {
-        Box::new(FlatClipping::new(settings.max_grad_norm).unwrap())
+        Box::new(FlatClipping::new(settings.policy.max_grad_norm).unwrap())
     }
 
     #[test]
     fn without_options_the_settings_are_those_of_the_paper() {
         let settings = settings("").unwrap();
-        assert_eq!((settings.mini_set_size, settings.mini_sets), (64, 1));
-        assert_eq!((settings.lr, settings.lr_decay, settings.epochs), (0.025, 0.9, 50));
+        assert_eq!((settings.training.mini_set_size, settings.training.mini_sets), (64, 1));
+        let training = &settings.training;
+        assert_eq!((training.lr, training.lr_decay, training.epochs), (0.025, 0.9, 50));
         let sets = settings.sets(54_000).unwrap();
         assert_eq!((sets.len(), settings.steps_per_epoch(&sets)), (844, 844));
         let plan = settings.plan(&sets, flat(&settings)).unwrap();
@@ -257,7 +211,7 @@ pub(super) mod tests {
             ),
             (
                 "--policy zhang --max-grad-norm 1",
-                "--max-grad-norm has no meaning with --policy zhang; leave it out, or give --policy",
+                "--max-grad-norm has no meaning with --policy zhang; leave it out, or give",
             ),
             ("--layer-groups 3", "--layer-groups has no meaning with --policy flat"),
         ] {

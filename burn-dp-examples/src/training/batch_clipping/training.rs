@@ -20,8 +20,8 @@ use crate::training::{Evaluation, TrainError, typed};
 /// Images of a public batch.
 const PUBLIC_BATCH: usize = 64;
 
-/// Public batches from which a model gets its statistics for inference. The initial running averages
-/// have the weight 0.9^100 after them.
+/// Public batches from which a model gets its statistics for inference. The initial running
+/// averages have the weight 0.9^100 after them.
 const PUBLIC_BATCHES: usize = 100;
 
 /// A training that has been checked and can begin or continue.
@@ -42,7 +42,8 @@ impl<'a> BatchTraining<'a> {
     ///
     /// # Errors
     ///
-    /// Returns [`TrainError::Option`] or [`TrainError::Privacy`] if the settings do not fit the data.
+    /// Returns [`TrainError::Option`] or [`TrainError::Privacy`] if the settings do not fit the
+    /// data.
     pub fn new(
         settings: &'a BatchSettings,
         data: &'a BatchData,
@@ -60,8 +61,8 @@ impl<'a> BatchTraining<'a> {
     ///
     /// # Errors
     ///
-    /// Returns [`TrainError::Option`] or [`TrainError::Privacy`] if the settings do not fit the data, or
-    /// there is something to resume and the run is not resumed, or the reverse.
+    /// Returns [`TrainError::Option`] or [`TrainError::Privacy`] if the settings do not fit the
+    /// data, or there is something to resume and the run is not resumed, or the reverse.
     pub(super) fn prepare(
         settings: &'a BatchSettings,
         data: &'a BatchData,
@@ -72,10 +73,10 @@ impl<'a> BatchTraining<'a> {
         // Only the initial weights: noise and sampling have their own generators.
         device.seed(settings.seed);
         let trained = device.clone().autodiff();
-        let model = settings.model.init(&trained);
+        let model = settings.training.model.init(&trained);
         let updates = Updates::new(settings, data.encoder, trained)?;
         let public_norms = |groups: ParameterGroups| {
-            updates.public_norms(&model, groups, data, settings.mini_set_size)
+            updates.public_norms(&model, groups, data, settings.training.mini_set_size)
         };
         let steps_per_epoch = settings.steps_per_epoch(&sets);
         let clipping = settings.clipping(&model, steps_per_epoch, public_norms)?;
@@ -120,7 +121,8 @@ impl<'a> BatchTraining<'a> {
     /// # Arguments
     ///
     /// - `checkpoints`: where a checkpoint is saved after each epoch except the last
-    /// - `progress`: called after each step with its number, and again with the figures after each epoch
+    /// - `progress`: called after each step with its number, and again with the figures after each
+    ///   epoch
     ///
     /// # Errors
     ///
@@ -137,10 +139,11 @@ impl<'a> BatchTraining<'a> {
         let steps_per_epoch = settings.steps_per_epoch(&sets);
         let sampler = optim.plan().sampler()?;
         let first = optim.next_step() as usize / steps_per_epoch;
-        let (mut epochs, mut lr) = (Vec::new(), settings.lr * settings.lr_decay.powi(first as i32));
+        let (mut epochs, mut lr) =
+            (Vec::new(), settings.training.lr * settings.training.lr_decay.powi(first as i32));
         let (mut time, mut since) = (Duration::ZERO, Instant::now());
         let measured = |model: &BnLeNet5| Evaluation::of(model, &data.encoder, &data.test, device);
-        'epochs: for epoch in first + 1..=settings.epochs {
+        'epochs: for epoch in first + 1..=settings.training.epochs {
             for _ in 0..steps_per_epoch {
                 let draw = sampler.draw(optim.next_step())?;
                 optim.unit_updates(&model, draw.private_indices(), |copy: BnLeNet5, &set| {
@@ -158,14 +161,14 @@ impl<'a> BatchTraining<'a> {
                 };
                 progress(optim.next_step() as usize, None);
             }
-            lr *= settings.lr_decay;
+            lr *= settings.training.lr_decay;
             if let Some(groups) = &followed {
-                let size = settings.mini_set_size;
+                let size = settings.training.mini_set_size;
                 let norms = updates.public_norms(&model, groups.clone(), data, size)?;
                 optim.learn_from_public(&norms)?;
             }
             if let Some(checkpoints) = checkpoints
-                && epoch < settings.epochs
+                && epoch < settings.training.epochs
             {
                 checkpoints.save(&model, &optim)?;
             }
@@ -187,10 +190,10 @@ impl<'a> BatchTraining<'a> {
         let epsilon = optim.privacy_spent(settings.privacy.delta)?.upper;
         let figures = BatchFigures {
             dataset: data.name.clone(),
-            model: typed(settings.model),
+            model: typed(settings.training.model),
             clipping: optim.ledger().header().clipping.clone(),
-            mini_set_size: settings.mini_set_size,
-            mini_sets: settings.mini_sets,
+            mini_set_size: settings.training.mini_set_size,
+            mini_sets: settings.training.mini_sets,
             unit: optim.plan().unit().to_string(),
             relation: optim.plan().relation().to_string(),
             noise_multiplier: optim.plan().noise_multiplier(),

@@ -10,8 +10,8 @@ use burn_dp::losses::{CrossEntropyLoss, CrossEntropyLossConfig};
 use burn_dp::model::ParameterGroups;
 use burn_dp::updates::{LocalTraining, UnitUpdate, private_copy};
 
+use super::BatchSettings;
 use super::data::BatchData;
-use super::{BatchSettings, LocalSteps};
 use crate::data::{ImageBatcher, ImageItem};
 use crate::models::{BnLeNet5, Classifier};
 use crate::training::TrainError;
@@ -44,12 +44,12 @@ impl Updates {
         encoder: ImageBatcher,
         device: Device,
     ) -> Result<Self, TrainError> {
-        let local = match settings.local {
+        let local = match settings.training.local_steps {
             None => None,
-            Some(LocalSteps { local_steps: steps, local_lr: lr }) => {
+            Some(steps) => {
                 let momentum = MomentumConfig::new().with_momentum(0.9).with_dampening(0.0);
                 let sgd = SgdConfig::new().with_momentum(Some(momentum)).init();
-                Some((steps, LocalTraining::new(sgd, lr)?))
+                Some((steps, LocalTraining::new(sgd, settings.training.local_lr)?))
             }
         };
         Ok(Self { encoder, local, loss: CrossEntropyLossConfig::new().init(), device })

@@ -13,8 +13,8 @@ pub struct RoundFigures {
     pub test_accuracy: f64,
     /// Upper bound of ε so far; absent if no finite bound is guaranteed.
     pub epsilon: Option<f64>,
-    /// Clipping threshold of the next update of a user, all groups together. It depends on noisy counts
-    /// only.
+    /// Clipping threshold of the next update of a user, all groups together. It depends on noisy
+    /// counts only.
     pub threshold: f64,
 }
 

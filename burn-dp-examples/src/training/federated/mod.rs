@@ -1,4 +1,5 @@
-//! User-level training of a language model on the plays of Shakespeare. Each speaking role is a user.
+//! User-level training of a language model on the plays of Shakespeare. Each speaking role is a
+//! user.
 
 mod figures;
 mod norms;

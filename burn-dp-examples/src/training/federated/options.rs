@@ -11,8 +11,8 @@ use crate::training::options::{
 
 /// Train a language model on the text of many users with user-level differential privacy.
 ///
-/// The guarantee is for everything that one user (a speaking role) says. A tenth of the users is kept
-/// as public: they measure the model and are never trained on.
+/// The guarantee is for everything that one user (a speaking role) says. A tenth of the users is
+/// kept as public: they measure the model and are never trained on.
 #[derive(Parser, Debug, Clone)]
 #[command(name = "cargo xtask train", bin_name = "cargo xtask train", version)]
 #[command(mut_arg("epsilon", |arg| with_default(arg, "8")))]
@@ -82,12 +82,12 @@ pub struct RoundOptions {
     /// Quantile clipping: learning rate of the threshold.
     #[arg(long, value_name = "ETA", default_value_t = 0.2, allow_hyphen_values = true)]
     pub quantile_lr: f64,
-    /// Share of a round's privacy cost that the counts of quantile clipping and of --track-norms may
-    /// use.
+    /// Share of a round's privacy cost that the counts of quantile clipping and of --track-norms
+    /// may use.
     #[arg(long, value_name = "S", default_value_t = 0.1, allow_hyphen_values = true)]
     pub count_share: f64,
-    /// Also estimate the mean and the median norm of the private users' updates in each parameter, by
-    /// noisy counts.
+    /// Also estimate the mean and the median norm of the private users' updates in each parameter,
+    /// by noisy counts.
     #[arg(long)]
     pub track_norms: bool,
     /// Federated averaging: passes of a user over their examples in a round.

@@ -25,12 +25,13 @@ const LOSS_PLOT: &str = "loss.svg";
 /// Name of the plot of the clipping threshold.
 const THRESHOLD_PLOT: &str = "threshold.svg";
 
-/// Trains as the options say, and writes the model, the privacy statement, the figures and the plots.
+/// Trains as the options say, and writes the model, the privacy statement, the figures and the
+/// plots.
 ///
 /// # Errors
 ///
-/// Returns [`TrainError::Option`] if an option is impossible and [`TrainError::Data`] if the data cannot
-/// be read, both before anything is written; and the errors of training and writing.
+/// Returns [`TrainError::Option`] if an option is impossible and [`TrainError::Data`] if the data
+/// cannot be read, both before anything is written; and the errors of training and writing.
 pub fn run(options: FederatedOptions) -> Result<FederatedFigures, TrainError> {
     let privacy = options.check()?;
     let output = Output::new(&options.run)?;

@@ -38,12 +38,12 @@ impl FederatedOptions {
     ///
     /// # Errors
     ///
-    /// Returns [`TrainError::Option`] for an impossible number, and for an option that another choice
-    /// ignores.
+    /// Returns [`TrainError::Option`] for an impossible number, and for an option that another
+    /// choice ignores.
     pub(super) fn check(&self) -> Result<PrivacySettings, TrainError> {
         if !self.federated {
-            let reason = "must be given: the plays are trained with the speaking role as the unit of \
-                          privacy and in no other way";
+            let reason = "must be given: the plays are trained with the speaking role as the unit \
+                          of privacy and in no other way";
             return Err(TrainError::option("--federated", reason));
         }
         self.refuse_foreign()?;
@@ -74,7 +74,7 @@ impl FederatedOptions {
         PrivacySettings::new(&self.privacy, Some(EPSILON), 1e-4)
     }
 
-    /// Refuses options that another choice ignores.
+    /// Checks that no option is given that another choice ignores.
     fn refuse_foreign(&self) -> Result<(), TrainError> {
         let (given, training) = (&self.given, &self.training);
         if training.clipping == UserClippingName::Flat {

@@ -29,8 +29,8 @@ pub(super) struct Users {
 ///
 /// # Errors
 ///
-/// Returns [`TrainError::Data`] if the file is missing or damaged, and [`TrainError::Option`] if there
-/// are too few users.
+/// Returns [`TrainError::Data`] if the file is missing or damaged, and [`TrainError::Option`] if
+/// there are too few users.
 pub(super) fn load(options: &FederatedOptions, tokens: &Tokens) -> Result<Users, TrainError> {
     let RoundOptions { users, length, .. } = options.training;
     let Some(folder) = options.data_dir.clone().or_else(DataOptions::environment) else {

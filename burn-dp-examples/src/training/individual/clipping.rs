@@ -37,8 +37,8 @@ pub struct ClippingOptions {
     /// Clipping threshold of each example's gradient [default: from the recipe; 0.1 for quantile].
     #[arg(long, value_name = "C", allow_hyphen_values = true)]
     pub max_grad_norm: Option<f64>,
-    /// How gradients are clipped; --max-grad-norm is the threshold, or the initial or master threshold.
-    /// `batch` is another training: `--clipping batch --help`.
+    /// How gradients are clipped; --max-grad-norm is the threshold, or the initial or master
+    /// threshold. `batch` is another training: `--clipping batch --help`.
     #[arg(long, value_enum, default_value_t = ClippingName::Flat)]
     pub clipping: ClippingName,
     /// Quantile: fraction of the examples that should not be clipped.

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 
-use burn_dp::optim::DpOptimizer;
+use burn_dp::optim::{DpOptimizer, PrivacyPlan};
 
 use super::Settings;
 use crate::training::options::{OptimizerName, typed};
@@ -13,8 +13,8 @@ use crate::training::{Evaluation, TrainError};
 
 /// Settings and results of a run, written as JSON by `--json`.
 ///
-/// All of it is public: settings, the numbers of the privacy statement, and measurements on the test
-/// set.
+/// All of it is public: settings, the numbers of the privacy statement, and measurements on the
+/// test set.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct RunFigures {
     /// Name of the data set.
@@ -75,34 +75,6 @@ pub struct RunFigures {
     pub version: &'static str,
 }
 
-/// The privacy that a run has spent.
-#[derive(Debug, Clone, PartialEq)]
-pub(super) struct Spent {
-    /// Infinite if nothing is guaranteed.
-    pub(super) epsilon: f64,
-    pub(super) noise_multiplier: f64,
-    pub(super) sampling_probability: f64,
-    pub(super) clipping: String,
-    pub(super) thresholds: BTreeMap<String, f64>,
-}
-
-impl Spent {
-    /// Returns the ε of the ledger at this δ, and the numbers of the plan.
-    ///
-    /// # Errors
-    ///
-    /// Returns [`TrainError::Privacy`] if the accountant cannot analyze the ledger.
-    pub(super) fn of(optim: &DpOptimizer, delta: f64) -> Result<Self, TrainError> {
-        Ok(Self {
-            epsilon: optim.privacy_spent(delta)?.upper,
-            noise_multiplier: optim.plan().noise_multiplier(),
-            sampling_probability: optim.plan().sampling_probability(),
-            clipping: optim.plan().clipping().describe(),
-            thresholds: optim.plan().clipping().adapted().into_iter().collect(),
-        })
-    }
-}
-
 /// Results of a run.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Outcome {
@@ -112,29 +84,40 @@ pub(super) struct Outcome {
     /// Of the averaged weights.
     pub(super) averaged: Option<Evaluation>,
     pub(super) seconds: f64,
-    pub(super) spent: Option<Spent>,
 }
 
 impl RunFigures {
-    pub(super) fn new(dataset: String, settings: &Settings, outcome: Outcome) -> Self {
-        let Outcome { steps, items: [train_items, test_items], test, averaged, seconds, spent } =
-            outcome;
-        let momentum = settings.optimizer == OptimizerName::Sgd;
-        let epsilon =
-            spent.as_ref().map(|spent| spent.epsilon).filter(|epsilon| epsilon.is_finite());
-        Self {
+    /// Collects the figures of a run; `optim` is absent in ordinary training.
+    ///
+    /// # Errors
+    ///
+    /// Returns [`TrainError::Privacy`] if the accountant cannot analyze the ledger.
+    pub(super) fn new(
+        dataset: String,
+        settings: &Settings,
+        outcome: Outcome,
+        optim: Option<&DpOptimizer>,
+    ) -> Result<Self, TrainError> {
+        let Outcome { steps, items: [train_items, test_items], test, averaged, seconds } = outcome;
+        let (plan, private) = (optim.map(DpOptimizer::plan), settings.private);
+        let delta = private.map(|private| private.privacy.delta);
+        let spent =
+            optim.zip(delta).map(|(optim, delta)| optim.privacy_spent(delta)).transpose()?;
+        let epsilon = spent.map(|spent| spent.upper).filter(|epsilon| epsilon.is_finite());
+        let adapted = plan.map(|plan| plan.clipping().adapted()).unwrap_or_default();
+        Ok(Self {
             dataset,
             model: typed(settings.model),
             private: epsilon.is_some(),
             epsilon,
-            delta: settings.private.map(|private| private.privacy.delta),
-            noise_multiplier: spent.as_ref().map(|spent| spent.noise_multiplier),
-            sampling_probability: spent.as_ref().map(|spent| spent.sampling_probability),
+            delta,
+            noise_multiplier: plan.map(PrivacyPlan::noise_multiplier),
+            sampling_probability: plan.map(PrivacyPlan::sampling_probability),
             steps,
             expected_batch_size: settings.batch_size,
-            max_grad_norm: settings.private.map(|private| private.max_grad_norm),
-            clipping: spent.as_ref().map(|spent| spent.clipping.clone()),
-            thresholds: spent.map(|spent| spent.thresholds).unwrap_or_default(),
+            max_grad_norm: private.map(|private| private.max_grad_norm),
+            clipping: plan.map(|plan| plan.clipping().describe()),
+            thresholds: adapted.into_iter().collect(),
             test_accuracy: test.accuracy,
             test_loss: test.loss,
             averaged_test_accuracy: averaged.map(|test| test.accuracy),
@@ -144,14 +127,14 @@ impl RunFigures {
             test_items,
             train_seconds: seconds,
             seed: settings.data.seed,
-            insecure_seed: settings.private.and_then(|private| private.privacy.insecure_seed),
+            insecure_seed: private.and_then(|private| private.privacy.insecure_seed),
             backend: typed(settings.backend),
             optimizer: typed(settings.optimizer),
             lr: settings.lr,
             schedule: typed(settings.schedule),
-            momentum: momentum.then_some(settings.momentum),
+            momentum: (settings.optimizer == OptimizerName::Sgd).then_some(settings.momentum),
             version: env!("CARGO_PKG_VERSION"),
-        }
+        })
     }
 
     /// Returns the results in one line.

@@ -24,8 +24,8 @@ pub struct InputOptions {
     /// --word-vectors [default: 10000].
     #[arg(long, value_name = "N")]
     pub vocabulary_size: Option<usize>,
-    /// imdb: file of public word vectors (GloVe, word2vec or fastText, as text), which are not trained
-    /// [default: vectors are trained from scratch].
+    /// imdb: file of public word vectors (GloVe, word2vec or fastText, as text), which are not
+    /// trained [default: vectors are trained from scratch].
     #[arg(long, value_name = "FILE")]
     pub word_vectors: Option<PathBuf>,
     /// resnet: how channels are normalized [default: group].
@@ -55,8 +55,8 @@ impl InputSettings {
     ///
     /// # Errors
     ///
-    /// Returns [`TrainError::Option`] for an option of another data set or network, an impossible number,
-    /// and a network that cannot read the data set.
+    /// Returns [`TrainError::Option`] for an option of another data set or network, an impossible
+    /// number, and a network that cannot read the data set.
     pub(super) fn new(
         options: InputOptions,
         dataset: DatasetName,

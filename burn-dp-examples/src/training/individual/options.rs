@@ -37,9 +37,9 @@ pub struct IndividualOptions {
     /// Backend and output.
     #[command(flatten)]
     pub run: RunOptions,
-    /// With --resume: continue after the last released step where the steps since the checkpoint cannot
-    /// be repeated bit for bit (on another machine, for example). Their privacy stays spent; their
-    /// updates are lost.
+    /// With --resume: continue after the last released step where the steps since the checkpoint
+    /// cannot be repeated bit for bit (on another machine, for example). Their privacy stays spent;
+    /// their updates are lost.
     #[arg(long, requires = "resume")]
     pub skip_lost_steps: bool,
     /// Train the same model the ordinary way: no clipping, no noise, no guarantee.
@@ -59,8 +59,8 @@ pub struct TrainingRecipeOptions {
     /// Expected size of a logical batch; each example is drawn with probability batch size / N.
     #[arg(long, value_name = "N")]
     pub batch_size: Option<usize>,
-    /// Largest number of examples in memory at once (the physical batch). It changes only speed, memory
-    /// and rounding [default: 256].
+    /// Largest number of examples in memory at once (the physical batch). It changes only speed,
+    /// memory and rounding [default: 256].
     #[arg(long, value_name = "N")]
     pub physical_batch_size: Option<usize>,
     /// Length of the training in passes over the data.
@@ -81,8 +81,8 @@ pub struct TrainingRecipeOptions {
     /// Momentum of sgd.
     #[arg(long, allow_hyphen_values = true)]
     pub momentum: Option<f64>,
-    /// Average the weights over the steps with this decay, for example 0.999. It costs no privacy. The
-    /// averaged model is evaluated and written next to the trained one.
+    /// Average the weights over the steps with this decay, for example 0.999. It costs no privacy.
+    /// The averaged model is evaluated and written next to the trained one.
     #[arg(long, value_name = "DECAY", allow_hyphen_values = true)]
     pub ema_decay: Option<f64>,
 }

@@ -1,4 +1,4 @@
-//! From a choice of options to a clipping policy.
+//! From options to a clipping policy.
 
 use burn_dp::clipping::{
     AutomaticClipping, Clipping, FlatClipping, GroupedClipping, LayerwiseClipping,

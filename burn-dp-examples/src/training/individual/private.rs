@@ -55,8 +55,9 @@ impl<E: Encoder, M: Classifier<Inputs = E::Inputs>> PrivateTraining<E, M> {
     ///
     /// # Errors
     ///
-    /// Returns [`TrainError::Privacy`] if the noise cannot be calibrated or the model mixes examples, and
-    /// [`TrainError::Option`] if there is something to resume and `--resume` is missing, or the reverse.
+    /// Returns [`TrainError::Privacy`] if the noise cannot be calibrated or the model mixes
+    /// examples, and [`TrainError::Option`] if there is something to resume and `--resume` is
+    /// missing, or the reverse.
     pub(super) fn prepare(
         model: M,
         inner: ModuleOptimizer,
@@ -99,8 +100,8 @@ impl<E: Encoder, M: Classifier<Inputs = E::Inputs>> PrivateTraining<E, M> {
         self.optim.plan()
     }
 
-    /// Trains to the end of the plan or of the budget, saves a checkpoint after each pass over the data,
-    /// and calls `after_step` after each step.
+    /// Trains to the end of the plan or of the budget, saves a checkpoint after each pass over the
+    /// data, and calls `after_step` after each step.
     ///
     /// The checkpoints are kept until [`Checkpoints::remove`].
     ///
@@ -123,8 +124,8 @@ impl<E: Encoder, M: Classifier<Inputs = E::Inputs>> PrivateTraining<E, M> {
         let batches = optim.plan().batches(train.clone(), encoder.clone(), device)?;
         for batch in batches.skip_to(optim.next_step())? {
             let batch = batch?;
-            for chunk in batch.chunks(settings.physical_batch_size)? {
-                let (examples, _) = chunk?.into_parts();
+            for physical in batch.chunks(settings.physical_batch_size)? {
+                let (examples, _) = physical?.into_parts();
                 optim.backward(model.losses(&loss, examples), &model)?;
             }
             let lr = settings.lr_of_step(optim.next_step() as usize, steps);

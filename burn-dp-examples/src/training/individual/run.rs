@@ -3,7 +3,7 @@
 use burn::optim::ModuleOptimizer;
 use burn::tensor::Device;
 
-use super::figures::{Outcome, Spent};
+use super::figures::Outcome;
 use super::private::{Clipped, PrivateTraining, Step};
 use super::{IndividualOptions, RunFigures, Settings, ordinary};
 use crate::data::{Encoder, ItemDataset, Splits};
@@ -23,12 +23,13 @@ const DELTAS: [f64; 4] = [1e-4, 1e-5, 1e-6, 1e-8];
 /// The part of the training examples that is public where a policy needs public examples.
 const PUBLIC_PART: usize = 10;
 
-/// Trains as the options say, and writes the model, the privacy statement, the figures and the plot.
+/// Trains as the options say, and writes the model, the privacy statement, the figures and the
+/// plot.
 ///
 /// # Errors
 ///
-/// Returns [`TrainError::Option`] if an option is impossible and [`TrainError::Data`] if the data cannot
-/// be read, both before anything is written; and the errors of training and writing.
+/// Returns [`TrainError::Option`] if an option is impossible and [`TrainError::Data`] if the data
+/// cannot be read, both before anything is written; and the errors of training and writing.
 pub fn run(options: IndividualOptions) -> Result<RunFigures, TrainError> {
     let settings = Settings::new(options, DataOptions::environment())?;
     let device = device(settings.backend)?;
@@ -114,8 +115,8 @@ fn train<E: Encoder, M: Classifier<Inputs = E::Inputs>>(
     output.begin()?;
 
     let subject = format!(
-        "{} on {}: {} examples, {steps} steps of {} examples, {steps_per_epoch} steps per pass over \
-         the data",
+        "{} on {}: {} examples, {steps} steps of {} examples, {steps_per_epoch} steps per pass \
+         over the data",
         typed(settings.model),
         data.name,
         items[0],
@@ -185,10 +186,9 @@ fn train<E: Encoder, M: Classifier<Inputs = E::Inputs>>(
         None => None,
     };
     output.model(MODEL_FILE, model)?;
-    let mut outcome = Outcome { steps, items, test, averaged, seconds, spent: None };
+    let mut outcome = Outcome { steps, items, test, averaged, seconds };
     if let (Some((optim, _)), Some(delta)) = (&private, delta) {
         outcome.steps = optim.next_step() as usize;
-        outcome.spent = Some(Spent::of(optim, delta)?);
         if outcome.steps < steps {
             let made = outcome.steps;
             println!(
@@ -205,7 +205,8 @@ fn train<E: Encoder, M: Classifier<Inputs = E::Inputs>>(
         let title = format!("{} on {}", typed(settings.model), data.name);
         output.plot(&title, &measurements)?;
     }
-    let figures = RunFigures::new(data.name, settings, outcome);
+    let optim = private.as_ref().map(|(optim, _)| optim);
+    let figures = RunFigures::new(data.name, settings, outcome, optim)?;
     println!("{}", figures.summary());
     output.figures(&figures)?;
     if let Some((_, checkpoints)) = private {

@@ -1,7 +1,7 @@
 //! From options to settings that a run can start with.
 //!
-//! Everything is checked before anything is written: first what needs no data ([`Settings::new`]), then
-//! what depends on the size of the data ([`Settings::fit`]).
+//! Everything is checked before anything is written: first what needs no data ([`Settings::new`]),
+//! then what depends on the size of the data ([`Settings::fit`]).
 
 use std::path::PathBuf;
 
@@ -173,7 +173,7 @@ impl Settings {
     pub fn fit(&self, train_items: usize) -> Result<(), TrainError> {
         if self.batch_size > train_items {
             let reason = format!(
-                "must be at most the {train_items} examples to train on, got {}; give a smaller one",
+                "must be at most the {train_items} training examples, got {}; give a smaller one",
                 self.batch_size
             );
             return Err(TrainError::option("--batch-size", reason));
@@ -335,7 +335,7 @@ mod tests {
         let text = settings.fit(1_000).unwrap_err().to_string();
         assert_eq!(
             text,
-            "--batch-size must be at most the 1000 examples to train on, got 1001; give a smaller one"
+            "--batch-size must be at most the 1000 training examples, got 1001; give a smaller one"
         );
         assert!(settings.fit(1_001).is_ok());
     }
