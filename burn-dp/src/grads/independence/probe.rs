@@ -4,7 +4,7 @@ use burn::module::{Module, ModuleVisitor, Param};
 use burn::tensor::{DType, Device, Tensor};
 use zeroize::Zeroizing;
 
-use super::unscale::{ScaledBatch, Unscale};
+use super::unscale::{Magnitudes, ScaledBatch, Unscale};
 use crate::DpError;
 use crate::grads::pass_check::PassCheck;
 use crate::ops::recording::Recorder;
@@ -104,7 +104,7 @@ impl Probe {
     ///
     /// Returns [`DpError::NotPerExample`] if a loss reached the rows of other examples.
     fn judge(&mut self, batch: ScaledBatch) -> Result<(), DpError> {
-        for (small, mut large) in batch.into_unit_magnitudes()? {
+        for Magnitudes { small, mut large } in batch.into_unit_magnitudes()? {
             large.retain(|&magnitude| magnitude > 0.0);
             if small.len() < 2 || large.is_empty() {
                 continue;
