@@ -1,6 +1,6 @@
 use burn::tensor::Tensor;
 
-use super::{flat, regrouped, scaled};
+use super::positions::{flat, regrouped, scaled};
 use crate::grads::rules::rule::size;
 use crate::grads::rules::{Restriction, SquaredNorms, ghost};
 

@@ -2,6 +2,7 @@
 
 mod dense;
 mod indexed;
+mod positions;
 
 use burn::tensor::{Int, Tensor};
 
@@ -163,22 +164,4 @@ impl Rule for OuterProducts {
             indexed: self.indexed.as_ref().map(|indexed| indexed.regroup(group_size)),
         }))
     }
-}
-
-/// Multiplies every example by its coefficient.
-fn scaled(right: &Tensor<3>, coefficients: Tensor<1>) -> Tensor<3> {
-    let [batch_size, ..] = right.dims();
-    right.clone() * coefficients.reshape([batch_size, 1, 1])
-}
-
-/// Merges the positions of all examples: `[batch_size · positions, features]`.
-fn flat(tensor: Tensor<3>) -> Tensor<2> {
-    let [batch_size, positions, features] = tensor.dims();
-    tensor.reshape([batch_size * positions, features])
-}
-
-/// Makes the rows of every unit positions of one example.
-fn regrouped(tensor: &Tensor<3>, group_size: usize) -> Tensor<3> {
-    let [rows, positions, features] = tensor.dims();
-    tensor.clone().reshape([rows / group_size, positions * group_size, features])
 }

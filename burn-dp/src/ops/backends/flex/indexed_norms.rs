@@ -5,8 +5,8 @@ use burn::backend::{
 use burn::tensor::TensorData;
 use rayon::prelude::*;
 
-use super::TASK_VALUES;
 use super::row_norms::squared_norm;
+use super::tasks::TASK_VALUES;
 
 /// Returns `Σ_v ‖Σ_{t: ids[t] = v} rows[t]‖²` for each example, `[batch_size]`.
 ///

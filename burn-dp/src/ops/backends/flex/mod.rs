@@ -7,6 +7,7 @@
 mod indexed_norms;
 mod patches;
 mod row_norms;
+mod tasks;
 
 use burn::backend::{
     Flex,
@@ -14,9 +15,6 @@ use burn::backend::{
 };
 
 use crate::ops::{ParametricOps, Patches, RecurrentOps};
-
-/// Values that one task should have at least, so that threads are worth their start.
-const TASK_VALUES: usize = 1 << 14;
 
 impl ParametricOps for Flex {
     fn native_patches(input: FloatTensor<Self>, patches: Patches) -> Option<FloatTensor<Self>> {

@@ -2,7 +2,7 @@ use burn::backend::{Flex, TensorMetadata, tensor::FloatTensor};
 use burn::tensor::TensorData;
 use rayon::prelude::*;
 
-use super::TASK_VALUES;
+use super::tasks::TASK_VALUES;
 use crate::ops::Patches;
 
 /// Returns the patches under the kernel of a convolution.

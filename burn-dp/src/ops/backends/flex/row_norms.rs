@@ -3,7 +3,7 @@ use burn::tensor::TensorData;
 use pulp::{Arch, Simd, WithSimd};
 use rayon::prelude::*;
 
-use super::TASK_VALUES;
+use super::tasks::TASK_VALUES;
 
 /// Values that one thread has read before others would have woken up.
 const FEW_VALUES: usize = 1 << 18;

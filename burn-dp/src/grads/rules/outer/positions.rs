@@ -1,0 +1,21 @@
+//! Positions of a batch as rows.
+
+use burn::tensor::Tensor;
+
+/// Multiplies every example by its coefficient.
+pub(super) fn scaled(right: &Tensor<3>, coefficients: Tensor<1>) -> Tensor<3> {
+    let [batch_size, ..] = right.dims();
+    right.clone() * coefficients.reshape([batch_size, 1, 1])
+}
+
+/// Merges the positions of all examples: `[batch_size · positions, features]`.
+pub(super) fn flat(tensor: Tensor<3>) -> Tensor<2> {
+    let [batch_size, positions, features] = tensor.dims();
+    tensor.reshape([batch_size * positions, features])
+}
+
+/// Makes the rows of every unit positions of one example.
+pub(super) fn regrouped(tensor: &Tensor<3>, group_size: usize) -> Tensor<3> {
+    let [rows, positions, features] = tensor.dims();
+    tensor.clone().reshape([rows / group_size, positions * group_size, features])
+}
