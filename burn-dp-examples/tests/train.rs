@@ -280,7 +280,7 @@ fn options_of_another_policy_are_refused_before_anything_is_written() {
         ("--clipping quantile --count-share 2", "--count-share must be between 0 and 1"),
         ("--clipping quantile --target-quantile 2", "--target-quantile must be between 0 and 1"),
         ("--clipping layerwise --public-size 12000", "--public-size must be less than the 12000"),
-        ("--non-private --clipping quantile", "--clipping has no meaning together with"),
+        ("--non-private --clipping quantile", "--clipping quantile has no meaning together"),
     ] {
         let message = refusal(line);
         assert!(message.contains(expected), "`{line}`: {message}");
