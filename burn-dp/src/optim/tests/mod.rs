@@ -9,7 +9,7 @@ mod independence;
 mod tied;
 
 use burn::module::Module;
-use burn::tensor::{Device, Tensor};
+use burn::tensor::Device;
 
 use super::PrivacyPlanConfig;
 use crate::model::for_each_parameter;
