@@ -47,9 +47,10 @@ fn federated_training_protects_users() {
 
 #[test]
 fn batch_clipping_trains_batch_norm() {
-    let (accuracy, optim) = batch_clipping::training::run(1).unwrap();
+    let (accuracy, optim) = batch_clipping::training::run(3).unwrap();
+    // Guessing gives 0.1.
     assert!(accuracy > 0.15, "accuracy {accuracy}");
-    assert_eq!(optim.ledger().releases(), 50);
+    assert_eq!(optim.ledger().releases(), 30);
 }
 
 #[test]

@@ -6,11 +6,12 @@ use crate::workspace::BOOK;
 
 /// Returns the compilation and the runs of the Rust blocks; needs no mdBook.
 ///
-/// With NdArray the dependencies have the features that they have in the tests, so that both share
-/// one build of Burn.
+/// The libraries are selected too, so that the dependencies have the features that they have in the
+/// tests, and both share one build of Burn.
 pub(crate) fn blocks() -> Process {
     Process::cargo()
-        .args(["test", "--doc", "-p", BOOK, "--features", "burn-dp/ndarray"])
+        .args(["test", "--doc", "-p", BOOK, "-p", "burn-dp-accountant", "-p", "burn-dp"])
+        .args(["--features", "burn-dp/ndarray,burn-dp/train", "--", "book/src/"])
         .builds(Announcement::new("the book's programs", &["ndarray", "train"]))
 }
 

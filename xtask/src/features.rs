@@ -24,11 +24,9 @@ pub(crate) fn of_run(
         })
     };
     // The name of a data set is a positional argument, and no value of an option is called so.
-    if own.contains(&"mnist")
-        && !given("--data-dir")
-        && !environment_has_data
-        && !asks_for_help(&own)
-    {
+    let has_data = given("--data-dir") || environment_has_data;
+    let downloads = given("--download") || own.contains(&"mnist") && !has_data;
+    if downloads && !asks_for_help(&own) {
         features.push("download");
     }
     if binary == "train" && own.contains(&"folder") {
@@ -72,6 +70,7 @@ mod tests {
     fn mnist_is_downloaded_only_without_a_folder() {
         assert_eq!(of("train", "mnist", false), ["download"]);
         assert_eq!(of("experiment", "batch-clipping mnist", false), ["download"]);
+        assert_eq!(of("train", "mnist --download", true), ["download"]);
         assert!(of("train", "mnist", true).is_empty());
         assert!(of("train", "mnist --data-dir d", false).is_empty());
         assert!(of("train", "--data-dir=d mnist", false).is_empty());

@@ -92,7 +92,6 @@ mod tests {
     use std::collections::BTreeSet;
 
     use super::*;
-    use crate::workspace::TRAIN;
 
     fn lines(backend: Option<Backend>, args: &[&str], nextest: bool) -> Vec<String> {
         let args: Vec<_> = args.iter().map(|arg| arg.to_string()).collect();

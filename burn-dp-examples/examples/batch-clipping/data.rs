@@ -5,7 +5,7 @@ use burn_dp::updates::MiniSets;
 use burn_dp_examples::data::{ImageItem, digits};
 
 /// Images in a mini-set.
-const MINI_SET_SIZE: usize = 20;
+const MINI_SET_SIZE: usize = 5;
 
 /// Number of public images.
 const PUBLIC: usize = 100;

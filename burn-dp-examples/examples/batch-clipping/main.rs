@@ -6,7 +6,7 @@ pub mod model;
 pub mod training;
 
 fn main() -> Result<(), training::Error> {
-    let (accuracy, optim) = training::run(2)?;
+    let (accuracy, optim) = training::run(5)?;
     println!("{}", optim.statement(&[training::DELTA])?);
     println!("test accuracy: {:.2} %", 100.0 * accuracy);
     Ok(())

@@ -21,9 +21,9 @@ impl Network {
     /// Initializes the network.
     pub fn new(device: &Device) -> Self {
         Self {
-            conv: Conv2dConfig::new([1, 8], [5, 5]).with_stride([2, 2]).init(device),
+            conv: Conv2dConfig::new([1, 8], [5, 5]).with_stride([4, 4]).init(device),
             norm: BatchNormConfig::new(8).init(device),
-            output: LinearConfig::new(8 * 12 * 12, 10).init(device),
+            output: LinearConfig::new(8 * 6 * 6, 10).init(device),
         }
     }
 

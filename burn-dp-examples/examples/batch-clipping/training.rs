@@ -20,7 +20,7 @@ pub type Error = Box<dyn std::error::Error>;
 pub const DELTA: f64 = 1e-5;
 
 /// Mini-sets in a step.
-const MINI_SETS: usize = 2;
+const MINI_SETS: usize = 40;
 
 /// Trains for a number of passes over the data, and returns the test accuracy.
 ///
@@ -52,7 +52,7 @@ pub fn run(epochs: usize) -> Result<(f64, DpOptimizer), Error> {
             let losses = loss.forward(copy.forward(batch.inputs), batch.targets);
             UnitUpdate::gradient(&copy, losses)
         })?;
-        model = optim.step(0.1, model, draw).map_err(DpError::from)?;
+        model = optim.step(1.0, model, draw).map_err(DpError::from)?;
     }
 
     // The statistics that BatchNorm needs for inference come from public images.

@@ -3,7 +3,8 @@
 use burn::data::dataloader::batcher::Batcher;
 use burn::optim::SgdConfig;
 use burn::tensor::Device;
-use burn_dp::updates::federated::{FedAvgConfig, FederatedTraining};
+use burn_dp::optim::FederatedTraining;
+use burn_dp::updates::federated::FedAvgConfig;
 use burn_dp::{DpError, losses::CrossEntropyLossConfig, optim::PrivacyPlanConfig};
 use burn_dp_accountant::{Budget, UnitOfPrivacy};
 use burn_dp_examples::data::{ImageBatcher, ImageItem};

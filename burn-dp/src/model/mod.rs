@@ -19,13 +19,11 @@ mod walk;
 pub use crate::error::{Fault, FaultKind, Faults};
 pub use groups::ParameterGroups;
 pub use parameter_info::ParameterInfo;
-pub(crate) use scan::{ModelScan, has_training_batch_norm};
+pub(crate) use scan::has_training_batch_norm;
 pub(crate) use ties::tie;
 pub use trainable::TrainableParameters;
 pub use validate::validate;
-pub(crate) use walk::{
-    AnyRank, FirstCopies, ParameterRef, for_each_parameter, for_each_trained, map_parameters,
-};
+pub(crate) use walk::{for_each_parameter, for_each_trained, map_parameters};
 
 #[cfg(test)]
 mod tests;

@@ -4,9 +4,7 @@ use std::collections::HashSet;
 
 use burn::module::{Module, ModuleMapper, ModuleVisitor, Param, ParamId};
 use burn::optim::GradientsParams;
-use burn::tensor::{
-    DType, Device, GradientCheckpointingStrategy, Gradients, Shape, Tensor, TensorData,
-};
+use burn::tensor::{DType, GradientCheckpointingStrategy, Gradients, Shape, Tensor, TensorData};
 
 /// One float parameter, buffer or running state of a model.
 pub(crate) struct ParameterRef<'a> {
@@ -27,9 +25,6 @@ pub(crate) trait AnyRank {
 
     /// Returns the type of the elements.
     fn dtype(&self) -> DType;
-
-    /// Returns the device, with its autodiff setting.
-    fn device(&self) -> Device;
 
     /// Returns the checkpointing strategy, or `None` without autodiff.
     fn checkpointing(&self) -> Option<GradientCheckpointingStrategy>;
@@ -61,10 +56,6 @@ impl<const D: usize> AnyRank for Tensor<D> {
         Tensor::dtype(self)
     }
 
-    fn device(&self) -> Device {
-        Tensor::device(self)
-    }
-
     fn checkpointing(&self) -> Option<GradientCheckpointingStrategy> {
         self.gradient_checkpointing_strategy()
     }
@@ -88,7 +79,7 @@ impl<const D: usize> AnyRank for Tensor<D> {
     fn register(&self, id: ParamId, grads: &mut GradientsParams, values: TensorData) {
         let (bytes, _, dtype) = values.into_parts();
         let values = TensorData::from_bytes(bytes, Tensor::shape(self), dtype);
-        let device = Tensor::device(self).inner();
+        let device = self.device().inner();
         grads.register(id, Tensor::<D>::from_data(values, (&device, Tensor::dtype(self))));
     }
 }
@@ -192,23 +183,11 @@ impl<F: FnMut(&str, &ParameterRef<'_>) -> Option<Tensor<1>>> ModuleMapper for Wa
     }
 }
 
-/// Skips the copies of a tied parameter in a visitor.
-#[derive(Debug, Default)]
-pub(crate) struct FirstCopies {
-    seen: HashSet<ParamId>,
-}
-
-impl FirstCopies {
-    /// Returns whether `param` is trained and its identity is new.
-    pub(crate) fn is_new<const D: usize>(&mut self, param: &Param<Tensor<D>>) -> bool {
-        param.base().is_require_grad() && self.seen.insert(param.id)
-    }
-}
-
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used)]
     use burn::nn::{BatchNorm, BatchNormConfig, Linear, LinearConfig};
+    use burn::tensor::Device;
 
     use super::*;
     use crate::nn::{IntoPrivate, Private};

@@ -8,8 +8,9 @@
 /// except with probability 2^-64.
 #[derive(Debug)]
 pub(crate) struct Bernoulli {
-    /// The binary digits of the probability, 64 at a time; at least one word.
+    /// The first 64 binary digits of the probability.
     first: u64,
+    /// The digits after them, 64 at a time, without zeros at the end.
     further: Vec<u64>,
 }
 

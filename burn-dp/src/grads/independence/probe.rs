@@ -3,7 +3,7 @@
 use burn::module::Module;
 use burn::tensor::{DType, Device, Tensor};
 
-use super::unscale::{ScaledBatch, Unscale};
+use super::unscale::{Magnitudes, ScaledBatch, Unscale};
 use crate::DpError;
 use crate::grads::pass_check::PassCheck;
 use crate::model::for_each_parameter;
@@ -94,7 +94,7 @@ impl Probe {
     ///
     /// Returns [`DpError::NotPerExample`] if a loss reached the rows of other examples.
     fn judge(&mut self, batch: ScaledBatch) -> Result<(), DpError> {
-        for (small, mut large) in batch.into_unit_magnitudes()? {
+        for Magnitudes { small, mut large } in batch.into_unit_magnitudes()? {
             large.retain(|&magnitude| magnitude > 0.0);
             if small.len() < 2 || large.is_empty() {
                 continue;

@@ -20,6 +20,15 @@ impl<R: Recorder> Recorder for Unscale<R> {
     }
 }
 
+/// Finite magnitudes of the units of one record.
+#[derive(Default)]
+pub(super) struct Magnitudes {
+    /// Of the units that were scaled down.
+    pub(super) small: Vec<f64>,
+    /// Of the units that were scaled up.
+    pub(super) large: Vec<f64>,
+}
+
 /// A batch whose losses are multiplied by factors.
 pub(super) struct ScaledBatch {
     /// A plain tensor of the backend that records.
@@ -57,13 +66,12 @@ impl ScaledBatch {
         ops::put(rows, shape)
     }
 
-    /// Returns, for each record, the finite magnitudes of the units that were scaled down, and of
-    /// the units that were scaled up.
+    /// Returns the magnitudes of the units for each record.
     ///
     /// # Errors
     ///
     /// Returns [`DpError::Device`] if the magnitudes cannot be read.
-    pub(super) fn into_unit_magnitudes(self) -> Result<Vec<(Vec<f64>, Vec<f64>)>, DpError> {
+    pub(super) fn into_unit_magnitudes(self) -> Result<Vec<Magnitudes>, DpError> {
         let Some(rows) = self.magnitudes.first().map(|first| first.dims()[0]) else {
             return Ok(Vec::new());
         };
@@ -72,14 +80,14 @@ impl ScaledBatch {
         let table =
             table.as_slice::<f32>().map_err(|error| DpError::device(format!("{error:?}")))?;
         let units_of_record = |rows: &[f32]| {
-            let (mut small, mut large) = (Vec::new(), Vec::new());
+            let mut magnitudes = Magnitudes::default();
             for (unit, &is_small) in rows.chunks_exact(self.group_size).zip(&self.small) {
                 let magnitude = unit.iter().map(|&row| f64::from(row)).sum::<f64>();
-                if magnitude.is_finite() {
-                    if is_small { &mut small } else { &mut large }.push(magnitude);
-                }
+                let Magnitudes { small, large } = &mut magnitudes;
+                let units = if is_small { small } else { large };
+                units.extend(magnitude.is_finite().then_some(magnitude));
             }
-            (small, large)
+            magnitudes
         };
         Ok(table.chunks_exact(rows).map(units_of_record).collect())
     }

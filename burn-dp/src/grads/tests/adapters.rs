@@ -17,7 +17,7 @@ fn fill_factors<M: Module>(model: M) -> M {
         path.split('.').any(|name| name == "lora").then(|| {
             seed += 1;
             let values = [parameter.value.shape().num_elements()];
-            numbers(values, seed, &parameter.value.device().inner())
+            numbers(values, seed, &parameter.value.flat().device())
         })
     })
 }
