@@ -12,6 +12,9 @@ use crate::DpError;
 use crate::optim::engine::damaged;
 use crate::optim::releases::{Mark, ReleaseSink, Releases};
 
+/// The name of the log in a folder of checkpoints.
+pub(super) const RELEASES: &str = "releases.log";
+
 /// Version of the format. Other versions are refused.
 const FORMAT: u32 = 1;
 

@@ -8,10 +8,10 @@ use burn::optim::ModuleOptimizer;
 use burn::tensor::Bytes;
 use zeroize::Zeroize;
 
+use super::log_file::RELEASES;
 #[cfg(feature = "train")]
 use super::saved_run::{MODEL, load_model};
 use super::saved_run::{PRIVACY, PrivacyState, SavedRun};
-use super::store::RELEASES;
 use crate::DpError;
 use crate::optim::engine::LostSteps;
 #[cfg(feature = "train")]

@@ -8,14 +8,13 @@ use burn::module::Module;
 use zeroize::Zeroize;
 
 use super::folder::{sync, write};
-use super::log_file::{LogFile, UnusedLog};
+use super::log_file::{LogFile, RELEASES, UnusedLog};
 use super::saved_run::{PRIVACY, SavedRun};
 use super::{Checkpoint, fail_point};
 use crate::DpError;
 use crate::optim::DpOptimizer;
 use crate::optim::engine::PrivacyEngine;
 
-pub(crate) const RELEASES: &str = "releases.log";
 const PREFIX: &str = "checkpoint-";
 const PARTIAL: &str = "partial-";
 /// Follows the name of a complete checkpoint that replaces another one of the same step. The names

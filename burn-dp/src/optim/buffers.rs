@@ -19,11 +19,21 @@ pub(crate) struct BufferCheck {
 }
 
 impl BufferCheck {
+    /// Returns whether the first observation was made.
+    pub(crate) fn has_begun(&self) -> bool {
+        self.first.is_some()
+    }
+
     /// Returns whether both observations were made.
     pub(crate) fn is_done(&self) -> bool {
         self.done
     }
 
+    /// Makes the first observation, or compares the second one with it.
+    ///
+    /// # Errors
+    ///
+    /// Returns [`DpError::UnsupportedModel`] if a value changed.
     pub(crate) fn observe<M: Module>(&mut self, model: &M) -> Result<(), DpError> {
         if self.done {
             return Ok(());

@@ -458,6 +458,13 @@ impl DpOptimizer {
     }
 }
 
+impl PrivacyPlan {
+    /// Begins the run with an optimizer of Burn.
+    pub fn optimizer(self, inner: ModuleOptimizer) -> DpOptimizer {
+        DpOptimizer::new(PrivacyEngine::new(self), inner)
+    }
+}
+
 impl std::fmt::Debug for DpOptimizer {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("DpOptimizer")

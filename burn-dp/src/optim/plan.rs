@@ -1,16 +1,13 @@
 use std::collections::BTreeMap;
 
 use burn::data::{dataloader::batcher::Batcher, dataset::Dataset};
-use burn::optim::ModuleOptimizer;
 use burn::tensor::Device;
 use burn_dp_accountant::{
     Budget, DpEvent, LedgerHeader, NeighboringRelation, NoiseProvenance as LedgerNoise,
     PrivacyLedger, UnitOfPrivacy,
 };
 
-use super::engine::PrivacyEngine;
-use super::plan_init::check_delta;
-use super::{DpOptimizer, SamplingScheme};
+use super::SamplingScheme;
 use crate::DpError;
 use crate::clipping::Clipping;
 use crate::random::{Key, NoiseSource};
@@ -195,11 +192,6 @@ impl PrivacyPlan {
         builder.build(dataset, self.sampler()?, self.steps)
     }
 
-    /// Begins the run with an optimizer of Burn.
-    pub fn optimizer(self, inner: ModuleOptimizer) -> DpOptimizer {
-        DpOptimizer::new(PrivacyEngine::new(self), inner)
-    }
-
     /// Returns an error if δ would allow publishing a unit outright.
     pub(crate) fn check_delta(&self, delta: f64) -> Result<(), DpError> {
         check_delta(self.mini_sets.as_ref().map_or(self.dataset_size, MiniSets::examples), delta)
@@ -271,4 +263,19 @@ impl PrivacyPlan {
             _ => header,
         }
     }
+}
+
+/// Returns an error if δ would allow publishing a unit outright.
+pub(crate) fn check_delta(dataset_size: usize, delta: f64) -> Result<(), DpError> {
+    let largest = 1.0 / dataset_size as f64;
+    if delta < largest {
+        return Ok(());
+    }
+    Err(DpError::invalid(
+        "delta",
+        format!(
+            "must be below 1 / dataset_size = {largest:e}, got {delta:e}: such a delta would \
+             allow publishing a unit outright"
+        ),
+    ))
 }

@@ -2,6 +2,7 @@
 
 use burn_dp_accountant::{Calibration, DpEvent, NeighboringRelation, UnitOfPrivacy};
 
+use super::plan::check_delta;
 use super::{PrivacyPlan, PrivacyPlanConfig, SamplingScheme};
 use crate::DpError;
 use crate::clipping::{Clipping, FlatClipping, StepNoise};
@@ -197,21 +198,6 @@ fn check_deviations(noise: &StepNoise, noise_multiplier: f64) -> Result<(), DpEr
         }
     }
     Ok(())
-}
-
-/// Returns an error if δ would allow publishing a unit outright.
-pub(crate) fn check_delta(dataset_size: usize, delta: f64) -> Result<(), DpError> {
-    let largest = 1.0 / dataset_size as f64;
-    if delta < largest {
-        return Ok(());
-    }
-    Err(DpError::invalid(
-        "delta",
-        format!(
-            "must be below 1 / dataset_size = {largest:e}, got {delta:e}: such a delta would \
-             allow publishing a unit outright"
-        ),
-    ))
 }
 
 #[cfg(test)]

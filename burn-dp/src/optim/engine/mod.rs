@@ -57,6 +57,7 @@ pub(crate) struct LastStep {
     pub(crate) thresholds: Thresholds,
     pub(crate) noise: StepNoise,
     pub(crate) statistics: ClippingStatistics,
+    #[cfg_attr(not(feature = "train"), allow(dead_code))]
     pub(crate) signal_to_noise: Option<f64>,
 }
 
@@ -92,6 +93,7 @@ impl PrivacyEngine {
         self.pending.is_some()
     }
 
+    #[cfg(feature = "train")]
     pub(crate) fn last(&self) -> Option<&LastStep> {
         self.last.as_ref()
     }

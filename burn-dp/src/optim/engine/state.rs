@@ -73,6 +73,7 @@ impl EngineState {
     }
 
     /// Returns an error unless sparsifier and average have exactly these settings.
+    #[cfg(feature = "train")]
     pub(crate) fn check_settings(
         &self,
         sparsifier: Option<&Sparsifier>,

@@ -19,6 +19,7 @@ pub(crate) struct StepOutcome<M> {
     /// The model: unchanged, or after the step.
     pub(crate) model: M,
     /// Whether the step was released.
+    #[cfg_attr(not(feature = "train"), allow(dead_code))]
     pub(crate) released: bool,
     /// Why the step was refused, or what failed after its release.
     pub(crate) error: Option<DpError>,

@@ -32,7 +32,10 @@ impl PrivacyEngine {
 
     /// Returns what a thread needs to clip the updates of units of the current logical step.
     pub(crate) fn unit_task<M: Module>(&mut self, model: &M) -> Result<UnitTask, DpError> {
-        self.observe_copy(model)?;
+        // Another device may have begun its updates already; the comparison follows an update.
+        if !self.buffers.has_begun() {
+            self.observe_copy(model)?;
+        }
         Ok(UnitTask { thresholds: self.thresholds()? })
     }
 
