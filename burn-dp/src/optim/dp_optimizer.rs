@@ -327,8 +327,8 @@ impl DpOptimizer {
     ///
     /// # Errors
     ///
-    /// Returns [`DpError::InvalidArgument`] if the sum was clipped to thresholds that are not those
-    /// of the [logical step](Self::thresholds).
+    /// Returns [`DpError::InvalidArgument`] if the sum was clipped to other thresholds than
+    /// the [logical step](Self::thresholds) has.
     pub fn accumulate(&mut self, sum: ClippedSum) -> Result<(), DpError> {
         self.engine.accumulate(sum)
     }

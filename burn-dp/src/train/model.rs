@@ -148,8 +148,8 @@ impl<M: PrivateTrainStep> PrivateModel<M> {
         self
     }
 
-    /// Clips one update for each user: federated averaging or federated SGD. The result is that of
-    /// [`FederatedTraining`](crate::optim::DpOptimizer) with the optimizer of the learner as the
+    /// Clips one update for each user: federated averaging or federated SGD. The result equals
+    /// [`FederatedTraining`](crate::optim::FederatedTraining) with the optimizer of the learner as the
     /// server.
     ///
     /// The items of the data set are users, with the examples of each, and the batcher returns the

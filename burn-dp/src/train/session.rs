@@ -30,7 +30,7 @@ pub(super) struct Session {
     pub(super) checkpointer: Option<Checkpointer>,
     /// Whether a metric uses the outputs of the training batches.
     pub(super) keeps_outputs: AtomicBool,
-    /// Whether the next record is that of the checkpoint that the run was resumed from.
+    /// Whether the next record belongs to the checkpoint that the run was resumed from.
     pub(super) expects_record: AtomicBool,
     /// The ledger without releases, and the releases: shared with the reports of steps.
     empty: Arc<PrivacyLedger>,

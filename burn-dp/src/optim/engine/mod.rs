@@ -118,7 +118,7 @@ impl PrivacyEngine {
             return Err(DpError::invalid(
                 "clipping_norm",
                 format!(
-                    "must be that of the logical step, {:?}, got {:?}; clip with \
+                    "must equal the threshold of the logical step, {:?}, got {:?}; clip with \
                      `DpOptimizer::thresholds`",
                     thresholds.norms(),
                     sum.thresholds().norms()

@@ -128,7 +128,7 @@ impl PrivacyEngine {
             ("sparsifier", describe(state.sparsifier.as_ref()), describe(self.sparsifier.as_ref())),
             ("weight average", describe(state.average.as_ref()), describe(self.average.as_ref())),
         ] {
-            // Settings that are left out are those of the run.
+            // Settings that are left out are taken from the run.
             if saved.is_some() && given.is_some() {
                 same_settings(name, saved, given)?;
             }
@@ -150,7 +150,7 @@ impl PrivacyEngine {
             )));
         }
         if !plan.is_prefix(&released) {
-            return Err(damaged(source.log, "its releases are not those of the plan"));
+            return Err(damaged(source.log, "its releases differ from the plan"));
         }
         let mut engine = Self { plan, ledger: released, ..self };
         engine.plan.clipping.load_state(&state.clipping)?;
@@ -176,7 +176,7 @@ impl EngineState {
             return Err(damaged(name, "the ledger and the number of steps contradict each other"));
         }
         if ledger.header() != plan.new_ledger().header() || !plan.is_prefix(&ledger) {
-            return Err(damaged(name, "the ledger is not that of the plan"));
+            return Err(damaged(name, "the ledger differs from the plan"));
         }
         Ok(ledger)
     }

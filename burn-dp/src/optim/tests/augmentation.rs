@@ -51,7 +51,7 @@ fn optimizer() -> DpOptimizer {
         .with_backward(PrivateBackward::new().with_group_size(COPIES))
 }
 
-/// The model after one step on `items`, whose draw is that of the plan.
+/// The model after one step on `items`, drawn as the plan says.
 fn step(items: Vec<[f32; 2]>, padded: bool) -> (Vec<f32>, DpOptimizer) {
     let mut optim = optimizer();
     let batcher = AugmentationBatcher::new(Rows, COPIES, augment).unwrap();
@@ -112,7 +112,7 @@ fn exchanging_one_unit_moves_the_model_by_twice_the_threshold_at_most() {
     let items: Vec<_> = (0..12).map(item).collect();
     let (base, optim) = step(items.clone(), false);
     let drawn = optim.plan().sampler().unwrap().draw(0).unwrap();
-    // The noise is the same, so the difference is that of the sums; the update is their mean over
+    // The noise is the same, so only the sums differ; the update is their mean over
     // the expected batch size.
     let bound = LR * 2.0 * CLIP / 8.0 * (1.0 + 1e-5);
     let mut largest = 0.0f64;

@@ -25,7 +25,7 @@ struct WithoutRules {
 }
 
 #[derive(Module, Debug)]
-struct Normalised {
+struct Normalized {
     weight: Param<Tensor<1>>,
 }
 
@@ -72,13 +72,13 @@ fn a_model_with_a_plain_layer_is_trained_as_its_private_twin() {
 
 #[test]
 fn the_copies_of_a_unit_are_averaged_before_clipping() {
-    let model = Normalised { weight: Param::from_tensor(Tensor::ones([3], &device())) };
+    let model = Normalized { weight: Param::from_tensor(Tensor::ones([3], &device())) };
     let step = |copies: usize| {
         let mut optim = optimizer();
         let draw = optim.plan().sampler().unwrap().draw(0).unwrap();
         let units = draw.private_indices().to_vec();
         optim
-            .backward_each(&model, units, |model: &Normalised, unit| {
+            .backward_each(&model, units, |model: &Normalized, unit| {
                 let weight = model.weight.val();
                 let weight = weight.clone() / weight.square().sum().sqrt();
                 let x = numbers([3], unit as u64, &device());
@@ -94,13 +94,13 @@ fn the_copies_of_a_unit_are_averaged_before_clipping() {
 
 #[test]
 fn a_unit_that_is_left_out_or_given_twice_is_refused() {
-    let model = Normalised { weight: Param::from_tensor(Tensor::ones([3], &device())) };
+    let model = Normalized { weight: Param::from_tensor(Tensor::ones([3], &device())) };
     for change in [-1isize, 1] {
         let mut optim = optimizer();
         let draw = optim.plan().sampler().unwrap().draw(0).unwrap();
         let units = draw.private_indices().len().checked_add_signed(change).unwrap();
         optim
-            .backward_each(&model, 0..units, |model: &Normalised, _| model.weight.val().sum())
+            .backward_each(&model, 0..units, |model: &Normalized, _| model.weight.val().sum())
             .unwrap();
         let error = optim.step(0.1, model.clone(), draw).unwrap_err().error().to_string();
         assert!(error.contains("exactly once"), "{error}");
@@ -109,8 +109,8 @@ fn a_unit_that_is_left_out_or_given_twice_is_refused() {
 
 #[test]
 fn a_loss_without_a_trained_parameter_is_refused() {
-    let model = Normalised { weight: Param::from_tensor(Tensor::ones([3], &device())) };
-    let loss = |_: &Normalised, _| Tensor::<1>::ones([1], &device());
+    let model = Normalized { weight: Param::from_tensor(Tensor::ones([3], &device())) };
+    let loss = |_: &Normalized, _| Tensor::<1>::ones([1], &device());
     let error = optimizer().backward_each(&model, 0..2, loss).unwrap_err().to_string();
     assert!(error.contains("do not depend on any trained parameter"), "{error}");
 }

@@ -31,7 +31,7 @@ fn attempt(forward: impl Fn(&Private<Linear>, Tensor<2>) -> Tensor<1>) -> Result
 #[test]
 fn mixed_examples_are_refused_in_the_first_backward_pass() {
     let mixtures: [fn(&Private<Linear>, Tensor<2>) -> Tensor<1>; 5] = [
-        // A normaliser over the batch.
+        // A normalizer over the batch.
         |model, x| {
             let output = model.forward(x);
             let total = output.clone().abs().sum().reshape([1, 1]);
@@ -40,8 +40,8 @@ fn mixed_examples_are_refused_in_the_first_backward_pass() {
         // Batch statistics between two layers, as a BatchNorm without a flag would take them.
         |model, x| {
             let hidden = model.forward(x);
-            let centred = hidden.clone() - hidden.mean_dim(0);
-            losses(model.forward(centred))
+            let centered = hidden.clone() - hidden.mean_dim(0);
+            losses(model.forward(centered))
         },
         // A contrastive term.
         |model, x| {
@@ -175,12 +175,12 @@ fn copies_of_a_unit_may_mix_and_units_may_not() {
     let grouped = |output: Tensor<2>| output.reshape([12, copies, 3]);
 
     let output = grouped(model.forward(x.clone()));
-    let centred = (output.clone() - output.mean_dim(1)).reshape([12 * copies, 3]);
+    let centered = (output.clone() - output.mean_dim(1)).reshape([12 * copies, 3]);
     let mut optim = optimizer().with_backward(backward.clone());
-    optim.backward(losses(centred), &model).unwrap();
+    optim.backward(losses(centered), &model).unwrap();
 
     let output = grouped(model.forward(x));
-    let centred = (output.clone() - output.mean_dim(0)).reshape([12 * copies, 3]);
+    let centered = (output.clone() - output.mean_dim(0)).reshape([12 * copies, 3]);
     let mut optim = optimizer().with_backward(backward);
-    assert!(optim.backward(losses(centred), &model).is_err());
+    assert!(optim.backward(losses(centered), &model).is_err());
 }

@@ -69,7 +69,7 @@ fn tied_copies_train_like_one_layer_used_twice() {
         });
         let (tied, once) = (values(&tied), values(&once));
         assert_eq!(tied.len(), 4);
-        // The noise is that of one parameter, and all copies have it.
+        // One parameter has one draw of noise, which all copies get.
         assert_eq!(tied[..2], once[..]);
         assert_eq!(tied[2..], once[..]);
         assert_ne!(once[0], before);

@@ -21,8 +21,8 @@ use crate::model::{for_each_trained, map_parameters};
 ///
 /// After each step, `average ← decay · average + (1 − decay) · weights`, beginning with the weights
 /// after the first step. Early on, while the weights still move fast, the decay is smaller:
-/// `min(decay, (1 + n) / (10 + n))` for the n-th step after the first, or that of the [bias
-/// correction](Self::with_bias_correction).
+/// `min(decay, (1 + n) / (10 + n))` for the n-th step after the first, or the decay of the
+/// [bias correction](Self::with_bias_correction).
 ///
 /// Only trainable parameters are averaged, the copies of a tied parameter once, in single precision
 /// if the weights have half precision. Frozen parameters, integers and buffers of the model do not

@@ -58,7 +58,7 @@ impl EpsilonMetric {
     }
 
     /// Returns an upper bound for the ledger of a step, exact at the end of a block; `None` if it
-    /// is that of the step before.
+    /// equals the bound of the step before.
     fn epsilon(&mut self, release: &Arc<StepRelease>) -> Option<f64> {
         self.seen = Some(release.clone());
         let (events, releases) = (release.events(), release.releases());
