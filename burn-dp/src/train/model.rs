@@ -149,8 +149,8 @@ impl<M: PrivateTrainStep> PrivateModel<M> {
     }
 
     /// Clips one update for each user: federated averaging or federated SGD. The result equals
-    /// [`FederatedTraining`](crate::optim::FederatedTraining) with the optimizer of the learner as the
-    /// server.
+    /// [`FederatedTraining`](crate::optim::FederatedTraining) with the optimizer of the learner as
+    /// the server.
     ///
     /// The items of the data set are users, with the examples of each, and the batcher returns the
     /// examples of the one user that it receives; [`losses`](PrivateTrainStep::losses) receives

@@ -43,8 +43,8 @@ pub(super) struct Resumed {
 ///
 /// # Privacy
 ///
-/// The guarantee equals the one of a [`DpOptimizer`](crate::optim::DpOptimizer) with the same plan. The
-/// [model](Self::model) adds the noise and keeps the ledger. The training stops before the step
+/// The guarantee equals the one of a [`DpOptimizer`](crate::optim::DpOptimizer) with the same plan.
+/// The [model](Self::model) adds the noise and keeps the ledger. The training stops before the step
 /// that would exceed the budget. Call [`finish`](Self::finish) before the model is used: it returns
 /// why the training ended.
 ///

@@ -19,9 +19,9 @@ use weights::Weights;
 ///
 /// After each window, a weight whose standard deviation in it was at most `factor` times the
 /// deviation that the noise gives it in one step is set to its average over the window and stays
-/// fixed. The deviation in one step is computed as for plain SGD: the learning rate of the parameter times
-/// the noise of its clipping group. With momentum or adaptive rates a weight moves differently, and
-/// the factor must compensate for it.
+/// fixed. The deviation in one step is computed as for plain SGD: the learning rate of the
+/// parameter times the noise of its clipping group. With momentum or adaptive rates a weight moves
+/// differently, and the factor must compensate for it.
 ///
 /// It runs within [`DpOptimizer::step`](crate::optim::DpOptimizer::step), and within the steps of
 /// Burn's learner with `PrivateTrainingConfig::with_sparsifier`. The copies of a tied parameter are
