@@ -31,8 +31,8 @@ use crate::random::{Domain, InsecureSeed, Key, Stream, permutation};
 ///
 /// # References
 ///
-/// Nguyen, Nguyen, Nguyen, van Dijk, Batch clipping and adaptive layerwise clipping for differential
-/// private stochastic gradient descent, 2023, section 3.1.
+/// Nguyen, Nguyen, Nguyen, van Dijk, Batch clipping and adaptive layerwise clipping for
+/// differential private stochastic gradient descent, 2023, section 3.1.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "WrittenMiniSets")]
 pub struct MiniSets {
