@@ -103,7 +103,7 @@ proptest! {
 
 #[test]
 fn composed_pure_mechanisms_cost_their_sum() {
-    // dp_accounting reports 1.0987 for ten randomised responses of 1.0987 each.
+    // dp_accounting reports 1.0987 for ten randomized responses of 1.0987 each.
     let event = DpEvent::EpsilonDelta { epsilon: 3f64.ln(), delta: 0.0 };
     let (_, upper) = bracket(&[(&event, 10)], RELATION, 1e-12);
     let all = 10.0 * 3f64.ln();

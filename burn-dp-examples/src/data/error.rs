@@ -3,6 +3,9 @@
 use std::fmt;
 use std::path::PathBuf;
 
+/// Names of the file with the plays of Shakespeare by speaking role.
+pub const ROLE_FILES: [&str; 2] = ["shakespeare-users.jsonl.gz", "shakespeare-users.jsonl"];
+
 /// A data set that cannot be read; the message names the file and the way out.
 #[derive(Debug)]
 #[non_exhaustive]
@@ -91,7 +94,7 @@ impl fmt::Display for DataError {
                 images.display(),
                 labels.display()
             ),
-            Self::NoRoles { folder } => f.write_str(&super::shakespeare::missing(folder.as_ref())),
+            Self::NoRoles { folder } => f.write_str(&missing_roles(folder.as_ref())),
             Self::Layout { path, reason } => write!(f, "{}: {reason}", path.display()),
             Self::Item { reason } => write!(f, "an item cannot be read: {reason}"),
             Self::FeatureMissing { task, feature, remedy } => {
@@ -120,4 +123,18 @@ impl std::error::Error for DataError {
             _ => None,
         }
     }
+}
+
+/// Returns the message for missing plays, with their source.
+fn missing_roles(folder: Option<&PathBuf>) -> String {
+    let place = match folder {
+        Some(folder) => format!("{} holds no {}", folder.display(), ROLE_FILES.join(" or ")),
+        None => "no folder with the plays of Shakespeare is given".into(),
+    };
+    format!(
+        "{place}; give --data-dir DIR (or BURN_DP_DATA) with the file {}: download the plays \
+         (public domain, for example https://www.gutenberg.org/ebooks/100) and write one line per \
+         speaking role, {{\"user\": \"HAMLET/OPHELIA\", \"text\": \"...\"}}",
+        ROLE_FILES[1]
+    )
 }

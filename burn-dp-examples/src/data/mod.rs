@@ -16,6 +16,7 @@ mod batch;
 pub mod cifar10;
 mod dataset;
 pub mod digits;
+mod drawing;
 mod error;
 mod file;
 pub mod folder;

@@ -8,7 +8,7 @@
 use std::collections::HashMap;
 use std::fs::File;
 use std::io::{BufRead, BufReader, Read};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use burn::data::dataset::{Dataset, DatasetError};
 use flate2::read::GzDecoder;
@@ -16,8 +16,7 @@ use serde::Deserialize;
 
 use super::DataError;
 
-/// Names of the file.
-pub const FILES: [&str; 2] = ["shakespeare-users.jsonl.gz", "shakespeare-users.jsonl"];
+pub use super::error::ROLE_FILES as FILES;
 
 /// Token of positions after the end of a text.
 pub const PADDING: u16 = 0;
@@ -188,20 +187,6 @@ impl Dataset<Vec<Window>> for UserWindows {
     fn len(&self) -> usize {
         self.users.len()
     }
-}
-
-/// Returns the message for missing plays, with their source.
-pub(super) fn missing(folder: Option<&PathBuf>) -> String {
-    let place = match folder {
-        Some(folder) => format!("{} holds no {}", folder.display(), FILES.join(" or ")),
-        None => "no folder with the plays of Shakespeare is given".into(),
-    };
-    format!(
-        "{place}; give --data-dir DIR (or BURN_DP_DATA) with the file {}: download the plays \
-         (public domain, for example https://www.gutenberg.org/ebooks/100) and write one line per \
-         speaking role, {{\"user\": \"HAMLET/OPHELIA\", \"text\": \"...\"}}",
-        FILES[1]
-    )
 }
 
 #[cfg(test)]

@@ -1,14 +1,16 @@
 //! Figures as SVG.
 
 mod axis;
+mod error;
 
 use std::path::Path;
 
 use plotters::coord::Shift;
 use plotters::prelude::*;
 
-use crate::training::TrainError;
 use axis::Axis;
+
+pub use error::PlotError;
 
 /// A line of a figure.
 #[derive(Debug, Clone, PartialEq)]
@@ -18,9 +20,6 @@ pub struct Series {
     /// Points, from left to right.
     pub points: Vec<(f64, f64)>,
 }
-
-/// Ratio of the largest to the smallest value above which an axis is logarithmic.
-const LOGARITHMIC: f64 = 100.0;
 
 /// Lines with at most this many points have them marked. A line of one point is only a mark.
 const MARKED: usize = 30;
@@ -47,8 +46,8 @@ pub(crate) struct Panel<'a> {
 ///
 /// # Errors
 ///
-/// Returns [`TrainError::Io`] if the file cannot be written.
-pub fn lines(path: &Path, [title, x, y]: [&str; 3], series: &[Series]) -> Result<(), TrainError> {
+/// Returns [`PlotError`] if the file cannot be written.
+pub fn lines(path: &Path, [title, x, y]: [&str; 3], series: &[Series]) -> Result<(), PlotError> {
     panels(path, [title, x], &[Panel { y, series }])
 }
 
@@ -57,12 +56,12 @@ pub fn lines(path: &Path, [title, x, y]: [&str; 3], series: &[Series]) -> Result
 ///
 /// # Errors
 ///
-/// Returns [`TrainError::Io`] if the file cannot be written.
+/// Returns [`PlotError`] if the file cannot be written.
 pub(crate) fn panels(
     path: &Path,
     [title, x]: [&str; 2],
     panels: &[Panel<'_>],
-) -> Result<(), TrainError> {
+) -> Result<(), PlotError> {
     let points = || panels.iter().flat_map(|panel| panel.series).flat_map(|series| &series.points);
     if points().next().is_none() {
         return Ok(());
@@ -169,12 +168,12 @@ fn emptiest_corner(xs: &Axis, ys: &Axis, series: &[Series]) -> SeriesLabelPositi
 ///
 /// # Errors
 ///
-/// Returns [`TrainError::Io`] if the file cannot be written.
+/// Returns [`PlotError`] if the file cannot be written.
 pub(crate) fn bars(
     path: &Path,
     [title, x]: [&str; 2],
     values: &[(String, f64)],
-) -> Result<(), TrainError> {
+) -> Result<(), PlotError> {
     draw(path, || {
         let height = 90 + 22 * values.len() as u32;
         let area = SVGBackend::new(path, (800, height)).into_drawing_area();
@@ -216,8 +215,8 @@ pub(crate) fn bars(
 
 type Drawing = Result<(), Box<dyn std::error::Error>>;
 
-fn draw(path: &Path, draw: impl FnOnce() -> Drawing) -> Result<(), TrainError> {
-    draw().map_err(|error| TrainError::Io {
+fn draw(path: &Path, draw: impl FnOnce() -> Drawing) -> Result<(), PlotError> {
+    draw().map_err(|error| PlotError {
         path: path.into(),
         source: std::io::Error::other(error.to_string()),
     })

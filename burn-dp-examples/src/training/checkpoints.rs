@@ -80,8 +80,8 @@ impl Checkpoints {
         Ok((plan.optimizer(inner), model))
     }
 
-    /// Checks that no other run was interrupted in the folder: its checkpoints would mix with the new
-    /// ones.
+    /// Checks that no other run was interrupted in the folder: its checkpoints would mix with the
+    /// new ones.
     fn refuse_interrupted_run(&self) -> Result<(), TrainError> {
         match self.checkpointer.latest()? {
             None => Ok(()),

@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use burn_dp::DpError;
 
 use crate::data::DataError;
+use crate::plot::PlotError;
 
 /// A run that cannot be started or finished; the message names the value and the way out.
 #[derive(Debug)]
@@ -77,6 +78,12 @@ impl From<DataError> for TrainError {
 impl From<burn::data::dataset::DatasetError> for TrainError {
     fn from(error: burn::data::dataset::DatasetError) -> Self {
         Self::Data(DataError::Item { reason: error.to_string() })
+    }
+}
+
+impl From<PlotError> for TrainError {
+    fn from(PlotError { path, source }: PlotError) -> Self {
+        Self::Io { path, source }
     }
 }
 

@@ -47,7 +47,7 @@ fn layers() -> ParameterGroups {
     ParameterGroups::per_layer(&Net::new()).unwrap()
 }
 
-/// Norms that are not those of the model.
+/// Norms that differ from the norms of the model.
 fn first_norms() -> PublicNorms {
     PublicNorms::from_means(layers(), vec![3.0, 1.0]).unwrap()
 }

@@ -159,7 +159,7 @@ pub(crate) fn valid() -> Arc<dyn DataLoader<Tensor<2>>> {
     DataLoaderBuilder::new(Rows).batch_size(10).build(InMemDataset::new((500..520).collect()))
 }
 
-/// The training with plain output, and without Burn's log file, of which there is one a process.
+/// The training with plain output, and without Burn's log file: a process has only one.
 pub(crate) fn supervised(
     private: &PrivateTraining,
     folder: &Path,

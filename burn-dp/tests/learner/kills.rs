@@ -112,8 +112,8 @@ fn batches_before(step: u64) -> usize {
     (0..step).map(|s| sampler.draw(s).unwrap().private_indices().len().div_ceil(4)).sum()
 }
 
-/// Goes on to the end: no release is lost, nothing is paid for twice, and the result is
-/// that of the run that never stopped.
+/// Continues to the end: no release is lost, nothing is charged twice, and the result equals the
+/// result of an uninterrupted run.
 fn finish(folder: &Path, released: u64) {
     let private = config(folder).init_or_resume(plan()).unwrap();
     assert_eq!(private.ledger().releases(), released);

@@ -54,7 +54,7 @@ fn entries(folder: &std::path::Path, name: &str, epoch: usize) -> Vec<NumericEnt
     FileMetricLogger::new(folder).read_numeric(name, epoch, &Split::Train).unwrap()
 }
 
-/// Those of the steps, without the last one that it repeats as that of the epoch.
+/// Returns the values of the steps, without the last one, which repeats as the value of the epoch.
 fn logged(folder: &std::path::Path, name: &str, epoch: usize) -> Vec<f64> {
     let entries = entries(folder, name, epoch);
     let steps = entries.iter().filter(|entry| !matches!(entry, NumericEntry::Final(_)));

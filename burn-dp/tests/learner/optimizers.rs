@@ -17,7 +17,7 @@ fn constant(lr: f64) -> ModuleLrScheduler {
     burn::lr_scheduler::constant::ConstantLr::from(lr).into()
 }
 
-/// The run under the learner, which is that of the custom loop; the model after it.
+/// Runs the learner, checks that the custom loop gives the same, and returns the trained model.
 fn trained(optim: impl Fn() -> ModuleOptimizer, scheduler: impl Fn() -> ModuleLrScheduler) -> Net {
     let private = training_config().init(plan()).unwrap();
     let folder = tempfile::tempdir().unwrap();
@@ -92,7 +92,7 @@ fn learning_rate_schedulers_tick_once_per_step() {
     trained(sgd, || ExponentialLrSchedulerConfig::new(0.1, 0.8).init().unwrap());
     trained(sgd, || NoamLrSchedulerConfig::new(0.5).with_warmup_steps(4).init().unwrap());
 
-    // The rate is zero from the fifth step on: the model is that of four steps.
+    // The rate is zero from the fifth step on: the model equals the model after four steps.
     let stopped = trained(sgd, || {
         let config = StepLrSchedulerConfig::new(0.1, 4).with_gamma(0.0);
         config.init().unwrap()

@@ -66,7 +66,7 @@ impl Batcher<Vec<usize>, UserRows> for UserBatcher {
     }
 }
 
-/// One loss for each user: the mean of those of the user's examples.
+/// One loss for each user: the mean loss of the user's examples.
 #[derive(Module, Debug)]
 struct UserNet {
     net: Net,

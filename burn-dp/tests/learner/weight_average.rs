@@ -37,7 +37,7 @@ fn the_result_is_the_averaged_model_of_the_custom_loop_bit_for_bit() {
     assert_ne!(values(&trained), values(&averaged));
     assert_eq!(values(result.model.inner()), values(&averaged));
     assert_eq!(private.weight_average().unwrap().steps(), STEPS);
-    // What is trained, and what it costs, is that of a run without.
+    // The trained model and its cost equal the result of a run without an average.
     assert_eq!(values(&trained), values(&custom_loop(plan(), 4).0));
     assert_eq!(private.ledger(), *custom_loop(plan(), 4).1.ledger());
 }
@@ -66,7 +66,7 @@ fn the_average_is_validated() {
         .filter(|entry| !matches!(entry, NumericEntry::Final(_)))
         .map(NumericEntry::current)
         .collect();
-    // That of the first batch.
+    // The loss of the first batch.
     let loss = |model: &Net| {
         let rows = valid().iter().next().unwrap().unwrap();
         model.valid().output(rows).0.mean().into_data().iter::<f64>().next().unwrap()

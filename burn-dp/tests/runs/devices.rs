@@ -15,7 +15,7 @@ fn optimizer() -> DpOptimizer {
     config().with_clipping(clipping).init().unwrap().optimizer(SgdConfig::new().init())
 }
 
-// Sharp edge: the thresholds of a step are those of all devices, and move once, after it.
+// Sharp edge: all devices use the same thresholds in a step, and they move once, after it.
 #[test]
 fn sums_clipped_by_several_threads_are_one_release() {
     let (mut one, mut several) = (optimizer(), optimizer());

@@ -255,8 +255,8 @@ fn another_number_of_users_is_refused_with_the_model() {
     assert_eq!(training.rounds(), 1);
 }
 
-/// What a round of all these users added to the model, times the number of users; the noise is that
-/// of a fixed seed.
+/// What a round of all these users added to the model, times the number of users; the noise comes
+/// from a fixed seed.
 fn released(users: &[Vec<usize>], scheme: SamplingScheme, clip: f64) -> Vec<f64> {
     // The number of units that the sum is divided by is public; here all take part.
     let config = PrivacyPlanConfig::new(users.len(), users.len() as f64)

@@ -58,7 +58,7 @@ fn goes_on(config: fn() -> PrivacyPlanConfig, inner: fn() -> ModuleOptimizer, ex
     let bytes = record.to_bytes().unwrap();
     drop(first);
 
-    // As a value, and as bytes; the key of the run is that of the record.
+    // As a value, and as bytes; the run continues with the key of the record.
     for record in [record, DpOptimizerRecord::from_bytes(&bytes, &log).unwrap()] {
         let plan = config().with_insecure_seed(InsecureSeed(6)).init().unwrap();
         let mut second = plan.optimizer(inner()).load_record(record).unwrap();

@@ -63,8 +63,8 @@ pub struct BatchPolicyOptions {
     /// Factor of the thresholds after each pass over the data.
     #[arg(long, value_name = "D", default_value_t = 1.0, allow_hyphen_values = true)]
     pub threshold_decay: f64,
-    /// Layerwise, zhang and multipliers: merge layers of similar norms on the public images into this
-    /// many groups.
+    /// Layerwise, zhang and multipliers: merge layers of similar norms on the public images into
+    /// this many groups.
     #[arg(long, value_name = "N")]
     pub layer_groups: Option<usize>,
 }

@@ -86,5 +86,6 @@ pub(super) fn draw(
     };
     let (means, medians) = (of(|norms| norms.1), of(|norms| norms.2));
     plot::bars(&folder.join(PRIVATE_MEANS_PLOT), [title, "mean L2 norm"], &means)?;
-    plot::bars(&folder.join(PRIVATE_MEDIANS_PLOT), [title, "median L2 norm"], &medians)
+    plot::bars(&folder.join(PRIVATE_MEDIANS_PLOT), [title, "median L2 norm"], &medians)?;
+    Ok(())
 }
