@@ -28,10 +28,10 @@ use crate::model::{for_each_trained, map_parameters};
 /// if the weights have half precision. Frozen parameters, integers and buffers of the model do not
 /// change.
 ///
-/// Give it to [`DpOptimizer::with_weight_average`] or, with Burn's `SupervisedTraining`, to
-/// `PrivateTrainingConfig::with_weight_average`; then it is updated after every step and saved in
-/// the checkpoints. It also averages any other Burn model, private or not:
-/// [`update`](Self::update), [`averaged`](Self::averaged).
+/// Give it to [`DpOptimizer::with_weight_average`](crate::optim::DpOptimizer::with_weight_average)
+/// or, with Burn's `SupervisedTraining`, to `PrivateTrainingConfig::with_weight_average`; then it
+/// is updated after every step and saved in the checkpoints. It also averages any other Burn model,
+/// private or not: [`update`](Self::update), [`averaged`](Self::averaged).
 ///
 /// # Privacy
 ///
