@@ -48,7 +48,7 @@ fn a_sum_with_the_thresholds_of_an_earlier_step_is_refused() {
     let grads = PrivateBackward::new().run(model.losses_of_rows(&rows(2)), &model).unwrap();
     let error =
         optim.accumulate(ClippedSum::from_gradients(grads, &old).unwrap()).unwrap_err().to_string();
-    assert!(error.contains("of the logical step, "), "{error}");
+    assert!(error.contains("must equal the threshold of the logical step"), "{error}");
 }
 
 #[test]
