@@ -1,4 +1,4 @@
-use std::io;
+use std::io::{self, Write};
 use std::path::Path;
 
 use burn::config::Config;
@@ -91,7 +91,12 @@ impl Config for PrivacyPlanConfig {
     /// Returns an error if the file cannot be written, and for a clipping policy or a function as
     /// schedule.
     fn save<P: AsRef<Path>>(&self, file: P) -> io::Result<()> {
-        std::fs::write(file, serde_json::to_string_pretty(self).map_err(io::Error::other)?)
+        let json = serde_json::to_string_pretty(self).map_err(io::Error::other)?;
+        // Written in full before it replaces an older file.
+        let folder = file.as_ref().parent().filter(|folder| !folder.as_os_str().is_empty());
+        let mut written = tempfile::NamedTempFile::new_in(folder.unwrap_or(Path::new(".")))?;
+        written.write_all(json.as_bytes())?;
+        written.persist(file).map(drop).map_err(|error| error.error)
     }
 }
 
