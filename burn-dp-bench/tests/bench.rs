@@ -60,6 +60,32 @@ fn deep_networks_and_networks_of_sequences_are_measured_too() {
 }
 
 #[test]
+fn the_picture_shows_the_private_steps_next_to_the_peers() {
+    let folder = tempfile::tempdir().unwrap();
+    let (svg, peers) = (folder.path().join("steps.svg"), folder.path().join("peers.jsonl"));
+    let line = r#"{"framework": "torch", "model": "mlp", "batch": 4, "device": "cpu",
+        "algorithm": "ghost", "ms": 3.0, "ms_min": 2.0, "ratio": 1.5}"#;
+    let lines = [line.replace('\n', " "), line.replace('\n', " ").replace("mlp", "cnn")];
+    std::fs::write(&peers, lines.join("\n")).unwrap();
+    let line = "step --models mlp --batch 4 --repetitions 1 --algorithms book-keeping";
+    let paths = format!("--svg {} --peers {}", svg.display(), peers.display());
+    let output = bench(&format!("{line} {paths}"));
+    let message = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(output.status.success(), "{message}");
+    assert!(message.contains("not drawn: 1 of the lines of --peers"), "{message}");
+    let picture = std::fs::read_to_string(&svg).unwrap();
+    for label in ["mlp, batch 4", "burn-dp, book-keeping", "torch, ghost", "ordinary 2.00 ms"] {
+        assert!(picture.contains(label), "{label}");
+    }
+
+    std::fs::write(&peers, "{\"framework\": \"torch\"}").unwrap();
+    let output = bench(&format!("{line} {paths}"));
+    let message = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(!output.status.success(), "{message}");
+    assert!(message.contains("peers.jsonl:1: missing field `model`"), "{message}");
+}
+
+#[test]
 fn the_learner_is_compared_with_a_custom_loop() {
     let folder = tempfile::tempdir().unwrap();
     let json = folder.path().join("learner.json");
@@ -80,6 +106,10 @@ fn an_impossible_option_is_refused_by_name() {
         ("learner --steps 0", "--steps must be at least 1, got 0"),
         ("step --models magic", "invalid value 'magic'"),
         ("step --algorithms magic", "invalid value 'magic'"),
+        ("step --peers peers.jsonl", "--svg <FILE>"),
+        ("step --svg none/steps.svg", "--svg none does not exist"),
+        ("step --svg steps.svg --algorithms non-private", "--svg needs a private algorithm"),
+        ("step --svg steps.svg --peers none.jsonl", "none.jsonl: "),
         ("step --json none/steps.json --models mlp --batch 1 --repetitions 1", "none"),
     ] {
         let output = bench(line);

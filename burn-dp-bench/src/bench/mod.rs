@@ -11,11 +11,13 @@
 
 mod agreement;
 mod algorithm;
+mod chart;
 mod contender;
 #[cfg(feature = "train")]
 mod learner;
 mod memory;
 mod options;
+mod peers;
 mod recurrent;
 mod report;
 mod step;

@@ -59,6 +59,13 @@ pub struct StepOptions {
     /// File for the figures.
     #[arg(long, value_name = "FILE")]
     pub json: Option<PathBuf>,
+    /// File for a picture: the time of each private step over the ordinary step.
+    #[arg(long, value_name = "FILE")]
+    pub svg: Option<PathBuf>,
+    /// Measurements of other frameworks to draw next to it, one JSON object per line, as the
+    /// scripts in burn-dp-bench/peers print them.
+    #[arg(long, value_name = "FILE", requires = "svg")]
+    pub peers: Option<PathBuf>,
 }
 
 /// Options of `bench learner`.

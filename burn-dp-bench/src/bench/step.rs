@@ -9,7 +9,7 @@ use super::contender::{Contender, LEARNING_RATE, NOISE_MULTIPLIER};
 use super::memory;
 use super::report::{self, Row, median_and_minimum};
 use super::subject::{Measure, Subject};
-use super::{Algorithm, StepOptions, agreement};
+use super::{Algorithm, StepOptions, agreement, chart, peers};
 use burn_dp_examples::data::Batch;
 use burn_dp_examples::models::Classifier;
 use burn_dp_examples::training::{TrainError, checks, device, files, typed};
@@ -17,16 +17,25 @@ use burn_dp_examples::training::{TrainError, checks, device, files, typed};
 /// Steps before the first measured one.
 const WARM_UP: usize = 2;
 
-/// Measures, prints the table, and writes the figures.
+/// Measures, prints the table, and writes the figures and the picture.
 ///
 /// # Errors
 ///
-/// Returns [`TrainError::Option`] for an impossible option or if the private algorithms disagree,
-/// and [`TrainError::Io`] if the file cannot be written.
+/// Returns [`TrainError::Option`] for an impossible option, for a line of other frameworks that is
+/// no measurement, or if the private algorithms disagree; and [`TrainError::Io`] if a file cannot be
+/// read or written.
 pub(super) fn run(options: &StepOptions) -> Result<(), TrainError> {
     let batches = options.batch.iter().map(|&batch| ("--batch", batch));
     let others = [("--repetitions", options.repetitions), ("--image-size", options.image_size)];
     checks::at_least_one(batches.chain(others))?;
+    for (name, path) in [("--json", &options.json), ("--svg", &options.svg)] {
+        path.as_deref().map_or(Ok(()), |path| checks::file(name, path, None))?;
+    }
+    if options.svg.is_some() && algorithms(options).len() == 1 {
+        let reason = "needs a private algorithm to draw; give --algorithms book-keeping too";
+        return Err(TrainError::option("--svg", reason));
+    }
+    let peers = options.peers.as_deref().map_or(Ok(Vec::new()), peers::read)?;
     let device = device(options.backend)?.autodiff();
     let mut rows = Vec::new();
     for &model in &options.models {
@@ -38,8 +47,11 @@ pub(super) fn run(options: &StepOptions) -> Result<(), TrainError> {
         }
     }
     println!("{}", report::table(&rows));
-    match &options.json {
-        Some(path) => files::write_json(path, &rows),
+    if let Some(path) = &options.json {
+        files::write_json(path, &rows)?;
+    }
+    match &options.svg {
+        Some(path) => chart::draw(path, &rows, &peers),
         None => Ok(()),
     }
 }

@@ -1,9 +1,11 @@
-//! Experiments of the papers, one file per subcommand.
+//! Experiments, one file per subcommand.
 
+mod accuracy_epsilon;
 mod adaptive_clipping;
 mod batch_clipping;
 mod batch_clipping_privacy;
 
+pub use accuracy_epsilon::{AccuracyAtEpsilon, AccuracyEpsilon, AccuracyEpsilonOptions};
 pub use adaptive_clipping::{AdaptiveClippingOptions, AdaptiveClippingRun};
 pub use batch_clipping::{BatchClippingExperiment, BatchClippingOptions};
 pub use batch_clipping_privacy::{BatchClippingPrivacy, BatchClippingPrivacyOptions};
@@ -12,7 +14,7 @@ use clap::{Parser, Subcommand};
 
 use burn_dp_examples::training::TrainError;
 
-/// Run an experiment of a paper: it prints a table and writes JSON and a plot.
+/// Run an experiment: it prints a table and writes JSON and a plot.
 #[derive(Parser, Debug, Clone)]
 #[command(name = "cargo xtask experiment", bin_name = "cargo xtask experiment", version)]
 pub struct ExperimentOptions {
@@ -24,6 +26,8 @@ pub struct ExperimentOptions {
 /// The experiments.
 #[derive(Subcommand, Debug, Clone)]
 pub enum Experiment {
+    /// Accuracy for several privacy budgets, compared with ordinary training.
+    AccuracyEpsilon(AccuracyEpsilonOptions),
     /// Clipping to a private quantile of the norms, compared with the best threshold of a grid.
     AdaptiveClipping(AdaptiveClippingOptions),
     /// Batch clipping compared with individual clipping, and layerwise with full gradient clipping.
@@ -40,6 +44,7 @@ pub enum Experiment {
 /// be read, and the error of a run that fails.
 pub fn run(options: ExperimentOptions) -> Result<(), TrainError> {
     match options.experiment {
+        Experiment::AccuracyEpsilon(options) => accuracy_epsilon::run(options).map(|_| ()),
         Experiment::AdaptiveClipping(options) => adaptive_clipping::run(options).map(|_| ()),
         Experiment::BatchClippingPrivacy(options) => {
             batch_clipping_privacy::run(options).map(|_| ())
@@ -67,6 +72,7 @@ mod tests {
             let line = |name| (format!("{experiment} --{name} 0"), format!("--{name} must be"));
             options.iter().map(line).collect::<Vec<_>>()
         };
+        let accuracy = ["epochs", "batch-size", "train-size", "test-size", "epsilons", "delta"];
         let adaptive = [
             "epochs",
             "batch-size",
@@ -90,12 +96,21 @@ mod tests {
             "lr-decay",
         ];
         let privacy = ["layers", "batch-size", "dataset-size", "larger", "epochs", "sigma"];
-        let mut lines = zeros("adaptive-clipping", &adaptive);
+        let mut lines = zeros("accuracy-epsilon", &accuracy);
+        lines.extend(zeros("adaptive-clipping", &adaptive));
         lines.extend(zeros("batch-clipping", &batch));
         lines.extend(zeros("batch-clipping-privacy", &privacy));
         for (line, expected) in [
             ("batch-clipping-privacy --dataset-size 9 --batch-size 10", "--batch-size must be at"),
             ("batch-clipping-privacy --epochs 18446744073709551615", "more than can be counted"),
+            ("accuracy-epsilon --epsilons 3,-1", "--epsilons must be a number greater than 0"),
+            ("accuracy-epsilon --epochs 1000000001", "--epochs must be at most 1000000000"),
+            ("accuracy-epsilon --train-size 100", "--batch-size must be at most the 100 training"),
+            ("accuracy-epsilon --delta 0.5", "less than 1 / examples = 1/12000"),
+            ("accuracy-epsilon --data-dir nowhere", "--data-dir nowhere is given but the drawn"),
+            ("accuracy-epsilon --json none/x.json", "--json none does not exist"),
+            ("accuracy-epsilon --svg none/x.svg", "--svg none does not exist"),
+            ("accuracy-epsilon imdb", "--data-dir must be given for imdb"),
             ("adaptive-clipping --target-quantiles 0.5,2", "must be"),
             ("adaptive-clipping --epochs 1000000001", "--epochs must be at most 1000000000"),
             ("batch-clipping --epochs 1000000001", "--epochs must be at most 1000000000"),

@@ -24,6 +24,11 @@ impl Axis {
         Self { low, high, logarithmic, whole: !logarithmic && whole.all(|whole| whole) }
     }
 
+    /// Creates a logarithmic axis for these positive values, of which there is at least one.
+    pub(super) fn logarithmic(values: impl Iterator<Item = f64> + Clone) -> Self {
+        Self { logarithmic: true, whole: false, ..Self::of(values, true) }
+    }
+
     /// Returns the position of a value.
     pub(super) fn at(&self, value: f64) -> f64 {
         if self.logarithmic { value.log10() } else { value }

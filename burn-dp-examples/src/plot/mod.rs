@@ -1,7 +1,10 @@
 //! Figures as SVG.
 
 mod axis;
+mod bars;
 mod error;
+mod intervals;
+mod marked;
 
 use std::path::Path;
 
@@ -9,6 +12,9 @@ use plotters::coord::Shift;
 use plotters::prelude::*;
 
 use axis::Axis;
+pub(crate) use bars::bars;
+pub use bars::{Bar, BarPanel, ratio_bars};
+pub use intervals::{Interval, Spread, intervals};
 
 pub use error::PlotError;
 
@@ -164,55 +170,6 @@ fn emptiest_corner(xs: &Axis, ys: &Axis, series: &[Series]) -> SeriesLabelPositi
     .map_or(UpperRight, |(_, corner)| corner)
 }
 
-/// Draws one bar for each named value.
-///
-/// # Errors
-///
-/// Returns [`PlotError`] if the file cannot be written.
-pub(crate) fn bars(
-    path: &Path,
-    [title, x]: [&str; 2],
-    values: &[(String, f64)],
-) -> Result<(), PlotError> {
-    draw(path, || {
-        let height = 90 + 22 * values.len() as u32;
-        let area = SVGBackend::new(path, (800, height)).into_drawing_area();
-        area.fill(&WHITE)?;
-        let most = values.iter().map(|value| value.1).fold(1e-9, f64::max);
-        let rows = values.len() as i32;
-        let mut chart = ChartBuilder::on(&area)
-            .caption(title, ("sans-serif", 20))
-            .margin(16)
-            .x_label_area_size(40)
-            .y_label_area_size(260)
-            .build_cartesian_2d(0.0..1.05 * most, (0..rows).into_segmented())?;
-        let label = |segment: &SegmentValue<i32>| match segment {
-            SegmentValue::CenterOf(row) => {
-                values.get((rows - 1 - row) as usize).map_or(String::new(), |value| value.0.clone())
-            }
-            _ => String::new(),
-        };
-        chart
-            .configure_mesh()
-            .disable_y_mesh()
-            .max_light_lines(1)
-            .light_line_style(TRANSPARENT)
-            .y_labels(values.len())
-            .y_label_formatter(&label)
-            .x_desc(x)
-            .draw()?;
-        chart.draw_series((0..rows).map(|row| {
-            let value = values[(rows - 1 - row) as usize].1;
-            let corners = [(0.0, SegmentValue::Exact(row)), (value, SegmentValue::Exact(row + 1))];
-            let mut bar = Rectangle::new(corners, BLUE.mix(0.6).filled());
-            bar.set_margin(3, 3, 0, 0);
-            bar
-        }))?;
-        area.present()?;
-        Ok(())
-    })
-}
-
 type Drawing = Result<(), Box<dyn std::error::Error>>;
 
 fn draw(path: &Path, draw: impl FnOnce() -> Drawing) -> Result<(), PlotError> {
@@ -266,7 +223,7 @@ mod tests {
     }
 
     #[test]
-    fn lines_and_bars_are_written_with_their_names() {
+    fn lines_are_written_with_their_names() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("lines.svg");
         let series =
@@ -274,11 +231,5 @@ mod tests {
         lines(&path, ["title", "rounds", "loss"], &[series("first"), series("second")]).unwrap();
         let text = std::fs::read_to_string(&path).unwrap();
         assert!(text.contains("<svg") && text.contains("second") && text.contains("rounds"));
-
-        let path = folder.path().join("bars.svg");
-        bars(&path, ["title", "norm"], &[("a.weight".into(), 0.5), ("b".into(), 2.0)]).unwrap();
-        let text = std::fs::read_to_string(&path).unwrap();
-        assert!(text.contains("a.weight") && text.contains("norm"));
-        assert!(bars(&folder.path().join("none/x.svg"), ["t", "x"], &[("a".into(), 1.0)]).is_err());
     }
 }

@@ -80,6 +80,15 @@ impl Checkpoints {
         Ok((plan.optimizer(inner), model))
     }
 
+    /// Returns whether a run with this output folder was interrupted after a checkpoint.
+    ///
+    /// # Errors
+    ///
+    /// Returns [`TrainError::Privacy`] if the folder cannot be read.
+    pub(super) fn are_in(output: &Path) -> Result<bool, TrainError> {
+        Ok(Checkpointer::new(output.join(FOLDER)).latest()?.is_some())
+    }
+
     /// Checks that no other run was interrupted in the folder: its checkpoints would mix with the
     /// new ones.
     fn refuse_interrupted_run(&self) -> Result<(), TrainError> {

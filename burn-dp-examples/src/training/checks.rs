@@ -1,5 +1,7 @@
 //! Checks of options that several programs make with the same words.
 
+use std::path::Path;
+
 use super::TrainError;
 
 /// Most passes over the data.
@@ -78,6 +80,43 @@ pub fn countable(epochs: usize) -> Result<(), TrainError> {
 pub fn drawable(train_size: Option<usize>, test_size: Option<usize>) -> Result<(), TrainError> {
     at_most("--train-size", train_size.unwrap_or(0), MOST_DIGITS, " drawn digits")?;
     at_most("--test-size", test_size.unwrap_or(0), MOST_DIGITS, " drawn digits")
+}
+
+/// Checks that a path is a folder or can become one.
+///
+/// # Errors
+///
+/// Returns [`TrainError::Option`] if it is a file.
+pub fn folder(name: &'static str, path: &Path) -> Result<(), TrainError> {
+    if path.exists() && !path.is_dir() {
+        let reason = format!("{} is not a folder; give another name", path.display());
+        return Err(TrainError::option(name, reason));
+    }
+    Ok(())
+}
+
+/// Checks that a path can name a file to write.
+///
+/// # Arguments
+///
+/// - `created`: a folder that need not exist yet
+///
+/// # Errors
+///
+/// Returns [`TrainError::Option`] if the path is a folder or lies in a folder that does not exist.
+pub fn file(name: &'static str, path: &Path, created: Option<&Path>) -> Result<(), TrainError> {
+    if path.is_dir() {
+        let reason = format!("{} is a folder; give the name of a file", path.display());
+        return Err(TrainError::option(name, reason));
+    }
+    let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
+    match parent {
+        Some(parent) if Some(parent) != created && !parent.is_dir() => {
+            let reason = format!("{} does not exist; create the folder first", parent.display());
+            Err(TrainError::option(name, reason))
+        }
+        _ => Ok(()),
+    }
 }
 
 fn at_most(name: &'static str, value: usize, most: usize, what: &str) -> Result<(), TrainError> {

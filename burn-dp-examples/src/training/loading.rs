@@ -53,7 +53,7 @@ impl DataOptions {
     }
 
     /// Returns the folder that the variable `BURN_DP_DATA` names.
-    pub(super) fn environment() -> Option<PathBuf> {
+    pub fn environment() -> Option<PathBuf> {
         std::env::var_os("BURN_DP_DATA").map(Into::into)
     }
 

@@ -7,7 +7,7 @@ use burn_dp_accountant::PrivacyStatement;
 use serde::Serialize;
 
 use super::options::RunOptions;
-use super::{TrainError, files};
+use super::{TrainError, checks, files};
 use crate::plot::{self, Panel, Series};
 
 /// Name of the file with the trained parameters, a Burn record.
@@ -47,23 +47,9 @@ impl Output {
     pub(super) fn new(options: &RunOptions) -> Result<Self, TrainError> {
         let folder = options.output.clone();
         let json = options.json.clone().unwrap_or_else(|| folder.join("run.json"));
-        if folder.exists() && !folder.is_dir() {
-            let reason = format!("{} is not a folder; give another name", folder.display());
-            return Err(TrainError::option("--output", reason));
-        }
-        if json.is_dir() {
-            let reason = format!("{} is a folder; give the name of a file", json.display());
-            return Err(TrainError::option("--json", reason));
-        }
-        let parent = json.parent().filter(|parent| !parent.as_os_str().is_empty());
-        match parent {
-            Some(parent) if parent != folder && !parent.is_dir() => {
-                let reason =
-                    format!("{} does not exist; create the folder first", parent.display());
-                Err(TrainError::option("--json", reason))
-            }
-            _ => Ok(Self { folder, json }),
-        }
+        checks::folder("--output", &folder)?;
+        checks::file("--json", &json, Some(&folder))?;
+        Ok(Self { folder, json })
     }
 
     /// Creates the folder and removes the model and the statement of an earlier run: a statement

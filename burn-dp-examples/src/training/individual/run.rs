@@ -1,5 +1,7 @@
 //! A run from options to files.
 
+use std::path::Path;
+
 use burn::optim::ModuleOptimizer;
 use burn::tensor::Device;
 
@@ -8,6 +10,7 @@ use super::private::{Clipped, PrivateTraining, Step};
 use super::{IndividualOptions, RunFigures, Settings, ordinary};
 use crate::data::{Encoder, ItemDataset, Splits};
 use crate::models::{Classifier, ImageNetwork, NetworkVisitor, TextNetwork};
+use crate::training::checkpoints::Checkpoints;
 use crate::training::optimizer::optimizer;
 use crate::training::options::{DataOptions, DatasetName, typed};
 use crate::training::output::{AVERAGED_MODEL_FILE, MODEL_FILE, Measurement};
@@ -60,6 +63,15 @@ pub fn run(options: IndividualOptions) -> Result<RunFigures, TrainError> {
     };
     let run = Run::new(data, &settings, &device);
     network.visit(&device.clone().autodiff(), run)
+}
+
+/// Returns whether a run with this output folder was interrupted and can be resumed.
+///
+/// # Errors
+///
+/// Returns [`TrainError::Privacy`] if the checkpoints cannot be read.
+pub fn is_interrupted(output: &Path) -> Result<bool, TrainError> {
+    Checkpoints::are_in(output)
 }
 
 /// A run before its network is created.
