@@ -1,6 +1,6 @@
 //! Accuracy for several privacy budgets, next to ordinary training.
 //!
-//! The networks, the recipes and the training are those of `cargo xtask train`.
+//! The networks, the recipes and the training are the ones of `cargo xtask train`.
 
 use std::path::PathBuf;
 
@@ -145,8 +145,8 @@ pub(super) fn run(options: AccuracyEpsilonOptions) -> Result<AccuracyEpsilon, Tr
 }
 
 impl AccuracyEpsilonOptions {
-    /// Checks what the training does not check, sorts the lists, and fills in the numbers of a quick
-    /// run.
+    /// Checks what the training does not check, sorts the lists, and fills in the numbers of a
+    /// quick run.
     fn checked(mut self) -> Result<Self, TrainError> {
         checks::positive(self.epsilons.iter().map(|&epsilon| ("--epsilons", epsilon)))?;
         checks::folder("--output", &self.output)?;
