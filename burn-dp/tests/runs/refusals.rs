@@ -150,5 +150,8 @@ fn a_sum_that_was_clipped_to_another_threshold_is_refused() {
     let grads = burn_dp::grads::PrivateBackward::new().run(model.losses(x), &model).unwrap();
     let sum = FlatClipping::new(2.0).unwrap().clip(grads).unwrap();
     let error = optim.accumulate(sum).unwrap_err().to_string();
-    assert!(error.contains("must equal the threshold of the logical step, [1.0], got [2.0]"), "{error}");
+    assert!(
+        error.contains("must equal the threshold of the logical step, [1.0], got [2.0]"),
+        "{error}"
+    );
 }
