@@ -16,8 +16,8 @@ fn experiment(folder: &Path, line: &str) -> Output {
 #[test]
 fn every_budget_has_an_accuracy_and_smaller_budgets_have_more_noise() {
     let folder = tempfile::tempdir().unwrap();
-    let line = "--train-size 200 --test-size 50 --batch-size 50 --epochs 1 --epsilons 8,1 --seeds 4 \
-                --json figures.json --output out";
+    let line = "--train-size 200 --test-size 50 --batch-size 50 --epochs 1 --epsilons 8,1 \
+                --seeds 4 --json figures.json --output out";
     let output = experiment(folder.path(), line);
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
 

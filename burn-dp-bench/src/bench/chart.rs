@@ -12,8 +12,8 @@ use super::report::Row;
 /// Draws a panel for each network and batch size. A bar is the time of a private step over the time
 /// of the ordinary step of the same framework.
 ///
-/// Measurements of other frameworks are left out for networks and batch sizes that were not measured
-/// here; their number is printed on the standard error.
+/// Measurements of other frameworks are left out for networks and batch sizes that were not
+/// measured here. Their number is printed on the standard error.
 ///
 /// # Errors
 ///
@@ -25,8 +25,8 @@ pub(super) fn draw(path: &Path, rows: &[Row], peers: &[Peer]) -> Result<(), Trai
     let left_out = peers.len() - (drawn - own);
     if left_out > 0 {
         eprintln!(
-            "not drawn: {left_out} of the lines of --peers, for networks or batch sizes that are not \
-             in --models and --batch"
+            "not drawn: {left_out} of the lines of --peers, for networks or batch sizes that are \
+             not in --models and --batch"
         );
     }
     let backend = rows.first().map_or("", |row| &row.backend);

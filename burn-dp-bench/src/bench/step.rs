@@ -22,8 +22,8 @@ const WARM_UP: usize = 2;
 /// # Errors
 ///
 /// Returns [`TrainError::Option`] for an impossible option, for a line of other frameworks that is
-/// no measurement, or if the private algorithms disagree; and [`TrainError::Io`] if a file cannot be
-/// read or written.
+/// no measurement, or if the private algorithms disagree; and [`TrainError::Io`] if a file cannot
+/// be read or written.
 pub(super) fn run(options: &StepOptions) -> Result<(), TrainError> {
     let batches = options.batch.iter().map(|&batch| ("--batch", batch));
     let others = [("--repetitions", options.repetitions), ("--image-size", options.image_size)];

@@ -145,8 +145,8 @@ pub(super) fn run(options: AccuracyEpsilonOptions) -> Result<AccuracyEpsilon, Tr
 }
 
 impl AccuracyEpsilonOptions {
-    /// Checks what the training does not check, sorts the lists, and fills in the numbers of a quick
-    /// run.
+    /// Checks what the training does not check, sorts the lists, and fills in the numbers of a
+    /// quick run.
     fn checked(mut self) -> Result<Self, TrainError> {
         checks::positive(self.epsilons.iter().map(|&epsilon| ("--epsilons", epsilon)))?;
         checks::folder("--output", &self.output)?;

@@ -89,8 +89,8 @@ impl Checkpoints {
         Ok(Checkpointer::new(output.join(FOLDER)).latest()?.is_some())
     }
 
-    /// Checks that no other run was interrupted in the folder: its checkpoints would mix with the new
-    /// ones.
+    /// Checks that no other run was interrupted in the folder: its checkpoints would mix with the
+    /// new ones.
     fn refuse_interrupted_run(&self) -> Result<(), TrainError> {
         match self.checkpointer.latest()? {
             None => Ok(()),
