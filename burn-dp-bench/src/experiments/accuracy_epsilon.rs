@@ -1,6 +1,6 @@
 //! Accuracy for several privacy budgets, next to ordinary training.
 //!
-//! The networks, the recipes and the training are those of `cargo xtask train`.
+//! Each run is a run of `cargo xtask train` with its network, recipe and files.
 
 use std::path::PathBuf;
 

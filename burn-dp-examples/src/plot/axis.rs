@@ -1,6 +1,7 @@
 //! Axes of figures.
 
-use super::LOGARITHMIC;
+/// Ratio of the largest to the smallest value above which an axis is logarithmic.
+const LOGARITHMIC: f64 = 100.0;
 
 /// Most labels of an axis.
 const LABELS: usize = 10;

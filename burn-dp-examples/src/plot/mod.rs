@@ -25,9 +25,6 @@ pub struct Series {
     pub points: Vec<(f64, f64)>,
 }
 
-/// Ratio of the largest to the smallest value above which an axis is logarithmic.
-const LOGARITHMIC: f64 = 100.0;
-
 /// Lines with at most this many points have them marked. A line of one point is only a mark.
 const MARKED: usize = 30;
 
