@@ -13,7 +13,7 @@ use super::report::Row;
 /// of the ordinary step of the same framework.
 ///
 /// Measurements of other frameworks are left out for networks and batch sizes that were not
-/// measured here; their number is printed on the standard error.
+/// measured here. Their number is printed on the standard error.
 ///
 /// # Errors
 ///

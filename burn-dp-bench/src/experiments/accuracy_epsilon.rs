@@ -1,6 +1,6 @@
 //! Accuracy for several privacy budgets, next to ordinary training.
 //!
-//! The networks, the recipes and the training are the ones of `cargo xtask train`.
+//! Each run is a run of `cargo xtask train` with its network, recipe and files.
 
 use std::path::PathBuf;
 
@@ -273,8 +273,8 @@ impl AccuracyEpsilon {
         };
         let title = format!("{} on {}, {} examples", self.model, self.dataset, self.train_items);
         let x = format!("epsilon at delta = {:e}", runs.delta);
-        let name = format!("differentially private, {} epochs", self.epochs);
-        let ordinary = format!("not private, {} epochs", self.non_private_epochs);
+        let name = format!("differentially private, epochs: {}", self.epochs);
+        let ordinary = format!("not private, epochs: {}", self.non_private_epochs);
         let titles = [&title, &x, "test accuracy, %"];
         plot::intervals(path, titles, &name, &measured, (&ordinary, reference))?;
         Ok(())

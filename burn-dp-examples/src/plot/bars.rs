@@ -188,6 +188,9 @@ fn draw_panel(
         .x_label_formatter(&|&place| scale.label(place))
         .y_label_formatter(&name)
         .x_desc(x)
+        // The default size depends on the height of the panel.
+        .label_style(("sans-serif", 12))
+        .axis_desc_style(("sans-serif", 12))
         .draw()?;
     chart.draw_series((0..rows).map(|row| {
         let Bar { value, kind, .. } = of_row(row);
