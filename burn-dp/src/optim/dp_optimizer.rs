@@ -361,10 +361,10 @@ impl DpOptimizer {
     /// [`RefusedStep`] returns the model.
     ///
     /// The model is unchanged and nothing was released after [`DpError::BudgetExhausted`], if the
-    /// step would exceed the budget, and after [`DpError::InvalidState`], if the draw does not fit
-    /// or all planned steps were made. A step that is repeated after a resumption is refused unless
-    /// it equals, bit for bit, the step that was released; see
-    /// [`Checkpointer`](crate::checkpoint::Checkpointer).
+    /// step would exceed the budget, after [`DpError::InvalidArgument`], if a learning rate is not
+    /// finite, and after [`DpError::InvalidState`], if the draw does not fit or all planned steps
+    /// were made. A step that is repeated after a resumption is refused unless it equals, bit for
+    /// bit, the step that was released; see [`Checkpointer`](crate::checkpoint::Checkpointer).
     ///
     /// The model is unchanged after an error of the device or of the log of releases. The release
     /// was not made, though it may be in the ledger, and the noise of the step is used up; resume

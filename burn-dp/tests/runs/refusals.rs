@@ -26,6 +26,26 @@ fn a_step_beyond_the_plan_is_refused() {
 }
 
 #[test]
+fn a_learning_rate_that_is_not_finite_is_refused_before_the_release() {
+    let mut optim = config().init().unwrap().optimizer(SgdConfig::new().init());
+    let mut model = Net::new();
+    let draw = optim.plan().sampler().unwrap().draw(0).unwrap();
+    for unit in draw.private_indices() {
+        let x = Rows.batch(vec![*unit], &device());
+        optim.backward(model.losses(x), &model).unwrap();
+    }
+    for lr in [f64::NAN, f64::INFINITY] {
+        let refused = optim.step(lr, model, draw.clone()).unwrap_err();
+        assert!(refused.error().to_string().contains("lr must be finite"), "{}", refused.error());
+        assert_eq!(optim.ledger().releases(), 0);
+        model = refused.into_model();
+    }
+    // The step can still be made.
+    optim.step(0.1, model, draw).unwrap();
+    assert_eq!(optim.ledger().releases(), 1);
+}
+
+#[test]
 fn draws_that_the_plan_does_not_account_for_are_refused() {
     let plan = config().init().unwrap();
     let other = config().with_sampling(SamplingScheme::FixedSize).init().unwrap();

@@ -7,7 +7,7 @@ use burn::optim::{GradientsParams, ModuleOptimizer};
 use super::{LastStep, PrivacyEngine};
 use crate::DpError;
 use crate::clipping::ClippedSum;
-use crate::model::tie;
+use crate::model::{for_each_trained, tie};
 use crate::noise::NoiseAhead;
 use crate::optim::release::{Release, signal_to_noise};
 use crate::optim::{Sparsifier, WeightAverage};
@@ -34,7 +34,8 @@ impl PrivacyEngine {
         model: M,
         draw: &Draw,
     ) -> StepOutcome<M> {
-        let gradients = match self.release(&model, draw) {
+        let released = check_learning_rate(&model, &lr).and_then(|()| self.release(&model, draw));
+        let gradients = match released {
             Ok(gradients) => gradients,
             Err(error) => return StepOutcome { model, released: false, error: Some(error) },
         };
@@ -141,6 +142,19 @@ impl PrivacyEngine {
         self.average = Some(average);
         Ok(())
     }
+}
+
+/// Returns an error unless the learning rate of every trained parameter is finite: with another one
+/// the budget of the step would be spent on a model that is not finite.
+fn check_learning_rate<M: Module>(model: &M, lr: &ModuleLearningRate) -> Result<(), DpError> {
+    let mut unusable = None;
+    for_each_trained(model, |path, parameter| {
+        let lr = lr.lr_from_param(parameter.id, Some(path));
+        if unusable.is_none() && !lr.is_finite() {
+            unusable = Some(format!("must be finite, got {lr} for `{path}`; nothing was released"));
+        }
+    });
+    unusable.map_or(Ok(()), |reason| Err(DpError::invalid("lr", reason)))
 }
 
 fn refuse_second(name: &str, present: Option<&impl std::fmt::Display>) -> Result<(), DpError> {
