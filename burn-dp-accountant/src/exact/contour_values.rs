@@ -63,7 +63,7 @@ impl ContourValues {
             Domain::Whole => None,
             Domain::Below(cut) => Some(RareLosses::above(parts, direction, cut)?),
         };
-        let rules = |capacity| Rules::new(parts, direction, domain, theta, capacity);
+        let rules = |capacity| MomentSources::new(parts, direction, domain, theta, capacity);
         let mut capacity = frequency.max(BLOCK as f64 * step);
         let mut rule = rules(capacity)?;
         let ln_scale = rule.ln_scale(theta);
@@ -164,18 +164,18 @@ impl ContourValues {
     }
 }
 
-/// The rules for the moments of all parts, accurate up to one frequency.
-struct Rules {
-    parts: Vec<(Rule, f64)>,
+/// How the moments of all parts are computed, accurate up to one frequency.
+struct MomentSources {
+    parts: Vec<(MomentSource, f64)>,
     nodes: usize,
 }
 
-enum Rule {
+enum MomentSource {
     Gaussian(f64),
     Nodes(ContourMoments),
 }
 
-impl Rules {
+impl MomentSources {
     fn new(
         parts: &[(Pair, u64)],
         direction: Direction,
@@ -186,7 +186,7 @@ impl Rules {
         let mut rules = Self { parts: Vec::new(), nodes: 1 };
         for (pair, count) in parts {
             let rule = match *pair {
-                Pair::Gaussian { mu } => Rule::Gaussian(mu),
+                Pair::Gaussian { mu } => MomentSource::Gaussian(mu),
                 _ => {
                     let order = theta + 1.0;
                     let nodes = match domain {
@@ -198,7 +198,7 @@ impl Rules {
                     };
                     let moments = ContourMoments::new(&nodes, theta);
                     rules.nodes += moments.len();
-                    Rule::Nodes(moments)
+                    MomentSource::Nodes(moments)
                 }
             };
             rules.parts.push((rule, *count as f64));
@@ -209,8 +209,8 @@ impl Rules {
     /// Returns `ln M(θ)`.
     fn ln_scale(&self, theta: f64) -> f64 {
         let terms = self.parts.iter().map(|(rule, count)| match rule {
-            Rule::Gaussian(mu) => theta * (theta + 1.0) * (0.5 * mu * mu * count),
-            Rule::Nodes(nodes) => nodes.ln_scale() * count,
+            MomentSource::Gaussian(mu) => theta * (theta + 1.0) * (0.5 * mu * mu * count),
+            MomentSource::Nodes(nodes) => nodes.ln_scale() * count,
         });
         terms.sum()
     }
@@ -220,13 +220,13 @@ impl Rules {
         let mut sums = [Complex64::default(); BLOCK];
         for (rule, count) in &self.parts {
             match rule {
-                Rule::Gaussian(mu) => {
+                MomentSource::Gaussian(mu) => {
                     for (k, sum) in sums.iter_mut().enumerate() {
                         let s = Complex64::new(theta, first + step * k as f64);
                         *sum += s * (s + 1.0) * (0.5 * mu * mu * count);
                     }
                 }
-                Rule::Nodes(nodes) => {
+                MomentSource::Nodes(nodes) => {
                     for (sum, value) in sums.iter_mut().zip(nodes.ln_moments(first, step)) {
                         *sum += value * count;
                     }

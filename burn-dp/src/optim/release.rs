@@ -70,7 +70,7 @@ impl Release {
         sum: ClippedSum,
         gradient_noise: NoiseStep,
         count_noise: Option<NoiseStep>,
-    ) -> Result<Bound, DpError> {
+    ) -> Result<BoundRelease, DpError> {
         let (balances, releases_sum) = (sum.count_sums.clone(), sum.thresholds().releases_sum());
         let stds: &[f32] = bytemuck::cast_slice(&self.stds);
         let counts =
@@ -92,12 +92,12 @@ impl Release {
         }
         content.push(stds);
         let gradient = gradient_noise.bound_to(content);
-        Ok(Bound { prepared: self, balances, sums, releases_sum, gradient, counts })
+        Ok(BoundRelease { prepared: self, balances, sums, releases_sum, gradient, counts })
     }
 }
 
 /// The content of a release, and the noise that is bound to it.
-pub(crate) struct Bound {
+pub(crate) struct BoundRelease {
     prepared: Release,
     balances: Vec<f64>,
     sums: Vec<TensorData>,
@@ -106,7 +106,7 @@ pub(crate) struct Bound {
     counts: Option<NoiseStep>,
 }
 
-impl Bound {
+impl BoundRelease {
     /// Returns the number of values of each parameter that noise is added to.
     pub(crate) fn lengths(&self) -> Vec<usize> {
         self.sums.iter().map(TensorData::num_elements).collect()

@@ -40,7 +40,7 @@ pub(super) struct Clipped {
 }
 
 /// A private training that has been checked and can begin or continue.
-pub(super) struct PrivateTraining<E: Encoder, M> {
+pub(super) struct PrivateRun<E: Encoder, M> {
     model: M,
     optim: DpOptimizer,
     checkpoints: Checkpoints,
@@ -49,7 +49,7 @@ pub(super) struct PrivateTraining<E: Encoder, M> {
     public: Option<PublicItems<E>>,
 }
 
-impl<E: Encoder, M: Classifier<Inputs = E::Inputs>> PrivateTraining<E, M> {
+impl<E: Encoder, M: Classifier<Inputs = E::Inputs>> PrivateRun<E, M> {
     /// Creates the plan, tests the model, and reads the checkpoint if the run is resumed. Writes
     /// nothing.
     ///

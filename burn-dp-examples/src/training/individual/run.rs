@@ -6,7 +6,7 @@ use burn::optim::ModuleOptimizer;
 use burn::tensor::Device;
 
 use super::figures::Outcome;
-use super::private::{Clipped, PrivateTraining, Step};
+use super::private::{Clipped, PrivateRun, Step};
 use super::{IndividualOptions, RunFigures, Settings, ordinary};
 use crate::data::{Encoder, ItemDataset, Splits};
 use crate::models::{Classifier, ImageNetwork, NetworkVisitor, TextNetwork};
@@ -113,7 +113,7 @@ fn train<E: Encoder, M: Classifier<Inputs = E::Inputs>>(
     // Everything that can be refused is refused before the first file.
     let prepared = match settings.private {
         None => None,
-        Some(private) => Some(PrivateTraining::prepare(
+        Some(private) => Some(PrivateRun::prepare(
             model.clone(),
             inner(),
             private,
@@ -135,8 +135,8 @@ fn train<E: Encoder, M: Classifier<Inputs = E::Inputs>>(
         settings.batch_size
     );
     let delta = settings.private.map(|private| private.privacy.delta);
-    announce(&subject, prepared.as_ref().map(PrivateTraining::plan).zip(delta))?;
-    let first = prepared.as_ref().map_or(0, PrivateTraining::first_step);
+    announce(&subject, prepared.as_ref().map(PrivateRun::plan).zip(delta))?;
+    let first = prepared.as_ref().map_or(0, PrivateRun::first_step);
     let pass = ("pass over the data", steps_per_epoch);
     let mut progress = Progress::start(first, steps, pass, columns(delta.is_some()));
     let (mut last, mut clipped, mut measurements) = (None, Clipped::default(), Vec::new());
