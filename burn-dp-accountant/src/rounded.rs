@@ -21,6 +21,7 @@ pub struct Rounded {
     value: f64,
     digits: usize,
     side: Side,
+    shortest: bool,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -36,22 +37,28 @@ const DIGITS: usize = 6;
 impl Rounded {
     /// Formats `value` with six significant digits; the printed number is not below `value`.
     pub fn up(value: f64) -> Self {
-        Self { value, digits: DIGITS, side: Side::Up }
+        Self { value, digits: DIGITS, side: Side::Up, shortest: false }
     }
 
     /// Formats `value` with six significant digits; the printed number is not above `value`.
     pub fn down(value: f64) -> Self {
-        Self { value, digits: DIGITS, side: Side::Down }
+        Self { value, digits: DIGITS, side: Side::Down, shortest: false }
     }
 
     /// Formats `value` with six significant digits, rounded to nearest, without trailing zeros.
     pub fn nearest(value: f64) -> Self {
-        Self { value, digits: DIGITS, side: Side::Nearest }
+        Self { value, digits: DIGITS, side: Side::Nearest, shortest: false }
     }
 
     /// Sets the number of significant digits, at least 1 and at most 15.
     pub fn with_digits(mut self, digits: usize) -> Self {
         self.digits = digits.clamp(1, 15);
+        self
+    }
+
+    /// Prints the exact number instead if it is not longer.
+    pub fn shortest(mut self) -> Self {
+        self.shortest = true;
         self
     }
 
@@ -85,8 +92,14 @@ impl fmt::Display for Rounded {
         }
         let exponent = value.abs().log10().floor() as i32;
         let text = self.text(value, exponent);
+        let exact = value.to_string();
+        if self.shortest && exact.len() <= text.len() {
+            return f.write_str(&exact);
+        }
         let printed: f64 = text.parse().unwrap_or(value);
         match self.side {
+            // Below the smallest unit nothing can be added: all digits are exact.
+            Side::Up | Side::Down if self.unit(exponent) == 0.0 => write!(f, "{value:e}"),
             Side::Up if printed < value => {
                 f.write_str(&self.text(printed + self.unit(exponent), exponent))
             }

@@ -142,13 +142,21 @@ impl fmt::Display for PrivacyStatement {
             writeln!(f, "    {} x {}", entry.count, entry.event)?;
         }
         for (name, value) in &self.facts {
-            writeln!(f, "  {:<21} {value}", format!("{name}:"))?;
+            writeln!(f, "  {:<21} {}", format!("{name}:"), readable(value))?;
         }
         writeln!(f, "  not covered:")?;
         for sentence in &self.not_covered {
             writeln!(f, "    - {sentence}")?;
         }
         Ok(())
+    }
+}
+
+/// Returns the value of a fact; a number that is not whole has at most six significant digits.
+fn readable(value: &str) -> String {
+    match value.parse::<f64>() {
+        Ok(number) if number.fract() != 0.0 => Rounded::nearest(number).to_string(),
+        _ => value.to_string(),
     }
 }
 
@@ -201,5 +209,15 @@ mod tests {
         let text = statement.to_string();
         assert!(text.contains("NOT PRIVATE") && text.contains("none at delta = 1e-5"), "{text}");
         assert!(PrivacyStatement::from_ledger(&ledger, &[]).is_err());
+    }
+
+    #[test]
+    fn facts_have_the_digits_that_a_reader_needs() {
+        assert_eq!(readable("1.2258048909211912"), "1.2258");
+        assert_eq!(readable("12000"), "12000");
+        assert_eq!(readable("123456789"), "123456789");
+        assert_eq!(readable("0.5"), "0.5");
+        assert_eq!(readable("inf"), "inf");
+        assert_eq!(readable("constant"), "constant");
     }
 }

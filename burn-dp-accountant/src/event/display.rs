@@ -5,14 +5,15 @@ use std::fmt;
 use super::{DpEvent, RunCount};
 use crate::rounded::Rounded;
 
-/// Formats a noise multiplier for people: six significant digits.
+/// Formats a noise multiplier for people, rounded to the side of more privacy loss.
 fn multiplier(value: f64) -> Rounded {
-    Rounded::nearest(value)
+    Rounded::down(value).shortest()
 }
 
-/// Formats a probability for people: four significant digits.
+/// Formats a probability for people with four significant digits, rounded to the side of more
+/// privacy loss.
 fn probability(value: f64) -> Rounded {
-    Rounded::nearest(value).with_digits(4)
+    Rounded::up(value).with_digits(4).shortest()
 }
 
 impl fmt::Display for DpEvent {

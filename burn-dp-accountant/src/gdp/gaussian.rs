@@ -64,7 +64,7 @@ impl GaussianDp {
         if self.mu == 0.0 {
             return Ok(0.0);
         }
-        Ok((gaussian_delta(self.mu, epsilon) * (1.0 + ROUNDING)).min(1.0))
+        Ok(delta_bracket(self.mu, epsilon)[2])
     }
 
     /// Returns `ε(δ)`, the inverse of [`delta`](Self::delta), rounded up.
@@ -86,6 +86,20 @@ impl GaussianDp {
         let alpha = alpha.clamp(0.0, 1.0);
         (normal::cdf(-normal::quantile(alpha) - self.mu) * (1.0 - ROUNDING)).min(1.0 - alpha)
     }
+}
+
+/// Returns lower bound, estimate and upper bound of the δ of one Gaussian release at `epsilon`.
+///
+/// The closed form loses digits to cancellation where ε is many times μ: its relative error grows
+/// like `(ε/μ)³ / μ` units of roundoff. A δ that underflows is above 0 all the same.
+pub(super) fn delta_bracket(mu: f64, epsilon: f64) -> [f64; 3] {
+    if mu == 0.0 {
+        return [0.0; 3];
+    }
+    let estimate = gaussian_delta(mu, epsilon);
+    let margin = ROUNDING.max(8.0 * f64::EPSILON * (epsilon / mu).powi(3) / mu);
+    let upper = (estimate * (1.0 + margin)).clamp(f64::MIN_POSITIVE, 1.0);
+    [(estimate * (1.0 - margin)).max(0.0), estimate, upper]
 }
 
 /// Returns lower bound, estimate and upper bound of the ε of one Gaussian release at `delta`.

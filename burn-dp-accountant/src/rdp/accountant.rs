@@ -59,7 +59,12 @@ impl Accountant for RdpAccountant {
     /// Returns δ at `epsilon`: `upper` is the bound, `lower` is 0.
     fn delta(&self, epsilon: f64) -> Result<DeltaBracket, AccountantError> {
         check_epsilon(epsilon)?;
-        let mut delta = DeltaBracket::bound(epsilon, self.curve.delta(epsilon).0);
+        let mut upper = self.curve.delta(epsilon).0;
+        if upper == 0.0 && !self.curve.is_empty() {
+            // It underflowed.
+            upper = f64::MIN_POSITIVE;
+        }
+        let mut delta = DeltaBracket::bound(epsilon, upper);
         delta.notes.extend(self.curve.infinite().map(str::to_string));
         Ok(delta)
     }

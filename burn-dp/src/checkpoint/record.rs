@@ -6,11 +6,11 @@ use std::path::{Path, PathBuf};
 use burn::module::Module;
 use burn::tensor::{Bytes, TensorData};
 use serde::{Deserialize, Serialize};
-use zeroize::Zeroize;
+use zeroize::Zeroizing;
 
 use super::Checkpointer;
 use super::log_file::{LogFile, UnusedLog};
-use super::saved_run::{PRIVACY, PrivacyState, SavedRun};
+use super::saved_run::{PrivacyState, SavedRun, fingerprint};
 use crate::DpError;
 use crate::optim::engine::{LostSteps, damaged};
 use crate::optim::{DpOptimizer, pack};
@@ -39,10 +39,13 @@ pub struct DpOptimizerRecord {
     lost: LostSteps,
 }
 
-/// The settings of the bytes of a record: none, everything is in the parts.
+/// The settings of the bytes of a record.
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct NoSettings {}
+struct RecordSettings {
+    /// Length and CRC-32 of the privacy state.
+    privacy: (u64, u32),
+}
 
 impl DpOptimizerRecord {
     /// Returns the number of steps before the record.
@@ -56,7 +59,8 @@ impl DpOptimizerRecord {
         Self { lost: LostSteps::Skip, ..self }
     }
 
-    /// Returns the record as bytes, with a checksum.
+    /// Returns the record as bytes, with a checksum: the length of the privacy state, the privacy
+    /// state as JSON, and the other parts in Burn's format. The key is in no other buffer.
     ///
     /// # Privacy
     ///
@@ -71,8 +75,15 @@ impl DpOptimizerRecord {
             TensorData::new(bytes, [length])
         };
         let parts = self.saved.parts().map(|(name, bytes)| (name.to_string(), bytes.to_vec()));
-        let parts = parts.chain([(PRIVACY.to_string(), self.saved.to_json()?)]);
-        pack::write(&NoSettings {}, parts.map(|(name, bytes)| (name, part(bytes))))
+        let json = Zeroizing::new(self.saved.to_json()?);
+        let settings = RecordSettings { privacy: fingerprint(&json) };
+        let parts = pack::write(&settings, parts.map(|(name, bytes)| (name, part(bytes))))?;
+        let length = (json.len() as u64).to_le_bytes();
+        let mut bytes = Vec::with_capacity(length.len() + json.len() + parts.len());
+        for part in [&length, &json[..], &parts[..]] {
+            bytes.extend_from_slice(part);
+        }
+        Ok(Bytes::from_bytes_vec(bytes))
     }
 
     /// Returns the record of these bytes.
@@ -86,16 +97,21 @@ impl DpOptimizerRecord {
     /// Returns [`DpError::SavedState`] if the bytes are damaged or of another version.
     pub fn from_bytes(bytes: &[u8], log: impl Into<PathBuf>) -> Result<Self, DpError> {
         let source = Path::new(NAME);
-        let (NoSettings {}, mut parts) =
-            pack::read(bytes).map_err(|error| damaged(source, error))?;
+        let cut = || damaged(source, "it is cut off");
+        let (length, rest) = bytes.split_first_chunk::<8>().ok_or_else(cut)?;
+        let length = usize::try_from(u64::from_le_bytes(*length)).map_err(|_| cut())?;
+        let (json, parts) = rest.split_at_checked(length).ok_or_else(cut)?;
+        let (settings, mut parts): (RecordSettings, _) =
+            pack::read(parts).map_err(|error| damaged(source, error))?;
+        if settings.privacy != fingerprint(json) {
+            return Err(damaged(source, "its privacy state is not what was written"));
+        }
+        let state = PrivacyState::parse(source, json);
         let mut take = |name: &str| {
             let part = parts.remove(name);
             let part = part.ok_or_else(|| damaged(source, format!("{name} is missing")))?;
             part.try_into_vec::<u8>().map_err(|error| damaged(source, format!("{error:?}")))
         };
-        let mut json = take(PRIVACY)?;
-        let state = PrivacyState::parse(source, &json);
-        json.zeroize();
         let saved = SavedRun::read(state?, source, |name| Ok(Bytes::from_bytes_vec(take(name)?)))?;
         Ok(Self { saved, log: log.into(), lost: LostSteps::Repeat })
     }

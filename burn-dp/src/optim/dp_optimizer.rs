@@ -241,8 +241,13 @@ impl DpOptimizer {
         units: impl IntoIterator<Item = U>,
         update: impl FnMut(M, U) -> Result<UnitUpdate, DpError>,
     ) -> Result<(), DpError> {
+        let mut any = false;
+        let units = units.into_iter().inspect(|_| any = true);
         let sum = self.engine.unit_task(model)?.run(model, units, update)?;
-        self.engine.end_unit_task(model)?;
+        // Without a unit, nothing could change the stored values: the comparison follows an update.
+        if any {
+            self.engine.end_unit_task(model)?;
+        }
         self.engine.accumulate(sum)
     }
 

@@ -60,6 +60,11 @@ impl IndependenceCheck {
         }
     }
 
+    /// Returns a test that has seen nothing, enabled like this one.
+    pub(crate) fn renewed(&self) -> Self {
+        Self { enabled: self.enabled, ..Self::new() }
+    }
+
     /// Enables or disables the test; its result is kept.
     pub(crate) fn set_enabled(&mut self, enabled: bool) {
         self.enabled = enabled;

@@ -12,6 +12,9 @@ use crate::DpError;
 /// Version of the content. Other versions are refused.
 const VERSION: &str = "1";
 
+/// Largest tensor that burn-pack reads, in bytes.
+const LARGEST: usize = if usize::BITS < 64 { 2 << 30 } else { 10 << 30 };
+
 /// Returns a burnpack record with `settings` as JSON and these tensors, followed by its CRC-32.
 pub(crate) fn write(
     settings: &impl Serialize,
@@ -20,9 +23,15 @@ pub(crate) fn write(
     let json = serde_json::to_string(settings).map_err(unwritable)?;
     let tensors = tensors.into_iter().map(|(name, data)| {
         let (bytes, shape, dtype) = data.into_parts();
-        Tensor::new(name, dtype, shape, None, bytes)
+        if bytes.len() > LARGEST {
+            let size = bytes.len() >> 30;
+            return Err(unwritable(format!(
+                "{name} has {size} GiB, more than can be read back; save a checkpoint folder"
+            )));
+        }
+        Ok(Tensor::new(name, dtype, shape, None, bytes))
     });
-    let writer = Writer::new(tensors.collect())
+    let writer = Writer::new(tensors.collect::<Result<_, _>>()?)
         .with_metadata("burn-dp", VERSION)
         .with_metadata("settings", &json);
     let mut bytes = writer.into_bytes().map_err(unwritable)?.to_vec();

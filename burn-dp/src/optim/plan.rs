@@ -162,7 +162,7 @@ impl PrivacyPlan {
         Ok(ledger.nominal_epsilon(delta)?.upper)
     }
 
-    /// Returns the sampler of the run. Its key is derived from the key of the run.
+    /// Returns the sampler of the run. Its draws follow from the key of the run.
     ///
     /// # Errors
     ///

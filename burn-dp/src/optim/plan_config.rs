@@ -88,9 +88,16 @@ impl Config for PrivacyPlanConfig {
     ///
     /// # Errors
     ///
-    /// Returns an error if the file cannot be written, and for a clipping policy or a function as
-    /// schedule.
+    /// Returns an error if the file cannot be written, and for a clipping policy, a function as
+    /// schedule, or a number that is not finite.
     fn save<P: AsRef<Path>>(&self, file: P) -> io::Result<()> {
+        let numbers = [self.epochs, self.noise_multiplier, self.max_grad_norm];
+        let mut numbers = numbers.into_iter().flatten().chain([self.expected_batch_size]);
+        if let Some(number) = numbers.find(|number| !number.is_finite()) {
+            // JSON would lose it.
+            let reason = format!("a plan with the number {number} cannot be saved");
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, reason));
+        }
         let json = serde_json::to_string_pretty(self).map_err(io::Error::other)?;
         // Written in full before it replaces an older file.
         let folder = file.as_ref().parent().filter(|folder| !folder.as_os_str().is_empty());

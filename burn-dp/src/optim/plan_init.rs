@@ -26,6 +26,7 @@ impl PrivacyPlanConfig {
     pub fn init(self) -> Result<PrivacyPlan, DpError> {
         let steps = self.check_steps()?;
         let clipping = self.clipping()?;
+        self.check_mini_sets()?;
         self.check_batch()?;
         if let Some(budget) = self.budget {
             let examples = self.mini_sets.as_ref().map_or(self.dataset_size, MiniSets::examples);
@@ -101,6 +102,17 @@ impl PrivacyPlanConfig {
                 "unit",
                 format!("is {other}, but the plan draws mini-sets of examples; leave it out"),
             )),
+        }
+    }
+
+    /// Returns an error unless the units are the mini-sets, which a file can contradict.
+    fn check_mini_sets(&self) -> Result<(), DpError> {
+        match &self.mini_sets {
+            Some(sets) if sets.len() != self.dataset_size => Err(DpError::invalid(
+                "dataset_size",
+                format!("must be the {} mini-sets, got {}", sets.len(), self.dataset_size),
+            )),
+            _ => Ok(()),
         }
     }
 
@@ -265,6 +277,13 @@ mod tests {
             "steps": 3, "noise_multiplier": 1}"#;
         assert_eq!(read(short).unwrap().init().unwrap().steps(), 3);
         assert!(read(&short.replace("noise_multiplier", "noise_multiplyer")).is_err());
+        // The units of batch clipping are the mini-sets, whatever a file says.
+        let config = PrivacyPlanConfig::for_mini_sets(&sets, 5.0).with_steps(3);
+        let mut json = serde_json::to_value(config.with_noise_multiplier(1.0)).unwrap();
+        json["dataset_size"] = 60_000.into();
+        let other: PrivacyPlanConfig = serde_json::from_value(json).unwrap();
+        let error = other.init().unwrap_err().to_string();
+        assert!(error.contains("must be the 125 mini-sets, got 60000"), "{error}");
     }
 
     #[test]
@@ -273,6 +292,9 @@ mod tests {
         use crate::schedule::Schedule;
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("plan.json");
+        for number in [f64::NAN, f64::INFINITY] {
+            assert!(config().with_max_grad_norm(number).save(&path).is_err());
+        }
         let error = config().with_clipping(AutomaticClipping::new()).save(&path).unwrap_err();
         assert!(error.to_string().contains("with_clipping"), "{error}");
         let function = Schedule::function("half", |_| 0.5);

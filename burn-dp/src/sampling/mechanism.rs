@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use burn_dp_accountant::{DpEvent, NeighboringRelation};
+use burn_dp_accountant::{DpEvent, NeighboringRelation, Rounded};
 
 /// How the units of a step are drawn, in the terms of the accountant.
 #[derive(Clone, Debug, PartialEq)]
@@ -63,7 +63,9 @@ impl fmt::Display for SamplingMechanism {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Poisson { sampling_probability } => {
-                write!(f, "Poisson sampling with probability {sampling_probability}")
+                // For a reader; the event has the exact number.
+                let probability = Rounded::up(*sampling_probability).with_digits(4).shortest();
+                write!(f, "Poisson sampling with probability {probability}")
             }
             Self::WithoutReplacement { dataset_size, batch_size } => {
                 write!(f, "sampling {batch_size} of {dataset_size} units without replacement")

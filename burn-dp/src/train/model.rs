@@ -18,6 +18,7 @@ use super::session::Session;
 use super::{PrivateBatch, StepOutput};
 use crate::DpError;
 use crate::clipping::PublicNorms;
+use crate::optim::engine::PrivacyEngine;
 use crate::random::{Domain, Stream};
 use crate::updates::UnitUpdate;
 use crate::updates::federated::UserUpdate;
@@ -144,6 +145,7 @@ impl<M: PrivateTrainStep> PrivateModel<M> {
         mut self,
         update: impl Fn(M, M::Input) -> Result<UnitUpdate, DpError> + Send + Sync + 'static,
     ) -> Self {
+        self.session.configure(PrivacyEngine::end_user_updates);
         self.update = Some(Arc::new(move |copy, unit, _| update(copy, unit)));
         self
     }

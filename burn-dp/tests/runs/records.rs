@@ -184,6 +184,30 @@ fn a_record_is_not_loaded_into_a_run_that_has_begun() {
 }
 
 #[test]
+fn a_trial_pass_does_not_reach_the_loaded_run() {
+    let config = || config().with_clipping(QuantileClipping::new(0.5).unwrap());
+    let optimizer = || config().init().unwrap().optimizer(SgdConfig::new().init());
+    let folder = tempfile::tempdir().unwrap();
+    let mut optim = optimizer().with_release_log(folder.path().join("releases.log")).unwrap();
+    let model = train_on(&mut optim, Net::new(), 2, 7);
+    let record = optim.to_record().unwrap();
+    // The step after the record, which the loaded run repeats: it must be the same.
+    train_on(&mut optim, model.clone(), 1, 7);
+    drop(optim);
+
+    let mut tried = optimizer();
+    tried.thresholds().unwrap();
+    for _ in 0..2 {
+        tried.backward(model.losses_of(&[1, 2]), &model).unwrap();
+        tried.discard();
+    }
+    tried.thresholds().unwrap();
+    let mut loaded = tried.load_record(record).unwrap();
+    train_on(&mut loaded, model, 1, 7);
+    assert_eq!(loaded.ledger().releases(), 3);
+}
+
+#[test]
 fn a_record_within_a_logical_step_is_refused() {
     let folder = tempfile::tempdir().unwrap();
     let (mut optim, model) = run(folder.path(), 1);

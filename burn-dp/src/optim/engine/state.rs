@@ -152,7 +152,17 @@ impl PrivacyEngine {
         if !plan.is_prefix(&released) {
             return Err(damaged(source.log, "its releases differ from the plan"));
         }
-        let mut engine = Self { plan, ledger: released, ..self };
+        // Only options survive: a trial pass on this engine must not reach the resumed run.
+        let mut engine = Self {
+            ledger: released,
+            backward: self.backward,
+            sparsifier: self.sparsifier,
+            average: self.average,
+            measures_signal: self.measures_signal,
+            independence: self.independence.renewed(),
+            facts: self.facts,
+            ..Self::new(plan)
+        };
         engine.plan.clipping.load_state(&state.clipping)?;
         engine.next_step = match source.lost {
             LostSteps::Repeat => state.next_step,

@@ -73,6 +73,12 @@ impl PrivacyEngine {
         Ok(self.plan.key().clone())
     }
 
+    /// Removes what [`begin_user_updates`](Self::begin_user_updates) noted.
+    #[cfg(feature = "train")]
+    pub(crate) fn end_user_updates(&mut self) {
+        self.facts.remove("user_update");
+    }
+
     fn observe_copy<M: Module>(&mut self, model: &M) -> Result<(), DpError> {
         if self.buffers.is_done() {
             return Ok(());
