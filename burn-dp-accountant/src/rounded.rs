@@ -56,7 +56,7 @@ impl Rounded {
         self
     }
 
-    /// Prints the exact number instead if it is not longer.
+    /// Leaves out zeros at the end.
     pub fn shortest(mut self) -> Self {
         self.shortest = true;
         self
@@ -91,22 +91,19 @@ impl fmt::Display for Rounded {
             return write!(f, "{value}");
         }
         let exponent = value.abs().log10().floor() as i32;
+        let unit = self.unit(exponent);
         let text = self.text(value, exponent);
-        let exact = value.to_string();
-        if self.shortest && exact.len() <= text.len() {
-            return f.write_str(&exact);
-        }
         let printed: f64 = text.parse().unwrap_or(value);
-        match self.side {
+        let text = match self.side {
             // Below the smallest unit nothing can be added: all digits are exact.
-            Side::Up | Side::Down if self.unit(exponent) == 0.0 => write!(f, "{value:e}"),
-            Side::Up if printed < value => {
-                f.write_str(&self.text(printed + self.unit(exponent), exponent))
-            }
-            Side::Down if printed > value => {
-                f.write_str(&self.text(printed - self.unit(exponent), exponent))
-            }
+            Side::Up | Side::Down if unit == 0.0 => format!("{value:e}"),
+            Side::Up if printed < value => self.text(printed + unit, exponent),
+            Side::Down if printed > value => self.text(printed - unit, exponent),
+            _ => text,
+        };
+        match self.side {
             Side::Nearest => f.write_str(&without_trailing_zeros(&text)),
+            _ if self.shortest => f.write_str(&without_trailing_zeros(&text)),
             _ => f.write_str(&text),
         }
     }

@@ -10,7 +10,7 @@ use zeroize::Zeroizing;
 
 use super::Checkpointer;
 use super::log_file::{LogFile, UnusedLog};
-use super::saved_run::{PrivacyState, SavedRun, fingerprint};
+use super::saved_run::{PrivacyState, SavedRun};
 use crate::DpError;
 use crate::optim::engine::{LostSteps, damaged};
 use crate::optim::{DpOptimizer, pack};
@@ -39,13 +39,10 @@ pub struct DpOptimizerRecord {
     lost: LostSteps,
 }
 
-/// The settings of the bytes of a record.
+/// The settings of the parts of a record: none.
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct RecordSettings {
-    /// Length and CRC-32 of the privacy state.
-    privacy: (u64, u32),
-}
+struct NoSettings {}
 
 impl DpOptimizerRecord {
     /// Returns the number of steps before the record.
@@ -76,13 +73,13 @@ impl DpOptimizerRecord {
         };
         let parts = self.saved.parts().map(|(name, bytes)| (name.to_string(), bytes.to_vec()));
         let json = Zeroizing::new(self.saved.to_json()?);
-        let settings = RecordSettings { privacy: fingerprint(&json) };
-        let parts = pack::write(&settings, parts.map(|(name, bytes)| (name, part(bytes))))?;
+        let parts = pack::write(&NoSettings {}, parts.map(|(name, bytes)| (name, part(bytes))))?;
         let length = (json.len() as u64).to_le_bytes();
-        let mut bytes = Vec::with_capacity(length.len() + json.len() + parts.len());
+        let mut bytes = Vec::with_capacity(length.len() + json.len() + parts.len() + 4);
         for part in [&length, &json[..], &parts[..]] {
             bytes.extend_from_slice(part);
         }
+        bytes.extend(crc32fast::hash(&bytes).to_le_bytes());
         Ok(Bytes::from_bytes_vec(bytes))
     }
 
@@ -98,14 +95,15 @@ impl DpOptimizerRecord {
     pub fn from_bytes(bytes: &[u8], log: impl Into<PathBuf>) -> Result<Self, DpError> {
         let source = Path::new(NAME);
         let cut = || damaged(source, "it is cut off");
-        let (length, rest) = bytes.split_first_chunk::<8>().ok_or_else(cut)?;
+        let (content, sum) = bytes.split_last_chunk::<4>().ok_or_else(cut)?;
+        if crc32fast::hash(content) != u32::from_le_bytes(*sum) {
+            return Err(damaged(source, "its content is not what was written"));
+        }
+        let (length, rest) = content.split_first_chunk::<8>().ok_or_else(cut)?;
         let length = usize::try_from(u64::from_le_bytes(*length)).map_err(|_| cut())?;
         let (json, parts) = rest.split_at_checked(length).ok_or_else(cut)?;
-        let (settings, mut parts): (RecordSettings, _) =
+        let (NoSettings {}, mut parts) =
             pack::read(parts).map_err(|error| damaged(source, error))?;
-        if settings.privacy != fingerprint(json) {
-            return Err(damaged(source, "its privacy state is not what was written"));
-        }
         let state = PrivacyState::parse(source, json);
         let mut take = |name: &str| {
             let part = parts.remove(name);

@@ -217,7 +217,7 @@ pub(crate) fn load_model<M: Module>(source: &Path, bytes: Bytes, model: M) -> Re
 }
 
 /// Length and CRC-32.
-pub(super) fn fingerprint(bytes: &[u8]) -> (u64, u32) {
+fn fingerprint(bytes: &[u8]) -> (u64, u32) {
     (bytes.len() as u64, crc32fast::hash(bytes))
 }
 
