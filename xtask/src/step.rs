@@ -27,7 +27,7 @@ impl Step {
             Self::Process(process) => process.run(),
             Self::Structure => {
                 eprintln!("$ {self}");
-                lint::run(workspace::root())
+                lint::run(&workspace::root())
             }
         }
     }

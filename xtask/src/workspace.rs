@@ -84,9 +84,12 @@ pub(crate) const FULL_PARTS: [&str; 3] = ["ndarray", "train", "images"];
 pub(crate) const ACCOUNTANT_PART: Part =
     Part { feature: "", witness: "burn-dp-accountant", crates: 50, minutes: 1 };
 
-/// The folder of the workspace.
-pub(crate) fn root() -> &'static Path {
-    Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap_or(Path::new("."))
+/// The folder of the workspace that cargo runs this program for. The folder at compile time can be
+/// another checkout with the same target directory.
+pub(crate) fn root() -> PathBuf {
+    let manifest = std::env::var_os("CARGO_MANIFEST_DIR");
+    let manifest = manifest.map_or_else(|| env!("CARGO_MANIFEST_DIR").into(), PathBuf::from);
+    manifest.parent().unwrap_or(Path::new(".")).to_path_buf()
 }
 
 /// The folder that cargo builds in.
