@@ -49,6 +49,7 @@
 //! | work with f-DP | [`GaussianDp`], [`TradeoffCurve`], [`TradeoffFunction`] |
 //! | read older papers | [`CentralLimitEstimate`], [`epsilon_from_rdp_mironov`] |
 //! | work with Rényi divergences | [`rdp_of_event`], [`epsilon_from_rdp`], [`delta_from_rdp`] |
+//! | measure a lower bound on ε | [`audit`] |
 //!
 //! The page [`accounting`] explains what each number means and which accountant to use.
 //!
@@ -59,6 +60,7 @@
 //! | module | content |
 //! |---|---|
 //! | `statement`, `tan` | the privacy statement, plans by the total amount of noise |
+//! | `audit` | lower bounds on ε from measured scores |
 //! | `ledger`, `calibration` | the record of releases, searches within a budget |
 //! | `analysis` | the choice of the tightest method |
 //! | `pld`, `exact`, `rdp`, `gdp` | the accountants |
@@ -76,6 +78,7 @@
 mod accountant;
 pub mod accounting;
 mod analysis;
+pub mod audit;
 mod budget;
 mod calibration;
 mod domain;
@@ -120,7 +123,7 @@ pub use relation::NeighboringRelation;
 pub use rounded::Rounded;
 pub use split::{AdaptiveClippingSplit, effective_noise_multiplier};
 pub use statement::PrivacyStatement;
-pub use tan::{PRIVACY_WALL, RunPlan, ScalingLaw, TotalAmountOfNoise};
+pub use tan::{RunPlan, ScalingLaw, TAN_APPROXIMATION_LIMIT, TotalAmountOfNoise};
 
 /// Compiles the example of the README.
 #[cfg(doctest)]

@@ -13,9 +13,12 @@ use crate::error::AccountantError;
 use crate::event::DpEvent;
 use crate::math::normal;
 
-/// Noise multiplier below which ε no longer depends on the total amount of noise alone (section
-/// 3.1).
-pub const PRIVACY_WALL: f64 = 2.0;
+/// Noise multiplier from which [`TotalAmountOfNoise::approximate_epsilon`] holds (section 3.1).
+///
+/// Below it the approximation may be too low. This limit is not the "privacy wall" of the paper
+/// (Figure 2), where ε explodes at a constant total amount of noise: the wall is near a noise
+/// multiplier of 0.5.
+pub const TAN_APPROXIMATION_LIMIT: f64 = 2.0;
 
 /// The total amount of noise of a training: `η² = q² S/(2σ²)`, `Σ = 1/η` (Definition 3.1).
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
@@ -50,7 +53,7 @@ impl TotalAmountOfNoise {
     }
 
     /// Returns `ε_TAN = η² + 2η √ln(1/δ)` (section 3.1): an **approximation** for noise multipliers
-    /// of at least [`PRIVACY_WALL`]. It is not a guarantee.
+    /// of at least [`TAN_APPROXIMATION_LIMIT`]. It is not a guarantee.
     ///
     /// # Errors
     ///

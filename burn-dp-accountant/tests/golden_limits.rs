@@ -167,7 +167,7 @@ fn check_noise(row: &Value) {
 }
 
 #[test]
-fn epsilon_follows_total_noise_above_the_privacy_wall() {
+fn epsilon_follows_total_noise_while_the_approximation_holds() {
     let copied = json!([{
         "eta": 0.13, "sigma": 2.0, "S": 1000, "delta": 8e-7, "q": 0.011627553482998907,
         "eps_tan": 0.9910729917151396, "opacus_rdp": {"eps": 0.9298254383719633},

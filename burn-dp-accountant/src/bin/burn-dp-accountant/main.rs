@@ -1,4 +1,5 @@
-//! The accountant as a program: ε, δ, calibration, trade-off curves, TAN plans and statements.
+//! The accountant as a program: ε, δ, calibration, trade-off curves, TAN plans, audits and
+//! statements.
 
 mod commands;
 mod output;

@@ -1,40 +1,84 @@
-//! The trade-off curve as an SVG.
+//! The trade-off curve and the ROC curve as SVGs.
 
 use std::path::Path;
 
-use burn_dp_accountant::{AccountantError, TradeoffCurve};
+use burn_dp_accountant::audit::{AuditEstimate, AuditScores, Estimator};
+use burn_dp_accountant::{AccountantError, Rounded, TradeoffCurve};
 use plotters::prelude::*;
 
-/// Draws the curve and the line of perfect privacy.
+/// Draws the trade-off curve and the line of perfect privacy.
 ///
 /// # Errors
 ///
 /// Returns [`AccountantError::Io`] with the path if the file cannot be written.
 pub(crate) fn tradeoff(curve: &TradeoffCurve, path: &Path) -> Result<(), AccountantError> {
+    let points = (0..=400).map(|k| {
+        let alpha = f64::from(k) / 400.0;
+        (alpha, curve.type_two_error(alpha))
+    });
+    let perfect_privacy = [(0.0, 1.0), (1.0, 0.0)];
+    let labels = ["", "type I error", "type II error"];
+    unit_square(labels, perfect_privacy, &[(points.collect(), BLUE)], path)
+}
+
+/// Draws the ROC curve of the scores, the line of perfect privacy, and the largest curve that the
+/// lower bound of the error rates allows.
+///
+/// # Errors
+///
+/// Returns [`AccountantError::Io`] with the path if the file cannot be written.
+pub(crate) fn roc(
+    scores: &AuditScores,
+    estimates: &[AuditEstimate],
+    path: &Path,
+) -> Result<(), AccountantError> {
+    let mut curves = vec![(steps(&scores.roc()), BLUE)];
+    let bound = estimates.iter().find(|found| found.estimator == Estimator::ClopperPearson);
+    let title = bound.map_or(String::new(), |found| {
+        let (epsilon, delta) = (found.epsilon_lower, found.delta);
+        // The curve of (ε, δ): 1 - max(1 - δ - e^ε α, e^-ε (1 - δ - α), 0).
+        let largest = (0..=400).map(|k| {
+            let alpha = f64::from(k) / 400.0;
+            let left =
+                (1.0 - delta - epsilon.exp() * alpha).max((-epsilon).exp() * (1.0 - delta - alpha));
+            (alpha, 1.0 - left.max(0.0))
+        });
+        curves.push((largest.collect(), RED));
+        format!("red: all that epsilon = {} allows", Rounded::down(epsilon))
+    });
+    let labels = [title.as_str(), "false positive rate", "true positive rate"];
+    unit_square(labels, [(0.0, 0.0), (1.0, 1.0)], &curves, path)
+}
+
+/// Returns the corners of a curve of steps.
+fn steps(points: &[(f64, f64)]) -> Vec<(f64, f64)> {
+    points.windows(2).flat_map(|pair| [pair[0], (pair[0].0, pair[1].1), pair[1]]).collect()
+}
+
+/// Draws curves over a gray line. The labels are title, x and y.
+fn unit_square(
+    [title, x, y]: [&str; 3],
+    line: [(f64, f64); 2],
+    curves: &[(Vec<(f64, f64)>, RGBColor)],
+    path: &Path,
+) -> Result<(), AccountantError> {
     let failed = |error: &dyn std::fmt::Display| AccountantError::Io {
         path: path.to_path_buf(),
         source: std::io::Error::other(error.to_string()),
     };
     let area = SVGBackend::new(path, (640, 640)).into_drawing_area();
     area.fill(&WHITE).map_err(|e| failed(&e))?;
-    let mut chart = ChartBuilder::on(&area)
-        .margin(16)
-        .x_label_area_size(40)
-        .y_label_area_size(50)
-        .build_cartesian_2d(0.0..1.0, 0.0..1.0)
-        .map_err(|e| failed(&e))?;
-    chart
-        .configure_mesh()
-        .x_desc("type I error")
-        .y_desc("type II error")
-        .draw()
-        .map_err(|e| failed(&e))?;
-    let points = (0..=400).map(|k| {
-        let alpha = f64::from(k) / 400.0;
-        (alpha, curve.type_two_error(alpha))
-    });
-    let perfect_privacy = LineSeries::new([(0.0, 1.0), (1.0, 0.0)], BLACK.mix(0.3));
-    chart.draw_series(perfect_privacy).map_err(|e| failed(&e))?;
-    chart.draw_series(LineSeries::new(points, BLUE.stroke_width(2))).map_err(|e| failed(&e))?;
+    let mut builder = ChartBuilder::on(&area);
+    builder.margin(16).x_label_area_size(40).y_label_area_size(50);
+    if !title.is_empty() {
+        builder.caption(title, ("sans-serif", 16));
+    }
+    let mut chart = builder.build_cartesian_2d(0.0..1.0, 0.0..1.0).map_err(|e| failed(&e))?;
+    chart.configure_mesh().x_desc(x).y_desc(y).draw().map_err(|e| failed(&e))?;
+    chart.draw_series(LineSeries::new(line, BLACK.mix(0.3))).map_err(|e| failed(&e))?;
+    for (points, color) in curves {
+        let series = LineSeries::new(points.iter().copied(), color.stroke_width(2));
+        chart.draw_series(series).map_err(|e| failed(&e))?;
+    }
     area.present().map_err(|e| failed(&e))
 }

@@ -121,3 +121,46 @@ fn text_has_meaningful_digits_on_the_safe_side() {
     let full = full["noise_multiplier"].as_f64().unwrap();
     assert!(noise >= full && noise < full * (1.0 + 1e-5), "{noise} {full}");
 }
+
+#[test]
+fn an_audit_prints_each_estimator_with_its_rule() {
+    let folder = tempfile::tempdir().unwrap();
+    let (file, svg) = (folder.path().join("scores.json"), folder.path().join("roc.svg"));
+    let scores = serde_json::json!({ "in": vec![1.0; 50], "out": vec![0.0; 50] });
+    std::fs::write(&file, scores.to_string()).unwrap();
+    let line = format!("audit --scores {} --delta 0 --plot {}", file.display(), svg.display());
+    let estimates = json(&format!("{line} --json"));
+    let names = ["clopper_pearson", "one_run", "one_run_fdp", "gdp", "auc", "tpr_at_fpr"];
+    for (estimate, name) in estimates.as_array().unwrap().iter().zip(names) {
+        assert_eq!(estimate["estimator"], name);
+        assert_eq!(estimate["significance"], 0.05);
+        assert!(estimate["epsilon_lower"].is_number(), "{estimate}");
+        assert!(estimate["threshold_rule"].is_string(), "{estimate}");
+    }
+    let one_run = estimates[1]["epsilon_lower"].as_f64().unwrap();
+    assert!((one_run - 3.492965).abs() < 1e-4, "{one_run}");
+    assert!(output(&line).unwrap().contains("epsilon >= 3.492"), "{}", output(&line).unwrap());
+    let drawn = std::fs::read_to_string(svg).unwrap();
+    assert!(drawn.contains("false positive rate") && drawn.contains("polyline"), "{drawn}");
+}
+
+#[test]
+fn scores_that_cannot_be_audited_are_refused_by_name() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("scores.json");
+    let line = format!("audit --scores {}", file.display());
+    for (text, options, name) in [
+        (r#"{"in": [1, NaN], "out": [0]}"#, "--delta 0", "NaN"),
+        (r#"{"in": [], "out": [0]}"#, "--delta 0", "in must hold at least one score"),
+        (r#"{"in": [1], "out": [0]}"#, "--delta 1", "delta must be at least 0"),
+        (r#"{"in": [1], "out": [0]}"#, "--delta 0 --significance 0.7", "got 0.7"),
+        (r#"{"in": [1], "out": [0]}"#, "--delta 0 --threshold 1", "--rule fixed"),
+        (r#"{"in": [1], "out": [0]}"#, "--delta 0 --fpr 2", "got 2"),
+    ] {
+        std::fs::write(&file, text).unwrap();
+        let error = refusal(&format!("{line} {options}"));
+        assert!(error.contains(name), "{text} {options}: {error}");
+    }
+    std::fs::remove_file(&file).unwrap();
+    assert!(refusal(&format!("{line} --delta 0")).contains("scores.json"));
+}

@@ -1,5 +1,6 @@
 //! The commands: one file for the options and the output of each.
 
+mod audit;
 mod calibrate;
 mod delta;
 mod epsilon;
@@ -25,6 +26,8 @@ pub(crate) enum Command {
     Tradeoff(tradeoff::Arguments),
     /// Compute the total amount of noise, and a small run that predicts a large one.
     Tan(tan::Arguments),
+    /// Compute lower bounds on ε from the scores of canaries of a training in any framework.
+    Audit(audit::Arguments),
     /// Print the privacy statement of a ledger file.
     Statement(statement::Arguments),
 }
@@ -38,6 +41,7 @@ impl Command {
             Self::Calibrate(arguments) => calibrate::run(arguments),
             Self::Tradeoff(arguments) => tradeoff::run(arguments),
             Self::Tan(arguments) => tan::run(arguments),
+            Self::Audit(arguments) => audit::run(arguments),
             Self::Statement(arguments) => statement::run(arguments),
         }
     }

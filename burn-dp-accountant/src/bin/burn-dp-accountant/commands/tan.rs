@@ -1,8 +1,8 @@
 //! `tan`: the total amount of noise of a run, and a small run that predicts it.
 
 use burn_dp_accountant::{
-    Accountant, AccountantError, DpEvent, NeighboringRelation, PRIVACY_WALL, PldAccountant,
-    Rounded, RunPlan, ScalingLaw, TotalAmountOfNoise,
+    Accountant, AccountantError, DpEvent, NeighboringRelation, PldAccountant, Rounded, RunPlan,
+    ScalingLaw, TAN_APPROXIMATION_LIMIT, TotalAmountOfNoise,
 };
 use clap::Args;
 use serde_json::json;
@@ -82,9 +82,8 @@ pub(super) fn run(arguments: &Arguments) -> Output {
         Rounded::nearest(small.noise_multiplier),
         small.steps
     );
-    if arguments.noise_multiplier < PRIVACY_WALL {
-        text += "the noise multiplier is below 2 (the privacy wall): the epsilon by TAN is too \
-                 low\n";
+    if arguments.noise_multiplier < TAN_APPROXIMATION_LIMIT {
+        text += "the noise multiplier is below 2, where the epsilon by TAN may be too low\n";
     }
     if let Some((value, low, high)) = prediction {
         text += &format!("predicted accuracy: {value:.4} (95 % interval {low:.4} to {high:.4})\n");
