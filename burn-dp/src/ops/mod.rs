@@ -20,6 +20,7 @@
 mod autodiff;
 mod backends;
 mod functions;
+mod ids;
 mod kept;
 mod parametric_ops;
 mod primitive;
@@ -34,15 +35,16 @@ pub(crate) use functions::{
     convolution, indexed_squared_norms, patches, put, single, take, take_ids, take_rows,
     weight_gradient,
 };
+pub(crate) use ids::{bounded, first_outside};
 pub use kept::{Bias, Kept};
 pub use parametric_ops::ParametricOps;
 pub use primitive::{LayerIds, Primitive};
 pub use primitives::{Convolution, Patches};
 pub(crate) use recurrent::recurrent;
 pub use recurrent::{
-    Cell, GateFunction, GateIds, GateParameters, GruCell, LstmCell, Recurrence, RecurrentOps,
-    RnnCell,
+    Cell, FusedOps, GateFunction, GateIds, GateParameters, GruCell, LstmCell, Recurrence,
+    RecurrentOps, RnnCell,
 };
 pub(crate) use row_sums::{row_squared_norms, row_sums};
 pub use slot::Slot;
-pub(crate) use tap::{apply, keep, keep_deformed, keep_ids};
+pub(crate) use tap::{apply, keep, keep_deformed, keep_ids, mark_unkeyed};

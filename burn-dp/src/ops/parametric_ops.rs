@@ -45,6 +45,17 @@ pub trait ParametricOps: Backend {
         convolution.forward::<Self>(input, weight, bias.into_option())
     }
 
+    /// Returns the gradient of an input of shape `input` of [`convolution`](Self::convolution).
+    #[fusion(default)]
+    fn convolution_input_gradient(
+        input: Shape,
+        weight: FloatTensor<Self>,
+        grad: FloatTensor<Self>,
+        convolution: Convolution,
+    ) -> FloatTensor<Self> {
+        convolution.input_gradient::<Self>(input, weight, grad)
+    }
+
     /// Returns the gradient of a weight of shape `weight`, summed over the batch and flattened.
     #[fusion(default)]
     fn weight_gradient(
@@ -53,8 +64,7 @@ pub trait ParametricOps: Backend {
         weight: Shape,
         primitive: Primitive,
     ) -> FloatTensor<Self> {
-        let values = Shape::new([weight.num_elements()]);
-        Self::float_reshape(primitive.weight_gradient::<Self>(kept, weight, output_grad), values)
+        primitive.flat_weight_gradient::<Self>(kept, weight, output_grad)
     }
 
     /// Returns the patches under the kernel of a convolution, if the backend has a native kernel

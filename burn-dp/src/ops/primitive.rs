@@ -35,6 +35,9 @@ pub enum Primitive {
     },
     /// The weight itself, repeated over the batch; keeps nothing.
     Repeat,
+    /// Random values that belong to no unit, which a private backward pass refuses. Its weight
+    /// stands for the randomness and is no parameter of the model; keeps nothing.
+    Unkeyed,
     /// A convolution, also a transposed one; keeps the input.
     Convolution(Convolution),
     /// A deformable convolution; keeps the input, the offset and, if there is one, the mask.
@@ -46,7 +49,7 @@ impl Primitive {
     ///
     /// - linear, embedding: `[batch_size, positions, features]`
     /// - scale: `[batch_size, outer, parameters, inner]`
-    /// - repeat: `[batch_size, values]`
+    /// - repeat, unkeyed: `[batch_size, values]`
     /// - convolutions: unchanged
     pub(super) fn lay_out<B: Backend>(&self, tensor: FloatTensor<B>) -> Slot {
         let shape = tensor.shape();
@@ -54,7 +57,7 @@ impl Primitive {
             Self::Linear | Self::TransposedLinear => linear::layout(&shape),
             Self::Embedding => embedding::layout(&shape),
             Self::Scale { axis, .. } => scale::layout(&shape, *axis),
-            Self::Repeat => parameter::layout(&shape),
+            Self::Repeat | Self::Unkeyed => parameter::layout(&shape),
             Self::Convolution(_) | Self::DeformConv2d(_) => shape,
         };
         Slot::new(B::float_reshape(tensor, shape))
@@ -76,11 +79,24 @@ impl Primitive {
                 scale::weight_gradient::<B>(kept, weight, grad, *axis, *negative)
             }
             Self::Repeat => parameter::weight_gradient::<B>(weight, grad),
+            // Nobody reads it.
+            Self::Unkeyed => B::float_sum(grad),
             Self::Convolution(convolution) => convolution.weight_gradient::<B>(kept, weight, grad),
             Self::DeformConv2d(options) => {
                 conv::deformable_weight_gradient::<B>(kept, weight, grad, options)
             }
         }
+    }
+
+    /// Returns the [gradient of the weight](Self::weight_gradient) as one row of values.
+    pub(super) fn flat_weight_gradient<B: Backend>(
+        &self,
+        kept: Kept<B>,
+        weight: Shape,
+        output_grad: FloatTensor<B>,
+    ) -> FloatTensor<B> {
+        let values = Shape::new([weight.num_elements()]);
+        B::float_reshape(self.weight_gradient::<B>(kept, weight, output_grad), values)
     }
 
     /// Returns the ordinary gradient of the bias, summed over the batch: `[parameters]`.
@@ -90,7 +106,7 @@ impl Primitive {
             Self::Linear | Self::TransposedLinear => Some(rank - 1),
             Self::Scale { axis, .. } => *axis,
             Self::Convolution(_) | Self::DeformConv2d(_) => Some(conv::BIAS_AXIS),
-            Self::Embedding | Self::Repeat => None,
+            Self::Embedding | Self::Repeat | Self::Unkeyed => None,
         };
         sum_over_examples::<B>(output_grad, axis)
     }

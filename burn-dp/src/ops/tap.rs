@@ -1,7 +1,7 @@
 //! The forward pass of a layer with parameters.
 
 use burn::backend::Dispatch;
-use burn::module::Param;
+use burn::module::{Param, ParamId};
 use burn::tensor::{Int, Tensor};
 
 use super::functions::bias_of;
@@ -38,6 +38,27 @@ pub(crate) fn apply<const W: usize, const D: usize>(
         kept,
         layer,
         primitive,
+    ))
+}
+
+/// Returns `output`, which holds random values that belong to no unit. A private backward pass
+/// through it is refused; an ordinary one is not changed.
+///
+/// `layer` identifies the layer that drew them.
+pub(crate) fn mark_unkeyed<const D: usize>(output: Tensor<D>, layer: ParamId) -> Tensor<D> {
+    let device = output.device();
+    if !device.is_autodiff() {
+        return output;
+    }
+    // Only the backward step of a tap with a tracked weight runs as a tap.
+    let randomness = Tensor::<1>::zeros([1], (&device, output.dtype()));
+    Tensor::from_dispatch(Dispatch::tap(
+        output.into_dispatch(),
+        randomness.require_grad().into_dispatch(),
+        bias_of(None),
+        Kept::Nothing,
+        LayerIds { weight: layer, bias: None },
+        Primitive::Unkeyed,
     ))
 }
 

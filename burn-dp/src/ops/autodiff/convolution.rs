@@ -3,7 +3,7 @@
 //! Burn's own convolution keeps its input for the gradient of the weight. Here the tap keeps the
 //! input, and only if the weight is trained.
 
-use burn::backend::{Backend, TensorMetadata, tensor::FloatTensor};
+use burn::backend::{TensorMetadata, tensor::FloatTensor};
 use burn::tensor::Shape;
 use burn_autodiff::{
     Autodiff,
@@ -18,14 +18,14 @@ use crate::ops::{Bias, Convolution, ParametricOps};
 #[derive(Debug)]
 struct ConvolutionStep;
 
-impl<B: Backend> Backward<B, 1> for ConvolutionStep {
+impl<B: ParametricOps> Backward<B, 1> for ConvolutionStep {
     type State = (FloatTensor<B>, Shape, Convolution);
 
     fn backward(self, ops: Ops<Self::State, 1>, grads: &mut Gradients, _: &mut Checkpointer) {
         let output_grad = grads.consume::<B>(&ops.node);
         let (weight, input, convolution) = ops.state;
         if let [Some(node)] = ops.parents {
-            let grad = convolution.input_gradient::<B>(input, weight, output_grad);
+            let grad = B::convolution_input_gradient(input, weight, output_grad, convolution);
             grads.register::<B>(node.id, grad);
         }
     }

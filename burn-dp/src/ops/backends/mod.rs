@@ -3,11 +3,25 @@
 #[cfg(feature = "flex")]
 mod flex;
 
+use burn::backend::Dispatch;
+use burn_autodiff::{Autodiff, checkpoint::strategy::CheckpointStrategy};
+
+use super::{FusedOps, RecurrentOps};
+
 #[cfg(any(feature = "ndarray", feature = "cube", feature = "remote"))]
-use super::{ParametricOps, RecurrentOps};
+use super::ParametricOps;
+
+/// The recurrent primitive chooses kernels by the backend that the dispatch leads to.
+impl FusedOps for Dispatch {}
+
+/// The recurrent primitive has its own backward step.
+impl<B: RecurrentOps, C: CheckpointStrategy> FusedOps for Autodiff<B, C> {}
 
 #[cfg(feature = "ndarray")]
 impl ParametricOps for burn::backend::NdArray {}
+
+#[cfg(feature = "ndarray")]
+impl FusedOps for burn::backend::NdArray {}
 
 #[cfg(feature = "ndarray")]
 impl RecurrentOps for burn::backend::NdArray {}
@@ -16,11 +30,21 @@ impl RecurrentOps for burn::backend::NdArray {}
 impl ParametricOps for burn_cubecl::CubeBackend {}
 
 #[cfg(feature = "cube")]
+impl FusedOps for burn_cubecl::CubeBackend {}
+
+#[cfg(feature = "cube")]
 impl RecurrentOps for burn_cubecl::CubeBackend {}
+
+/// Fusion compiles kernels of its own.
+#[cfg(feature = "fusion")]
+impl<B: burn_fusion::FusionBackend> FusedOps for burn_fusion::Fusion<B> {}
 
 /// The client side of a remote device: the server runs Burn's own operations.
 #[cfg(feature = "remote")]
 impl<C: burn_router::RouterChannel> ParametricOps for burn_router::BackendRouter<C> {}
+
+#[cfg(feature = "remote")]
+impl<C: burn_router::RouterChannel> FusedOps for burn_router::BackendRouter<C> {}
 
 #[cfg(feature = "remote")]
 impl<C: burn_router::RouterChannel> RecurrentOps for burn_router::BackendRouter<C> {}

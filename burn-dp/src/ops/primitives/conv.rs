@@ -1,8 +1,9 @@
 //! Convolutions of one to three dimensions, ordinary, transposed and deformable.
 
+use burn::backend::ops::conv::{calculate_conv_output_sizes, calculate_conv_transpose_output_size};
 use burn::backend::{Backend, TensorMetadata, tensor::FloatTensor};
-use burn::tensor::Shape;
 use burn::tensor::ops::{ConvOptions, ConvTransposeOptions, DeformConvOptions};
+use burn::tensor::{Shape, Slice};
 
 use super::Patches;
 use crate::ops::Kept;
@@ -76,9 +77,73 @@ impl Convolution {
         weight: Shape,
         grad: FloatTensor<B>,
     ) -> FloatTensor<B> {
+        let input = kept.one();
+        match self.groups_with_unused_pixels(&input.shape(), &weight) {
+            Some((one, groups)) => one.weight_gradient_of_groups::<B>(groups, input, &weight, grad),
+            None => self.weight_gradient_by_burn::<B>(input, weight, grad),
+        }
+    }
+
+    /// Returns the convolution of one group, and the number of groups, if there are several and the
+    /// last positions of the kernel leave pixels unused. Burn's gradient is wrong then.
+    fn groups_with_unused_pixels(&self, input: &Shape, weight: &Shape) -> Option<(Self, usize)> {
+        fn one<const N: usize>(
+            options: &ConvOptions<N>,
+            input: &Shape,
+            weight: &Shape,
+        ) -> Option<(ConvOptions<N>, usize)> {
+            let unused = |axis: usize| {
+                let (begin, end) = options.padding[axis];
+                let extent = options.dilation[axis] * (weight[axis + 2] - 1) + 1;
+                (begin + input[axis + 2] + end - extent) % options.stride[axis]
+            };
+            (options.groups > 1 && (0..N).any(|axis| unused(axis) > 0))
+                .then(|| (ConvOptions { groups: 1, ..options.clone() }, options.groups))
+        }
+        match self {
+            Self::Conv1d(options) => {
+                one(options, input, weight).map(|(options, groups)| (Self::Conv1d(options), groups))
+            }
+            Self::Conv2d(options) => {
+                one(options, input, weight).map(|(options, groups)| (Self::Conv2d(options), groups))
+            }
+            Self::Conv3d(options) => {
+                one(options, input, weight).map(|(options, groups)| (Self::Conv3d(options), groups))
+            }
+            _ => None,
+        }
+    }
+
+    /// Returns the gradient of the weights of several groups, from the convolution of one of them.
+    fn weight_gradient_of_groups<B: Backend>(
+        &self,
+        groups: usize,
+        input: FloatTensor<B>,
+        weight: &Shape,
+        grad: FloatTensor<B>,
+    ) -> FloatTensor<B> {
+        let of_group = |tensor: &FloatTensor<B>, group: usize| {
+            let size = tensor.shape()[1] / groups;
+            let range = Slice::from(group * size..(group + 1) * size);
+            B::float_slice(tensor.clone(), &[Slice::full(), range])
+        };
+        let mut one = weight.clone();
+        one[0] /= groups;
+        let grads = (0..groups).map(|group| {
+            let (input, grad) = (of_group(&input, group), of_group(&grad, group));
+            self.weight_gradient_by_burn::<B>(input, one.clone(), grad)
+        });
+        B::float_cat(grads.collect(), 0)
+    }
+
+    fn weight_gradient_by_burn<B: Backend>(
+        &self,
+        input: FloatTensor<B>,
+        weight: Shape,
+        grad: FloatTensor<B>,
+    ) -> FloatTensor<B> {
         // Burn's gradients ask for the weight, but use only its shape.
         let weight = B::float_empty(weight, &grad.device(), grad.dtype().into());
-        let input = kept.one();
         match self.clone() {
             Self::Conv1d(options) => B::conv1d_weight_backward(input, weight, grad, options),
             Self::Conv2d(options) => B::conv2d_weight_backward(input, weight, grad, options),
@@ -93,6 +158,53 @@ impl Convolution {
                 B::conv_transpose3d_weight_backward(input, weight, grad, options)
             }
         }
+    }
+
+    /// Returns the shape of the output.
+    pub(in crate::ops) fn output(&self, input: &Shape, weight: &Shape) -> Shape {
+        fn last(shape: &Shape) -> Vec<usize> {
+            shape.iter().skip(2).copied().collect()
+        }
+        fn plain<const N: usize>(
+            input: &Shape,
+            weight: &Shape,
+            options: &ConvOptions<N>,
+        ) -> Vec<usize> {
+            let ConvOptions { stride, padding, dilation, .. } = options;
+            calculate_conv_output_sizes(&last(weight), stride, padding, dilation, &last(input))
+        }
+        fn transposed<const N: usize>(
+            input: &Shape,
+            weight: &Shape,
+            options: &ConvTransposeOptions<N>,
+        ) -> Vec<usize> {
+            let size = |axis: usize| {
+                calculate_conv_transpose_output_size(
+                    weight[axis + 2],
+                    options.stride[axis],
+                    options.padding[axis],
+                    options.padding_out[axis],
+                    options.dilation[axis],
+                    input[axis + 2],
+                )
+            };
+            (0..N).map(size).collect()
+        }
+        let (channels, size) = match self {
+            Self::Conv1d(options) => (weight[0], plain(input, weight, options)),
+            Self::Conv2d(options) => (weight[0], plain(input, weight, options)),
+            Self::Conv3d(options) => (weight[0], plain(input, weight, options)),
+            Self::Transpose1d(options) => {
+                (weight[1] * options.groups, transposed(input, weight, options))
+            }
+            Self::Transpose2d(options) => {
+                (weight[1] * options.groups, transposed(input, weight, options))
+            }
+            Self::Transpose3d(options) => {
+                (weight[1] * options.groups, transposed(input, weight, options))
+            }
+        };
+        Shape::from([vec![input[0], channels], size].concat())
     }
 
     /// Returns the im2col of a convolution whose weight and pixels have these shapes.
@@ -135,4 +247,41 @@ pub(in crate::ops) fn deformable_weight_gradient<B: Backend>(
     let (input, offset, mask) = kept.deformed();
     let weight = B::float_zeros(weight, &grad.device(), grad.dtype().into());
     B::deform_conv2d_backward(input, offset, weight, mask, None, grad, options.clone()).weight_grad
+}
+
+#[cfg(test)]
+mod tests {
+    use burn::tensor::{Tensor, TensorData};
+
+    use super::*;
+    use crate::ops::{self, Primitive};
+    use crate::test_devices::devices;
+
+    /// Kernels of two pixels and stride two on five pixels: the last one is not used.
+    #[test]
+    fn weight_gradient_of_groups_with_unused_pixels_is_the_sum_over_positions() {
+        let (input, grad): (Vec<f32>, Vec<f32>) =
+            ((0..20).map(|i| (i as f32).sin()).collect(), vec![0.5, -1.0, 2.0, 0.25]);
+        let mut expected = Vec::new();
+        for (output, image) in [(0, 0), (0, 1), (1, 2), (1, 3)] {
+            for kernel in 0..2 {
+                let product =
+                    |at: usize| grad[2 * output + at] * input[5 * image + 2 * at + kernel];
+                expected.push(product(0) + product(1));
+            }
+        }
+        let primitive =
+            Primitive::Convolution(Convolution::Conv1d(ConvOptions::new([2], [0], [1], 2)));
+        for device in devices() {
+            let tensor = |values: &[f32], shape: [usize; 3]| {
+                Tensor::<3>::from_data(TensorData::new(values.to_vec(), shape), &device)
+            };
+            let kept = ops::keep(tensor(&input, [1, 4, 5]));
+            let grad = tensor(&grad, [1, 2, 2]);
+            let weight = Shape::new([2, 2, 2]);
+            let found = ops::weight_gradient(grad, kept, weight, primitive.clone());
+            let expected = TensorData::new(expected.clone(), [8]);
+            found.into_data().assert_approx_eq::<f32>(&expected, Default::default());
+        }
+    }
 }

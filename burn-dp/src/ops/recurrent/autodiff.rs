@@ -12,7 +12,7 @@ use super::gate_parameters::{GATES, GateParameters};
 use super::sequence::{OperandGrads, Operands, Trace};
 use super::uses::{LayerOf, Use, record};
 use super::value::Value;
-use super::{Recurrence, RecurrentOps};
+use super::{FusedOps, Recurrence, RecurrentOps};
 use crate::ops::recording;
 
 /// Input, hidden state and cell; weights and biases of the input, then of the hidden state.
@@ -24,7 +24,7 @@ const PARENTS: usize = 3 + 4 * GATES;
 #[derive(Debug)]
 struct RecurrentStep;
 
-impl<B: Backend> Backward<B, PARENTS> for RecurrentStep {
+impl<B: FusedOps> Backward<B, PARENTS> for RecurrentStep {
     /// The last part is the input, if it is kept.
     type State = (Trace<B>, Recurrence, Option<NodeId>);
 

@@ -5,7 +5,7 @@ use burn::backend::Backend;
 use super::gate_layers::GateLayers;
 use super::state::{State, StepGrads};
 use super::value::Value;
-use super::{GruCell, LstmCell, RnnCell, gru, lstm, rnn};
+use super::{FusedOps, GruCell, LstmCell, RnnCell, gru, lstm, rnn};
 
 /// How the hidden state of one position follows from the hidden state before.
 #[derive(Clone, Copy, Debug)]
@@ -42,7 +42,7 @@ impl Cell {
     }
 
     /// Computes one position: the next state, and what the backward pass needs.
-    pub(super) fn step<B: Backend>(
+    pub(super) fn step<B: FusedOps>(
         self,
         projected: Value<B>,
         state: State<B>,
@@ -65,7 +65,7 @@ impl Cell {
     }
 
     /// Computes the gradients of one position from the gradient of the state behind it.
-    pub(super) fn step_backward<B: Backend>(
+    pub(super) fn step_backward<B: FusedOps>(
         self,
         step: Step<B>,
         grad: State<B>,

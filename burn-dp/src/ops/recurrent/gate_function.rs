@@ -1,23 +1,18 @@
-use burn::backend::Backend;
-
+use super::fused_ops::FusedOps;
+use super::settings::GateFunction;
 use super::value::Value;
-
-/// An activation whose derivative can be computed from its output.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum GateFunction {
-    /// The input.
-    Identity,
-    /// The positive part.
-    Relu,
-    /// The logistic function.
-    Sigmoid,
-    /// The hyperbolic tangent.
-    Tanh,
-}
 
 impl GateFunction {
     /// Applies the function.
-    pub(super) fn apply<B: Backend>(self, input: Value<B>) -> Value<B> {
+    pub(super) fn apply<B: FusedOps>(self, input: Value<B>) -> Value<B> {
+        match B::gate(&input.0, self) {
+            Some(output) => Value(output),
+            None => self.apply_by_operations(input),
+        }
+    }
+
+    /// Applies the function by Burn's operations.
+    pub(super) fn apply_by_operations<B: FusedOps>(self, input: Value<B>) -> Value<B> {
         match self {
             Self::Identity => input,
             Self::Relu => Value(B::relu(input.0)),
@@ -27,7 +22,19 @@ impl GateFunction {
     }
 
     /// Returns the gradient of the input from the output and its gradient.
-    pub(super) fn backward<B: Backend>(self, output: Value<B>, grad: Value<B>) -> Value<B> {
+    pub(super) fn backward<B: FusedOps>(self, output: Value<B>, grad: Value<B>) -> Value<B> {
+        match B::gate_backward(&output.0, &grad.0, self) {
+            Some(grad) => Value(grad),
+            None => self.backward_by_operations(output, grad),
+        }
+    }
+
+    /// Computes the gradient of the input by Burn's operations.
+    pub(super) fn backward_by_operations<B: FusedOps>(
+        self,
+        output: Value<B>,
+        grad: Value<B>,
+    ) -> Value<B> {
         match self {
             Self::Identity => grad,
             Self::Relu => Value(B::relu_backward(output.0, grad.0)),

@@ -32,10 +32,9 @@ impl<B: Backend> GateLayers<B> {
     pub(super) fn project(&self, input: Value<B>) -> Value<B> {
         let [batch_size, positions, d_input] = input.dims();
         let [_, features] = self.weight.dims();
-        let rows = input.reshape([batch_size * positions, d_input]);
+        let rows = input.swap_dims(0, 1).reshape([positions * batch_size, d_input]);
         (rows.matmul(self.weight.clone()) + self.bias.clone())
-            .reshape([batch_size, positions, features])
-            .swap_dims(0, 1)
+            .reshape([positions, batch_size, features])
     }
 
     /// Returns the gradient of the hidden state from the gradient of its product with the gates

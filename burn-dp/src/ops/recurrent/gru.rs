@@ -1,123 +1,269 @@
 use burn::backend::Backend;
 
-use super::GateFunction;
+use super::fused_ops::FusedOps;
 use super::gate_layers::GateLayers;
+use super::settings::GruCell;
 use super::state::{State, StepGrads};
 use super::value::Value;
-
-/// The cell of a GRU, with the gates update, reset and candidate.
-#[derive(Clone, Copy, Debug)]
-pub struct GruCell {
-    /// Whether the reset gate scales the product with the hidden state, instead of the hidden
-    /// state.
-    pub(crate) reset_after: bool,
-    /// Activation of the update and reset gates.
-    pub(crate) gates: GateFunction,
-    /// Activation of the candidate.
-    pub(crate) candidate: GateFunction,
-    /// Bound on the magnitude of the hidden state.
-    pub(crate) clip: Option<f64>,
-}
 
 /// What the forward pass of one position keeps for the backward pass.
 #[derive(Clone, Debug)]
 pub(super) struct Step<B: Backend> {
     hidden_before: Value<B>,
-    /// Update and reset gate, side by side.
-    gates: Value<B>,
-    candidate: Value<B>,
     /// The product with the hidden state, if the reset gate scales the product.
     product: Option<Value<B>>,
+    values: CellValues<B>,
+}
+
+/// What one position computes.
+#[derive(Clone, Debug)]
+struct CellValues<B: Backend> {
+    /// Update and reset gate, and the candidate, side by side.
+    gates: Value<B>,
     /// The hidden state before clipping, if it is clipped.
-    hidden: Option<Value<B>>,
+    unclipped: Option<Value<B>>,
+    hidden: Value<B>,
+}
+
+/// Gradients of one position, where the reset gate scales the product.
+struct ResetAfterGrads<B: Backend> {
+    projected: Value<B>,
+    product: Value<B>,
+    /// The part of the gradient of the hidden state before that does not pass through the product.
+    carried: Value<B>,
 }
 
 impl GruCell {
-    pub(super) fn forward<B: Backend>(
+    pub(super) fn forward<B: FusedOps>(
         self,
         projected: Value<B>,
         state: State<B>,
         layer: &GateLayers<B>,
     ) -> (State<B>, Step<B>) {
         let before = state.hidden;
-        let [_, size] = before.dims();
-        let of_gates = |value: Value<B>| value.narrow(1, 0, 2 * size);
-        let of_candidate = |value: Value<B>| value.narrow(1, 2 * size, size);
-
-        let (gate_product, product) = if self.reset_after {
+        let (values, product) = if self.reset_after {
             let product = layer.forward(before.clone(), 0..3);
-            (of_gates(product.clone()), Some(of_candidate(product)))
+            let values = match B::gru(&projected.0, &product.0, &before.0, self) {
+                Some(values) => {
+                    let [gates, hidden] = values.map(Value);
+                    CellValues { gates, unclipped: None, hidden }
+                }
+                None => self.reset_after_by_operations(projected, &product, before.clone()),
+            };
+            (values, Some(product))
         } else {
-            (layer.forward(before.clone(), 0..2), None)
+            (self.reset_before(projected, before.clone(), layer), None)
         };
-        let gates = self.gates.apply(of_gates(projected.clone()) + gate_product);
-        let update = gates.clone().narrow(1, 0, size);
-        let reset = gates.clone().narrow(1, size, size);
-        let candidate_product = match &product {
-            Some(product) => reset * product.clone(),
-            None => layer.forward(reset * before.clone(), 2..3),
-        };
-        let candidate = self.candidate.apply(of_candidate(projected) + candidate_product);
+        let next = State { hidden: values.hidden.clone(), cell: state.cell };
+        (next, Step { hidden_before: before, product, values })
+    }
 
-        let hidden = candidate.clone() * update.clone().one_minus() + update * before.clone();
+    /// Computes one position by Burn's operations, if the reset gate scales the product.
+    fn reset_after_by_operations<B: FusedOps>(
+        self,
+        projected: Value<B>,
+        product: &Value<B>,
+        before: Value<B>,
+    ) -> CellValues<B> {
+        let [_, size] = before.dims();
+        let of_gates = |value: &Value<B>| value.clone().narrow(1, 0, 2 * size);
+        let of_candidate = |value: &Value<B>| value.clone().narrow(1, 2 * size, size);
+        let gates = self.gates.apply_by_operations(of_gates(&projected) + of_gates(product));
+        let reset = gates.clone().narrow(1, size, size);
+        let sum = of_candidate(&projected) + reset * of_candidate(product);
+        self.mix(gates, self.candidate.apply_by_operations(sum), before)
+    }
+
+    /// Computes one position, if the reset gate scales the hidden state.
+    fn reset_before<B: FusedOps>(
+        self,
+        projected: Value<B>,
+        before: Value<B>,
+        layer: &GateLayers<B>,
+    ) -> CellValues<B> {
+        let [_, size] = before.dims();
+        let product = layer.forward(before.clone(), 0..2);
+        let gates = self.gates.apply(projected.clone().narrow(1, 0, 2 * size) + product);
+        let reset = gates.clone().narrow(1, size, size);
+        let product = layer.forward(reset * before.clone(), 2..3);
+        let candidate = self.candidate.apply(projected.narrow(1, 2 * size, size) + product);
+        self.mix(gates, candidate, before)
+    }
+
+    /// Mixes the candidate with the hidden state before.
+    fn mix<B: FusedOps>(
+        self,
+        gates: Value<B>,
+        candidate: Value<B>,
+        before: Value<B>,
+    ) -> CellValues<B> {
+        let [_, size] = before.dims();
+        let update = gates.clone().narrow(1, 0, size);
+        let hidden = candidate.clone() * update.clone().one_minus() + update * before;
         let (hidden, unclipped) = match self.clip {
             Some(bound) => (hidden.clone().clamp(bound), Some(hidden)),
             None => (hidden, None),
         };
-        let step = Step { hidden_before: before, gates, candidate, product, hidden: unclipped };
-        (State { hidden, cell: state.cell }, step)
+        CellValues { gates: Value::cat(vec![gates, candidate], 1), unclipped, hidden }
     }
 
-    pub(super) fn backward<B: Backend>(
+    pub(super) fn backward<B: FusedOps>(
         self,
         step: Step<B>,
         grad: State<B>,
         weight: &Value<B>,
     ) -> StepGrads<B> {
-        let Step { hidden_before: before, gates, candidate, product, hidden } = step;
-        let [_, size] = before.dims();
-        let update = gates.clone().narrow(1, 0, size);
-        let reset = gates.clone().narrow(1, size, size);
-
-        let hidden_grad = match (self.clip, hidden) {
-            (Some(bound), Some(hidden)) => Value::clamp_backward(hidden, grad.hidden, bound),
-            _ => grad.hidden,
+        let Step { hidden_before: before, product, values } = step;
+        let Some(product) = product else {
+            return self.reset_before_backward(values, before, grad, weight);
         };
-        let update_grad = hidden_grad.clone() * (before.clone() - candidate.clone());
-        let candidate_grad = hidden_grad.clone() * update.clone().one_minus();
-        let candidate_grad = self.candidate.backward(candidate, candidate_grad);
-        let carried = hidden_grad * update;
+        let kept = [&values.gates.0, &product.0, &before.0];
+        let ResetAfterGrads { projected, product, carried } =
+            match B::gru_backward(kept, &grad.hidden.0, self) {
+                Some(grads) => {
+                    let [projected, product, carried] = grads.map(Value);
+                    ResetAfterGrads { projected, product, carried }
+                }
+                None => self.reset_after_backward_by_operations(
+                    values,
+                    product,
+                    before.clone(),
+                    grad.hidden,
+                ),
+            };
+        let hidden = carried + GateLayers::backward(weight, product.clone(), 0..3);
+        StepGrads {
+            projected,
+            product: Some(product),
+            inputs: vec![before],
+            carried: State { hidden, cell: grad.cell },
+        }
+    }
 
-        match product {
-            Some(product) => {
-                let reset_grad = candidate_grad.clone() * product;
-                let gate_grads = Value::cat(vec![update_grad, reset_grad], 1);
-                let gate_grads = self.gates.backward(gates, gate_grads);
-                let product_grad = candidate_grad.clone() * reset;
-                let product = Value::cat(vec![gate_grads.clone(), product_grad], 1);
-                let hidden = carried + GateLayers::backward(weight, product.clone(), 0..3);
-                StepGrads {
-                    projected: Value::cat(vec![gate_grads, candidate_grad], 1),
-                    product: Some(product),
-                    inputs: vec![before],
-                    carried: State { hidden, cell: grad.cell },
-                }
+    /// Computes the gradients of one position by Burn's operations, if the reset gate scales the
+    /// product.
+    fn reset_after_backward_by_operations<B: FusedOps>(
+        self,
+        values: CellValues<B>,
+        product: Value<B>,
+        before: Value<B>,
+        grad: Value<B>,
+    ) -> ResetAfterGrads<B> {
+        let [_, size] = before.dims();
+        let gates = values.gates.clone().narrow(1, 0, 2 * size);
+        let reset = gates.clone().narrow(1, size, size);
+        let (update_grad, candidate_grad, carried) = self.mix_backward(values, before, grad);
+        let reset_grad = candidate_grad.clone() * product.narrow(1, 2 * size, size);
+        let gate_grads = Value::cat(vec![update_grad, reset_grad], 1);
+        let gate_grads = self.gates.backward_by_operations(gates, gate_grads);
+        let product_grad = candidate_grad.clone() * reset;
+        ResetAfterGrads {
+            projected: Value::cat(vec![gate_grads.clone(), candidate_grad], 1),
+            product: Value::cat(vec![gate_grads, product_grad], 1),
+            carried,
+        }
+    }
+
+    /// Computes the gradients of one position, if the reset gate scales the hidden state.
+    fn reset_before_backward<B: FusedOps>(
+        self,
+        values: CellValues<B>,
+        before: Value<B>,
+        grad: State<B>,
+        weight: &Value<B>,
+    ) -> StepGrads<B> {
+        let [_, size] = before.dims();
+        let gates = values.gates.clone().narrow(1, 0, 2 * size);
+        let reset = gates.clone().narrow(1, size, size);
+        let (update_grad, candidate_grad, carried) =
+            self.mix_backward(values, before.clone(), grad.hidden);
+        let scaled_grad = GateLayers::backward(weight, candidate_grad.clone(), 2..3);
+        let reset_grad = scaled_grad.clone() * before.clone();
+        let gate_grads = Value::cat(vec![update_grad, reset_grad], 1);
+        let gate_grads = self.gates.backward(gates, gate_grads);
+        let hidden = carried
+            + scaled_grad * reset.clone()
+            + GateLayers::backward(weight, gate_grads.clone(), 0..2);
+        StepGrads {
+            projected: Value::cat(vec![gate_grads, candidate_grad], 1),
+            product: None,
+            inputs: vec![before.clone(), reset * before],
+            carried: State { hidden, cell: grad.cell },
+        }
+    }
+
+    /// Returns the gradients of the update gate, of the sum in the candidate, and of the hidden
+    /// state before.
+    fn mix_backward<B: FusedOps>(
+        self,
+        values: CellValues<B>,
+        before: Value<B>,
+        grad: Value<B>,
+    ) -> (Value<B>, Value<B>, Value<B>) {
+        let [_, size] = before.dims();
+        let update = values.gates.clone().narrow(1, 0, size);
+        let candidate = values.gates.narrow(1, 2 * size, size);
+        let grad = match (self.clip, values.unclipped) {
+            (Some(bound), Some(hidden)) => Value::clamp_backward(hidden, grad, bound),
+            _ => grad,
+        };
+        let update_grad = grad.clone() * (before - candidate.clone());
+        let candidate_grad = grad.clone() * update.clone().one_minus();
+        let candidate_grad = self.candidate.backward_by_operations(candidate, candidate_grad);
+        (update_grad, candidate_grad, grad * update)
+    }
+}
+
+#[cfg(all(test, feature = "flex"))]
+mod tests {
+    use burn::backend::Flex;
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::ops::GateFunction;
+    use crate::ops::recurrent::oracle::{any_gate_function, ramp, values};
+
+    proptest! {
+        #![proptest_config(ProptestConfig {
+            cases: 100, failure_persistence: None, ..Default::default()
+        })]
+
+        #[test]
+        fn fused_gru_equals_the_operations_of_burn(
+            rows in 1usize..70,
+            size in 1usize..150,
+            gates in any_gate_function(),
+            candidate in any_gate_function(),
+        ) {
+            let gru = GruCell { reset_after: true, gates, candidate, clip: None };
+            let [projected, product] = [0.3, 0.7].map(|phase| ramp([rows, 3 * size], phase));
+            let [before, grad] = [0.1, 0.5].map(|phase| ramp([rows, size], phase));
+
+            let native = Flex::gru(&projected.0, &product.0, &before.0, gru).unwrap().map(Value);
+            let oracle = gru.reset_after_by_operations(projected, &product, before.clone());
+            for (native, expected) in native.iter().zip([&oracle.gates, &oracle.hidden]) {
+                values(native).assert_approx_eq::<f32>(&values(expected), Default::default());
             }
-            None => {
-                let scaled_grad = GateLayers::backward(weight, candidate_grad.clone(), 2..3);
-                let reset_grad = scaled_grad.clone() * before.clone();
-                let gate_grads = Value::cat(vec![update_grad, reset_grad], 1);
-                let gate_grads = self.gates.backward(gates, gate_grads);
-                let hidden = carried
-                    + scaled_grad * reset.clone()
-                    + GateLayers::backward(weight, gate_grads.clone(), 0..2);
-                StepGrads {
-                    projected: Value::cat(vec![gate_grads, candidate_grad], 1),
-                    product: None,
-                    inputs: vec![before.clone(), reset * before],
-                    carried: State { hidden, cell: grad.cell },
-                }
+
+            let kept = [&oracle.gates.0, &product.0, &before.0];
+            let native = Flex::gru_backward(kept, &grad.0, gru).unwrap().map(Value);
+            let oracle = gru.reset_after_backward_by_operations(oracle, product, before, grad);
+            let expected = [oracle.projected, oracle.product, oracle.carried];
+            for (native, expected) in native.iter().zip(&expected) {
+                values(native).assert_approx_eq::<f32>(&values(expected), Default::default());
             }
+        }
+    }
+
+    #[test]
+    fn clipped_cells_and_scaled_hidden_states_are_left_to_the_operations_of_burn() {
+        let (gates, candidate) = (GateFunction::Sigmoid, GateFunction::Tanh);
+        let [sum, before] = [ramp([2, 9], 0.0), ramp([2, 3], 0.0)];
+        for (reset_after, clip) in [(true, Some(1.0)), (false, None)] {
+            let gru = GruCell { reset_after, gates, candidate, clip };
+            assert!(Flex::gru(&sum.0, &sum.0, &before.0, gru).is_none());
+            let kept = [&sum.0, &sum.0, &before.0];
+            assert!(Flex::gru_backward(kept, &before.0, gru).is_none());
         }
     }
 }

@@ -15,25 +15,27 @@
 mod autodiff;
 mod cell;
 mod functions;
+mod fused_ops;
 mod gate_function;
 mod gate_layers;
 mod gate_parameters;
 mod gru;
 mod lstm;
+#[cfg(all(test, feature = "flex"))]
+mod oracle;
 mod recurrence;
 mod recurrent_ops;
 mod rnn;
 mod sequence;
+mod settings;
 mod state;
 mod uses;
 mod value;
 
 pub use cell::Cell;
 pub(crate) use functions::recurrent;
-pub use gate_function::GateFunction;
+pub use fused_ops::FusedOps;
 pub use gate_parameters::GateParameters;
-pub use gru::GruCell;
-pub use lstm::LstmCell;
 pub use recurrence::{GateIds, Recurrence};
 pub use recurrent_ops::RecurrentOps;
-pub use rnn::RnnCell;
+pub use settings::{GateFunction, GruCell, LstmCell, RnnCell};

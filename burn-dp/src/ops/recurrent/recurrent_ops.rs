@@ -1,7 +1,7 @@
-use burn::backend::{Backend, backend_extension, tensor::FloatTensor};
+use burn::backend::{backend_extension, tensor::FloatTensor};
 
 use super::sequence::Operands;
-use super::{GateParameters, Recurrence};
+use super::{FusedOps, GateParameters, Recurrence};
 
 /// The recurrent primitive of a backend.
 ///
@@ -15,7 +15,7 @@ use super::{GateParameters, Recurrence};
     Fusion: cfg(feature = "fusion"),
     Remote: cfg(feature = "remote"),
 )]
-pub trait RecurrentOps: Backend {
+pub trait RecurrentOps: FusedOps {
     /// Returns the hidden states of all positions followed, for an LSTM, by the last cell:
     /// `[positions (+ 1), batch_size, d_hidden]`.
     ///

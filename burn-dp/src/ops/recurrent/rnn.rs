@@ -1,18 +1,10 @@
 use burn::backend::Backend;
 
-use super::GateFunction;
+use super::fused_ops::FusedOps;
 use super::gate_layers::GateLayers;
+use super::settings::RnnCell;
 use super::state::{State, StepGrads};
 use super::value::Value;
-
-/// The cell of a plain recurrent layer, with one gate.
-#[derive(Clone, Copy, Debug)]
-pub struct RnnCell {
-    /// Activation of the gate.
-    pub(crate) activation: GateFunction,
-    /// Bound on the magnitude of the hidden state.
-    pub(crate) clip: Option<f64>,
-}
 
 /// What the forward pass of one position keeps for the backward pass.
 #[derive(Clone, Debug)]
@@ -23,7 +15,7 @@ pub(super) struct Step<B: Backend> {
 }
 
 impl RnnCell {
-    pub(super) fn forward<B: Backend>(
+    pub(super) fn forward<B: FusedOps>(
         self,
         projected: Value<B>,
         state: State<B>,
@@ -39,7 +31,7 @@ impl RnnCell {
         (State { hidden, cell: state.cell }, Step { hidden_before, output })
     }
 
-    pub(super) fn backward<B: Backend>(
+    pub(super) fn backward<B: FusedOps>(
         self,
         step: Step<B>,
         grad: State<B>,

@@ -2,13 +2,13 @@
 
 use burn::backend::{Backend, tensor::FloatTensor};
 
-use super::Recurrence;
 use super::cell::Step;
 use super::gate_layers::GateLayers;
 use super::gate_parameters::GATES;
 use super::state::State;
 use super::uses::{LayerOf, Products, Use};
 use super::value::Value;
+use super::{FusedOps, Recurrence};
 
 /// The tensors of a recurrent layer.
 pub(super) struct Operands<B: Backend> {
@@ -43,7 +43,7 @@ pub(super) struct OperandGrads<B: Backend> {
     of_input: Value<B>,
 }
 
-impl<B: Backend> Operands<B> {
+impl<B: FusedOps> Operands<B> {
     /// Takes input, hidden state and cell; and the parameters of the layers of the input and of the
     /// hidden state.
     pub(super) fn new(
@@ -101,7 +101,7 @@ impl<B: Backend> OperandGrads<B> {
     }
 }
 
-impl<B: Backend> Trace<B> {
+impl<B: FusedOps> Trace<B> {
     /// Computes the gradients by backpropagation through time.
     pub(super) fn backward(
         self,

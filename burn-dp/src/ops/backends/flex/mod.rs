@@ -4,8 +4,10 @@
 //! tensors that it does not handle; the caller falls back to Burn's operations, which are also the
 //! oracle of its tests.
 
+mod convolution;
 mod indexed_norms;
 mod patches;
+mod recurrent;
 mod row_norms;
 mod tasks;
 
@@ -14,9 +16,50 @@ use burn::backend::{
     tensor::{FloatTensor, IntTensor},
 };
 
-use crate::ops::{ParametricOps, Patches, RecurrentOps};
+use burn::tensor::Shape;
+
+use crate::ops::{
+    Bias, Convolution, FusedOps, GateFunction, GruCell, Kept, LstmCell, ParametricOps, Patches,
+    Primitive, RecurrentOps,
+};
 
 impl ParametricOps for Flex {
+    fn convolution(
+        input: FloatTensor<Self>,
+        weight: FloatTensor<Self>,
+        bias: Bias<Self>,
+        convolution: Convolution,
+    ) -> FloatTensor<Self> {
+        let bias = bias.into_option();
+        convolution::forward(&input, &weight, bias.as_ref(), &convolution)
+            .unwrap_or_else(|| convolution.forward::<Self>(input, weight, bias))
+    }
+
+    fn convolution_input_gradient(
+        input: Shape,
+        weight: FloatTensor<Self>,
+        grad: FloatTensor<Self>,
+        convolution: Convolution,
+    ) -> FloatTensor<Self> {
+        convolution::input_gradient(&input, &weight, &grad, &convolution)
+            .unwrap_or_else(|| convolution.input_gradient::<Self>(input, weight, grad))
+    }
+
+    fn weight_gradient(
+        output_grad: FloatTensor<Self>,
+        kept: Kept<Self>,
+        weight: Shape,
+        primitive: Primitive,
+    ) -> FloatTensor<Self> {
+        let native = match (&primitive, &kept) {
+            (Primitive::Convolution(convolution), Kept::One(input)) => {
+                convolution::weight_gradient(input, &output_grad, &weight, convolution)
+            }
+            _ => None,
+        };
+        native.unwrap_or_else(|| primitive.flat_weight_gradient::<Self>(kept, weight, output_grad))
+    }
+
     fn native_patches(input: FloatTensor<Self>, patches: Patches) -> Option<FloatTensor<Self>> {
         patches::patches(input, &patches)
     }
@@ -30,6 +73,54 @@ impl ParametricOps for Flex {
         rows: FloatTensor<Self>,
     ) -> Option<FloatTensor<Self>> {
         indexed_norms::indexed_squared_norms(ids, rows)
+    }
+}
+
+impl FusedOps for Flex {
+    fn gate(input: &FloatTensor<Self>, function: GateFunction) -> Option<FloatTensor<Self>> {
+        recurrent::gate(input, function)
+    }
+
+    fn gate_backward(
+        output: &FloatTensor<Self>,
+        grad: &FloatTensor<Self>,
+        function: GateFunction,
+    ) -> Option<FloatTensor<Self>> {
+        recurrent::gate_backward(output, grad, function)
+    }
+
+    fn lstm(
+        projected: &FloatTensor<Self>,
+        product: &FloatTensor<Self>,
+        cell: &FloatTensor<Self>,
+        lstm: LstmCell,
+    ) -> Option<[FloatTensor<Self>; 4]> {
+        recurrent::lstm(projected, product, cell, lstm)
+    }
+
+    fn lstm_backward(
+        kept: [&FloatTensor<Self>; 3],
+        grads: [&FloatTensor<Self>; 2],
+        lstm: LstmCell,
+    ) -> Option<[FloatTensor<Self>; 2]> {
+        recurrent::lstm_backward(kept, grads, lstm)
+    }
+
+    fn gru(
+        projected: &FloatTensor<Self>,
+        product: &FloatTensor<Self>,
+        hidden: &FloatTensor<Self>,
+        gru: GruCell,
+    ) -> Option<[FloatTensor<Self>; 2]> {
+        recurrent::gru(projected, product, hidden, gru)
+    }
+
+    fn gru_backward(
+        kept: [&FloatTensor<Self>; 3],
+        grad: &FloatTensor<Self>,
+        gru: GruCell,
+    ) -> Option<[FloatTensor<Self>; 3]> {
+        recurrent::gru_backward(kept, grad, gru)
     }
 }
 

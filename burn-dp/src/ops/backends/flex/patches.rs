@@ -37,59 +37,93 @@ pub(super) fn patches(input: FloatTensor<Flex>, patches: &Patches) -> Option<Flo
 impl Patches {
     /// Writes the pixels under element `kernel` of the kernel, one output plane after another;
     /// `row` holds zeros.
-    fn fill_volume(&self, volume: &[f32], size: [usize; 3], kernel: usize, row: &mut [f32]) {
-        let [depth, height, width] = size;
-        let [_, kernel_height, kernel_width] = self.kernel_size;
-        let [_, height_out, width_out] = self.output_size;
-        let (front, _) = self.options.padding[0];
-        let column = kernel % kernel_width;
-        let line = kernel / kernel_width % kernel_height;
-        let plane = kernel / (kernel_width * kernel_height) * self.options.dilation[0];
-        for (z_out, row) in row.chunks_exact_mut((height_out * width_out).max(1)).enumerate() {
-            let z = z_out * self.options.stride[0] + plane;
-            if z >= front && z - front < depth {
-                let area = height * width;
-                let image = &volume[(z - front) * area..(z - front + 1) * area];
-                self.fill_plane(image, [height, width], [line, column], row);
+    pub(super) fn fill_volume(
+        &self,
+        volume: &[f32],
+        size: [usize; 3],
+        kernel: usize,
+        row: &mut [f32],
+    ) {
+        self.for_each_segment(size, kernel, |Segment { row: start, pixel, length, stride }| {
+            let row = &mut row[start..start + length];
+            if stride == 1 {
+                row.copy_from_slice(&volume[pixel..pixel + length]);
+            } else {
+                let pixels = volume[pixel..].iter().step_by(stride);
+                row.iter_mut().zip(pixels).for_each(|(value, &pixel)| *value = pixel);
             }
-        }
+        });
     }
 
-    /// Writes the pixels of one plane under one element of the kernel, one output row after
-    /// another.
-    fn fill_plane(&self, image: &[f32], size: [usize; 2], kernel: [usize; 2], row: &mut [f32]) {
-        let [height, width] = size;
-        let [_, _, width_out] = self.output_size;
-        let [_, stride @ ..] = self.options.stride;
-        let [_, dilation @ ..] = self.options.dilation;
-        let [_, (top, _), (left, _)] = self.options.padding;
-        let row_offset = kernel[0] * dilation[0];
-        let column_offset = kernel[1] * dilation[1];
+    /// Adds the values of a row to the pixels that [`fill_volume`](Self::fill_volume) takes them
+    /// from.
+    pub(super) fn add_volume(
+        &self,
+        row: &[f32],
+        size: [usize; 3],
+        kernel: usize,
+        volume: &mut [f32],
+    ) {
+        self.for_each_segment(size, kernel, |Segment { row: start, pixel, length, stride }| {
+            let row = &row[start..start + length];
+            if stride == 1 {
+                let pixels = &mut volume[pixel..pixel + length];
+                pixels.iter_mut().zip(row).for_each(|(pixel, value)| *pixel += value);
+            } else {
+                let pixels = volume[pixel..].iter_mut().step_by(stride);
+                pixels.zip(row).for_each(|(pixel, value)| *pixel += value);
+            }
+        });
+    }
+
+    /// Visits the pixels inside of the image under element `kernel` of the kernel, one output row
+    /// after another.
+    fn for_each_segment(&self, size: [usize; 3], kernel: usize, mut visit: impl FnMut(Segment)) {
+        let [depth, height, width] = size;
+        let [_, kernel_height, kernel_width] = self.kernel_size;
+        let [depth_out, height_out, width_out] = self.output_size;
+        let [stride_z, stride_y, stride] = self.options.stride;
+        let [(front, _), (top, _), (left, _)] = self.options.padding;
+        let [dilation_z, dilation_y, dilation_x] = self.options.dilation;
+        let x_offset = kernel % kernel_width * dilation_x;
+        let y_offset = kernel / kernel_width % kernel_height * dilation_y;
+        let z_offset = kernel / (kernel_width * kernel_height) * dilation_z;
 
         // The output columns whose pixel lies inside of the image.
-        let first = left.saturating_sub(column_offset).div_ceil(stride[1]).min(width_out);
-        let end = (width + left).saturating_sub(column_offset).div_ceil(stride[1]).min(width_out);
+        let first = left.saturating_sub(x_offset).div_ceil(stride).min(width_out);
+        let end = (width + left).saturating_sub(x_offset).div_ceil(stride).min(width_out);
         if first >= end {
             return;
         }
-        for (y_out, row) in row.chunks_exact_mut(width_out).enumerate() {
-            let y = y_out * stride[0] + row_offset;
-            if y < top || y - top >= height {
-                continue;
-            }
-            let line = &image[(y - top) * width..(y - top + 1) * width];
-            let x = first * stride[1] + column_offset - left;
-            if stride[1] == 1 {
-                row[first..end].copy_from_slice(&line[x..x + end - first]);
-            } else {
-                for (value, &pixel) in
-                    row[first..end].iter_mut().zip(line[x..].iter().step_by(stride[1]))
-                {
-                    *value = pixel;
-                }
+        let inside = |position: usize, padding: usize, length: usize| {
+            position.checked_sub(padding).filter(|&position| position < length)
+        };
+        for z_out in 0..depth_out {
+            let Some(z) = inside(z_out * stride_z + z_offset, front, depth) else { continue };
+            for y_out in 0..height_out {
+                let Some(y) = inside(y_out * stride_y + y_offset, top, height) else { continue };
+                let x = first * stride + x_offset - left;
+                visit(Segment {
+                    row: (z_out * height_out + y_out) * width_out + first,
+                    pixel: (z * height + y) * width + x,
+                    length: end - first,
+                    stride,
+                });
             }
         }
     }
+}
+
+/// Pixels of one row of the image, and the values of a row of patches that they are.
+struct Segment {
+    /// Where the values start.
+    row: usize,
+    /// Where the pixels start.
+    pixel: usize,
+    /// Number of values.
+    length: usize,
+    /// Distance of the pixels.
+    stride: usize,
 }
 
 #[cfg(test)]

@@ -1,0 +1,37 @@
+//! The gates of recurrent layers: one pass over memory for all gates of one position.
+
+mod activation;
+mod gru;
+mod lstm;
+
+pub(super) use activation::{gate, gate_backward};
+pub(super) use gru::{gru, gru_backward};
+pub(super) use lstm::{lstm, lstm_backward};
+
+use burn::backend::{Flex, TensorMetadata, tensor::FloatTensor};
+use burn::tensor::TensorData;
+
+use super::tasks::TASK_VALUES;
+
+/// Rows of one task.
+fn rows_of_task(row: usize) -> usize {
+    TASK_VALUES.div_ceil(row.max(1))
+}
+
+/// Creates `[rows, columns]` from its values.
+fn matrix(values: Vec<f32>, columns: usize) -> FloatTensor<Flex> {
+    let rows = values.len() / columns;
+    FloatTensor::<Flex>::from_data(TensorData::new(values, [rows, columns]))
+}
+
+/// Whether a matrix has as many rows as a state, and this number of columns.
+fn fits(matrix: &FloatTensor<Flex>, state: &FloatTensor<Flex>, columns: usize) -> bool {
+    let [rows, _] = state.shape().dims();
+    matrix.shape().dims() == [rows, columns]
+}
+
+/// Returns the columns of a matrix that is not empty.
+fn columns(matrix: &FloatTensor<Flex>) -> Option<usize> {
+    let [rows, columns] = matrix.shape().dims();
+    (rows * columns > 0).then_some(columns)
+}

@@ -1,0 +1,82 @@
+use burn::backend::{Backend, tensor::FloatTensor};
+
+use super::settings::{GateFunction, GruCell, LstmCell};
+
+/// Kernels of a backend for the gates of one position.
+///
+/// Every kernel returns `None` for what it does not handle; Burn's operations are used then, and
+/// they are the oracle of its tests. An implementation detail that is public because
+/// [`RecurrentOps`](super::RecurrentOps) is.
+#[doc(hidden)]
+#[allow(unused_variables)]
+pub trait FusedOps: Backend {
+    /// Applies a gate function.
+    fn gate(input: &FloatTensor<Self>, function: GateFunction) -> Option<FloatTensor<Self>> {
+        None
+    }
+
+    /// Returns the gradient of the input of [`gate`](Self::gate) from its output and the gradient
+    /// of its output.
+    fn gate_backward(
+        output: &FloatTensor<Self>,
+        grad: &FloatTensor<Self>,
+        function: GateFunction,
+    ) -> Option<FloatTensor<Self>> {
+        None
+    }
+
+    /// Returns the values of the gates and the candidate, side by side; the cell; its activation;
+    /// and the hidden state.
+    ///
+    /// - projected, product: `[batch_size, gates · d_hidden]`, contributions of the input and of
+    ///   the hidden state
+    /// - cell: `[batch_size, d_hidden]`
+    fn lstm(
+        projected: &FloatTensor<Self>,
+        product: &FloatTensor<Self>,
+        cell: &FloatTensor<Self>,
+        lstm: LstmCell,
+    ) -> Option<[FloatTensor<Self>; 4]> {
+        None
+    }
+
+    /// Returns the gradients of the projection and of the cell before.
+    ///
+    /// - kept: the values of the gates and the candidate, the cell before, and the activation of
+    ///   the cell
+    /// - grads: gradients of the hidden state and of the cell
+    fn lstm_backward(
+        kept: [&FloatTensor<Self>; 3],
+        grads: [&FloatTensor<Self>; 2],
+        lstm: LstmCell,
+    ) -> Option<[FloatTensor<Self>; 2]> {
+        None
+    }
+
+    /// Returns the values of the gates and the candidate, side by side; and the hidden state. The
+    /// reset gate scales the product.
+    ///
+    /// - projected, product: `[batch_size, 3 · d_hidden]`
+    /// - hidden: `[batch_size, d_hidden]`
+    fn gru(
+        projected: &FloatTensor<Self>,
+        product: &FloatTensor<Self>,
+        hidden: &FloatTensor<Self>,
+        gru: GruCell,
+    ) -> Option<[FloatTensor<Self>; 2]> {
+        None
+    }
+
+    /// Returns the gradients of the projection, of the product, and the part of the gradient of the
+    /// hidden state before that does not pass through the product.
+    ///
+    /// - kept: the values of the gates and the candidate, the product, and the hidden state before
+    /// - grad: gradient of the hidden state
+    fn gru_backward(
+        kept: [&FloatTensor<Self>; 3],
+        grad: &FloatTensor<Self>,
+        gru: GruCell,
+    ) -> Option<[FloatTensor<Self>; 3]> {
+        None
+    }
+}
