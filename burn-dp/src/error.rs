@@ -1,10 +1,11 @@
 //! The error type of the crate.
 
 use std::fmt;
+use std::io::ErrorKind;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use burn_dp_accountant::AccountantError;
+use burn_dp_accountant::{AccountantError, Rounded};
 
 mod fault;
 
@@ -141,8 +142,9 @@ impl fmt::Display for DpError {
             }
             Self::BudgetExhausted { epsilon, budget, delta, steps } => write!(
                 f,
-                "the next step would spend epsilon = {epsilon:.6} at delta = {delta:e}, more than \
-                 the budget of {budget}; {steps} steps were released and nothing more was"
+                "the next step would spend epsilon = {} at delta = {delta:e}, more than the budget \
+                 of {budget}; {steps} steps were released and nothing more was",
+                Rounded::up(*epsilon)
             ),
             Self::InvalidState { reason } => f.write_str(reason),
             Self::SavedState { reason } => write!(f, "saved state refused: {reason}"),
@@ -152,9 +154,25 @@ impl fmt::Display for DpError {
                 write!(f, "the operating system provides no entropy for the noise: {reason}")
             }
             Self::Accountant(error) => write!(f, "{error}"),
-            Self::Io { path, source } => write!(f, "{}: {source}", path.display()),
+            Self::Io { path, source } => {
+                write!(f, "{}: {source}{}", path.display(), way_out(source.kind()))
+            }
             Self::Training(error) => write!(f, "{error}"),
         }
+    }
+}
+
+/// Returns what can be done about an error of the operating system.
+fn way_out(kind: ErrorKind) -> &'static str {
+    match kind {
+        ErrorKind::StorageFull | ErrorKind::QuotaExceeded => "; free space, and try again",
+        ErrorKind::PermissionDenied | ErrorKind::ReadOnlyFilesystem => {
+            "; make it readable and writable for this user, or choose another path"
+        }
+        ErrorKind::NotADirectory | ErrorKind::IsADirectory | ErrorKind::AlreadyExists => {
+            "; move away what is there, or choose another path"
+        }
+        _ => "",
     }
 }
 
@@ -223,7 +241,12 @@ mod tests {
 
     #[test]
     fn messages_name_value_and_way_out() {
-        let spent = DpError::BudgetExhausted { epsilon: 3.01, budget: 3.0, delta: 1e-5, steps: 7 };
+        let spent = DpError::BudgetExhausted {
+            epsilon: 3.000_000_1, // rounded up, so that it is not the budget
+            budget: 3.0,
+            delta: 1e-5,
+            steps: 7,
+        };
         let model = DpError::UnsupportedModel { path: "norm".into(), reason: "use X".into() };
         let losses = DpError::NotPerExample { reason: "got 1 for 8 rows".into() };
         for (error, message) in [
@@ -233,7 +256,7 @@ mod tests {
             (losses, "the losses are not one value per example: got 1 for 8 rows"),
             (
                 spent,
-                "the next step would spend epsilon = 3.010000 at delta = 1e-5, more than the \
+                "the next step would spend epsilon = 3.00001 at delta = 1e-5, more than the \
                  budget of 3; 7 steps were released and nothing more was",
             ),
             (DpError::state("finish the step first"), "finish the step first"),

@@ -49,11 +49,10 @@
 //!
 //! for batch in batches {
 //!     let batch = batch?; // may be empty: then the step is noise alone
-//!     for physical_batch in batch.physical_batches(64)? {
-//!         let ((x, y), _) = physical_batch?.into_parts();
+//!     optim.backward_batch(&model, &batch, 64, |model, (x, y)| {
 //!         let logits = model.fc2.forward(model.fc1.forward(x).tanh());
-//!         optim.backward(loss.forward(logits, y), &model)?;
-//!     }
+//!         loss.forward(logits, y)
+//!     })?;
 //!     model = optim.step(0.5, model, batch)?;
 //! }
 //! println!("{}", optim.statement(&[1e-6, 1e-5])?);
@@ -86,6 +85,7 @@
 //! | `train` | training with Burn's `SupervisedTraining` (feature `train`) |
 //! | [`updates`] | updates of mini-sets and users: batch clipping, federated training |
 //! | [`model`] | validation, and groups of parameters |
+//! | [`audit`] | canaries, and lower bounds on ε from their scores |
 //! | [`baselines`] | slower ways to the same sums, for benchmarks and oracles |
 //!
 //! Two pages: [`sharp_edges`] lists how private training fails without an error, and the test for
@@ -103,6 +103,7 @@
 // Burn deprecates NdArray but keeps it as its second CPU backend.
 #![cfg_attr(feature = "ndarray", allow(deprecated))]
 
+pub mod audit;
 pub mod baselines;
 pub mod checkpoint;
 pub mod clipping;
@@ -117,6 +118,7 @@ mod non_private;
 pub mod ops;
 pub mod optim;
 pub mod prelude;
+mod public_data;
 pub mod random;
 pub mod sampling;
 pub mod schedule;
@@ -136,3 +138,4 @@ mod test_devices;
 pub use error::DpError;
 pub use grads::check_independence;
 pub use non_private::NonPrivate;
+pub use public_data::{PublicData, PublicSource};

@@ -8,6 +8,12 @@ use serde::{Deserialize, Serialize};
 use crate::DpError;
 use crate::error::positive;
 
+/// Largest number of pieces of a schedule: the accountant analyzes each distinct factor.
+const MAX_RUNS: usize = 100_000;
+
+/// Largest number of steps at which a function is evaluated.
+const MAX_EVALUATIONS: u64 = 10_000_000;
+
 /// How a threshold or the noise changes over the steps: one factor for each step.
 ///
 /// # Privacy
@@ -79,7 +85,8 @@ impl Schedule {
     /// checkpoints, so different functions need different names.
     ///
     /// For the noise, the accountant analyzes each distinct factor separately. Choose a function
-    /// that changes once per epoch.
+    /// that changes once per epoch. A plan evaluates it at every step; for more than 10 million
+    /// steps, use [`steps`](Self::steps).
     pub fn function(
         name: impl Into<String>,
         factor: impl Fn(u64) -> f64 + Send + Sync + 'static,
@@ -102,29 +109,53 @@ impl Schedule {
         }
     }
 
-    /// Returns the factors of the first `steps` steps, run-length encoded as factor and count.
-    pub(crate) fn runs(&self, steps: u64) -> Vec<(f64, u64)> {
+    /// Returns the factors of the first `steps` steps, run-length encoded as factor and count. Time
+    /// and memory follow the number of pieces, not of steps.
+    ///
+    /// # Errors
+    ///
+    /// Returns [`DpError::InvalidArgument`] if a factor is not positive and finite, if there are
+    /// more pieces than an accountant can analyze, or more steps than a function can be evaluated
+    /// at.
+    pub(crate) fn runs(&self, steps: u64) -> Result<Vec<(f64, u64)>, DpError> {
+        let refuse = |reason| Err(DpError::invalid("noise_schedule", reason));
+        if matches!(self.kind, Kind::Function { .. }) && steps > MAX_EVALUATIONS {
+            return refuse(format!(
+                "is a function, which can be evaluated at {MAX_EVALUATIONS} steps, got {steps}; \
+                 use `Schedule::steps` or `Schedule::exponential`"
+            ));
+        }
         let mut runs: Vec<(f64, u64)> = Vec::new();
         let mut step = 0;
         while step < steps {
             let end = self.end_of_run(step).min(steps);
             let factor = self.factor(step);
+            positive("noise_schedule", factor)?;
+            let full = runs.len() == MAX_RUNS;
             match runs.last_mut() {
                 Some(last) if last.0 == factor => last.1 += end - step,
+                _ if full => {
+                    return refuse(format!(
+                        "({self}) has more than {MAX_RUNS} different factors in {steps} steps, \
+                         each of which the accountant analyzes; let it change less often"
+                    ));
+                }
                 _ => runs.push((factor, end - step)),
             }
             step = end;
         }
-        runs
+        Ok(runs)
     }
 
     /// Returns the first step after `step` that may have another factor.
     fn end_of_run(&self, step: u64) -> u64 {
         match &self.kind {
             Kind::Constant => u64::MAX,
+            Kind::Exponential { decay, .. } if *decay == 1.0 => u64::MAX,
             Kind::Exponential { every, .. } => (step / every + 1).saturating_mul(*every),
             Kind::Steps(factors) => {
-                factors.iter().map(|&(from, _)| from).find(|&from| from > step).unwrap_or(u64::MAX)
+                let next = factors.partition_point(|&(from, _)| from <= step);
+                factors.get(next).map_or(u64::MAX, |&(from, _)| from)
             }
             Kind::Function { .. } => step + 1,
         }
@@ -197,7 +228,7 @@ mod tests {
             (Schedule::steps([(3, 2.0), (7, 0.5)]).unwrap(), 3),
             (Schedule::function("two halves", |step| if step < 5 { 1.0 } else { 0.25 }), 2),
         ] {
-            let found = schedule.runs(10);
+            let found = schedule.runs(10).unwrap();
             assert_eq!(found.len(), runs, "{schedule}");
             let steps: Vec<f64> = found
                 .into_iter()
@@ -206,6 +237,28 @@ mod tests {
             let expected: Vec<f64> = (0..10).map(|step| schedule.factor(step)).collect();
             assert_eq!(steps, expected, "{schedule}");
         }
+    }
+
+    #[test]
+    fn a_billion_steps_are_as_many_runs_as_there_are_factors() {
+        let steps = 1_000_000_000;
+        for (schedule, runs) in [
+            (Schedule::constant(), 1),
+            (Schedule::exponential(0.5, steps / 4).unwrap(), 4),
+            (Schedule::steps([(3, 2.0), (steps / 2, 0.5), (2 * steps, 9.0)]).unwrap(), 3),
+        ] {
+            let found = schedule.runs(steps).unwrap();
+            assert_eq!(found.len(), runs, "{schedule}");
+            assert_eq!(found.iter().map(|run| run.1).sum::<u64>(), steps);
+        }
+        assert_eq!(Schedule::exponential(1.0, 1).unwrap().runs(u64::MAX).unwrap().len(), 1);
+        // It vanishes after 1,075 pieces, of 10^15 in the plan.
+        let error = Schedule::exponential(0.5, 10).unwrap().runs(u64::MAX / 1000).unwrap_err();
+        assert!(error.to_string().contains("must be positive and finite, got 0"), "{error}");
+        let error = Schedule::exponential(1.0 - 1e-9, 1).unwrap().runs(steps).unwrap_err();
+        assert!(error.to_string().contains("more than 100000 different factors"), "{error}");
+        let error = Schedule::function("one", |_| 1.0).runs(steps).unwrap_err().to_string();
+        assert!(error.contains("evaluated at 10000000 steps, got 1000000000"), "{error}");
     }
 
     #[test]

@@ -45,11 +45,11 @@ fn fallback_warns_once_that_it_is_slow() {
     assert_eq!(WARNINGS.load(Ordering::SeqCst), 0);
     for step in 0..2 {
         let draw = optim.plan().sampler().unwrap().draw(step).unwrap();
-        let loss = |model: &Linear, &unit: &usize| {
+        let loss = |model: &Linear, unit: usize| {
             let x = Tensor::<2>::full([1, 1], unit as f32, &device);
             model.forward(x).powi_scalar(2).reshape([1])
         };
-        optim.backward_each(&model, draw.private_indices(), loss).unwrap();
+        optim.backward_each(&model, &draw, loss).unwrap();
         model = optim.step(0.1, model, draw).unwrap();
         assert_eq!(WARNINGS.load(Ordering::SeqCst), 1);
     }

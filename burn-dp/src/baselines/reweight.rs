@@ -60,27 +60,22 @@ pub fn reweight<M: Module>(
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used)]
-    use burn::nn::{Dropout, DropoutConfig, Linear, LinearConfig};
-    use burn::tensor::Device;
+    use burn::nn::LinearConfig;
+    use burn::tensor::{Device, Distribution};
 
     use super::*;
-    use crate::nn::{IntoPrivate, Private};
+    use crate::nn::IntoPrivate;
     use crate::test_devices::devices;
 
-    #[derive(Module, Debug)]
-    struct WithDropout {
-        layer: Private<Linear>,
-        dropout: Dropout,
-    }
-
-    fn clip(prob: f64, device: &Device) -> Result<ClippedSum, DpError> {
+    /// The losses have random factors from a range of this size.
+    fn clip(range: f64, device: &Device) -> Result<ClippedSum, DpError> {
         let device = device.clone().autodiff();
         let layer = LinearConfig::new(16, 8).init(&device).private();
-        let model = WithDropout { layer, dropout: DropoutConfig::new(prob).init() };
         let x = Tensor::<2>::from_data([[0.5f32; 16], [0.25; 16]], &device);
-        reweight(&FlatClipping::new(1.0).unwrap(), &model, |model| {
-            let output = model.dropout.forward(model.layer.forward(x.clone()));
-            output.powi_scalar(2).sum_dim(1).reshape([-1])
+        reweight(&FlatClipping::new(1.0).unwrap(), &layer, |layer| {
+            let losses = layer.forward(x.clone()).powi_scalar(2).sum_dim(1).reshape([-1]);
+            let factors = losses.random_like(Distribution::Uniform(0.0, 1.0)) * range + 1.0;
+            losses * factors
         })
     }
 

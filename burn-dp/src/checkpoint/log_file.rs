@@ -1,50 +1,50 @@
 //! The log of releases on disk, which no checkpoint takes back.
 
 use std::fs::{self, File, OpenOptions};
-use std::io::Write;
+use std::io::{Read, Seek};
 use std::path::{Path, PathBuf};
 
 use burn_dp_accountant::DpEvent;
-use serde::{Deserialize, Serialize};
 
-use super::log_lines::{self, Tail, checked, split_tail};
+use super::fail_point::{Operation, operation};
+use super::folder::{private_options, remove, sync_parent, write_at};
+use super::log_content::{Header, Line, is_unused, parse, written};
+use super::log_lines::{self, checked};
+use super::log_lock::locked;
 use crate::DpError;
-use crate::optim::engine::damaged;
-use crate::optim::releases::{Mark, ReleaseSink, Releases};
+use crate::optim::releases::{Lock, Mark, ReleaseSink, Releases};
 
 /// The name of the log in a folder of checkpoints.
 pub(super) const RELEASES: &str = "releases.log";
 
-/// Version of the format. Other versions are refused.
-const FORMAT: u32 = 1;
-
 /// The file of a run to which every release is appended before its noise is drawn.
+///
+/// One handle locks, reads and writes it. On Windows a file that was opened for appending alone
+/// cannot be locked, and while it is locked no other handle reads it, not even one of the same
+/// process.
 ///
 /// # Privacy
 ///
 /// A release is on disk before anything of it leaves the process, so returning to a checkpoint
-/// gives no budget back, whatever happened to the process. The file is locked while a run uses it.
+/// gives no budget back, whatever happened to the process. The file is locked while a run uses it;
+/// the statement of a run says so if the file system has no locks.
 #[derive(Debug)]
 pub(crate) struct LogFile {
     path: PathBuf,
     file: File,
+    lock: Lock,
+    /// The length of what was written in full.
+    end: u64,
+    /// Whether a write failed, so that the end of the file is unknown.
+    broken: bool,
 }
 
-#[derive(Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Header {
-    format: u32,
-    run: u64,
-}
-
-#[derive(Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Line {
-    step: u64,
-    mark: Mark,
-    /// `None` if it equals the event of the line before.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    event: Option<DpEvent>,
+/// A log that no run uses, with releases and without a checkpoint.
+pub(super) struct Abandoned {
+    pub(super) run: u64,
+    pub(super) releases: u64,
+    /// Nobody else uses the log until this is dropped.
+    _file: File,
 }
 
 /// What to do with a log of another run that has no release, which a killed process left.
@@ -59,11 +59,15 @@ pub(crate) enum UnusedLog {
 impl ReleaseSink for LogFile {
     fn append(&mut self, step: u64, mark: Mark, event: Option<&DpEvent>) -> Result<(), DpError> {
         let line = log_lines::line(&Line { step, mark, event: event.cloned() })?;
-        append(&self.path, &mut self.file, &line)
+        self.append_text(&line)
     }
 
     fn path(&self) -> &Path {
         &self.path
+    }
+
+    fn lock(&self) -> Lock {
+        self.lock
     }
 }
 
@@ -92,21 +96,17 @@ impl LogFile {
                 ))),
             };
         }
-        let failed = |error| DpError::io(path, error);
-        let mut options = OpenOptions::new();
-        options.append(true).create(true);
-        #[cfg(unix)]
-        std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
-        let mut file = options.open(path).map_err(failed)?;
-        lock(path, &file)?;
-        let bytes = fs::read(path).map_err(failed)?;
+        let mut log = Self::open(path, private_options().create(true))?;
+        let bytes = log.read_all()?;
         // A file without a byte is one that a killed process had just created.
         let is_new = bytes.is_empty() || (unused == UnusedLog::Replace && is_unused(&bytes));
         if is_new {
-            file.set_len(0).map_err(failed)?;
-            append(path, &mut file, &written(releases)?)?;
+            if let Err(error) = log.begin(releases) {
+                log.discard();
+                return Err(error);
+            }
         } else {
-            let found = Self::take(path, &mut file, Some(releases.run()))?;
+            let found = log.take(bytes, Some(releases.run()))?;
             if written(&found)? != written(releases)? {
                 return Err(DpError::saved_state(format!(
                     "{} has {} releases and the run {}; resume from the newest checkpoint there, \
@@ -117,31 +117,48 @@ impl LogFile {
                 )));
             }
         }
-        releases.attach(Self { path: path.to_path_buf(), file });
+        releases.attach(log);
         Ok(())
     }
 
-    /// Returns an error if there is a log with releases: no checkpoint belongs to it, and a new run
-    /// in its place would not account for them.
+    /// Returns the log if it has releases: no checkpoint belongs to it, and a new run in its place
+    /// would not account for them.
     ///
     /// # Errors
     ///
-    /// Returns [`DpError::SavedState`] if there is such a log, or one that is damaged.
-    pub(crate) fn refuse_without_checkpoint(path: &Path) -> Result<(), DpError> {
-        let bytes = match fs::read(path) {
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(()),
-            read => read.map_err(|error| DpError::io(path, error))?,
+    /// Returns [`DpError::SavedState`] if the log is damaged, or in use.
+    pub(super) fn abandoned(path: &Path) -> Result<Option<Abandoned>, DpError> {
+        let failed = |error| DpError::io(path, error);
+        let mut file = match File::open(path) {
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
+            opened => opened.map_err(failed)?,
         };
+        // Shared, for which a file that was opened for reading is enough on every system.
+        locked(path, file.try_lock_shared())?;
+        let mut bytes = Vec::new();
+        file.read_to_end(&mut bytes).map_err(failed)?;
         if is_unused(&bytes) {
-            return Ok(());
+            return Ok(None);
         }
         let (found, _) = parse(path, &bytes, None)?;
-        Err(DpError::saved_state(format!(
-            "{} has {} releases of a run, and there is no checkpoint to resume it from; restore \
-             the newest checkpoint of that run from a backup, or give the new run its own folder",
-            path.display(),
-            found.len()
-        )))
+        Ok(Some(Abandoned { run: found.run(), releases: found.len(), _file: file }))
+    }
+
+    /// Returns whether there is a file with the header of a log.
+    pub(super) fn is_log(path: &Path) -> Result<bool, DpError> {
+        let bytes = match fs::read(path) {
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(false),
+            read => read.map_err(|error| DpError::io(path, error))?,
+        };
+        let header = bytes.split(|&byte| byte == b'\n').next().unwrap_or_default();
+        let header = std::str::from_utf8(header).ok().and_then(checked);
+        Ok(header.is_some_and(|json| serde_json::from_str::<Header>(json).is_ok()))
+    }
+
+    /// Returns the run of a log that no run has released anything to, if it has a complete header.
+    pub(super) fn unused_run(path: &Path) -> Option<u64> {
+        let bytes = fs::read(path).ok().filter(|bytes| is_unused(bytes))?;
+        parse(path, &bytes, None).ok().map(|(found, _)| found.run())
     }
 
     /// Returns the releases of the run `run`, which are stored in this file from here on.
@@ -159,100 +176,83 @@ impl LogFile {
                 path.display()
             )));
         }
-        let opened = OpenOptions::new().append(true).open(path);
-        let mut file = opened.map_err(|error| DpError::io(path, error))?;
-        lock(path, &file)?;
-        let mut releases = Self::take(path, &mut file, Some(run))?;
-        releases.attach(Self { path: path.to_path_buf(), file });
+        let mut log = Self::open(path, &mut OpenOptions::new())?;
+        let bytes = log.read_all()?;
+        let mut releases = log.take(bytes, Some(run))?;
+        releases.attach(log);
         Ok(releases)
     }
 
-    /// Reads the log in `file`, which is locked, and removes what follows its last complete line.
-    fn take(path: &Path, file: &mut File, run: Option<u64>) -> Result<Releases, DpError> {
-        let failed = |error| DpError::io(path, error);
-        let bytes = fs::read(path).map_err(failed)?;
-        let (releases, end) = parse(path, &bytes, run)?;
+    fn open(path: &Path, options: &mut OpenOptions) -> Result<Self, DpError> {
+        let opened = operation(Operation::Write)
+            .and_then(|()| options.read(true).write(true).open(path))
+            .map_err(|error| DpError::io(path, error))?;
+        let lock = locked(path, opened.try_lock())?;
+        Ok(Self { path: path.to_path_buf(), file: opened, lock, end: 0, broken: false })
+    }
+
+    fn read_all(&mut self) -> Result<Vec<u8>, DpError> {
+        let mut bytes = Vec::new();
+        let read = self.file.rewind().and_then(|()| self.file.read_to_end(&mut bytes));
+        read.map_err(|error| DpError::io(&self.path, error))?;
+        Ok(bytes)
+    }
+
+    /// Writes the releases that were made so far. The header is written last: a log is complete, or
+    /// it is [unused](is_unused).
+    fn begin(&mut self, releases: &Releases) -> Result<(), DpError> {
+        let text = written(releases)?;
+        let header = text.find('\n').map_or(text.len(), |end| end + 1);
+        let (header, lines) = text.as_bytes().split_at(header);
+        let file = &mut self.file;
+        let written = file.set_len(0).and_then(|()| match lines {
+            [] => Ok(()),
+            lines => write_at(file, header.len() as u64, lines),
+        });
+        let written = written.and_then(|()| write_at(file, 0, header));
+        written.map_err(|error| DpError::io(&self.path, error))?;
+        self.end = text.len() as u64;
+        sync_parent(&self.path)
+    }
+
+    /// Removes a log that could not be begun.
+    fn discard(self) {
+        let _ = self.file.set_len(0);
+        let _ = remove(&self.path);
+    }
+
+    /// Appends to the disk, not only to the cache of the operating system: the noise that follows
+    /// must not leave the process before the line is there.
+    fn append_text(&mut self, text: &str) -> Result<(), DpError> {
+        if self.broken {
+            return Err(DpError::state(format!(
+                "a release could not be written to {}, and nothing is released after it; resume \
+                 from the last checkpoint",
+                self.path.display()
+            )));
+        }
+        if let Err(error) = write_at(&mut self.file, self.end, text.as_bytes()) {
+            self.broken = true;
+            // Without it, the next process removes the incomplete line.
+            let _ = self.file.set_len(self.end);
+            return Err(DpError::io(&self.path, error));
+        }
+        self.end += text.len() as u64;
+        Ok(())
+    }
+
+    /// Takes over the log with this content, and removes what follows its last complete line.
+    fn take(&mut self, bytes: Vec<u8>, run: Option<u64>) -> Result<Releases, DpError> {
+        let (releases, end) = parse(&self.path, &bytes, run)?;
+        self.end = end as u64;
         if end < bytes.len() {
-            file.set_len(end as u64).map_err(failed)?;
+            let cut = self.file.set_len(self.end);
+            cut.map_err(|error| DpError::io(&self.path, error))?;
         }
         if !bytes[..end].ends_with(b"\n") {
-            append(path, file, "\n")?;
+            self.append_text("\n")?;
         }
         Ok(releases)
-    }
-}
-
-/// Returns the log of these releases as it is written.
-fn written(releases: &Releases) -> Result<String, DpError> {
-    let mut text = log_lines::line(&Header { format: FORMAT, run: releases.run() })?;
-    let mut steps = (0..).zip(releases.marks());
-    for (event, count) in releases.events().all() {
-        let mut event = Some(event);
-        for (step, &mark) in steps.by_ref().take(usize::try_from(count).unwrap_or(usize::MAX)) {
-            text += &log_lines::line(&Line { step, mark, event: event.take() })?;
-        }
-    }
-    Ok(text)
-}
-
-/// Returns the releases that are written in `bytes`, and where the last line ends.
-fn parse(path: &Path, bytes: &[u8], run: Option<u64>) -> Result<(Releases, usize), DpError> {
-    let damaged = |reason: &str| damaged(path, reason);
-    let (complete, tail) = split_tail(bytes);
-    let end = match tail {
-        // A line is written before its release is made: the release of an incomplete line was not
-        // made.
-        Tail::None | Tail::CutOff => complete,
-        Tail::Complete => bytes.len(),
-        Tail::Damaged => return Err(damaged("the end of its last line is not what was written")),
-    };
-    let text = std::str::from_utf8(&bytes[..end]).map_err(|_| damaged("not a text"))?;
-    let mut lines = text.lines();
-    let header = lines.next().and_then(checked).ok_or_else(|| damaged("no header"))?;
-    let header: Header = serde_json::from_str(header)
-        .map_err(|error| damaged(&format!("the header is unknown: {error}")))?;
-    if header.format != FORMAT {
-        return Err(DpError::saved_state(format!(
-            "{} has format {}, this version reads format {FORMAT}; resume with the version of \
-             burn-dp that wrote it",
-            path.display(),
-            header.format
-        )));
-    }
-    if run.is_some_and(|run| run != header.run) {
-        return Err(DpError::saved_state(format!(
-            "{} belongs to another run; give every run its own folder",
-            path.display()
-        )));
-    }
-    let mut releases = Releases::new(header.run);
-    let mut last = None;
-    for (step, text) in (0..).zip(lines) {
-        let unreadable = || damaged(&format!("line {} is not what was written", step + 2));
-        let line: Line = checked(text)
-            .and_then(|text| serde_json::from_str(text).ok())
-            .ok_or_else(unreadable)?;
-        last = line.event.or(last);
-        match &last {
-            Some(event) if line.step == step => releases.push(line.mark, event),
-            _ => return Err(unreadable()),
-        }
-    }
-    Ok((releases, end))
-}
-
-/// Returns whether a log has no release, so that nothing is lost with it.
-fn is_unused(bytes: &[u8]) -> bool {
-    let (complete, tail) = split_tail(bytes);
-    let lines = bytes[..complete].iter().filter(|&&byte| byte == b'\n').count();
-    match lines {
-        0 => tail != Tail::Damaged,
-        1 => {
-            let header = std::str::from_utf8(&bytes[..complete - 1]).ok().and_then(checked);
-            let is_header = header.is_some_and(|json| serde_json::from_str::<Header>(json).is_ok());
-            is_header && matches!(tail, Tail::None | Tail::CutOff)
-        }
-        _ => false,
     }
 }
 
@@ -261,34 +261,11 @@ fn is_same_file(a: &Path, b: &Path) -> bool {
     a == b || real(a) == real(b)
 }
 
-/// Appends to the disk, not only to the cache of the operating system: the noise that follows must
-/// not leave the process before the line is there.
-fn append(path: &Path, file: &mut File, text: &str) -> Result<(), DpError> {
-    file.write_all(text.as_bytes())
-        .and_then(|()| file.sync_data())
-        .map_err(|error| DpError::io(path, error))
-}
-
-/// Locks the file: two processes that continue one run would release from the same draws.
-fn lock(path: &Path, file: &File) -> Result<(), DpError> {
-    match file.try_lock() {
-        Ok(()) => Ok(()),
-        Err(fs::TryLockError::WouldBlock) => Err(DpError::saved_state(format!(
-            "{} is in use by another process or optimizer of this run; wait until it has ended",
-            path.display()
-        ))),
-        // A file system without locks.
-        Err(fs::TryLockError::Error(error)) if error.kind() == std::io::ErrorKind::Unsupported => {
-            Ok(())
-        }
-        Err(fs::TryLockError::Error(error)) => Err(DpError::io(path, error)),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
+    use crate::checkpoint::log_content::FORMAT;
 
     fn event() -> DpEvent {
         DpEvent::dp_sgd_step(0.01, 1.0)
@@ -382,7 +359,7 @@ mod tests {
         let cut = format!("{header}0123abcd {{\"step\":0,");
         for left in [header.as_str(), &cut, &header[..5], &header[..header.len() - 1], ""] {
             fs::write(&path, left).unwrap();
-            LogFile::refuse_without_checkpoint(&path).unwrap();
+            assert!(LogFile::abandoned(&path).unwrap().is_none());
             if !left.is_empty() {
                 let error = refused(8, &path, UnusedLog::Refuse);
                 assert!(error.contains("another run") || error.contains("damaged"), "{error}");
@@ -410,16 +387,18 @@ mod tests {
         let unbroken = text.trim_end().to_string();
         let merged = text.replacen('\n', "\u{b}", 1);
         let damaged = text.replace("\"step\":0", "\"step\":1");
-        for (left, reason) in [
-            (&text, "has 1 releases"),
-            (&unbroken, "has 1 releases"),
-            (&merged, "damaged"),
-            (&damaged, "damaged"),
-        ] {
+        for (left, expected) in
+            [(&text, Some(1)), (&unbroken, Some(1)), (&merged, None), (&damaged, None)]
+        {
             fs::write(&path, left).unwrap();
-            let error = LogFile::refuse_without_checkpoint(&path).unwrap_err().to_string();
-            assert!(error.contains("releases.log") && error.contains(reason), "{error}");
-            assert!(error.contains("backup") && error.contains("new run"), "{error}");
+            match LogFile::abandoned(&path) {
+                Ok(found) => assert_eq!(found.map(|found| found.releases), expected),
+                Err(error) => {
+                    let error = error.to_string();
+                    assert!(expected.is_none() && error.contains("releases.log is damaged"));
+                    assert!(error.contains("backup") && error.contains("new run"), "{error}");
+                }
+            }
             refused(8, &path, UnusedLog::Replace);
             assert_eq!(&fs::read_to_string(&path).unwrap(), left);
         }
@@ -468,6 +447,54 @@ mod tests {
             "{error}"
         );
         assert!(!folder.path().join("other.log").exists());
+    }
+
+    #[test]
+    fn a_log_that_was_cut_before_its_header_is_unused() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = log(folder.path(), 3);
+        let bytes = fs::read(&path).unwrap();
+        let header = bytes.iter().position(|&byte| byte == b'\n').unwrap() + 1;
+        // The lines are written first, then the header, each in two parts.
+        for written in [0, header / 2] {
+            for end in [header + 10, bytes.len()] {
+                let mut cut = bytes[..end].to_vec();
+                cut[written..header].fill(0);
+                fs::write(&path, &cut).unwrap();
+                assert!(LogFile::abandoned(&path).unwrap().is_none(), "{written} {end}");
+                let mut run = Releases::new(9);
+                LogFile::attach(&mut run, &path, UnusedLog::Replace).unwrap();
+                drop(run);
+                assert_eq!(LogFile::read(&path, 9).unwrap().len(), 0);
+            }
+        }
+    }
+
+    #[test]
+    fn one_handle_locks_reads_and_writes_a_log() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = log(folder.path(), 2);
+        let mut run = LogFile::read(&path, 7).unwrap();
+        // Where locks are mandatory, as on Windows, no other handle could read the file now.
+        assert!(LogFile::abandoned(&path).err().unwrap().to_string().contains("is in use"));
+        assert!(run.record(2, &event(), mark(2)).unwrap());
+        drop(run);
+        assert_eq!(LogFile::read(&path, 7).unwrap().len(), 3);
+    }
+
+    #[test]
+    fn a_file_system_without_locks_is_told_from_a_lock_of_others() {
+        use std::io::{Error, ErrorKind};
+        let path = Path::new("releases.log");
+        let tried = |error| locked(path, Err(fs::TryLockError::Error(error)));
+        assert_eq!(locked(path, Ok(())).unwrap(), Lock::Held);
+        assert_eq!(tried(ErrorKind::Unsupported.into()).unwrap(), Lock::Unsupported);
+        if cfg!(target_os = "linux") {
+            assert_eq!(tried(Error::from_raw_os_error(37)).unwrap(), Lock::Unsupported);
+        }
+        assert!(matches!(tried(ErrorKind::PermissionDenied.into()), Err(DpError::Io { .. })));
+        let error = locked(path, Err(fs::TryLockError::WouldBlock)).unwrap_err().to_string();
+        assert!(error.contains("is in use by another process"), "{error}");
     }
 
     #[test]

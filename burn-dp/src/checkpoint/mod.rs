@@ -2,20 +2,27 @@
 //!
 //! Custom loops, Burn's learner and federated training share one store. A saved run is a set of
 //! named parts: `privacy.json` with the whole privacy state, and records of Burn for everything
-//! else. A [`Checkpointer`] writes the parts as files of a folder, a [`DpOptimizerRecord`] as one
-//! piece of bytes.
+//! else. A [`Checkpointer`] writes the parts as files of a folder and the key as a file apart from
+//! it, a [`DpOptimizerRecord`] all as one piece of bytes.
 
 mod fail_point;
 mod folder;
+mod forget_key;
+mod key_file;
+mod log_content;
 mod log_file;
 mod log_lines;
+mod log_lock;
+mod owned;
 mod record;
 mod restore;
 mod saved_run;
 mod store;
 
+#[cfg(feature = "train")]
+pub(crate) use forget_key::forget_key;
 pub use record::DpOptimizerRecord;
 pub use restore::Checkpoint;
 #[cfg(feature = "train")]
-pub(crate) use saved_run::{MODEL, OPTIMIZER, SavedRun};
+pub(crate) use saved_run::{MODEL, OPTIMIZER, SCHEDULER, SavedRun};
 pub use store::Checkpointer;

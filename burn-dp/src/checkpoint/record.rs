@@ -4,16 +4,16 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 
 use burn::module::Module;
-use burn::tensor::{Bytes, TensorData};
-use serde::{Deserialize, Serialize};
+use burn::tensor::Bytes;
 use zeroize::Zeroizing;
 
 use super::Checkpointer;
 use super::log_file::{LogFile, UnusedLog};
-use super::saved_run::{PrivacyState, SavedRun};
+use super::saved_run::{KeyIn, PrivacyState, SavedRun};
 use crate::DpError;
+use crate::optim::DpOptimizer;
 use crate::optim::engine::{LostSteps, damaged};
-use crate::optim::{DpOptimizer, pack};
+use crate::optim::releases::KeyStorage;
 
 /// The name of a record in messages.
 const NAME: &str = "the record of the optimizer";
@@ -39,10 +39,8 @@ pub struct DpOptimizerRecord {
     lost: LostSteps,
 }
 
-/// The settings of the parts of a record: none.
-#[derive(Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct NoSettings {}
+/// Bytes before the privacy state: its length and its checksum.
+const HEADER: usize = 12;
 
 impl DpOptimizerRecord {
     /// Returns the number of steps before the record.
@@ -56,8 +54,9 @@ impl DpOptimizerRecord {
         Self { lost: LostSteps::Skip, ..self }
     }
 
-    /// Returns the record as bytes, with a checksum: the length of the privacy state, the privacy
-    /// state as JSON, and the other parts in Burn's format. The key is in no other buffer.
+    /// Returns the record as bytes: length and checksum of the privacy state, the privacy state as
+    /// JSON, which has the lengths and checksums of the other parts, and these. The key is in no
+    /// other buffer.
     ///
     /// # Privacy
     ///
@@ -67,19 +66,14 @@ impl DpOptimizerRecord {
     ///
     /// Returns [`DpError::InvalidState`] if the ledger cannot be written.
     pub fn to_bytes(&self) -> Result<Bytes, DpError> {
-        let part = |bytes: Vec<u8>| {
-            let length = bytes.len();
-            TensorData::new(bytes, [length])
-        };
-        let parts = self.saved.parts().map(|(name, bytes)| (name.to_string(), bytes.to_vec()));
-        let json = Zeroizing::new(self.saved.to_json()?);
-        let parts = pack::write(&NoSettings {}, parts.map(|(name, bytes)| (name, part(bytes))))?;
-        let length = (json.len() as u64).to_le_bytes();
-        let mut bytes = Vec::with_capacity(length.len() + json.len() + parts.len() + 4);
-        for part in [&length, &json[..], &parts[..]] {
-            bytes.extend_from_slice(part);
-        }
-        bytes.extend(crc32fast::hash(&bytes).to_le_bytes());
+        let json = Zeroizing::new(self.saved.to_json(KeyIn::State)?);
+        let parts: Vec<&[u8]> = self.saved.parts().map(|(_, bytes)| bytes).collect();
+        let parts_length: usize = parts.iter().map(|part| part.len()).sum();
+        let mut bytes = Vec::with_capacity(HEADER + json.len() + parts_length);
+        bytes.extend((json.len() as u64).to_le_bytes());
+        bytes.extend(crc32fast::hash(&json).to_le_bytes());
+        bytes.extend_from_slice(&json);
+        parts.into_iter().for_each(|part| bytes.extend_from_slice(part));
         Ok(Bytes::from_bytes_vec(bytes))
     }
 
@@ -95,23 +89,26 @@ impl DpOptimizerRecord {
     pub fn from_bytes(bytes: &[u8], log: impl Into<PathBuf>) -> Result<Self, DpError> {
         let source = Path::new(NAME);
         let cut = || damaged(source, "it is cut off");
-        let (content, sum) = bytes.split_last_chunk::<4>().ok_or_else(cut)?;
-        if crc32fast::hash(content) != u32::from_le_bytes(*sum) {
+        let (length, rest) = bytes.split_first_chunk::<8>().ok_or_else(cut)?;
+        let (sum, rest) = rest.split_first_chunk::<4>().ok_or_else(cut)?;
+        let length = usize::try_from(u64::from_le_bytes(*length)).map_err(|_| cut())?;
+        let (json, mut rest) = rest.split_at_checked(length).ok_or_else(cut)?;
+        if crc32fast::hash(json) != u32::from_le_bytes(*sum) {
             return Err(damaged(source, "its content is not what was written"));
         }
-        let (length, rest) = content.split_first_chunk::<8>().ok_or_else(cut)?;
-        let length = usize::try_from(u64::from_le_bytes(*length)).map_err(|_| cut())?;
-        let (json, parts) = rest.split_at_checked(length).ok_or_else(cut)?;
-        let (NoSettings {}, mut parts) =
-            pack::read(parts).map_err(|error| damaged(source, error))?;
-        let state = PrivacyState::parse(source, json);
-        let mut take = |name: &str| {
-            let part = parts.remove(name);
-            let part = part.ok_or_else(|| damaged(source, format!("{name} is missing")))?;
-            part.try_into_vec::<u8>().map_err(|error| damaged(source, format!("{error:?}")))
-        };
-        let saved = SavedRun::read(state?, source, |name| Ok(Bytes::from_bytes_vec(take(name)?)))?;
-        Ok(Self { saved, log: log.into(), lost: LostSteps::Repeat })
+        let state = PrivacyState::parse(source, json)?;
+        let lengths = state.lengths();
+        let saved = SavedRun::read(state, source, |name| {
+            let length = lengths.get(name).and_then(|&length| usize::try_from(length).ok());
+            let (part, next) = rest.split_at_checked(length.ok_or_else(cut)?).ok_or_else(cut)?;
+            rest = next;
+            Ok(Bytes::from_bytes_vec(part.to_vec()))
+        });
+        let saved = saved.map_err(|error| damaged(source, error))?;
+        match rest {
+            [] => Ok(Self { saved, log: log.into(), lost: LostSteps::Repeat }),
+            _ => Err(damaged(source, "something follows its end")),
+        }
     }
 }
 
@@ -188,6 +185,7 @@ impl DpOptimizer {
             ));
         }
         let saved = SavedRun::of_optimizer(self)?;
+        self.engine.releases()?.key.0 = KeyStorage::Records;
         Ok(DpOptimizerRecord { saved, log, lost: LostSteps::Repeat })
     }
 
@@ -212,7 +210,9 @@ impl DpOptimizer {
     /// use: drop the optimizer that made the record first.
     pub fn load_record(self, record: DpOptimizerRecord) -> Result<Self, DpError> {
         let DpOptimizerRecord { saved, log, lost } = record;
-        saved.resume(self, (Path::new(NAME), &log), lost)
+        let optim = saved.resume(self, (Path::new(NAME), &log), lost)?;
+        optim.engine.releases()?.key.0 = KeyStorage::Records;
+        Ok(optim)
     }
 
     /// Saves model and optimizer in `folder` with a [`Checkpointer`].

@@ -6,15 +6,15 @@ use std::path::{Path, PathBuf};
 use burn::module::Module;
 use burn::optim::ModuleOptimizer;
 use burn::tensor::Bytes;
-use zeroize::Zeroize;
 
+use super::key_file::KeyFile;
 use super::log_file::RELEASES;
+use super::owned::{self, Kind};
 #[cfg(feature = "train")]
 use super::saved_run::{MODEL, load_model};
 use super::saved_run::{PRIVACY, PrivacyState, SavedRun};
 use crate::DpError;
 use crate::optim::engine::LostSteps;
-#[cfg(feature = "train")]
 use crate::optim::engine::PrivacyEngine;
 use crate::optim::{DpOptimizer, PrivacyPlan};
 
@@ -22,12 +22,14 @@ use crate::optim::{DpOptimizer, PrivacyPlan};
 #[derive(Clone, Debug)]
 pub struct Checkpoint {
     folder: PathBuf,
+    /// The file of the key that was given.
+    key: Option<PathBuf>,
     lost: LostSteps,
 }
 
 impl Checkpoint {
-    pub(crate) fn new(folder: &Path) -> Self {
-        Self { folder: folder.to_path_buf(), lost: LostSteps::Repeat }
+    pub(super) fn new(folder: &Path, key: Option<PathBuf>) -> Self {
+        Self { folder: folder.to_path_buf(), key, lost: LostSteps::Repeat }
     }
 
     /// Returns the folder.
@@ -57,9 +59,12 @@ impl Checkpoint {
     /// # Errors
     ///
     /// Returns [`DpError::SavedState`] if a file is damaged or of another version, if a number of
-    /// `plan` differs from the run, and if the log of releases is missing, older than the
-    /// checkpoint, of another run or in use: what was spent stays spent. Returns [`DpError::Io`] if
-    /// another file is missing.
+    /// `plan` differs from the run, if the key is missing, and if the log of releases is missing,
+    /// older than the checkpoint, of another run or in use: what was spent stays spent. Returns
+    /// [`DpError::Io`] if another file is missing.
+    ///
+    /// A run whose key was [erased](DpOptimizer::forget_key) is restored for its model and its
+    /// statement; it makes no more steps.
     pub fn restore<M: Module>(
         &self,
         plan: PrivacyPlan,
@@ -77,7 +82,10 @@ impl Checkpoint {
     ) -> Result<(DpOptimizer, M), DpError> {
         let saved = self.open()?;
         let model = saved.load_model(&self.privacy(), model)?;
-        Ok((saved.resume(optim, (&self.privacy(), &self.log()), self.lost)?, model))
+        let mut optim = saved.resume(optim, (&self.privacy(), &self.log()), self.lost)?;
+        self.resumed(&optim.engine)?;
+        optim.engine.buffers.begin(&model);
+        Ok((optim, model))
     }
 
     /// Continues the privacy of the run in `engine`, without model and optimizer.
@@ -87,7 +95,26 @@ impl Checkpoint {
         saved: &SavedRun,
         engine: PrivacyEngine,
     ) -> Result<PrivacyEngine, DpError> {
-        saved.resume_engine(engine, (&self.privacy(), &self.log()), self.lost)
+        let engine = saved.resume_engine(engine, (&self.privacy(), &self.log()), self.lost)?;
+        self.resumed(&engine)?;
+        Ok(engine)
+    }
+
+    /// Notes where the key is, and removes what a killed process left behind: nobody else uses the
+    /// folder, because the log is locked.
+    fn resumed(&self, engine: &PrivacyEngine) -> Result<(), DpError> {
+        engine.releases()?.key = self.key()?.storage();
+        owned::discard_where(self.run_folder(), |_, kind| kind == Kind::Partial);
+        Ok(())
+    }
+
+    /// Returns the folder of the run.
+    fn run_folder(&self) -> &Path {
+        self.folder.parent().unwrap_or(Path::new("."))
+    }
+
+    fn key(&self) -> Result<KeyFile, DpError> {
+        KeyFile::locate(self.key.as_deref(), self.run_folder())
     }
 
     /// Returns the path of the privacy state.
@@ -100,12 +127,10 @@ impl Checkpoint {
     }
 
     /// Reads the privacy state alone.
-    pub(crate) fn read_state(&self) -> Result<PrivacyState, DpError> {
+    fn read_state(&self) -> Result<PrivacyState, DpError> {
         let path = self.privacy();
-        let mut bytes = fs::read(&path).map_err(|error| DpError::io(&path, error))?;
-        let state = PrivacyState::parse(&path, &bytes);
-        bytes.zeroize();
-        state
+        let bytes = fs::read(&path).map_err(|error| DpError::io(&path, error))?;
+        PrivacyState::parse(&path, &bytes)
     }
 
     fn read(&self, name: &str) -> Result<Bytes, DpError> {
@@ -116,7 +141,9 @@ impl Checkpoint {
 
     /// Reads and verifies all files.
     pub(crate) fn open(&self) -> Result<SavedRun, DpError> {
-        SavedRun::read(self.read_state()?, &self.privacy(), |name| self.read(name))
+        let saved = SavedRun::read(self.read_state()?, &self.privacy(), |name| self.read(name))?;
+        let key = self.key()?.load(self.run_folder(), saved.run().run)?;
+        Ok(saved.with_key(key))
     }
 
     /// Reads and verifies one file.

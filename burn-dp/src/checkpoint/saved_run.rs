@@ -8,6 +8,7 @@ use burn::optim::{ModuleOptimizer, OptimizerRecord};
 use burn::store::{ModuleRecord, RecordError};
 use burn::tensor::Bytes;
 use serde::{Deserialize, Serialize};
+use zeroize::{Zeroize, Zeroizing};
 
 use crate::DpError;
 use crate::optim::engine::{EngineState, LostSteps, PrivacyEngine, RunSource, damaged};
@@ -17,12 +18,14 @@ use super::log_file::LogFile;
 
 pub(crate) const MODEL: &str = "model.bpk";
 pub(crate) const OPTIMIZER: &str = "optimizer.bpk";
-const SPARSIFIER: &str = "sparsifier.bpk";
-const AVERAGE: &str = "average.bpk";
+/// The record of the scheduler, which a custom loop does not have.
+pub(crate) const SCHEDULER: &str = "scheduler.bpk";
+pub(super) const SPARSIFIER: &str = "sparsifier.bpk";
+pub(super) const AVERAGE: &str = "average.bpk";
 pub(crate) const PRIVACY: &str = "privacy.json";
 
 /// Version of the format of `privacy.json`. Other versions are refused.
-const FORMAT: u32 = 4;
+const FORMAT: u32 = 5;
 
 /// The content of `privacy.json`.
 #[derive(Clone, Serialize, Deserialize)]
@@ -32,6 +35,14 @@ pub(crate) struct PrivacyState {
     /// Length and CRC-32 of the other parts.
     parts: BTreeMap<String, (u64, u32)>,
     pub(crate) run: EngineState,
+}
+
+/// Where the key is when a state is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum KeyIn {
+    State,
+    /// In a file of its own.
+    Elsewhere,
 }
 
 /// The whole state of a run between two steps.
@@ -62,6 +73,11 @@ impl PrivacyState {
             }
         }
         serde_json::from_value(value).map_err(|error| damaged(path, error))
+    }
+
+    /// Returns the length of each part.
+    pub(crate) fn lengths(&self) -> BTreeMap<String, u64> {
+        self.parts.iter().map(|(name, (length, _))| (name.clone(), *length)).collect()
     }
 
     /// Returns an error unless these bytes are the part `name`.
@@ -145,10 +161,25 @@ impl SavedRun {
         self.parts.iter().map(|(name, bytes)| (name.as_str(), &bytes[..]))
     }
 
-    /// Returns the content of `privacy.json`, which the caller erases.
-    pub(crate) fn to_json(&self) -> Result<Vec<u8>, DpError> {
+    /// Returns the key of the run, unless it was erased.
+    pub(crate) fn key(&self) -> Option<&str> {
+        self.run.key.as_deref()
+    }
+
+    /// Adds the key that is stored apart from the state.
+    pub(crate) fn with_key(mut self, key: Option<Zeroizing<String>>) -> Self {
+        self.run.key = key.map(|mut key| std::mem::take(&mut *key));
+        self
+    }
+
+    /// Returns the content of `privacy.json`. With the key in it, the caller erases it.
+    pub(crate) fn to_json(&self, key: KeyIn) -> Result<Vec<u8>, DpError> {
         let parts = self.parts().map(|(name, bytes)| (name.to_string(), fingerprint(bytes)));
-        let state = PrivacyState { format: FORMAT, parts: parts.collect(), run: self.run.clone() };
+        let mut run = self.run.clone();
+        if key == KeyIn::Elsewhere {
+            run.key.zeroize();
+        }
+        let state = PrivacyState { format: FORMAT, parts: parts.collect(), run };
         serde_json::to_vec_pretty(&state)
             .map_err(|error| DpError::state(format!("{PRIVACY} cannot be written: {error}")))
     }

@@ -5,56 +5,67 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use burn::module::Module;
-use zeroize::Zeroize;
 
-use super::folder::{sync, write};
+use super::folder::{create, remove, rename, sync, write};
+use super::key_file::{ERASED, KeyFile, erased_run, mark_erased};
 use super::log_file::{LogFile, RELEASES, UnusedLog};
-use super::saved_run::{PRIVACY, SavedRun};
+use super::owned::{self, Kind};
+use super::saved_run::{KeyIn, PRIVACY, SavedRun};
 use super::{Checkpoint, fail_point};
 use crate::DpError;
 use crate::optim::DpOptimizer;
+use crate::optim::buffers::Extent;
 use crate::optim::engine::PrivacyEngine;
-
-const PREFIX: &str = "checkpoint-";
-const PARTIAL: &str = "partial-";
-/// Follows the name of a complete checkpoint that replaces another one of the same step. The names
-/// sort so that it is the newer one.
-const REPLACEMENT: &str = "-new";
 
 /// Writes and finds the checkpoints of one run in a folder that belongs to it.
 ///
 /// Each checkpoint is a folder `checkpoint-STEP` with the records of the model, of the optimizer,
 /// of a [`Sparsifier`](crate::optim::Sparsifier) and of a
 /// [`WeightAverage`](crate::optim::WeightAverage) if there are any, and `privacy.json`, the whole
-/// privacy state. It is written under another name and renamed when it is complete, then the older
-/// ones are removed: a run that is killed at any time leaves a complete checkpoint behind, or none
-/// if it was killed during the first. A second checkpoint of the same step replaces the first: the
-/// model, an average or the state of the clipping policy may have changed.
+/// privacy state except the key. It is written under another name and renamed when it is complete,
+/// then the older ones are removed: a run that is killed at any time leaves a complete checkpoint
+/// behind, or none if it was killed during the first. A second checkpoint of the same step replaces
+/// the first: the model, an average or the state of the clipping policy may have changed. Other
+/// files and folders, also with similar names, are left as they are.
 ///
 /// # Privacy
 ///
-/// `privacy.json` contains the key of the run, from which all noise and all draws follow. It is
-/// readable by its owner alone; keep it as you keep the training data, and delete it when the run
-/// is over.
+/// All noise and all draws follow from the key of the run. It is in a file of its own, by default
+/// `FOLDER.key` next to the folder, so that the folder can be published with the results. On Unix
+/// the file has mode 0600; on Windows it has the access rights of the folder that contains it,
+/// which in the folder of a user are the owner's. Keep it as you keep the training data, and erase
+/// it with [`DpOptimizer::forget_key`] when the run is over. The privacy statement contains where
+/// the key is.
 ///
 /// The folder also contains `releases.log`. From the first checkpoint on, every release is on disk
 /// there before its noise is drawn, so returning to a checkpoint gives no budget back: the ledger
 /// of a resumed run has everything that was released. The steps that were lost are repeated, with
 /// the same draws and the same noise. If a repeated step equals the released one, bit for bit,
 /// nothing new is released; otherwise it is refused. [`Checkpoint::skip_lost_steps`] continues
-/// after the lost steps instead. A run has one log, so it saves in one folder.
+/// after the lost steps instead. A run has one log, so it saves in one folder. Save once before the
+/// first step, so that no release is lost with the process.
+///
+/// The log is locked while a program uses it, so that no second one continues the run at the same
+/// time. On a file system without locks the statement says that they are missing.
 ///
 /// A copy of the folder is as old as the copy: it lacks the releases that followed, and so does a
 /// backup.
 #[derive(Clone, Debug)]
 pub struct Checkpointer {
     folder: PathBuf,
+    key: Option<PathBuf>,
 }
 
 impl Checkpointer {
     /// Creates a store in `folder`, which is created with the first checkpoint.
     pub fn new(folder: impl Into<PathBuf>) -> Self {
-        Self { folder: folder.into() }
+        Self { folder: folder.into(), key: None }
+    }
+
+    /// Sets the file of the key. Default: the folder's name with `.key` at its end, next to the
+    /// folder.
+    pub fn with_key_file(self, path: impl Into<PathBuf>) -> Self {
+        Self { key: Some(path.into()), ..self }
     }
 
     /// Saves the state after the last step, also if this step was saved before.
@@ -62,67 +73,137 @@ impl Checkpointer {
     /// # Errors
     ///
     /// Returns [`DpError::Io`] with the file that could not be written; the previous checkpoint
-    /// still exists then. Returns [`DpError::SavedState`] if the folder belongs to another run, and
-    /// [`DpError::InvalidState`] if the log of this run is elsewhere.
+    /// still exists then, and the run can be saved again. Returns [`DpError::SavedState`] if the
+    /// folder or the key file belongs to another run, [`DpError::InvalidState`] if the log of this
+    /// run is elsewhere, and [`DpError::UnsupportedModel`] if a value of the model that is not
+    /// trained changed during the run.
     pub fn save<M: Module>(&self, model: &M, optim: &DpOptimizer) -> Result<(), DpError> {
+        optim.engine.buffers.verify(model, Extent::Whole)?;
         let saved = SavedRun::of_optimizer(optim)?.with_model(model)?;
-        self.attach_log(&optim.engine)?;
-        let target = self.write(&saved)?;
-        self.remove_all_but(&target);
+        let target = self.write(&saved, Some(&optim.engine))?;
+        owned::discard_where(&self.folder, |folder, _| folder != target);
         Ok(())
     }
 
     /// Stores all further releases of the run in the log of this folder.
-    pub(crate) fn attach_log(&self, engine: &PrivacyEngine) -> Result<(), DpError> {
-        fs::create_dir_all(&self.folder).map_err(|error| DpError::io(&self.folder, error))?;
+    fn attach_log(&self, engine: &PrivacyEngine) -> Result<(), DpError> {
         let unused = match self.complete()?.is_empty() {
             true => UnusedLog::Replace,
             false => UnusedLog::Refuse,
         };
-        LogFile::attach(&mut *engine.releases()?, &self.folder.join(RELEASES), unused)
+        LogFile::attach(&mut *engine.releases()?, &self.log(), unused)
     }
 
     /// Writes a checkpoint and returns its folder.
-    pub(crate) fn write(&self, saved: &SavedRun) -> Result<PathBuf, DpError> {
-        let step = saved.next_step();
+    ///
+    /// The first checkpoint of a run comes into being in this order: its files under another name,
+    /// the key, the log, its own name. What fails or is killed before the log leaves a folder in
+    /// which a run can begin, and what is killed after it, a checkpoint that
+    /// [`latest`](Self::latest) completes.
+    ///
+    /// # Arguments
+    ///
+    /// - `engine`: of the run, whose releases are stored from here on; `None` if they are already
+    pub(crate) fn write(
+        &self,
+        saved: &SavedRun,
+        engine: Option<&PrivacyEngine>,
+    ) -> Result<PathBuf, DpError> {
+        let (step, run) = (saved.next_step(), saved.run().run);
+        create(&self.folder)?;
+        if let Some(existing) = self.after(step)
+            && owned::run(existing.folder()) != Some(run)
+        {
+            return Err(DpError::saved_state(format!(
+                "{} belongs to another run or another program; give every run its own folder",
+                existing.folder().display()
+            )));
+        }
         let partial = tempfile::Builder::new()
-            .prefix(PARTIAL)
+            .prefix(&owned::partial(step))
             .tempdir_in(&self.folder)
             .map_err(|error| DpError::io(&self.folder, error))?;
+        owned::mark(partial.path(), run)?;
         for (name, bytes) in saved.parts() {
             write(&partial.path().join(name), bytes)?;
             fail_point::within_checkpoint(step);
         }
-        let mut json = saved.to_json()?;
-        let written = write(&partial.path().join(PRIVACY), &json);
-        json.zeroize();
-        written?;
+        let json = saved.to_json(KeyIn::Elsewhere)?;
+        write(&partial.path().join(PRIVACY), &json)?;
+        sync(partial.path())?;
+        self.attach(saved, engine)?;
 
-        if let Some(existing) = self.after(step)
-            && !existing.read_state()?.run.is_same_run(saved.run())
-        {
-            return Err(DpError::saved_state(format!(
-                "{} belongs to another run; give every run its own folder",
-                existing.folder().display()
-            )));
-        }
         self.finish_replacement(step)?;
         let target = self.at(step);
         let first = if target.exists() { self.replacement(step) } else { target.clone() };
-        fs::rename(partial.path(), &first).map_err(|error| DpError::io(&first, error))?;
+        // Complete from here on, also if it does not get its name.
+        rename(&partial.keep(), &first)?;
         sync(&self.folder)?;
         self.finish_replacement(step)?;
         Ok(target)
     }
 
+    /// Stores the key and all further releases of a run without a log.
+    #[cfg(feature = "train")]
+    pub(crate) fn begin(&self, saved: &SavedRun, engine: &PrivacyEngine) -> Result<(), DpError> {
+        create(&self.folder)?;
+        self.attach(saved, Some(engine))
+    }
+
+    /// Stores the key and attaches the log.
+    fn attach(&self, saved: &SavedRun, engine: Option<&PrivacyEngine>) -> Result<(), DpError> {
+        let (run, file) = (saved.run().run, self.key()?);
+        let is_new = match saved.key() {
+            Some(key) => file.store(run, key, |run| self.has_abandoned(run))?,
+            None => mark_erased(&self.folder, run).map(|()| false)?,
+        };
+        let Some(engine) = engine else { return Ok(()) };
+        if let Err(error) = self.attach_log(engine) {
+            if is_new {
+                file.erase()?;
+            }
+            return Err(error);
+        }
+        engine.releases()?.key = file.storage();
+        Ok(())
+    }
+
+    /// Returns whether a run ended in this folder before its first release or checkpoint.
+    fn has_abandoned(&self, run: u64) -> bool {
+        let folders = owned::list(&self.folder).unwrap_or_default();
+        if folders.iter().any(|(_, kind)| *kind == Kind::Complete) {
+            return false;
+        }
+        let log = self.log();
+        LogFile::unused_run(&log) == Some(run)
+            || !log.exists() && folders.iter().any(|(folder, _)| owned::run(folder) == Some(run))
+    }
+
+    /// Returns the file of the key.
+    ///
+    /// # Errors
+    ///
+    /// Returns [`DpError::InvalidArgument`] if none was set and the folder has no name.
+    pub fn key_file(&self) -> Result<PathBuf, DpError> {
+        Ok(self.key()?.path().to_path_buf())
+    }
+
+    fn key(&self) -> Result<KeyFile, DpError> {
+        KeyFile::locate(self.key.as_deref(), &self.folder)
+    }
+
+    fn log(&self) -> PathBuf {
+        self.folder.join(RELEASES)
+    }
+
     /// Returns the folder of the checkpoint after `step` steps.
     fn at(&self, step: u64) -> PathBuf {
-        self.folder.join(format!("{PREFIX}{step:020}"))
+        self.folder.join(owned::name(step))
     }
 
     /// Returns the folder of a replacement until the checkpoint that it replaces is removed.
     fn replacement(&self, step: u64) -> PathBuf {
-        self.folder.join(format!("{PREFIX}{step:020}{REPLACEMENT}"))
+        self.folder.join(owned::replacement(step))
     }
 
     /// Removes the checkpoint that has a replacement, which gets its name. At any moment one of the
@@ -132,15 +213,21 @@ impl Checkpointer {
         if !new.exists() {
             return Ok(());
         }
-        self.remove_where(|folder, _| folder == old);
-        fs::rename(&new, &old).map_err(|error| DpError::io(&old, error))?;
+        if old.exists() {
+            owned::discard(&old)?;
+        }
+        rename(&new, &old)?;
         sync(&self.folder)
+    }
+
+    fn checkpoint(&self, folder: &Path) -> Checkpoint {
+        Checkpoint::new(folder, self.key.clone())
     }
 
     /// Returns the newest complete checkpoint after `step` steps, if there is one.
     pub fn after(&self, step: u64) -> Option<Checkpoint> {
         let mut folders = [self.replacement(step), self.at(step)].into_iter();
-        folders.find(|folder| folder.exists()).map(|folder| Checkpoint::new(&folder))
+        folders.find(|folder| folder.exists()).map(|folder| self.checkpoint(&folder))
     }
 
     /// Returns the folder.
@@ -149,77 +236,89 @@ impl Checkpointer {
     }
 
     /// Returns the newest complete checkpoint, if there is one. Call this before a run begins: if
-    /// there is none, a new run may use the folder.
+    /// there is none, a new run may use the folder. Completes the first checkpoint of a run that
+    /// was killed at the end of writing it.
     ///
     /// # Errors
     ///
     /// Returns [`DpError::Io`] if the folder exists and cannot be read, and [`DpError::SavedState`]
-    /// if there is no checkpoint but a log with releases: of a run whose checkpoints were lost, or
-    /// that was killed during the first of them.
+    /// if there is no checkpoint but a log with releases, of a run whose checkpoints were lost.
     pub fn latest(&self) -> Result<Option<Checkpoint>, DpError> {
-        match self.complete()?.pop() {
-            Some(folder) => Ok(Some(Checkpoint::new(&folder))),
-            None => {
-                LogFile::refuse_without_checkpoint(&self.folder.join(RELEASES))?;
-                Ok(None)
+        if let Some(folder) = self.complete()?.pop() {
+            return Ok(Some(self.checkpoint(&folder)));
+        }
+        // In use by nobody else until the end of this function.
+        let Some(abandoned) = LogFile::abandoned(&self.log())? else { return Ok(None) };
+        if erased_run(&self.folder) == Some(abandoned.run) {
+            // The run is over, and its removal was interrupted.
+            self.remove_log()?;
+            return Ok(None);
+        }
+        for (partial, _) in owned::list(&self.folder)? {
+            let checkpoint = self.checkpoint(&partial);
+            if owned::run(&partial) == Some(abandoned.run)
+                && let Ok(saved) = checkpoint.open()
+            {
+                let target = self.at(saved.next_step());
+                rename(&partial, &target)?;
+                sync(&self.folder)?;
+                return Ok(Some(self.checkpoint(&target)));
             }
         }
+        Err(DpError::saved_state(format!(
+            "{} has {} releases of a run, and there is no checkpoint to resume it from; restore \
+             the newest checkpoint of that run from a backup, or give the new run its own folder",
+            self.log().display(),
+            abandoned.releases
+        )))
+    }
+
+    /// Removes everything that this store wrote for a run that is over: the key, which is erased
+    /// first, the checkpoints, the log, and the folder, if nothing else is in it. Drop the
+    /// optimizer of the run before.
+    ///
+    /// # Errors
+    ///
+    /// Returns [`DpError::Io`] if a file cannot be removed. Calling it again continues.
+    pub fn remove_run(self) -> Result<(), DpError> {
+        let folders = owned::list(&self.folder)?;
+        let run = folders.iter().find_map(|(folder, _)| owned::run(folder));
+        if let Some(run) = run.or_else(|| erased_run(&self.folder)) {
+            mark_erased(&self.folder, run)?;
+            self.key()?.erase_of(run)?;
+        }
+        for (folder, _) in folders {
+            owned::discard(&folder)?;
+        }
+        self.remove_log()?;
+        // It has files of others otherwise.
+        let _ = fs::remove_dir(&self.folder);
+        Ok(())
+    }
+
+    fn remove_log(&self) -> Result<(), DpError> {
+        if LogFile::is_log(&self.log())? {
+            remove(&self.log())?;
+        }
+        remove(&self.folder.join(ERASED))
     }
 
     /// Returns the folders of the complete checkpoints, in the order of their steps.
     fn complete(&self) -> Result<Vec<PathBuf>, DpError> {
-        if !self.folder.exists() {
-            return Ok(Vec::new());
-        }
-        let entries =
-            fs::read_dir(&self.folder).map_err(|error| DpError::io(&self.folder, error))?;
-        let mut folders = Vec::new();
-        for entry in entries {
-            let entry = entry.map_err(|error| DpError::io(&self.folder, error))?;
-            if entry.file_name().to_string_lossy().starts_with(PREFIX) {
-                folders.push(entry.path());
-            }
-        }
-        folders.sort();
-        Ok(folders)
-    }
-
-    /// Removes older checkpoints, and what a killed save left behind.
-    fn remove_all_but(&self, kept: &Path) {
-        self.remove_where(|folder, name| {
-            folder != kept && (name.starts_with(PREFIX) || name.starts_with(PARTIAL))
-        });
+        let folders = owned::list(&self.folder)?.into_iter();
+        Ok(folders.filter(|(_, kind)| *kind == Kind::Complete).map(|(folder, _)| folder).collect())
     }
 
     /// Removes what a killed save left behind.
     #[cfg(feature = "train")]
     pub(crate) fn remove_partial(&self) {
-        self.remove_where(|_, name| name.starts_with(PARTIAL));
+        owned::discard_where(&self.folder, |_, kind| kind == Kind::Partial);
     }
 
     /// Removes the checkpoint after `step` steps, if there is one.
     #[cfg(feature = "train")]
     pub(crate) fn remove(&self, step: u64) {
         let folders = [self.at(step), self.replacement(step)];
-        self.remove_where(|folder, _| folders.iter().any(|outdated| outdated == folder));
-    }
-
-    fn remove_where(&self, outdated: impl Fn(&Path, &str) -> bool) {
-        let Ok(entries) = fs::read_dir(&self.folder) else { return };
-        for folder in entries.flatten().map(|entry| entry.path()) {
-            let name = folder.file_name().unwrap_or_default().to_string_lossy();
-            if !outdated(&folder, &name) {
-                continue;
-            }
-            // First renamed, so that an interrupted removal leaves no incomplete checkpoint behind.
-            let partial = folder.with_file_name(format!("{PARTIAL}{name}"));
-            let removed = match name.starts_with(PARTIAL) {
-                true => fs::remove_dir_all(&folder),
-                false => fs::rename(&folder, &partial).and_then(|()| fs::remove_dir_all(&partial)),
-            };
-            if let Err(error) = removed {
-                log::warn!("{} contains a key and could not be removed: {error}", folder.display());
-            }
-        }
+        owned::discard_where(&self.folder, |folder, _| folders.iter().any(|old| old == folder));
     }
 }

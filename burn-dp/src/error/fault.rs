@@ -12,6 +12,8 @@ pub enum FaultKind {
     NotYet,
     /// A private layer can take the place of this layer.
     Replace,
+    /// The layer draws random values that belong to no unit.
+    Random,
     /// The model is assembled incorrectly.
     Misconfigured,
 }
@@ -22,6 +24,7 @@ impl fmt::Display for FaultKind {
             Self::Never => "never",
             Self::NotYet => "not yet",
             Self::Replace => "replace",
+            Self::Random => "random",
             Self::Misconfigured => "misconfigured",
         })
     }
@@ -44,7 +47,8 @@ pub struct Fault {
 
 impl Fault {
     pub(crate) fn new(kind: FaultKind, path: impl Into<String>, reason: impl Into<String>) -> Self {
-        let certain = matches!(kind, FaultKind::Never | FaultKind::Misconfigured);
+        let certain =
+            matches!(kind, FaultKind::Never | FaultKind::Random | FaultKind::Misconfigured);
         Self { path: path.into(), kind, reason: reason.into(), certain }
     }
 

@@ -119,9 +119,10 @@ impl PrivateBackward {
     /// The result depends on single examples; only a clipping policy can consume it. The caller has
     /// to make sure that loss i depends on example i alone. Layers and losses that mix examples are
     /// refused where this can be detected: BatchNorm in training mode, a batch axis of another
-    /// length, a parameter outside of a private layer. [`DpOptimizer`](crate::optim::DpOptimizer)
-    /// tests the rest on the batches of its first step,
-    /// [`check_independence`](crate::check_independence) on any batch.
+    /// length, a parameter outside of a private layer, a random layer whose values belong to no
+    /// unit. [`DpOptimizer::backward_batch`](crate::optim::DpOptimizer::backward_batch) tests the
+    /// rest on the batches of its first step,
+    /// [`check_independence`](crate::check_independence) on any items.
     ///
     /// # Errors
     ///

@@ -12,6 +12,8 @@ use super::rows::{Rows, check_batch_size};
 use super::rules::{Contribution, combine, lift};
 use crate::DpError;
 use crate::model::{ParameterInfo, TrainableParameters};
+use crate::nn::unkeyed_randomness;
+use crate::ops::Primitive;
 use crate::ops::recording::{RawRecord, Recorder};
 
 /// Takes the records of a private backward pass while it runs.
@@ -61,7 +63,10 @@ impl Collector {
 
 impl Recorder for Collector {
     fn record(&mut self, record: RawRecord) -> Result<(), DpError> {
-        let layer = lift(record, &self.witness);
+        if matches!(record.primitive, Primitive::Unkeyed) {
+            return Err(unkeyed_randomness());
+        }
+        let layer = lift(record, &self.witness)?;
         check_batch_size(layer.batch_size, self.rows.count)?;
         for (id, contribution) in layer.contributions {
             let index = self.index.get(&id).ok_or_else(|| DpError::UnsupportedModel {

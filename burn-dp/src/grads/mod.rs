@@ -12,7 +12,7 @@
 //! | `rules/` | one rule per file: lift, mathematics, oracle tests |
 //! | `planner` | chooses between ghost norms and instantiation |
 //! | `per_example`, `parameter_gradients`, `precision` | norms and weighted sums |
-//! | `independence/` | tests that loss i depends on example i alone |
+//! | `independence/` | tests that loss i depends on example i alone, by gradient and by value |
 //! | `explain`, `explanation` | report of the planner's decisions |
 //! | `oracle` | the test harness: the loop over single examples |
 //! | `tests/` | compositions of layers, and properties of all of them |
@@ -39,7 +39,8 @@ pub(crate) use crate::ops::single;
 pub use backward::PrivateBackward;
 pub use explain::explain;
 pub use explanation::{ExplainedParameter, Explanation};
-pub(crate) use independence::Probe;
 pub use independence::check_independence;
+pub(crate) use independence::{Probe, compare_values};
 pub use per_example::PerExampleGradients;
 pub use planner::{MemoryBound, Strategy};
+pub(crate) use precision::has_coarse_products;

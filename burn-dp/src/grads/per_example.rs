@@ -55,9 +55,9 @@ impl PerExampleGradients {
         if real.len() != self.batch_size {
             return Err(DpError::NotPerExample {
                 reason: format!(
-                    "the padding mask has {} entries for {} losses",
-                    real.len(),
-                    self.batch_size
+                    "there are {} losses, or groups of losses, for {} rows",
+                    self.batch_size,
+                    real.len()
                 ),
             });
         }

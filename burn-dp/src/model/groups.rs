@@ -13,7 +13,8 @@ use crate::DpError;
 ///
 /// # Privacy
 ///
-/// The partition is public. It must not be derived from private gradients.
+/// The partition is public: it follows from the module tree, or from
+/// [`PublicNorms`](crate::clipping::PublicNorms), whose data the privacy statement names.
 ///
 /// # Example
 ///
@@ -41,12 +42,14 @@ pub struct ParameterGroups {
     pub(crate) names: Vec<String>,
     /// Group of each parameter by its path; `None` if all parameters are one group.
     pub(crate) of: Option<BTreeMap<String, usize>>,
+    /// The public data that the partition follows from, if it follows from data.
+    pub(crate) origin: Option<String>,
 }
 
 impl ParameterGroups {
     /// Puts all parameters of any model into one group.
     pub fn whole() -> Self {
-        Self { names: vec!["all".into()], of: None }
+        Self { names: vec!["all".into()], of: None, origin: None }
     }
 
     /// Creates one group for each trained parameter.
@@ -134,7 +137,7 @@ impl ParameterGroups {
                     .into(),
             });
         }
-        Ok(Self { names, of: Some(of) })
+        Ok(Self { names, of: Some(of), origin: None })
     }
 
     /// Returns the group of each trained parameter, in the order in which Burn visits them.
@@ -163,6 +166,21 @@ impl ParameterGroups {
     /// Returns the names of the groups, in the order of their index.
     pub fn names(&self) -> &[String] {
         &self.names
+    }
+
+    /// Returns the description of the public data that the partition follows from, if it follows
+    /// from data.
+    pub fn public_data(&self) -> Option<&str> {
+        self.origin.as_deref()
+    }
+
+    /// Returns the names, and the data that the partition follows from, for descriptions.
+    pub(crate) fn describe(&self) -> String {
+        let names = self.names.join(", ");
+        match &self.origin {
+            None => names,
+            Some(origin) => format!("{names}; merged by norms on {origin}"),
+        }
     }
 
     /// Returns the group of the parameter at `path`.
@@ -200,7 +218,7 @@ fn ungrouped(path: &str) -> DpError {
 pub(crate) fn three_groups() -> ParameterGroups {
     let names: Vec<String> = ["a", "b", "c"].map(String::from).into();
     let of = names.iter().cloned().zip(0..).collect();
-    ParameterGroups { names, of: Some(of) }
+    ParameterGroups { names, of: Some(of), origin: None }
 }
 
 #[cfg(test)]

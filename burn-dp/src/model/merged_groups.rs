@@ -7,26 +7,24 @@ use crate::error::positive;
 use crate::model::ParameterGroups;
 
 impl ParameterGroups {
-    /// Merges groups with similar norms into at most `count` groups. Fewer groups need less noise
-    /// in each.
-    ///
-    /// The groups are sorted by norm and cut into the parts with the least sum of squared
-    /// deviations of the logarithms. The optimum is exact.
+    /// Merges groups with similar norms into at most `count` groups: sorted by norm, they are cut
+    /// into the parts with the least sum of squared deviations of the logarithms.
     ///
     /// # Arguments
     ///
-    /// - `norms`: the norm of each group, from public data
+    /// - `norms`: the norm of each group
+    /// - `origin`: the public data that the norms are measured on
     ///
     /// # Errors
     ///
     /// Returns [`DpError::InvalidArgument`] if there is not one norm for each group, if a norm is
     /// not positive and finite, or if `count` is 0.
-    ///
-    /// # References
-    ///
-    /// Nguyen et al., Batch clipping and adaptive layerwise clipping for differential private
-    /// stochastic gradient descent, 2023, appendix B.2 (62 layers to about 4 groups).
-    pub fn merged_by_norm(&self, norms: &[f64], count: usize) -> Result<Self, DpError> {
+    pub(crate) fn merged_by_norm(
+        &self,
+        norms: &[f64],
+        count: usize,
+        origin: &str,
+    ) -> Result<Self, DpError> {
         if norms.len() != self.len() {
             let reason =
                 format!("must be one for each of {} groups, got {}", self.len(), norms.len());
@@ -62,7 +60,11 @@ impl ParameterGroups {
             .of
             .as_ref()
             .map(|of| of.iter().map(|(path, &group)| (path.clone(), new_of[group])).collect());
-        Ok(Self { names, of })
+        let origin = match &self.origin {
+            Some(before) if before != origin => format!("{before} and {origin}"),
+            _ => origin.to_string(),
+        };
+        Ok(Self { names, of, origin: Some(origin) })
     }
 }
 
@@ -109,12 +111,14 @@ mod tests {
     #[test]
     fn groups_are_cut_at_the_gaps_between_norms() {
         let layers = three_groups();
-        let merged = layers.merged_by_norm(&[10.0, 0.1, 9.0], 2).unwrap();
+        let merge = |norms: &[f64], count| layers.merged_by_norm(norms, count, "drawings");
+        let merged = merge(&[10.0, 0.1, 9.0], 2).unwrap();
+        assert_eq!(merged.public_data(), Some("drawings"));
         assert_eq!(merged.names(), ["a+c", "b"]);
         assert_eq!(merged.index_of("c").unwrap(), 0);
-        assert_eq!(layers.merged_by_norm(&[1.0, 1.0, 1.0], 9).unwrap().len(), 3);
-        assert_eq!(layers.merged_by_norm(&[1.0, 2.0, 3.0], 1).unwrap().len(), 1);
-        assert!(layers.merged_by_norm(&[1.0, 0.0, 3.0], 2).is_err());
-        assert!(layers.merged_by_norm(&[1.0], 2).is_err());
+        assert_eq!(merge(&[1.0, 1.0, 1.0], 9).unwrap().len(), 3);
+        assert_eq!(merge(&[1.0, 2.0, 3.0], 1).unwrap().len(), 1);
+        assert!(merge(&[1.0, 0.0, 3.0], 2).is_err());
+        assert!(merge(&[1.0], 2).is_err());
     }
 }

@@ -10,6 +10,7 @@
 pub(crate) mod groups;
 mod merged_groups;
 mod parameter_info;
+mod private_copy;
 mod scan;
 mod ties;
 mod trainable;
@@ -19,6 +20,7 @@ mod walk;
 pub use crate::error::{Fault, FaultKind, Faults};
 pub use groups::ParameterGroups;
 pub use parameter_info::ParameterInfo;
+pub use private_copy::private_copy;
 pub(crate) use scan::has_training_batch_norm;
 pub(crate) use ties::tie;
 pub use trainable::TrainableParameters;

@@ -7,8 +7,8 @@ use burn::tensor::{DType, Tensor};
 
 use super::parameter_info::ParameterInfo;
 use crate::error::{Fault, FaultKind, Faults};
-use crate::nn::LAYERS;
 use crate::nn::scope::PrivateScope;
+use crate::nn::{LAYERS, RANDOM_LAYERS};
 
 /// The trained parameters and the faults of a model.
 #[derive(Default)]
@@ -48,8 +48,16 @@ impl ModelScan {
         self.faults.iter().find(|fault| fault.covers(path))
     }
 
+    /// Returns all faults, without random layers inside of a layer that is to be replaced.
     pub(crate) fn into_faults(self) -> Faults {
-        Faults::new(self.faults)
+        let replaced: Vec<Fault> =
+            self.faults.iter().filter(|fault| fault.kind == FaultKind::Replace).cloned().collect();
+        let mut faults = self.faults;
+        faults.retain(|fault| {
+            let inside = replaced.iter().any(|replaced| replaced.covers(&fault.path));
+            fault.kind != FaultKind::Random || !inside
+        });
+        Faults::new(faults)
     }
 
     fn fault(&mut self, kind: FaultKind, path: impl Into<String>, reason: impl Into<String>) {
@@ -58,10 +66,7 @@ impl ModelScan {
 
     fn finish(&mut self) {
         for (path, name) in std::mem::take(&mut self.replace) {
-            let private = match name.as_str() {
-                "CrossAttention" => "`PrivateCrossAttention`".to_string(),
-                _ => format!("`Private<{name}>`: `Private::from(layer)` or `layer.private()`"),
-            };
+            let private = counterpart(&name);
             let reason = format!(
                 "a {name} of Burn sums the gradients of a batch; use {private}, or freeze it"
             );
@@ -161,9 +166,21 @@ impl ModuleVisitor for ModelScan {
     }
 
     fn visit_flag(&mut self, flag: &Param<Flag>) {
-        let in_batch_norm = self.containers.last().is_some_and(|name| name == "Struct:BatchNorm");
-        if in_batch_norm && flag.val().is_enabled() {
-            let layer = self.path[..self.path.len() - 1].join(".");
+        let holder = self.containers.last().and_then(|name| name.strip_prefix("Struct:"));
+        let Some(holder) = holder.filter(|_| flag.val().is_enabled()) else { return };
+        let layer = self.path[..self.path.len() - 1].join(".");
+        if RANDOM_LAYERS.contains(&holder) && !PrivateScope::is_open() {
+            let instead = match self.replaceable() {
+                Some((_, name)) => format!("use {}", counterpart(&name)),
+                None => "remove it".into(),
+            };
+            let reason = format!(
+                "a {holder} of Burn takes the next values of the device's generator for each row, \
+                 so that the values of an example depend on which examples came before it; \
+                 {instead}, or freeze it with `Module::freeze`"
+            );
+            self.fault(FaultKind::Random, layer, reason);
+        } else if holder == "BatchNorm" {
             let reason = "a BatchNorm in training mode mixes the examples of a batch and stores \
                           statistics of them; use GroupNorm, LayerNorm or InstanceNorm, freeze it \
                           with `Module::freeze_group` to use its stored statistics, or train with \
@@ -198,6 +215,14 @@ impl ModuleVisitor for ModelScan {
             );
             self.fault(FaultKind::Misconfigured, path, reason);
         }
+    }
+}
+
+/// Returns what takes the place of a layer of Burn.
+fn counterpart(layer: &str) -> String {
+    match layer {
+        "CrossAttention" => "`PrivateCrossAttention`".to_string(),
+        _ => format!("`Private<{layer}>`: `Private::from(layer)` or `layer.private()`"),
     }
 }
 

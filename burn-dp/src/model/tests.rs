@@ -1,7 +1,10 @@
 #![allow(clippy::unwrap_used)]
 use burn::module::{Lora, Module, Param, ParamGroup};
 use burn::nn::conv::{Conv2d, Conv2dConfig};
-use burn::nn::{BatchNorm, BatchNormConfig, Linear, LinearConfig};
+use burn::nn::{
+    BatchNorm, BatchNormConfig, Dropout, DropoutConfig, GaussianNoise, GaussianNoiseConfig, Linear,
+    LinearConfig,
+};
 use burn::tensor::{Device, Tensor};
 
 use crate::DpError;
@@ -275,4 +278,53 @@ fn bare_parameter_trains_through_nn_parameter_and_is_reported() {
         wrapped.table.forward::<2>(2).into_data(),
         Tensor::<2>::ones([2, 3], &device()).into_data()
     );
+}
+
+#[derive(Module, Debug)]
+struct Random {
+    fc: Private<Linear>,
+    dropout: Vec<Dropout>,
+    noise: Option<GaussianNoise>,
+    private: Private<Dropout>,
+}
+
+#[test]
+fn random_layers_of_burn_are_refused_with_their_paths() {
+    let dropout = || DropoutConfig::new(0.5).init();
+    let model = Random {
+        fc: linear().private(),
+        dropout: vec![dropout(), dropout().freeze(), dropout()],
+        noise: Some(GaussianNoiseConfig::new(0.1).init()),
+        private: dropout().private(),
+    };
+    let found = kinds(&model);
+    let found: Vec<_> = found.iter().map(|(path, kind)| (path.as_str(), *kind)).collect();
+    let kind = FaultKind::Random;
+    assert_eq!(found, [("dropout.0", kind), ("dropout.2", kind), ("noise", kind)]);
+    // Also for units that are computed one by one: their order decides the masks.
+    for refused in [TrainableParameters::of(&model), TrainableParameters::of_units(&model)] {
+        let error = refused.unwrap_err().to_string();
+        assert!(error.contains("`dropout.0`") && error.contains("`Private<Dropout>`"), "{error}");
+    }
+    let model = Random { dropout: vec![dropout().freeze()], noise: None, ..model };
+    assert!(validate(&model).is_ok());
+    TrainableParameters::of(&model).unwrap();
+}
+
+#[test]
+fn random_layers_inside_of_a_plain_layer_are_refused_for_units() {
+    use burn::nn::transformer::{TransformerEncoder, TransformerEncoderConfig};
+
+    #[derive(Module, Debug)]
+    struct Text {
+        encoder: TransformerEncoder,
+    }
+    let encoder = TransformerEncoderConfig::new(4, 8, 2, 1).init(&device());
+    let error = TrainableParameters::of_units(&Text { encoder: encoder.clone() }).unwrap_err();
+    let error = error.to_string();
+    assert!(
+        error.contains("dropout") && error.contains("`Private<TransformerEncoder>`"),
+        "{error}"
+    );
+    TrainableParameters::of_units(&encoder.private()).unwrap();
 }

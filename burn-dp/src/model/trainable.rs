@@ -24,8 +24,9 @@ impl TrainableParameters {
     ///
     /// Returns [`DpError::UnsupportedModel`] if [`validate`](super::validate) finds a fault that
     /// prevents private training in every use of the model: a BatchNorm in training mode (it mixes
-    /// the examples of a batch and stores statistics of them), a parameter that is trained in one
-    /// place and frozen in another, an adapter without a rule, or no trained parameter.
+    /// the examples of a batch and stores statistics of them), a random layer in training mode that
+    /// is not private, a parameter that is trained in one place and frozen in another, an adapter
+    /// without a rule, or no trained parameter.
     pub fn of<M: Module>(model: &M) -> Result<Self, DpError> {
         Self::collect(model, |_| true)
     }
@@ -35,9 +36,12 @@ impl TrainableParameters {
     ///
     /// # Errors
     ///
-    /// Returns [`DpError::UnsupportedModel`] if the model is misconfigured.
+    /// Returns [`DpError::UnsupportedModel`] if the model is misconfigured, or has a random layer
+    /// outside of a private layer.
     pub(crate) fn of_units<M: Module>(model: &M) -> Result<Self, DpError> {
-        Self::collect(model, |fault| fault.kind == FaultKind::Misconfigured)
+        Self::collect(model, |fault| {
+            matches!(fault.kind, FaultKind::Misconfigured | FaultKind::Random)
+        })
     }
 
     fn collect<M: Module>(model: &M, matters: impl Fn(&Fault) -> bool) -> Result<Self, DpError> {

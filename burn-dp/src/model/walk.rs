@@ -33,9 +33,6 @@ pub(crate) trait AnyRank {
     /// flattened.
     fn flat(&self) -> Tensor<1>;
 
-    /// Returns the bytes as they are stored, also if they are packed.
-    fn data(&self) -> TensorData;
-
     /// Returns the gradient of an ordinary backward pass as `[num_values]`.
     fn gradient(&self, grads: &Gradients) -> Option<Tensor<1>>;
 
@@ -62,10 +59,6 @@ impl<const D: usize> AnyRank for Tensor<D> {
 
     fn flat(&self) -> Tensor<1> {
         flatten(self.clone().inner())
-    }
-
-    fn data(&self) -> TensorData {
-        self.to_data()
     }
 
     fn gradient(&self, grads: &Gradients) -> Option<Tensor<1>> {

@@ -7,6 +7,9 @@ use crate::ops::{self, Primitive};
 impl Private<Embedding> {
     /// Looks up the rows of the weight.
     ///
+    /// The row of an id that is negative, or not below the number of rows, is NaN, on every
+    /// backend. The private backward pass then returns an error with the id.
+    ///
     /// # Shapes
     ///
     /// - input: `[batch_size, sequence_length]`
@@ -41,12 +44,22 @@ impl Private<Embedding> {
 /// Implements [`Private<Embedding>::forward`](Private).
 pub(crate) fn embedding(layer: &Embedding, input: Tensor<2, Int>) -> Tensor<3> {
     let kept = input.clone();
+    let (ids, outside) = ops::bounded(input, layer.weight.dims()[0]);
     ops::apply(
         &layer.weight,
         None,
         Primitive::Embedding,
         || ops::keep_ids(kept),
-        |weight, _| module::embedding(weight, input),
+        |weight, _| {
+            let output: Tensor<3> = module::embedding(weight, ids);
+            match outside {
+                Some(outside) => {
+                    let outside = outside.unsqueeze_dim::<3>(2).expand(output.dims());
+                    output.mask_fill(outside, f32::NAN)
+                }
+                None => output,
+            }
+        },
     )
 }
 

@@ -17,6 +17,8 @@ pub enum NormRule {
     Instantiated,
     /// The rule of the wrapped layer.
     Wrapped,
+    /// The layer has no parameters.
+    NoParameters,
 }
 
 impl fmt::Display for NormRule {
@@ -26,6 +28,7 @@ impl fmt::Display for NormRule {
             Self::Ghost => "ghost",
             Self::Instantiated => "instantiated",
             Self::Wrapped => "as the wrapped layer",
+            Self::NoParameters => "no parameters",
         })
     }
 }
@@ -61,7 +64,7 @@ const fn row(
     LayerSupport { layer, options, rule, norms, test, backends: TESTED }
 }
 
-use NormRule::{Ghost, Instantiated, Planned, Wrapped};
+use NormRule::{Ghost, Instantiated, NoParameters, Planned, Wrapped};
 
 /// The layers of Burn that have a private counterpart.
 ///
@@ -204,7 +207,15 @@ pub const LAYERS: &[LayerSupport] = &[
         "every norm",
         "rule of the wrapped layer",
         Wrapped, "every_normalization_equals_the_loop_over_examples"),
+    row("Dropout",
+        "any probability, any rank of input",
+        "mask keyed by run, step, unit and layer",
+        NoParameters, "masks_of_a_unit_are_the_same_in_every_batch"),
 ];
+
+/// The layers of Burn that draw random values during training, by the names of their types. Only
+/// `Dropout` has a private counterpart.
+pub(crate) const RANDOM_LAYERS: [&str; 3] = ["Dropout", "RRelu", "GaussianNoise"];
 
 /// Returns [`LAYERS`] as a Markdown table.
 pub fn layer_table() -> String {

@@ -8,6 +8,7 @@ mod batch_norm;
 mod conv;
 mod conv_transpose;
 mod deform_conv2d;
+mod dropout;
 mod embedding;
 mod group_norm;
 mod layer_norm;
@@ -25,8 +26,10 @@ mod rms_norm;
 pub(crate) mod scope;
 mod swiglu;
 mod transformer;
+mod unit_scope;
 
 pub use attention::{CrossAttentionCache, MhaCache, MhaInput, PrivateCrossAttention};
+pub(crate) use layers::RANDOM_LAYERS;
 pub use layers::{LAYERS, LayerSupport, NormRule, layer_table};
 pub use parameter::parameter;
 pub use private::{IntoPrivate, Private, PrivateLayer};
@@ -35,3 +38,4 @@ pub use transformer::{
     TransformerDecoderLayerAutoregressiveCache, TransformerEncoderAutoregressiveCache,
     TransformerEncoderInput, TransformerEncoderLayerAutoregressiveCache,
 };
+pub(crate) use unit_scope::{UnitScope, Units, refuse_unkeyed, unkeyed_randomness};

@@ -32,6 +32,7 @@ macro_rules! private_layers {
 
 private_layers!(
     nn::Linear,
+    nn::Dropout,
     nn::Embedding,
     nn::LayerNorm,
     nn::RmsNorm,

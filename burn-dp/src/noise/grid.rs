@@ -17,6 +17,9 @@ pub(super) struct Grid {
 }
 
 impl Grid {
+    /// Largest spacing of a grid, as a multiple of the standard deviation of the noise.
+    pub(super) const FINENESS: f64 = 1.0 / (1u64 << PLACES) as f64;
+
     pub(super) fn new(noise_std: f64, scale: f64) -> Self {
         let spacing = power_of_two_below(noise_std) * 2f64.powi(-PLACES);
         Self {

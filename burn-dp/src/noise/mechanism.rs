@@ -20,11 +20,12 @@ const USABLE: std::ops::RangeInclusive<f64> = 1e-60..=1e60;
 ///
 /// # Privacy
 ///
-/// Sensitivity: `noise_std` is the noise multiplier times the L2 sensitivity of the sums. Snapping
-/// moves each of d coordinates by at most g/2, so the distance of two snapped sums is larger than
-/// the distance of the sums by at most [`snapping_overhead`](Self::snapping_overhead) = g √d. With
-/// d = 10^8 this is less than 10^-8 standard deviations. Add it to the sensitivity for a bound
-/// without a gap.
+/// Sensitivity: `noise_std` is the noise multiplier times the L2 sensitivity of the *snapped* sums.
+/// Snapping moves each of d coordinates by at most g/2, so the distance of two snapped sums is
+/// larger than the distance of the sums by at most [`snapping_overhead`](Self::snapping_overhead) =
+/// g √d. With d = 10^8 this is less than 10^-8 standard deviations. A step of a
+/// [`DpOptimizer`](crate::optim::DpOptimizer) adds it to the sensitivity: see
+/// [`snapping_factor`](Self::snapping_factor).
 ///
 /// Proven, for any sum:
 ///
@@ -108,6 +109,38 @@ impl GaussianMechanism {
         // The conversion and the root each err by half a unit in the last place at most, and the
         // product with a power of two is exact.
         self.grid() * (dimension as f64).sqrt().next_up().next_up()
+    }
+
+    /// Returns the factor by which all standard deviations of a release grow so that snapping is
+    /// part of the sensitivity that the noise is scaled to, rounded up.
+    ///
+    /// In units of the standard deviations σ_h, the sums of neighbors differ by at most 1/z, where
+    /// z is the noise multiplier that the accountant is told, and snapping adds at most 2^-40 √d,
+    /// because the grid is at most 2^-40 σ_h in every coordinate. With the factor f they differ by
+    /// at most 1/(z f) + 2^-40 √d, which is 1/z for f = 1/(1 − z 2^-40 √d).
+    ///
+    /// # Arguments
+    ///
+    /// - `noise_multiplier`: z, for all `dimension` sums that are released together
+    ///
+    /// # Errors
+    ///
+    /// Returns [`DpError::InvalidArgument`] if snapping needs more than half of the sensitivity:
+    /// with a million values, if z is over 5·10^8.
+    pub fn snapping_factor(noise_multiplier: f64, dimension: u64) -> Result<f64, DpError> {
+        // The factor before the root covers the rounding of z and of all operations here.
+        let part = (1.0 + 1e-9) * noise_multiplier * (dimension as f64).sqrt() * Grid::FINENESS;
+        if part <= 0.5 {
+            return Ok((1.0 / (1.0 - part)).next_up());
+        }
+        let largest = 0.5 / ((dimension as f64).sqrt() * Grid::FINENESS);
+        Err(DpError::invalid(
+            "noise_multiplier",
+            format!(
+                "must be at most {largest:.1e} for {dimension} released values, got \
+                 {noise_multiplier:e}: the grid of the noise would be as coarse as the sums"
+            ),
+        ))
     }
 
     /// Replaces the sums of one parameter by their noisy, scaled values.
@@ -278,6 +311,55 @@ mod tests {
             assert!(units <= (dimension as f64).sqrt() * (1.0 + 1e-15));
         }
         assert!(mechanism.snapping_overhead(100_000_000) < 1e-8 * mechanism.noise_std());
+    }
+
+    /// Returns the distance of two neighboring releases of `dimension` sums, in standard
+    /// deviations. Both have the same noise, and each sum moves by almost `sensitivity` /
+    /// √dimension: one end is just below half a grid unit and rounded down, the other just above
+    /// and rounded up.
+    fn released_distance(mechanism: &GaussianMechanism, sensitivity: f64, dimension: u64) -> f64 {
+        const EDGE: f64 = 1e-3;
+        let (grid, root) = (mechanism.grid(), (dimension as f64).sqrt());
+        let whole_units = (sensitivity / root / grid - 2.0 * EDGE).floor();
+        let [low, high] = [0.5 - EDGE, whole_units + 0.5 + EDGE].map(|units| units * grid);
+        assert!((high - low) * root <= sensitivity, "neighbors");
+        let released = |sum| mechanism.release_scalar(stream(1), sum).unwrap();
+        (released(high) - released(low)) * root / mechanism.noise_std()
+    }
+
+    #[test]
+    fn released_sums_of_neighbors_stay_within_the_accounted_sensitivity() {
+        // The more noise and dimensions, the coarser the grid compared with the sums.
+        for (z, dimension) in [(1024.0, 1u64 << 16), (3.7e5, 1), (0.9, 1 << 40)] {
+            let (sensitivity, allowed) = (0.37, 1.0 / z);
+            let distance = |factor: f64| {
+                let mechanism = GaussianMechanism::new(z * sensitivity * factor, 1.0).unwrap();
+                released_distance(&mechanism, sensitivity, dimension)
+            };
+            assert!(distance(1.0) > allowed * (1.0 + 1e-9), "{z}: there is no gap to close");
+            let factor = GaussianMechanism::snapping_factor(z, dimension).unwrap();
+            assert!(distance(factor) <= allowed, "{z}");
+        }
+    }
+
+    #[test]
+    fn the_snapping_factor_covers_the_overhead_of_every_deviation() {
+        for z in [1e-3, 0.5, 1.0, 1.999, 2.0, 37.0, 1e6] {
+            for dimension in [1u64, 1000, 100_000_000] {
+                let factor = GaussianMechanism::snapping_factor(z, dimension).unwrap();
+                // All positions of the standard deviation between two powers of two.
+                for sensitivity in [1.0, 0.51, 0.7, 0.999_999] {
+                    let std = z * sensitivity * factor;
+                    let mechanism = GaussianMechanism::new(std, 1.0).unwrap();
+                    let whole = sensitivity + mechanism.snapping_overhead(dimension);
+                    assert!(z * whole <= std * (1.0 + 4.0 * f64::EPSILON), "{z} {dimension}");
+                }
+                assert!(factor > 1.0 && factor <= 1.0 + 2.0 * z * 1e-12 * 1e4);
+            }
+        }
+        let error = GaussianMechanism::snapping_factor(1e9, 1_000_000).unwrap_err().to_string();
+        assert!(error.contains("at most 5.5e8") && error.contains("got 1e9"), "{error}");
+        assert!(GaussianMechanism::snapping_factor(f64::NAN, 1).is_err());
     }
 
     #[test]

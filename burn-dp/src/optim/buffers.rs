@@ -1,70 +1,241 @@
-//! The check that buffers of the model do not change.
+//! The check that nothing but the optimizer changes a model.
 
-use burn::module::Module;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use burn::module::{Module, ModuleVisitor, Param};
+use burn::tensor::kind::Basic;
+use burn::tensor::{Bool, DType, Int, Tensor};
 
 use crate::DpError;
-use crate::model::for_each_parameter;
 
-/// Compares, between the first two backward passes of a run, the float values that are not trained.
+/// The values of a model that are not trained, by path.
+type Values = BTreeMap<String, Stored>;
+
+/// Compares the values that are not trained with those that the run began with: float, integer and
+/// boolean tensors, after running states took over what their threads stored.
+///
+/// The values are compared on their device. Packed (quantized) values are read by the host, so they
+/// are compared in the first step and before a checkpoint only.
 ///
 /// # Privacy
 ///
-/// A buffer that a forward pass changes (running statistics of a layer that is not Burn's
-/// BatchNorm) holds private data without noise and would leave with the model. Two observations are
-/// compared, no more, because each reads the frozen part of the model.
-#[derive(Debug, Default)]
+/// A value that a forward pass changes (running statistics, counters, caches) holds private data
+/// without noise and would leave with the model. Nothing is released after such a change.
+#[derive(Clone, Debug, Default)]
 pub(crate) struct BufferCheck {
-    first: Option<Vec<(String, blake3::Hash)>>,
-    done: bool,
+    known: Option<Arc<Values>>,
+    /// Whether a step was released since the beginning, so that packed values were compared.
+    released: bool,
+}
+
+/// What is compared.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Extent {
+    /// Everything, except packed values after the first step.
+    Step,
+    /// Everything.
+    Whole,
+}
+
+/// A value of any rank, as `[num_values]`, without autodiff.
+#[derive(Clone, Debug)]
+enum Stored {
+    Float(Tensor<1>),
+    Int(Tensor<1, Int>),
+    Bool(Tensor<1, Bool>),
+    /// The hash of the stored bytes.
+    Packed(blake3::Hash),
 }
 
 impl BufferCheck {
-    /// Returns whether the first observation was made.
-    pub(crate) fn has_begun(&self) -> bool {
-        self.first.is_some()
+    /// Begins with the present values of `model`, which no private data has reached yet.
+    pub(crate) fn begin<M: Module>(&mut self, model: &M) {
+        if self.known.is_none() {
+            self.renew(model);
+        }
     }
 
-    /// Returns whether both observations were made.
-    pub(crate) fn is_done(&self) -> bool {
-        self.done
+    /// Takes the present values of `model` as those that must not change.
+    pub(crate) fn renew<M: Module>(&mut self, model: &M) {
+        synchronize(model);
+        *self = Self { known: Some(Arc::new(collect(model, true))), released: false };
     }
 
-    /// Makes the first observation, or compares the second one with it.
+    /// Checks that `model` has the values that the run began with.
     ///
     /// # Errors
     ///
-    /// Returns [`DpError::UnsupportedModel`] if a value changed.
-    pub(crate) fn observe<M: Module>(&mut self, model: &M) -> Result<(), DpError> {
-        if self.done {
-            return Ok(());
+    /// Returns [`DpError::UnsupportedModel`] with the path of a value that changed.
+    pub(crate) fn verify<M: Module>(&self, model: &M, extent: Extent) -> Result<(), DpError> {
+        synchronize(model);
+        self.check(model, self.known.as_deref(), extent)
+    }
+
+    /// Checks `model` before a release. What is frozen from now on is compared from now on.
+    ///
+    /// # Errors
+    ///
+    /// Returns [`DpError::UnsupportedModel`] with the path of a value that changed.
+    pub(crate) fn end_of_step<M: Module>(&mut self, model: &M) -> Result<(), DpError> {
+        self.begin(model);
+        self.verify(model, Extent::Step)?;
+        let packed = !self.released;
+        let mut found = collect(model, packed);
+        if let Some(known) = self.known.as_deref().filter(|_| !packed) {
+            let packed = known.iter().filter(|(_, value)| matches!(value, Stored::Packed(_)));
+            found.extend(packed.map(|(path, value)| (path.clone(), value.clone())));
         }
-        let mut digests = Vec::new();
-        for_each_parameter(model, |path, parameter| {
-            if !parameter.is_trained {
-                // The bytes as they are stored, also if they are packed.
-                let hash = blake3::hash(parameter.value.data().as_bytes());
-                digests.push((path.to_string(), hash));
-            }
-        });
-        let Some(first) = &self.first else {
-            self.first = Some(digests);
-            return Ok(());
-        };
-        // What was trained at the first observation is not in it.
-        let changed = |(path, digest): &&(String, blake3::Hash)| {
-            first.iter().any(|(observed, before)| observed == path && before != digest)
-        };
-        if let Some((path, _)) = digests.iter().find(changed) {
-            return Err(DpError::UnsupportedModel {
-                path: path.clone(),
-                reason:
-                    "it is not trained, but it changed: what a forward pass stores of the examples \
-                     would be published without noise; remove the layer, or put it into \
-                     evaluation mode"
-                        .into(),
-            });
-        }
-        self.done = true;
+        *self = Self { known: Some(Arc::new(found)), released: true };
         Ok(())
     }
+
+    fn check<M: Module>(
+        &self,
+        model: &M,
+        before: Option<&Values>,
+        extent: Extent,
+    ) -> Result<(), DpError> {
+        let Some(before) = before else { return Ok(()) };
+        let found = collect(model, extent == Extent::Whole || !self.released);
+        // What was trained at the beginning is not in it.
+        let pairs = found.iter().filter_map(|(path, now)| Some((path, before.get(path)?, now)));
+        match changed(pairs.collect()) {
+            None => Ok(()),
+            Some(path) => Err(DpError::UnsupportedModel {
+                path,
+                reason:
+                    "it is not trained, but it changed: what a forward pass stores of the examples \
+                     would be published without noise; remove the layer, put it into evaluation \
+                     mode, or, if only public data changed it, begin with \
+                     `updates::private_copy` or call `DpOptimizer::accept_public_buffers`"
+                        .into(),
+            }),
+        }
+    }
+}
+
+/// Lets the running states of `model` take over what every thread stored. Their copies share it.
+fn synchronize<M: Module>(model: &M) {
+    // The only call that synchronizes them in a model of any type; the copy is not used.
+    drop(model.valid());
+}
+
+fn collect<M: Module>(model: &M, packed: bool) -> Values {
+    let mut walk = Walk { path: Vec::new(), packed, found: Values::new() };
+    model.visit(&mut walk);
+    walk.found
+}
+
+struct Walk {
+    path: Vec<String>,
+    /// Whether packed values are read.
+    packed: bool,
+    found: Values,
+}
+
+impl Walk {
+    fn add(&mut self, value: Stored) {
+        self.found.insert(self.path.join("."), value);
+    }
+}
+
+impl ModuleVisitor for Walk {
+    fn enter_module(&mut self, name: &str, _container_type: &str) {
+        self.path.push(name.to_string());
+    }
+
+    fn exit_module(&mut self, _name: &str, _container_type: &str) {
+        self.path.pop();
+    }
+
+    fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<D>>) {
+        let value = param.base();
+        if value.is_require_grad() {
+            return;
+        }
+        match value.dtype() {
+            DType::QFloat(_) if !self.packed => {}
+            DType::QFloat(_) => {
+                let hash = blake3::hash(value.to_data().as_bytes());
+                self.add(Stored::Packed(hash));
+            }
+            _ => {
+                let values = value.shape().num_elements();
+                self.add(Stored::Float(value.inner().reshape([values])));
+            }
+        }
+    }
+
+    fn visit_int<const D: usize>(&mut self, param: &Param<Tensor<D, Int>>) {
+        let value = param.val();
+        let values = value.shape().num_elements();
+        self.add(Stored::Int(value.inner().reshape([values])));
+    }
+
+    fn visit_bool<const D: usize>(&mut self, param: &Param<Tensor<D, Bool>>) {
+        let value = param.val();
+        let values = value.shape().num_elements();
+        self.add(Stored::Bool(value.inner().reshape([values])));
+    }
+}
+
+/// Returns the path of a value that differs, if there is one. There is one read for all values.
+fn changed(pairs: Vec<(&String, &Stored, &Stored)>) -> Option<String> {
+    let mut compared = Vec::new();
+    for (path, before, now) in pairs {
+        match before.differs(now) {
+            Differs::Known(false) => {}
+            Differs::Known(true) => return Some(path.clone()),
+            Differs::OnDevice(flag) => compared.push((path, before, now, *flag)),
+        }
+    }
+    let device = compared.first().map(|(.., flag)| flag.device())?;
+    let flags = compared.iter().map(|(.., flag)| flag.clone().to_device(&device)).collect();
+    let flags = Tensor::cat(flags, 0).into_data();
+    let found = compared.iter().zip(flags.iter::<bool>()).filter(|(_, differs)| *differs);
+    // A value that is not a number differs from itself.
+    let mut found = found.filter(|((_, before, now, _), _)| before.bytes() != now.bytes());
+    found.next().map(|((path, ..), _)| path.to_string())
+}
+
+/// Whether two values differ.
+enum Differs {
+    Known(bool),
+    /// `[1]`
+    OnDevice(Box<Tensor<1, Bool>>),
+}
+
+impl Stored {
+    fn differs(&self, now: &Self) -> Differs {
+        match (self, now) {
+            (Self::Packed(before), Self::Packed(now)) => Differs::Known(before != now),
+            (Self::Float(before), Self::Float(now)) => compare(before, now),
+            (Self::Int(before), Self::Int(now)) => compare(before, now),
+            (Self::Bool(before), Self::Bool(now)) => compare(before, now),
+            _ => Differs::Known(true),
+        }
+    }
+
+    /// Returns the bytes of the value.
+    fn bytes(&self) -> Vec<u8> {
+        let data = match self {
+            Self::Float(value) => value.to_data(),
+            Self::Int(value) => value.to_data(),
+            Self::Bool(value) => value.to_data(),
+            Self::Packed(hash) => return hash.as_bytes().to_vec(),
+        };
+        data.as_bytes().to_vec()
+    }
+}
+
+fn compare<K: Basic>(before: &Tensor<1, K>, now: &Tensor<1, K>) -> Differs {
+    if before.dtype() != now.dtype() || before.dims() != now.dims() {
+        return Differs::Known(true);
+    }
+    if now.dims() == [0] {
+        return Differs::Known(false);
+    }
+    let before = before.clone().to_device(&now.device());
+    Differs::OnDevice(Box::new(before.not_equal(now.clone()).any()))
 }

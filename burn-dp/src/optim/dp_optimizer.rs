@@ -7,12 +7,13 @@ use burn::tensor::Tensor;
 use burn_dp_accountant::{Epsilon, PrivacyLedger, PrivacyStatement};
 
 use super::engine::PrivacyEngine;
-use super::{Independence, PrivacyPlan, RefusedStep, Sparsifier, WeightAverage};
+use super::{Independence, IndependenceCheck, PrivacyPlan, RefusedStep, Sparsifier, WeightAverage};
 use crate::clipping::{ClippedSum, ClippingStatistics, PublicNorms, Thresholds};
 use crate::grads::PrivateBackward;
-use crate::sampling::{Draw, ExampleWeights};
+use crate::nn::{UnitScope, Units};
+use crate::sampling::{Draw, DrawPart, PhysicalBatch};
 use crate::updates::UnitUpdate;
-use crate::{DpError, NonPrivate};
+use crate::{DpError, NonPrivate, PublicData};
 
 /// A Burn optimizer behind clipping, noise and a ledger.
 ///
@@ -32,12 +33,11 @@ use crate::{DpError, NonPrivate};
 ///
 /// - it would exceed the budget, or follows the last planned step;
 /// - the draw is not by the sampler that the plan accounts for, or not the next one;
-/// - the number of examples that were clipped is not the number that was drawn.
+/// - a drawn unit was not clipped.
 ///
-/// The last check counts examples; it cannot identify them. Give each [physical
-/// batch](crate::sampling::LogicalBatch::physical_batches) to [`backward`](Self::backward) exactly
-/// once. If one is given twice in place of another of the same size, this is not detected, and a
-/// unit may contribute up to twice the sensitivity.
+/// Every [physical batch](crate::sampling::PhysicalBatch) carries the mark of its draw and is
+/// consumed, so a unit that was not drawn, or was given before, is refused by
+/// [`backward`](Self::backward).
 ///
 /// What the inner optimizer does with the noisy gradient is post-processing: momentum, adaptive
 /// rates, weight decay, also Burn's own gradient clipping, which is not private clipping.
@@ -46,8 +46,7 @@ use crate::{DpError, NonPrivate};
 ///
 /// A Poisson draw may be empty. This is decided on the host: an empty draw has no [physical
 /// batch](crate::sampling::LogicalBatch::physical_batches), so no layer receives a tensor without
-/// rows, which some backends cannot compute with, and the step is noise alone. Losses without rows
-/// are accepted as well; they add nothing.
+/// rows, which some backends cannot compute with, and the step is noise alone.
 ///
 /// # Example
 ///
@@ -77,9 +76,9 @@ use crate::{DpError, NonPrivate};
 /// for batch in batches {
 ///     let batch = batch?;
 ///     for physical_batch in batch.physical_batches(16)? {
-///         let (x, _) = physical_batch?.into_parts();
-///         let losses = (model.forward(x.clone()) - x * 2.0).powi_scalar(2).reshape([-1]);
-///         optim.backward(losses, &model)?;
+///         optim.backward(&model, physical_batch?, |model, x| {
+///             (model.forward(x.clone()) - x * 2.0).powi_scalar(2).reshape([-1])
+///         })?;
 ///     }
 ///     model = optim.step(0.1, model, batch)?;
 /// }
@@ -107,19 +106,23 @@ impl DpOptimizer {
         self
     }
 
-    /// Sets whether the backward passes of the first step test that loss i depends on example i
-    /// alone. Default: true. The test reads one number for each example and layer; it does not
-    /// change the result of the step. The [statement](Self::statement) states whether the test was
-    /// made.
+    /// Sets when the steps test that loss i depends on example i alone; `true` and `false` stand
+    /// for the first step and for never. Default: the first step. The [statement](Self::statement)
+    /// states which tests were made.
     ///
     /// # Privacy
     ///
-    /// The test finds layers that mix the examples of a batch between private layers, or between
-    /// them and the loss, if a quarter of the examples of the tested batches shows it. It cannot
-    /// find what mixes them before the first private layer, and it finds nothing in physical
-    /// batches of a few examples or in models of half precision.
-    pub fn with_independence_check(mut self, enabled: bool) -> Self {
-        self.engine.independence.set_enabled(enabled);
+    /// The test by value needs the function that computes the losses: it is made by
+    /// [`backward_batch`](Self::backward_batch). It finds what changes the losses or the gradients
+    /// of two examples when other examples of the batch change, by more than rounding.
+    ///
+    /// The test by gradient is also made by [`backward`](Self::backward). It finds layers that mix
+    /// the examples of a batch between private layers, or between them and the loss, if a quarter
+    /// of the examples of the tested batches shows it. It cannot find values that depend on other
+    /// examples without a gradient, or what mixes them before the first private layer, and it finds
+    /// nothing in physical batches of a few examples or in models of half precision.
+    pub fn with_independence_check(mut self, check: impl Into<IndependenceCheck>) -> Self {
+        self.engine.independence.set_schedule(check.into());
         self
     }
 
@@ -146,58 +149,63 @@ impl DpOptimizer {
         Ok(self)
     }
 
-    /// Clips the examples of one physical batch and adds them to the logical batch.
+    /// Clips the examples of one physical batch and adds them to the logical batch. See
+    /// [`backward_batch`](Self::backward_batch) for a whole logical batch, whose losses are also
+    /// tested by value.
     ///
-    /// # Shapes
+    /// Rows of padding count for nothing. A batch without units adds nothing, and `losses` is not
+    /// called.
     ///
-    /// - losses: `[batch_size]`, one per example
+    /// # Arguments
+    ///
+    /// - `batch`: a [physical batch](crate::sampling::LogicalBatch::physical_batches) of the draw,
+    ///   which is consumed. A loop that loads its data itself gives a
+    ///   [part](crate::sampling::Draw::parts) of the draw, or the whole draw, and receives the
+    ///   indices of its units
+    /// - `losses`: returns one loss for each row, `[rows]`, computed with the model from the batch
     ///
     /// # Errors
     ///
-    /// Returns the errors of [`PrivateBackward::run`], and [`DpError::UnsupportedModel`] if a value
-    /// that is not trained changed between the first two calls. Nothing was added then;
+    /// Returns [`DpError::InvalidState`] if the batch is of another draw than the next step needs,
+    /// or if one of its units was given before, the errors of [`PrivateBackward::run`],
+    /// [`DpError::NotPerExample`] if there is not one loss for each row, and
+    /// [`DpError::UnsupportedModel`] if a value that is not trained changed since the first call.
+    /// Nothing was added then, and no step is made with a changed model;
     /// [`discard`](Self::discard) the logical batch before clipping it again.
-    pub fn backward<M: Module>(&mut self, losses: Tensor<1>, model: &M) -> Result<(), DpError> {
-        self.clip(losses, None, model)
-    }
-
-    /// Clips a physical batch with padding rows, which count for nothing; see
-    /// [`backward`](Self::backward).
-    ///
-    /// # Errors
-    ///
-    /// Returns the errors of [`backward`](Self::backward), and an error if `weights` and `losses`
-    /// differ in length.
-    pub fn backward_padded<M: Module>(
+    pub fn backward<M: Module, O>(
         &mut self,
-        losses: Tensor<1>,
-        weights: &ExampleWeights,
         model: &M,
+        batch: impl Into<PhysicalBatch<O>>,
+        losses: impl FnOnce(&M, O) -> Tensor<1>,
     ) -> Result<(), DpError> {
-        self.clip(losses, Some(weights), model)
-    }
-
-    fn clip<M: Module>(
-        &mut self,
-        losses: Tensor<1>,
-        weights: Option<&ExampleWeights>,
-        model: &M,
-    ) -> Result<(), DpError> {
-        let (sum, probe) = self.engine.clip_task(model)?.run(losses, weights, model);
+        let (input, part) = batch.into().into_parts();
+        self.engine.check_part(&part)?;
+        if part.rows() == 0 {
+            return Ok(());
+        }
+        self.engine.independence.losses_alone();
+        // Before the forward pass, which must not change what is not trained.
+        let task = self.engine.clip_task(model)?;
+        let losses = {
+            let _scope = self.engine.unit_scope(model, &part);
+            losses(model, input)
+        };
+        let (sum, probe) = task.run(losses, &part, model);
         self.engine.end_task(probe);
-        self.engine.accumulate(sum?)
+        self.engine.accumulate(part, sum?)
     }
 
     /// Clips the updates of units of the draw and adds them to the logical batch: the counterpart
     /// of [`backward`](Self::backward) for units that are not rows of a batch.
     ///
-    /// Every drawn unit must be given exactly once, in one call or in several, also if its update
-    /// is zero. An empty draw has no units: `update` is not called, and the step is noise alone.
+    /// Every drawn unit takes part, also if its update is zero. An empty draw has no units:
+    /// `update` is not called, and the step is noise alone.
     ///
     /// # Arguments
     ///
-    /// - `units`: what `update` needs of each unit, for example its index
-    /// - `update`: receives a separate copy of `model` and one unit
+    /// - `units`: the draw, or a [part](crate::sampling::Draw::parts) of it; or a physical batch of
+    ///   a batcher that returns the items as they are, `Vec<I>`
+    /// - `update`: receives a separate copy of `model` and one unit: its index, or its item
     ///
     /// # Privacy
     ///
@@ -205,7 +213,9 @@ impl DpOptimizer {
     ///
     /// # Errors
     ///
-    /// Returns the errors of [`clip_updates`](crate::updates::clip_updates), and
+    /// Returns [`DpError::InvalidState`] if the units are of another draw than the next step needs,
+    /// or if one of them was given before, [`DpError::InvalidArgument`] if a batcher returned
+    /// another number of items, the errors of [`clip_updates`](crate::updates::clip_updates), and
     /// [`DpError::UnsupportedModel`] if `update` changed a stored value of `model` itself. Nothing
     /// was added then; [`discard`](Self::discard) the logical batch before clipping it again.
     ///
@@ -226,7 +236,7 @@ impl DpOptimizer {
     /// let plan = config.init()?;
     /// let draw = plan.sampler()?.draw(0)?;
     /// let mut optim = plan.optimizer(SgdConfig::new().init());
-    /// optim.unit_updates(&model, draw.private_indices(), |model: Linear, &example| {
+    /// optim.unit_updates(&model, &draw, |model: Linear, example| {
     ///     let x = Tensor::<2>::full([1, 1], example as f32, &device);
     ///     let loss = (model.forward(x.clone()) - x).powi_scalar(2).reshape([1]);
     ///     UnitUpdate::gradient(&model, loss)
@@ -238,17 +248,32 @@ impl DpOptimizer {
     pub fn unit_updates<M: Module, U>(
         &mut self,
         model: &M,
-        units: impl IntoIterator<Item = U>,
-        update: impl FnMut(M, U) -> Result<UnitUpdate, DpError>,
+        units: impl Into<PhysicalBatch<Vec<U>>>,
+        mut update: impl FnMut(M, U) -> Result<UnitUpdate, DpError>,
     ) -> Result<(), DpError> {
-        let mut any = false;
-        let units = units.into_iter().inspect(|_| any = true);
-        let sum = self.engine.unit_task(model)?.run(model, units, update)?;
-        // Without a unit, nothing could change the stored values: the comparison follows an update.
-        if any {
-            self.engine.end_unit_task(model)?;
+        let (units, part) = units.into().into_parts();
+        self.engine.check_part(&part)?;
+        if part.rows() == 0 {
+            return Ok(());
         }
-        self.engine.accumulate(sum)
+        if units.len() != part.rows() {
+            let (items, rows) = (units.len(), part.rows());
+            return Err(DpError::invalid(
+                "units",
+                format!("must be one item for each row, got {items} items for {rows} rows"),
+            ));
+        }
+        // Items of padding come last.
+        let indices = part.private_indices().iter().copied();
+        let randomness = self.engine.layer_randomness();
+        let update = |copy: M, (unit, index)| {
+            let _scope = UnitScope::enter(&copy, &randomness, Units::One(index));
+            update(copy, unit)
+        };
+        let task = self.engine.unit_task(model)?;
+        let sum = task.run(model, units.into_iter().zip(indices), update)?;
+        self.engine.end_unit_task(model)?;
+        self.engine.accumulate(part, sum)
     }
 
     /// Makes one ordinary backward pass for each unit: the fallback for layers that have no
@@ -257,8 +282,7 @@ impl DpOptimizer {
     ///
     /// # Arguments
     ///
-    /// - `units`: what `loss` needs of each unit, for example its index; every drawn unit exactly
-    ///   once
+    /// - `units`: as in [`unit_updates`](Self::unit_updates)
     /// - `loss`: the loss of one unit, computed with the copy of the model that it receives.
     ///   Several values (the augmented copies of a unit, the tokens of a text) are averaged
     ///
@@ -290,7 +314,7 @@ impl DpOptimizer {
     /// let plan = config.init()?;
     /// let draw = plan.sampler()?.draw(0)?;
     /// let mut optim = plan.optimizer(SgdConfig::new().init());
-    /// optim.backward_each(&model, draw.private_indices(), |model: &Direction, &unit| {
+    /// optim.backward_each(&model, &draw, |model: &Direction, unit| {
     ///     let x = Tensor::<1>::full([3], unit as f32, &device);
     ///     let weight = model.weight.val();
     ///     let norm = weight.clone().square().sum().sqrt();
@@ -303,7 +327,7 @@ impl DpOptimizer {
     pub fn backward_each<M: Module, U>(
         &mut self,
         model: &M,
-        units: impl IntoIterator<Item = U>,
+        units: impl Into<PhysicalBatch<Vec<U>>>,
         mut loss: impl FnMut(&M, U) -> Tensor<1>,
     ) -> Result<(), DpError> {
         static WARNING: Once = Once::new();
@@ -328,14 +352,20 @@ impl DpOptimizer {
         self.engine.thresholds()
     }
 
-    /// Adds a sum that was clipped elsewhere, over further examples of the same draw.
+    /// Adds the sum of the units of `part` that was clipped elsewhere.
     ///
     /// # Errors
     ///
     /// Returns [`DpError::InvalidArgument`] if the sum was clipped to other thresholds than
-    /// the [logical step](Self::thresholds) has.
-    pub fn accumulate(&mut self, sum: ClippedSum) -> Result<(), DpError> {
-        self.engine.accumulate(sum)
+    /// the [logical step](Self::thresholds) has, or contains another number of units than `part`,
+    /// and [`DpError::InvalidState`] if a unit was given before or is of another draw.
+    pub fn accumulate(
+        &mut self,
+        part: impl Into<DrawPart>,
+        sum: ClippedSum,
+    ) -> Result<(), DpError> {
+        self.engine.independence.sum_from_elsewhere();
+        self.engine.accumulate(part.into(), sum)
     }
 
     /// Gives the clipping policy norms of gradients on public data, between two steps.
@@ -346,6 +376,30 @@ impl DpOptimizer {
     /// use public norms.
     pub fn learn_from_public(&mut self, norms: &PublicNorms) -> Result<(), DpError> {
         self.engine.learn_from_public(norms)
+    }
+
+    /// Names public data in the [statement](Self::statement), and in checkpoints: data that shaped
+    /// the result in another way than through the clipping policy, for example the running
+    /// statistics of a BatchNorm.
+    pub fn name_public_data<T>(&mut self, data: &PublicData<T>) {
+        self.engine.name_public_data(data.origin());
+    }
+
+    /// Accepts the values of `model` that are not trained, after they were computed anew on public
+    /// data between two steps, for example by
+    /// [`public_statistics`](crate::updates::public_statistics). Any other change of them ends the
+    /// run.
+    ///
+    /// # Privacy
+    ///
+    /// The values leave with the model, without noise. The [statement](Self::statement) contains
+    /// that they were replaced.
+    ///
+    /// # Errors
+    ///
+    /// Returns [`DpError::InvalidState`] within a logical step.
+    pub fn accept_public_buffers<M: Module>(&mut self, model: &M) -> Result<(), DpError> {
+        self.engine.accept_public_buffers(model)
     }
 
     /// Drops what was accumulated since the last step. Nothing of it was released.

@@ -1,16 +1,15 @@
 use std::fmt;
 
-use burn::data::dataset::Dataset;
 use burn::lr_scheduler::module_lr_scheduler::ModuleLearningRate;
 use burn::module::Module;
 use burn::tensor::Tensor;
 
 use super::{DpOptimizer, RefusedStep};
-use crate::DpError;
 use crate::clipping::PublicNorms;
-use crate::random::{Domain, Key, Stream};
-use crate::sampling::{Draw, Sampler};
+use crate::random::{Domain, Stream};
+use crate::sampling::{DistinctRecords, Draw, DrawPart, PhysicalBatch};
 use crate::updates::federated::UserUpdate;
+use crate::{DpError, PublicData};
 
 /// The rounds of a user-level training; see [`updates::federated`](crate::updates::federated).
 ///
@@ -30,8 +29,6 @@ use crate::updates::federated::UserUpdate;
 pub struct FederatedTraining {
     optim: DpOptimizer,
     update: UserUpdate,
-    sampler: Box<dyn Sampler>,
-    key: Key,
 }
 
 impl FederatedTraining {
@@ -41,9 +38,8 @@ impl FederatedTraining {
     ///
     /// Returns [`DpError::InvalidArgument`] if the unit of the plan is not the user.
     pub fn new(mut optim: DpOptimizer, update: UserUpdate) -> Result<Self, DpError> {
-        let key = optim.engine.begin_user_updates(&update)?;
-        let sampler = optim.plan().sampler()?;
-        Ok(Self { optim, update, sampler, key })
+        optim.engine.begin_user_updates(&update)?;
+        Ok(Self { optim, update })
     }
 
     /// Makes one round: users train, their clipped changes are added up and released with noise,
@@ -52,7 +48,8 @@ impl FederatedTraining {
     /// # Arguments
     ///
     /// - `lr`: learning rate of the server
-    /// - `users`: the examples of each user; their number is the data set size of the plan
+    /// - `users`: the examples of each user; their number is the data set size of the plan.
+    ///   [`Distinct::by_user`](crate::sampling::Distinct::by_user) finds users in several items
     /// - `losses`: returns the losses of some examples of one user, `[examples]`, or their mean,
     ///   `[1]`
     ///
@@ -67,7 +64,7 @@ impl FederatedTraining {
         &mut self,
         lr: impl Into<ModuleLearningRate>,
         model: M,
-        users: &impl Dataset<Vec<I>, E>,
+        users: &impl DistinctRecords<Vec<I>, E>,
         losses: impl FnMut(&M, Vec<I>) -> Result<Tensor<1>, DpError>,
     ) -> Result<M, Box<RefusedStep<M>>>
     where
@@ -89,7 +86,7 @@ impl FederatedTraining {
     fn collect<M, I, E>(
         &mut self,
         model: &M,
-        users: &impl Dataset<Vec<I>, E>,
+        users: &impl DistinctRecords<Vec<I>, E>,
         mut losses: impl FnMut(&M, Vec<I>) -> Result<Tensor<1>, DpError>,
     ) -> Result<Draw, DpError>
     where
@@ -97,36 +94,52 @@ impl FederatedTraining {
         I: Clone,
         E: std::error::Error + Send + Sync + 'static,
     {
-        if users.len() != self.sampler.dataset_size() {
+        self.optim.engine.check_key()?;
+        // Nothing that has the key outlives the round.
+        let sampler = self.optim.plan().sampler()?;
+        if users.len() != sampler.dataset_size() {
             return Err(DpError::invalid(
                 "users",
-                format!(
-                    "must be {}, as in the plan, got {}",
-                    self.sampler.dataset_size(),
-                    users.len()
-                ),
+                format!("must be {}, as in the plan, got {}", sampler.dataset_size(), users.len()),
             ));
         }
         let round = self.optim.next_step();
-        let draw = self.sampler.draw(round)?;
-        let (update, key) = (&self.update, &self.key);
-        self.optim.unit_updates(model, draw.private_indices(), |copy, &user| {
+        let draw = sampler.draw(round)?;
+        let (update, key) = (&self.update, self.optim.engine.plan.key().clone());
+        let part = DrawPart::from(&draw).with_identity(users.identity());
+        let units = PhysicalBatch::new(draw.private_indices().to_vec(), part);
+        self.optim.unit_updates(model, units, |copy, user| {
             let examples = users.get(user).map_err(DpError::dataset)?;
-            let order = Stream::new(key, Domain::Shuffling, round, user as u64);
+            users.check_record(user, &examples)?;
+            let order = Stream::new(&key, Domain::Shuffling, round, user as u64);
             update.compute(copy, examples, order, &mut losses)
         })?;
         Ok(draw)
     }
 
     /// Gives the clipping policy the norms of updates of [public
-    /// users](UserUpdate::of_public_user), between two rounds. Add them up by
-    /// [`UnitUpdate::add_to_public_norms`](crate::updates::UnitUpdate::add_to_public_norms).
+    /// users](UserUpdate::of_public_user), between two rounds. Measure them with
+    /// [`public_update_norms`](crate::updates::public_update_norms).
     ///
     /// # Errors
     ///
     /// Returns the errors of [`DpOptimizer::learn_from_public`].
     pub fn learn_from_public(&mut self, norms: &PublicNorms) -> Result<(), DpError> {
         self.optim.learn_from_public(norms)
+    }
+
+    /// Names public data in the statement; see [`DpOptimizer::name_public_data`].
+    pub fn name_public_data<T>(&mut self, data: &PublicData<T>) {
+        self.optim.name_public_data(data);
+    }
+
+    /// Erases the key of the run; see [`DpOptimizer::forget_key`]. No further round is made.
+    ///
+    /// # Errors
+    ///
+    /// Returns the errors of [`DpOptimizer::forget_key`].
+    pub fn forget_key(&mut self) -> Result<(), DpError> {
+        self.optim.forget_key()
     }
 
     /// Returns the server, with ledger, ε and statement.

@@ -7,99 +7,194 @@ use serde::{Deserialize, Serialize};
 use crate::grads::Probe;
 use crate::random::NoiseSource;
 
+/// When a run tests that loss i depends on example i alone.
+///
+/// | test | where | cost |
+/// |---|---|---|
+/// | by value: each loss and each gradient norm is the same in other batches | one physical batch, where the library calls the forward pass | six forward and backward passes of that batch, and one for each of up to 16 single units |
+/// | by gradient: no loss reaches the rows of other examples | every backward pass of the step | one number for each example and layer |
+///
+/// Neither test changes the result of a step.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum IndependenceCheck {
+    /// No test.
+    Never,
+    /// Both tests in the first step, and in the next steps until each was conclusive.
+    #[default]
+    FirstStep,
+    /// Both tests like [`FirstStep`](Self::FirstStep), and the test by value again in every step
+    /// whose number is a multiple of this one; 0 counts as 1.
+    Every(u64),
+}
+
+/// `true` is [`FirstStep`](IndependenceCheck::FirstStep), `false` is
+/// [`Never`](IndependenceCheck::Never).
+impl From<bool> for IndependenceCheck {
+    fn from(enabled: bool) -> Self {
+        if enabled { Self::FirstStep } else { Self::Never }
+    }
+}
+
 /// The result of testing the assumption that loss i depends on example i alone.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Independence {
     /// Not tested: disabled, or no batch so far was conclusive.
     NotChecked,
     /// Every unit is computed separately: there is no batch in which examples could mix.
     ByConstruction,
-    /// Tested on the batches of that step without a finding.
-    Checked {
+    /// No gradient of a loss reached another example on the batches of that step. Values were not
+    /// compared, or only in a part of the run.
+    ByGradient {
         /// The step.
+        step: u64,
+    },
+    /// Each loss and each gradient norm was the same in other batches, in that step and in the
+    /// other steps in which it was tested. All backward passes of the run used the tested function.
+    ByValue {
+        /// The first such step.
         step: u64,
     },
 }
 
-impl fmt::Display for Independence {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+impl Independence {
+    /// Returns what is not covered.
+    pub(crate) fn not_covered(self) -> &'static str {
         match self {
-            Self::NotChecked => f.write_str("not checked"),
-            Self::ByConstruction => f.write_str("every unit is computed by itself"),
-            // Without the step, so that a resumed run has the same statement.
-            Self::Checked { .. } => f.write_str("checked on the first batches"),
+            Self::NotChecked => {
+                "A loss of one example that depends on other examples: this was not checked."
+            }
+            Self::ByConstruction => {
+                "An update of one unit that depends on other units, through what its program \
+                 keeps: this was not checked."
+            }
+            Self::ByGradient { .. } => {
+                "A loss of one example that depends on other examples: the check of gradients \
+                 cannot show a dependence of values (a normalizer that is detached, the number of \
+                 rows, a rank, a padded length), one before the first private layer, one on other \
+                 batches, or random values that depend on other examples."
+            }
+            Self::ByValue { .. } => {
+                "A loss of one example that depends on other examples: a check cannot show a \
+                 dependence on batches that were not checked, one of the size of rounding, or one \
+                 that reaches a single example of a batch."
+            }
         }
     }
 }
 
-/// Tests the batches of the first step of a run, and of the next steps until a test is conclusive.
-///
-/// A step that a resumed run repeats is tested, with the same random factors, if and only if it was
-/// tested before: the factors can take bits from very small gradients, and then the repeated step
-/// would differ.
-#[derive(Debug)]
-pub(crate) struct IndependenceCheck {
-    found: Independence,
-    enabled: bool,
-    /// Whether any batch was given to a backward pass, also before the run was resumed.
+impl fmt::Display for Independence {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::NotChecked => "not checked",
+            Self::ByConstruction => "every unit is computed by itself",
+            // Without the step, so that a resumed run has the same statement.
+            Self::ByGradient { .. } => {
+                "checked by gradient alone on the first batches, not by value"
+            }
+            Self::ByValue { .. } => "checked by value on some batches",
+        })
+    }
+}
+
+/// What is known about the examples of a run so far, for its checkpoints.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct SeenIndependence {
+    /// Whether units were computed one by one, not as rows of a batch.
+    units: bool,
+    /// Whether any batch was given to a backward pass.
     batches: bool,
+    /// Whether a batch came as losses, without the function that computed them.
+    losses: bool,
+    /// The step whose gradients were conclusive.
+    gradient: Option<u64>,
+    /// The first step whose values were conclusive.
+    values: Option<u64>,
+}
+
+/// The tests of a run.
+///
+/// The test by gradient is made in the first step, and in the next steps until it is conclusive. A
+/// step that a resumed run repeats has it, with the same random factors, if and only if it had it
+/// before: the factors can take bits from very small gradients, and then the repeated step would
+/// differ. The test by value changes nothing in the step.
+#[derive(Debug, Default)]
+pub(crate) struct IndependenceTests {
+    schedule: IndependenceCheck,
+    seen: SeenIndependence,
     probe: Option<Probe>,
     /// Threads that work at the same time have a probe each. Of this step.
     probes: u32,
+    /// The last step whose values were tested, or are being tested.
+    values_of: Option<u64>,
 }
 
-impl IndependenceCheck {
-    pub(crate) fn new() -> Self {
-        Self {
-            found: Independence::NotChecked,
-            enabled: true,
-            batches: false,
-            probe: None,
-            probes: 0,
-        }
-    }
-
-    /// Returns a test that has seen nothing, enabled like this one.
+impl IndependenceTests {
+    /// Returns tests that have seen nothing, at the times of these.
     pub(crate) fn renewed(&self) -> Self {
-        Self { enabled: self.enabled, ..Self::new() }
+        Self { schedule: self.schedule, ..Self::default() }
     }
 
-    /// Enables or disables the test; its result is kept.
-    pub(crate) fn set_enabled(&mut self, enabled: bool) {
-        self.enabled = enabled;
-        if !enabled {
+    /// Sets when the tests are made; their results are kept.
+    pub(crate) fn set_schedule(&mut self, schedule: IndependenceCheck) {
+        self.schedule = schedule;
+        if schedule == IndependenceCheck::Never {
             self.probe = None;
         }
     }
 
     /// Continues a saved run, whose state was [`seen`](Self::seen).
-    pub(crate) fn continue_from(&mut self, seen: Option<Independence>) {
-        if let Some(found) = seen {
-            self.found = found;
-            self.batches = found != Independence::ByConstruction;
-        }
+    pub(crate) fn continue_from(&mut self, seen: Option<SeenIndependence>) {
+        // A run that says nothing may have had any batch.
+        self.seen = seen.unwrap_or(SeenIndependence { batches: true, losses: true, ..self.seen });
+    }
+
+    /// Drops what was observed of a step that is discarded.
+    pub(crate) fn discard(&mut self) {
+        self.probe = None;
+        self.probes = 0;
+    }
+
+    /// Whether units were computed by themselves.
+    pub(crate) fn had_units(&self) -> bool {
+        self.seen.units
     }
 
     /// Returns the result for the whole run.
     pub(crate) fn found(&self) -> Independence {
-        self.found
+        match self.seen {
+            SeenIndependence { batches: false, units: true, .. } => Independence::ByConstruction,
+            SeenIndependence { losses: false, values: Some(step), .. } => {
+                Independence::ByValue { step }
+            }
+            SeenIndependence { gradient: Some(step), .. } => Independence::ByGradient { step },
+            _ => Independence::NotChecked,
+        }
     }
 
-    /// Returns the result for a checkpoint; `None` if there was no example yet.
-    pub(crate) fn seen(&self) -> Option<Independence> {
-        (self.batches || self.found != Independence::NotChecked).then_some(self.found)
+    /// Returns what a checkpoint stores.
+    pub(crate) fn seen(&self) -> SeenIndependence {
+        self.seen
+    }
+
+    /// Notes a batch that comes as losses, without the function that computed them.
+    pub(crate) fn losses_alone(&mut self) {
+        self.seen.losses = true;
+    }
+
+    /// Notes examples that were clipped outside of the run, in a batch or not.
+    pub(crate) fn sum_from_elsewhere(&mut self) {
+        self.seen.batches = true;
+        self.seen.losses = true;
     }
 
     /// Returns the probe for the next backward pass of a step, if it is tested. Return it with
     /// [`give_back`](Self::give_back).
     pub(crate) fn take_probe(&mut self, source: &NoiseSource, step: u64) -> Option<Probe> {
-        if matches!(self.found, Independence::Checked { .. }) {
-            return None;
-        }
-        self.found = Independence::NotChecked;
-        self.batches = true;
-        if !self.enabled {
+        self.seen.batches = true;
+        if self.seen.gradient.is_some() || self.schedule == IndependenceCheck::Never {
             return None;
         }
         Some(self.probe.take().unwrap_or_else(|| {
@@ -117,18 +212,43 @@ impl IndependenceCheck {
         };
     }
 
+    /// Returns whether the values of the next physical batch are to be compared, to the first
+    /// thread that asks. Say the outcome with [`compared`](Self::compared).
+    pub(crate) fn begin_values(&mut self, step: u64) -> bool {
+        let due = match self.schedule {
+            IndependenceCheck::Never => false,
+            IndependenceCheck::FirstStep => self.seen.values.is_none(),
+            IndependenceCheck::Every(steps) => {
+                self.seen.values.is_none() || step.is_multiple_of(steps.max(1))
+            }
+        };
+        let begins = due && self.values_of != Some(step);
+        if begins {
+            self.values_of = Some(step);
+        }
+        begins
+    }
+
+    /// Notes that the values of a physical batch were compared. If the comparison was not
+    /// conclusive, the next physical batch is compared.
+    pub(crate) fn compared(&mut self, step: u64, conclusive: bool) {
+        if conclusive {
+            self.seen.values.get_or_insert(step);
+        } else {
+            self.values_of = None;
+        }
+    }
+
     /// Notes that units were computed one by one, not as rows of a batch.
     pub(crate) fn units_by_themselves(&mut self) {
-        if !self.batches {
-            self.found = Independence::ByConstruction;
-        }
+        self.seen.units = true;
     }
 
     /// Ends the test of a step that was made.
     pub(crate) fn end_of_step(&mut self, step: u64) {
         self.probes = 0;
         if self.probe.take().is_some_and(|probe| probe.is_conclusive()) {
-            self.found = Independence::Checked { step };
+            self.seen.gradient = Some(step);
         }
     }
 }
@@ -138,41 +258,95 @@ mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
 
+    /// What a part of a run does.
+    #[derive(Clone, Copy, Debug)]
+    enum Part {
+        Nothing,
+        Units,
+        Losses,
+        TestedLosses,
+        Function,
+        TestedFunction,
+    }
+
+    fn run(tests: &mut IndependenceTests, part: Part) {
+        let source = NoiseSource::from_os().unwrap();
+        match part {
+            Part::Nothing => return,
+            Part::Units => return tests.units_by_themselves(),
+            Part::Losses | Part::TestedLosses => tests.losses_alone(),
+            Part::Function => {}
+            Part::TestedFunction => {
+                if tests.begin_values(4) {
+                    tests.compared(4, true);
+                }
+            }
+        }
+        let probe = tests.take_probe(&source, 4);
+        // What was tested is not tested again.
+        assert_eq!(probe.is_none(), tests.seen.gradient.is_some());
+        tests.give_back(probe);
+        if matches!(part, Part::TestedLosses | Part::TestedFunction) {
+            tests.seen.gradient.get_or_insert(4);
+        }
+    }
+
     #[test]
     fn the_result_of_a_resumed_run_covers_both_parts() {
-        use Independence::{ByConstruction, Checked, NotChecked};
-        let checked = Checked { step: 3 };
-        let source = NoiseSource::from_os().unwrap();
-        // Before, after, and of both; nothing where no example was seen.
+        use Independence::{ByConstruction, ByGradient, ByValue, NotChecked};
+        use Part::{Function, Losses, Nothing, TestedFunction, TestedLosses, Units};
+        let (gradient, value) = (ByGradient { step: 4 }, ByValue { step: 4 });
         for (before, after, both) in [
-            (None, None, NotChecked),
-            (Some(checked), None, checked),
-            (Some(checked), Some(NotChecked), checked),
-            (Some(checked), Some(ByConstruction), checked),
-            (Some(ByConstruction), None, ByConstruction),
-            (Some(ByConstruction), Some(ByConstruction), ByConstruction),
-            (Some(ByConstruction), Some(NotChecked), NotChecked),
-            (Some(NotChecked), Some(ByConstruction), NotChecked),
-            (Some(NotChecked), Some(checked), checked),
-            (None, Some(ByConstruction), ByConstruction),
+            (Nothing, Nothing, NotChecked),
+            (Units, Nothing, ByConstruction),
+            (Units, Units, ByConstruction),
+            (Units, Losses, NotChecked),
+            (Losses, Units, NotChecked),
+            (Losses, TestedLosses, gradient),
+            (TestedLosses, Nothing, gradient),
+            (TestedLosses, Losses, gradient),
+            (TestedLosses, Units, gradient),
+            (TestedFunction, Nothing, value),
+            (TestedFunction, Function, value),
+            (TestedFunction, Units, value),
+            // A part of the run used losses of an unknown function.
+            (TestedFunction, Losses, gradient),
+            (Losses, TestedFunction, gradient),
+            (Function, TestedFunction, value),
+            (Function, Nothing, NotChecked),
         ] {
-            let mut check = IndependenceCheck::new();
-            check.continue_from(before);
-            match after {
-                None => {}
-                Some(ByConstruction) => check.units_by_themselves(),
-                Some(found) => {
-                    let probe = check.take_probe(&source, 4);
-                    // Whoever was checked is not tested again.
-                    assert_eq!(probe.is_none(), before == Some(checked));
-                    check.give_back(probe);
-                    if found == checked {
-                        check.found = checked;
+            let mut tests = IndependenceTests::default();
+            run(&mut tests, before);
+            let mut resumed = tests.renewed();
+            resumed.continue_from(Some(tests.seen()));
+            run(&mut resumed, after);
+            assert_eq!(resumed.found(), both, "{before:?} {after:?}");
+        }
+    }
+
+    #[test]
+    fn values_are_tested_at_the_times_that_are_set() {
+        let tested = |schedule: IndependenceCheck, conclusive: fn(u64) -> bool| {
+            let mut tests = IndependenceTests::default();
+            tests.set_schedule(schedule);
+            let mut steps = Vec::new();
+            for step in 0..10 {
+                // Two physical batches in each step.
+                for _ in 0..2 {
+                    if tests.begin_values(step) {
+                        steps.push(step);
+                        tests.compared(step, conclusive(step));
                     }
                 }
             }
-            assert_eq!(check.found(), both, "{before:?} {after:?}");
-            assert_eq!(check.seen(), before.or(after).map(|_| both));
-        }
+            steps
+        };
+        assert!(tested(IndependenceCheck::Never, |_| true).is_empty());
+        assert_eq!(tested(true.into(), |_| true), [0]);
+        assert_eq!(tested(IndependenceCheck::Every(4), |_| true), [0, 4, 8]);
+        assert_eq!(tested(IndependenceCheck::Every(0), |_| true).len(), 10);
+        // Until a test was conclusive.
+        assert_eq!(tested(true.into(), |step| step == 2), [0, 0, 1, 1, 2]);
+        assert_eq!(tested(IndependenceCheck::Every(8), |step| step > 0), [0, 0, 1, 8]);
     }
 }

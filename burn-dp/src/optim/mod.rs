@@ -16,7 +16,8 @@
 //! let optim = plan.optimizer(LBFGSConfig::new().init());
 //! ```
 
-mod buffers;
+mod backward_batch;
+pub(crate) mod buffers;
 mod dp_optimizer;
 pub(crate) mod engine;
 mod federated;
@@ -34,7 +35,7 @@ mod weight_average;
 
 pub use dp_optimizer::DpOptimizer;
 pub use federated::FederatedTraining;
-pub use independence::Independence;
+pub use independence::{Independence, IndependenceCheck};
 pub use plan::PrivacyPlan;
 pub use plan_config::PrivacyPlanConfig;
 pub use refused::RefusedStep;

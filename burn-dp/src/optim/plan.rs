@@ -1,6 +1,6 @@
 use std::collections::BTreeMap;
 
-use burn::data::{dataloader::batcher::Batcher, dataset::Dataset};
+use burn::data::dataloader::batcher::Batcher;
 use burn::tensor::Device;
 use burn_dp_accountant::{
     Budget, DpEvent, LedgerHeader, NeighboringRelation, NoiseProvenance as LedgerNoise,
@@ -11,9 +11,14 @@ use super::SamplingScheme;
 use crate::DpError;
 use crate::clipping::Clipping;
 use crate::random::{Key, NoiseSource};
-use crate::sampling::{LogicalBatches, PrivateDataLoaderBuilder, Sampler, SamplingMechanism};
+use crate::sampling::{
+    DistinctRecords, LogicalBatches, PrivateDataLoaderBuilder, Sampler, SamplingMechanism,
+};
 use crate::schedule::Schedule;
 use crate::updates::MiniSets;
+
+/// The fact of a statement that names public data.
+pub(super) const PUBLIC_DATA: &str = "public_data";
 
 /// The numbers of a private training, from which sampler, clipping, noise and accounting are made.
 ///
@@ -183,7 +188,7 @@ impl PrivacyPlan {
         device: &Device,
     ) -> Result<LogicalBatches<O>, DpError>
     where
-        D: Dataset<I, E> + 'static,
+        D: DistinctRecords<I, E> + 'static,
         I: Send + 'static,
         O: Send + 'static,
         E: std::error::Error + Send + Sync + 'static,
@@ -242,6 +247,16 @@ impl PrivacyPlan {
                  the noise is added in double precision.",
             )
             .with_fact("noise", "Gaussian on a grid, ChaCha20, keyed by run, step and parameter");
+        let mut public: Vec<String> = Vec::new();
+        for origin in self.clipping.public_data() {
+            if !public.contains(&origin) {
+                public.push(origin);
+            }
+        }
+        let header = match public.is_empty() {
+            true => header,
+            false => header.with_fact(PUBLIC_DATA, public.join("; ")),
+        };
         let header = match &self.mini_sets {
             Some(sets) => self.describe_mini_sets(sets, header),
             None => header,

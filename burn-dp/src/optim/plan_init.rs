@@ -40,7 +40,7 @@ impl PrivacyPlanConfig {
         let sampler = self.sampling.sampler(size, batch, source.key())?;
         let (mechanism, origin) = (sampler.mechanism(), sampler.origin());
         let unit = self.resolved_unit(mechanism.relation())?;
-        let runs = self.noise_schedule.runs(steps);
+        let runs = self.noise_schedule.runs(steps)?;
         let noise_multiplier = self.noise_multiplier(&runs, &mechanism)?;
         let thresholds = clipping.thresholds(0)?;
         let planned = runs
@@ -284,6 +284,31 @@ mod tests {
         let other: PrivacyPlanConfig = serde_json::from_value(json).unwrap();
         let error = other.init().unwrap_err().to_string();
         assert!(error.contains("must be the 125 mini-sets, got 60000"), "{error}");
+    }
+
+    #[test]
+    fn a_plan_of_a_billion_steps_does_not_expand() {
+        use crate::schedule::Schedule;
+        let steps = 1_000_000_000;
+        let plan = |schedule: Schedule| {
+            let config = PrivacyPlanConfig::new(1_000_000, 1_000.0).with_steps(steps);
+            config.with_noise_multiplier(100.0).with_noise_schedule(schedule).init()
+        };
+        for (schedule, pieces) in [
+            (Schedule::constant(), 1),
+            (Schedule::steps([(7, 2.0), (steps - 1, 0.5)]).unwrap(), 3),
+            (Schedule::exponential(1.1, steps / 4).unwrap(), 4),
+        ] {
+            let plan = plan(schedule).unwrap();
+            assert_eq!(plan.planned.len(), pieces);
+            assert_eq!(plan.planned.iter().map(|piece| piece.1).sum::<u64>(), steps);
+            if pieces == 1 {
+                let spent = plan.epsilon_at_end(1e-7).unwrap();
+                assert!(spent > 1.0 && spent < 2.0, "{spent}");
+            }
+        }
+        let every = plan(Schedule::exponential(1.0 - 1e-9, 1).unwrap()).unwrap_err().to_string();
+        assert!(every.contains("more than 100000 different factors"), "{every}");
     }
 
     #[test]

@@ -29,6 +29,30 @@ pub(crate) trait ReleaseSink: Send {
 
     /// Where the releases are stored.
     fn path(&self) -> &Path;
+
+    /// Whether other processes are kept from the store.
+    fn lock(&self) -> Lock;
+}
+
+/// Whether a log of releases keeps other processes from its run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Lock {
+    Held,
+    /// The file system has no locks.
+    Unsupported,
+}
+
+/// Where the key of a run is, apart from the memory of the program.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum KeyStorage {
+    #[default]
+    Nowhere,
+    /// In a file that its owner alone can read.
+    File,
+    /// In a file that other users can read.
+    ExposedFile,
+    /// In records that the program stores.
+    Records,
 }
 
 /// The released events, run-length encoded. Clones share one list, which only grows.
@@ -82,11 +106,19 @@ pub(crate) struct Releases {
     marks: Vec<Mark>,
     events: Events,
     sink: Option<Box<dyn ReleaseSink>>,
+    /// Where the key of the run is stored, and its file.
+    pub(crate) key: (KeyStorage, Option<PathBuf>),
 }
 
 impl Releases {
     pub(crate) fn new(run: u64) -> Self {
-        Self { run, marks: Vec::new(), events: Events::default(), sink: None }
+        Self {
+            run,
+            marks: Vec::new(),
+            events: Events::default(),
+            sink: None,
+            key: Default::default(),
+        }
     }
 
     pub(crate) fn run(&self) -> u64 {
@@ -153,6 +185,11 @@ impl Releases {
     /// Returns where the releases are stored, if they are.
     pub(crate) fn path(&self) -> Option<PathBuf> {
         self.sink.as_ref().map(|sink| sink.path().to_path_buf())
+    }
+
+    /// Returns whether other processes are kept from the run, if its releases are stored.
+    pub(crate) fn lock(&self) -> Option<Lock> {
+        self.sink.as_ref().map(|sink| sink.lock())
     }
 
     /// Stores all further releases in `sink`, which has the previous ones.

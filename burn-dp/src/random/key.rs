@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use zeroize::Zeroizing;
+use zeroize::{Zeroize, Zeroizing};
 
 use super::keystream::{GROUP_BLOCKS, Group, Keystream};
 use super::purpose::Domain;
@@ -39,8 +39,9 @@ pub struct InsecureSeed(
 ///
 /// As secret as the training data: the noise can be subtracted from every release, and the units of
 /// every step computed, by whoever has the key. Keep it apart from the model and from the ledger,
-/// readable by nobody else, and delete it when the run is over. The memory is erased on drop and
-/// `Debug` prints no key.
+/// readable by nobody else, and delete it when the run is over
+/// ([`DpOptimizer::forget_key`](crate::optim::DpOptimizer::forget_key)). The memory is erased on
+/// drop and `Debug` prints no key.
 #[derive(Clone)]
 pub struct Key {
     bytes: Zeroizing<[u8; 32]>,
@@ -116,6 +117,15 @@ impl Key {
             return Err(damaged("and its security mark contradict each other".into()));
         }
         Ok(key)
+    }
+
+    /// Overwrites the key with zeros, which no key consists of.
+    pub(super) fn erase(&mut self) {
+        self.bytes.zeroize();
+    }
+
+    pub(super) fn is_erased(&self) -> bool {
+        *self.bytes == [0; 32]
     }
 
     pub(crate) fn bytes(&self) -> &[u8; 32] {
@@ -245,6 +255,7 @@ mod tests {
             Domain::MiniSets,
             Domain::Independence,
             Domain::Fingerprint,
+            Domain::Layers,
         ];
         let mut seen = HashSet::new();
         for tag in purposes.into_iter().chain(domains.map(Domain::tag)) {

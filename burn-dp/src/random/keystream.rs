@@ -34,6 +34,12 @@ impl Group {
         let (low, high) = (self.words[2 * index][block], self.words[2 * index + 1][block]);
         u64::from(low) | (u64::from(high) << 32)
     }
+
+    /// Returns the 32-bit word `index`, in `0..16`, of block `block`.
+    #[inline(always)]
+    pub(crate) fn half_word(&self, index: usize, block: usize) -> u32 {
+        self.words[index][block]
+    }
 }
 
 impl Drop for Group {

@@ -37,6 +37,7 @@
 mod bernoulli;
 mod key;
 mod keystream;
+mod layer;
 mod purpose;
 mod share;
 mod source;
@@ -50,6 +51,7 @@ mod words;
 pub(crate) use bernoulli::Bernoulli;
 pub use key::{InsecureSeed, Key};
 pub(crate) use keystream::{GROUP_BLOCKS, GROUP_WORDS, Group, Keystream};
+pub(crate) use layer::{LayerKey, LayerRandomness};
 pub(crate) use purpose::Domain;
 pub use purpose::Purpose;
 pub(crate) use share::share;

@@ -44,6 +44,10 @@ pub(crate) enum Domain {
     Independence,
     /// A mark of the key itself.
     Fingerprint,
+    /// The masks of random layers.
+    Layers,
+    /// The coins and labels of the canaries of an audit.
+    Canaries,
 }
 
 impl Domain {
@@ -55,6 +59,8 @@ impl Domain {
             Self::MiniSets => 6,
             Self::Independence => 7,
             Self::Fingerprint => 8,
+            Self::Layers => 9,
+            Self::Canaries => 10,
         }
     }
 }

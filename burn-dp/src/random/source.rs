@@ -95,6 +95,17 @@ impl NoiseSource {
         self.key.clone()
     }
 
+    /// Erases the key in memory. No step begins afterwards.
+    pub(crate) fn forget(&mut self) {
+        self.key.erase();
+        self.next = [None; Purpose::NUMBER];
+    }
+
+    /// Returns whether the key was erased.
+    pub(crate) fn is_forgotten(&self) -> bool {
+        self.key.is_erased()
+    }
+
     /// Returns the key, for draws of the same run, whose users keep it to themselves.
     pub(crate) fn key(&self) -> &Key {
         &self.key

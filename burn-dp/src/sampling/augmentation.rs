@@ -62,7 +62,11 @@ where
     ///
     /// # Privacy
     ///
-    /// An augmentation may depend on its own unit and on randomness, but not on other units.
+    /// An augmentation must follow from its own item and its number. Values of a generator that
+    /// all items share would depend on which items came before; derive them from the item instead,
+    /// for example from an index that it contains. The test of independence
+    /// [by value](crate::optim::IndependenceCheck) refuses augmentations that differ when an item
+    /// is loaded again.
     ///
     /// # Errors
     ///

@@ -4,10 +4,11 @@ use std::fmt;
 use std::marker::PhantomData;
 use std::sync::Arc;
 
-use burn::data::{dataloader::batcher::Batcher, dataset::Dataset};
+use burn::data::dataloader::batcher::Batcher;
 use burn::tensor::Device;
 
 use super::logical_batches::LogicalBatches;
+use super::records::DistinctRecords;
 use super::row_loader::{DatasetLoader, Padding};
 use super::sampler::Sampler;
 use crate::DpError;
@@ -61,6 +62,12 @@ impl<I: Send + 'static, O: Send + 'static> PrivateDataLoaderBuilder<I, O> {
     /// The number of steps belongs to the configuration of the run, like the sampling probability.
     /// It is never derived from the length of a loader.
     ///
+    /// # Privacy
+    ///
+    /// A record under two indices of the data set would contribute twice. So `dataset` is a type
+    /// that returns [other records at other indices](DistinctRecords), or is checked or declared to
+    /// do so by [`Distinct`](super::Distinct).
+    ///
     /// # Errors
     ///
     /// Returns [`DpError::InvalidArgument`] if the sampler was made for another number of units.
@@ -71,7 +78,7 @@ impl<I: Send + 'static, O: Send + 'static> PrivateDataLoaderBuilder<I, O> {
         steps: u64,
     ) -> Result<LogicalBatches<O>, DpError>
     where
-        D: Dataset<I, E> + 'static,
+        D: DistinctRecords<I, E> + 'static,
         E: std::error::Error + Send + Sync + 'static,
     {
         if dataset.len() != sampler.dataset_size() {
@@ -106,7 +113,7 @@ mod tests {
     use super::*;
     use crate::random::InsecureSeed;
     use crate::sampling::{FixedSizeSampler, LogicalBatch, PoissonSampler};
-    use burn::data::dataset::{DatasetError, InMemDataset};
+    use burn::data::dataset::{Dataset, DatasetError, InMemDataset};
     use burn::tensor::Tensor;
 
     struct Column;
@@ -131,8 +138,8 @@ mod tests {
             .physical_batches(size)
             .unwrap()
             .map(|physical_batch| {
-                let (values, weights) = physical_batch.unwrap().into_parts();
-                (values.into_data().try_to_vec::<f32>().unwrap(), weights.is_padding().collect())
+                let (values, part) = physical_batch.unwrap().into_parts();
+                (values.into_data().try_to_vec::<f32>().unwrap(), part.is_padding().collect())
             })
             .collect()
     }
@@ -269,6 +276,8 @@ mod tests {
         }
     }
 
+    impl DistinctRecords<f32> for Damaged {}
+
     #[test]
     fn an_unreadable_item_is_an_error_with_its_cause() {
         let mut batches = builder().build(Damaged, sampler(5, 1.0), 1).unwrap();
@@ -296,6 +305,8 @@ mod tests {
             3
         }
     }
+
+    impl DistinctRecords<f32> for Incomplete {}
 
     #[test]
     fn a_data_set_that_omits_units_is_refused() {

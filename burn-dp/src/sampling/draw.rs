@@ -1,6 +1,7 @@
 //! The units of one step.
 
 use std::fmt;
+use std::sync::Arc;
 
 use super::mechanism::SamplingMechanism;
 use crate::DpError;
@@ -11,10 +12,13 @@ use crate::DpError;
 ///
 /// Which units were drawn, and how many, is private. The type has no `len`. Only the noisy release
 /// may leave the training process, and nothing else that is derived from the draw.
+///
+/// Its units reach an optimizer only in [parts](Self::parts), which carry the mark of the draw and
+/// are consumed.
 #[derive(Clone, PartialEq)]
 pub struct Draw {
     step: u64,
-    indices: Vec<usize>,
+    indices: Arc<[usize]>,
     mechanism: SamplingMechanism,
     origin: u64,
 }
@@ -46,7 +50,7 @@ impl Draw {
                 "the draw of step {step} holds unit {last} of {dataset_size}; nothing may be \
                  released from it"
             ))),
-            _ => Ok(Self { step, indices, mechanism, origin }),
+            _ => Ok(Self { step, indices: indices.into(), mechanism, origin }),
         }
     }
 

@@ -56,6 +56,11 @@ impl<O: Send + 'static> LogicalBatch<O> {
         self.part(physical_batch_size, (0, 1), None)
     }
 
+    /// Loads some units, in this order, which may occur several times; without padding.
+    pub(crate) fn load(&self, units: &[usize], device: Option<&Device>) -> Result<O, DpError> {
+        Ok(self.loader.load(units, units.len(), device)?.0)
+    }
+
     /// Returns every `parts`-th physical batch from number `part` on, on `device`. All parts
     /// together are [`physical_batches`](Self::physical_batches).
     pub(crate) fn part(
@@ -68,7 +73,7 @@ impl<O: Send + 'static> LogicalBatch<O> {
             return Err(DpError::invalid("physical_batch_size", "must be at least 1, got 0"));
         }
         let units = UnitLoader {
-            indices: self.draw.private_indices().to_vec(),
+            draw: self.draw.clone(),
             next: part.saturating_mul(physical_batch_size),
             size: physical_batch_size,
             stride: parts.saturating_mul(physical_batch_size),
@@ -95,7 +100,7 @@ impl<O> fmt::Debug for LogicalBatch<O> {
 mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
-    use crate::sampling::{ExampleWeights, PhysicalBatch, SamplingMechanism};
+    use crate::sampling::{RecordIdentity, SamplingMechanism};
 
     /// Returns the indices; fails or panics at a given unit.
     struct Echo {
@@ -109,13 +114,16 @@ mod tests {
             indices: &[usize],
             _: usize,
             _: Option<&Device>,
-        ) -> Result<PhysicalBatch<Vec<usize>>, DpError> {
+        ) -> Result<(Vec<usize>, usize), DpError> {
             if self.fails_at.is_some_and(|unit| indices.contains(&unit)) {
                 return Err(DpError::state("planted"));
             }
             assert!(!self.panics_at.is_some_and(|unit| indices.contains(&unit)), "planted panic");
-            let weights = ExampleWeights::new(indices.len(), indices.len(), Device::default());
-            Ok(PhysicalBatch::new(indices.to_vec(), weights))
+            Ok((indices.to_vec(), indices.len()))
+        }
+
+        fn identity(&self) -> RecordIdentity {
+            RecordIdentity::Declared
         }
     }
 

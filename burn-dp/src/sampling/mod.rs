@@ -19,7 +19,12 @@
 //! - **logical batch**: the draw with its data ([`LogicalBatch`]). One logical batch is one noisy
 //!   release, whatever its size: an empty one is noise alone, never a skipped step;
 //! - **physical batch**: at most as many rows as fit into memory ([`PhysicalBatch`]). A logical
-//!   batch is divided into physical batches.
+//!   batch is divided into physical batches;
+//! - **part**: the mark of a physical batch ([`DrawPart`]), which says which units of which draw it
+//!   contains. An optimizer accepts each drawn unit once, and no other.
+//!
+//! An index must be one record: [`DistinctRecords`] and [`Distinct`] keep out data sets that return
+//! one record under several indices.
 //!
 //! # Privacy
 //!
@@ -53,8 +58,8 @@
 //! let steps = 5;
 //! for batch in PrivateDataLoaderBuilder::new(Columns).build(dataset, sampler, steps)? {
 //!     for physical_batch in batch?.physical_batches(4)? {
-//!         let (rows, weights) = physical_batch?.into_parts();
-//!         assert_eq!(rows.dims(), weights.tensor().dims());
+//!         let (rows, part) = physical_batch?.into_parts();
+//!         assert_eq!(rows.dims(), [part.rows()]);
 //!     }
 //!     // the noisy step comes here, also when there is no physical batch
 //! }
@@ -64,7 +69,9 @@
 
 mod augmentation;
 mod data_loader;
+mod distinct;
 mod draw;
+mod draw_part;
 mod fixed_size;
 mod logical_batch;
 mod logical_batches;
@@ -73,19 +80,23 @@ mod physical_batch;
 mod physical_batches;
 mod poisson;
 mod population;
+mod records;
 mod row_loader;
 mod sampler;
 mod shuffled;
 
 pub use augmentation::AugmentationBatcher;
 pub use data_loader::PrivateDataLoaderBuilder;
+pub use distinct::Distinct;
 pub use draw::Draw;
+pub use draw_part::DrawPart;
 pub use fixed_size::FixedSizeSampler;
 pub use logical_batch::LogicalBatch;
 pub use logical_batches::LogicalBatches;
 pub use mechanism::SamplingMechanism;
-pub use physical_batch::{ExampleWeights, PhysicalBatch};
+pub use physical_batch::PhysicalBatch;
 pub use physical_batches::PhysicalBatches;
 pub use poisson::PoissonSampler;
+pub use records::{DistinctRecords, RecordIdentity};
 pub use sampler::Sampler;
 pub use shuffled::ShuffledSampler;

@@ -7,6 +7,8 @@ use std::thread::JoinHandle;
 
 use burn::tensor::Device;
 
+use super::draw::Draw;
+use super::draw_part::DrawPart;
 use super::physical_batch::PhysicalBatch;
 use super::row_loader::RowLoader;
 use crate::DpError;
@@ -29,7 +31,7 @@ enum Source<O> {
 
 /// Loads some of the units of a logical batch.
 pub(super) struct UnitLoader<O> {
-    pub(super) indices: Vec<usize>,
+    pub(super) draw: Draw,
     pub(super) next: usize,
     pub(super) size: usize,
     /// Distance between the first units of two consecutive batches.
@@ -66,14 +68,21 @@ impl<O> Iterator for UnitLoader<O> {
     type Item = Result<PhysicalBatch<O>, DpError>;
 
     fn next(&mut self) -> Option<Self::Item> {
-        let rest = self.indices.get(self.next..).filter(|rest| !rest.is_empty())?;
-        let units = &rest[..rest.len().min(self.size)];
-        let batch = self.loader.load(units, self.size, self.device.as_ref());
-        self.next = match batch.is_ok() {
+        let count = self.draw.private_indices().len();
+        if self.next >= count {
+            return None;
+        }
+        let range = self.next..count.min(self.next.saturating_add(self.size));
+        let units = &self.draw.private_indices()[range.clone()];
+        let loaded = self.loader.load(units, self.size, self.device.as_ref());
+        self.next = match loaded.is_ok() {
             true => self.next.saturating_add(self.stride),
-            false => self.indices.len(),
+            false => count,
         };
-        Some(batch)
+        Some(loaded.map(|(batch, rows)| {
+            let part = DrawPart::of(self.draw.clone(), range).with_rows(rows);
+            PhysicalBatch::new(batch, part.with_identity(self.loader.identity()))
+        }))
     }
 }
 

@@ -3,27 +3,30 @@
 use std::marker::PhantomData;
 use std::sync::Arc;
 
-use burn::data::{dataloader::batcher::Batcher, dataset::Dataset};
+use burn::data::dataloader::batcher::Batcher;
 use burn::tensor::Device;
 
-use super::physical_batch::{ExampleWeights, PhysicalBatch};
+use super::records::{DistinctRecords, RecordIdentity};
 use crate::DpError;
 
 /// Loads units into one physical batch. Hides the types of the item and of the data set's error.
 pub(crate) trait RowLoader<O>: Send + Sync {
     /// Loads the units `indices`, at least one, into `rows` rows if padded, on `device` or else on
-    /// the device of the loader.
+    /// the device of the loader. Returns the batch and the number of its rows.
     ///
     /// # Errors
     ///
     /// Returns [`DpError::Dataset`] if an item cannot be loaded, and [`DpError::InvalidArgument`]
-    /// if the data set returns another number of items.
+    /// if the data set returns another number of items, or another record than it had.
     fn load(
         &self,
         indices: &[usize],
         rows: usize,
         device: Option<&Device>,
-    ) -> Result<PhysicalBatch<O>, DpError>;
+    ) -> Result<(O, usize), DpError>;
+
+    /// Returns how it is known that the units are different records.
+    fn identity(&self) -> RecordIdentity;
 }
 
 /// What the rows contain that remain in a physical batch of fixed size.
@@ -47,7 +50,7 @@ pub(super) struct DatasetLoader<D, I, E, O> {
 
 impl<D, I, E, O> RowLoader<O> for DatasetLoader<D, I, E, O>
 where
-    D: Dataset<I, E>,
+    D: DistinctRecords<I, E>,
     I: Send,
     E: std::error::Error + Send + Sync + 'static,
 {
@@ -56,7 +59,7 @@ where
         indices: &[usize],
         rows: usize,
         device: Option<&Device>,
-    ) -> Result<PhysicalBatch<O>, DpError> {
+    ) -> Result<(O, usize), DpError> {
         let failed = |error: E| DpError::Dataset { source: Box::new(error) };
         let mut items = self.dataset.get_many(indices.to_vec()).map_err(failed)?;
         if items.len() != indices.len() {
@@ -69,6 +72,9 @@ where
                 ),
             ));
         }
+        for (&index, item) in indices.iter().zip(&items) {
+            self.dataset.check_record(index, item)?;
+        }
         while items.len() < rows {
             match &self.padding {
                 Padding::None => break,
@@ -76,8 +82,11 @@ where
                 Padding::Item(item) => items.push(item()),
             }
         }
-        let device = device.unwrap_or(&self.device);
-        let weights = ExampleWeights::new(indices.len(), items.len(), device.clone());
-        Ok(PhysicalBatch::new(self.batcher.batch(items, device), weights))
+        let (device, rows) = (device.unwrap_or(&self.device), items.len());
+        Ok((self.batcher.batch(items, device), rows))
+    }
+
+    fn identity(&self) -> RecordIdentity {
+        self.dataset.identity()
     }
 }

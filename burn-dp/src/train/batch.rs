@@ -2,10 +2,13 @@
 
 use std::fmt;
 
-use burn::tensor::Device;
+use burn::module::Module;
+use burn::tensor::{Device, Tensor};
 
 use super::logical_step::ReleaseSlot;
+use super::session::Session;
 use crate::DpError;
+use crate::optim::engine::{Forward, PrivacyEngine};
 use crate::sampling::{LogicalBatch, PhysicalBatches};
 
 /// One device's part of a logical batch: the physical batches that it clips in one step.
@@ -31,19 +34,29 @@ impl<O: Send + 'static> PrivateBatch<O> {
         self.batch.part(size, self.part, self.device.clone())
     }
 
-    /// Returns the number of a physical batch in the whole draw.
-    ///
-    /// # Arguments
-    ///
-    /// - `turn`: its number in this part
-    pub(super) fn number(&self, turn: usize) -> usize {
-        let (part, parts) = self.part;
-        part + turn * parts
+    /// Returns the forward passes of this part.
+    pub(super) fn forward<'a, M, T>(
+        &'a self,
+        engine: &PrivacyEngine,
+        losses: &'a dyn Fn(&M, O) -> (Tensor<1>, T),
+    ) -> Forward<'a, M, O, T> {
+        engine.forward(&self.batch, self.device.clone(), losses)
     }
 
-    /// Returns the unit of a physical batch of one unit.
-    pub(super) fn unit(&self, number: usize) -> usize {
-        self.batch.draw().private_indices()[number]
+    /// Compares the values of a physical batch between different batches, if a test is due.
+    pub(super) fn compare<M: Module, T>(
+        session: &Session,
+        forward: &Forward<'_, M, O, T>,
+        model: &M,
+        units: &[usize],
+    ) -> Result<(), DpError> {
+        if !session.configure(PrivacyEngine::begin_comparison) {
+            return Ok(());
+        }
+        let conclusive = forward.compare(model, units);
+        let is_conclusive = matches!(conclusive, Ok(true));
+        session.configure(|engine| engine.compared(is_conclusive));
+        conclusive.map(drop)
     }
 }
 

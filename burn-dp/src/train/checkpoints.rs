@@ -16,10 +16,7 @@ use burn::train::metric::store::EventStoreClient;
 
 use super::session::Session;
 use crate::DpError;
-use crate::checkpoint::{Checkpoint, Checkpointer, MODEL, OPTIMIZER, SavedRun};
-
-/// The record of the scheduler, which a custom loop does not have.
-pub(super) const SCHEDULER: &str = "scheduler.bpk";
+use crate::checkpoint::{Checkpoint, Checkpointer, MODEL, OPTIMIZER, SCHEDULER, SavedRun};
 
 /// Collects the parts of a checkpoint, which Burn's loop saves on separate threads.
 pub(super) struct Bundle {
@@ -79,7 +76,7 @@ impl Bundle {
             parts.incomplete.insert(epoch, saved);
             return Ok(());
         }
-        self.checkpointer.write(&saved)?;
+        self.checkpointer.write(&saved, None)?;
         parts.complete.insert(epoch, saved.next_step());
         // The beginning of the run, and what was replaced while this one was incomplete.
         self.checkpointer.remove_partial();

@@ -3,14 +3,14 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use super::checkpoints::{Bundle, SCHEDULER};
+use super::checkpoints::Bundle;
 use super::session::Session;
 use super::training::{PrivateTraining, Resumed};
 use crate::DpError;
-use crate::checkpoint::{Checkpoint, Checkpointer};
+use crate::checkpoint::{Checkpoint, Checkpointer, SCHEDULER};
 use crate::grads::PrivateBackward;
 use crate::optim::engine::PrivacyEngine;
-use crate::optim::{PrivacyPlan, Sparsifier, WeightAverage};
+use crate::optim::{IndependenceCheck, PrivacyPlan, Sparsifier, WeightAverage};
 
 /// Configuration of a [`PrivateTraining`].
 #[derive(Clone, Debug)]
@@ -18,8 +18,9 @@ pub struct PrivateTrainingConfig {
     physical_batch_size: usize,
     steps_per_epoch: Option<u64>,
     backward: PrivateBackward,
-    independence_check: bool,
+    independence_check: IndependenceCheck,
     checkpoints: Option<PathBuf>,
+    key_file: Option<PathBuf>,
     sparsifier: Option<Sparsifier>,
     weight_average: Option<WeightAverage>,
 }
@@ -32,8 +33,9 @@ impl PrivateTrainingConfig {
             physical_batch_size,
             steps_per_epoch: None,
             backward: PrivateBackward::new(),
-            independence_check: true,
+            independence_check: IndependenceCheck::default(),
             checkpoints: None,
+            key_file: None,
             sparsifier: None,
             weight_average: None,
         }
@@ -52,12 +54,12 @@ impl PrivateTrainingConfig {
         self
     }
 
-    /// Sets whether the first step tests the independence of the examples; see
-    /// [`DpOptimizer::with_independence_check`].
+    /// Sets when the steps test the independence of the examples, by value and by gradient; see
+    /// [`DpOptimizer::with_independence_check`]. Default: the first step.
     ///
     /// [`DpOptimizer::with_independence_check`]: crate::optim::DpOptimizer::with_independence_check
-    pub fn with_independence_check(mut self, enabled: bool) -> Self {
-        self.independence_check = enabled;
+    pub fn with_independence_check(mut self, check: impl Into<IndependenceCheck>) -> Self {
+        self.independence_check = check.into();
         self
     }
 
@@ -87,10 +89,25 @@ impl PrivateTrainingConfig {
     ///
     /// # Privacy
     ///
-    /// They contain the key of the run; see [`Checkpointer`].
+    /// The key of the run is next to the folder; see [`Checkpointer`]. A training whose results
+    /// would be in a folder with the key is refused.
     pub fn with_checkpoints(mut self, folder: impl AsRef<Path>) -> Self {
         self.checkpoints = Some(folder.as_ref().to_path_buf());
         self
+    }
+
+    /// Sets the file of the key; see [`Checkpointer::with_key_file`].
+    pub fn with_key_file(mut self, path: impl AsRef<Path>) -> Self {
+        self.key_file = Some(path.as_ref().to_path_buf());
+        self
+    }
+
+    fn checkpointer(&self) -> Option<Checkpointer> {
+        let checkpointer = Checkpointer::new(self.checkpoints.as_ref()?);
+        Some(match &self.key_file {
+            Some(key) => checkpointer.with_key_file(key),
+            None => checkpointer,
+        })
     }
 
     /// Begins a run.
@@ -100,8 +117,8 @@ impl PrivateTrainingConfig {
     /// Returns [`DpError::InvalidArgument`] if a size is 0, and [`DpError::SavedState`] if the
     /// folder of the checkpoints has a checkpoint already, or a log with releases.
     pub fn init(self, plan: PrivacyPlan) -> Result<PrivateTraining, DpError> {
-        if let Some(folder) = &self.checkpoints
-            && let Some(found) = Checkpointer::new(folder).latest()?
+        if let Some(checkpointer) = self.checkpointer()
+            && let Some(found) = checkpointer.latest()?
         {
             return Err(DpError::saved_state(format!(
                 "{} is a checkpoint of a run that was begun; resume it, or give the new run its \
@@ -147,8 +164,8 @@ impl PrivateTrainingConfig {
     ///
     /// Returns the errors of [`init`](Self::init) and [`resume`](Self::resume).
     pub fn init_or_resume(self, plan: PrivacyPlan) -> Result<PrivateTraining, DpError> {
-        let latest = match &self.checkpoints {
-            Some(folder) => Checkpointer::new(folder).latest()?,
+        let latest = match self.checkpointer() {
+            Some(checkpointer) => checkpointer.latest()?,
             None => None,
         };
         match latest {
@@ -161,7 +178,7 @@ impl PrivateTrainingConfig {
     fn engine(&self, plan: PrivacyPlan) -> PrivacyEngine {
         let mut engine = PrivacyEngine::new(plan);
         engine.backward = self.backward.clone();
-        engine.independence.set_enabled(self.independence_check);
+        engine.independence.set_schedule(self.independence_check);
         engine.sparsifier = self.sparsifier.clone();
         engine.average = self.weight_average.clone();
         engine
@@ -180,7 +197,7 @@ impl PrivateTrainingConfig {
         if steps_per_epoch == 0 {
             return Err(DpError::invalid("steps_per_epoch", "must be at least 1, got 0"));
         }
-        let checkpointer = self.checkpoints.map(Checkpointer::new);
+        let checkpointer = self.checkpointer();
         let size = self.physical_batch_size;
         let session = Arc::new(Session::new(engine, size, steps_per_epoch, checkpointer.clone())?);
         let checkpoint = resumed.as_ref().map(|resumed| resumed.checkpoint.clone());

@@ -8,7 +8,7 @@ use super::release::StepRelease;
 use crate::DpError;
 use crate::clipping::ClippedSum;
 use crate::optim::engine::PrivacyEngine;
-use crate::sampling::{Draw, Sampler};
+use crate::sampling::{Draw, DrawPart, Sampler};
 
 /// The report of a step, set when the step was released.
 pub(super) type ReleaseSlot = Arc<OnceLock<Arc<StepRelease>>>;
@@ -45,8 +45,8 @@ pub(super) struct LogicalStep {
     loop_thread: ThreadId,
     /// The sums are added in the order of the physical batches, so that the result depends neither
     /// on the number of devices nor on which is faster.
-    pub(super) next_batch: usize,
-    pub(super) waiting: BTreeMap<usize, ClippedSum>,
+    pub(super) next_position: usize,
+    pub(super) waiting: BTreeMap<usize, (DrawPart, ClippedSum)>,
     pub(super) slot: ReleaseSlot,
 }
 
@@ -74,7 +74,7 @@ impl State {
                     draw,
                     begun: vec![false; parts],
                     loop_thread: caller,
-                    next_batch: 0,
+                    next_position: 0,
                     waiting: BTreeMap::new(),
                     slot: ReleaseSlot::default(),
                 })

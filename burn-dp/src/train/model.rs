@@ -1,23 +1,21 @@
 //! The user's model as Burn's learner sees it.
 
-use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use burn::lr_scheduler::module_lr_scheduler::ModuleLearningRate;
-use burn::module::{
-    Content, Devices, DisplaySettings, Module, ModuleDisplay, ModuleDisplayDefault, ModuleMapper,
-    ModuleVisitor,
-};
+use burn::module::{Devices, Module, ModuleMapper, ModuleVisitor};
 use burn::optim::{GradientsParams, ModuleOptimizer, MultiGradientsParams};
 use burn::store::{ModuleRecord, RecordError};
 use burn::tensor::{Device, Tensor};
 use burn::train::{InferenceStep, ItemLazy, TrainOutput, TrainStep};
 
 use super::session::Session;
+use super::unit_output::UnitOutput;
 use super::{PrivateBatch, StepOutput};
 use crate::DpError;
 use crate::clipping::PublicNorms;
+use crate::nn::{UnitScope, Units};
 use crate::optim::engine::PrivacyEngine;
 use crate::random::{Domain, Stream};
 use crate::updates::UnitUpdate;
@@ -26,9 +24,15 @@ use crate::updates::federated::UserUpdate;
 /// Measures norms of gradients on public data.
 type Measure<M> = dyn Fn(&M) -> Result<PublicNorms, DpError> + Send + Sync;
 
-/// Computes the update of one unit, with a copy of the model.
-type Update<M> =
-    dyn Fn(M, <M as PrivateTrainStep>::Input, Unit) -> Result<UnitUpdate, DpError> + Send + Sync;
+/// Computes the update of one unit, with a copy of the model. Outputs are kept if there is a list.
+type Update<M> = dyn Fn(
+        M,
+        <M as PrivateTrainStep>::Input,
+        Unit,
+        Option<&mut Vec<<M as PrivateTrainStep>::Output>>,
+    ) -> Result<UnitUpdate, DpError>
+    + Send
+    + Sync;
 
 /// A drawn unit.
 #[derive(Clone, Copy)]
@@ -114,12 +118,12 @@ impl<M: PrivateTrainStep> PrivateModel<M> {
     /// [`DpOptimizer::unit_updates`](crate::optim::DpOptimizer::unit_updates).
     ///
     /// The loader's batcher receives the units one at a time, whatever the physical batch size.
-    /// Metrics on training batches ([`NonPrivateMetric`](super::metrics::NonPrivateMetric)) have no
-    /// values.
     ///
     /// # Arguments
     ///
-    /// - `update`: receives a separate copy of the model, and the batch of one unit
+    /// - `update`: receives a separate copy of the model, and the batch of one unit. It returns the
+    ///   update, or a pair of the update and the output for
+    ///   [`NonPrivateMetric`](super::metrics::NonPrivateMetric), which has no values without it
     ///
     /// # Privacy
     ///
@@ -141,12 +145,18 @@ impl<M: PrivateTrainStep> PrivateModel<M> {
     /// })
     /// # }
     /// ```
-    pub fn with_unit_updates(
+    pub fn with_unit_updates<R: UnitOutput<M::Output>>(
         mut self,
-        update: impl Fn(M, M::Input) -> Result<UnitUpdate, DpError> + Send + Sync + 'static,
+        update: impl Fn(M, M::Input) -> Result<R, DpError> + Send + Sync + 'static,
     ) -> Self {
         self.session.configure(PrivacyEngine::end_user_updates);
-        self.update = Some(Arc::new(move |copy, unit, _| update(copy, unit)));
+        self.update = Some(Arc::new(move |copy, unit, _, outputs| {
+            let (update, output) = update(copy, unit)?.into_parts();
+            if let Some(outputs) = outputs {
+                outputs.extend(output);
+            }
+            Ok(update)
+        }));
         self
     }
 
@@ -167,9 +177,15 @@ impl<M: PrivateTrainStep> PrivateModel<M> {
         I: Clone + 'static,
     {
         let key = self.session.configure(|engine| engine.begin_user_updates(&update))?;
-        self.update = Some(Arc::new(move |copy, examples, unit| {
+        self.update = Some(Arc::new(move |copy, examples, unit, mut outputs| {
             let order = Stream::new(&key, Domain::Shuffling, unit.step, unit.index as u64);
-            let losses = |model: &M, batch| Ok(model.losses(batch).0);
+            let losses = |model: &M, batch| {
+                let (losses, output) = model.losses(batch);
+                if let Some(outputs) = &mut outputs {
+                    outputs.push(output);
+                }
+                Ok(losses)
+            };
             update.compute(copy, examples, order, losses)
         }));
         Ok(self)
@@ -235,15 +251,16 @@ impl<M: PrivateTrainStep> PrivateModel<M> {
     fn clip_rows(&self, batch: &PrivateBatch<M::Input>) -> Result<Vec<M::Output>, DpError> {
         let keeps_outputs = self.session.keeps_outputs.load(Ordering::Relaxed);
         let mut outputs = Vec::new();
-        let batches = batch.physical_batches(self.session.physical_batch_size)?;
-        for (turn, physical) in batches.enumerate() {
-            let (input, weights) = physical?.into_parts();
-            let (losses, output) = self.model.losses(input);
+        let forward = self.session.with_engine(|engine| batch.forward(engine, &M::losses));
+        for physical in batch.physical_batches(self.session.physical_batch_size)? {
+            let (input, part) = physical?.into_parts();
+            let units = part.private_indices();
+            PrivateBatch::compare(&self.session, &forward, &self.model, units)?;
+            let (losses, output) = forward.run(&self.model, input, &part);
             let Some(task) = self.session.clip_task(&self.model)? else { break };
-            let padded = weights.is_padding().any(|padding| padding);
-            let (sum, probe) = task.run(losses, padded.then_some(&weights), &self.model);
+            let (sum, probe) = task.run(losses, &part, &self.model);
             self.session.end_task(probe);
-            self.session.add(batch.step(), batch.number(turn), sum?)?;
+            self.session.add(part, sum?)?;
             if keeps_outputs {
                 outputs.push(output);
             }
@@ -256,22 +273,34 @@ impl<M: PrivateTrainStep> PrivateModel<M> {
         &self,
         batch: &PrivateBatch<M::Input>,
         update: &Update<M>,
-    ) -> Result<(), DpError> {
-        for (turn, physical) in batch.physical_batches(1)?.enumerate() {
-            let (input, _) = physical?.into_parts();
-            let number = batch.number(turn);
-            let unit = Unit { step: batch.step(), index: batch.unit(number) };
+    ) -> Result<Vec<M::Output>, DpError> {
+        let keeps_outputs = self.session.keeps_outputs.load(Ordering::Relaxed);
+        let randomness = self.session.with_engine(PrivacyEngine::layer_randomness);
+        let mut outputs = Vec::new();
+        let mut any = false;
+        for physical in batch.physical_batches(1)? {
+            let (input, part) = physical?.into_parts();
+            let inputs = part.private_indices().first().map(|&index| {
+                let unit = Unit { step: part.step(), index };
+                (input, unit)
+            });
             let Some(task) = self.session.unit_task(&self.model)? else { break };
-            let sum = task.run(&self.model, [input], |copy, input| update(copy, input, unit))?;
-            self.session.end_unit_task(&self.model)?;
-            self.session.add(batch.step(), number, sum)?;
+            let sum = task.run(&self.model, inputs, |copy, (input, unit)| {
+                let _scope = UnitScope::enter(&copy, &randomness, Units::One(unit.index));
+                update(copy, input, unit, keeps_outputs.then_some(&mut outputs))
+            })?;
+            self.session.add(part, sum)?;
+            any = true;
         }
-        Ok(())
+        if any {
+            self.session.end_unit_task(&self.model)?;
+        }
+        Ok(outputs)
     }
 
     fn clip(&self, batch: &PrivateBatch<M::Input>) -> Result<Vec<M::Output>, DpError> {
         match &self.update {
-            Some(update) => self.clip_units(batch, &**update).map(|()| Vec::new()),
+            Some(update) => self.clip_units(batch, &**update),
             None => self.clip_rows(batch),
         }
     }
@@ -348,6 +377,7 @@ impl<M: PrivateTrainStep> Module for PrivateModel<M> {
     /// Returns the model that Burn validates and returns: with the averaged weights, if the run
     /// [has](super::PrivateTrainingConfig::with_weight_average) them.
     fn valid(&self) -> Self {
+        self.session.check_buffers(&self.model);
         let averaged = self.session.averaged(&self.model);
         self.with_model(averaged.as_ref().unwrap_or(&self.model).valid())
     }
@@ -376,37 +406,5 @@ impl<M: PrivateTrainStep> Module for PrivateModel<M> {
         }
         let Self { model, session, public_norms, update } = self;
         Ok(Self { model: model.try_load_record(record)?, session, public_norms, update })
-    }
-}
-
-impl<M: PrivateTrainStep> fmt::Debug for PrivateModel<M> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("PrivateModel").field(&self.model).finish()
-    }
-}
-
-impl<M: PrivateTrainStep + fmt::Display> fmt::Display for PrivateModel<M> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Display::fmt(&self.model, f)
-    }
-}
-
-impl<M: PrivateTrainStep + ModuleDisplay> ModuleDisplayDefault for PrivateModel<M> {
-    fn content(&self, content: Content) -> Option<Content> {
-        self.model.content(content)
-    }
-
-    fn num_params(&self) -> usize {
-        ModuleDisplayDefault::num_params(&self.model)
-    }
-}
-
-impl<M: PrivateTrainStep + ModuleDisplay> ModuleDisplay for PrivateModel<M> {
-    fn custom_settings(&self) -> Option<DisplaySettings> {
-        self.model.custom_settings()
-    }
-
-    fn custom_content(&self, content: Content) -> Option<Content> {
-        self.model.custom_content(content)
     }
 }

@@ -14,11 +14,12 @@ use burn_dp_accountant::PrivacyLedger;
 use super::logical_step::{Ended, Part, State, no_current_step};
 use super::release::StepRelease;
 use crate::DpError;
-use crate::checkpoint::{Checkpointer, SavedRun};
+use crate::checkpoint::Checkpointer;
 use crate::clipping::{ClippedSum, PublicNorms};
 use crate::grads::Probe;
-use crate::optim::engine::{ClipTask, PrivacyEngine, UnitTask};
+use crate::optim::engine::{ClipTask, PrivacyEngine, UnitTask, given_twice};
 use crate::optim::releases::Events;
+use crate::sampling::DrawPart;
 
 /// Owns everything private in a training. It drives the engine of the custom loop for Burn's
 /// learner.
@@ -61,7 +62,7 @@ impl Session {
 
     /// Nothing is inconsistent after a panic of another thread: the engine refuses what is
     /// incomplete.
-    fn state(&self) -> MutexGuard<'_, State> {
+    pub(super) fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -141,19 +142,24 @@ impl Session {
         self.state().engine.end_unit_task(model)
     }
 
-    /// Adds physical batch `number` of the logical step.
-    pub(super) fn add(&self, step: u64, number: usize, sum: ClippedSum) -> Result<(), DpError> {
+    /// Adds the sum of a physical batch of the logical step.
+    pub(super) fn add(&self, part: DrawPart, sum: ClippedSum) -> Result<(), DpError> {
         let mut state = self.state();
         if state.ended.is_some() {
             return Ok(());
         }
         let State { engine, current, .. } = &mut *state;
-        let current = current.as_mut().filter(|current| current.draw.step() == step);
-        let current = current.ok_or_else(|| no_current_step(step))?;
-        current.waiting.insert(number, sum);
-        while let Some(sum) = current.waiting.remove(&current.next_batch) {
-            engine.accumulate(sum)?;
-            current.next_batch += 1;
+        let current = current.as_mut().filter(|current| current.draw == *part.draw());
+        let current = current.ok_or_else(|| no_current_step(part.step()))?;
+        let start = part.positions().start;
+        if start < current.next_position || current.waiting.contains_key(&start) {
+            let unit = part.draw().private_indices()[start];
+            return Err(given_twice(unit, part.step()));
+        }
+        current.waiting.insert(start, (part, sum));
+        while let Some((part, sum)) = current.waiting.remove(&current.next_position) {
+            current.next_position = part.positions().end;
+            engine.accumulate(part, sum)?;
         }
         Ok(())
     }
@@ -205,35 +211,6 @@ impl Session {
             )));
         }
         state.engine.learn_from_public(norms)
-    }
-
-    /// Saves a checkpoint and the log before the first release: what the dashboard reports in the
-    /// first epoch must not be lost with the process.
-    fn save_beginning<M: Module>(
-        &self,
-        engine: &PrivacyEngine,
-        model: &M,
-        optim: &ModuleOptimizer,
-    ) -> Result<(), DpError> {
-        let Some(checkpointer) = &self.checkpointer else { return Ok(()) };
-        if engine.next_step() > 0 || engine.ledger.releases() > 0 {
-            return Ok(());
-        }
-        checkpointer.attach_log(engine)?;
-        let saved = SavedRun::of_engine(engine)?.with_optimizer(optim)?.with_model(model)?;
-        checkpointer.write(&saved).map(drop)
-    }
-
-    /// Returns the whole privacy state between two steps.
-    pub(super) fn capture(&self) -> Result<SavedRun, DpError> {
-        let state = self.state();
-        if state.current.is_some() {
-            return Err(DpError::state("a checkpoint within a logical step cannot be resumed"));
-        }
-        if let Some(checkpointer) = &self.checkpointer {
-            checkpointer.attach_log(&state.engine)?;
-        }
-        SavedRun::of_engine(&state.engine)
     }
 
     /// Ends the training with an error; nothing of the current step is released.
@@ -295,5 +272,71 @@ impl fmt::Debug for Session {
             .field("steps_per_epoch", &self.steps_per_epoch)
             .field("physical_batch_size", &self.physical_batch_size)
             .finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use burn::nn::{Linear, LinearConfig};
+    use burn::optim::SgdConfig;
+    use burn::tensor::Device;
+
+    use super::*;
+    use crate::optim::PrivacyPlanConfig;
+    use crate::random::InsecureSeed;
+    use crate::updates::{UnitUpdate, clip_updates};
+
+    fn session(seed: u64) -> Session {
+        let plan = PrivacyPlanConfig::new(40, 20.0)
+            .with_steps(2)
+            .with_noise_multiplier(1.0)
+            .with_insecure_seed(InsecureSeed(seed));
+        Session::new(PrivacyEngine::new(plan.init().unwrap()), 4, 2, None).unwrap()
+    }
+
+    fn model() -> Linear {
+        LinearConfig::new(1, 1).init(&Device::flex().autodiff())
+    }
+
+    /// Adds the updates of a part, which are zero.
+    fn add(session: &Session, part: DrawPart) -> Result<(), String> {
+        let thresholds = session.configure(PrivacyEngine::thresholds).unwrap();
+        let zero = |_: Linear, _: usize| Ok(UnitUpdate::zero());
+        let units = part.private_indices().to_vec();
+        let sum = clip_updates(&thresholds, &model(), units, zero).unwrap();
+        session.add(part, sum).map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn a_part_that_a_device_gives_twice_or_from_another_draw_is_refused() {
+        let session = session(1);
+        let draw = session.begin(0, 1).unwrap().unwrap().draw;
+        let part = |number| draw.parts(3).unwrap().nth(number).unwrap();
+        let twice =
+            |position: usize| format!("unit {} of step 0 was", draw.private_indices()[position]);
+        // The second part waits for the first one.
+        add(&session, part(1)).unwrap();
+        assert!(add(&session, part(1)).unwrap_err().contains(&twice(3)));
+        add(&session, part(0)).unwrap();
+        for (number, position) in [(0, 0), (1, 3)] {
+            assert!(add(&session, part(number)).unwrap_err().contains(&twice(position)));
+        }
+        let other = self::session(2).begin(0, 1).unwrap().unwrap().draw;
+        let error = add(&session, other.parts(3).unwrap().nth(2).unwrap()).unwrap_err();
+        assert!(error.contains("no batch of step 0 is in progress"), "{error}");
+    }
+
+    #[test]
+    fn a_part_that_no_device_gives_is_refused() {
+        let session = session(1);
+        let draw = session.begin(0, 1).unwrap().unwrap().draw;
+        for part in draw.parts(3).unwrap().skip(1) {
+            add(&session, part).unwrap();
+        }
+        let (_, _) = session.step(model(), &mut SgdConfig::new().init(), 0.1.into());
+        let error = session.failed().unwrap().to_string();
+        assert!(error.contains("not all parts of the batch of step 0 were clipped"), "{error}");
+        assert_eq!(session.with_engine(|engine| engine.ledger.releases()), 0);
     }
 }

@@ -6,7 +6,6 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use burn::data::dataloader::DataLoader;
-use burn::data::dataset::Dataset;
 use burn::train::checkpoint::{
     CheckpointingStrategy, ComposedCheckpointingStrategy, KeepLastNCheckpoints,
     MetricCheckpointingStrategy,
@@ -16,19 +15,19 @@ use burn::train::metric::{LossMetric, Metric};
 use burn::train::{InferenceStep, Interrupter, SupervisedTraining};
 use burn_dp_accountant::{Epsilon, PrivacyLedger, PrivacyStatement};
 
-use super::checkpoints::{Bundle, PartCheckpointer, SCHEDULER};
+use super::checkpoints::{Bundle, PartCheckpointer};
 use super::loader::PrivateDataLoader;
 use super::metrics::{
     ClippedShareMetric, ClippingNormMetric, EpsilonMetric, NonPrivateMetric, SignalToNoiseMetric,
 };
 use super::session::Session;
 use super::{PrivateBatch, PrivateCheckpointing, PrivateModel, PrivateTrainStep};
-use crate::DpError;
-use crate::checkpoint::{Checkpoint, MODEL, OPTIMIZER};
+use crate::checkpoint::{Checkpoint, MODEL, OPTIMIZER, SCHEDULER, forget_key};
 use crate::clipping::{Clipping, PublicNorms};
 use crate::optim::engine::PrivacyEngine;
 use crate::optim::{Sparsifier, WeightAverage};
-use crate::sampling::PrivateDataLoaderBuilder;
+use crate::sampling::{DistinctRecords, PrivateDataLoaderBuilder};
+use crate::{DpError, PublicData};
 
 /// The checkpoint that a run was resumed from.
 #[derive(Debug)]
@@ -57,12 +56,12 @@ pub(super) struct Resumed {
 /// # use burn::data::dataloader::{DataLoaderBuilder, batcher::Batcher};
 /// # use burn::{data::dataset::InMemDataset, module::Module};
 /// # use burn::nn::{Linear, LinearConfig};
-/// # use burn::train::{InferenceStep, Learner, RegressionOutput};
-/// # use burn::{lr_scheduler::constant::ConstantLr, optim::SgdConfig, tensor::{Device, Tensor}};
+/// # use burn::train::{InferenceStep, RegressionOutput};
+/// # use burn::{optim::SgdConfig, tensor::{Device, Tensor}};
 /// # use burn_dp::nn::{IntoPrivate, Private};
 /// # use burn_dp::sampling::PrivateDataLoaderBuilder;
 /// # use burn_dp::{DpError, losses::MseLossConfig, optim::PrivacyPlanConfig};
-/// # use burn_dp::train::{PrivateTrainStep, PrivateTrainingConfig};
+/// # use burn_dp::train::{PrivateTrainStep, PrivateTrainingConfig, PublicSchedule};
 /// # use burn_dp_accountant::Budget;
 /// # #[derive(Module, Debug)]
 /// # struct Net { fc: Private<Linear> }
@@ -99,7 +98,7 @@ pub(super) struct Resumed {
 ///     .with_epochs(5.0)
 ///     .with_budget(Budget::new(3.0, 1e-5)?)
 ///     .init()?;
-/// let config = PrivateTrainingConfig::new(256).with_checkpoints("run/private");
+/// let config = PrivateTrainingConfig::new(256).with_checkpoints("run-private");
 /// let private = config.init_or_resume(plan)?;
 ///
 /// let train = private.loader(PrivateDataLoaderBuilder::new(RowBatcher), dataset)?;
@@ -107,11 +106,12 @@ pub(super) struct Resumed {
 ///     .supervised("run", train, valid)
 ///     .metric_train_numeric(private.epsilon_metric(1e-5)?)
 ///     .summary();
-/// let lr = ConstantLr::from(0.5);
-/// let learner = Learner::new(private.model(model)?, SgdConfig::new().init(), lr);
+/// let schedule = PublicSchedule::new(0.5)?;
+/// let learner = private.model(model)?.learner(SgdConfig::new().init(), schedule);
 /// let result = training.launch(learner);
 /// println!("{}", private.finish(&result)?);
 /// let model = result.model.into_inner();
+/// private.forget_key()?; // once the model is saved
 /// println!("{}", private.statement(&[1e-5])?);
 /// # Ok(())
 /// # }
@@ -147,7 +147,7 @@ impl PrivateTraining {
         dataset: D,
     ) -> Result<Arc<dyn DataLoader<PrivateBatch<O>>>, DpError>
     where
-        D: Dataset<I, E> + 'static,
+        D: DistinctRecords<I, E> + 'static,
         I: Send + 'static,
         O: Send + 'static,
         E: std::error::Error + Send + Sync + 'static,
@@ -169,6 +169,7 @@ impl PrivateTraining {
             Some(resumed) => resumed.checkpoint.load_model(model)?,
             None => model,
         };
+        self.session.configure(|engine| engine.buffers.begin(&model));
         Ok(PrivateModel::new(model, self.session.clone()))
     }
 
@@ -176,6 +177,9 @@ impl PrivateTraining {
     /// interrupter, checkpoints and the epoch to resume from. All options of Burn work, except
     /// `grads_accumulation`, which is refused, and the options of the checkpoints, which the run
     /// sets.
+    ///
+    /// The key of the run must not be in `directory`, which has the results: such a training fails
+    /// before its first step, and [`finish`](Self::finish) returns the error.
     ///
     /// Burn's `launch` always returns a model, and its terminal dashboard drops errors and the
     /// reason of a stop: call [`finish`](Self::finish) before the model is used.
@@ -191,6 +195,9 @@ impl PrivateTraining {
     where
         M: PrivateTrainStep + InferenceStep + Display + 'static,
     {
+        if let Some(error) = self.session.key_among_results(directory.as_ref()) {
+            self.session.fail(error);
+        }
         let (epochs, complete) = (self.num_epochs(), self.complete_epochs());
         let training = SupervisedTraining::new(directory, train, valid)
             .with_interrupter(self.session.interrupter.clone())
@@ -259,6 +266,12 @@ impl PrivateTraining {
         self.session.learn_from_public(norms)
     }
 
+    /// Names public data in the [statement](Self::statement), and in checkpoints; see
+    /// [`DpOptimizer::name_public_data`](crate::optim::DpOptimizer::name_public_data).
+    pub fn name_public_data<T>(&self, data: &PublicData<T>) {
+        self.session.configure(|engine| engine.name_public_data(data.origin()));
+    }
+
     /// Returns the clipping policy in its current state, with adapted thresholds and estimated
     /// quantiles.
     pub fn clipping(&self) -> Box<dyn Clipping> {
@@ -298,6 +311,18 @@ impl PrivateTraining {
     /// empty.
     pub fn statement(&self, deltas: &[f64]) -> Result<PrivacyStatement, DpError> {
         self.session.with_engine(|engine| engine.statement(deltas))
+    }
+
+    /// Erases the key of the run; see
+    /// [`DpOptimizer::forget_key`](crate::optim::DpOptimizer::forget_key). Call this when the model
+    /// of the result is saved. The loaders and models of the training keep copies in memory until
+    /// they are dropped.
+    ///
+    /// # Errors
+    ///
+    /// Returns [`DpError::Io`] if the file of the key cannot be erased.
+    pub fn forget_key(&self) -> Result<(), DpError> {
+        self.session.configure(forget_key)
     }
 
     /// Returns the metric of ε so far, for the dashboard. Public.

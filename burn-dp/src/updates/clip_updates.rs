@@ -7,6 +7,7 @@ use super::unit_update::{UnitUpdate, squared_norm};
 use crate::DpError;
 use crate::clipping::{ClippedSum, Thresholds};
 use crate::model::{TrainableParameters, tie};
+use crate::nn::refuse_unkeyed;
 
 /// Returns the sum of the clipped updates of `units`, computed one after the other.
 ///
@@ -30,6 +31,7 @@ use crate::model::{TrainableParameters, tie};
 ///
 /// Returns the errors of `update`, and:
 ///
+/// - [`DpError::NotPerExample`] if a random layer drew values that belong to no unit;
 /// - [`DpError::UnsupportedModel`] if an update has values for parameters that the model does not
 ///   train, if the model trains nothing, or if a parameter belongs to no group;
 /// - [`DpError::Device`] if an update cannot be read from the device.
@@ -46,7 +48,7 @@ pub fn clip_updates<M: Module, U>(
         .collect::<Result<_, DpError>>()?;
     let mut total = ClippedSum::empty(thresholds.clone());
     for unit in units {
-        let update = update(tie(private_copy(model)), unit)?;
+        let update = refuse_unkeyed(|| update(tie(private_copy(model)), unit))?;
         update.check(&parameters)?;
         total.accumulate(clip_one(thresholds, &groups, update)?)?;
     }

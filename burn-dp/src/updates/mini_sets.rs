@@ -5,6 +5,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::DpError;
 use crate::random::{Domain, InsecureSeed, Key, Stream, permutation};
+use crate::sampling::{DistinctRecords, RecordIdentity};
 
 /// A partition of a data set into mini-sets of fixed membership: the units of batch clipping.
 ///
@@ -191,6 +192,21 @@ where
 
     fn len(&self) -> usize {
         self.sets.len()
+    }
+}
+
+impl<D, I, E> DistinctRecords<Vec<I>, E> for MiniSetDataset<D>
+where
+    D: DistinctRecords<I, E>,
+    E: std::error::Error + Send + Sync + 'static,
+{
+    fn identity(&self) -> RecordIdentity {
+        self.dataset.identity()
+    }
+
+    fn check_record(&self, index: usize, examples: &Vec<I>) -> Result<(), DpError> {
+        let mut members = self.sets.members(index).iter().zip(examples);
+        members.try_for_each(|(&example, record)| self.dataset.check_record(example, record))
     }
 }
 

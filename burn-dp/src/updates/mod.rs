@@ -26,7 +26,8 @@
 //! The values that a forward pass stores in the model (the running statistics of BatchNorm) are
 //! private data. Every unit therefore gets a separate copy of the model ([`private_copy`]), which
 //! is dropped: the statistics of a unit reach neither the next unit nor the released model. For
-//! inference, compute the statistics of a BatchNorm on public data with [`public_statistics`].
+//! inference, compute the statistics of a BatchNorm on [public data](crate::PublicData) with
+//! [`public_statistics`].
 //!
 //! # Example
 //!
@@ -66,7 +67,7 @@
 //!
 //! for step in 0..3 {
 //!     let draw = sampler.draw(step)?;
-//!     optim.unit_updates(&model, draw.private_indices(), |copy: Net, &set| {
+//!     optim.unit_updates(&model, &draw, |copy: Net, set| {
 //!         let members: Vec<f32> = sets.members(set).iter().map(|&i| examples[i]).collect();
 //!         let x = Tensor::<1>::from_floats(members.as_slice(), &device).unsqueeze_dim::<2>(1);
 //!         let output = copy.norm.forward(copy.fc.forward(x.clone()));
@@ -90,6 +91,7 @@ mod clip_updates;
 pub mod federated;
 mod local_training;
 mod mini_sets;
+mod public_update_norms;
 mod running_statistics;
 mod unit_update;
 
@@ -99,5 +101,6 @@ mod tests;
 pub use clip_updates::clip_updates;
 pub use local_training::LocalTraining;
 pub use mini_sets::{MiniSetDataset, MiniSets};
+pub use public_update_norms::public_update_norms;
 pub use running_statistics::{private_copy, public_statistics};
 pub use unit_update::UnitUpdate;

@@ -1,26 +1,9 @@
 //! The values that a forward pass stores in a model.
 
-use burn::module::{Module, ModuleMapper, Param};
-use burn::tensor::{GradientCheckpointingStrategy, Tensor};
+use burn::module::Module;
 
-use crate::model::for_each_parameter;
-
-/// Returns a copy of a model whose forward passes do not change the original. A `clone` shares the
-/// running statistics of Burn's BatchNorm with the original.
-///
-/// # Privacy
-///
-/// Use it to compute on private data. The copy starts with the parameters and stored values of
-/// `model`; what is stored later stays in the copy. State that a module keeps outside of Burn's
-/// parameters and running states (a field with `#[module(skip)]`) is shared.
-pub fn private_copy<M: Module>(model: &M) -> M {
-    // The round trip creates new running states; parameters keep identity, values and flags.
-    let copy = model.valid().train();
-    match strategy(model) {
-        Some(original) if Some(original) != strategy(&copy) => copy.map(&mut SetStrategy(original)),
-        _ => copy,
-    }
-}
+use crate::PublicData;
+pub use crate::model::private_copy;
 
 /// Returns the model with running statistics of public data. A BatchNorm that was trained on
 /// private batches needs them for inference.
@@ -30,60 +13,46 @@ pub fn private_copy<M: Module>(model: &M) -> M {
 ///
 /// # Arguments
 ///
-/// - `forward`: is called once for each of `batches`, with the model in training mode
+/// - `data`: batches of public items; see [`PublicData::batches`]
+/// - `calls`: number of calls of `forward`; the batches take turns
+/// - `forward`: is called with the model in training mode
 ///
 /// # Privacy
 ///
-/// `batches` must be public. The result depends on them and on the parameters of `model` alone, so
-/// a private model stays private.
+/// The result depends on `data` and on the parameters of `model` alone, so a private model stays
+/// private. Name the data in the statement with
+/// [`DpOptimizer::name_public_data`](crate::optim::DpOptimizer::name_public_data).
 ///
 /// # Example
 ///
 /// ```
 /// use burn::nn::BatchNormConfig;
 /// use burn::tensor::{Device, Tensor};
+/// use burn_dp::PublicSource;
 /// use burn_dp::updates::public_statistics;
 ///
+/// # fn main() -> Result<(), burn_dp::DpError> {
 /// let device = Device::flex().autodiff();
 /// let norm = BatchNormConfig::new(3).with_momentum(1.0).init(&device);
-/// let public = Tensor::<2>::ones([4, 3], &device) * 5.0;
-/// let norm = public_statistics(norm, [public], |norm, batch| {
-///     norm.forward(batch);
+/// let fives = Tensor::<2>::ones([4, 3], &device) * 5.0;
+/// let public = PublicSource::generated("fives").data(vec![fives])?;
+/// let norm = public_statistics(norm, &public, 1, |norm, batch| {
+///     norm.forward(batch.clone());
 /// });
 /// norm.running_mean.value().into_data().assert_eq(&[5.0f32, 5.0, 5.0].into(), false);
+/// # Ok(())
+/// # }
 /// ```
 pub fn public_statistics<M: Module, B>(
     model: M,
-    batches: impl IntoIterator<Item = B>,
-    mut forward: impl FnMut(&M, B),
+    data: &PublicData<B>,
+    calls: usize,
+    mut forward: impl FnMut(&M, &B),
 ) -> M {
     let copy = private_copy(&model);
-    for batch in batches {
+    for batch in data.items().iter().cycle().take(calls) {
         forward(&copy, batch);
     }
     // A running state delays its last update; the copy of the copy has it.
     private_copy(&copy)
-}
-
-/// Returns the checkpointing strategy of a model, or `None` without autodiff.
-fn strategy<M: Module>(model: &M) -> Option<GradientCheckpointingStrategy> {
-    let mut found = None;
-    for_each_parameter(model, |_, parameter| {
-        found = found.or_else(|| parameter.value.checkpointing());
-    });
-    found
-}
-
-/// Gives every parameter and running state the strategy of the original: tensors with different
-/// strategies cannot be combined.
-struct SetStrategy(GradientCheckpointingStrategy);
-
-impl ModuleMapper for SetStrategy {
-    fn map_float<const D: usize>(&mut self, param: Param<Tensor<D>>) -> Param<Tensor<D>> {
-        let strategy = self.0;
-        param.map(|tensor| {
-            let trained = tensor.is_require_grad();
-            tensor.detach().with_gradient_checkpointing_strategy(strategy).set_require_grad(trained)
-        })
-    }
 }

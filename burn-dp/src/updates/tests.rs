@@ -9,13 +9,13 @@ use burn::tensor::{DType, Device, Tensor};
 use burn_dp_accountant::NeighboringRelation;
 use proptest::prelude::*;
 
-use crate::DpError;
-use crate::clipping::{
-    AutomaticClipping, ClippedSum, Clipping, GroupedClipping, PublicNorms, Thresholds,
-};
+use crate::clipping::{AutomaticClipping, ClippedSum, Clipping, GroupedClipping, Thresholds};
 use crate::model::ParameterGroups;
 use crate::test_devices::training_devices;
-use crate::updates::{LocalTraining, UnitUpdate, clip_updates, private_copy, public_statistics};
+use crate::updates::{
+    LocalTraining, UnitUpdate, clip_updates, private_copy, public_statistics, public_update_norms,
+};
+use crate::{DpError, PublicSource};
 
 /// A parameter of three values with a chosen update, and an unused one.
 #[derive(Module, Debug)]
@@ -147,14 +147,13 @@ fn each_policy_clips_updates_by_its_rule() {
 fn public_norms_are_measured_on_updates() {
     let model = pair();
     let groups = ParameterGroups::per_parameter(&model).unwrap();
-    let mut norms = PublicNorms::new(groups);
-    for scale in [1.0f32, 3.0] {
+    let public = PublicSource::generated("scales").data(vec![1.0f32, 3.0]).unwrap();
+    let norms = public_update_norms(groups, &public, &model, |copy, scale| {
         let first = Tensor::<1>::from_floats([3.0 * scale, 4.0 * scale], &Device::flex());
-        let loss = (model.first.val() * Tensor::from_inner(first)).sum().reshape([1]);
-        let update = UnitUpdate::gradient(&model, loss).unwrap();
-        update.add_to_public_norms(&mut norms, &model).unwrap();
-    }
-    let means = norms.means().unwrap();
+        let loss = (copy.first.val() * Tensor::from_inner(first)).sum().reshape([1]);
+        UnitUpdate::gradient(&copy, loss)
+    });
+    let means = norms.unwrap().means();
     assert!((means[0] - 10.0).abs() < 1e-5 && means[1] == 0.0, "{means:?}");
 }
 
@@ -333,10 +332,12 @@ fn public_statistics_follow_from_the_public_batches() {
     };
     let rows = [[1.0, 2.0], [3.0, -2.0]];
     let expected = model.fc.forward(Tensor::<2>::from_floats(rows, &device)).mean_dim(0);
-    let public =
-        public_statistics(model.clone(), [[[9.0, 9.0], [1.0, 0.0]], rows], |model, rows| {
-            let _ = model.losses(&rows);
-        });
+    let batches = vec![[[9.0, 9.0], [1.0, 0.0]], rows];
+    let batches = PublicSource::generated("rows").data(batches).unwrap();
+    // The batches take turns, so the last of four calls has the second one.
+    let public = public_statistics(model.clone(), &batches, 4, |model, rows| {
+        let _ = model.losses(rows);
+    });
     let found = public.norm.running_mean.value();
     found.into_data().assert_eq(&expected.flatten::<1>(0, 1).into_data(), false);
     assert_eq!(statistics(&model), [0.0; 3]);

@@ -3,7 +3,6 @@ use std::collections::HashMap;
 use burn::module::{Module, ParamId};
 use burn::tensor::{DType, Gradients, Tensor};
 
-use crate::clipping::PublicNorms;
 use crate::grads::single;
 use crate::model::{TrainableParameters, for_each_parameter, for_each_trained};
 use crate::{DpError, NonPrivate};
@@ -114,26 +113,6 @@ impl UnitUpdate {
             Ok((info.path.clone(), square.sqrt()))
         });
         Ok(NonPrivate::new(norms.collect::<Result<_, DpError>>()?))
-    }
-
-    /// Adds the norms of this update to `norms`. The update belongs to a public unit and is
-    /// computed like the updates of private units: the gradient of a mini-set, or the change of a
-    /// user's model. If a norm is not finite, nothing is added.
-    ///
-    /// # Privacy
-    ///
-    /// The unit must be public.
-    ///
-    /// # Errors
-    ///
-    /// Returns [`DpError::UnsupportedModel`] if a parameter of `model` belongs to no group, and
-    /// [`DpError::Device`] if a value cannot be read from the device.
-    pub fn add_to_public_norms<M: Module>(
-        &self,
-        norms: &mut PublicNorms,
-        model: &M,
-    ) -> Result<(), DpError> {
-        norms.add_unit(self.norms(model)?.reveal())
     }
 
     /// Checks that all values belong to one of `parameters` and have its size.

@@ -4,7 +4,6 @@ use burn::data::dataloader::batcher::Batcher;
 use burn::data::dataset::InMemDataset;
 use burn::train::ExecutionStrategy;
 use burn::train::Learner;
-use burn_dp::DpError;
 use burn_dp::clipping::{
     AutomaticClipping, Clipping, CountNoise, FlatClipping, GroupedClipping, LayerwiseClipping,
     MultipliedClipping, PublicNorms, QuantileClipping, QuantileTracker, ScheduledClipping,
@@ -13,6 +12,7 @@ use burn_dp::model::ParameterGroups;
 use burn_dp::optim::{DpOptimizer, SamplingScheme};
 use burn_dp::schedule::Schedule;
 use burn_dp::train::{PrivateTraining, PrivateTrainingConfig};
+use burn_dp::{DpError, PublicSource};
 
 use crate::checkpoints::config;
 use crate::fixture::*;
@@ -49,7 +49,8 @@ fn layers() -> ParameterGroups {
 
 /// Norms that differ from the norms of the model.
 fn first_norms() -> PublicNorms {
-    PublicNorms::from_means(layers(), vec![3.0, 1.0]).unwrap()
+    let source = PublicSource::published("letters");
+    PublicNorms::from_means(source, 500, layers(), vec![3.0, 1.0]).unwrap()
 }
 
 fn layerwise() -> LayerwiseClipping {
@@ -77,10 +78,10 @@ fn layerwise_scheduled_and_tracked_clipping_match_the_custom_loop() {
 }
 
 fn measured(model: &Net) -> Result<PublicNorms, DpError> {
-    let mut norms = PublicNorms::new(layers());
-    let rows = Rows.batch((300..308).collect(), &device());
-    norms.add(model.output(rows).0, model)?;
-    Ok(norms)
+    let rows = PublicSource::generated("waves").data((300..308).collect())?;
+    PublicNorms::measure(layers(), &rows.batches(4), model, |model, rows: &Vec<usize>| {
+        model.output(Rows.batch(rows.clone(), &device())).0
+    })
 }
 
 /// A custom loop that measures the norms after every epoch that another one follows.
@@ -92,8 +93,8 @@ fn measuring_loop(clipping: Box<dyn Clipping>) -> (Net, DpOptimizer) {
     for batch in batches {
         let batch = batch.unwrap();
         for physical_batch in batch.physical_batches(4).unwrap() {
-            let (rows, _) = physical_batch.unwrap().into_parts();
-            optim.backward(model.output(rows).0, &model).unwrap();
+            let losses = |model: &Net, rows| model.output(rows).0;
+            optim.backward(&model, physical_batch.unwrap(), losses).unwrap();
         }
         model = optim.step(scheduler.step(), model, batch).unwrap();
         if optim.next_step().is_multiple_of(STEPS_PER_EPOCH) && optim.next_step() < STEPS {
@@ -107,7 +108,7 @@ fn measuring(
     private: &PrivateTraining,
     epochs: usize,
 ) -> burn::train::LearningResult<burn_dp::train::PrivateModel<Net>> {
-    let folder = tempfile::tempdir().unwrap();
+    let folder = run_folder();
     let model = private.model(Net::new()).unwrap().with_public_norms(measured);
     let learner = Learner::new(model, optimizer(), scheduler());
     supervised(private, folder.path()).num_epochs(epochs).launch(learner)
@@ -127,7 +128,7 @@ fn public_norms_are_measured_after_every_epoch() {
         assert_eq!(private.clipping().adapted(), adapted);
 
         // What was learned is in the checkpoint.
-        let folder = tempfile::tempdir().unwrap();
+        let folder = run_folder();
         let private = config(folder.path()).init(plan()).unwrap();
         measuring(&private, 2);
         drop(private);
@@ -200,7 +201,7 @@ fn prefetching_and_padding_change_nothing() {
     let expected = custom_loop(plan(), 4);
     let private = training_config().init(plan()).unwrap();
     let loader = private.loader(builder().with_prefetch(2), dataset()).unwrap();
-    let folder = tempfile::tempdir().unwrap();
+    let folder = run_folder();
     let training = plain(private.supervised(folder.path(), loader, valid()))
         .with_training_strategy(ExecutionStrategy::single(device()).into());
     let result = training.launch(learner(&private));

@@ -91,7 +91,7 @@ fn early_stopping_ends_the_run_and_leaves_budget_unspent() {
 #[test]
 fn an_error_of_a_step_ends_the_training_and_releases_nothing() {
     let private = training_config().init(plan_config().with_steps(STEPS).init().unwrap()).unwrap();
-    let folder = tempfile::tempdir().unwrap();
+    let folder = run_folder();
     // A dependence between the examples: losses that are not one for each row.
     let loader = private.loader(builder(), Unreadable).unwrap();
     let result =
@@ -103,6 +103,8 @@ fn an_error_of_a_step_ends_the_training_and_releases_nothing() {
 }
 
 pub(crate) struct Unreadable;
+
+impl burn_dp::sampling::DistinctRecords<usize> for Unreadable {}
 
 impl burn::data::dataset::Dataset<usize> for Unreadable {
     fn get(&self, _: usize) -> Result<usize, burn::data::dataset::DatasetError> {

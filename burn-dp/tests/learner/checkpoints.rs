@@ -37,7 +37,7 @@ fn checkpoints(folder: &Path) -> Vec<String> {
 
 #[test]
 fn a_resumed_run_is_the_run_bit_for_bit() {
-    let folder = tempfile::tempdir().unwrap();
+    let folder = run_folder();
     let private = config(folder.path()).init(plan()).unwrap();
     train(&private, 2);
     assert_eq!(private.next_step(), 8);
@@ -57,7 +57,7 @@ fn a_resumed_run_is_the_run_bit_for_bit() {
 
 #[test]
 fn a_finished_run_has_nothing_left_to_do() {
-    let folder = tempfile::tempdir().unwrap();
+    let folder = run_folder();
     let private = config(folder.path()).init(plan()).unwrap();
     train(&private, 3);
     drop(private);
@@ -70,7 +70,7 @@ fn a_finished_run_has_nothing_left_to_do() {
 
 #[test]
 fn the_default_strategy_keeps_the_last_two() {
-    let folder = tempfile::tempdir().unwrap();
+    let folder = run_folder();
     let private = config(folder.path()).init(plan()).unwrap();
     let result = launch(&private, |training| training);
     assert!(result.error.is_none(), "{:?}", result.error);
@@ -82,7 +82,7 @@ fn the_default_strategy_keeps_the_last_two() {
 
 #[test]
 fn a_run_does_not_begin_in_the_folder_of_another() {
-    let folder = tempfile::tempdir().unwrap();
+    let folder = run_folder();
     let private = config(folder.path()).init(plan()).unwrap();
     train(&private, 1);
     drop(private);
@@ -92,11 +92,11 @@ fn a_run_does_not_begin_in_the_folder_of_another() {
 
 #[test]
 fn a_finished_run_restarts_with_the_same_statement() {
-    let folder = tempfile::tempdir().unwrap();
+    let folder = run_folder();
     let private = config(folder.path()).init(plan()).unwrap();
     train(&private, 3);
     let statement = private.statement(&[1e-3]).unwrap();
-    assert_eq!(statement.facts["independence_of_examples"], "checked on the first batches");
+    assert_eq!(statement.facts["independence_of_examples"], "checked by value on some batches");
     drop(private);
     // With and without the check in the resumed program.
     for check in [true, false] {
@@ -108,10 +108,10 @@ fn a_finished_run_restarts_with_the_same_statement() {
 }
 
 /// A folder with the log of another run after `steps` steps, and nothing else.
-fn abandoned(steps: usize) -> tempfile::TempDir {
-    let folder = tempfile::tempdir().unwrap();
+fn abandoned(steps: usize) -> RunFolder {
+    let folder = run_folder();
     let other = plan_config().with_insecure_seed(InsecureSeed(99)).init().unwrap();
-    let begun = tempfile::tempdir().unwrap();
+    let begun = run_folder();
     saved_by_a_loop(begun.path(), other, steps, |optim| optim);
     let log = folder.path().join("releases.log");
     fs::copy(begun.path().join("releases.log"), log).unwrap();
@@ -148,7 +148,7 @@ fn a_folder_with_releases_and_no_checkpoint_is_refused() {
 
 #[test]
 fn lost_steps_are_repeated_for_free_and_give_no_budget_back() {
-    let folder = tempfile::tempdir().unwrap();
+    let folder = run_folder();
     let private = config(folder.path()).init(plan()).unwrap();
     train(&private, 3);
     drop(private);
@@ -164,7 +164,7 @@ fn lost_steps_are_repeated_for_free_and_give_no_budget_back() {
 
 #[test]
 fn a_repeated_step_that_differs_is_refused_and_can_be_skipped() {
-    let folder = tempfile::tempdir().unwrap();
+    let folder = run_folder();
     let private = config(folder.path()).init(plan()).unwrap();
     train(&private, 2);
     drop(private);
@@ -195,7 +195,7 @@ fn a_repeated_step_that_differs_is_refused_and_can_be_skipped() {
 #[test]
 fn a_checkpoint_without_its_ledger_is_refused_by_the_model() {
     // Burn's own checkpoints: parameters without the privacy of the run.
-    let folder = tempfile::tempdir().unwrap();
+    let folder = run_folder();
     let private = training_config().init(plan()).unwrap();
     let result = supervised(&private, folder.path())
         .with_default_checkpointers()
@@ -216,7 +216,7 @@ fn a_checkpoint_without_its_ledger_is_refused_by_the_model() {
 
 #[test]
 fn a_strategy_that_does_not_save_the_privacy_is_refused() {
-    let folder = tempfile::tempdir().unwrap();
+    let folder = run_folder();
     let private = config(folder.path()).init(plan()).unwrap();
     let result = launch(&private, |training| {
         training.with_checkpointing_strategy(KeepLastNCheckpoints::new(2))
@@ -228,7 +228,7 @@ fn a_strategy_that_does_not_save_the_privacy_is_refused() {
 
 /// Two epochs, then damage, then the message of the refusal.
 fn refused(damage: impl FnOnce(&Path, &Path)) -> String {
-    let folder = tempfile::tempdir().unwrap();
+    let folder = run_folder();
     let private = config(folder.path()).init(plan()).unwrap();
     train(&private, 2);
     drop(private);
@@ -262,7 +262,7 @@ fn damaged_checkpoints_are_refused_with_the_file_and_the_way_out() {
     assert!(error.contains("privacy.json is damaged"), "{error}");
     let error = refused(|folder, _| {
         let path = folder.join("privacy.json");
-        let text = fs::read_to_string(&path).unwrap().replace("\"format\": 4", "\"format\": 9");
+        let text = fs::read_to_string(&path).unwrap().replace("\"format\": 5", "\"format\": 9");
         fs::write(path, text).unwrap();
     });
     assert!(error.contains("has format 9") && error.contains("resume with the version"), "{error}");
@@ -281,7 +281,7 @@ fn a_missing_older_or_foreign_log_of_releases_is_refused_with_the_way_out() {
     });
     assert!(error.contains("has 5 releases and the checkpoint 8"), "{error}");
     let error = refused(|_, log| {
-        let folder = tempfile::tempdir().unwrap();
+        let folder = run_folder();
         let foreign = PrivacyPlanConfig::new(UNITS, 15.0)
             .with_steps(STEPS)
             .with_noise_multiplier(1.0)
@@ -299,7 +299,7 @@ fn a_missing_older_or_foreign_log_of_releases_is_refused_with_the_way_out() {
 
 #[test]
 fn a_run_does_not_resume_with_other_numbers() {
-    let folder = tempfile::tempdir().unwrap();
+    let folder = run_folder();
     let private = config(folder.path()).init(plan()).unwrap();
     train(&private, 1);
     drop(private);
@@ -321,8 +321,8 @@ fn saved_by_a_loop(
     for batch in optim.plan().batches(dataset(), Rows, &device()).unwrap().take(steps) {
         let batch = batch.unwrap();
         for physical_batch in batch.physical_batches(4).unwrap() {
-            let (rows, _) = physical_batch.unwrap().into_parts();
-            optim.backward(model.output(rows).0, &model).unwrap();
+            let losses = |model: &Net, rows| model.output(rows).0;
+            optim.backward(&model, physical_batch.unwrap(), losses).unwrap();
         }
         model = optim.step(0.1, model, batch).unwrap();
     }
@@ -331,7 +331,7 @@ fn saved_by_a_loop(
 
 #[test]
 fn a_checkpoint_of_a_loop_without_a_scheduler_is_refused_with_the_way_out() {
-    let folder = tempfile::tempdir().unwrap();
+    let folder = run_folder();
     saved_by_a_loop(folder.path(), plan(), 3, |optim| optim);
     let error = config(folder.path()).init_or_resume(plan()).unwrap_err().to_string();
     assert!(error.contains("no learning rate scheduler"), "{error}");
@@ -340,7 +340,7 @@ fn a_checkpoint_of_a_loop_without_a_scheduler_is_refused_with_the_way_out() {
 
 #[test]
 fn a_run_with_a_sparsifier_does_not_resume_without_it() {
-    let folder = tempfile::tempdir().unwrap();
+    let folder = run_folder();
     let sparsifier = || Sparsifier::new(2, 3.0).unwrap();
     let sparse = |optim: DpOptimizer| optim.with_sparsifier(sparsifier()).unwrap();
     saved_by_a_loop(folder.path(), plan(), 0, sparse);
@@ -352,7 +352,7 @@ fn a_run_with_a_sparsifier_does_not_resume_without_it() {
 
 #[test]
 fn the_beginning_of_a_loop_is_that_of_the_learner() {
-    let folder = tempfile::tempdir().unwrap();
+    let folder = run_folder();
     saved_by_a_loop(folder.path(), plan(), 0, |optim| optim);
     let private = config(folder.path()).init_or_resume(plan()).unwrap();
     let result = launch(&private, |training| training);
@@ -361,11 +361,36 @@ fn the_beginning_of_a_loop_is_that_of_the_learner() {
 
 #[test]
 fn a_run_whose_log_is_in_use_is_not_resumed() {
-    let folder = tempfile::tempdir().unwrap();
+    let folder = run_folder();
     let private = config(folder.path()).init(plan()).unwrap();
     train(&private, 1);
     let error = config(folder.path()).init_or_resume(plan()).unwrap_err().to_string();
     assert!(error.contains("is in use"), "{error}");
     drop(private);
     assert!(config(folder.path()).init_or_resume(plan()).is_ok());
+}
+
+// Sharp edge: the key of the noise in the folder that is published.
+#[test]
+fn a_key_in_the_folder_of_the_results_is_refused_before_the_first_step() {
+    let results = tempfile::tempdir().unwrap();
+    let launched = |private: &PrivateTraining| {
+        let result = supervised(private, results.path()).launch(learner(private));
+        (private.finish(&result), private.ledger().releases())
+    };
+    let private = config(&results.path().join("private")).init(plan()).unwrap();
+    let (ended, releases) = launched(&private);
+    let error = ended.unwrap_err().to_string();
+    assert!(error.contains("folder of the results") && error.contains("with_key_file"), "{error}");
+    assert_eq!(releases, 0);
+
+    let apart = tempfile::tempdir().unwrap();
+    let key = apart.path().join("run.key");
+    let config = config(&results.path().join("private")).with_key_file(&key);
+    let private = config.init(plan()).unwrap();
+    let (ended, releases) = launched(&private);
+    assert!(ended.is_ok() && releases == STEPS && key.exists());
+    private.forget_key().unwrap();
+    assert!(!key.exists());
+    assert_eq!(private.statement(&[1e-3]).unwrap().facts["noise_key"], "erased when the run ended");
 }

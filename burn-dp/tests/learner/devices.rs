@@ -1,14 +1,68 @@
 //! Several devices are one run.
 
-use burn::tensor::Device;
+use burn::module::{Module, RunningState};
 use burn::tensor::distributed::{DistributedConfig, DistributedContext, ReduceOperation};
-use burn::train::{ExecutionStrategy, MultiDeviceOptim};
-use burn_dp::train::PrivateTrainingConfig;
+use burn::tensor::{Device, Tensor};
+use burn::train::{ExecutionStrategy, InferenceStep, Learner, MultiDeviceOptim, RegressionOutput};
+use burn_dp::train::{PrivateTrainStep, PrivateTrainingConfig};
 
 use crate::fixture::*;
 
 fn devices(count: usize) -> Vec<Device> {
     (0..count).map(|_| Device::flex()).collect()
+}
+
+/// A network that stores a mean of its examples, as a BatchNorm does.
+#[derive(Module, Debug)]
+struct Tracking {
+    net: Net,
+    mean: RunningState<Tensor<1>>,
+}
+
+impl PrivateTrainStep for Tracking {
+    type Input = Tensor<2>;
+    type Output = RegressionOutput;
+
+    fn losses(&self, rows: Tensor<2>) -> (Tensor<1>, RegressionOutput) {
+        let mean = rows.clone().mean().reshape([1]).detach();
+        self.mean.update(self.mean.value_sync() * 0.9 + mean * 0.1);
+        self.net.output(rows)
+    }
+}
+
+impl InferenceStep for Tracking {
+    type Input = Tensor<2>;
+    type Output = RegressionOutput;
+
+    fn step(&self, rows: Tensor<2>) -> RegressionOutput {
+        self.net.output(rows).1
+    }
+}
+
+// Sharp edge: two observations by two threads see nothing of a running state, which waits in each.
+#[test]
+fn a_running_mean_of_several_devices_is_never_released() {
+    for (count, physical) in [(1, 4), (1, 64), (2, 3), (2, 4), (2, 6), (2, 8), (2, 64), (3, 4)] {
+        let config = PrivateTrainingConfig::new(physical).with_steps_per_epoch(STEPS_PER_EPOCH);
+        let folder = run_folder();
+        let private = config.with_checkpoints(folder.path()).init(plan()).unwrap();
+        let mean = RunningState::new(Tensor::zeros([1], &device()));
+        let model = private.model(Tracking { net: Net::new(), mean }).unwrap();
+        let metrics = tempfile::tempdir().unwrap();
+        let training = plain(private.supervised(metrics.path(), loader(&private), valid()));
+        let strategy = ExecutionStrategy::multi(devices(count), MultiDeviceOptim::OptimMainDevice);
+        let result = training.with_training_strategy(strategy.into()).launch(Learner::new(
+            model,
+            optimizer(),
+            scheduler(),
+        ));
+        let error = private.finish(&result).unwrap_err().to_string();
+        assert!(error.contains("`mean`") && error.contains("not trained"), "{error}");
+        assert_eq!(private.ledger().releases(), 0, "{count} devices, {physical}");
+        let saved = std::fs::read_dir(folder.path()).unwrap().map(|entry| entry.unwrap());
+        let saved = saved.filter(|entry| entry.path().is_dir()).count();
+        assert!(saved <= 1, "nothing but the beginning is saved");
+    }
 }
 
 fn agrees(count: usize, optim: MultiDeviceOptim, physical: usize) {

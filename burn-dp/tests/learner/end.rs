@@ -140,7 +140,7 @@ fn the_reason_of_a_stop_survives_the_dashboard() {
 fn an_error_survives_the_dashboard() {
     // Data that cannot be read.
     let private = training_config().init(plan()).unwrap();
-    let folder = tempfile::tempdir().unwrap();
+    let folder = run_folder();
     let loader = private.loader(builder(), Unreadable).unwrap();
     let renderer = Box::new(Forgetful(private.interrupter()));
     let training = plain(private.supervised(folder.path(), loader, valid())).renderer(renderer);
@@ -155,7 +155,7 @@ fn an_error_survives_the_dashboard() {
     assert!(error.contains("`grads_accumulation`"), "{error}");
 
     // A step that is not the one that was released before.
-    let folder = tempfile::tempdir().unwrap();
+    let folder = run_folder();
     let private = config(folder.path()).init(plan()).unwrap();
     train(&private, 2);
     drop(private);
@@ -166,7 +166,7 @@ fn an_error_survives_the_dashboard() {
     assert!(error.contains("was released before"), "{error}");
 
     // A checkpoint that cannot be saved.
-    let folder = tempfile::tempdir().unwrap();
+    let folder = run_folder();
     let private = config(folder.path()).init(plan()).unwrap();
     let error = failed(&private, |training| {
         training.with_checkpointing_strategy(KeepLastNCheckpoints::new(2))
@@ -177,7 +177,7 @@ fn an_error_survives_the_dashboard() {
 #[test]
 fn an_error_of_burn_itself_is_the_error_of_the_training() {
     let private = training_config().init(plan()).unwrap();
-    let folder = tempfile::tempdir().unwrap();
+    let folder = run_folder();
     let unreadable = burn::data::dataloader::DataLoaderBuilder::new(Rows).build(Unreadable);
     let training = private.supervised(folder.path(), loader(&private), unreadable);
     let result = plain(training).launch(learner(&private));

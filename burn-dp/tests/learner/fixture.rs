@@ -1,6 +1,6 @@
 //! A model, its data, and the two ways to train it.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use burn::data::dataloader::{DataLoader, DataLoaderBuilder, batcher::Batcher};
@@ -24,11 +24,31 @@ use burn_dp::random::InsecureSeed;
 use burn_dp::sampling::PrivateDataLoaderBuilder;
 use burn_dp::train::{
     PrivateBatch, PrivateModel, PrivateTrainStep, PrivateTraining, PrivateTrainingConfig,
+    PublicSchedule,
 };
 
 pub(crate) const UNITS: usize = 120;
 pub(crate) const STEPS: u64 = 12;
 pub(crate) const STEPS_PER_EPOCH: u64 = 4;
+
+/// The folder of a run, removed with everything next to it when this is dropped.
+pub(crate) struct RunFolder {
+    _outside: tempfile::TempDir,
+    path: PathBuf,
+}
+
+impl RunFolder {
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+}
+
+pub(crate) fn run_folder() -> RunFolder {
+    let outside = tempfile::tempdir().unwrap();
+    let path = outside.path().join("run");
+    std::fs::create_dir(&path).unwrap();
+    RunFolder { _outside: outside, path }
+}
 
 #[derive(Module, Debug)]
 pub(crate) struct Net {
@@ -172,7 +192,8 @@ pub(crate) fn plain<M: LearnerModel>(training: SupervisedTraining<M>) -> Supervi
 }
 
 pub(crate) fn learner(private: &PrivateTraining) -> Learner<PrivateModel<Net>> {
-    Learner::new(private.model(Net::new()).unwrap(), optimizer(), scheduler())
+    let schedule = PublicSchedule::declared_public(scheduler());
+    private.model(Net::new()).unwrap().learner(optimizer(), schedule)
 }
 
 /// Trains to the end.
@@ -200,10 +221,8 @@ pub(crate) fn custom_loop_of(
     let mut model = Net::new();
     for batch in batches {
         let batch = batch.unwrap();
-        for physical_batch in batch.physical_batches(physical_batch_size).unwrap() {
-            let (rows, _) = physical_batch.unwrap().into_parts();
-            optim.backward(model.output(rows).0, &model).unwrap();
-        }
+        let losses = |model: &Net, rows| model.output(rows).0;
+        optim.backward_batch(&model, &batch, physical_batch_size, losses).unwrap();
         model = optim.step(scheduler.step(), model, batch).unwrap();
     }
     (model, optim)

@@ -2,11 +2,11 @@
 #![cfg(unix)]
 
 use std::fs;
+use std::io::{BufRead, BufReader};
 use std::os::unix::process::ExitStatusExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::{Duration, Instant};
 
 use burn::data::dataset::{Dataset, DatasetError};
 
@@ -16,11 +16,15 @@ use crate::fixture::*;
 /// What the child does, and where. Without it the child's test does nothing.
 const TASK: &str = "BURN_DP_LEARNER_CHILD";
 
-/// Loads `left` physical batches, creates the file `marker`, and waits for the end of the process.
+/// What the child prints when it waits for its end.
+const HALTED: &str = "the child waits for its end";
+
+/// Loads `left` physical batches, says so, and waits for the end of the process.
 struct Halting {
     left: AtomicUsize,
-    marker: PathBuf,
 }
+
+impl burn_dp::sampling::DistinctRecords<usize> for Halting {}
 
 impl Dataset<usize> for Halting {
     fn get(&self, index: usize) -> Result<usize, DatasetError> {
@@ -29,9 +33,9 @@ impl Dataset<usize> for Halting {
 
     fn get_many(&self, indices: Vec<usize>) -> Result<Vec<usize>, DatasetError> {
         if self.left.fetch_sub(1, Ordering::SeqCst) == 0 {
-            fs::write(&self.marker, "").unwrap();
+            println!("\n{HALTED}");
             loop {
-                std::thread::sleep(Duration::from_secs(1));
+                std::thread::park();
             }
         }
         Ok(indices)
@@ -58,16 +62,17 @@ fn child() {
     let Ok(task) = std::env::var(TASK) else { return };
     let (task, folder) = task.split_once(':').unwrap();
     let folder = Path::new(folder);
-    let private = config(folder).init_or_resume(plan()).unwrap();
-    let metrics = tempfile::tempdir().unwrap();
+    // The test of independence loads batches of its own.
+    let config = config(folder).with_independence_check(false);
+    let private = config.init_or_resume(plan()).unwrap();
+    let metrics = run_folder();
     match task {
         "write" => {
             supervised(&private, metrics.path()).launch(learner(&private));
         }
         batches => {
             let left = AtomicUsize::new(batches.parse().unwrap());
-            let dataset = Halting { left, marker: folder.join("halted") };
-            let loader = private.loader(builder(), dataset).unwrap();
+            let loader = private.loader(builder(), Halting { left }).unwrap();
             plain(private.supervised(metrics.path(), loader, valid())).launch(learner(&private));
         }
     }
@@ -78,7 +83,7 @@ fn start(task: &str, folder: &Path, configure: impl FnOnce(&mut Command)) -> Chi
     command
         .args(["kills::child", "--exact", "--nocapture"])
         .env(TASK, format!("{task}:{}", folder.display()))
-        .stdout(Stdio::null())
+        .stdout(Stdio::piped())
         .stderr(Stdio::null());
     configure(&mut command);
     command.spawn().unwrap()
@@ -88,16 +93,11 @@ fn start(task: &str, folder: &Path, configure: impl FnOnce(&mut Command)) -> Chi
 /// number of stored releases.
 fn kill_after(batches: usize, folder: &Path) -> u64 {
     let mut child = start(&batches.to_string(), folder, |_| {});
-    let marker = folder.join("halted");
-    let began = Instant::now();
-    while !marker.exists() {
-        assert!(child.try_wait().unwrap().is_none(), "the child ended by itself");
-        assert!(began.elapsed() < Duration::from_secs(120), "the child does not get there");
-        std::thread::sleep(Duration::from_millis(5));
-    }
+    // Blocks until the child is there, or has ended by itself.
+    let mut lines = BufReader::new(child.stdout.take().unwrap()).lines().map(Result::unwrap);
+    assert!(lines.any(|line| line == HALTED), "the child ended by itself");
     child.kill().unwrap();
     assert_eq!(child.wait().unwrap().signal(), Some(9));
-    fs::remove_file(marker).unwrap();
     releases(folder)
 }
 
@@ -124,7 +124,7 @@ fn finish(folder: &Path, released: u64) {
 
 #[test]
 fn a_run_killed_within_an_epoch_continues_as_if_never_stopped() {
-    let folder = tempfile::tempdir().unwrap();
+    let folder = run_folder();
     // In the second epoch, between two physical batches of step 6.
     let released = kill_after(batches_before(6) + 1, folder.path());
     assert_eq!(released, 6);
@@ -133,7 +133,7 @@ fn a_run_killed_within_an_epoch_continues_as_if_never_stopped() {
 
 #[test]
 fn a_run_killed_before_its_first_checkpoint_continues_from_its_beginning() {
-    let folder = tempfile::tempdir().unwrap();
+    let folder = run_folder();
     let released = kill_after(batches_before(2) + 1, folder.path());
     assert_eq!(released, 2);
     finish(folder.path(), released);
@@ -141,7 +141,7 @@ fn a_run_killed_before_its_first_checkpoint_continues_from_its_beginning() {
 
 #[test]
 fn a_run_killed_while_it_repeats_lost_steps_continues() {
-    let folder = tempfile::tempdir().unwrap();
+    let folder = run_folder();
     assert_eq!(kill_after(batches_before(7) + 1, folder.path()), 7);
     // From step 4 on again, as far as step 5.
     let again = batches_before(5) - batches_before(4) + 1;
@@ -153,9 +153,9 @@ fn a_run_killed_while_it_repeats_lost_steps_continues() {
 #[test]
 fn a_run_killed_within_a_checkpoint_continues_from_the_checkpoint_before() {
     for (step, before) in [(STEPS_PER_EPOCH, 0), (2 * STEPS_PER_EPOCH, STEPS_PER_EPOCH)] {
-        let folder = tempfile::tempdir().unwrap();
+        let folder = run_folder();
         let mut child = start("write", folder.path(), |command| {
-            command.env(FAIL_POINT, step.to_string());
+            command.env(FAIL_POINT, step.to_string()).stdout(Stdio::null());
         });
         assert_eq!(child.wait().unwrap().signal(), Some(6));
         assert!(partial(folder.path()));

@@ -6,6 +6,7 @@ mod agreement;
 mod budget;
 mod checkpoints;
 mod devices;
+mod dropout;
 mod end;
 mod fixture;
 mod kills;

@@ -13,6 +13,7 @@ use burn::train::metric::{
 };
 use burn_dp::clipping::QuantileClipping;
 use burn_dp::optim::PrivacyPlanConfig;
+use burn_dp::sampling::DistinctRecords;
 use burn_dp::train::{PrivateTrainingConfig, StepRelease};
 use burn_dp_accountant::{Budget, DpEvent, PrivacyLedger};
 
@@ -116,6 +117,8 @@ struct Ending {
     calls: AtomicU64,
 }
 
+impl DistinctRecords<usize> for Ending {}
+
 impl Dataset<usize> for Ending {
     fn get(&self, index: usize) -> Result<usize, DatasetError> {
         Ok(index)
@@ -152,8 +155,10 @@ fn the_last_epsilon_equals_the_ledger_wherever_training_stops() {
             "budget" => secret_plan().with_budget(budget),
             _ => secret_plan(),
         };
-        // All units of a step fit into one physical batch.
-        let private = PrivateTrainingConfig::new(UNITS).with_steps_per_epoch(STEPS_PER_EPOCH);
+        // All units of a step fit into one physical batch, and nothing else is loaded.
+        let private = PrivateTrainingConfig::new(UNITS)
+            .with_steps_per_epoch(STEPS_PER_EPOCH)
+            .with_independence_check(false);
         let private = private.init(config.init().unwrap()).unwrap();
         let event = match kind {
             "budget" => Event::Budget,

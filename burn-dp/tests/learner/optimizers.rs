@@ -86,6 +86,20 @@ fn gradient_clipping_of_burn_bounds_the_noisy_gradient() {
 }
 
 #[test]
+fn a_learning_rate_that_is_not_finite_ends_the_training_before_the_release() {
+    for rate in [f64::NAN, f64::INFINITY] {
+        let private = training_config().init(plan()).unwrap();
+        let folder = tempfile::tempdir().unwrap();
+        let learner = Learner::new(private.model(Net::new()).unwrap(), sgd(), constant(rate));
+        let result = supervised(&private, folder.path()).launch(learner);
+        let error = private.finish(&result).unwrap_err().to_string();
+        assert!(error.contains("lr must be finite"), "{error}");
+        assert_eq!(private.ledger().releases(), 0);
+        assert_eq!(values(result.model.inner()), values(&Net::new()));
+    }
+}
+
+#[test]
 fn learning_rate_schedulers_tick_once_per_step() {
     let steps = STEPS as usize;
     trained(sgd, move || CosineAnnealingLrSchedulerConfig::new(0.1, steps).init().unwrap());

@@ -6,6 +6,9 @@ use burn::lr_scheduler::constant::ConstantLr;
 use burn::module::Module;
 use burn::optim::{AdamConfig, SgdConfig};
 use burn::tensor::{Device, Tensor};
+use burn::train::logger::{FileMetricLogger, MetricLogger};
+use burn::train::metric::LossMetric;
+use burn::train::metric::store::Split;
 use burn::train::{ExecutionStrategy, InferenceStep, Learner, MultiDeviceOptim, RegressionOutput};
 use burn_dp::DpError;
 use burn_dp::optim::FederatedTraining;
@@ -14,7 +17,7 @@ use burn_dp::optim::{
 };
 use burn_dp::random::InsecureSeed;
 use burn_dp::sampling::PrivateDataLoaderBuilder;
-use burn_dp::train::{PrivateModel, PrivateTrainStep, PrivateTraining};
+use burn_dp::train::{PrivateModel, PrivateTrainStep, PrivateTraining, PublicSchedule};
 use burn_dp::updates::federated::{FedAvgConfig, FedSgdConfig, UserUpdate};
 use burn_dp::updates::{LocalTraining, MiniSets, UnitUpdate};
 use burn_dp_accountant::UnitOfPrivacy;
@@ -30,6 +33,15 @@ impl Batcher<Vec<usize>, Vec<usize>> for Members {
     fn batch(&self, units: Vec<Vec<usize>>, _: &Device) -> Vec<usize> {
         assert_eq!(units.len(), 1);
         units.concat()
+    }
+}
+
+/// Returns the units as they are.
+struct Sets;
+
+impl Batcher<Vec<usize>, Vec<Vec<usize>>> for Sets {
+    fn batch(&self, units: Vec<Vec<usize>>, _: &Device) -> Vec<Vec<usize>> {
+        units
     }
 }
 
@@ -92,15 +104,15 @@ fn mini_set_plan(scheme: SamplingScheme) -> PrivacyPlan {
 
 /// The custom loop of a plan for mini-sets.
 fn mini_set_loop(plan: PrivacyPlan, update: Update) -> (UnitNet, DpOptimizer) {
-    let (sets, sampler) = (mini_sets(), plan.sampler().unwrap());
+    let batches = plan.batches(sets_as_units(), Sets, &device()).unwrap();
     let mut optim = plan.optimizer(optimizer());
     let (mut model, mut scheduler) = (UnitNet::new(), scheduler());
-    for step in 0..STEPS {
-        let draw = sampler.draw(step).unwrap();
-        let units = draw.private_indices();
-        let members = |&set: &usize| sets.members(set).to_vec();
-        optim.unit_updates(&model, units, |copy, set| update(copy, members(set))).unwrap();
-        model = optim.step(scheduler.step(), model, draw).unwrap();
+    for batch in batches {
+        let batch = batch.unwrap();
+        for physical_batch in batch.physical_batches(1).unwrap() {
+            optim.unit_updates(&model, physical_batch.unwrap(), update).unwrap();
+        }
+        model = optim.step(scheduler.step(), model, batch).unwrap();
     }
     (model, optim)
 }
@@ -117,7 +129,7 @@ fn trained(
     let valid = DataLoaderBuilder::new(Members)
         .batch_size(1)
         .build(InMemDataset::new(vec![vec![501], vec![502, 503]]));
-    let folder = tempfile::tempdir().unwrap();
+    let folder = run_folder();
     let training = plain(private.supervised(folder.path(), train, valid));
     let training = match strategy {
         Some(strategy) => training.with_training_strategy(strategy.into()),
@@ -210,6 +222,49 @@ fn federated_updates_of_the_learner_match_federated_training() {
     }
 }
 
+/// The losses that the dashboard shows for the first epoch.
+fn shown_losses(
+    private: &PrivateTraining,
+    units: InMemDataset<Vec<usize>>,
+    model: PrivateModel<UnitNet>,
+) -> Vec<f64> {
+    let train = private.loader(PrivateDataLoaderBuilder::new(Members), units).unwrap();
+    let valid =
+        DataLoaderBuilder::new(Members).batch_size(1).build(InMemDataset::new(vec![vec![501]]));
+    let folder = tempfile::tempdir().unwrap();
+    let result = plain(private.supervised(folder.path(), train, valid))
+        .metric_train_numeric(private.non_private_metric(LossMetric::new()))
+        .launch(model.learner(optimizer(), PublicSchedule::declared_public(scheduler())));
+    assert!(result.error.is_none() && private.error().is_none());
+    let mut logger = FileMetricLogger::new(folder.path());
+    let losses = logger.read_numeric("Loss (not private)", 1, &Split::Train);
+    losses.unwrap_or_default().iter().map(|entry| entry.current()).collect()
+}
+
+#[test]
+fn non_private_metrics_see_unit_and_user_updates() {
+    let begin = |plan| training_config().init(plan).unwrap();
+    let private = begin(mini_set_plan(SamplingScheme::Poisson));
+    let model = private.model(UnitNet::new()).unwrap().with_unit_updates(|copy, examples| {
+        let (losses, output) = copy.losses(examples);
+        Ok((UnitUpdate::gradient(&copy, losses)?, output))
+    });
+    let losses = shown_losses(&private, sets_as_units(), model);
+    assert!(losses.iter().any(|&loss| loss > 0.0), "{losses:?}");
+
+    for update in user_updates() {
+        let private = begin(user_plan());
+        let model = private.model(UnitNet::new()).unwrap().with_user_updates(update).unwrap();
+        let losses = shown_losses(&private, users(), model);
+        assert!(losses.iter().any(|&loss| loss > 0.0), "{losses:?}");
+    }
+    // Without an output there is no value.
+    let private = begin(mini_set_plan(SamplingScheme::Poisson));
+    let model = private.model(UnitNet::new()).unwrap().with_unit_updates(batch_clipping);
+    let losses = shown_losses(&private, sets_as_units(), model);
+    assert!(losses.iter().all(|loss| loss.is_nan()), "{losses:?}");
+}
+
 #[test]
 fn a_plan_for_examples_does_not_train_users() {
     let private = training_config().init(plan()).unwrap();
@@ -231,12 +286,12 @@ fn sparse_loop() -> (Net, DpOptimizer) {
 
 #[test]
 fn the_sparsifier_under_the_learner_is_that_of_the_custom_loop() {
-    let folder = tempfile::tempdir().unwrap();
+    let folder = run_folder();
     let launch = |private: &PrivateTraining, epochs: usize| {
         let model = private.model(Net::new()).unwrap();
         let sgd = SgdConfig::new().init();
         let learner = Learner::new(model, sgd, ConstantLr::from(0.1));
-        let metrics = tempfile::tempdir().unwrap();
+        let metrics = run_folder();
         supervised(private, metrics.path()).num_epochs(epochs).launch(learner)
     };
     let expected = sparse_loop();

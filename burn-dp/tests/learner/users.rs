@@ -131,7 +131,7 @@ fn a_data_set_of_users_is_trained_with_user_level_privacy() {
         let valid = DataLoaderBuilder::new(UserBatcher)
             .batch_size(4)
             .build(InMemDataset::new(vec![vec![501], vec![502, 503]]));
-        let folder = tempfile::tempdir().unwrap();
+        let folder = run_folder();
         let model = private.model(UserNet { net: Net::new() }).unwrap();
         let learner = Learner::new(model, SgdConfig::new().init(), ConstantLr::from(0.1));
         let result = plain(private.supervised(folder.path(), train, valid)).launch(learner);

@@ -55,7 +55,7 @@ fn several_devices_have_the_average_of_one() {
 #[test]
 fn the_average_is_validated() {
     let private = averaging().init(plan()).unwrap();
-    let folder = tempfile::tempdir().unwrap();
+    let folder = run_folder();
     let training = supervised(&private, folder.path()).metric_valid_numeric(LossMetric::new());
     assert!(training.launch(learner(&private)).error.is_none());
     let mut logger = FileMetricLogger::new(folder.path());
@@ -79,7 +79,7 @@ fn the_average_is_validated() {
 
 #[test]
 fn a_resumed_run_has_the_average_of_the_run_bit_for_bit() {
-    let folder = tempfile::tempdir().unwrap();
+    let folder = run_folder();
     let averaging = || config(folder.path()).with_weight_average(average());
     let private = averaging().init(plan()).unwrap();
     let result = launch(&private, |training| training.num_epochs(2));

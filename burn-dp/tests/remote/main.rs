@@ -83,8 +83,7 @@ impl Layers {
         for batch in batches {
             let batch = batch.unwrap();
             for physical_batch in batch.physical_batches(5).unwrap() {
-                let (inputs, _) = physical_batch.unwrap().into_parts();
-                optim.backward(self.losses(inputs), &self).unwrap();
+                optim.backward(&self, physical_batch.unwrap(), Self::losses).unwrap();
             }
             self = optim.step(0.5, self, batch).unwrap();
         }

@@ -4,6 +4,7 @@ use std::fs;
 use std::path::Path;
 
 use burn::optim::{AdamConfig, ModuleOptimizer, SgdConfig};
+use burn_dp::PublicSource;
 use burn_dp::checkpoint::{Checkpoint, Checkpointer};
 use burn_dp::clipping::{LayerwiseClipping, PublicNorms};
 use burn_dp::optim::{DpOptimizer, Independence, PrivacyPlanConfig, SamplingScheme, WeightAverage};
@@ -11,11 +12,13 @@ use burn_dp::random::InsecureSeed;
 use burn_dp::sampling::Sampler;
 use burn_dp_accountant::Budget;
 
-use crate::fixtures::{Net, UNITS, batches, config, run, train, train_on, train_with, values};
+use crate::fixtures::{
+    Net, RunFolder, UNITS, batches, config, run, run_folder, train, train_on, train_with, values,
+};
 use crate::policies::{layers, public_norms};
 
 fn resumed(inner: fn() -> ModuleOptimizer) {
-    let folder = tempfile::tempdir().unwrap();
+    let folder = run_folder();
     let checkpointer = Checkpointer::new(folder.path().join("run"));
     assert!(checkpointer.latest().unwrap().is_none());
 
@@ -49,7 +52,7 @@ fn a_resumed_run_is_the_run_bit_for_bit() {
 #[test]
 fn a_resumed_run_takes_the_key_of_the_run_and_not_a_new_one() {
     let config = || PrivacyPlanConfig::new(UNITS, 20.0).with_steps(4).with_noise_multiplier(1.0);
-    let folder = tempfile::tempdir().unwrap();
+    let folder = run_folder();
     let checkpointer = Checkpointer::new(folder.path());
     let plan = config().init().unwrap();
     let draw = plan.sampler().unwrap().draw(2).unwrap();
@@ -64,7 +67,7 @@ fn a_resumed_run_takes_the_key_of_the_run_and_not_a_new_one() {
 
 #[test]
 fn a_checkpoint_does_not_resume_with_other_numbers() {
-    let folder = tempfile::tempdir().unwrap();
+    let folder = run_folder();
     let checkpointer = Checkpointer::new(folder.path());
     let optim = config().init().unwrap().optimizer(SgdConfig::new().init());
     checkpointer.save(&Net::new(), &optim).unwrap();
@@ -86,7 +89,7 @@ fn a_checkpoint_does_not_resume_with_other_numbers() {
 #[test]
 fn damaged_checkpoints_are_refused_with_the_file() {
     let restore = |damage: fn(&std::path::Path)| {
-        let folder = tempfile::tempdir().unwrap();
+        let folder = run_folder();
         let checkpointer = Checkpointer::new(folder.path());
         let optim = config().init().unwrap().optimizer(SgdConfig::new().init());
         checkpointer.save(&Net::new(), &optim).unwrap();
@@ -116,7 +119,7 @@ fn damaged_checkpoints_are_refused_with_the_file() {
     assert!(error.contains("privacy.json is damaged"), "{error}");
     let error = restore(|folder| {
         let path = folder.join("privacy.json");
-        let text = fs::read_to_string(&path).unwrap().replace("\"format\": 4", "\"format\": 7");
+        let text = fs::read_to_string(&path).unwrap().replace("\"format\": 5", "\"format\": 7");
         fs::write(path, text).unwrap();
     });
     assert!(error.contains("has format 7"), "{error}");
@@ -132,17 +135,19 @@ fn damaged_checkpoints_are_refused_with_the_file() {
 #[test]
 fn the_key_of_a_checkpoint_is_readable_by_its_owner_alone() {
     use std::os::unix::fs::PermissionsExt;
-    let folder = tempfile::tempdir().unwrap();
+    let folder = run_folder();
     let checkpointer = Checkpointer::new(folder.path());
     let optim = config().init().unwrap().optimizer(SgdConfig::new().init());
     checkpointer.save(&Net::new(), &optim).unwrap();
-    let file = checkpointer.latest().unwrap().unwrap().folder().join("privacy.json");
-    assert_eq!(fs::metadata(file).unwrap().permissions().mode() & 0o777, 0o600);
+    let state = checkpointer.latest().unwrap().unwrap().folder().join("privacy.json");
+    for file in [state, checkpointer.key_file().unwrap(), folder.path().join("releases.log")] {
+        assert_eq!(fs::metadata(file).unwrap().permissions().mode() & 0o777, 0o600);
+    }
 }
 
 #[test]
 fn a_checkpoint_of_another_run_is_not_overwritten() {
-    let folder = tempfile::tempdir().unwrap();
+    let folder = run_folder();
     let checkpointer = Checkpointer::new(folder.path());
     let save = |seed| {
         let plan = config().with_insecure_seed(InsecureSeed(seed)).init().unwrap();
@@ -156,7 +161,7 @@ fn a_checkpoint_of_another_run_is_not_overwritten() {
 
 #[test]
 fn a_new_checkpoint_replaces_the_old_one_and_partial_ones_are_ignored() {
-    let folder = tempfile::tempdir().unwrap();
+    let folder = run_folder();
     let checkpointer = Checkpointer::new(folder.path());
     let plan = config().init().unwrap();
     let mut all = batches(&plan);
@@ -168,7 +173,8 @@ fn a_new_checkpoint_replaces_the_old_one_and_partial_ones_are_ignored() {
         model = train(&mut optim, model, one, 7);
     }
     checkpointer.save(&model, &optim).unwrap();
-    fs::create_dir(folder.path().join("partial-x")).unwrap();
+    let partial = "partial-checkpoint-00000000000000000009-x";
+    fs::create_dir(folder.path().join(partial)).unwrap();
     let latest = checkpointer.latest().unwrap().unwrap();
     assert!(latest.folder().ends_with("checkpoint-00000000000000000002"));
     let complete = fs::read_dir(folder.path())
@@ -176,6 +182,8 @@ fn a_new_checkpoint_replaces_the_old_one_and_partial_ones_are_ignored() {
         .filter(|e| e.as_ref().unwrap().file_name().to_string_lossy().starts_with("checkpoint"))
         .count();
     assert_eq!(complete, 1);
+    checkpointer.save(&model, &optim).unwrap();
+    assert!(!folder.path().join(partial).exists());
 }
 
 /// A run of two steps with a policy that learns from public data.
@@ -196,12 +204,14 @@ fn folders(folder: &Path) -> Vec<String> {
 
 #[test]
 fn a_second_checkpoint_of_a_step_replaces_the_first() {
-    let folder = tempfile::tempdir().unwrap();
+    let folder = run_folder();
     let checkpointer = Checkpointer::new(folder.path());
     let (config, mut optim, model) = learning();
     checkpointer.save(&model, &optim).unwrap();
     // Another model, other thresholds, and an average that begins.
-    optim.learn_from_public(&PublicNorms::from_means(layers(), vec![1.0, 5.0]).unwrap()).unwrap();
+    let other = PublicSource::generated("waves");
+    let other = PublicNorms::from_means(other, 7, layers(), vec![1.0, 5.0]).unwrap();
+    optim.learn_from_public(&other).unwrap();
     let adapted = optim.plan().clipping().adapted();
     let optim = optim.with_weight_average(WeightAverage::new(0.5).unwrap()).unwrap();
     checkpointer.save(&Net::new(), &optim).unwrap();
@@ -214,12 +224,50 @@ fn a_second_checkpoint_of_a_step_replaces_the_first() {
     assert_ne!(values(&model), values(&Net::new()));
     assert_eq!(values(&found), values(&Net::new()));
     assert_eq!(optim.plan().clipping().adapted(), adapted);
+    let named = "letters (published, 500 items); waves (generated, 7 items)";
+    assert_eq!(optim.statement(&[1e-5]).unwrap().facts["public_data"], named);
     assert!(optim.weight_average().is_some());
 }
 
 #[test]
+fn public_data_stays_named_after_a_resumption() {
+    let folder = tempfile::tempdir().unwrap();
+    let (config, mut optim, model) = learning();
+    let waves = PublicSource::generated("waves");
+    let waves = PublicNorms::from_means(waves, 7, layers(), vec![1.0, 5.0]).unwrap();
+    optim.learn_from_public(&waves).unwrap();
+    optim.save(folder.path(), &model).unwrap();
+    drop(optim);
+    // Named before and after the state is loaded.
+    let mut optim = config.init().unwrap().optimizer(SgdConfig::new().init());
+    let named = |name| PublicSource::consented(name).data(vec![1]).unwrap();
+    optim.name_public_data(&named("before"));
+    let (mut optim, _) = optim.load(folder.path(), model).unwrap();
+    optim.name_public_data(&named("after"));
+    optim.name_public_data(&named("before"));
+    let expected = "letters (published, 500 items); waves (generated, 7 items); before (consented, \
+                    1 item); after (consented, 1 item)";
+    assert_eq!(optim.statement(&[1e-5]).unwrap().facts["public_data"], expected);
+}
+
+#[test]
+fn a_run_does_not_resume_with_other_public_data() {
+    let folder = tempfile::tempdir().unwrap();
+    let (_, optim, model) = learning();
+    optim.save(folder.path(), &model).unwrap();
+    drop(optim);
+    let other = PublicSource::published("letters");
+    let other = PublicNorms::from_means(other, 499, layers(), vec![3.0, 1.0]).unwrap();
+    let clipping = LayerwiseClipping::enhanced(0.3, &other).unwrap();
+    let plan = config().with_clipping(clipping).init().unwrap();
+    let optim = plan.optimizer(SgdConfig::new().init());
+    let error = optim.load(folder.path(), model).err().unwrap().to_string();
+    assert!(error.contains("500 items") && error.contains("499 items"), "{error}");
+}
+
+#[test]
 fn a_kill_while_a_checkpoint_is_replaced_leaves_a_complete_one() {
-    let complete = tempfile::tempdir().unwrap();
+    let complete = run_folder();
     let (config, optim, model) = learning();
     let (old, new) = (complete.path().join("old"), complete.path().join("new"));
     Checkpointer::new(complete.path()).save(&model, &optim).unwrap();
@@ -230,8 +278,10 @@ fn a_kill_while_a_checkpoint_is_replaced_leaves_a_complete_one() {
 
     // Before the first is gone, and after.
     for both in [true, false] {
-        let folder = tempfile::tempdir().unwrap();
+        let folder = run_folder();
         fs::copy(complete.path().join("releases.log"), folder.path().join("releases.log")).unwrap();
+        let key = |folder: &RunFolder| folder.outside().join("run.key");
+        fs::copy(key(&complete), key(&folder)).unwrap();
         copy_folder(&new, &folder.path().join("checkpoint-00000000000000000002-new"));
         if both {
             copy_folder(&old, &folder.path().join("checkpoint-00000000000000000002"));
@@ -254,8 +304,8 @@ fn a_kill_while_a_checkpoint_is_replaced_leaves_a_complete_one() {
 }
 
 /// A folder with the log of another run after `steps` steps, and nothing else.
-fn abandoned(steps: usize) -> tempfile::TempDir {
-    let folder = tempfile::tempdir().unwrap();
+fn abandoned(steps: usize) -> RunFolder {
+    let folder = run_folder();
     let other = config().with_insecure_seed(InsecureSeed(77)).init().unwrap();
     let other = other.optimizer(SgdConfig::new().init());
     let mut other = other.with_release_log(folder.path().join("releases.log")).unwrap();
@@ -302,12 +352,13 @@ fn a_folder_with_releases_and_no_checkpoint_is_refused() {
 
 #[test]
 fn a_finished_run_restarts_with_the_same_statement() {
-    let folder = tempfile::tempdir().unwrap();
+    let folder = run_folder();
     let checkpointer = Checkpointer::new(folder.path());
     let (model, optim) = run(config(), SgdConfig::new().init(), UNITS);
     checkpointer.save(&model, &optim).unwrap();
     let said = optim.statement(&[1e-3]).unwrap();
-    assert_eq!(said.facts["independence_of_examples"], "checked on the first batches");
+    let independence = "checked by gradient alone on the first batches, not by value";
+    assert_eq!(said.facts["independence_of_examples"], independence);
     drop(optim);
     let checkpoint = checkpointer.latest().unwrap().unwrap();
     let restore = || {
@@ -329,7 +380,7 @@ fn a_finished_run_restarts_with_the_same_statement() {
 
 #[test]
 fn lost_steps_stay_in_the_ledger_and_are_repeated_for_free() {
-    let folder = tempfile::tempdir().unwrap();
+    let folder = run_folder();
     let checkpointer = Checkpointer::new(folder.path());
     let begin = || {
         let plan = config().init().unwrap();
@@ -361,7 +412,7 @@ fn lost_steps_stay_in_the_ledger_and_are_repeated_for_free() {
     let batch = rest.next().unwrap().unwrap();
     let model = Net::new();
     for physical_batch in batch.physical_batches(7).unwrap() {
-        optim.backward(model.losses(physical_batch.unwrap().into_parts().0), &model).unwrap();
+        optim.backward(&model, physical_batch.unwrap(), Net::losses).unwrap();
     }
     let error = optim.step(0.1, model, batch).unwrap_err().error().to_string();
     assert!(error.contains("step 2 was released before"), "{error}");
@@ -377,7 +428,7 @@ fn lost_steps_stay_in_the_ledger_and_are_repeated_for_free() {
 fn steps_with_tiny_gradients_are_repeated_for_free() {
     let nearly_nothing = |model: &Net, x| Net::losses(model, x) * 1e-31;
     for saved in [0, 2] {
-        let folder = tempfile::tempdir().unwrap();
+        let folder = run_folder();
         let checkpointer = Checkpointer::new(folder.path());
         let plan = config().init().unwrap();
         let mut all = batches(&plan);
@@ -400,8 +451,8 @@ fn steps_with_tiny_gradients_are_repeated_for_free() {
 }
 
 /// A run with a key of the operating system: two steps, a checkpoint, and a copy of its folder.
-fn forked() -> (tempfile::TempDir, DpOptimizer, Net) {
-    let folder = tempfile::tempdir().unwrap();
+fn forked() -> (RunFolder, DpOptimizer, Net) {
+    let folder = run_folder();
     let plan = secret().init().unwrap();
     let first = batches(&plan).take(2);
     let mut optim = plan.optimizer(SgdConfig::new().init());
@@ -409,6 +460,7 @@ fn forked() -> (tempfile::TempDir, DpOptimizer, Net) {
     let run = folder.path().join("run");
     Checkpointer::new(&run).save(&model, &optim).unwrap();
     copy_folder(&run, &folder.path().join("copy"));
+    fs::copy(folder.path().join("run.key"), folder.path().join("copy.key")).unwrap();
     (folder, optim, model)
 }
 

@@ -6,7 +6,7 @@ use burn::optim::SgdConfig;
 use burn_dp::clipping::{ClippedSum, CountNoise, QuantileClipping};
 use burn_dp::grads::PrivateBackward;
 use burn_dp::optim::DpOptimizer;
-use burn_dp::sampling::Sampler;
+use burn_dp::sampling::{DrawPart, Sampler};
 
 use crate::fixtures::{Net, assert_close, config, flat};
 
@@ -22,26 +22,26 @@ fn sums_clipped_by_several_threads_are_one_release() {
     let (mut expected, mut model) = (Net::new(), Net::new());
     for step in 0..4 {
         let draw = one.plan().sampler().unwrap().draw(step).unwrap();
-        one.backward(expected.losses_of(draw.private_indices()), &expected).unwrap();
+        one.backward(&expected, &draw, |model, units| model.losses_of(&units)).unwrap();
         expected = one.step(0.1, expected, draw.clone()).unwrap();
 
         let thresholds = several.thresholds().unwrap();
-        let parts = draw.private_indices().chunks(draw.private_indices().len().div_ceil(3));
+        let parts = draw.parts(draw.private_indices().len().div_ceil(3)).unwrap();
         let sums: Vec<_> = thread::scope(|scope| {
-            let clip = |part| {
+            let clip = |part: DrawPart| {
                 let (model, thresholds) = (model.clone(), thresholds.clone());
                 scope.spawn(move || {
-                    let losses = model.losses_of(part);
+                    let losses = model.losses_of(part.private_indices());
                     let grads = PrivateBackward::new().run(losses, &model).unwrap();
-                    ClippedSum::from_gradients(grads, &thresholds).unwrap()
+                    (part, ClippedSum::from_gradients(grads, &thresholds).unwrap())
                 })
             };
             let threads: Vec<_> = parts.map(clip).collect();
             threads.into_iter().map(|thread| thread.join().unwrap()).collect()
         });
         assert_eq!(sums.len(), 3);
-        for sum in sums {
-            several.accumulate(sum).unwrap();
+        for (part, sum) in sums {
+            several.accumulate(part, sum).unwrap();
             assert_eq!(several.thresholds().unwrap(), thresholds);
         }
         model = several.step(0.1, model, draw).unwrap();

@@ -2,7 +2,6 @@
 
 use burn::data::dataset::InMemDataset;
 use burn::optim::{AdamConfig, ModuleOptimizer, SgdConfig};
-use burn_dp::DpError;
 use burn_dp::checkpoint::Checkpointer;
 use burn_dp::clipping::{LayerwiseClipping, PublicNorms, QuantileClipping};
 use burn_dp::model::ParameterGroups;
@@ -10,11 +9,13 @@ use burn_dp::optim::FederatedTraining;
 use burn_dp::optim::{PrivacyPlanConfig, SamplingScheme};
 use burn_dp::random::InsecureSeed;
 use burn_dp::updates::federated::{FedAvgConfig, FedSgdConfig, UserUpdate};
+use burn_dp::updates::public_update_norms;
+use burn_dp::{DpError, PublicSource};
 use burn_dp_accountant::UnitOfPrivacy;
 
 use crate::fixtures::{Net, assert_close, distance, flat};
 use crate::mini_sets::{EXAMPLES, by_rows, finish};
-use crate::policies::{layers, public_norms};
+use crate::policies::{layers, norms as measured_elsewhere, public_norms};
 
 const USERS: usize = 40;
 
@@ -100,7 +101,7 @@ fn a_resumed_training_ends_with_the_same_bits() {
         let mut whole = training(server(), fed_avg());
         let expected = rounds(&mut whole, Net::new(), 5);
 
-        let folder = tempfile::tempdir().unwrap();
+        let folder = crate::fixtures::run_folder();
         let checkpointer = Checkpointer::new(folder.path());
         let mut first = training(server(), fed_avg());
         let model = rounds(&mut first, Net::new(), 2);
@@ -174,7 +175,7 @@ fn the_updates_of_users_adapt_their_clipping_threshold() {
     let event = format!("{:?}", training.optimizer().ledger().entries()[0].event);
     assert!(event.contains("JointGaussian"), "{event}");
 
-    let folder = tempfile::tempdir().unwrap();
+    let folder = crate::fixtures::run_folder();
     let checkpointer = Checkpointer::new(folder.path());
     checkpointer.save(&model, training.optimizer()).unwrap();
     let expected = rounds(&mut training, model, 2);
@@ -188,14 +189,13 @@ fn the_updates_of_users_adapt_their_clipping_threshold() {
 
 /// Norms of the updates of public users, computed as in a round.
 fn public_updates(update: &UserUpdate, model: &Net) -> PublicNorms {
-    let mut norms = PublicNorms::new(layers());
-    for user in 0..3 {
-        let examples = vec![900 + 2 * user, 901 + 2 * user];
+    let users = vec![vec![900, 901], vec![902, 903], vec![904, 905]];
+    let users = PublicSource::consented("users").data(users).unwrap();
+    let norms = public_update_norms(layers(), &users, model, |copy, examples| {
         let losses = |model: &Net, batch: Vec<usize>| Ok(model.losses_of(&batch));
-        let update = update.of_public_user(model, examples, losses).unwrap();
-        update.add_to_public_norms(&mut norms, model).unwrap();
-    }
-    norms
+        update.of_public_user(&copy, examples.clone(), losses)
+    });
+    norms.unwrap()
 }
 
 #[test]
@@ -215,12 +215,12 @@ fn layerwise_thresholds_follow_the_updates_of_public_users() {
     let norms = public_updates(training.update(), &model);
     training.learn_from_public(&norms).unwrap();
     rounds(&mut training, model, 1);
-    let means = norms.means().unwrap();
+    let means = norms.means();
     let [first, second] = std(&training);
     assert!((first / second / (means[0] / means[1]) - 1.0).abs() < 1e-9, "{means:?}");
     assert!((means[0] / means[1] - 3.0).abs() > 1e-3, "{means:?}");
 
-    let whole = PublicNorms::from_means(ParameterGroups::whole(), vec![1.0]).unwrap();
+    let whole = measured_elsewhere(ParameterGroups::whole(), [1.0]);
     let error = training.learn_from_public(&whole).unwrap_err().to_string();
     assert!(error.contains("first, second"), "{error}");
 }

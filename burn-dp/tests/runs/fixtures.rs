@@ -1,5 +1,8 @@
 //! A small network, its data, and runs on them.
 
+use std::cell::RefCell;
+use std::path::{Path, PathBuf};
+
 use burn::data::dataloader::batcher::Batcher;
 use burn::data::dataset::InMemDataset;
 use burn::module::{Module, ModuleVisitor, Param};
@@ -14,8 +17,56 @@ use burn_dp::sampling::{LogicalBatch, LogicalBatches};
 
 pub(crate) const UNITS: usize = 200;
 
+/// The folder of a run, removed with everything next to it when this is dropped.
+pub(crate) struct RunFolder {
+    outside: tempfile::TempDir,
+    path: PathBuf,
+}
+
+impl RunFolder {
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// The folder that contains the folder of the run and its key.
+    pub(crate) fn outside(&self) -> &Path {
+        self.outside.path()
+    }
+}
+
+pub(crate) fn run_folder() -> RunFolder {
+    let outside = tempfile::tempdir().unwrap();
+    let path = outside.path().join("run");
+    std::fs::create_dir(&path).unwrap();
+    RunFolder { outside, path }
+}
+
+thread_local! {
+    static DEVICE: RefCell<Option<Device>> = const { RefCell::new(None) };
+}
+
+/// The device of the models and tensors of this thread: Flex, unless the test is run [`on`]
+/// another.
 pub(crate) fn device() -> Device {
-    Device::flex().autodiff()
+    DEVICE.with_borrow(|device| device.clone().unwrap_or_else(|| Device::flex().autodiff()))
+}
+
+/// Runs a test on a device.
+pub(crate) fn on(device: &Device, test: impl FnOnce()) {
+    DEVICE.set(Some(device.clone().autodiff()));
+    test();
+    DEVICE.set(None);
+}
+
+/// The other devices, where a backend is compiled.
+#[allow(deprecated)] // Burn's name for its second CPU backend.
+pub(crate) fn other_devices() -> Vec<Device> {
+    vec![
+        #[cfg(feature = "ndarray")]
+        Device::ndarray(),
+        #[cfg(feature = "wgpu")]
+        Device::wgpu(burn::tensor::DeviceKind::DefaultDevice),
+    ]
 }
 
 /// A layer whose values follow from its shape and a seed.
@@ -67,7 +118,11 @@ pub(crate) fn rows(count: usize) -> Vec<[f32; 3]> {
 }
 
 pub(crate) fn tensor(rows: &[[f32; 3]]) -> Tensor<2> {
-    Tensor::from_data(TensorData::new(rows.concat(), [rows.len(), 3]), &device())
+    tensor_on(rows, &device())
+}
+
+pub(crate) fn tensor_on(rows: &[[f32; 3]], device: &Device) -> Tensor<2> {
+    Tensor::from_data(TensorData::new(rows.concat(), [rows.len(), 3]), device)
 }
 
 pub(crate) fn inputs(examples: &[usize]) -> Tensor<2> {
@@ -138,8 +193,7 @@ pub(crate) fn train_with<M: Module>(
     for batch in batches {
         let batch = batch.unwrap();
         for physical_batch in batch.physical_batches(physical).unwrap() {
-            let (x, _) = physical_batch.unwrap().into_parts();
-            optim.backward(losses(&model, x), &model).unwrap();
+            optim.backward(&model, physical_batch.unwrap(), &losses).unwrap();
         }
         model = optim.step(0.1, model, batch).unwrap();
     }

@@ -2,10 +2,14 @@
 #![allow(clippy::unwrap_used)]
 
 mod batch_norm;
+mod buffers;
 mod checkpoints;
 mod devices;
 mod federated;
+mod files;
 mod fixtures;
+mod identity;
+mod keys;
 mod mini_sets;
 mod policies;
 mod records;

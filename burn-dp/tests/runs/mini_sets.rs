@@ -24,9 +24,7 @@ pub(crate) fn by_rows(config: PrivacyPlanConfig) -> Vec<f32> {
     let mut model = Net::new();
     for step in 0..5 {
         let draw = sampler.draw(step).unwrap();
-        if !draw.private_indices().is_empty() {
-            optim.backward(model.losses_of(draw.private_indices()), &model).unwrap();
-        }
+        optim.backward(&model, &draw, |model, units| model.losses_of(&units)).unwrap();
         model = optim.step(0.1, model, draw).unwrap();
     }
     flat(&model)
@@ -46,8 +44,7 @@ fn by_units(
     let mut model = Net::new();
     for step in 0..5 {
         let draw = sampler.draw(step).unwrap();
-        let units = draw.private_indices();
-        optim.unit_updates(&model, units, |model, &set| update(model, sets.members(set))).unwrap();
+        optim.unit_updates(&model, &draw, |model, set| update(model, sets.members(set))).unwrap();
         model = optim.step(0.1, model, draw).unwrap();
     }
     (flat(&model), optim)
@@ -99,8 +96,7 @@ fn a_mini_set_moves_the_model_by_its_clipped_mean_gradient() {
     let draw = plan.sampler().unwrap().draw(0).unwrap();
     let mut optim = plan.optimizer(SgdConfig::new().init());
     let before = Net::new();
-    let units = draw.private_indices();
-    optim.unit_updates(&before, units, |m: Net, &set| mean_gradient(m, sets.members(set))).unwrap();
+    optim.unit_updates(&before, &draw, |m: Net, set| mean_gradient(m, sets.members(set))).unwrap();
     assert_eq!(optim.statistics().reveal().examples, 0);
     let after = optim.step(1.0, before.clone(), draw).unwrap();
     assert_eq!(optim.statistics().reveal().examples, 1);
@@ -133,18 +129,18 @@ fn each_step_is_one_release_and_the_statement_names_the_unit() {
 #[test]
 fn a_unit_that_is_left_out_or_given_twice_is_refused() {
     let plan = || finish(PrivacyPlanConfig::new(EXAMPLES, 12.0)).init().unwrap();
-    for copies in [0, 2] {
-        let plan = plan();
-        let draw = plan.sampler().unwrap().draw(0).unwrap();
-        let mut optim = plan.optimizer(SgdConfig::new().init());
-        let model = Net::new();
-        for _ in 0..copies {
-            let units = draw.private_indices();
-            optim.unit_updates(&model, units, |m: Net, &i| mean_gradient(m, &[i])).unwrap();
-        }
-        let error = optim.step(0.1, model, draw).unwrap_err().to_string();
-        assert!(error.contains("not one for each drawn unit"), "{error}");
-    }
+    let plan = plan();
+    let draw = plan.sampler().unwrap().draw(0).unwrap();
+    let mut optim = plan.optimizer(SgdConfig::new().init());
+    let refused = optim.step(0.1, Net::new(), draw.clone()).unwrap_err();
+    let unit = draw.private_indices()[0];
+    let error = refused.error().to_string();
+    assert!(error.contains(&format!("unit {unit} of step 0 was drawn, but never")), "{error}");
+    let model = refused.into_model();
+    let mut update = || optim.unit_updates(&model, &draw, |m: Net, i| mean_gradient(m, &[i]));
+    update().unwrap();
+    let error = update().unwrap_err().to_string();
+    assert!(error.contains(&format!("unit {unit} of step 0 was given twice")), "{error}");
 }
 
 #[test]
@@ -153,7 +149,7 @@ fn other_mini_sets_are_refused_on_resumption() {
         let sets = MiniSets::shuffled(EXAMPLES, 8, seed).unwrap();
         finish(PrivacyPlanConfig::for_mini_sets(&sets, 2.0)).init().unwrap()
     };
-    let folder = tempfile::tempdir().unwrap();
+    let folder = crate::fixtures::run_folder();
     let checkpointer = Checkpointer::new(folder.path());
     let optim = config(1).optimizer(SgdConfig::new().init());
     checkpointer.save(&Net::new(), &optim).unwrap();
@@ -180,9 +176,8 @@ fn released_sets(examples: &[usize], size: usize, sets: usize, clip: f64) -> Vec
     let draw = plan.sampler().unwrap().draw(0).unwrap();
     let mut optim = plan.optimizer(SgdConfig::new().init());
     let before = Net::new();
-    let units = draw.private_indices();
     optim
-        .unit_updates(&before, units, |model: Net, &set| {
+        .unit_updates(&before, &draw, |model: Net, set| {
             let members: Vec<usize> = partition.members(set).iter().map(|&i| examples[i]).collect();
             let losses = model.losses_of(&members);
             let losses = match members.iter().max() {

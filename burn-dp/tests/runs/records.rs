@@ -29,7 +29,7 @@ fn refused(optim: &mut DpOptimizer, model: Net) -> DpError {
     let mut rest = batches(optim.plan()).skip_to(optim.next_step()).unwrap();
     let batch = rest.next().unwrap().unwrap();
     for physical_batch in batch.physical_batches(7).unwrap() {
-        optim.backward(model.losses(physical_batch.unwrap().into_parts().0), &model).unwrap();
+        optim.backward(&model, physical_batch.unwrap(), Net::losses).unwrap();
     }
     DpError::from(optim.step(0.1, model, batch).unwrap_err())
 }
@@ -49,7 +49,7 @@ fn goes_on(config: fn() -> PrivacyPlanConfig, inner: fn() -> ModuleOptimizer, ex
     let mut whole = begin();
     let expected = train_on(&mut whole, Net::new(), 8, 7);
 
-    let folder = tempfile::tempdir().unwrap();
+    let folder = crate::fixtures::run_folder();
     let log = folder.path().join("log");
     let mut first = begin().with_release_log(&log).unwrap();
     let model = train_on(&mut first, Net::new(), 4, 7);
@@ -89,7 +89,7 @@ fn a_record_without_a_log_of_releases_is_refused_with_the_way_out() {
     let error = error.to_string();
     assert!(error.contains("with_release_log") && error.contains("DpOptimizer::save"), "{error}");
     // The log takes what was released before.
-    let folder = tempfile::tempdir().unwrap();
+    let folder = crate::fixtures::run_folder();
     let optim = optim.with_release_log(folder.path().join("log")).unwrap();
     assert_eq!(optim.to_record().unwrap().next_step(), 2);
     assert_eq!(fs::read_to_string(folder.path().join("log")).unwrap().lines().count(), 3);
@@ -97,7 +97,7 @@ fn a_record_without_a_log_of_releases_is_refused_with_the_way_out() {
 
 #[test]
 fn an_older_record_gives_no_budget_back() {
-    let folder = tempfile::tempdir().unwrap();
+    let folder = crate::fixtures::run_folder();
     let (mut optim, model) = run(folder.path(), 2);
     let record = optim.to_record().unwrap();
     let lost = train_on(&mut optim, model.clone(), 3, 7);
@@ -123,7 +123,7 @@ fn an_older_record_gives_no_budget_back() {
 
 #[test]
 fn a_record_of_an_exhausted_run_is_exhausted() {
-    let folder = tempfile::tempdir().unwrap();
+    let folder = crate::fixtures::run_folder();
     let log = folder.path().join("log");
     let plan = || PrivacyPlanConfig::new(200, 20.0).with_steps(8).with_noise_multiplier(1.0);
     let after_three = {
@@ -152,7 +152,7 @@ fn a_record_of_an_exhausted_run_is_exhausted() {
 
 #[test]
 fn a_record_is_not_loaded_while_its_log_is_in_use() {
-    let folder = tempfile::tempdir().unwrap();
+    let folder = crate::fixtures::run_folder();
     let (optim, _) = run(folder.path(), 2);
     let record = optim.to_record().unwrap();
     let error = optimizer().load_record(record.clone()).unwrap_err().to_string();
@@ -167,7 +167,7 @@ fn a_record_is_not_loaded_while_its_log_is_in_use() {
 
 #[test]
 fn a_record_is_not_loaded_into_a_run_that_has_begun() {
-    let folder = tempfile::tempdir().unwrap();
+    let folder = crate::fixtures::run_folder();
     let (optim, _) = run(folder.path(), 2);
     let record = optim.to_record().unwrap();
     // The very run, ahead of its record.
@@ -179,7 +179,8 @@ fn a_record_is_not_loaded_into_a_run_that_has_begun() {
     assert!(other.load_record(record.clone()).is_err());
     let mut within = optimizer();
     let model = Net::new();
-    within.backward(model.losses_of(&[1, 2]), &model).unwrap();
+    let draw = within.plan().sampler().unwrap().draw(0).unwrap();
+    within.backward(&model, &draw, |model, units| model.losses_of(&units)).unwrap();
     assert!(within.load_record(record).is_err());
 }
 
@@ -187,7 +188,7 @@ fn a_record_is_not_loaded_into_a_run_that_has_begun() {
 fn a_trial_pass_does_not_reach_the_loaded_run() {
     let config = || config().with_clipping(QuantileClipping::new(0.5).unwrap());
     let optimizer = || config().init().unwrap().optimizer(SgdConfig::new().init());
-    let folder = tempfile::tempdir().unwrap();
+    let folder = crate::fixtures::run_folder();
     let mut optim = optimizer().with_release_log(folder.path().join("releases.log")).unwrap();
     let model = train_on(&mut optim, Net::new(), 2, 7);
     let record = optim.to_record().unwrap();
@@ -197,8 +198,9 @@ fn a_trial_pass_does_not_reach_the_loaded_run() {
 
     let mut tried = optimizer();
     tried.thresholds().unwrap();
+    let draw = tried.plan().sampler().unwrap().draw(0).unwrap();
     for _ in 0..2 {
-        tried.backward(model.losses_of(&[1, 2]), &model).unwrap();
+        tried.backward(&model, &draw, |model, units| model.losses_of(&units)).unwrap();
         tried.discard();
     }
     tried.thresholds().unwrap();
@@ -209,9 +211,10 @@ fn a_trial_pass_does_not_reach_the_loaded_run() {
 
 #[test]
 fn a_record_within_a_logical_step_is_refused() {
-    let folder = tempfile::tempdir().unwrap();
+    let folder = crate::fixtures::run_folder();
     let (mut optim, model) = run(folder.path(), 1);
-    optim.backward(model.losses_of(&[1, 2]), &model).unwrap();
+    let draw = optim.plan().sampler().unwrap().draw(1).unwrap();
+    optim.backward(&model, &draw, |model, units| model.losses_of(&units)).unwrap();
     let error = optim.to_record().unwrap_err().to_string();
     assert!(error.contains("make the step first"), "{error}");
     optim.discard();
@@ -220,7 +223,7 @@ fn a_record_within_a_logical_step_is_refused() {
 
 #[test]
 fn a_record_does_not_go_on_with_other_numbers() {
-    let folder = tempfile::tempdir().unwrap();
+    let folder = crate::fixtures::run_folder();
     let (optim, _) = run(folder.path(), 2);
     let record = optim.to_record().unwrap();
     drop(optim);
@@ -238,7 +241,7 @@ fn a_record_does_not_go_on_with_other_numbers() {
 
 #[test]
 fn a_missing_older_or_foreign_log_is_refused_with_the_way_out() {
-    let folder = tempfile::tempdir().unwrap();
+    let folder = crate::fixtures::run_folder();
     let (optim, _) = run(folder.path(), 4);
     let bytes = optim.to_record().unwrap().to_bytes().unwrap();
     drop(optim);
@@ -257,7 +260,7 @@ fn a_missing_older_or_foreign_log_is_refused_with_the_way_out() {
     fs::write(&log, text.replace("\"step\":1", "\"step\":2")).unwrap();
     assert!(load(&log).contains("is damaged"));
 
-    let foreign = tempfile::tempdir().unwrap();
+    let foreign = crate::fixtures::run_folder();
     let config = config().with_insecure_seed(InsecureSeed(77));
     let other = config.init().unwrap().optimizer(SgdConfig::new().init());
     let mut other = other.with_release_log(foreign.path().join("log")).unwrap();
@@ -275,7 +278,7 @@ fn a_missing_older_or_foreign_log_is_refused_with_the_way_out() {
 
 #[test]
 fn a_damaged_record_is_refused_with_the_way_out() {
-    let folder = tempfile::tempdir().unwrap();
+    let folder = crate::fixtures::run_folder();
     let (optim, _) = run(folder.path(), 1);
     let bytes = optim.to_record().unwrap().to_bytes().unwrap().to_vec();
     let log = folder.path().join("releases.log");
@@ -300,10 +303,12 @@ fn a_damaged_record_is_refused_with_the_way_out() {
     assert!(shown.starts_with("DpOptimizerRecord { next_step: 1, log: "), "{shown}");
 
     // Whole, and of a version that is not known.
-    let at = bytes.windows(11).position(|part| part == b"\"format\": 4").unwrap() + 10;
-    let mut other = bytes[..bytes.len() - 4].to_vec();
+    let at = bytes.windows(11).position(|part| part == b"\"format\": 5").unwrap() + 10;
+    let mut other = bytes.clone();
     other[at] = b'9';
-    other.extend(crc32fast::hash(&other).to_le_bytes());
+    let length = u64::from_le_bytes(other[..8].try_into().unwrap()) as usize;
+    let sum = crc32fast::hash(&other[12..12 + length]);
+    other[8..12].copy_from_slice(&sum.to_le_bytes());
     let error = read(&other).unwrap_err().to_string();
     assert!(error.contains("has format 9") && error.contains("with the version"), "{error}");
 }
@@ -312,7 +317,7 @@ fn a_damaged_record_is_refused_with_the_way_out() {
 fn save_and_load_are_the_checkpoints_of_the_run() {
     let mut whole = optimizer();
     let expected = train_on(&mut whole, Net::new(), 8, 7);
-    let folder = tempfile::tempdir().unwrap();
+    let folder = crate::fixtures::run_folder();
     let nothing = optimizer().load(folder.path(), Net::new()).unwrap_err().to_string();
     assert!(nothing.contains("has no checkpoint") && nothing.contains("DpOptimizer::save"));
 
@@ -335,7 +340,7 @@ fn save_and_load_are_the_checkpoints_of_the_run() {
 
 #[test]
 fn a_run_does_not_save_where_its_log_is_not() {
-    let (first, second) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let (first, second) = (crate::fixtures::run_folder(), crate::fixtures::run_folder());
     let mut optim = optimizer();
     let model = train_on(&mut optim, Net::new(), 1, 7);
     optim.save(first.path(), &model).unwrap();
@@ -345,7 +350,7 @@ fn a_run_does_not_save_where_its_log_is_not() {
 
 #[test]
 fn a_run_resumes_with_its_own_average_only() {
-    let folder = tempfile::tempdir().unwrap();
+    let folder = crate::fixtures::run_folder();
     let with = |decay| optimizer().with_weight_average(WeightAverage::new(decay).unwrap()).unwrap();
     let mut optim = with(0.9).with_release_log(folder.path().join("log")).unwrap();
     train_on(&mut optim, Net::new(), 2, 7);

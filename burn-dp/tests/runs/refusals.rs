@@ -16,10 +16,7 @@ use crate::fixtures::{Net, Rows, UNITS, config, device, run};
 fn a_step_beyond_the_plan_is_refused() {
     let (model, mut optim) = run(config(), SgdConfig::new().init(), 7);
     let draw = optim.plan().sampler().unwrap().draw(8).unwrap();
-    for unit in draw.private_indices() {
-        let x = Rows.batch(vec![*unit], &device());
-        optim.backward(model.losses(x), &model).unwrap();
-    }
+    optim.backward(&model, &draw, |model, units| model.losses_of(&units)).unwrap();
     let error = optim.step(0.1, model, draw).unwrap_err().error().to_string();
     assert!(error.contains("all 8 planned steps"), "{error}");
     assert_eq!(optim.ledger().releases(), 8);
@@ -30,10 +27,7 @@ fn a_learning_rate_that_is_not_finite_is_refused_before_the_release() {
     let mut optim = config().init().unwrap().optimizer(SgdConfig::new().init());
     let mut model = Net::new();
     let draw = optim.plan().sampler().unwrap().draw(0).unwrap();
-    for unit in draw.private_indices() {
-        let x = Rows.batch(vec![*unit], &device());
-        optim.backward(model.losses(x), &model).unwrap();
-    }
+    optim.backward(&model, &draw, |model, units| model.losses_of(&units)).unwrap();
     for lr in [f64::NAN, f64::INFINITY] {
         let refused = optim.step(lr, model, draw.clone()).unwrap_err();
         assert!(refused.error().to_string().contains("lr must be finite"), "{}", refused.error());
@@ -67,16 +61,9 @@ fn draws_that_the_plan_does_not_account_for_are_refused() {
         .with_key(burn_dp::random::InsecureSeed(42));
     refuse(seeded.draw(0).unwrap(), "a key that is not the plan's");
     // Nothing was given to `backward`, though units were drawn.
-    refuse(mine.clone(), "exactly once");
+    refuse(mine.clone(), "was drawn, but never given");
 
-    // One physical batch given twice.
-    let x = Rows.batch(mine.private_indices().to_vec(), &device());
-    optim.backward(model.losses(x.clone()), &model).unwrap();
-    optim.backward(model.losses(x.clone()), &model).unwrap();
-    let error = optim.step(0.1, model.clone(), mine.clone()).unwrap_err().error().to_string();
-    assert!(error.contains("exactly once"), "{error}");
-    optim.discard();
-    optim.backward(model.losses(x), &model).unwrap();
+    optim.backward(&model, &mine, |model, units| model.losses_of(&units)).unwrap();
     assert!(optim.step(0.1, model, mine).is_ok());
 }
 
@@ -94,10 +81,13 @@ fn a_failing_backward_releases_nothing() {
     };
     let plan = config().init().unwrap();
     let mut optim = plan.optimizer(SgdConfig::new().init());
-    let x = Rows.batch(vec![1, 2], &device);
-    let losses = model.second.forward(model.first.forward(x)).reshape([-1]);
+    let draw = optim.plan().sampler().unwrap().draw(0).unwrap();
+    let losses = |model: &Mixed, units: Vec<usize>| {
+        let x = Rows.batch(units, &device);
+        model.second.forward(model.first.forward(x)).reshape([-1])
+    };
     assert!(matches!(
-        optim.backward(losses, &model),
+        optim.backward(&model, &draw, losses),
         Err(DpError::UnsupportedModel { path, .. }) if path == "second.weight"
     ));
     assert_eq!(optim.ledger().releases(), 0);
@@ -117,17 +107,18 @@ fn a_buffer_that_a_forward_pass_changes_is_refused_with_its_path() {
         seen: RunningState::new(Tensor::zeros([1], &device)),
     };
     let mut optim = config().init().unwrap().optimizer(SgdConfig::new().init());
-    let mut pass = |store: bool| {
-        let x = Rows.batch(vec![1, 2], &device);
-        if store {
+    let draw = optim.plan().sampler().unwrap().draw(0).unwrap();
+    let mut parts = draw.parts(2).unwrap();
+    let mut pass = || {
+        optim.backward(&model, parts.next().unwrap(), |model, units| {
+            let x = Rows.batch(units, &device);
             let mean = x.clone().mean().reshape([1]).detach();
             model.seen.update(model.seen.value_sync() + mean);
             let _ = model.seen.value_sync();
-        }
-        optim.backward(model.fc.forward(x).powi_scalar(2).reshape([-1]), &model)
+            model.fc.forward(x).powi_scalar(2).reshape([-1])
+        })
     };
-    pass(true).unwrap();
-    let error = pass(true).unwrap_err().to_string();
+    let error = pass().unwrap_err().to_string();
     assert!(error.contains("`seen`") && error.contains("not trained"), "{error}");
 }
 
@@ -135,10 +126,12 @@ fn a_buffer_that_a_forward_pass_changes_is_refused_with_its_path() {
 fn a_parameter_frozen_between_batches_is_not_a_changed_buffer() {
     let mut optim = config().init().unwrap().optimizer(SgdConfig::new().init());
     let model = Net::new();
-    let x = || Rows.batch(vec![1, 2], &device());
-    optim.backward(model.losses(x()), &model).unwrap();
+    let draw = optim.plan().sampler().unwrap().draw(0).unwrap();
+    let mut parts = draw.parts(2).unwrap();
+    let losses = |model: &Net, units: Vec<usize>| model.losses_of(&units);
+    optim.backward(&model, parts.next().unwrap(), losses).unwrap();
     let frozen = Net { first: model.first.clone().no_grad(), ..model.clone() };
-    optim.backward(frozen.losses(x()), &frozen).unwrap();
+    optim.backward(&frozen, parts.next().unwrap(), losses).unwrap();
 }
 
 #[test]
@@ -169,9 +162,31 @@ fn a_sum_that_was_clipped_to_another_threshold_is_refused() {
     let x = Rows.batch(vec![1, 2], &device());
     let grads = burn_dp::grads::PrivateBackward::new().run(model.losses(x), &model).unwrap();
     let sum = FlatClipping::new(2.0).unwrap().clip(grads).unwrap();
-    let error = optim.accumulate(sum).unwrap_err().to_string();
+    let draw = optim.plan().sampler().unwrap().draw(0).unwrap();
+    let part = draw.parts(2).unwrap().next().unwrap();
+    let error = optim.accumulate(part, sum).unwrap_err().to_string();
     assert!(
         error.contains("must equal the threshold of the logical step, [1.0], got [2.0]"),
         "{error}"
     );
+}
+
+#[test]
+fn every_statement_lists_the_refusals_and_so_does_the_book() {
+    let optim = config().init().unwrap().optimizer(SgdConfig::new().init());
+    let statement = optim.statement(&[1e-5]).unwrap();
+    let covers = |part: &str| statement.not_covered.iter().any(|said| said.contains(part));
+    assert!(covers("A learning rate that depends on private values"));
+    let mut said = statement.not_covered.iter();
+    let refusals = said.find(|said| said.starts_with("That a step was refused")).unwrap();
+    let (_, list) = refusals.split_once(": ").unwrap();
+    let refusals: Vec<&str> = list.trim_end_matches('.').split("; ").collect();
+    assert_eq!(refusals.len(), 9);
+    // A package that was unpacked alone has no book.
+    let book = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../book/src/coverage.md");
+    let Ok(page) = std::fs::read_to_string(book) else { return };
+    let page = page.split_whitespace().collect::<Vec<_>>().join(" ");
+    for refusal in refusals {
+        assert!(page.contains(&format!("- {refusal}")), "coverage.md lacks \"{refusal}\"");
+    }
 }

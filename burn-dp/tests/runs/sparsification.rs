@@ -52,7 +52,7 @@ fn a_resumed_run_has_the_fixed_weights_of_the_run_bit_for_bit() {
         let mut whole = optimizer(config(), sparsifier());
         let expected = train_on(&mut whole, Net::new(), 8, 7);
 
-        let folder = tempfile::tempdir().unwrap();
+        let folder = crate::fixtures::run_folder();
         let checkpointer = Checkpointer::new(folder.path());
         let mut first = optimizer(config(), sparsifier());
         let model = train_on(&mut first, Net::new(), interrupted, 7);
@@ -72,7 +72,7 @@ fn a_resumed_run_has_the_fixed_weights_of_the_run_bit_for_bit() {
 
 #[test]
 fn a_restored_run_keeps_its_sparsifier_and_damage_is_refused() {
-    let folder = tempfile::tempdir().unwrap();
+    let folder = crate::fixtures::run_folder();
     let checkpointer = Checkpointer::new(folder.path());
     let mut optim = optimizer(config(), sparsifier());
     let model = train_on(&mut optim, Net::new(), 2, 7);
@@ -138,10 +138,12 @@ fn the_copies_of_a_tied_parameter_are_fixed_as_one() {
         let mut model = model.clone();
         for step in 0..6 {
             let draw = optim.plan().sampler().unwrap().draw(step).unwrap();
-            let x: Tensor<2> = crate::fixtures::inputs(draw.private_indices());
-            let output = model.second.forward(model.first.forward(x).tanh());
-            let losses = output.powi_scalar(2).sum_dim(1).reshape([-1]);
-            optim.backward(losses, &model).unwrap();
+            let losses = |model: &Tied, units: Vec<usize>| {
+                let x: Tensor<2> = crate::fixtures::inputs(&units);
+                let output = model.second.forward(model.first.forward(x).tanh());
+                output.powi_scalar(2).sum_dim(1).reshape([-1])
+            };
+            optim.backward(&model, &draw, losses).unwrap();
             model = optim.step(0.1, model, draw).unwrap();
             let values = values(&model);
             assert_eq!(values[..2], values[2..]);

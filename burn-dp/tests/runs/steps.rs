@@ -172,8 +172,7 @@ fn training_stops_before_the_budget_is_exceeded() {
     let (refused, error) = loop {
         let batch = batches.next().unwrap().unwrap();
         for physical_batch in batch.physical_batches(64).unwrap() {
-            let (x, _) = physical_batch.unwrap().into_parts();
-            optim.backward(model.losses(x), &model).unwrap();
+            optim.backward(&model, physical_batch.unwrap(), Net::losses).unwrap();
         }
         let before = values(&model);
         match optim.step(0.1, model, batch) {
@@ -202,8 +201,7 @@ fn a_parameter_thawed_before_the_step_gets_noise_alone() {
     let model = Net::new();
     let draw = optim.plan().sampler().unwrap().draw(0).unwrap();
     let frozen = Net { first: model.first.clone().no_grad(), ..model.clone() };
-    let x = Rows.batch(draw.private_indices().to_vec(), &device());
-    optim.backward(frozen.losses(x), &frozen).unwrap();
+    optim.backward(&frozen, &draw, |model, units| model.losses_of(&units)).unwrap();
     let after = optim.step(0.1, model.clone(), draw).unwrap();
     // Noise over the expected batch size times the learning rate: far below the clipped gradients.
     for (before, after) in values(&model)[0].iter().zip(&values(&after)[0]) {

@@ -52,7 +52,7 @@ fn a_resumed_run_has_the_average_of_the_run_bit_for_bit() {
     };
     let mut whole = begin();
     train_on(&mut whole, Net::new(), 8, 7);
-    let folder = tempfile::tempdir().unwrap();
+    let folder = crate::fixtures::run_folder();
     let checkpointer = Checkpointer::new(folder.path());
     let mut first = begin();
     let model = train_on(&mut first, Net::new(), 3, 7);

@@ -78,7 +78,11 @@ impl Clipping for GroupedClipping {
             .zip(&self.norms)
             .map(|(name, norm)| format!("{name} at most {norm}"))
             .collect();
-        format!("per group, L2 norms {}; noise {:?}", groups.join(", "), self.split)
+        let merged = self
+            .groups
+            .public_data()
+            .map_or(String::new(), |origin| format!("; merged by norms on {origin}"));
+        format!("per group, L2 norms {}{merged}; noise {:?}", groups.join(", "), self.split)
     }
 }
 

@@ -17,13 +17,13 @@ const LEAST: f64 = 1e-3;
 /// While the model trains, measure the norms again (once an epoch in the papers), with
 /// [`DpOptimizer::learn_from_public`](crate::optim::DpOptimizer::learn_from_public). A [`Schedule`]
 /// makes the master threshold decay. Fewer groups need less noise: see
-/// [`ParameterGroups::merged_by_norm`].
+/// [`PublicNorms::merged_groups`].
 ///
 /// # Privacy
 ///
 /// With a noise multiplier σ each, L layers cost as much as one release with σ/√L, and the plan's
 /// noise multiplier is the latter; see [`GroupedClipping`](super::GroupedClipping). The public data
-/// is not protected.
+/// is not protected; the privacy statement names its source and size.
 ///
 /// # References
 ///
@@ -40,6 +40,8 @@ pub struct LayerwiseClipping {
     split: NoiseSplit,
     /// Relative to the largest norm with a master threshold, else as measured.
     norms: Vec<f64>,
+    /// The public data of the first norms.
+    origin: String,
 }
 
 impl LayerwiseClipping {
@@ -47,8 +49,7 @@ impl LayerwiseClipping {
     ///
     /// # Errors
     ///
-    /// Returns [`DpError::InvalidArgument`] if the master threshold is not positive and finite, or
-    /// if `norms` has no example.
+    /// Returns [`DpError::InvalidArgument`] if the master threshold is not positive and finite.
     pub fn enhanced(master: f64, norms: &PublicNorms) -> Result<Self, DpError> {
         positive("max_grad_norm", master)?;
         Self::new(Some(master), norms)
@@ -58,7 +59,7 @@ impl LayerwiseClipping {
     ///
     /// # Errors
     ///
-    /// Returns [`DpError::InvalidArgument`] if `norms` has no example, or if all norms are zero.
+    /// Returns [`DpError::InvalidArgument`] if all norms are zero.
     pub fn zhang(norms: &PublicNorms) -> Result<Self, DpError> {
         Self::new(None, norms)
     }
@@ -70,16 +71,17 @@ impl LayerwiseClipping {
             schedule: Schedule::constant(),
             split: NoiseSplit::default(),
             norms: Self::norms(master, norms)?,
+            origin: norms.public_data().into(),
         };
         clipping.checked()
     }
 
     fn norms(master: Option<f64>, norms: &PublicNorms) -> Result<Vec<f64>, DpError> {
-        let relative = norms.relative_means(LEAST)?;
+        let relative = norms.relative_means(LEAST);
         if master.is_some() {
             return Ok(relative);
         }
-        let largest = norms.means()?.into_iter().fold(0.0, f64::max);
+        let largest = norms.means().into_iter().fold(0.0, f64::max);
         positive("largest public norm", largest)?;
         Ok(relative.into_iter().map(|norm| norm * largest).collect())
     }
@@ -120,8 +122,9 @@ impl Clipping for LayerwiseClipping {
             format!("{master} times the norm of each over the largest")
         });
         format!(
-            "per layer ({}), to {rule} on public data; schedule {}, noise {:?}",
-            self.groups.names().join(", "),
+            "per layer ({}), to {rule} on public data: {}; schedule {}, noise {:?}",
+            self.groups.describe(),
+            self.origin,
             self.schedule,
             self.split
         )
@@ -131,6 +134,11 @@ impl Clipping for LayerwiseClipping {
         norms.check_groups(&self.groups)?;
         self.norms = Self::norms(self.master, norms)?;
         Ok(())
+    }
+
+    fn public_data(&self) -> Vec<String> {
+        let groups = self.groups.public_data().map(String::from);
+        [self.origin.clone()].into_iter().chain(groups).collect()
     }
 
     fn adapted(&self) -> Vec<(String, f64)> {
@@ -152,11 +160,12 @@ impl Clipping for LayerwiseClipping {
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used)]
+    use super::super::public_norms::of_drawings;
     use super::*;
     use crate::model::groups::three_groups;
 
     fn norms(means: [f64; 3]) -> PublicNorms {
-        PublicNorms::from_means(three_groups(), means.into()).unwrap()
+        of_drawings(three_groups(), means.into())
     }
 
     #[test]

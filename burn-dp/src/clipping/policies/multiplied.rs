@@ -31,8 +31,8 @@ pub struct MultipliedClipping {
     groups: ParameterGroups,
     max_grad_norm: f64,
     multipliers: Vec<f64>,
-    /// Whether the multipliers follow from public norms, and so may change.
-    adaptive: bool,
+    /// The public data of the first norms, if the multipliers follow from norms and so may change.
+    origin: Option<String>,
 }
 
 impl MultipliedClipping {
@@ -47,7 +47,7 @@ impl MultipliedClipping {
         max_grad_norm: f64,
         multipliers: Vec<f64>,
     ) -> Result<Self, DpError> {
-        let clipping = Self { groups, max_grad_norm, multipliers, adaptive: false };
+        let clipping = Self { groups, max_grad_norm, multipliers, origin: None };
         clipping.thresholds(0)?;
         Ok(clipping)
     }
@@ -56,17 +56,16 @@ impl MultipliedClipping {
     ///
     /// # Errors
     ///
-    /// Returns [`DpError::InvalidArgument`] if the threshold is not positive and finite, or if
-    /// `norms` has no example.
+    /// Returns [`DpError::InvalidArgument`] if the threshold is not positive and finite.
     pub fn from_public(max_grad_norm: f64, norms: &PublicNorms) -> Result<Self, DpError> {
         positive("max_grad_norm", max_grad_norm)?;
-        let multipliers = multipliers(norms)?;
-        Ok(Self { groups: norms.groups().clone(), max_grad_norm, multipliers, adaptive: true })
+        let (groups, multipliers) = (norms.groups().clone(), multipliers(norms));
+        Ok(Self { groups, max_grad_norm, multipliers, origin: Some(norms.public_data().into()) })
     }
 }
 
-fn multipliers(norms: &PublicNorms) -> Result<Vec<f64>, DpError> {
-    Ok(norms.relative_means(1.0 / LARGEST)?.into_iter().map(|relative| 1.0 / relative).collect())
+fn multipliers(norms: &PublicNorms) -> Vec<f64> {
+    norms.relative_means(1.0 / LARGEST).into_iter().map(|relative| 1.0 / relative).collect()
 }
 
 impl Clipping for MultipliedClipping {
@@ -75,27 +74,34 @@ impl Clipping for MultipliedClipping {
     }
 
     fn describe(&self) -> String {
-        let multipliers = match self.adaptive {
-            true => "by the largest norm on public data over the norm of each layer".to_string(),
-            false => format!("by {:?}", self.multipliers),
+        let multipliers = match &self.origin {
+            Some(origin) => {
+                format!("by the largest norm on public data over the norm of each layer: {origin}")
+            }
+            None => format!("by {:?}", self.multipliers),
         };
         format!(
             "layers ({}) multiplied {multipliers}, L2 norm of the whole of each unit at most {}",
-            self.groups.names().join(", "),
+            self.groups.describe(),
             self.max_grad_norm
         )
     }
 
     fn set_public_norms(&mut self, norms: &PublicNorms) -> Result<(), DpError> {
-        if !self.adaptive {
+        if self.origin.is_none() {
             return Err(DpError::invalid(
                 "public norms",
                 "have no use: the multipliers were given; use `MultipliedClipping::from_public`",
             ));
         }
         norms.check_groups(&self.groups)?;
-        self.multipliers = multipliers(norms)?;
+        self.multipliers = multipliers(norms);
         Ok(())
+    }
+
+    fn public_data(&self) -> Vec<String> {
+        let groups = self.groups.public_data().map(String::from);
+        self.origin.iter().cloned().chain(groups).collect()
     }
 
     fn adapted(&self) -> Vec<(String, f64)> {
@@ -115,12 +121,13 @@ impl Clipping for MultipliedClipping {
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used)]
+    use super::super::public_norms::of_drawings;
     use super::*;
     use crate::model::groups::three_groups;
 
     #[test]
     fn multipliers_equalize_the_mean_norms_of_layers() {
-        let norms = PublicNorms::from_means(three_groups(), vec![0.5, 4.0, 0.0]).unwrap();
+        let norms = of_drawings(three_groups(), vec![0.5, 4.0, 0.0]);
         let clipping = MultipliedClipping::from_public(1.5, &norms).unwrap();
         let multipliers: Vec<f64> = clipping.adapted().into_iter().map(|(_, m)| m).collect();
         assert_eq!(multipliers, [8.0, 1.0, 1e3]);
@@ -129,7 +136,7 @@ mod tests {
 
     #[test]
     fn given_multipliers_ignore_public_norms() {
-        let norms = PublicNorms::from_means(three_groups(), vec![1.0; 3]).unwrap();
+        let norms = of_drawings(three_groups(), vec![1.0; 3]);
         let mut clipping =
             MultipliedClipping::new(three_groups(), 1.0, vec![1.0, 2.0, 3.0]).unwrap();
         assert!(clipping.set_public_norms(&norms).is_err());

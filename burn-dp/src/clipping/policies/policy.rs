@@ -9,7 +9,8 @@ use crate::grads::PerExampleGradients;
 ///
 /// No policy can break the guarantee of a step: coefficients, noise and event follow from the
 /// [`Thresholds`] that it returned. A policy must keep one promise: its thresholds depend on
-/// constants, on public data, and on the noisy counts that it was given, and on nothing else.
+/// constants, on [public data](crate::PublicData), and on the noisy counts that it was given, and
+/// on nothing else.
 pub trait Clipping: std::fmt::Debug + Send + Sync + CloneClipping {
     /// Returns the thresholds of a step. It is called once for each step, before its first unit.
     ///
@@ -39,6 +40,14 @@ pub trait Clipping: std::fmt::Debug + Send + Sync + CloneClipping {
         let _ = norms;
         let reason = format!("have no use in the clipping policy ({})", self.describe());
         Err(DpError::invalid("public norms", reason))
+    }
+
+    /// Returns the public data that the policy was made from, as [displayed](crate::PublicData).
+    /// The privacy statement names it. The default is the data that the groups follow from, if any.
+    fn public_data(&self) -> Vec<String> {
+        let thresholds = self.thresholds(0).ok();
+        let groups = thresholds.as_ref().and_then(|thresholds| thresholds.groups().public_data());
+        groups.map(String::from).into_iter().collect()
     }
 
     /// Returns the present values of what the policy adapts, by name. They are public, because they
@@ -112,6 +121,10 @@ impl Clipping for Box<dyn Clipping> {
 
     fn set_public_norms(&mut self, norms: &PublicNorms) -> Result<(), DpError> {
         (**self).set_public_norms(norms)
+    }
+
+    fn public_data(&self) -> Vec<String> {
+        (**self).public_data()
     }
 
     fn adapted(&self) -> Vec<(String, f64)> {

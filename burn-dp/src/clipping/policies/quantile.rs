@@ -169,7 +169,7 @@ impl Clipping for QuantileClipping {
     fn describe(&self) -> String {
         let groups = self.groups.as_ref().map_or_else(
             || "flat".to_string(),
-            |groups| format!("per group ({}; noise {:?})", groups.names().join(", "), self.split),
+            |groups| format!("per group ({}; noise {:?})", groups.describe(), self.split),
         );
         format!(
             "{groups}, to the {} quantile of the norms; from {:?}, {}, at least {:e}; {}",

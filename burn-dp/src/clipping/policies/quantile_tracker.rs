@@ -206,7 +206,7 @@ impl Clipping for QuantileTracker {
         format!(
             "quantiles {:?}{means} of the norms of {}, from {}, {}; {clipping}",
             self.quantiles,
-            self.groups.names().join(", "),
+            self.groups.describe(),
             self.initial,
             self.updates,
         )
@@ -229,6 +229,11 @@ impl Clipping for QuantileTracker {
             Some((clipping, _)) => clipping.set_public_norms(norms),
             None => Err(DpError::invalid("public norms", "have no use where nothing is clipped")),
         }
+    }
+
+    fn public_data(&self) -> Vec<String> {
+        let others = self.clipping.iter().flat_map(|(clipping, _)| clipping.public_data());
+        others.chain(self.groups.public_data().map(String::from)).collect()
     }
 
     fn adapted(&self) -> Vec<(String, f64)> {

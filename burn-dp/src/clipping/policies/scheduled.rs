@@ -54,6 +54,10 @@ impl Clipping for ScheduledClipping {
         self.clipping.set_public_norms(norms)
     }
 
+    fn public_data(&self) -> Vec<String> {
+        self.clipping.public_data()
+    }
+
     fn adapted(&self) -> Vec<(String, f64)> {
         self.clipping.adapted()
     }

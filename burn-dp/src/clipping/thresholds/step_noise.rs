@@ -81,6 +81,13 @@ impl StepNoise {
         }
     }
 
+    /// Multiplies all standard deviations by `factor`, which is at least 1. The event stays: it
+    /// then costs no less than the noise.
+    pub(crate) fn enlarged(mut self, factor: f64) -> Self {
+        self.group_stds.iter_mut().chain(&mut self.count_std).for_each(|std| *std *= factor);
+        self
+    }
+
     /// Returns the noise of a step that releases the sum.
     ///
     /// # Errors

@@ -1,10 +1,15 @@
 //! Tests of the assumption that loss i depends on example i alone.
 
+mod items;
+mod observed;
 mod probe;
+mod rounding;
 mod unscale;
+mod values;
 mod whole_batch;
 
+pub use items::check_independence;
 pub(crate) use probe::Probe;
+pub(crate) use values::compare_values;
 #[cfg(test)]
 pub(super) use whole_batch::OutputGrads;
-pub use whole_batch::check_independence;

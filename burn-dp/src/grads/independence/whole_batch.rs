@@ -1,4 +1,4 @@
-//! A test of the independence of the examples on one whole batch.
+//! Which rows the gradient of one loss reaches.
 
 use burn::module::Module;
 use burn::tensor::{DType, Tensor};
@@ -8,38 +8,16 @@ use crate::model::TrainableParameters;
 use crate::ops::recording::{RawRecord, Recorder, Recording};
 use crate::{DpError, ops};
 
-/// Tests on one batch that the losses are independent: the gradient of one loss must not reach the
-/// rows of other examples in any private layer.
-///
-/// The test costs one backward pass. Run it once before training, on a batch of two or more
-/// examples.
-///
-/// # Shapes
-///
-/// - losses: `[batch_size]`, at least 2
-///
-/// # Privacy
-///
-/// The test finds what mixes examples between private layers or in the loss: batch statistics,
-/// attention over the batch axis, contrastive terms, a normalizer over the batch. It does not find
-/// what mixes examples before the first private layer, or only on other batches.
+/// Tests on one batch that the gradient of one loss does not reach the rows of other examples in
+/// any private layer.
 ///
 /// # Errors
 ///
-/// Returns [`DpError::NotPerExample`] if an example reaches another one, or if `losses` are not one
-/// value for each of at least two examples. Returns the errors of
+/// Returns [`DpError::NotPerExample`] if an example reaches another one, and the errors of
 /// [`PrivateBackward::run`](crate::grads::PrivateBackward::run) if that pass would be refused.
-pub fn check_independence<M: Module>(losses: Tensor<1>, model: &M) -> Result<(), DpError> {
+pub(super) fn check_reach<M: Module>(losses: Tensor<1>, model: &M) -> Result<(), DpError> {
     let parameters = TrainableParameters::of(model)?;
     let [batch_size] = losses.dims();
-    if batch_size < 2 {
-        return Err(DpError::NotPerExample {
-            reason: format!(
-                "expected one value for each of at least two examples, got {batch_size}; do not \
-                 take the mean"
-            ),
-        });
-    }
     if !losses.is_tracked() {
         return Err(DpError::NotPerExample {
             reason: "they do not depend on any trained parameter".into(),

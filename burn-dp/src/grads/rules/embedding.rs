@@ -16,13 +16,31 @@
 
 use super::outer::OuterProducts;
 use super::record::Record;
+use crate::DpError;
+use crate::ops;
 
 /// Lifts the record of `weight[ids]`.
-pub(super) fn lift(record: &mut Record) {
+///
+/// # Errors
+///
+/// Returns [`DpError::InvalidArgument`] with the first id that is not a row of the weight: its
+/// gradient would be added to the row of another id, or another example.
+pub(super) fn lift(record: &mut Record) -> Result<(), DpError> {
     let output_grad = record.output_grad::<3>();
     if let (Some(weight), Some(ids)) = (record.weight(), record.ids()) {
+        if let Some(id) = ops::first_outside(&ids, weight[0]) {
+            return Err(DpError::invalid(
+                "id",
+                format!(
+                    "{id} is outside of the vocabulary of {}; map unknown tokens to a row of their \
+                     own",
+                    weight[0]
+                ),
+            ));
+        }
         record.push_outer(OuterProducts::indexed(weight[0], ids, output_grad));
     }
+    Ok(())
 }
 
 #[cfg(test)]
@@ -61,6 +79,47 @@ mod tests {
                 let x = ids([batch_size, positions], words, &device);
                 check_layer!(layer, x, |model, x| losses(model.forward(whole(x))));
             }
+        }
+    }
+
+    // Sharp edge: an id of private data that is not a row of the weight.
+    #[test]
+    fn an_id_outside_of_the_vocabulary_is_an_error_on_every_backend() {
+        for device in training_devices() {
+            let (private, _) = tied(5, &device);
+            // The gradient of the tied layer is instantiated, with five rows for each example.
+            let backwards = [
+                PrivateBackward::new(),
+                PrivateBackward::new().with_memory_bound(MemoryBound::bytes(0)),
+                PrivateBackward::new().with_materialize(true),
+            ];
+            for (backward, id) in backwards.iter().flat_map(|b| [-1.0, 5.0, 9.0].map(|id| (b, id)))
+            {
+                let x = Tensor::<2>::from_floats([[0.0, 1.0], [id, 2.0], [3.0, 4.0]], &device);
+                let error = backward.run(private_tied(&private, x), &private).map(|_| ());
+                let error = error.unwrap_err().to_string();
+                assert!(error.contains(&format!("id {id} is outside of the vocabulary of 5")));
+            }
+        }
+    }
+
+    #[test]
+    fn rows_of_ids_outside_of_the_vocabulary_are_undefined_and_others_are_not() {
+        for device in training_devices() {
+            let layer = embedding(5, 2, &device);
+            let x = Tensor::<2>::from_floats([[0.0, 5.0], [-1.0, 4.0]], &device);
+            for private in [layer.clone().private(), layer.clone().no_grad().private()] {
+                let found = private.forward(whole(x.clone()));
+                let finite: Vec<bool> =
+                    found.into_data().iter::<f32>().map(f32::is_finite).collect();
+                let expected = [true, false, false, true].map(|row| [row; 2]).concat();
+                assert_eq!(finite, expected);
+            }
+            // Under an ordinary pass, which cannot return an error, the gradient is not a number.
+            let private = layer.private();
+            let grads = losses(private.forward(whole(x))).sum().backward();
+            let grad = private.inner.weight.val().grad(&grads).unwrap().into_data();
+            assert!(grad.iter::<f32>().any(f32::is_nan));
         }
     }
 

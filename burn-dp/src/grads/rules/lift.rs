@@ -4,6 +4,7 @@ use burn::tensor::Tensor;
 use super::Contribution;
 use super::record::Record;
 use super::{conv, embedding, linear, parameter, scale};
+use crate::DpError;
 use crate::ops::Primitive;
 use crate::ops::recording::RawRecord;
 
@@ -17,16 +18,21 @@ pub(in crate::grads) struct Layer {
 
 /// Lifts a record to Burn's tensors, on the backend of `witness`, and to the contributions of its
 /// rule.
-pub(in crate::grads) fn lift(record: RawRecord, witness: &Tensor<1>) -> Layer {
+///
+/// # Errors
+///
+/// Returns an error if the layer got an index of a row that it has not.
+pub(in crate::grads) fn lift(record: RawRecord, witness: &Tensor<1>) -> Result<Layer, DpError> {
     let (primitive, mut record) = Record::new(record, witness);
     match primitive {
         Primitive::Linear => linear::lift(&mut record),
         Primitive::TransposedLinear => linear::lift_transposed(&mut record),
-        Primitive::Embedding => embedding::lift(&mut record),
+        Primitive::Embedding => embedding::lift(&mut record)?,
         Primitive::Scale { negative, .. } => scale::lift(&mut record, negative),
         Primitive::Repeat => parameter::lift(&mut record),
+        Primitive::Unkeyed => drop(record.output_grad::<2>()),
         Primitive::Convolution(convolution) => conv::lift(&mut record, convolution),
         Primitive::DeformConv2d(options) => conv::deformable::lift(&mut record, options),
     }
-    Layer { batch_size: record.batch_size, contributions: record.contributions }
+    Ok(Layer { batch_size: record.batch_size, contributions: record.contributions })
 }

@@ -4,6 +4,7 @@
 
 mod adapters;
 mod attention;
+mod dropout;
 mod empty_batch;
 mod frozen;
 mod groups;

@@ -32,7 +32,7 @@ pub struct PrivateCrossAttention {
     key: Private<Linear>,
     value: Private<Linear>,
     output: Private<Linear>,
-    dropout: Dropout,
+    dropout: Private<Dropout>,
 
     n_heads: usize,
     n_heads_kv: usize,
@@ -66,7 +66,7 @@ impl PrivateCrossAttention {
             key: linear(config.d_context, n_heads_kv * d_head),
             value: linear(config.d_context, n_heads_kv * d_head),
             output: linear(n_heads * d_head, config.d_model),
-            dropout: DropoutConfig::new(config.dropout).init(),
+            dropout: DropoutConfig::new(config.dropout).init().private(),
             n_heads,
             n_heads_kv,
             d_head,

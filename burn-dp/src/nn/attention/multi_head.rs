@@ -1,6 +1,7 @@
 use burn::nn::attention::{MhaOutput, MultiHeadAttention};
 use burn::tensor::{Bool, Tensor, assert_shape};
 
+use super::super::dropout::dropout;
 use super::super::linear::linear;
 use super::super::private::Private;
 use super::{MhaCache, MhaInput, join_heads, mask_padding, normalize, split_heads};
@@ -92,7 +93,7 @@ impl Heads {
             Some(mask) => scores.mask_fill(mask.unsqueeze_dim::<4>(1), layer.min_float),
             None => scores,
         };
-        let weights = layer.dropout.forward(normalize(scores, layer.quiet_softmax));
+        let weights = dropout(&layer.dropout, normalize(scores, layer.quiet_softmax));
         let context = join_heads(weights.clone().matmul(self.value));
         (weights, context)
     }

@@ -2,6 +2,7 @@ use burn::nn::transformer::{TransformerDecoder, TransformerDecoderLayer};
 use burn::tensor::{Bool, Tensor};
 
 use super::super::attention::{MhaCache, MhaInput, PositionCache, extend, multi_head};
+use super::super::dropout::dropout;
 use super::super::layer_norm::layer_norm;
 use super::super::private::Private;
 use super::feed_forward::feed_forward;
@@ -156,15 +157,16 @@ fn decode(
     let (pad, attn) = (input.target_mask_pad.clone(), input.target_mask_attn.clone());
     let self_attention = |x| {
         let input = MhaInput::self_attn(x).with_masks(pad, attn);
-        layer.dropout.forward(multi_head(&layer.self_attn, input, own).context)
+        dropout(&layer.dropout, multi_head(&layer.self_attn, input, own).context)
     };
     let (pad, attn) = (input.memory_mask_pad.clone(), input.memory_mask_attn.clone());
     let memory = input.memory.clone();
     let cross_attention = |x| {
         let input = MhaInput::new(x, memory.clone(), memory).with_masks(pad, attn);
-        layer.dropout.forward(multi_head(&layer.cross_attn, input, cross).context)
+        dropout(&layer.dropout, multi_head(&layer.cross_attn, input, cross).context)
     };
-    let feed_forward = |x| layer.dropout.forward(extend(pwff, x, |x| feed_forward(&layer.pwff, x)));
+    let feed_forward =
+        |x| dropout(&layer.dropout, extend(pwff, x, |x| feed_forward(&layer.pwff, x)));
 
     let x = input.target;
     input.target = if layer.norm_first {

@@ -2,6 +2,7 @@ use burn::nn::transformer::{TransformerEncoder, TransformerEncoderLayer};
 use burn::tensor::{Bool, Tensor};
 
 use super::super::attention::{MhaCache, MhaInput, PositionCache, extend, multi_head};
+use super::super::dropout::dropout;
 use super::super::layer_norm::layer_norm;
 use super::super::private::Private;
 use super::feed_forward::feed_forward;
@@ -142,9 +143,10 @@ fn encode(
     let second_norm = |x| extend(norm_2, x, |x| layer_norm(&layer.norm_2, x));
     let attention = |x| {
         let input = MhaInput::self_attn(x).with_masks(mask_pad, mask_attn);
-        layer.dropout.forward(multi_head(&layer.mha, input, mha).context)
+        dropout(&layer.dropout, multi_head(&layer.mha, input, mha).context)
     };
-    let feed_forward = |x| layer.dropout.forward(extend(pwff, x, |x| feed_forward(&layer.pwff, x)));
+    let feed_forward =
+        |x| dropout(&layer.dropout, extend(pwff, x, |x| feed_forward(&layer.pwff, x)));
 
     let x = input;
     if layer.norm_first {

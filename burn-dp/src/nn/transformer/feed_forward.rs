@@ -1,6 +1,7 @@
 use burn::nn::transformer::PositionWiseFeedForward;
 use burn::tensor::Tensor;
 
+use super::super::dropout::dropout;
 use super::super::linear::linear;
 use super::super::private::Private;
 
@@ -29,5 +30,5 @@ pub(super) fn feed_forward<const D: usize>(
     input: Tensor<D>,
 ) -> Tensor<D> {
     let hidden = layer.activation.forward(linear(&layer.linear_inner, input));
-    linear(&layer.linear_outer, layer.dropout.forward(hidden))
+    linear(&layer.linear_outer, dropout(&layer.dropout, hidden))
 }

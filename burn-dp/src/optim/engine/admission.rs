@@ -1,15 +1,84 @@
-//! The checks before a release.
+//! The checks before a unit is added to a step, and before the release.
 
 use burn_dp_accountant::DpEvent;
 
 use super::PrivacyEngine;
+use super::pending::{Pending, other_draw};
 use crate::DpError;
-use crate::sampling::Draw;
+use crate::clipping::ClippedSum;
+use crate::sampling::{Draw, DrawPart};
 
 impl PrivacyEngine {
+    /// Returns an error unless the units of `part` belong to the next step and are not in its sum.
+    pub(crate) fn check_part(&self, part: &DrawPart) -> Result<(), DpError> {
+        self.check_origin(part.draw())?;
+        self.pending.as_ref().map_or(Ok(()), |pending| pending.check(part))
+    }
+
+    /// Adds the clipped sum of the units of `part`.
+    pub(crate) fn accumulate(&mut self, part: DrawPart, sum: ClippedSum) -> Result<(), DpError> {
+        self.check_part(&part)?;
+        let thresholds = self.thresholds()?;
+        if *sum.thresholds() != thresholds {
+            return Err(DpError::invalid(
+                "clipping_norm",
+                format!(
+                    "must equal the threshold of the logical step, {:?}, got {:?}; clip with \
+                     `DpOptimizer::thresholds`",
+                    thresholds.norms(),
+                    sum.thresholds().norms()
+                ),
+            ));
+        }
+        let (clipped, units) = (sum.statistics().reveal().examples, part.positions());
+        if clipped != units.len() {
+            return Err(DpError::invalid(
+                "sum",
+                format!(
+                    "must contain every unit of its part once, got {clipped} units for {}",
+                    units.len()
+                ),
+            ));
+        }
+        let pending = match &mut self.pending {
+            Some(pending) => {
+                pending.sum.accumulate(sum)?;
+                pending
+            }
+            None => {
+                let (draw, identity) = (part.draw().clone(), part.identity());
+                let given = vec![false; draw.private_indices().len()];
+                self.pending.insert(Pending { draw, given, identity, sum })
+            }
+        };
+        pending.given[units].fill(true);
+        pending.identity = pending.identity.min(part.identity());
+        Ok(())
+    }
+
     /// Returns an error unless the draw is the next one of the plan's sampler and every drawn unit
     /// was clipped once.
     pub(super) fn check_draw(&self, draw: &Draw) -> Result<(), DpError> {
+        self.check_key()?;
+        self.check_origin(draw)?;
+        let missing = match &self.pending {
+            Some(pending) if pending.draw != *draw => return Err(other_draw(draw.step())),
+            Some(pending) => pending.given.iter().position(|given| !given),
+            None => (!draw.private_indices().is_empty()).then_some(0),
+        };
+        match missing {
+            Some(position) => Err(DpError::state(format!(
+                "unit {} of step {} was drawn, but never given; give every physical batch of the \
+                 logical batch to `backward` once",
+                draw.private_indices()[position],
+                draw.step()
+            ))),
+            None => Ok(()),
+        }
+    }
+
+    /// Returns an error unless the draw is the next one of the plan's sampler.
+    fn check_origin(&self, draw: &Draw) -> Result<(), DpError> {
         if draw.step() != self.next_step {
             return Err(DpError::state(format!(
                 "the draw of step {} was given to step {}; use each logical batch for one step, in \
@@ -31,19 +100,25 @@ impl PrivacyEngine {
                  `PrivacyPlan::sampler`, whose key is as secret as the noise",
             ));
         }
-        let seen = self.pending.as_ref().map_or(0, |sum| sum.statistics().reveal().examples);
-        if seen != draw.private_indices().len() {
-            return Err(DpError::state(
-                "the losses given to `backward` are not one for each drawn unit; give every \
-                 physical batch of the logical batch to `backward` exactly once",
-            ));
-        }
         Ok(())
+    }
+
+    /// Returns an error if the key was erased.
+    pub(crate) fn check_key(&self) -> Result<(), DpError> {
+        match self.plan.source.is_forgotten() {
+            false => Ok(()),
+            true => Err(DpError::state(format!(
+                "the key of the run was erased after {} steps, so the run is over; plan a new run, \
+                 with its own budget",
+                self.next_step
+            ))),
+        }
     }
 
     /// Returns an error if the next step cannot be made, before its examples are used.
     #[cfg(feature = "train")]
     pub(crate) fn check_next(&mut self) -> Result<(), DpError> {
+        self.check_key()?;
         let batch = self.plan.expected_batch_size;
         let multiplier = self.plan.noise_multiplier_at(self.next_step);
         let thresholds = match &self.frozen {

@@ -1,6 +1,9 @@
 //! The private step, whichever loop drives it.
 
 mod admission;
+mod forward;
+mod not_covered;
+mod pending;
 mod state;
 mod step;
 mod tasks;
@@ -9,20 +12,32 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::{Mutex, MutexGuard};
 
+use burn::module::Module;
 use burn_dp_accountant::{Epsilon, PrivacyLedger, PrivacyStatement};
 
+#[cfg(feature = "train")]
+pub(crate) use forward::Forward;
+#[cfg(feature = "train")]
+pub(crate) use pending::given_twice;
 pub(crate) use state::{EngineState, LostSteps, RunSource, damaged};
 #[cfg(feature = "train")]
 pub(crate) use tasks::{ClipTask, UnitTask};
 
+use pending::Pending;
+
 use super::buffers::BufferCheck;
-use super::independence::{Independence, IndependenceCheck};
-use super::releases::Releases;
+use super::independence::{Independence, IndependenceTests};
+use super::plan::PUBLIC_DATA;
+use super::releases::{KeyStorage, Lock, Releases};
 use super::{PrivacyPlan, Sparsifier, WeightAverage};
 use crate::DpError;
-use crate::clipping::{ClippedSum, ClippingStatistics, PublicNorms, StepNoise, Thresholds};
+use crate::clipping::{ClippingStatistics, PublicNorms, StepNoise, Thresholds};
 use crate::grads::PrivateBackward;
 use crate::noise::NoiseAhead;
+use crate::sampling::RecordIdentity;
+
+/// Name of the fact that matrix products may be in less than single precision.
+const PRODUCTS: &str = "matrix_products";
 
 /// Owns the whole private step: admission, clipping, release, optimizer step, ties, sparsification
 /// and averaging. Only the optimizer of Burn is lent to it for each step, because Burn's learner
@@ -33,7 +48,7 @@ pub(crate) struct PrivacyEngine {
     pub(crate) backward: PrivateBackward,
     pub(crate) sparsifier: Option<Sparsifier>,
     pub(crate) average: Option<WeightAverage>,
-    pub(crate) independence: IndependenceCheck,
+    pub(crate) independence: IndependenceTests,
     /// Whether each step estimates its signal-to-noise ratio.
     pub(crate) measures_signal: bool,
     /// The thresholds of the current logical step.
@@ -41,9 +56,11 @@ pub(crate) struct PrivacyEngine {
     next_step: u64,
     /// Number of steps that were lost by returning to a checkpoint and not repeated.
     skipped: u64,
-    pending: Option<ClippedSum>,
+    pending: Option<Pending>,
     last: Option<LastStep>,
-    buffers: BufferCheck,
+    pub(crate) buffers: BufferCheck,
+    /// How it is known that the units are different records: the weakest of all parts.
+    identity: Option<RecordIdentity>,
     /// Public facts of this run, for its statements.
     facts: BTreeMap<String, String>,
     /// Everything that was released, including steps that a resumed run repeats.
@@ -70,7 +87,7 @@ impl PrivacyEngine {
             backward: PrivateBackward::new(),
             sparsifier: None,
             average: None,
-            independence: IndependenceCheck::new(),
+            independence: IndependenceTests::default(),
             measures_signal: false,
             frozen: None,
             next_step: 0,
@@ -78,6 +95,7 @@ impl PrivacyEngine {
             pending: None,
             last: None,
             buffers: BufferCheck::default(),
+            identity: None,
             facts: BTreeMap::new(),
             releases: Mutex::new(releases),
             next_noise: None,
@@ -112,28 +130,6 @@ impl PrivacyEngine {
         Ok(thresholds)
     }
 
-    pub(crate) fn accumulate(&mut self, sum: ClippedSum) -> Result<(), DpError> {
-        let thresholds = self.thresholds()?;
-        if *sum.thresholds() != thresholds {
-            return Err(DpError::invalid(
-                "clipping_norm",
-                format!(
-                    "must equal the threshold of the logical step, {:?}, got {:?}; clip with \
-                     `DpOptimizer::thresholds`",
-                    thresholds.norms(),
-                    sum.thresholds().norms()
-                ),
-            ));
-        }
-        match &mut self.pending {
-            Some(pending) => pending.accumulate(sum),
-            None => {
-                self.pending = Some(sum);
-                Ok(())
-            }
-        }
-    }
-
     pub(crate) fn learn_from_public(&mut self, norms: &PublicNorms) -> Result<(), DpError> {
         if self.frozen.is_some() {
             return Err(DpError::state(
@@ -141,12 +137,46 @@ impl PrivacyEngine {
                  norms between two steps, or discard the logical batch",
             ));
         }
-        self.plan.clipping.set_public_norms(norms)
+        self.plan.clipping.set_public_norms(norms)?;
+        self.name_public_data(norms.public_data());
+        Ok(())
+    }
+
+    /// Adds public data to what the statement names; a checkpoint contains it.
+    pub(crate) fn name_public_data(&mut self, origin: &str) {
+        let named = self.facts.get(PUBLIC_DATA).or(self.ledger.header().facts.get(PUBLIC_DATA));
+        let named = match named {
+            Some(named) if named.split("; ").any(|name| name == origin) => named.clone(),
+            Some(named) => format!("{named}; {origin}"),
+            None => origin.to_string(),
+        };
+        self.note(PUBLIC_DATA, named);
+    }
+
+    /// Takes the values of `model` that are not trained as public ones.
+    pub(crate) fn accept_public_buffers<M: Module>(&mut self, model: &M) -> Result<(), DpError> {
+        // A pass of this step that was refused leaves its thresholds, but no sum.
+        if self.pending.is_some() || self.frozen.is_some() {
+            return Err(DpError::state(
+                "values that are not trained cannot be replaced within a logical step; make the \
+                 step first, or `discard` what was accumulated",
+            ));
+        }
+        self.buffers.renew(model);
+        self.note("values_not_trained", "replaced during the run, declared to be public");
+        Ok(())
+    }
+
+    /// Erases the key in memory, and the noise that was drawn with it.
+    pub(crate) fn forget_key(&mut self) {
+        self.plan.source.forget();
+        self.next_noise = None;
     }
 
     pub(crate) fn discard(&mut self) {
         self.pending = None;
         self.frozen = None;
+        self.independence.discard();
     }
 
     /// Returns the standard deviation of the noise on each value of the last released gradient.
@@ -169,11 +199,23 @@ impl PrivacyEngine {
         statement.facts.extend(self.facts.clone());
         let independence = self.independence.found();
         statement.facts.insert("independence_of_examples".into(), independence.to_string());
-        if independence == Independence::NotChecked {
+        statement.not_covered.push(independence.not_covered().into());
+        if self.independence.had_units() && independence != Independence::ByConstruction {
+            statement.not_covered.push(Independence::ByConstruction.not_covered().into());
+        }
+        statement.not_covered.extend(not_covered::sentences());
+        self.describe_storage(&mut statement)?;
+        if statement.facts.contains_key(PRODUCTS) {
             statement.not_covered.push(
-                "A loss of one example that depends on other examples: this was not checked."
+                "The rounding of products in TF32: the device chooses kernels by the shape of a \
+                 physical batch, so one example more can change the rounding of all others; \
+                 padding fixes the shapes."
                     .into(),
             );
+        }
+        if let Some(identity) = self.identity {
+            statement.facts.insert("identity_of_records".into(), identity.to_string());
+            statement.not_covered.push(identity.not_covered().into());
         }
         if self.backward.group_size() > 1 {
             let copies = self.backward.group_size().to_string();
@@ -186,6 +228,34 @@ impl PrivacyEngine {
             statement.facts.insert("weight_average".into(), average.to_string());
         }
         Ok(statement)
+    }
+
+    /// Adds where the key of the run is, and whether other processes are kept from the run.
+    fn describe_storage(&self, statement: &mut PrivacyStatement) -> Result<(), DpError> {
+        let releases = self.releases()?;
+        let (is_stored, key) = match (releases.key.0, self.plan.source.is_forgotten()) {
+            (KeyStorage::Nowhere, false) => (false, "in the memory of the program only"),
+            (KeyStorage::File, false) => (true, KEY_IN_FILE),
+            (KeyStorage::ExposedFile, false) => (true, "in a file that other users can read"),
+            (KeyStorage::Records, _) => (true, "in records that the program stores"),
+            (_, true) => (false, "erased when the run ended"),
+        };
+        statement.facts.insert("noise_key".into(), key.into());
+        if is_stored {
+            statement.not_covered.push(
+                "A reader of the key of the run, which can be erased when the run is over: the \
+                 noise follows from it and can be subtracted."
+                    .into(),
+            );
+        }
+        if releases.lock() == Some(Lock::Unsupported) {
+            statement.not_covered.push(
+                "A second process that continued the run from the same state: the file system of \
+                 the log of releases has no locks."
+                    .into(),
+            );
+        }
+        Ok(())
     }
 
     /// Adds a public fact of this run to its statements.
@@ -203,6 +273,12 @@ impl PrivacyEngine {
         Ok(self.releases()?.path())
     }
 }
+
+/// How a file keeps the key from others.
+const KEY_IN_FILE: &str = match cfg!(windows) {
+    true => "in a file apart from the checkpoints, with the access rights of its folder",
+    false => "in a file apart from the checkpoints, which its owner alone can read",
+};
 
 /// The error after a thread panicked while it stored a release.
 fn poisoned() -> DpError {

@@ -10,9 +10,12 @@ use zeroize::Zeroize;
 
 use super::PrivacyEngine;
 use crate::DpError;
+use crate::optim::independence::SeenIndependence;
+use crate::optim::plan::PUBLIC_DATA;
 use crate::optim::releases::Releases;
-use crate::optim::{Independence, PrivacyPlan, Sparsifier, WeightAverage};
+use crate::optim::{PrivacyPlan, Sparsifier, WeightAverage};
 use crate::random::{Key, NoiseSource};
+use crate::sampling::RecordIdentity;
 
 /// Everything that a run needs to continue, except the model, the optimizer inside, and the
 /// [`Releases`] that follow it.
@@ -31,14 +34,20 @@ pub(crate) struct EngineState {
     ledger: serde_json::Value,
     /// The state of the clipping policy.
     clipping: serde_json::Value,
-    /// The result of the independence test, if there was any example.
+    /// What is known about the independence of the examples.
     #[serde(default)]
-    independence: Option<Independence>,
+    independence: Option<SeenIndependence>,
+    /// How it is known that the units are different records.
+    #[serde(default)]
+    identity: Option<RecordIdentity>,
     /// Public facts of the run that are not in its plan.
     #[serde(default)]
     facts: BTreeMap<String, String>,
-    /// The key of the run, in hexadecimal digits.
-    key: String,
+    /// Identifies the key of the run.
+    pub(crate) run: u64,
+    /// The key of the run, in hexadecimal digits. `None` if it is stored elsewhere, or erased.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) key: Option<String>,
     /// Written as tensors, not as text.
     #[serde(skip)]
     pub(crate) sparsifier: Option<Sparsifier>,
@@ -67,11 +76,6 @@ pub(crate) struct RunSource<'a, F> {
 }
 
 impl EngineState {
-    /// Whether the state belongs to the run of `other`.
-    pub(crate) fn is_same_run(&self, other: &Self) -> bool {
-        self.key == other.key
-    }
-
     /// Returns an error unless sparsifier and average have exactly these settings.
     #[cfg(feature = "train")]
     pub(crate) fn check_settings(
@@ -95,9 +99,14 @@ impl PrivacyEngine {
             skipped: self.skipped,
             ledger,
             clipping: self.plan.clipping.save_state(),
-            independence: self.independence.seen(),
+            independence: Some(self.independence.seen()),
+            identity: self.identity,
             facts: self.facts.clone(),
-            key: to_hex(&self.plan.source.export_key().to_bytes()[..]),
+            run: self.plan.origin,
+            key: match self.plan.source.is_forgotten() {
+                true => None,
+                false => Some(to_hex(&self.plan.source.export_key().to_bytes()[..])),
+            },
             sparsifier: self.sparsifier.clone(),
             average: self.average.clone(),
         })
@@ -171,8 +180,14 @@ impl PrivacyEngine {
         engine.skipped = state.skipped + (engine.next_step - state.next_step);
         engine.releases = releases.into();
         engine.independence.continue_from(state.independence);
-        let options = std::mem::replace(&mut engine.facts, state.facts.clone());
+        let mut options = std::mem::replace(&mut engine.facts, state.facts.clone());
+        let public = options.remove(PUBLIC_DATA).unwrap_or_default();
+        engine.identity = state.identity;
         engine.facts.extend(options);
+        // What the run named, and what the program named before it resumed the run.
+        public.split("; ").filter(|origin| !origin.is_empty()).for_each(|origin| {
+            engine.name_public_data(origin);
+        });
         engine.sparsifier = state.sparsifier.clone().or(engine.sparsifier);
         engine.average = state.average.clone().or(engine.average);
         Ok(engine)
@@ -192,12 +207,20 @@ impl EngineState {
     }
 
     fn plan_with_key(&self, name: &Path, mut plan: PrivacyPlan) -> Result<PrivacyPlan, DpError> {
-        let mut key = from_hex(&self.key).ok_or_else(|| damaged(name, "the key is unreadable"))?;
+        let Some(key) = &self.key else {
+            plan.source.forget();
+            plan.origin = self.run;
+            return Ok(plan);
+        };
+        let mut key = from_hex(key).ok_or_else(|| damaged(name, "the key is unreadable"))?;
         let noise_key = Key::from_bytes(&key);
         key.zeroize();
         plan.source = NoiseSource::resume(noise_key?, self.next_step);
         plan.origin = plan.sampler()?.origin();
-        Ok(plan)
+        match plan.origin == self.run {
+            true => Ok(plan),
+            false => Err(damaged(name, "the key is of another run")),
+        }
     }
 }
 

@@ -4,11 +4,12 @@ use burn::lr_scheduler::module_lr_scheduler::ModuleLearningRate;
 use burn::module::Module;
 use burn::optim::{GradientsParams, ModuleOptimizer};
 
+use super::pending::Pending;
 use super::{LastStep, PrivacyEngine};
 use crate::DpError;
-use crate::clipping::ClippedSum;
+use crate::clipping::{ClippedSum, Thresholds};
 use crate::model::{for_each_trained, tie};
-use crate::noise::NoiseAhead;
+use crate::noise::{GaussianMechanism, NoiseAhead};
 use crate::optim::release::{Release, signal_to_noise};
 use crate::optim::{Sparsifier, WeightAverage};
 use crate::random::Purpose;
@@ -62,10 +63,14 @@ impl PrivacyEngine {
         draw: &Draw,
     ) -> Result<Option<GradientsParams>, DpError> {
         self.check_draw(draw)?;
+        self.buffers.end_of_step(model)?;
         let (step, batch) = (self.next_step, self.plan.expected_batch_size);
         let thresholds = self.thresholds()?;
         // Noise and event follow from the very object that clipped.
-        let noise = thresholds.noise(self.plan.noise_multiplier_at(step), batch)?;
+        let multiplier = self.plan.noise_multiplier_at(step);
+        let noise = thresholds.noise(multiplier, batch)?;
+        let dimension = released_values(model, &thresholds);
+        let noise = noise.enlarged(GaussianMechanism::snapping_factor(multiplier, dimension)?);
         let event = self.plan.mechanism.event(noise.event.clone());
         self.check_budget(&event)?;
         let prepared = Release::new(model, &thresholds, &noise, batch)?;
@@ -74,7 +79,13 @@ impl PrivacyEngine {
             Some(_) => Some(self.plan.source.begin_step(Purpose::Count, step)?),
             None => None,
         };
-        let sum = self.pending.take().unwrap_or_else(|| ClippedSum::empty(thresholds.clone()));
+        let sum = match self.pending.take() {
+            Some(Pending { identity, sum, .. }) => {
+                self.identity = Some(self.identity.map_or(identity, |found| found.min(identity)));
+                sum
+            }
+            None => ClippedSum::empty(thresholds.clone()),
+        };
         self.frozen = None;
         let statistics = sum.statistics().reveal();
         let bound = prepared.bind(model, sum, gradient_noise, count_noise)?;
@@ -142,6 +153,16 @@ impl PrivacyEngine {
         self.average = Some(average);
         Ok(())
     }
+}
+
+/// Returns the number of values that a step releases: the trained values of the model and the
+/// counts.
+fn released_values<M: Module>(model: &M, thresholds: &Thresholds) -> u64 {
+    let mut values = thresholds.counts().len();
+    if thresholds.releases_sum() {
+        for_each_trained(model, |_, parameter| values += parameter.value.shape().num_elements());
+    }
+    values as u64
 }
 
 /// Returns an error unless the learning rate of every trained parameter is finite: with another one

@@ -4,21 +4,26 @@ use burn::module::Module;
 use burn::tensor::Tensor;
 use burn_dp_accountant::UnitOfPrivacy;
 
-use super::PrivacyEngine;
+use super::{PRODUCTS, PrivacyEngine};
 use crate::DpError;
 use crate::clipping::{ClippedSum, Thresholds};
-use crate::grads::{PrivateBackward, Probe};
+use crate::grads::{PrivateBackward, Probe, has_coarse_products};
 use crate::model::has_training_batch_norm;
+use crate::optim::buffers::{BufferCheck, Extent};
 use crate::random::Key;
-use crate::sampling::ExampleWeights;
+use crate::sampling::DrawPart;
 use crate::updates::federated::UserUpdate;
-use crate::updates::{UnitUpdate, clip_updates, private_copy};
+use crate::updates::{UnitUpdate, clip_updates};
 
 impl PrivacyEngine {
     /// Returns what a thread needs to clip a physical batch of the current logical step.
     pub(crate) fn clip_task<M: Module>(&mut self, model: &M) -> Result<ClipTask, DpError> {
-        self.buffers.observe(model)?;
+        self.buffers.begin(model);
+        if !self.facts.contains_key(PRODUCTS) && model.devices().iter().any(has_coarse_products) {
+            self.note(PRODUCTS, "TF32 where the device chooses it");
+        }
         Ok(ClipTask {
+            buffers: self.buffers.clone(),
             backward: self.backward.clone(),
             probe: self.independence.take_probe(&self.plan.source, self.next_step),
             thresholds: self.thresholds()?,
@@ -32,16 +37,13 @@ impl PrivacyEngine {
 
     /// Returns what a thread needs to clip the updates of units of the current logical step.
     pub(crate) fn unit_task<M: Module>(&mut self, model: &M) -> Result<UnitTask, DpError> {
-        // Another device may have begun its updates already; the comparison follows an update.
-        if !self.buffers.has_begun() {
-            self.observe_copy(model)?;
-        }
+        self.buffers.begin(model);
         Ok(UnitTask { thresholds: self.thresholds()? })
     }
 
     /// Checks that the updates left `model` as it was.
     pub(crate) fn end_unit_task<M: Module>(&mut self, model: &M) -> Result<(), DpError> {
-        self.observe_copy(model)?;
+        self.buffers.verify(model, Extent::Step)?;
         if has_training_batch_norm(model) {
             self.note(
                 "running_statistics",
@@ -78,18 +80,11 @@ impl PrivacyEngine {
     pub(crate) fn end_user_updates(&mut self) {
         self.facts.remove("user_update");
     }
-
-    fn observe_copy<M: Module>(&mut self, model: &M) -> Result<(), DpError> {
-        if self.buffers.is_done() {
-            return Ok(());
-        }
-        // A running state of the original holds back its last update; a copy has it.
-        self.buffers.observe(&private_copy(model))
-    }
 }
 
 /// The clipping of one physical batch, which any thread may do.
 pub(crate) struct ClipTask {
+    buffers: BufferCheck,
     backward: PrivateBackward,
     probe: Option<Probe>,
     thresholds: Thresholds,
@@ -101,27 +96,23 @@ impl ClipTask {
     pub(crate) fn run<M: Module>(
         mut self,
         losses: Tensor<1>,
-        weights: Option<&ExampleWeights>,
+        part: &DrawPart,
         model: &M,
     ) -> (Result<ClippedSum, DpError>, Option<Probe>) {
-        let sum = self.clip(losses, weights, model);
+        let sum = self.clip(losses, part, model);
         (sum, self.probe)
     }
 
     fn clip<M: Module>(
         &mut self,
         losses: Tensor<1>,
-        weights: Option<&ExampleWeights>,
+        part: &DrawPart,
         model: &M,
     ) -> Result<ClippedSum, DpError> {
+        self.buffers.verify(model, Extent::Step)?;
         let grads = self.backward.run_checked(losses, model, &mut self.probe)?;
-        let grads = match weights {
-            Some(weights) => {
-                grads.with_padding(weights.is_padding().map(|padding| !padding).collect())?
-            }
-            None => grads,
-        };
-        ClippedSum::from_gradients(grads, &self.thresholds)
+        let real = part.is_padding().map(|padding| !padding).collect();
+        ClippedSum::from_gradients(grads.with_padding(real)?, &self.thresholds)
     }
 }
 

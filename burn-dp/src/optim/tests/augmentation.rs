@@ -62,13 +62,9 @@ fn step(items: Vec<[f32; 2]>, padded: bool) -> (Vec<f32>, DpOptimizer) {
     let batch = batches.next().unwrap().unwrap();
     let model = model();
     for physical_batch in batch.physical_batches(3).unwrap() {
-        let (x, weights) = physical_batch.unwrap().into_parts();
-        assert_eq!(x.dims()[0], weights.rows() * COPIES);
-        if padded {
-            optim.backward_padded(losses(&model, x), &weights, &model).unwrap();
-        } else {
-            optim.backward(losses(&model, x), &model).unwrap();
-        }
+        let physical_batch = physical_batch.unwrap();
+        assert_eq!(physical_batch.batch().dims()[0], physical_batch.part().rows() * COPIES);
+        optim.backward(&model, physical_batch, losses).unwrap();
     }
     let model = optim.step(LR, model, batch).unwrap();
     (values(&model).concat(), optim)
@@ -94,9 +90,10 @@ fn copies_without_a_group_size_are_refused_as_too_many_examples() {
     let draw = optim.plan().sampler().unwrap().draw(0).unwrap();
     let items = draw.private_indices().iter().map(|&unit| item(unit)).collect();
     let x = AugmentationBatcher::new(Rows, COPIES, augment).unwrap().batch(items, &device());
-    optim.backward(losses(&model, x), &model).unwrap();
-    let error = optim.step(LR, model, draw).unwrap_err().error().to_string();
-    assert!(error.contains("exactly once"), "{error}");
+    let rows = draw.private_indices().len();
+    let error = optim.backward(&model, &draw, |model, _| losses(model, x)).unwrap_err().to_string();
+    let expected = format!("there are {} losses, or groups of losses, for {rows}", rows * COPIES);
+    assert!(error.contains(&expected), "{error}");
 }
 
 #[test]

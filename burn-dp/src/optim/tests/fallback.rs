@@ -50,14 +50,16 @@ fn a_model_with_a_plain_layer_is_trained_as_its_private_twin() {
     let units = draw.private_indices().len();
     let x = numbers([units, 3], 4, &device());
     let hidden = with.fc.forward(x.clone()).tanh();
-    optim.backward(loss(with.head.forward(hidden)), &with).unwrap();
+    optim.backward(&with, &draw, |with, _| loss(with.head.forward(hidden))).unwrap();
     let expected = values(&optim.step(0.1, with, draw).unwrap());
 
     let mut optim = optimizer();
     let draw = optim.plan().sampler().unwrap().draw(0).unwrap();
+    let mut rows = 0..units;
     optim
-        .backward_each(&without, 0..units, |model: &WithoutRules, unit| {
-            let hidden = model.fc.forward(x.clone().narrow(0, unit, 1)).tanh();
+        .backward_each(&without, &draw, |model: &WithoutRules, _| {
+            let x = x.clone().narrow(0, rows.next().unwrap(), 1);
+            let hidden = model.fc.forward(x).tanh();
             loss(model.head.forward(hidden))
         })
         .unwrap();
@@ -76,9 +78,8 @@ fn the_copies_of_a_unit_are_averaged_before_clipping() {
     let step = |copies: usize| {
         let mut optim = optimizer();
         let draw = optim.plan().sampler().unwrap().draw(0).unwrap();
-        let units = draw.private_indices().to_vec();
         optim
-            .backward_each(&model, units, |model: &Normalized, unit| {
+            .backward_each(&model, &draw, |model: &Normalized, unit| {
                 let weight = model.weight.val();
                 let weight = weight.clone() / weight.square().sum().sqrt();
                 let x = numbers([3], unit as u64, &device());
@@ -95,22 +96,28 @@ fn the_copies_of_a_unit_are_averaged_before_clipping() {
 #[test]
 fn a_unit_that_is_left_out_or_given_twice_is_refused() {
     let model = Normalized { weight: Param::from_tensor(Tensor::ones([3], &device())) };
-    for change in [-1isize, 1] {
-        let mut optim = optimizer();
-        let draw = optim.plan().sampler().unwrap().draw(0).unwrap();
-        let units = draw.private_indices().len().checked_add_signed(change).unwrap();
-        optim
-            .backward_each(&model, 0..units, |model: &Normalized, _| model.weight.val().sum())
-            .unwrap();
-        let error = optim.step(0.1, model.clone(), draw).unwrap_err().error().to_string();
-        assert!(error.contains("exactly once"), "{error}");
+    let mut optim = optimizer();
+    let draw = optim.plan().sampler().unwrap().draw(0).unwrap();
+    let loss = |model: &Normalized, _| model.weight.val().sum();
+    let (first, last) = (draw.private_indices()[0], *draw.private_indices().last().unwrap());
+    let parts = draw.parts(1).unwrap();
+    for part in parts.take(draw.private_indices().len() - 1) {
+        optim.backward_each(&model, part, loss).unwrap();
     }
+    let refused = optim.step(0.1, model, draw.clone()).unwrap_err();
+    let error = refused.error().to_string();
+    assert!(error.contains(&format!("unit {last} of step 0 was drawn, but never")), "{error}");
+    let error = optim.backward_each(&refused.into_model(), &draw, loss).unwrap_err().to_string();
+    assert!(error.contains(&format!("unit {first} of step 0 was given twice")), "{error}");
+    assert_eq!(optim.ledger().releases(), 0);
 }
 
 #[test]
 fn a_loss_without_a_trained_parameter_is_refused() {
     let model = Normalized { weight: Param::from_tensor(Tensor::ones([3], &device())) };
     let loss = |_: &Normalized, _| Tensor::<1>::ones([1], &device());
-    let error = optimizer().backward_each(&model, 0..2, loss).unwrap_err().to_string();
+    let mut optim = optimizer();
+    let draw = optim.plan().sampler().unwrap().draw(0).unwrap();
+    let error = optim.backward_each(&model, &draw, loss).unwrap_err().to_string();
     assert!(error.contains("do not depend on any trained parameter"), "{error}");
 }

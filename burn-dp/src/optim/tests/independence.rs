@@ -18,14 +18,24 @@ fn optimizer() -> DpOptimizer {
     config().init().unwrap().optimizer(SgdConfig::new().init())
 }
 
+/// An optimizer whose draws have all twelve units.
+fn all_drawn() -> DpOptimizer {
+    let plan = super::PrivacyPlanConfig::new(12, 12.0)
+        .with_steps(6)
+        .with_noise_multiplier(1.0)
+        .with_insecure_seed(crate::random::InsecureSeed(3));
+    plan.init().unwrap().optimizer(SgdConfig::new().init())
+}
+
 fn losses(output: Tensor<2>) -> Tensor<1> {
     output.powi_scalar(2).sum_dim(1).reshape([-1])
 }
 
 /// One backward pass over the rows of a batch of twelve.
 fn attempt(forward: impl Fn(&Private<Linear>, Tensor<2>) -> Tensor<1>) -> Result<(), DpError> {
-    let model = model();
-    optimizer().backward(forward(&model, numbers([12, 3], 2, &device())), &model)
+    let mut optim = all_drawn();
+    let draw = optim.plan().sampler().unwrap().draw(0).unwrap();
+    optim.backward(&model(), &draw, |model, _| forward(model, numbers([12, 3], 2, &device())))
 }
 
 #[test]
@@ -98,8 +108,8 @@ fn the_test_does_not_change_a_bit_of_the_step() {
             let draw = optim.plan().sampler().unwrap().draw(step).unwrap();
             let units = draw.private_indices().len();
             let x = numbers([units, 3], 10 + step, &device());
-            let hidden = model.forward(x).tanh();
-            optim.backward(losses(model.forward(hidden)), &model).unwrap();
+            let twice = |model: &Private<Linear>, _| losses(model.forward(model.forward(x).tanh()));
+            optim.backward(&model, &draw, twice).unwrap();
             model = optim.step(0.1, model, draw).unwrap();
         }
         (values(&model), optim.independence())
@@ -107,7 +117,7 @@ fn the_test_does_not_change_a_bit_of_the_step() {
     let (with, checked) = run(true);
     let (without, not_checked) = run(false);
     assert_eq!(with, without);
-    assert!(matches!(checked, Independence::Checked { .. }));
+    assert!(matches!(checked, Independence::ByGradient { .. }));
     assert_eq!(not_checked, Independence::NotChecked);
 }
 
@@ -128,21 +138,16 @@ fn one_example_of_any_size_does_not_stop_the_run() {
 #[test]
 fn the_statement_says_whether_it_was_checked() {
     let mut model = model();
-    // All twelve units are drawn.
-    let plan = super::PrivacyPlanConfig::new(12, 12.0)
-        .with_steps(6)
-        .with_noise_multiplier(1.0)
-        .with_insecure_seed(crate::random::InsecureSeed(3));
-    let mut optim = plan.init().unwrap().optimizer(SgdConfig::new().init());
+    let mut optim = all_drawn();
     let draw = optim.plan().sampler().unwrap().draw(0).unwrap();
     let text = optim.statement(&[1e-3]).unwrap().to_string();
     assert!(text.contains("independence_of_examples: not checked"), "{text}");
     assert!(text.contains("depends on other examples: this was not checked"), "{text}");
     let x = numbers([draw.private_indices().len(), 3], 1, &device());
-    optim.backward(losses(model.forward(x)), &model).unwrap();
+    optim.backward(&model, &draw, |model, _| losses(model.forward(x))).unwrap();
     model = optim.step(0.1, model, draw).unwrap();
     let text = optim.statement(&[1e-3]).unwrap().to_string();
-    assert!(text.contains("checked on the first batches"), "{text}");
+    assert!(text.contains("checked by gradient alone"), "{text}");
     assert!(!text.contains("this was not checked"), "{text}");
     drop(model);
 }
@@ -152,17 +157,21 @@ fn unchecked_independence_is_in_the_statement() {
     let model = model();
     let mut optim = optimizer();
     let draw = optim.plan().sampler().unwrap().draw(0).unwrap();
-    for unit in draw.private_indices() {
-        let x = numbers([1, 3], *unit as u64, &device());
-        optim.backward(losses(model.forward(x)), &model).unwrap();
+    for part in draw.parts(1).unwrap() {
+        let row = |model: &Private<Linear>, unit: Vec<usize>| {
+            losses(model.forward(numbers([1, 3], unit[0] as u64, &device())))
+        };
+        optim.backward(&model, part, row).unwrap();
     }
     let model = optim.step(0.1, model, draw).unwrap();
     assert_eq!(optim.independence(), Independence::NotChecked);
 
-    let mut optim = optimizer();
-    let half = numbers([12, 3], 2, &device());
-    let losses = losses(model.forward(half)).cast(DType::F16);
-    optim.backward(losses, &model).unwrap();
+    let mut optim = all_drawn();
+    let draw = optim.plan().sampler().unwrap().draw(0).unwrap();
+    let half = |model: &Private<Linear>, _| {
+        losses(model.forward(numbers([12, 3], 2, &device()))).cast(DType::F16)
+    };
+    optim.backward(&model, &draw, half).unwrap();
     assert_eq!(optim.independence(), Independence::NotChecked);
 }
 
@@ -174,13 +183,15 @@ fn copies_of_a_unit_may_mix_and_units_may_not() {
     let x = numbers([12 * copies, 3], 2, &device());
     let grouped = |output: Tensor<2>| output.reshape([12, copies, 3]);
 
-    let output = grouped(model.forward(x.clone()));
-    let centered = (output.clone() - output.mean_dim(1)).reshape([12 * copies, 3]);
-    let mut optim = optimizer().with_backward(backward.clone());
-    optim.backward(losses(centered), &model).unwrap();
-
-    let output = grouped(model.forward(x));
-    let centered = (output.clone() - output.mean_dim(0)).reshape([12 * copies, 3]);
-    let mut optim = optimizer().with_backward(backward);
-    assert!(optim.backward(losses(centered), &model).is_err());
+    let attempt = |mixed: usize| {
+        let mut optim = all_drawn().with_backward(backward.clone());
+        let draw = optim.plan().sampler().unwrap().draw(0).unwrap();
+        optim.backward(&model, &draw, |model, _| {
+            let output = grouped(model.forward(x.clone()));
+            let centered = output.clone() - output.mean_dim(mixed);
+            losses(centered.reshape([12 * copies, 3]))
+        })
+    };
+    attempt(1).unwrap();
+    assert!(attempt(0).is_err());
 }

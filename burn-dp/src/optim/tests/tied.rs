@@ -45,10 +45,8 @@ fn train<M: Module>(
     for step in 0..4 {
         let draw = optim.plan().sampler().unwrap().draw(step).unwrap();
         let units = draw.private_indices().len();
-        if units > 0 {
-            let x = numbers([units, 3], 10 + step, &device());
-            optim.backward(losses(forward(&model, x)), &model).unwrap();
-        }
+        let x = || numbers([units, 3], 10 + step, &device());
+        optim.backward(&model, &draw, |model, _| losses(forward(model, x()))).unwrap();
         model = optim.step(0.1, model, draw).unwrap();
     }
     model
@@ -101,16 +99,18 @@ fn updates_of_units_treat_copies_as_one_parameter() {
     let x = numbers([units, 3], 10, &device());
     let forward =
         |model: &Pair, x: Tensor<2>| losses(model.second.forward(model.first.forward(x).tanh()));
+    let mut rows = 0..units;
     optim
-        .unit_updates(&model, 0..units, |model: Pair, unit| {
-            UnitUpdate::gradient(&model, forward(&model, x.clone().narrow(0, unit, 1)))
+        .unit_updates(&model, &draw, |model: Pair, _| {
+            let x = x.clone().narrow(0, rows.next().unwrap(), 1);
+            UnitUpdate::gradient(&model, forward(&model, x))
         })
         .unwrap();
     let each = values(&optim.step(0.1, model.clone(), draw).unwrap());
 
     let mut optim = config().init().unwrap().optimizer(SgdConfig::new().init());
     let draw = optim.plan().sampler().unwrap().draw(0).unwrap();
-    optim.backward(forward(&model, x.clone()), &model).unwrap();
+    optim.backward(&model, &draw, |model, _| forward(model, x.clone())).unwrap();
     let batch = values(&optim.step(0.1, model, draw).unwrap());
     for (each, batch) in each.concat().iter().zip(batch.concat()) {
         assert!((each - batch).abs() < 1e-6, "{each} {batch}");

@@ -10,7 +10,8 @@ use crate::NonPrivate;
 /// A metric of Burn on the batches of the training, such as their loss; created by
 /// [`PrivateTraining::non_private_metric`](crate::train::PrivateTraining::non_private_metric).
 ///
-/// A step updates it once for every physical batch; a step with an empty batch does not change it.
+/// A step updates it once for every physical batch, or for every output that the updates of its
+/// units give; a step with an empty batch does not change it.
 ///
 /// # Privacy
 ///

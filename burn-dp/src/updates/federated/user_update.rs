@@ -118,7 +118,7 @@ enum Algorithm {
 
 impl UserUpdate {
     /// Returns the update of a public user, computed as in a round but not released; see
-    /// [`UnitUpdate::add_to_public_norms`].
+    /// [`public_update_norms`](crate::updates::public_update_norms).
     ///
     /// # Privacy
     ///

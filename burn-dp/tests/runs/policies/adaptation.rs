@@ -2,13 +2,14 @@
 
 use burn::module::Module;
 use burn::optim::SgdConfig;
+use burn_dp::PublicSource;
 use burn_dp::clipping::{ClippedSum, GroupedClipping, LayerwiseClipping, PublicNorms};
 use burn_dp::grads::PrivateBackward;
 use burn_dp::model::ParameterGroups;
 use burn_dp::optim::DpOptimizer;
 use burn_dp::sampling::Sampler;
 
-use super::{config, layers, policies, public_norms, quantile};
+use super::{config, layers, norms, policies, public_norms, quantile};
 use crate::fixtures::{Net, rows, train_on};
 
 // Sharp edges: physical batches make one release, with one set of thresholds.
@@ -22,8 +23,9 @@ fn a_logical_step_is_one_release_with_fixed_thresholds() {
     for step in 0..5 {
         let draw = optim.plan().sampler().unwrap().draw(step).unwrap();
         let thresholds = optim.thresholds().unwrap();
-        for &unit in draw.private_indices() {
-            optim.backward(model.losses_of_rows(&[data[unit]]), &model).unwrap();
+        for part in draw.parts(1).unwrap() {
+            let losses = |model: &Net, unit: Vec<usize>| model.losses_of_rows(&[data[unit[0]]]);
+            optim.backward(&model, part, losses).unwrap();
             assert_eq!(optim.thresholds().unwrap(), thresholds);
             // Nothing may move them in between.
             let error = optim.learn_from_public(&public_norms()).unwrap_err().to_string();
@@ -46,8 +48,10 @@ fn a_sum_with_the_thresholds_of_an_earlier_step_is_refused() {
     let old = optim.thresholds().unwrap();
     let model = train_on(&mut optim, model, 1, 1000);
     let grads = PrivateBackward::new().run(model.losses_of_rows(&rows(2)), &model).unwrap();
-    let error =
-        optim.accumulate(ClippedSum::from_gradients(grads, &old).unwrap()).unwrap_err().to_string();
+    let draw = optim.plan().sampler().unwrap().draw(1).unwrap();
+    let (part, sum) =
+        (draw.parts(2).unwrap().next().unwrap(), ClippedSum::from_gradients(grads, &old).unwrap());
+    let error = optim.accumulate(part, sum).unwrap_err().to_string();
     assert!(error.contains("must equal the threshold of the logical step"), "{error}");
 }
 
@@ -59,15 +63,23 @@ fn thresholds_from_public_norms_change_between_two_steps_and_take_effect() {
     let model = train_on(&mut optim, Net::new(), 1, 1000);
     let std = |optim: &DpOptimizer| optim.gradient_noise_std("first.weight").unwrap();
     let before = std(&optim);
-    let mut norms = PublicNorms::new(layers());
-    norms.add(model.losses_of_rows(&rows(5)), &model).unwrap();
-    let means = norms.means().unwrap();
-    optim.learn_from_public(&norms).unwrap();
+    let public = PublicSource::generated("waves").data(rows(5)).unwrap().batches(2);
+    let measured =
+        PublicNorms::measure(layers(), &public, &model, |model, rows| model.losses_of_rows(rows));
+    let measured = measured.unwrap();
+    let means = measured.means();
+    optim.learn_from_public(&measured).unwrap();
+    optim.learn_from_public(&measured).unwrap();
+    // Both sources are named, each once.
+    let statement = optim.statement(&[1e-5]).unwrap();
+    let named = "letters (published, 500 items); waves (generated, 5 items)";
+    assert_eq!(statement.facts["public_data"], named);
+    assert!(statement.clipping.contains("letters (published, 500 items)"));
     train_on(&mut optim, model, 1, 1000);
     let largest = means[0].max(means[1]);
     let expected = (means[0] / largest).max(1e-3) / 1.0;
     assert!((std(&optim) / before / expected - 1.0).abs() < 1e-9);
-    let whole = PublicNorms::from_means(ParameterGroups::whole(), vec![1.0]).unwrap();
+    let whole = norms(ParameterGroups::whole(), [1.0]);
     assert!(optim.learn_from_public(&whole).unwrap_err().to_string().contains("first, second"));
 }
 
@@ -80,12 +92,20 @@ fn a_unit_that_is_given_twice_is_refused_under_every_policy() {
         let mut optim = plan.optimizer(SgdConfig::new().init());
         let model = Net::new();
         let data = rows(200);
-        let drawn: Vec<_> = draw.private_indices().iter().map(|&unit| data[unit]).collect();
-        optim.backward(model.losses_of_rows(&drawn), &model).unwrap();
-        optim.backward(model.losses_of_rows(&drawn[..1]), &model).unwrap();
-        let error = optim.step(0.1, model, draw).unwrap_err().error().to_string();
-        assert!(error.contains("exactly once"), "{name}: {error}");
-        assert_eq!(optim.ledger().releases(), 0);
+        let losses = |model: &Net, units: Vec<usize>| {
+            model.losses_of_rows(&units.iter().map(|&unit| data[unit]).collect::<Vec<_>>())
+        };
+        optim.backward(&model, &draw, losses).unwrap();
+        let again = draw.parts(1).unwrap().next().unwrap();
+        let error = optim.backward(&model, again, losses).unwrap_err().to_string();
+        let unit = draw.private_indices()[0];
+        assert!(
+            error.contains(&format!("unit {unit} of step 0 was given twice")),
+            "{name}: {error}"
+        );
+        // What was given twice was not added.
+        optim.step(0.1, model, draw).unwrap();
+        assert_eq!(optim.ledger().releases(), 1);
     }
 }
 
@@ -101,9 +121,10 @@ fn a_step_with_a_parameter_without_a_group_releases_nothing() {
     let mut optim = begin();
     let draw = optim.plan().sampler().unwrap().draw(0).unwrap();
     let drawn: Vec<_> = draw.private_indices().iter().map(|&unit| rows(200)[unit]).collect();
-    let error = begin().backward(model.losses_of_rows(&drawn), &model).unwrap_err().to_string();
+    let losses = |model: &Net, _| model.losses_of_rows(&drawn);
+    let error = begin().backward(&model, &draw, losses).unwrap_err().to_string();
     assert!(error.contains("`first.") && error.contains("no clipping group"), "{error}");
-    optim.backward(frozen.losses_of_rows(&drawn), &frozen).unwrap();
+    optim.backward(&frozen, &draw, losses).unwrap();
     let error = optim.step(0.1, model, draw).unwrap_err().error().to_string();
     assert!(error.contains("`first.") && error.contains("no clipping group"), "{error}");
     assert_eq!(optim.ledger().releases(), 0);

@@ -17,7 +17,7 @@ fn a_resumed_run_has_the_thresholds_of_the_run_bit_for_bit() {
         let mut whole = begin();
         let expected = train_on(&mut whole, Net::new(), 10, 7);
 
-        let folder = tempfile::tempdir().unwrap();
+        let folder = crate::fixtures::run_folder();
         let checkpointer = Checkpointer::new(folder.path());
         let mut first = begin();
         let model = train_on(&mut first, Net::new(), 4, 7);
@@ -38,7 +38,7 @@ fn a_resumed_run_has_the_thresholds_of_the_run_bit_for_bit() {
 
 #[test]
 fn a_checkpoint_does_not_resume_with_another_policy() {
-    let folder = tempfile::tempdir().unwrap();
+    let folder = crate::fixtures::run_folder();
     let checkpointer = Checkpointer::new(folder.path());
     let mut optim =
         config().with_clipping(quantile()).init().unwrap().optimizer(SgdConfig::new().init());

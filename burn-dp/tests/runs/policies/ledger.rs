@@ -3,16 +3,17 @@
 use burn::optim::SgdConfig;
 use burn::tensor::Device;
 use burn_dp::DpError;
-use burn_dp::clipping::{FlatClipping, QuantileTracker, ScheduledClipping};
+use burn_dp::clipping::{Clipping, FlatClipping, QuantileTracker, ScheduledClipping};
 use burn_dp::model::ParameterGroups;
+use burn_dp::noise::GaussianMechanism;
 use burn_dp::optim::{PrivacyPlanConfig, SamplingScheme};
 use burn_dp::random::InsecureSeed;
 use burn_dp::sampling::Sampler;
 use burn_dp::schedule::Schedule;
 use burn_dp_accountant::{Budget, DpEvent, NeighboringRelation, PrivacyLedger, UnitOfPrivacy};
 
-use super::{config, quantile};
-use crate::fixtures::{Net, UNITS, rows, train_on, values};
+use super::{config, policies, quantile};
+use crate::fixtures::{Net, PATHS, UNITS, rows, train_on, values};
 
 // Sharp edges: the counts are in the ledger, and their noise is of the run's source.
 #[test]
@@ -69,7 +70,8 @@ fn the_added_noise_follows_scheduled_thresholds_and_multipliers() {
         let model = Net::new();
         let before = values(&model).concat();
         let after = values(&optim.step(1e-3, model, draw).unwrap()).concat();
-        let expected = threshold * multiplier / 0.001;
+        let snapping = GaussianMechanism::snapping_factor(multiplier, 41).unwrap();
+        let expected = threshold * multiplier / 0.001 * snapping;
         assert!((optim.gradient_noise_std("first.bias").unwrap() / expected - 1.0).abs() < 1e-12);
         let moved = before.iter().zip(after).map(|(b, a)| f64::from(b - a)).collect::<Vec<_>>();
         (moved, optim.ledger().entries()[0].event.clone())
@@ -84,6 +86,41 @@ fn the_added_noise_follows_scheduled_thresholds_and_multipliers() {
     }
     assert_eq!(event, third_event);
     assert_eq!(double_event, DpEvent::dp_sgd_step(0.001 / 200.0, 2.0));
+}
+
+// Sharp edge: rounding to the grid moves the released sums of neighbors apart.
+#[test]
+fn the_noise_of_a_step_covers_the_rounding_to_the_grid() {
+    // So much noise that the grid is coarse, and sums of counts and values in one release.
+    let (multiplier, batch) = (1e6, 20.0);
+    // Others have counts with too little noise for this multiplier.
+    let affordable = |policy: &dyn Clipping| {
+        let thresholds = policy.thresholds(0).unwrap();
+        thresholds.releases_sum() && thresholds.noise(multiplier, batch).is_ok()
+    };
+    let policies: Vec<_> =
+        policies().into_iter().filter(|(_, policy)| affordable(&**policy)).collect();
+    assert!(policies.len() > 10, "{}", policies.len());
+    for (name, policy) in policies {
+        let config = config().with_noise_multiplier(multiplier).with_clipping(policy.clone());
+        let mut optim = config.init().unwrap().optimizer(SgdConfig::new().init());
+        train_on(&mut optim, Net::new(), 1, 1000);
+        let thresholds = policy.thresholds(0).unwrap();
+        let plain = thresholds.noise(multiplier, batch).unwrap();
+        // In units of the deviations: what neighbors differ by, and what the rounding adds.
+        let mut rounding = thresholds.counts().len() as f64 * 2f64.powi(-80);
+        let mut shrunk = f64::INFINITY;
+        for (path, values) in PATHS.iter().zip([24.0, 8.0, 8.0, 1.0]) {
+            let std = optim.gradient_noise_std(path).unwrap() * batch;
+            let grid = GaussianMechanism::new(std, 1.0).unwrap().grid();
+            rounding += values * (grid / std).powi(2);
+            let group = thresholds.groups().index_of(path).unwrap();
+            shrunk = shrunk.min(std / plain.group_stds[group]);
+        }
+        let moved = 1.0 / (multiplier * shrunk) + rounding.sqrt();
+        assert!(moved <= 1.0 / multiplier, "{name}: {moved:e}");
+        assert!(rounding.sqrt() > 1e-7 / multiplier, "{name}: a gap to close");
+    }
 }
 
 // Sharp edge: a count without noise, or with less than the ledger is told.
@@ -167,8 +204,11 @@ fn the_budget_stops_a_scheduled_run_in_time() {
     let data = rows(200);
     let refused = loop {
         let draw = optim.plan().sampler().unwrap().draw(optim.next_step()).unwrap();
-        let rows: Vec<_> = draw.private_indices().iter().map(|&unit| data[unit]).collect();
-        optim.backward(model.losses_of_rows(&rows), &model).unwrap();
+        let losses = |model: &Net, units: Vec<usize>| {
+            let rows: Vec<_> = units.iter().map(|&unit| data[unit]).collect();
+            model.losses_of_rows(&rows)
+        };
+        optim.backward(&model, &draw, losses).unwrap();
         match optim.step(0.1, model, draw) {
             Ok(next) => model = next,
             Err(refused) => break refused,

@@ -6,6 +6,7 @@ mod ledger;
 mod tracking;
 
 use burn::module::ParamGroup;
+use burn_dp::PublicSource;
 use burn_dp::clipping::{
     AutomaticClipping, Clipping, CountNoise, FlatClipping, GroupedClipping, LayerwiseClipping,
     MultipliedClipping, NoiseSplit, PublicNorms, QuantileClipping, QuantileRule, QuantileTracker,
@@ -21,8 +22,14 @@ pub(crate) fn layers() -> ParameterGroups {
     ParameterGroups::per_layer(&Net::new()).unwrap()
 }
 
+/// Norms that were measured elsewhere.
+pub(crate) fn norms(groups: ParameterGroups, means: impl Into<Vec<f64>>) -> PublicNorms {
+    let source = PublicSource::published("letters");
+    PublicNorms::from_means(source, 500, groups, means.into()).unwrap()
+}
+
 pub(crate) fn public_norms() -> PublicNorms {
-    PublicNorms::from_means(layers(), vec![3.0, 1.0]).unwrap()
+    norms(layers(), [3.0, 1.0])
 }
 
 /// Groups that lie across the layers.
@@ -34,7 +41,7 @@ fn kinds() -> ParameterGroups {
 /// Groups of parameters with similar norms.
 fn alike() -> ParameterGroups {
     let parameters = ParameterGroups::per_parameter(&Net::new()).unwrap();
-    parameters.merged_by_norm(&[1.0, 0.1, 1.2, 0.15], 2).unwrap()
+    norms(parameters, [1.0, 0.1, 1.2, 0.15]).merged_groups(2).unwrap()
 }
 
 /// The policies with their names.

@@ -46,12 +46,13 @@ fn follow(clipping: impl Clipping + 'static, rounds: u64, sigma: f64, lr: f64) -
     let mut path = Vec::new();
     for step in 0..rounds {
         let draw = sampler.draw(step).unwrap();
-        let rows: Vec<f32> = draw.private_indices().iter().map(|&unit| norms[unit]).collect();
-        let x = Tensor::<2>::from_data(
-            TensorData::new(rows, [draw.private_indices().len(), 1]),
-            &device(),
-        );
-        optim.backward(model.forward(x).reshape([-1]), &model).unwrap();
+        optim
+            .backward(&model, &draw, |model, units| {
+                let rows: Vec<f32> = units.iter().map(|&unit| norms[unit]).collect();
+                let x = TensorData::new(rows, [units.len(), 1]);
+                model.forward(Tensor::<2>::from_data(x, &device())).reshape([-1])
+            })
+            .unwrap();
         model = optim.step(lr, model, draw).unwrap();
         path.push(optim.plan().clipping().adapted().into_iter().map(|(_, value)| value).collect());
     }

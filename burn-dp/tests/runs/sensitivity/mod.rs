@@ -1,6 +1,6 @@
 //! What neighboring data sets release differs by no more than the declared sensitivity: with every
-//! policy, sampler, size of the physical batches and way to a clipped sum, for adversarial units,
-//! the noise held fixed.
+//! policy, sampler, size of the physical batches and way to a clipped sum, for adversarial units at
+//! the front, in the middle and at the end of the batch, the noise held fixed.
 
 mod ways;
 
@@ -12,9 +12,9 @@ use burn_dp::random::InsecureSeed;
 use burn_dp::sampling::Sampler;
 use burn_dp_accountant::NeighboringRelation;
 
-use crate::fixtures::{Net, PATHS, distance, flat, row, rows};
+use crate::fixtures::{Net, PATHS, distance, flat, on, other_devices, row, rows};
 use crate::policies::policies;
-use ways::{NOISE, Released, Unit, Way, release};
+use ways::{NOISE, Released, Unit, Way, first_draw, release};
 
 const UNITS: usize = 24;
 
@@ -96,56 +96,116 @@ fn check(
     part
 }
 
-/// Neighbors by adding or removing a unit, and by replacing one.
-fn neighbors(ways: &[Way]) {
-    for (name, policy) in policies() {
-        added(name, &*policy, ways);
-        for scheme in [SamplingScheme::FixedSize, SamplingScheme::Shuffled] {
-            replaced(name, &*policy, scheme, ways);
+/// Where in the logical batch the neighbors differ.
+#[derive(Clone, Copy, Debug)]
+enum Place {
+    Front,
+    Middle,
+    End,
+}
+
+const PLACES: [Place; 3] = [Place::Front, Place::Middle, Place::End];
+
+impl Place {
+    /// The position among the drawn units.
+    fn of(self, drawn: &[usize]) -> usize {
+        match self {
+            Self::Front => 0,
+            Self::Middle => drawn.len() / 2,
+            Self::End => drawn.len() - 1,
         }
     }
 }
 
-fn added(name: &str, policy: &dyn Clipping, ways: &[Way]) {
+/// Neighbors by adding or removing a unit, and by replacing one, at every place.
+fn neighbors(ways: &[Way]) {
+    for (name, policy) in policies() {
+        for place in PLACES {
+            added(name, &*policy, place, ways);
+            for scheme in SCHEMES {
+                replaced(name, &*policy, scheme, place, ways);
+            }
+        }
+    }
+    // One policy at each place: a software driver takes its time.
+    for device in other_devices() {
+        on(&device, || {
+            for (place, (name, policy)) in PLACES.into_iter().zip(policies().into_iter().step_by(7))
+            {
+                added(name, &*policy, place, ways);
+                replaced(name, &*policy, SamplingScheme::FixedSize, place, ways);
+            }
+        });
+    }
+}
+
+const SCHEMES: [SamplingScheme; 3] =
+    [SamplingScheme::Poisson, SamplingScheme::FixedSize, SamplingScheme::Shuffled];
+
+/// Compares the release with an adversary among the drawn units with the release without it.
+///
+/// A data set is a set, so its neighbor may be listed in another order: the drawn units without the
+/// adversary keep their order and are at the indices that are drawn. The first draw with one unit
+/// less has the same indices but the last. So the rows of a physical batch move up behind the
+/// place.
+fn added(name: &str, policy: &dyn Clipping, place: Place, ways: &[Way]) {
     let relation = NeighboringRelation::AddOrRemoveOne;
     let scheme = SamplingScheme::Poisson;
+    let place = if ways[0].depends_on_index() { Place::End } else { place };
     let mut most = 0.0f64;
     for (index, adversary) in adversaries(ways[0]).into_iter().enumerate() {
-        let mut units: Vec<Unit> = (0..UNITS - 1).map(|index| unit(ways[0], index)).collect();
-        units.push(adversary);
-        // A seed whose first draw has the last unit.
-        let (seed, with) = (10 * index as u64..)
-            .map(|seed| (seed, release(policy, ways[0], scheme, seed, &units)))
-            .find(|(_, with)| with.draw.private_indices().contains(&(UNITS - 1)))
+        let (seed, drawn) = (10 * index as u64..)
+            .map(|seed| (seed, first_draw(scheme, seed, UNITS).private_indices().to_vec()))
+            .find(|(_, drawn)| drawn.len() > 2 && drawn.last() == Some(&(UNITS - 1)))
             .unwrap();
+        let mut units: Vec<Unit> = (0..UNITS).map(|index| unit(ways[0], index)).collect();
+        let at = place.of(&drawn);
+        units[drawn[at]] = adversary;
+        let (mut some, mut others) = (Vec::new(), Vec::new());
+        for (index, unit) in units.iter().enumerate().filter(|(index, _)| *index != drawn[at]) {
+            if drawn.contains(&index) { some.push(unit) } else { others.push(unit) }
+        }
+        let (mut some, mut others) = (some.into_iter(), others.into_iter());
+        let listed = (0..UNITS - 1).map(|index| match drawn.contains(&index) {
+            true => some.next().unwrap().clone(),
+            false => others.next().unwrap().clone(),
+        });
+        let neighbor: Vec<Unit> = listed.collect();
+
+        let with = release(policy, ways[0], scheme, seed, &units);
+        assert_eq!(with.draw.private_indices(), drawn);
         for &way in ways {
-            let without = release(policy, way, scheme, seed, &units[..UNITS - 1]);
-            let others = with.draw.private_indices().split_last().unwrap().1;
-            assert_eq!(without.draw.private_indices(), others, "the others are drawn as before");
-            let context = format!("{name}, {way:?}, {:?}", units.last());
+            let without = release(policy, way, scheme, seed, &neighbor);
+            assert_eq!(without.draw.private_indices(), &drawn[..drawn.len() - 1]);
+            let context = format!("{name}, {way:?}, {place:?}, {:?}", units[drawn[at]]);
             let batch = UNITS as f64 / 4.0;
             most = most.max(check(&context, policy, relation, [&with, &without], batch));
         }
     }
-    assert!(most > 0.3, "{name}, {ways:?}: no adversary comes near, {most}");
+    assert!(most > 0.3, "{name}, {ways:?}, {place:?}: no adversary comes near, {most}");
 }
 
-fn replaced(name: &str, policy: &dyn Clipping, scheme: SamplingScheme, ways: &[Way]) {
+/// Compares the releases before and after a drawn unit is replaced by an adversary. Under Poisson
+/// sampling, these are two steps of the relation.
+fn replaced(name: &str, policy: &dyn Clipping, scheme: SamplingScheme, place: Place, ways: &[Way]) {
     let relation = NeighboringRelation::ReplaceOne;
     let units: Vec<Unit> = (0..UNITS).map(|index| unit(ways[0], index)).collect();
-    let before = release(policy, ways[0], scheme, 7, &units);
-    let drawn = before.draw.private_indices()[2];
+    let several = |seed: &u64| first_draw(scheme, *seed, UNITS).private_indices().len() > 2;
+    let seed = (7..).find(several).unwrap();
+    let before = release(policy, ways[0], scheme, seed, &units);
+    let drawn = before.draw.private_indices();
+    let replaced = drawn[place.of(drawn)];
     let mut most = 0.0f64;
     for (adversary, &way) in adversaries(ways[0]).into_iter().zip(ways.iter().cycle()) {
         let mut other = units.clone();
-        other[drawn] = adversary;
-        let after = release(policy, way, scheme, 7, &other);
+        other[replaced] = adversary;
+        let after = release(policy, way, scheme, seed, &other);
         assert!(after.draw == before.draw);
-        let context = format!("{name}, {scheme:?}, {way:?}, {:?}", other[drawn]);
+        let context = format!("{name}, {scheme:?}, {way:?}, {place:?}, {:?}", other[replaced]);
         let batch = UNITS as f64 / 4.0;
         most = most.max(check(&context, policy, relation, [&before, &after], batch));
     }
-    assert!(most > 0.1, "{name}, {scheme:?}, {ways:?}: no adversary comes near, {most}");
+    assert!(most > 0.1, "{name}, {scheme:?}, {ways:?}, {place:?}: none comes near, {most}");
 }
 
 // Sharp edges, for every policy.
@@ -157,6 +217,11 @@ fn rows_keep_the_sensitivity() {
 #[test]
 fn padded_rows_keep_the_sensitivity() {
     neighbors(&[Way::Padded(1), Way::Padded(4), Way::Padded(64)]);
+}
+
+#[test]
+fn rows_with_weighted_losses_keep_the_sensitivity() {
+    neighbors(&[Way::Weighted(1), Way::Weighted(3), Way::Weighted(1000)]);
 }
 
 #[test]
@@ -220,7 +285,7 @@ fn swapping_all_copies_of_a_unit_moves_the_sum_by_no_more_than_one_unit() {
                 .with_backward(PrivateBackward::new().with_group_size(3));
             let model = Net::new();
             let rows = [copies, &rows(3)].concat();
-            optim.backward(model.losses_of_rows(&rows), &model).unwrap();
+            optim.backward(&model, &draw, |model, _| model.losses_of_rows(&rows)).unwrap();
             flat(&optim.step(1.0, model, draw).unwrap())
         };
         let first = step(&[[1.0, 2.0, 3.0], [1.1, 2.0, 3.0], [1.0, 2.1, 3.0]]);

@@ -1,0 +1,217 @@
+//! Canaries that are gradients in one direction.
+
+use std::fmt;
+
+use burn::module::Module;
+use burn::tensor::{DType, Tensor};
+
+use crate::DpError;
+use crate::error::positive;
+use crate::model::{TrainableParameters, for_each_trained, map_parameters};
+use crate::updates::UnitUpdate;
+
+/// Canaries whose gradient has one value that is not zero (Dirac gradients), each in another place,
+/// evenly spread over the trained parameters.
+///
+/// As units of any plan: [`update`](Self::update) is what a canary contributes, for
+/// [`DpOptimizer::unit_updates`](crate::optim::DpOptimizer::unit_updates) or
+/// [`clip_updates`](crate::updates::clip_updates), whether the unit is an example or a user.
+/// [`observe`](Self::observe) adds up the released updates. The directions are orthogonal, so the
+/// canaries of one run do not influence each other, as long as the other units have no gradient
+/// there or the same one in every run.
+///
+/// With plain SGD and a norm of at least the clipping threshold, the scores have the distribution
+/// of the worst case that the accountant assumes. Other optimizers mix steps or coordinates, and
+/// the audit is weaker.
+pub struct GradientCanaries {
+    norm: f64,
+    /// The place of each canary: number of the parameter, and of the value in it. Ascending.
+    places: Vec<(usize, usize)>,
+    scores: Vec<f64>,
+}
+
+impl GradientCanaries {
+    /// Creates canaries with gradients of this norm.
+    ///
+    /// # Errors
+    ///
+    /// Returns [`DpError::InvalidArgument`] if `norm` is not positive and finite, or there are more
+    /// canaries than trained values, and [`DpError::UnsupportedModel`] if `model` trains nothing.
+    pub fn new<M: Module>(model: &M, canaries: usize, norm: f64) -> Result<Self, DpError> {
+        positive("norm", norm)?;
+        let parameters = TrainableParameters::of_units(model)?;
+        let sizes: Vec<usize> = parameters.iter().map(|info| info.num_values()).collect();
+        let values: usize = sizes.iter().sum();
+        if canaries == 0 || canaries > values {
+            return Err(DpError::invalid(
+                "canaries",
+                format!("must be from 1 to the {values} trained values, got {canaries}"),
+            ));
+        }
+        let (mut parameter, mut start) = (0, 0);
+        let places = (0..canaries).map(|canary| {
+            let place = (canary as u128 * values as u128 / canaries as u128) as usize;
+            while place - start >= sizes[parameter] {
+                start += sizes[parameter];
+                parameter += 1;
+            }
+            (parameter, place - start)
+        });
+        Ok(Self { norm, places: places.collect(), scores: vec![0.0; canaries] })
+    }
+
+    /// Returns what a canary contributes to a step, if it is included.
+    ///
+    /// # Errors
+    ///
+    /// Returns [`DpError::InvalidArgument`] if there is no such canary.
+    pub fn update<M: Module>(&self, canary: usize, model: &M) -> Result<UnitUpdate, DpError> {
+        let Some(&(parameter, value)) = self.places.get(canary) else {
+            let reason = format!("must be less than {}, got {canary}", self.places.len());
+            return Err(DpError::invalid("canary", reason));
+        };
+        // The difference of two models whose values are zero but one.
+        let zero = map_parameters(model.clone(), |_, info| {
+            let trained = info.is_trained && !info.is_repeated;
+            trained.then(|| info.value.flat().cast(DType::F32) * 0.0)
+        });
+        let mut number = 0;
+        let changed = map_parameters(zero.clone(), |_, info| {
+            if !info.is_trained || info.is_repeated {
+                return None;
+            }
+            number += 1;
+            let values = info.value.flat();
+            (number == parameter + 1).then(|| {
+                let one = Tensor::full([1], -self.norm as f32, &values.device());
+                values.cast(DType::F32).slice_assign([value..value + 1], one)
+            })
+        });
+        UnitUpdate::change(&zero, &changed)
+    }
+
+    /// Adds what a step changed in the direction of each canary to its score. Call it after every
+    /// step, with the model before and after.
+    ///
+    /// # Errors
+    ///
+    /// Returns [`DpError::InvalidArgument`] if the models are not of the kind that the canaries
+    /// were made for, and [`DpError::Device`] if they cannot be read from the device.
+    pub fn observe<M: Module>(&mut self, before: &M, after: &M) -> Result<(), DpError> {
+        let (before, after) = (values(before)?, values(after)?);
+        let change = |&(parameter, value): &(usize, usize)| {
+            let at = |model: &[Vec<f32>]| model.get(parameter)?.get(value).copied();
+            Some(f64::from(at(&before)?) - f64::from(at(&after)?))
+        };
+        let changes: Option<Vec<f64>> = self.places.iter().map(change).collect();
+        let Some(changes) = changes else {
+            let reason = "must be models with the parameters that the canaries were made for";
+            return Err(DpError::invalid("before and after", reason));
+        };
+        self.scores.iter_mut().zip(changes).for_each(|(score, change)| *score += change);
+        Ok(())
+    }
+
+    /// Returns the score of each canary: the sum of the changes in its direction.
+    pub fn scores(&self) -> &[f64] {
+        &self.scores
+    }
+}
+
+impl fmt::Debug for GradientCanaries {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("GradientCanaries")
+            .field("canaries", &self.places.len())
+            .field("norm", &self.norm)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Returns the values of every trained parameter, in order.
+fn values<M: Module>(model: &M) -> Result<Vec<Vec<f32>>, DpError> {
+    let mut tensors = Vec::new();
+    for_each_trained(model, |_, parameter| tensors.push(parameter.value.flat()));
+    let values = tensors.into_iter().map(|tensor| {
+        let data = tensor.into_data().convert_dtype(DType::F32);
+        data.try_to_vec::<f32>().map_err(|error| DpError::device(format!("the model: {error:?}")))
+    });
+    values.collect()
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use burn::nn::{Linear, LinearConfig};
+    use burn::optim::SgdConfig;
+    use burn_dp_accountant::audit::Audit;
+
+    use super::*;
+    use crate::audit::CanaryCoins;
+    use crate::optim::{DpOptimizer, PrivacyPlanConfig};
+    use crate::random::InsecureSeed;
+    use crate::test_devices::devices;
+
+    #[test]
+    fn each_canary_has_its_own_place_and_its_norm() {
+        for device in devices() {
+            // 3 × 2 weights and 2 biases.
+            let model: Linear = LinearConfig::new(3, 2).init(&device.autodiff());
+            let canaries = GradientCanaries::new(&model, 8, 0.5).unwrap();
+            let mut places = canaries.places.clone();
+            places.dedup();
+            assert_eq!(places.len(), 8);
+            for canary in 0..8 {
+                let update = canaries.update(canary, &model).unwrap();
+                let norms = update.norms(&model).unwrap().reveal();
+                let squares: f64 = norms.iter().map(|(_, norm)| norm * norm).sum();
+                assert_eq!(squares, 0.25);
+            }
+            assert!(canaries.update(8, &model).is_err());
+            assert!(GradientCanaries::new(&model, 9, 0.5).is_err());
+            assert!(GradientCanaries::new(&model, 1, 0.0).is_err());
+        }
+    }
+
+    /// Trains with the full batch; returns the canaries and the optimizer.
+    fn train(coins: &CanaryCoins, norm: f64, seed: u64) -> (GradientCanaries, DpOptimizer) {
+        let device = devices().remove(0).autodiff();
+        let mut model: Linear = LinearConfig::new(20, 20).init(&device);
+        let units = coins.len();
+        let mut canaries = GradientCanaries::new(&model, units, norm).unwrap();
+        let config = PrivacyPlanConfig::new(units, units as f64).with_steps(4);
+        let config = config.with_noise_multiplier(1.0).with_insecure_seed(InsecureSeed(seed));
+        let plan = config.init().unwrap();
+        let sampler = plan.sampler().unwrap();
+        let mut optim = plan.optimizer(SgdConfig::new().init());
+        for step in 0..4 {
+            let draw = sampler.draw(step).unwrap();
+            let update = |copy: Linear, unit: usize| {
+                if !coins.is_included(unit) {
+                    return Ok(UnitUpdate::zero());
+                }
+                canaries.update(unit, &copy)
+            };
+            optim.unit_updates(&model, &draw, update).unwrap();
+            let before = model.clone();
+            model = optim.step(1.0, model, draw).map_err(|error| error.to_string()).unwrap();
+            canaries.observe(&before, &model).unwrap();
+        }
+        (canaries, optim)
+    }
+
+    #[test]
+    fn scores_are_the_noisy_sums_of_the_steps() {
+        // The norm is clipped to 1: the mean of an included score is 4 steps / 200 units.
+        let coins = CanaryCoins::from_seed(200, InsecureSeed(1));
+        let (canaries, optim) = train(&coins, 7.0, 1);
+        let scores = coins.scores(canaries.scores()).unwrap();
+        let mean = |list: &[f64]| list.iter().sum::<f64>() / list.len() as f64 * 200.0;
+        // About 100 scores with standard deviation 2: five standard errors.
+        assert!((mean(scores.included()) - 4.0).abs() < 1.0, "{}", mean(scores.included()));
+        assert!(mean(scores.excluded()).abs() < 1.0, "{}", mean(scores.excluded()));
+        // μ = 2.
+        let lower = Audit::new(&scores, 1e-5).unwrap().gdp().epsilon_lower;
+        let epsilon = optim.plan().epsilon_at_end(1e-5).unwrap();
+        assert!(lower <= epsilon && lower > epsilon / 3.0, "{lower} {epsilon}");
+    }
+}

@@ -1,0 +1,257 @@
+//! The file with the key of a run, apart from its checkpoints.
+
+use std::fs;
+use std::io::ErrorKind;
+use std::path::{Component, Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+use zeroize::{Zeroize, Zeroizing};
+
+use super::folder::{create, private_options, remove, sync_parent, write, write_at};
+use super::log_lines::{self, Tail, checked, split_tail};
+use crate::DpError;
+use crate::optim::engine::damaged;
+use crate::optim::releases::KeyStorage;
+
+/// Version of the format. Other versions are refused.
+const FORMAT: u32 = 1;
+
+/// The name, in a folder of checkpoints, of the file that says that the key was erased.
+pub(super) const ERASED: &str = "key-erased";
+
+/// The file with the key of a run.
+///
+/// # Privacy
+///
+/// Whoever reads it can subtract the noise of the run. On Unix it has mode 0600; on Windows it has
+/// the access rights of its folder. It is overwritten before it is removed, but a file system with
+/// copies (snapshots, a journal of data, the blocks of a solid state disk) may keep the old bytes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct KeyFile {
+    path: PathBuf,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Content {
+    format: u32,
+    run: u64,
+    key: String,
+}
+
+impl Drop for Content {
+    fn drop(&mut self) {
+        self.key.zeroize();
+    }
+}
+
+/// What a file with a key contains.
+enum Found {
+    Nothing,
+    /// A part of a key, whose writing or erasing was interrupted.
+    CutOff,
+    Key(Content),
+}
+
+impl KeyFile {
+    pub(super) fn new(path: &Path) -> Self {
+        Self { path: path.to_path_buf() }
+    }
+
+    /// Returns the file with the key of the run in `folder`.
+    ///
+    /// # Arguments
+    ///
+    /// - `given`: the path that the user gave, if there is one
+    ///
+    /// # Errors
+    ///
+    /// Returns [`DpError::InvalidArgument`] if none was given and the folder has no name.
+    pub(super) fn locate(given: Option<&Path>, folder: &Path) -> Result<Self, DpError> {
+        if let Some(path) = given {
+            return Ok(Self::new(path));
+        }
+        let absolute = std::path::absolute(folder).map_err(|error| DpError::io(folder, error))?;
+        let mut parts = absolute.components();
+        let Some(Component::Normal(name)) = parts.next_back() else {
+            return Err(DpError::invalid(
+                "folder",
+                format!(
+                    "{} has no name from which the file of the key could be named; give the file \
+                     with `Checkpointer::with_key_file`",
+                    folder.display()
+                ),
+            ));
+        };
+        let mut name = name.to_os_string();
+        name.push(".key");
+        Ok(Self { path: parts.as_path().join(name) })
+    }
+
+    pub(super) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Returns where the key is, for the statement, and its path.
+    pub(super) fn storage(self) -> (KeyStorage, Option<PathBuf>) {
+        let storage = match self.is_exposed() {
+            true => KeyStorage::ExposedFile,
+            false => KeyStorage::File,
+        };
+        (storage, Some(self.path))
+    }
+
+    /// Stores the key of the run `run`. Returns whether the file is new.
+    ///
+    /// # Arguments
+    ///
+    /// - `abandoned`: whether a run is known to have ended before its first checkpoint, so that its
+    ///   key is useless
+    ///
+    /// # Errors
+    ///
+    /// Returns [`DpError::SavedState`] if the file has the key of another run, and [`DpError::Io`]
+    /// if it cannot be written.
+    pub(super) fn store(
+        &self,
+        run: u64,
+        key: &str,
+        abandoned: impl FnOnce(u64) -> bool,
+    ) -> Result<bool, DpError> {
+        match self.read()? {
+            Found::Nothing => {}
+            Found::CutOff => self.erase()?,
+            Found::Key(found) if found.run == run => return Ok(false),
+            Found::Key(found) if abandoned(found.run) => self.erase()?,
+            Found::Key(_) => {
+                return Err(DpError::saved_state(format!(
+                    "{} has the key of another run; give every run its own folder and its own key \
+                     (`Checkpointer::with_key_file`)",
+                    self.path.display()
+                )));
+            }
+        }
+        if let Some(folder) = self.path.parent().filter(|folder| !folder.as_os_str().is_empty()) {
+            create(folder)?;
+        }
+        let content = Content { format: FORMAT, run, key: key.to_string() };
+        let line = Zeroizing::new(log_lines::line(&content)?);
+        if let Err(error) = write(&self.path, line.as_bytes()) {
+            // The beginning of a key is of no use.
+            let _ = self.erase();
+            return Err(error);
+        }
+        sync_parent(&self.path)?;
+        Ok(true)
+    }
+
+    /// Returns the key of the run `run`, or `None` if it was erased when the run ended.
+    ///
+    /// # Arguments
+    ///
+    /// - `folder`: the folder of the checkpoints
+    ///
+    /// # Errors
+    ///
+    /// Returns [`DpError::SavedState`] if the file is missing or damaged, or has another key.
+    pub(super) fn load(
+        &self,
+        folder: &Path,
+        run: u64,
+    ) -> Result<Option<Zeroizing<String>>, DpError> {
+        match self.read() {
+            Ok(Found::Key(mut content)) if content.run == run => {
+                Ok(Some(Zeroizing::new(std::mem::take(&mut content.key))))
+            }
+            _ if erased_run(folder) == Some(run) => Ok(None),
+            Ok(Found::Key(_)) => Err(DpError::saved_state(format!(
+                "{} has the key of another run; name the key of this run with \
+                 `Checkpointer::with_key_file`",
+                self.path.display()
+            ))),
+            Ok(Found::CutOff) => Err(damaged(&self.path, "it is cut off")),
+            Ok(Found::Nothing) => Err(DpError::saved_state(format!(
+                "the key {} is missing, without which the run cannot continue; restore the file, \
+                 or name it with `Checkpointer::with_key_file`",
+                self.path.display()
+            ))),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Erases the key if it is the one of the run `run`, or the beginning of one.
+    pub(super) fn erase_of(&self, run: u64) -> Result<(), DpError> {
+        match self.read()? {
+            Found::Key(content) if content.run != run => Ok(()),
+            Found::Nothing => Ok(()),
+            _ => self.erase(),
+        }
+    }
+
+    /// Overwrites the key and removes the file, if there is one.
+    pub(super) fn erase(&self) -> Result<(), DpError> {
+        let failed = |error| DpError::io(&self.path, error);
+        let length = match fs::metadata(&self.path) {
+            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
+            found => found.map_err(failed)?.len(),
+        };
+        let mut file = private_options().write(true).open(&self.path).map_err(failed)?;
+        // A disk that is full has the space of the file that is there.
+        let overwritten = write_at(&mut file, 0, &vec![0; length as usize]);
+        drop(file);
+        remove(&self.path)?;
+        sync_parent(&self.path)?;
+        overwritten.map_err(failed)
+    }
+
+    /// Returns whether users other than the owner can read the file.
+    fn is_exposed(&self) -> bool {
+        #[cfg(unix)]
+        if let Ok(found) = fs::metadata(&self.path) {
+            return std::os::unix::fs::MetadataExt::mode(&found) & 0o077 != 0;
+        }
+        false
+    }
+
+    fn read(&self) -> Result<Found, DpError> {
+        let mut bytes = match fs::read(&self.path) {
+            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Found::Nothing),
+            read => read.map_err(|error| DpError::io(&self.path, error))?,
+        };
+        let found = self.parse(&bytes);
+        bytes.zeroize();
+        found
+    }
+
+    fn parse(&self, bytes: &[u8]) -> Result<Found, DpError> {
+        let (complete, tail) = split_tail(bytes);
+        let is_cut = complete == 0 && matches!(tail, Tail::None | Tail::CutOff);
+        // A key is overwritten with zeros from its beginning.
+        if is_cut || bytes.first() == Some(&0) {
+            return Ok(Found::CutOff);
+        }
+        let text = std::str::from_utf8(bytes).ok().map(str::trim_end).and_then(checked);
+        let content = text.and_then(|json| serde_json::from_str::<Content>(json).ok());
+        match content.filter(|content| content.format == FORMAT) {
+            Some(content) => Ok(Found::Key(content)),
+            None => Err(damaged(&self.path, "it is not a key of this version")),
+        }
+    }
+}
+
+/// Returns the run in `folder` whose key was erased, if there is one.
+pub(super) fn erased_run(folder: &Path) -> Option<u64> {
+    let text = fs::read_to_string(folder.join(ERASED)).ok()?;
+    u64::from_str_radix(text.trim_end(), 16).ok()
+}
+
+/// Writes in `folder` that the key of the run `run` was erased.
+pub(super) fn mark_erased(folder: &Path, run: u64) -> Result<(), DpError> {
+    if erased_run(folder) == Some(run) {
+        return Ok(());
+    }
+    let path = folder.join(ERASED);
+    remove(&path)?;
+    write(&path, format!("{run:016x}\n").as_bytes())?;
+    sync_parent(&path)
+}

@@ -1,0 +1,93 @@
+//! A test of the independence of the examples on some items.
+
+use burn::module::Module;
+use burn::tensor::Tensor;
+
+use super::values::compare_values;
+use super::whole_batch::check_reach;
+use crate::DpError;
+use crate::grads::PrivateBackward;
+use crate::nn::{UnitScope, Units};
+use crate::random::LayerRandomness;
+
+/// Tests on some items that the loss of an example depends on this example alone, by value and by
+/// gradient.
+///
+/// By value: the loss of each example, and the norm of its gradient for each parameter, must be
+/// the same in the batch of all items, in the reverse order, in half of the batch, in a larger
+/// batch, and alone, up to rounding. By gradient: the gradient of one loss must not reach the rows
+/// of other examples in any private layer.
+///
+/// The test costs about seven forward and backward passes of the batch, and one for each of up to
+/// 16 single items. Run it once before training. A training by
+/// [`DpOptimizer::backward_batch`](crate::optim::DpOptimizer::backward_batch) or `PrivateTraining`
+/// makes it by itself.
+///
+/// # Arguments
+///
+/// - `items`: at least two
+/// - `losses`: makes the batch of some items, as the training does, and returns one loss for each
+///
+/// # Privacy
+///
+/// A test finds what mixes the examples on the batches that it computes. It cannot show that the
+/// examples are independent on other batches, it does not find what is as small as rounding, and it
+/// does not find what affects a single example of the batch. The random layers of the model draw
+/// known values here.
+///
+/// # Errors
+///
+/// Returns [`DpError::NotPerExample`] if an example depends on another one, or if `losses` are not
+/// one value for each of at least two items. Returns the errors of
+/// [`PrivateBackward::run`](crate::grads::PrivateBackward::run) if that pass would be refused.
+///
+/// # Example
+///
+/// ```
+/// use burn::nn::LinearConfig;
+/// use burn::tensor::{Device, Tensor};
+/// use burn_dp::{check_independence, nn::IntoPrivate};
+///
+/// let device = Device::flex().autodiff();
+/// let model = LinearConfig::new(1, 1).init(&device).private();
+/// let items = [0.5f32, -1.0, 2.0, 0.25];
+///
+/// let x = |items: Vec<f32>| Tensor::<1>::from_floats(items.as_slice(), &device).unsqueeze_dim(1);
+/// let independent = check_independence(&model, &items, |model, items| {
+///     model.forward(x(items)).powi_scalar(2).reshape([-1])
+/// });
+/// assert!(independent.is_ok());
+///
+/// let mixed = check_independence(&model, &items, |model, items| {
+///     let losses = model.forward(x(items)).powi_scalar(2).reshape([-1]);
+///     losses.clone() / losses.mean().detach()
+/// });
+/// assert!(mixed.is_err());
+/// ```
+pub fn check_independence<M: Module, I: Clone>(
+    model: &M,
+    items: &[I],
+    losses: impl Fn(&M, Vec<I>) -> Tensor<1>,
+) -> Result<(), DpError> {
+    let randomness = LayerRandomness::known();
+    let losses_of = |model: &M, positions: &[usize]| {
+        let units = Units::Rows { units: positions.to_vec(), copies: 1 };
+        let _scope = UnitScope::enter(model, &randomness, units);
+        losses(model, positions.iter().map(|&position| items[position].clone()).collect())
+    };
+    let all: Vec<usize> = (0..items.len()).collect();
+    let batch = losses_of(model, &all);
+    let [rows] = batch.dims();
+    if rows < 2 || rows != items.len() {
+        return Err(DpError::NotPerExample {
+            reason: format!(
+                "expected one value for each of at least two examples, got {rows} for {} items; do \
+                 not take the mean",
+                items.len()
+            ),
+        });
+    }
+    check_reach(batch, model)?;
+    let mut losses_of = |model: &M, positions: &[usize]| Ok(losses_of(model, positions));
+    compare_values(model, &PrivateBackward::new(), items.len(), &mut losses_of).map(drop)
+}

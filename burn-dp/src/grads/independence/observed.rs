@@ -1,0 +1,62 @@
+//! What is compared of each unit.
+
+use burn::module::Module;
+use burn::tensor::{DType, Device, Tensor};
+
+use crate::DpError;
+use crate::grads::PrivateBackward;
+use crate::model::ParameterGroups;
+
+/// What one pass computed of each unit.
+pub(super) struct Observed {
+    /// The losses of the rows of each unit, then the norms of its gradient for each parameter:
+    /// `[quantities][units]`.
+    pub(super) values: Vec<Vec<f64>>,
+    /// The size that the rounding of each quantity is relative to: `[quantities][units]`.
+    pub(super) scales: Vec<Vec<f64>>,
+    /// The type of the losses, and their device.
+    pub(super) precision: (DType, Device),
+}
+
+impl Observed {
+    /// Makes the backward pass of the losses of `units` units.
+    ///
+    /// # Errors
+    ///
+    /// Returns [`DpError::NotPerExample`] if there is not one loss for each row, the errors of
+    /// [`PrivateBackward::run`], and [`DpError::Device`] if a value cannot be read.
+    pub(super) fn new<M: Module>(
+        losses: Tensor<1>,
+        units: usize,
+        model: &M,
+        backward: &PrivateBackward,
+        groups: &ParameterGroups,
+    ) -> Result<Self, DpError> {
+        let (rows, copies) = (losses.dims()[0], backward.group_size());
+        if rows != units * copies {
+            return Err(DpError::NotPerExample {
+                reason: format!(
+                    "expected {copies} losses for each of {units} units, got {rows}; return one \
+                     loss for each row, not their mean"
+                ),
+            });
+        }
+        let precision = (losses.dtype(), losses.device());
+        let host = losses.clone().inner().into_data().convert_dtype(DType::F64);
+        let host: Vec<f64> =
+            host.try_into_vec().map_err(|error| DpError::device(format!("losses: {error:?}")))?;
+        let squared_norms = backward.run(losses, model)?.squared_norms(groups)?;
+
+        let losses = (0..copies).map(|copy| host.iter().skip(copy).step_by(copies).copied());
+        let mut values: Vec<Vec<f64>> = losses.map(Iterator::collect).collect();
+        let mut scales = values.clone();
+        scales.iter_mut().flatten().for_each(|loss| *loss = loss.abs());
+        let total = |unit: usize| squared_norms.iter().map(|norms| norms[unit]).sum::<f64>().sqrt();
+        let norms: Vec<f64> = (0..units).map(total).collect();
+        for squared_norms in &squared_norms {
+            values.push(squared_norms.iter().map(|norm| norm.sqrt()).collect());
+            scales.push(norms.clone());
+        }
+        Ok(Self { values, scales, precision })
+    }
+}

@@ -1,0 +1,114 @@
+//! How much rounding may change the loss and the gradient of an example from batch to batch.
+
+use burn::module::Module;
+use burn::tensor::{DType, Device, FloatDType, Tensor};
+
+use super::observed::Observed;
+use crate::grads::precision::Precision;
+use crate::model::{for_each_parameter, map_parameters};
+use crate::random::{Domain, InsecureSeed, Stream};
+
+/// A change of the parameters of relative size √ε moves a value by far more than the rounding of
+/// its pass, whose size is ε times a small factor. This factor covers values that the particular
+/// change moves less than usual.
+const MARGIN: f64 = 8.0;
+
+/// The rounding of the passes of one model.
+///
+/// Kernels may add in another order for another batch size. By backward error analysis, a product
+/// that is computed with rounding is the exact product of parameters that are changed by the size
+/// of the rounding. So the tolerance is measured: the parameters are changed by √ε, each up or
+/// down, and a value may differ by eight times what this moves it, plus √ε of its size. Values that
+/// are ill-conditioned (differences of nearly equal numbers, a ReLU at its kink in half precision)
+/// get a large tolerance, and others a small one.
+///
+/// # References
+///
+/// N. J. Higham, "Accuracy and Stability of Numerical Algorithms", 2002, sections 1.5 and 3.5.
+pub(super) struct Rounding {
+    /// √ε of the lowest precision.
+    relative: f64,
+}
+
+impl Rounding {
+    /// Returns the rounding of a model whose losses have this type, on this device.
+    pub(super) fn of<M: Module>(model: &M, (losses, device): &(DType, Device)) -> Self {
+        let epsilon = |dtype: DType| dtype.finfo().unwrap_or(FloatDType::F32.finfo()).epsilon;
+        // Norms are computed in single precision.
+        let single = epsilon(DType::F32);
+        let mut largest = single.max(epsilon(*losses)).max(Precision::of(device).epsilon());
+        for_each_parameter(model, |_, parameter| {
+            largest = largest.max(epsilon(parameter.value.dtype()));
+        });
+        Self { relative: largest.sqrt() }
+    }
+
+    /// Returns the model with every parameter and buffer changed by √ε.
+    pub(super) fn perturb<M: Module>(&self, model: M) -> M {
+        let mut words =
+            Stream::new(&InsecureSeed(0).into(), Domain::Independence, 0, 0).into_words();
+        map_parameters(model, |_, parameter| {
+            if matches!(parameter.value.dtype(), DType::QFloat(_)) {
+                return None;
+            }
+            let length = parameter.value.shape().num_elements();
+            let signs = words.by_ref().flat_map(|word| (0..64).map(move |bit| word >> bit & 1));
+            let factor = |sign| if sign == 1 { 1.0 + self.relative } else { 1.0 - self.relative };
+            let factors: Vec<f32> = signs.map(|sign| factor(sign) as f32).take(length).collect();
+            let values = parameter.value.flat();
+            let options = (&values.device(), values.dtype());
+            let factors = Tensor::<1>::from_data(factors.as_slice(), options);
+            Some(values * factors)
+        })
+    }
+
+    /// Returns the first quantity that differs for two units when the same batch is computed again,
+    /// or `None` if all repeat.
+    ///
+    /// The change of the parameters moves a value by at least as much as random values do, because
+    /// its pass draws others; so the tolerance is a part of what it moves the median unit.
+    pub(super) fn repeats(
+        &self,
+        batch: &Observed,
+        again: &Observed,
+        perturbed: &Observed,
+    ) -> Option<usize> {
+        (0..batch.values.len()).find(|&quantity| {
+            let values = &batch.values[quantity];
+            let tolerance = median(&moved(values, &perturbed.values[quantity])) / MARGIN;
+            let moved = moved(values, &again.values[quantity]);
+            let differs =
+                |(moved, scale): &(&f64, &f64)| **moved > tolerance + self.relative * **scale;
+            moved.iter().zip(&batch.scales[quantity]).filter(differs).count() >= 2
+        })
+    }
+
+    /// Returns how much each value of a batch may differ in another batch: `[quantities][units]`.
+    pub(super) fn tolerances(&self, batch: &Observed, perturbed: &Observed) -> Vec<Vec<f64>> {
+        let quantities = batch.values.iter().zip(&perturbed.values).zip(&batch.scales);
+        quantities
+            .map(|((values, perturbed), scales)| {
+                let moved = moved(values, perturbed);
+                let median = median(&moved);
+                let tolerance = |(moved, scale): (&f64, &f64)| {
+                    let tolerance = MARGIN * (moved + median) + self.relative * scale;
+                    // What cannot be judged is not judged.
+                    if tolerance.is_nan() { f64::INFINITY } else { tolerance }
+                };
+                moved.iter().zip(scales).map(tolerance).collect()
+            })
+            .collect()
+    }
+}
+
+/// Returns how far each value moved.
+fn moved(values: &[f64], others: &[f64]) -> Vec<f64> {
+    values.iter().zip(others).map(|(value, other)| (value - other).abs()).collect()
+}
+
+/// Returns the upper median of the finite values; 0 without any.
+fn median(values: &[f64]) -> f64 {
+    let mut finite: Vec<f64> = values.iter().copied().filter(|value| value.is_finite()).collect();
+    finite.sort_by(f64::total_cmp);
+    finite.get(finite.len() / 2).copied().unwrap_or(0.0)
+}

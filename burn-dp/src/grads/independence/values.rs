@@ -1,0 +1,170 @@
+//! A comparison of the loss and the gradient of each unit between different batches.
+
+use std::collections::BTreeMap;
+
+use burn::module::Module;
+use burn::tensor::Tensor;
+
+use super::observed::Observed;
+use super::rounding::Rounding;
+use crate::DpError;
+use crate::grads::PrivateBackward;
+use crate::model::{ParameterGroups, private_copy};
+
+/// Units that are also computed alone.
+const ALONE: usize = 16;
+
+/// One of this many units comes twice in the larger batch.
+const LARGER: usize = 8;
+
+/// Returns the losses of the units at the given positions of a batch, in that order.
+pub(crate) type LossesOf<'a, M> = dyn FnMut(&M, &[usize]) -> Result<Tensor<1>, DpError> + 'a;
+
+/// Compares the loss of each unit, and the norm of its gradient for each parameter, between a batch
+/// and other batches of its units: in reverse order, in two halves, with some units twice, and
+/// each of up to sixteen units alone. Returns whether there were at least two units to compare.
+///
+/// Two units must differ by more than [rounding](Rounding). So no single unit, however large its
+/// values, makes honest losses look mixed. The passes use a copy of the model. They take six times
+/// the time of the forward and the backward pass of the batch, and the passes of single units.
+///
+/// # Errors
+///
+/// Returns [`DpError::NotPerExample`] if two units differ, and the errors of `losses_of` and of
+/// [`PrivateBackward::run`].
+pub(crate) fn compare_values<M: Module>(
+    model: &M,
+    backward: &PrivateBackward,
+    units: usize,
+    losses_of: &mut LossesOf<'_, M>,
+) -> Result<bool, DpError> {
+    if units < 2 {
+        return Ok(false);
+    }
+    let model = private_copy(model);
+    let groups = ParameterGroups::per_parameter(&model)?;
+    let all: Vec<usize> = (0..units).collect();
+    let mut observe = |model: &M, positions: &[usize]| {
+        let losses = losses_of(model, positions)?;
+        Observed::new(losses, positions.len(), model, backward, &groups)
+    };
+    let batch = observe(&model, &all)?;
+    let rounding = Rounding::of(&model, &batch.precision);
+    // A clone would share the running states of the copy.
+    let perturbed = observe(&rounding.perturb(private_copy(&model)), &all)?;
+    let again = observe(&model, &all)?;
+    if let Some(quantity) = rounding.repeats(&batch, &again, &perturbed) {
+        return Err(random(&name(&groups, backward, quantity)));
+    }
+    let tolerances = rounding.tolerances(&batch, &perturbed);
+
+    let comparable = |&unit: &usize| {
+        let mut quantities = batch.values.iter().zip(&tolerances);
+        quantities.all(|(values, tolerances)| (values[unit] + tolerances[unit]).is_finite())
+    };
+    if all.iter().filter(|unit| comparable(unit)).count() < 2 {
+        return Ok(false);
+    }
+    let differing = |found: &Observed, positions: &[usize], differing: &mut BTreeMap<_, _>| {
+        for (quantity, values) in found.values.iter().enumerate() {
+            for (value, &unit) in values.iter().zip(positions) {
+                let expected = batch.values[quantity][unit];
+                if differs(*value, expected, tolerances[quantity][unit]) {
+                    differing.entry(unit).or_insert(quantity);
+                }
+            }
+        }
+    };
+    let mut found = BTreeMap::new();
+    for (arrangement, batches) in arrangements(units) {
+        for positions in batches {
+            differing(&observe(&model, &positions)?, &positions, &mut found);
+        }
+        if found.len() < 2 {
+            continue;
+        }
+        let quantity = found.into_values().min().unwrap_or_default();
+        return Err(mixed(&name(&groups, backward, quantity), arrangement));
+    }
+    Ok(true)
+}
+
+/// Returns the name of a quantity for messages.
+fn name(groups: &ParameterGroups, backward: &PrivateBackward, quantity: usize) -> String {
+    let parameter = quantity.checked_sub(backward.group_size());
+    match parameter.and_then(|index| groups.names().get(index)) {
+        Some(path) => format!("the gradient of `{path}`"),
+        None => "the loss".to_string(),
+    }
+}
+
+fn mixed(what: &str, arrangement: &str) -> DpError {
+    DpError::NotPerExample {
+        reason: format!(
+            "{what} of an example differs from its value in the batch when it is computed \
+             {arrangement}, by more than rounding: it depends on other examples, also if no \
+             gradient shows it; compute each loss from its own example alone, without a mean, sum, \
+             rank or mask over the batch (also under `detach`), its number of rows, mixtures of \
+             examples, or a padded length that counts"
+        ),
+    }
+}
+
+fn random(what: &str) -> DpError {
+    DpError::NotPerExample {
+        reason: format!(
+            "{what} of an example differs when the same batch is computed again, by more than \
+             rounding: something draws random values that belong to no unit; use \
+             `Private<Dropout>`, and derive every augmentation from its own item"
+        ),
+    }
+}
+
+/// Whether a value is another one. Values that are not finite are alike.
+fn differs(value: f64, expected: f64, tolerance: f64) -> bool {
+    match (value.is_finite(), expected.is_finite()) {
+        (true, true) => (value - expected).abs() > tolerance,
+        (false, false) => false,
+        _ => tolerance.is_finite(),
+    }
+}
+
+/// Returns the other batches of `units` units, at least two, with the name of each kind.
+fn arrangements(units: usize) -> Vec<(&'static str, Vec<Vec<usize>>)> {
+    let every = |from, step| (from..units).step_by(step).collect::<Vec<usize>>();
+    let copies = units - units.div_ceil(LARGER);
+    vec![
+        ("in the reverse order", vec![(0..units).rev().collect()]),
+        ("in a batch with half of the examples", vec![every(0, 2), every(1, 2)]),
+        ("in a batch with more examples", vec![(copies..units).chain(0..units).collect()]),
+        ("alone", every(0, units.div_ceil(ALONE)).into_iter().map(|unit| vec![unit]).collect()),
+    ]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_arrangement_has_known_units_and_the_first_three_have_all() {
+        for units in [2, 3, 7, 8, 9, 16, 17, 33, 100] {
+            for (name, batches) in arrangements(units) {
+                let mut seen: Vec<usize> = batches.concat();
+                seen.sort_unstable();
+                seen.dedup();
+                let all = seen.len() == units;
+                assert!(all || (name == "alone" && (9..=16).contains(&seen.len())), "{name}");
+                assert!(seen.iter().all(|&unit| unit < units), "{name} {units}");
+                assert!(batches.iter().all(|batch| !batch.is_empty()));
+            }
+        }
+    }
+
+    #[test]
+    fn values_that_are_not_finite_are_alike() {
+        assert!(!differs(f64::NAN, f64::INFINITY, 0.1));
+        assert!(differs(f64::NAN, 1.0, 0.1) && differs(1.0, f64::NAN, 0.1));
+        assert!(differs(1.2, 1.0, 0.1) && !differs(1.05, 1.0, 0.1));
+        assert!(!differs(f64::NAN, 1.0, f64::INFINITY));
+    }
+}

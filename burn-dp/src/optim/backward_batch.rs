@@ -1,0 +1,95 @@
+//! The forward and backward passes of a whole logical batch.
+
+use burn::module::Module;
+use burn::tensor::Tensor;
+
+use super::DpOptimizer;
+use crate::DpError;
+use crate::sampling::LogicalBatch;
+
+impl DpOptimizer {
+    /// Computes the losses of a logical batch, clips its examples and adds them up: all physical
+    /// batches, each once.
+    ///
+    /// Prefer it to [`backward`](Self::backward). Since it loads the units itself, the independence
+    /// of the examples is also tested [by value](super::IndependenceCheck), on one physical batch,
+    /// in the first step or as often as
+    /// [`with_independence_check`](Self::with_independence_check) says. The test calls `losses` on
+    /// other batches of the same units, and changes neither the model nor the draws nor the noise
+    /// of the run.
+    ///
+    /// # Arguments
+    ///
+    /// - `physical_batch_size`: as in
+    ///   [`physical_batches`](crate::sampling::LogicalBatch::physical_batches)
+    /// - `losses`: returns one loss for each row of a physical batch, computed with the model that
+    ///   it receives. In a step that is tested it also receives batches with other numbers of rows,
+    ///   of at most `physical_batch_size`
+    ///
+    /// # Errors
+    ///
+    /// Returns the errors of [`backward`](Self::backward) and of the loader, and
+    /// [`DpError::NotPerExample`] if the test finds that a loss depends on other examples.
+    /// [`discard`](Self::discard) the logical batch before clipping it again.
+    ///
+    /// # Example
+    ///
+    /// ```
+    /// # use burn::data::{dataloader::batcher::Batcher, dataset::InMemDataset};
+    /// # use burn::{nn::LinearConfig, optim::SgdConfig, tensor::{Device, Tensor}};
+    /// # use burn_dp::{DpError, nn::IntoPrivate, optim::PrivacyPlanConfig};
+    /// # struct Rows;
+    /// # impl Batcher<f32, Tensor<2>> for Rows {
+    /// #     fn batch(&self, items: Vec<f32>, device: &Device) -> Tensor<2> {
+    /// #         Tensor::<1>::from_floats(items.as_slice(), device).unsqueeze_dim(1)
+    /// #     }
+    /// # }
+    /// # fn main() -> Result<(), DpError> {
+    /// let device = Device::flex().autodiff();
+    /// let dataset = InMemDataset::new((0..1000).map(|i| i as f32 / 1000.0).collect());
+    /// let mut model = LinearConfig::new(1, 1).init(&device).private();
+    ///
+    /// let config = PrivacyPlanConfig::new(1000, 50.0).with_steps(5).with_noise_multiplier(1.0);
+    /// let plan = config.init()?;
+    /// let batches = plan.batches(dataset, Rows, &device)?;
+    /// let mut optim = plan.optimizer(SgdConfig::new().init());
+    ///
+    /// for batch in batches {
+    ///     let batch = batch?;
+    ///     optim.backward_batch(&model, &batch, 16, |model, x| {
+    ///         (model.forward(x.clone()) - x * 2.0).powi_scalar(2).reshape([-1])
+    ///     })?;
+    ///     model = optim.step(0.1, model, batch)?;
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn backward_batch<M: Module, O: Send + 'static>(
+        &mut self,
+        model: &M,
+        batch: &LogicalBatch<O>,
+        physical_batch_size: usize,
+        losses: impl Fn(&M, O) -> Tensor<1>,
+    ) -> Result<(), DpError> {
+        // Before any forward pass: no pass of the test may set what later passes are compared to.
+        self.engine.buffers.begin(model);
+        let losses = |model: &M, input| (losses(model, input), ());
+        let forward = self.engine.forward(batch, None, &losses);
+        for physical in batch.physical_batches(physical_batch_size)? {
+            let (input, part) = physical?.into_parts();
+            self.engine.check_part(&part)?;
+            if self.engine.begin_comparison() {
+                let conclusive = forward.compare(model, part.private_indices());
+                // After an error the next attempt is compared as well.
+                self.engine.compared(matches!(conclusive, Ok(true)));
+                conclusive?;
+            }
+            let task = self.engine.clip_task(model)?;
+            let (losses, ()) = forward.run(model, input, &part);
+            let (sum, probe) = task.run(losses, &part, model);
+            self.engine.end_task(probe);
+            self.engine.accumulate(part, sum?)?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,87 @@
+//! Forward passes of a logical batch that the library calls itself.
+
+use burn::module::Module;
+use burn::tensor::{Device, Tensor};
+
+use super::PrivacyEngine;
+use crate::DpError;
+use crate::grads::{PrivateBackward, compare_values};
+use crate::nn::{UnitScope, Units};
+use crate::random::LayerRandomness;
+use crate::sampling::{DrawPart, LogicalBatch};
+
+/// Computes the losses of any units of a logical batch, through its loader.
+pub(crate) struct Forward<'a, M, O, T> {
+    batch: &'a LogicalBatch<O>,
+    device: Option<Device>,
+    losses: &'a dyn Fn(&M, O) -> (Tensor<1>, T),
+    backward: PrivateBackward,
+    randomness: LayerRandomness,
+}
+
+impl PrivacyEngine {
+    /// Returns the forward passes of the current logical step.
+    pub(crate) fn forward<'a, M, O, T>(
+        &self,
+        batch: &'a LogicalBatch<O>,
+        device: Option<Device>,
+        losses: &'a dyn Fn(&M, O) -> (Tensor<1>, T),
+    ) -> Forward<'a, M, O, T> {
+        let (backward, randomness) = (self.backward.clone(), self.layer_randomness());
+        Forward { batch, device, losses, backward, randomness }
+    }
+
+    /// Returns the randomness of the layers in the current logical step.
+    pub(crate) fn layer_randomness(&self) -> LayerRandomness {
+        LayerRandomness::new(self.plan.key(), self.next_step)
+    }
+
+    /// Opens the scope in which the random layers of `model` know the units of a physical batch.
+    pub(crate) fn unit_scope<M: Module>(&self, model: &M, part: &DrawPart) -> UnitScope {
+        let units = rows_of(part.private_indices(), part.rows(), self.backward.group_size());
+        UnitScope::enter(model, &self.layer_randomness(), units)
+    }
+
+    /// Returns whether the values of the next physical batch are to be compared, to the first
+    /// thread that asks. Say the outcome with [`compared`](Self::compared).
+    pub(crate) fn begin_comparison(&mut self) -> bool {
+        self.independence.begin_values(self.next_step)
+    }
+
+    /// Takes the outcome of a comparison.
+    pub(crate) fn compared(&mut self, conclusive: bool) {
+        self.independence.compared(self.next_step, conclusive);
+    }
+}
+
+impl<M: Module, O: Send + 'static, T> Forward<'_, M, O, T> {
+    /// Computes the losses of a physical batch.
+    pub(crate) fn run(&self, model: &M, input: O, part: &DrawPart) -> (Tensor<1>, T) {
+        self.losses_of(model, input, part.private_indices(), part.rows())
+    }
+
+    /// Compares the values of `units` between different batches; see [`compare_values`].
+    pub(crate) fn compare(&self, model: &M, units: &[usize]) -> Result<bool, DpError> {
+        // The larger batch of the test has one eighth more units; it is to fit into memory too.
+        let units = &units[..units.len() - units.len().div_ceil(9).min(units.len() / 3)];
+        let mut losses_of = |model: &M, positions: &[usize]| {
+            let units: Vec<usize> = positions.iter().map(|&position| units[position]).collect();
+            let input = self.batch.load(&units, self.device.as_ref())?;
+            Ok(self.losses_of(model, input, &units, units.len()).0)
+        };
+        compare_values(model, &self.backward, units.len(), &mut losses_of)
+    }
+
+    fn losses_of(&self, model: &M, input: O, units: &[usize], rows: usize) -> (Tensor<1>, T) {
+        let units = rows_of(units, rows, self.backward.group_size());
+        let _scope = UnitScope::enter(model, &self.randomness, units);
+        (self.losses)(model, input)
+    }
+}
+
+/// Returns the units of the rows of a physical batch; rows of padding come last.
+fn rows_of(units: &[usize], rows: usize, copies: usize) -> Units {
+    // No data set has as many units as would reach the numbers of the padding.
+    let padding = (0..rows.saturating_sub(units.len())).map(|row| usize::MAX - row);
+    Units::Rows { units: units.iter().copied().chain(padding).collect(), copies }
+}

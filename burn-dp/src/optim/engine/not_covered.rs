@@ -1,0 +1,31 @@
+//! What no ε covers, in every statement of a run.
+
+/// What the data can decide about an error. Other refusals (budget, planned steps, order of draws,
+/// learning rates that are not finite, settings of a checkpoint) depend on public values alone.
+///
+/// The chapter "What is and is not covered" of the book has the same list.
+const REFUSALS: [&str; 9] = [
+    "an item of the data set cannot be loaded, or it contradicts an earlier load",
+    "a layer refuses an input, for example a token that is not in the vocabulary",
+    "losses are missing, or a layer sees another number of rows than there are losses",
+    "the test of independence finds that a loss depends on another example, or has no result",
+    "a value that is not trained changed during a forward pass",
+    "a loss does not depend on the model, or depends on it outside of the private layers",
+    "the closure of a unit update returns an error",
+    "a clipped sum is not finite, or the device has no memory for a batch of that size",
+    "a repeated step differs from the step that was released",
+];
+
+/// Returns the sentences that every statement has.
+pub(super) fn sentences() -> [String; 2] {
+    [
+        "A learning rate that depends on private values, such as the training loss: rates are \
+         used as they are given."
+            .into(),
+        format!(
+            "That a step was refused or the training failed, and the message of the error, where \
+             the data decide it: {}.",
+            REFUSALS.join("; ")
+        ),
+    ]
+}

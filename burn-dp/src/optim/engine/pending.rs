@@ -1,0 +1,46 @@
+//! The sum of a logical step whose release is not made yet.
+
+use crate::DpError;
+use crate::clipping::ClippedSum;
+use crate::sampling::{Draw, DrawPart, RecordIdentity};
+
+/// The units of the current logical step that were clipped, and their sum.
+pub(super) struct Pending {
+    pub(super) draw: Draw,
+    /// Whether the unit at each position of the draw is in the sum.
+    pub(super) given: Vec<bool>,
+    /// The weakest identity of all parts.
+    pub(super) identity: RecordIdentity,
+    pub(super) sum: ClippedSum,
+}
+
+impl Pending {
+    /// Returns an error if a unit of `part` is in the sum, or if `part` is of another draw.
+    pub(super) fn check(&self, part: &DrawPart) -> Result<(), DpError> {
+        if *part.draw() != self.draw {
+            return Err(other_draw(self.draw.step()));
+        }
+        let mut units = part.positions().zip(part.private_indices());
+        match units.find(|&(position, _)| self.given[position]) {
+            Some((_, &unit)) => Err(given_twice(unit, part.step())),
+            None => Ok(()),
+        }
+    }
+}
+
+/// The error for a unit that is in the sum of its step already.
+pub(crate) fn given_twice(unit: usize, step: u64) -> DpError {
+    DpError::state(format!(
+        "unit {unit} of step {step} was given twice, and would contribute twice the clipping \
+         threshold; give every physical batch of the logical batch once, and call `discard` before \
+         a logical batch is clipped again"
+    ))
+}
+
+/// The error for a draw that is not the one that was clipped.
+pub(super) fn other_draw(step: u64) -> DpError {
+    DpError::state(format!(
+        "two different draws of step {step} were given; draw each step once, with \
+         `PrivacyPlan::sampler`"
+    ))
+}

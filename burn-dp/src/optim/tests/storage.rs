@@ -1,0 +1,40 @@
+//! What the statement says of where a run is stored.
+
+use std::path::Path;
+
+use burn::optim::SgdConfig;
+use burn_dp_accountant::DpEvent;
+
+use crate::DpError;
+use crate::optim::PrivacyPlanConfig;
+use crate::optim::releases::{Lock, Mark, ReleaseSink};
+
+/// A log on a file system with or without locks.
+struct Log(Lock);
+
+impl ReleaseSink for Log {
+    fn append(&mut self, _: u64, _: Mark, _: Option<&DpEvent>) -> Result<(), DpError> {
+        Ok(())
+    }
+
+    fn path(&self) -> &Path {
+        Path::new("releases.log")
+    }
+
+    fn lock(&self) -> Lock {
+        self.0
+    }
+}
+
+// Sharp edge: a lock that holds on some file systems only.
+#[test]
+fn a_file_system_without_locks_is_in_the_statement() {
+    for (lock, stated) in [(Lock::Held, false), (Lock::Unsupported, true)] {
+        let config = PrivacyPlanConfig::new(100, 10.0).with_steps(2).with_noise_multiplier(1.0);
+        let optim = config.init().unwrap().optimizer(SgdConfig::new().init());
+        optim.engine.releases().unwrap().attach(Log(lock));
+        let statement = optim.statement(&[1e-3]).unwrap();
+        let found = statement.not_covered.iter().any(|line| line.contains("has no locks"));
+        assert_eq!(found, stated, "{statement}");
+    }
+}

@@ -1,0 +1,159 @@
+use crate::DpError;
+
+/// A source of public data, by name: the only way to [`PublicData`].
+///
+/// # Privacy
+///
+/// A declaration, which no program can check: everything that is computed from the data is used
+/// without noise. A held-out part of the private data set is as private as the rest. The privacy
+/// statement names the source.
+///
+/// # Example
+///
+/// ```
+/// use burn_dp::PublicSource;
+///
+/// # fn main() -> Result<(), burn_dp::DpError> {
+/// let reviews = PublicSource::published("Large Movie Review Dataset").data(vec!["good", "bad"])?;
+/// assert_eq!(reviews.to_string(), "Large Movie Review Dataset (published, 2 items)");
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PublicSource {
+    name: String,
+    kind: &'static str,
+}
+
+impl PublicSource {
+    /// Names a data set that anyone can read, and that is not part of the private data.
+    pub fn published(name: impl Into<String>) -> Self {
+        Self { name: name.into(), kind: "published" }
+    }
+
+    /// Names data that a program made without private data, for example drawn images.
+    pub fn generated(name: impl Into<String>) -> Self {
+        Self { name: name.into(), kind: "generated" }
+    }
+
+    /// Names data of people who agreed that it needs no protection.
+    pub fn consented(name: impl Into<String>) -> Self {
+        Self { name: name.into(), kind: "consented" }
+    }
+
+    /// Returns the public items of this source.
+    ///
+    /// # Errors
+    ///
+    /// Returns [`DpError::InvalidArgument`] if the name is blank, or has a line break or a
+    /// semicolon, or if there is no item.
+    pub fn data<T>(self, items: Vec<T>) -> Result<PublicData<T>, DpError> {
+        let origin = self.origin(items.len())?;
+        Ok(PublicData { origin, items })
+    }
+
+    /// Returns the description of `size` items of this source.
+    pub(crate) fn origin(self, size: usize) -> Result<String, DpError> {
+        let is_one_line = |c: char| !c.is_control() && c != ';';
+        if self.name.trim().is_empty() || !self.name.chars().all(is_one_line) {
+            return Err(DpError::invalid(
+                "public source",
+                format!(
+                    "must have a name of one line without a semicolon, which the privacy statement \
+                     contains, got {:?}",
+                    self.name
+                ),
+            ));
+        }
+        if size == 0 {
+            return Err(DpError::invalid(
+                "public data",
+                format!(
+                    "must have at least one item, and {} has none; give another source, or use a \
+                     clipping policy without public data",
+                    self.name
+                ),
+            ));
+        }
+        let items = if size == 1 { "item" } else { "items" };
+        Ok(format!("{} ({}, {size} {items})", self.name, self.kind))
+    }
+}
+
+/// Items that need no protection, with the name of their source and their number; created by
+/// [`PublicSource::data`]. Displayed as the privacy statement names it.
+///
+/// [`PublicNorms`](crate::clipping::PublicNorms) and
+/// [`public_statistics`](crate::updates::public_statistics) accept nothing else.
+#[derive(Clone, Debug, PartialEq)]
+pub struct PublicData<T> {
+    origin: String,
+    items: Vec<T>,
+}
+
+impl<T> PublicData<T> {
+    /// Returns the items, at least one.
+    pub fn items(&self) -> &[T] {
+        &self.items
+    }
+
+    /// Returns the items in batches of at most `size`, and of at least one. The description still
+    /// has the number of single items.
+    pub fn batches(&self, size: usize) -> PublicData<Vec<T>>
+    where
+        T: Clone,
+    {
+        let items = self.items.chunks(size.max(1)).map(<[T]>::to_vec).collect();
+        PublicData { origin: self.origin.clone(), items }
+    }
+
+    /// Keeps the first `len` items, and at least one. The description still has the number of all
+    /// items, because all of them were declared public.
+    pub fn truncated(mut self, len: usize) -> Self {
+        self.items.truncate(len.max(1));
+        self
+    }
+
+    pub(crate) fn origin(&self) -> &str {
+        &self.origin
+    }
+}
+
+impl<T> std::fmt::Display for PublicData<T> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.origin)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    #[test]
+    fn public_data_is_named_with_its_size() {
+        for (source, kind) in [
+            (PublicSource::published("letters"), "published"),
+            (PublicSource::generated("letters"), "generated"),
+            (PublicSource::consented("letters"), "consented"),
+        ] {
+            let data = source.data(vec![1, 2, 3]).unwrap();
+            assert_eq!(data.to_string(), format!("letters ({kind}, 3 items)"));
+            let batches = data.batches(2);
+            assert_eq!(batches.to_string(), data.to_string());
+            assert_eq!(batches.items(), [vec![1, 2], vec![3]]);
+            let first = batches.truncated(0);
+            assert_eq!((first.to_string(), first.items().len()), (data.to_string(), 1));
+        }
+    }
+
+    #[test]
+    fn a_source_without_a_name_or_items_is_refused() {
+        for name in ["", " ", "two\nlines", "two; names"] {
+            let error = PublicSource::published(name).data(vec![1]).unwrap_err().to_string();
+            assert!(error.contains("must have a name"), "{error}");
+        }
+        let error = PublicSource::published("letters").data::<u8>(vec![]).unwrap_err().to_string();
+        assert!(error.contains("letters has none") && error.contains("without public"), "{error}");
+    }
+}

@@ -1,0 +1,178 @@
+//! Data sets with one record for each index.
+
+use std::error::Error;
+use std::fmt;
+use std::sync::Arc;
+
+use burn::data::dataset::transform::{Mapper, MapperDataset, PartialDataset, ShuffledDataset};
+use burn::data::dataset::{Dataset, DatasetError, InMemDataset};
+use serde::{Deserialize, Serialize};
+
+use crate::DpError;
+
+/// A data set whose index i is always record i, and whose records differ: what the private loaders
+/// accept.
+///
+/// A record under k indices enters a batch up to k times and moves the clipped sum by k times the
+/// clipping threshold, for which there is no noise. So the data sets of Burn that resample or
+/// overlap ([`SamplerDataset`], [`ComposedDataset`], [`WindowsDataset`], [`SelectionDataset`]) do
+/// not implement the trait. [`Distinct`](super::Distinct) makes them usable after a comparison of
+/// their records, as it does for all other types:
+///
+/// ```compile_fail,E0277
+/// # use burn::data::dataset::{InMemDataset, transform::SamplerDataset};
+/// # use burn_dp::sampling::DistinctRecords;
+/// # fn accept(_: impl DistinctRecords<u8>) {}
+/// let records = InMemDataset::new(vec![1, 2, 3, 4]);
+/// accept(SamplerDataset::with_replacement(records, 64));
+/// ```
+///
+/// [`SamplerDataset`]: burn::data::dataset::transform::SamplerDataset
+/// [`ComposedDataset`]: burn::data::dataset::transform::ComposedDataset
+/// [`WindowsDataset`]: burn::data::dataset::transform::WindowsDataset
+/// [`SelectionDataset`]: burn::data::dataset::transform::SelectionDataset
+///
+/// # Privacy
+///
+/// An implementation declares that no two indices return the same record (in user-level training:
+/// records of the same user), and that the records of an index never change. Augmentation belongs
+/// in the batcher. Nothing verifies the declaration, and the privacy statement says so.
+///
+/// # Example
+///
+/// ```
+/// use burn::data::dataset::{Dataset, DatasetError};
+/// use burn_dp::sampling::DistinctRecords;
+///
+/// struct Lines(Vec<String>);
+///
+/// impl Dataset<String> for Lines {
+///     fn get(&self, index: usize) -> Result<String, DatasetError> {
+///         Ok(self.0[index].clone())
+///     }
+///
+///     fn len(&self) -> usize {
+///         self.0.len()
+///     }
+/// }
+///
+/// /// Every line was written by another person.
+/// impl DistinctRecords<String> for Lines {}
+/// ```
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` may return one record under several indices",
+    note = "`Distinct::new` compares all records and `Distinct::by_key` their keys",
+    note = "`Distinct::assume`, or an implementation of `DistinctRecords`, declares the difference"
+)]
+pub trait DistinctRecords<I, E = DatasetError>: Dataset<I, E>
+where
+    E: Error + Send + Sync + 'static,
+{
+    /// Returns how it is known that the records differ.
+    fn identity(&self) -> RecordIdentity {
+        RecordIdentity::Declared
+    }
+
+    /// Checks that `record` is the record that `index` had when the records were compared.
+    ///
+    /// # Errors
+    ///
+    /// Returns [`DpError::InvalidArgument`] if it is not.
+    fn check_record(&self, index: usize, record: &I) -> Result<(), DpError> {
+        let _ = (index, record);
+        Ok(())
+    }
+}
+
+/// How it is known that the units of a run are different records. The weakest comes first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[non_exhaustive]
+pub enum RecordIdentity {
+    /// It is not known: the loop loaded the units itself.
+    NotChecked,
+    /// The type of the data set declares it.
+    Declared,
+    /// All records, or their keys, were compared before the run, and again when they were loaded.
+    Compared,
+}
+
+impl RecordIdentity {
+    /// Returns what the guarantee does not cover.
+    pub(crate) fn not_covered(self) -> &'static str {
+        match self {
+            Self::NotChecked | Self::Declared => {
+                "One record under several indices of the data set: the records were not compared."
+            }
+            Self::Compared => {
+                "Records that overlap, or belong to one person, under several indices with \
+                 different keys."
+            }
+        }
+    }
+}
+
+impl fmt::Display for RecordIdentity {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::NotChecked => "not checked",
+            Self::Declared => "declared by the type of the data set",
+            Self::Compared => "all records compared",
+        })
+    }
+}
+
+impl<I: Clone + Send + Sync> DistinctRecords<I> for InMemDataset<I> {}
+
+impl<D, I, E> DistinctRecords<I, E> for PartialDataset<D, I>
+where
+    D: DistinctRecords<I, E>,
+    I: Clone + Send + Sync,
+    E: Error + Send + Sync + 'static,
+{
+}
+
+/// A permutation of all records.
+impl<D, I> DistinctRecords<I> for ShuffledDataset<D, I>
+where
+    D: DistinctRecords<I>,
+    I: Clone + Send + Sync,
+{
+}
+
+impl<D, M, I, O, E> DistinctRecords<O, E> for MapperDataset<D, M, I>
+where
+    D: DistinctRecords<I, E>,
+    M: Mapper<I, O> + Send + Sync,
+    I: Send + Sync,
+    O: Send + Sync,
+    E: Error + Send + Sync + 'static,
+{
+}
+
+impl<D, I, E> DistinctRecords<I, E> for Arc<D>
+where
+    D: DistinctRecords<I, E>,
+    E: Error + Send + Sync + 'static,
+{
+    fn identity(&self) -> RecordIdentity {
+        (**self).identity()
+    }
+
+    fn check_record(&self, index: usize, record: &I) -> Result<(), DpError> {
+        (**self).check_record(index, record)
+    }
+}
+
+impl<D, I, E> DistinctRecords<I, E> for Box<D>
+where
+    D: DistinctRecords<I, E>,
+    E: Error + Send + Sync + 'static,
+{
+    fn identity(&self) -> RecordIdentity {
+        (**self).identity()
+    }
+
+    fn check_record(&self, index: usize, record: &I) -> Result<(), DpError> {
+        (**self).check_record(index, record)
+    }
+}

@@ -1,0 +1,217 @@
+//! Values of a model that are not trained and that a forward pass changes.
+
+use std::fmt;
+use std::sync::{Arc, Mutex};
+
+use burn::module::{
+    Content, Devices, Module, ModuleDisplay, ModuleDisplayDefault, ModuleMapper, ModuleVisitor,
+    Param, ParamId, RunningState,
+};
+use burn::nn::Linear;
+use burn::optim::SgdConfig;
+use burn::tensor::{Bool, Device, Int, Tensor};
+use burn_dp::DpError;
+use burn_dp::checkpoint::Checkpointer;
+use burn_dp::nn::{IntoPrivate, Private};
+use burn_dp::optim::DpOptimizer;
+use burn_dp::sampling::Sampler;
+
+use crate::fixtures::{config, device, inputs, layer, run_folder};
+
+/// A value that a forward pass can replace, like Burn's `RunningState`, of a kind that it lacks.
+macro_rules! stored {
+    ($name:ident, $kind:ty, $visit:ident) => {
+        #[derive(Clone, Debug)]
+        struct $name {
+            id: ParamId,
+            value: Arc<Mutex<Tensor<1, $kind>>>,
+        }
+
+        impl $name {
+            fn new(value: Tensor<1, $kind>) -> Self {
+                Self { id: ParamId::new(), value: Arc::new(Mutex::new(value)) }
+            }
+
+            fn set(&self, value: Tensor<1, $kind>) {
+                *self.value.lock().unwrap() = value;
+            }
+        }
+
+        impl Module for $name {
+            fn visit<V: ModuleVisitor>(&self, visitor: &mut V) {
+                let value = self.value.lock().unwrap().clone();
+                visitor.$visit(&Param::initialized(self.id, value));
+            }
+            fn map<M: ModuleMapper>(self, _: &mut M) -> Self {
+                self
+            }
+            fn to_device(self, _: &Device) -> Self {
+                self
+            }
+            fn fork(self, _: &Device) -> Self {
+                self
+            }
+            fn collect_devices(&self, devices: Devices) -> Devices {
+                devices
+            }
+            fn materialize(self) -> Self {
+                self
+            }
+            fn valid(&self) -> Self {
+                self.clone()
+            }
+            fn train(self) -> Self {
+                self
+            }
+        }
+
+        impl fmt::Display for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str(stringify!($name))
+            }
+        }
+
+        impl ModuleDisplayDefault for $name {
+            fn content(&self, content: Content) -> Option<Content> {
+                content.optional()
+            }
+        }
+
+        impl ModuleDisplay for $name {}
+    };
+}
+
+stored!(Counter, Int, visit_int);
+stored!(Flags, Bool, visit_bool);
+
+/// Which value a forward pass changes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Changes {
+    Nothing,
+    /// As a BatchNorm does: the update is visible after the next one only.
+    Running,
+    Float,
+    Int,
+    Bool,
+}
+
+#[derive(Module, Debug)]
+struct Net {
+    fc: Private<Linear>,
+    mean: RunningState<Tensor<1>>,
+    count: Counter,
+    seen: Flags,
+}
+
+impl Net {
+    fn new() -> Self {
+        let device = device();
+        Self {
+            fc: layer(3, 1, 1.0).private(),
+            mean: RunningState::new(Tensor::from_floats([0.0, f32::NAN], &device)),
+            count: Counter::new(Tensor::from_ints([0], &device)),
+            seen: Flags::new(Tensor::from_data([false, false], &device)),
+        }
+    }
+
+    fn losses(&self, examples: &[usize], changes: Changes) -> Tensor<1> {
+        let (x, device) = (inputs(examples), device());
+        let store = || self.mean.update(x.clone().mean_dim(0).slice([0..1, 0..2]).reshape([2]));
+        match changes {
+            Changes::Nothing => {}
+            Changes::Running => store(),
+            Changes::Float => {
+                store();
+                let _ = self.mean.value_sync();
+            }
+            Changes::Int => self.count.set(Tensor::from_ints([examples.len() as i32], &device)),
+            Changes::Bool => {
+                self.seen.set(Tensor::from_data([true, examples.len() > 2], &device));
+            }
+        }
+        self.fc.forward(x).powi_scalar(2).reshape([-1])
+    }
+}
+
+/// Makes steps of two physical batches; the second one of step `at` changes a value.
+fn train(optim: &mut DpOptimizer, steps: u64, at: u64, changes: Changes) -> Result<Net, DpError> {
+    let mut model = Net::new();
+    let sampler = optim.plan().sampler()?;
+    for step in 0..steps {
+        let draw = sampler.draw(step)?;
+        let half = draw.private_indices().len().div_ceil(2);
+        for (number, part) in draw.parts(half.max(1))?.enumerate() {
+            let now = if step == at && number == 1 { changes } else { Changes::Nothing };
+            optim.backward(&model, part, |model: &Net, units| model.losses(&units, now))?;
+        }
+        model = optim.step(0.1, model, draw)?;
+    }
+    Ok(model)
+}
+
+fn optimizer() -> DpOptimizer {
+    config().init().unwrap().optimizer(SgdConfig::new().init())
+}
+
+// Sharp edge: a value that changes late, is not a float, or waits in a running state.
+#[test]
+fn a_value_of_any_kind_that_changes_in_any_step_ends_the_run() {
+    for (changes, path) in [
+        (Changes::Running, "`mean`"),
+        (Changes::Float, "`mean`"),
+        (Changes::Int, "`count`"),
+        (Changes::Bool, "`seen`"),
+    ] {
+        for at in [0, 1, 5] {
+            let mut optim = optimizer();
+            let error = train(&mut optim, 8, at, changes).unwrap_err().to_string();
+            assert!(error.contains(path) && error.contains("not trained"), "{error}");
+            assert_eq!(optim.ledger().releases(), at, "{changes:?}");
+        }
+    }
+}
+
+#[test]
+fn values_that_stay_are_accepted_also_if_one_is_not_a_number() {
+    let mut optim = optimizer();
+    train(&mut optim, 8, 0, Changes::Nothing).unwrap();
+    assert_eq!(optim.ledger().releases(), 8);
+}
+
+#[test]
+fn an_update_that_waits_in_a_running_state_is_seen_in_the_first_pass() {
+    let mut optim = optimizer();
+    let model = Net::new();
+    let draw = optim.plan().sampler().unwrap().draw(0).unwrap();
+    let losses = |model: &Net, units: Vec<usize>| model.losses(&units, Changes::Running);
+    let error = optim.backward(&model, &draw, losses).unwrap_err();
+    assert!(error.to_string().contains("`mean`"), "{error}");
+}
+
+#[test]
+fn a_change_after_the_last_step_is_seen_by_the_checkpoint() {
+    let mut optim = optimizer();
+    let model = train(&mut optim, 2, 9, Changes::Nothing).unwrap();
+    let folder = run_folder();
+    let checkpointer = Checkpointer::new(folder.path());
+    checkpointer.save(&model, &optim).unwrap();
+    let _ = model.losses(&[1, 2, 3], Changes::Int);
+    let error = checkpointer.save(&model, &optim).unwrap_err().to_string();
+    assert!(error.contains("`count`"), "{error}");
+}
+
+#[test]
+fn values_computed_on_public_data_are_accepted_and_stated() {
+    let mut optim = optimizer();
+    let model = train(&mut optim, 2, 9, Changes::Nothing).unwrap();
+    let _ = model.losses(&[1, 2, 3], Changes::Float);
+    optim.accept_public_buffers(&model).unwrap();
+    let draw = optim.plan().sampler().unwrap().draw(2).unwrap();
+    let losses = |model: &Net, units: Vec<usize>| model.losses(&units, Changes::Nothing);
+    optim.backward(&model, &draw, losses).unwrap();
+    let error = optim.accept_public_buffers(&model).unwrap_err().to_string();
+    assert!(error.contains("within a logical step"), "{error}");
+    optim.step(0.1, model, draw).unwrap();
+    let statement = optim.statement(&[1e-3]).unwrap();
+    assert!(statement.facts["values_not_trained"].contains("declared to be public"));
+}

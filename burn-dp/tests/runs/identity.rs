@@ -1,0 +1,297 @@
+//! Units that were not drawn, or are given twice, and records behind several indices.
+
+use burn::data::dataloader::batcher::Batcher;
+use burn::data::dataset::{Dataset, DatasetError, InMemDataset};
+use burn::optim::SgdConfig;
+use burn::tensor::Device;
+use burn_dp::DpError;
+use burn_dp::checkpoint::Checkpointer;
+use burn_dp::clipping::ClippedSum;
+use burn_dp::grads::PrivateBackward;
+use burn_dp::optim::DpOptimizer;
+use burn_dp::random::InsecureSeed;
+use burn_dp::sampling::{Distinct, DistinctRecords, Draw, DrawPart, LogicalBatch, Sampler};
+use burn_dp::updates::UnitUpdate;
+
+use crate::fixtures::{Net, Rows, UNITS, batches, config, device, train_on};
+
+fn optimizer() -> DpOptimizer {
+    config().init().unwrap().optimizer(SgdConfig::new().init())
+}
+
+fn draw(optim: &DpOptimizer, step: u64) -> Draw {
+    optim.plan().sampler().unwrap().draw(step).unwrap()
+}
+
+fn losses(model: &Net, units: Vec<usize>) -> burn::tensor::Tensor<1> {
+    model.losses_of(&units)
+}
+
+fn sum(optim: &mut DpOptimizer, units: &[usize]) -> ClippedSum {
+    let model = Net::new();
+    let grads = PrivateBackward::new().run(model.losses_of(units), &model).unwrap();
+    ClippedSum::from_gradients(grads, &optim.thresholds().unwrap()).unwrap()
+}
+
+/// Gives a part in each way that an optimizer accepts; every way must refuse it with these words.
+fn refused(optim: &mut DpOptimizer, part: impl Fn() -> DrawPart, words: &[&str]) {
+    let model = Net::new();
+    let update = |model: Net, unit| UnitUpdate::gradient(&model, model.losses_of(&[unit]));
+    let sum = sum(optim, part().private_indices());
+    let errors = [
+        optim.backward(&model, part(), losses),
+        optim.unit_updates(&model, part(), update),
+        optim.backward_each(&model, part(), |model, unit| model.losses_of(&[unit])),
+        optim.accumulate(part(), sum),
+    ];
+    for error in errors {
+        let error = error.unwrap_err().to_string();
+        assert!(words.iter().all(|words| error.contains(words)), "{error}");
+    }
+}
+
+// Sharp edge: one physical batch in place of another of the same size.
+#[test]
+fn a_physical_batch_that_is_given_twice_is_refused_by_its_unit() {
+    let mut optim = optimizer();
+    let draw = draw(&optim, 0);
+    let first = || draw.parts(3).unwrap().next().unwrap();
+    optim.backward(&Net::new(), first(), losses).unwrap();
+    let unit = format!("unit {} of step 0 was given twice", draw.private_indices()[0]);
+    refused(&mut optim, first, &[&unit]);
+    // Overlapping parts of other sizes share a unit.
+    let unit = format!("unit {} of step 0 was given twice", draw.private_indices()[2]);
+    refused(&mut optim, || draw.parts(2).unwrap().nth(1).unwrap(), &[&unit]);
+    refused(&mut optim, || DrawPart::from(&draw), &["given twice"]);
+}
+
+#[test]
+fn physical_batches_of_a_batch_that_is_loaded_again_are_refused() {
+    let mut optim = optimizer();
+    let batch = batches(optim.plan()).next().unwrap().unwrap();
+    let model = Net::new();
+    let mut load = || {
+        let mut physical = batch.physical_batches(5).unwrap();
+        optim.backward(&model, physical.next().unwrap().unwrap(), Net::losses)
+    };
+    load().unwrap();
+    assert!(load().unwrap_err().to_string().contains("was given twice"));
+    optim.discard();
+    let after = step_of(&mut optim, batch);
+    assert!(after.is_ok());
+}
+
+fn step_of(
+    optim: &mut DpOptimizer,
+    batch: LogicalBatch<burn::tensor::Tensor<2>>,
+) -> Result<Net, DpError> {
+    let model = Net::new();
+    for physical_batch in batch.physical_batches(5)? {
+        optim.backward(&model, physical_batch?, Net::losses)?;
+    }
+    Ok(optim.step(0.1, model, batch)?)
+}
+
+#[test]
+fn a_physical_batch_of_another_step_is_refused() {
+    let mut optim = optimizer();
+    let (earlier, later) = (draw(&optim, 0), draw(&optim, 1));
+    refused(&mut optim, || DrawPart::from(&later), &["step 1", "step 0"]);
+    let model = train_on(&mut optim, Net::new(), 1, 7);
+    refused(&mut optim, || DrawPart::from(&earlier), &["step 0", "step 1"]);
+    optim.backward(&model, &later, losses).unwrap();
+    optim.step(0.1, model, later).unwrap();
+}
+
+#[test]
+fn a_physical_batch_of_another_run_or_sampler_is_refused() {
+    let mut optim = optimizer();
+    let other = config().with_insecure_seed(InsecureSeed(6)).init().unwrap();
+    let other = other.sampler().unwrap().draw(0).unwrap();
+    refused(&mut optim, || DrawPart::from(&other), &["a key that is not the plan's"]);
+    let fixed = config().with_sampling(burn_dp::optim::SamplingScheme::FixedSize).init().unwrap();
+    let fixed = fixed.sampler().unwrap().draw(0).unwrap();
+    refused(&mut optim, || DrawPart::from(&fixed), &["not what the plan accounts for"]);
+}
+
+// The count of units agrees, and the key is the same, but not the data set.
+#[test]
+fn two_draws_of_one_step_are_not_mixed() {
+    let mut optim = optimizer();
+    let mine = draw(&optim, 0);
+    let larger = burn_dp::optim::PrivacyPlanConfig::new(2 * UNITS, 40.0)
+        .with_steps(8)
+        .with_noise_multiplier(1.0)
+        .with_insecure_seed(InsecureSeed(5))
+        .init()
+        .unwrap();
+    let other = larger.sampler().unwrap().draw(0).unwrap();
+    assert_eq!(other.mechanism(), mine.mechanism());
+    let model = Net::new();
+    optim.backward(&model, mine.parts(1).unwrap().next().unwrap(), losses).unwrap();
+    refused(&mut optim, || other.parts(1).unwrap().nth(1).unwrap(), &["two different draws"]);
+    for part in mine.parts(1).unwrap().skip(1) {
+        optim.backward(&model, part, losses).unwrap();
+    }
+    let refused = optim.step(0.1, model, other).unwrap_err();
+    assert!(refused.error().to_string().contains("two different draws"), "{}", refused.error());
+    optim.step(0.1, refused.into_model(), mine).unwrap();
+}
+
+#[test]
+fn a_physical_batch_that_is_left_out_is_refused_by_its_unit() {
+    let mut optim = optimizer();
+    let draw = draw(&optim, 0);
+    let mut model = Net::new();
+    let left_out = draw.private_indices()[3];
+    for (turn, part) in draw.parts(1).unwrap().enumerate() {
+        if turn != 3 {
+            optim.backward(&model, part, losses).unwrap();
+        }
+    }
+    let refused = optim.step(0.1, model, draw.clone()).unwrap_err();
+    let error = refused.error().to_string();
+    assert!(error.contains(&format!("unit {left_out} of step 0 was drawn, but never")), "{error}");
+    assert_eq!(optim.ledger().releases(), 0);
+    model = refused.into_model();
+    optim.backward(&model, draw.parts(1).unwrap().nth(3).unwrap(), losses).unwrap();
+    optim.step(0.1, model, draw).unwrap();
+    assert_eq!(optim.ledger().releases(), 1);
+}
+
+#[test]
+fn losses_and_sums_of_another_number_of_units_are_refused() {
+    let mut optim = optimizer();
+    let draw = draw(&optim, 0);
+    let part = || draw.parts(3).unwrap().next().unwrap();
+    let units = part().private_indices().to_vec();
+    for count in [2, 4] {
+        let own: Vec<usize> = (0..count).collect();
+        let model = Net::new();
+        let error = optim.backward(&model, part(), |model, _| model.losses_of(&own)).unwrap_err();
+        let words = format!("there are {count} losses, or groups of losses, for 3 rows");
+        assert!(error.to_string().contains(&words), "{error}");
+        let other = sum(&mut optim, &own);
+        let error = optim.accumulate(part(), other).unwrap_err().to_string();
+        assert!(error.contains(&format!("got {count} units for 3")), "{error}");
+    }
+    let exact = sum(&mut optim, &units);
+    optim.accumulate(part(), exact).unwrap();
+}
+
+/// Returns every unit twice.
+struct Doubled;
+
+impl Batcher<usize, Vec<usize>> for Doubled {
+    fn batch(&self, units: Vec<usize>, _: &Device) -> Vec<usize> {
+        units.repeat(2)
+    }
+}
+
+#[test]
+fn a_batcher_that_returns_another_number_of_units_is_refused() {
+    let mut optim = optimizer();
+    let batches = optim.plan().batches(records(), Doubled, &device()).unwrap();
+    let batch = batches.into_iter().next().unwrap().unwrap();
+    let doubled = batch.physical_batches(3).unwrap().next().unwrap().unwrap();
+    let update = |model: Net, unit| UnitUpdate::gradient(&model, model.losses_of(&[unit]));
+    let error = optim.unit_updates(&Net::new(), doubled, update).unwrap_err().to_string();
+    assert!(error.contains("got 6 items for 3 rows"), "{error}");
+}
+
+fn records() -> InMemDataset<usize> {
+    InMemDataset::new((0..UNITS).collect())
+}
+
+/// A data set that repeats one record.
+struct First;
+
+impl Dataset<usize> for First {
+    fn get(&self, _: usize) -> Result<usize, DatasetError> {
+        Ok(0)
+    }
+
+    fn len(&self) -> usize {
+        UNITS
+    }
+}
+
+/// One step on a data set; returns the optimizer.
+fn stepped(dataset: impl DistinctRecords<usize> + 'static) -> Result<DpOptimizer, DpError> {
+    let mut optim = optimizer();
+    let batch = optim.plan().batches(dataset, Rows, &device())?.next().unwrap()?;
+    step_of(&mut optim, batch)?;
+    Ok(optim)
+}
+
+// Sharp edge: one record behind several indices.
+#[test]
+fn a_record_behind_several_indices_is_refused_or_stated() {
+    let error = Distinct::<_, usize>::new(First).unwrap_err().to_string();
+    assert!(error.contains("items 0 and 1 are the same"), "{error}");
+
+    let said = |optim: DpOptimizer| {
+        let statement = optim.statement(&[1e-5]).unwrap();
+        (statement.facts["identity_of_records"].clone(), statement.not_covered.join(" "))
+    };
+    let (identity, not_covered) = said(stepped(Distinct::assume(First)).unwrap());
+    assert_eq!(identity, "declared by the type of the data set");
+    assert!(not_covered.contains("One record under several indices"), "{not_covered}");
+
+    let (identity, not_covered) = said(stepped(Distinct::new(records()).unwrap()).unwrap());
+    assert_eq!(identity, "all records compared");
+    assert!(!not_covered.contains("One record under several indices"), "{not_covered}");
+
+    let mut optim = optimizer();
+    let (draw, model) = (draw(&optim, 0), Net::new());
+    optim.backward(&model, &draw, losses).unwrap();
+    optim.step(0.1, model, draw).unwrap();
+    assert_eq!(said(optim).0, "not checked");
+}
+
+/// Returns other records after `calls` calls.
+struct Drifting {
+    calls: std::sync::atomic::AtomicUsize,
+    from: usize,
+}
+
+impl Dataset<usize> for Drifting {
+    fn get(&self, index: usize) -> Result<usize, DatasetError> {
+        let call = self.calls.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+        Ok(if call < self.from { index } else { index + 1 })
+    }
+
+    fn len(&self) -> usize {
+        UNITS
+    }
+}
+
+#[test]
+fn a_record_that_changes_during_the_run_is_refused_before_its_step() {
+    let calls = std::sync::atomic::AtomicUsize::new(0);
+    let drifting = Distinct::new(Drifting { calls, from: 2 * UNITS + 5 }).unwrap();
+    let error = stepped(drifting).map(|_| ()).unwrap_err().to_string();
+    assert!(error.contains("changed"), "{error}");
+}
+
+#[test]
+fn the_weakest_identity_of_all_steps_survives_a_resumption() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut optim = stepped(Distinct::assume(records())).unwrap();
+    let checkpointer = Checkpointer::new(folder.path());
+    checkpointer.save(&Net::new(), &optim).unwrap();
+    drop(optim);
+    let checkpoint = checkpointer.latest().unwrap().unwrap();
+    let plan = config().init().unwrap();
+    let model;
+    (optim, model) = checkpoint.restore(plan, SgdConfig::new().init(), Net::new()).unwrap();
+    let compared = Distinct::new(records()).unwrap();
+    let batches = optim.plan().batches(compared, Rows, &device()).unwrap();
+    let batch = batches.skip_to(1).unwrap().next().unwrap().unwrap();
+    for physical_batch in batch.physical_batches(5).unwrap() {
+        optim.backward(&model, physical_batch.unwrap(), Net::losses).unwrap();
+    }
+    optim.step(0.1, model, batch).unwrap();
+    let facts = optim.statement(&[1e-5]).unwrap().facts;
+    assert_eq!(facts["identity_of_records"], "declared by the type of the data set");
+}
