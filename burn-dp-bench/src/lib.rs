@@ -1,10 +1,14 @@
 //! Benchmarks of burn-dp, and the experiments of the papers behind it.
 //!
 //! - [`mod@bench`]: what privacy costs per step, in time and memory.
+//! - [`audit`]: lower bounds on ε of honest trainings and of trainings with planted mistakes.
 //! - [`experiments`]: measurements of the papers, repeated.
+//! - [`soak`]: runs that are killed at random points and resumed.
 //!
-//! The programs are `bench` and `experiment`. `cargo xtask bench` and `cargo xtask experiment`
-//! start them.
+//! The programs are `bench`, `audit`, `experiment` and `soak`; `cargo xtask` has a command for
+//! each.
 
+pub mod audit;
 pub mod bench;
 pub mod experiments;
+pub mod soak;

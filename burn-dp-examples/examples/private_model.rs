@@ -26,11 +26,11 @@ fn main() -> Result<(), DpError> {
     let mut optim = plan.optimizer(SgdConfig::new().init());
     for batch in batches {
         let batch = batch?;
-        for physical_batch in batch.physical_batches(64)? {
-            let (examples, _) = physical_batch?.into_parts();
+        // One loss for each example; 64 examples at a time fit into memory.
+        optim.backward_batch(&model, &batch, 64, |model, examples| {
             let hidden = model.hidden.forward(examples.inputs.flatten::<2>(1, 3)).tanh();
-            optim.backward(loss.forward(model.output.forward(hidden), examples.targets), &model)?;
-        }
+            loss.forward(model.output.forward(hidden), examples.targets)
+        })?;
         model = optim.step(0.5, model, batch)?; // noise, ledger, and the step of the optimizer
     }
     println!("{}", optim.statement(&[1e-5])?);

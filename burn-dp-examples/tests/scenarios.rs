@@ -56,8 +56,9 @@ fn batch_clipping_trains_batch_norm() {
 #[test]
 fn a_killed_run_resumes_without_a_second_payment() {
     let folder = tempfile::tempdir().unwrap();
-    resume::training::run(folder.path(), Some(60)).unwrap();
-    let optim = resume::training::run(folder.path(), Some(70)).unwrap();
+    let run = folder.path().join("run");
+    resume::training::run(&run, Some(60)).unwrap();
+    let optim = resume::training::run(&run, Some(70)).unwrap();
     assert_eq!(optim.ledger().releases(), 70);
 }
 

@@ -3,8 +3,7 @@
 #![allow(clippy::unwrap_used)]
 
 use std::path::Path;
-use std::process::{Child, Command, Output, Stdio};
-use std::time::{Duration, Instant};
+use std::process::{Command, Output};
 
 use burn::module::{Module, ModuleVisitor, Param};
 use burn::tensor::{Device, Tensor};
@@ -200,7 +199,9 @@ fn a_private_run_writes_model_figures_plot_and_statement_that_agree() {
     let (figures, printed) = figures_in(folder.path(), &line);
     let out = folder.path().join("out");
     assert!(out.join("model.bpk").is_file());
-    assert!(!out.join("checkpoints").exists(), "the key must go when the run has ended");
+    assert!(!out.join("checkpoints").exists() && !folder.path().join("out.key").exists());
+    let text = std::fs::read_to_string(out.join("privacy.txt")).unwrap();
+    assert!(text.contains("erased when the run ended"), "{text}");
 
     let epsilon = figures["epsilon"].as_f64().unwrap();
     assert!(epsilon <= 2.0 && epsilon > 1.99, "{epsilon}");
@@ -235,7 +236,9 @@ fn a_private_run_writes_model_figures_plot_and_statement_that_agree() {
     for part in ["one example", "Poisson", "flat", "not covered", "test set", "1e-4"] {
         assert!(text.contains(part), "{part} is missing in\n{text}");
     }
-    assert!(printed.contains("clipped*") && printed.contains("not covered by epsilon"));
+    // Nothing that was computed from the private data without noise.
+    assert!(!printed.contains("clipped*") && !printed.contains("share of clipped"), "{printed}");
+    assert!(!text.contains("public_data"), "{text}");
     assert!(printed.contains(&text), "the statement is printed too");
     assert!(printed.starts_with("training mlp on digits: 1000 examples, 30 steps"), "{printed}");
     assert!(printed.contains("privacy: epsilon <= 2.0000 at delta = 1e-4"), "{printed}");
@@ -266,9 +269,15 @@ fn every_clipping_policy_trains_and_is_named_in_the_statement() {
         assert!(text.contains(words), "{line}: {text}");
         let adapts = line.contains("quantile") || line.contains("layerwise");
         assert_eq!(figures["thresholds"].as_object().unwrap().is_empty(), !adapts, "{line}");
-        if line.contains("--public-size 100") {
-            assert_eq!(figures["train_items"], 900);
-        }
+        // Public digits are drawn apart; none is taken from the training set.
+        assert_eq!(figures["train_items"], 1_000, "{line}");
+        let needs = line.contains("layerwise") || line.contains("--layer-groups");
+        let size = if line.contains("--public-size 100") { "100" } else { "1000" };
+        let named = format!(
+            "public_data:          drawn digits of seed 0, apart from the training digits \
+             (generated, {size} items)"
+        );
+        assert_eq!(text.contains(&named), needs, "{line}: {text}");
     }
 }
 
@@ -279,7 +288,15 @@ fn options_of_another_policy_are_refused_before_anything_is_written() {
         ("--clipping automatic --layer-groups 2", "--layer-groups has no meaning"),
         ("--clipping quantile --count-share 2", "--count-share must be between 0 and 1"),
         ("--clipping quantile --target-quantile 2", "--target-quantile must be between 0 and 1"),
-        ("--clipping layerwise --public-size 12000", "--public-size must be less than the 12000"),
+        ("--public-data digits", "--public-data has no meaning with --clipping flat"),
+        (
+            "mnist --data-dir nowhere --clipping layerwise",
+            "--public-data must be given for mnist with this clipping policy",
+        ),
+        (
+            "mnist --data-dir no --clipping layerwise --public-data mnist --public-dir no",
+            "mnist is trained on, so its examples are private",
+        ),
         ("--non-private --clipping quantile", "--clipping quantile has no meaning together"),
     ] {
         let message = refusal(line);
@@ -332,41 +349,60 @@ fn the_accuracy_of_a_private_run_is_neither_too_low_nor_too_good() {
     assert!(noiseless > 0.6, "accuracy {noiseless}: the band would not notice missing noise");
 }
 
-/// Starts a run and kills it as soon as its first checkpoint is complete.
-fn interrupted(folder: &Path, line: &str) {
-    let mut run: Child =
-        program(folder, line).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
-    let checkpoint =
-        |entry: std::fs::DirEntry| entry.file_name().to_string_lossy().starts_with("checkpoint-");
-    let start = Instant::now();
-    loop {
-        let entries = std::fs::read_dir(folder.join("out/checkpoints")).into_iter().flatten();
-        if entries.filter_map(Result::ok).any(checkpoint) {
-            break;
-        }
-        let ended = run.try_wait().unwrap();
-        assert_eq!(ended, None, "the run ended before it could be interrupted");
-        assert!(start.elapsed() < Duration::from_secs(120), "no checkpoint in two minutes");
-        std::thread::sleep(Duration::from_millis(2));
-    }
-    run.kill().unwrap();
-    run.wait().unwrap();
-    assert!(!folder.join("out/model.bpk").exists(), "the run was over before it was killed");
+/// Runs the program, which aborts within its checkpoint after `step` steps.
+#[cfg(unix)]
+fn interrupted(folder: &Path, line: &str, step: u64) {
+    use std::os::unix::process::ExitStatusExt;
+    let mut run = program(folder, line);
+    let output = run.env("BURN_DP_TEST_ABORT_IN_CHECKPOINT", step.to_string()).output().unwrap();
+    assert_eq!(output.status.signal(), Some(6), "{}", String::from_utf8_lossy(&output.stderr));
 }
 
+#[cfg(unix)]
+#[test]
+fn a_run_of_one_epoch_has_its_log_before_its_first_release() {
+    let folder = tempfile::tempdir().unwrap();
+    let line = format!("{SMALL} --epochs 1 --output out");
+    interrupted(folder.path(), &line, 20);
+    let log = std::fs::read_to_string(folder.path().join("out/checkpoints/releases.log")).unwrap();
+    assert_eq!(log.lines().count(), 1 + 20);
+    let (figures, _) = figures_in(folder.path(), &format!("{SMALL} --epochs 1 --resume"));
+    assert_eq!(figures["steps"], 20);
+}
+
+#[cfg(unix)]
+#[test]
+fn results_of_an_earlier_run_stay_until_the_new_model_is_complete() {
+    let folder = tempfile::tempdir().unwrap();
+    figures_in(folder.path(), &format!("{SMALL} --steps 3"));
+    let results = || {
+        ["model.bpk", "privacy.txt", "privacy.json"]
+            .map(|name| std::fs::read(folder.path().join("out").join(name)).unwrap())
+    };
+    let before = results();
+    let line = format!("{SMALL} --epochs 2");
+    interrupted(folder.path(), &format!("{line} --output out"), 20);
+    assert_eq!(results(), before);
+    figures_in(folder.path(), &format!("{line} --resume"));
+    assert!(results().iter().zip(&before).all(|(now, before)| now != before));
+}
+
+#[cfg(unix)]
 #[test]
 fn a_killed_and_resumed_run_equals_the_whole_run_bit_for_bit() {
     let line = format!("{SMALL} --epochs 20 --insecure-seed 5");
     let (whole, whole_figures) = figures(&line);
 
     let folder = tempfile::tempdir().unwrap();
-    interrupted(folder.path(), &format!("{line} --output out"));
+    interrupted(folder.path(), &format!("{line} --output out"), 40);
+    assert!(!folder.path().join("out/model.bpk").exists());
     let again = refusal_in(folder.path(), &format!("{line} --output out"));
     assert!(again.contains("--resume must be given"), "{again}");
     let other = refusal_in(folder.path(), &format!("{line} --output out --resume --lr 0.01"));
     assert!(other.contains("--lr was") && other.contains("and is now 0.01"), "{other}");
     let copy = tempfile::tempdir().unwrap();
     copy_folder(&folder.path().join("out"), &copy.path().join("out"));
+    std::fs::copy(folder.path().join("out.key"), copy.path().join("out.key")).unwrap();
     let skip = format!("{line} --resume --skip-lost-steps");
     let (skipped_figures, _) = figures_in(copy.path(), &skip);
     let (resumed_figures, _) = figures_in(folder.path(), &format!("{line} --resume"));
@@ -385,6 +421,7 @@ fn a_killed_and_resumed_run_equals_the_whole_run_bit_for_bit() {
     assert!(ended.contains("finds no checkpoint"), "{ended}");
 }
 
+#[cfg(unix)]
 fn copy_folder(from: &Path, to: &Path) {
     std::fs::create_dir(to).unwrap();
     for entry in std::fs::read_dir(from).unwrap() {

@@ -164,7 +164,7 @@ fn a_delta_that_would_publish_a_user_is_refused() {
     assert!(text.contains("less than 1 / users"), "{text}");
 }
 
-const SETS: &str = "--clipping batch --train-size 660 --public-size 100 --test-size 100 \
+const SETS: &str = "--clipping batch --train-size 560 --public-size 100 --test-size 100 \
                     --mini-set-size 20 --epochs 2 --delta 1e-4";
 
 #[test]
@@ -182,6 +182,8 @@ fn mini_sets_are_trained_on_with_batch_norm_and_the_statement_says_what_it_store
     let statement: Value = serde_json::from_str(&statement).unwrap();
     let statistics = statement["facts"]["running_statistics"].as_str().unwrap();
     assert!(statistics.starts_with("of public images"), "{statistics}");
+    let public = statement["facts"]["public_data"].as_str().unwrap();
+    assert!(public.contains("drawn digits of seed 0") && public.contains("100 items"), "{public}");
     assert_eq!(statement["facts"]["mini_set_size"], "20");
     assert!(output.contains("sampling 2 of 28 units"), "{output}");
     assert!(folder.path().join("out/accuracy.svg").is_file());
@@ -219,11 +221,13 @@ fn thresholds_without_a_master_and_layer_multipliers_are_policies_too() {
 fn several_local_steps_and_poisson_sampling_of_mini_sets_are_options() {
     let folder = tempfile::tempdir().unwrap();
     let line = format!("digits {SETS} --local-steps 2 --poisson --model lenet5");
+    let line = line.replace("--public-size 100", "");
     let (figures, output) = figures(folder.path(), &line);
     assert_eq!(figures["unit"], "one mini-set of examples");
     assert_eq!(figures["model"], "lenet5");
     assert!(output.contains("one mini-set removed and another added"), "{output}");
     assert!(!output.contains("running_statistics"), "{output}");
+    assert!(!output.contains("public_data"), "{output}");
 }
 
 #[test]
@@ -268,9 +272,10 @@ fn merged_layers_and_decaying_thresholds_are_options_of_mini_sets_also_of_a_resu
 }
 
 #[test]
-fn a_public_part_that_leaves_nothing_is_refused() {
+fn no_part_of_the_private_images_is_public() {
     let folder = tempfile::tempdir().unwrap();
-    let line = SETS.replace("--public-size 100", "--public-size 660 --output out");
-    let text = refusal(folder.path(), &format!("digits {line}"));
-    assert!(text.contains("--public-size must be less than the 660 training examples"), "{text}");
+    let line = SETS.replace("--public-size 100", "--output out");
+    let text = refusal(folder.path(), &format!("mnist {line} --data-dir nowhere"));
+    assert!(text.contains("--public-data must be given for mnist with BatchNorm"), "{text}");
+    assert!(text.contains("`--public-data digits`") && text.contains("lenet5"), "{text}");
 }

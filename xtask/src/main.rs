@@ -43,6 +43,12 @@ enum Command {
     /// Run an experiment of a paper (`cargo xtask experiment --help` lists them).
     #[command(disable_help_flag = true)]
     Experiment(program::Args),
+    /// Kill runs at random points and resume them (`cargo xtask soak --help` lists the options).
+    #[command(disable_help_flag = true)]
+    Soak(program::Args),
+    /// Audit the library, or estimate ε from scores (`audit estimate --scores FILE.json`).
+    #[command(disable_help_flag = true)]
+    Audit(program::Args),
     /// ε of a training or a ledger (`cargo xtask epsilon --help` lists the options).
     #[command(disable_help_flag = true)]
     Epsilon(program::Args),
@@ -116,6 +122,8 @@ impl Command {
             Self::Train(args) => vec![program::train(&args)?.into()],
             Self::Bench(args) => vec![program::bench(&args)?.into()],
             Self::Experiment(args) => vec![program::experiment(&args)?.into()],
+            Self::Soak(args) => vec![program::soak(&args).into()],
+            Self::Audit(args) => vec![program::audit(&args)?.into()],
             Self::Epsilon(args) => vec![program::accountant("epsilon", &args).into()],
             Self::Delta(args) => vec![program::accountant("delta", &args).into()],
             Self::Calibrate(args) => vec![program::accountant("calibrate", &args).into()],
@@ -188,6 +196,15 @@ mod tests {
         assert_eq!(steps.len(), 1);
         let text = steps[0].to_string();
         assert!(text.ends_with("-- mnist --data-dir d --epsilon 3"), "{text}");
+    }
+
+    #[test]
+    fn the_soak_is_built_like_the_tests() {
+        let cli = Cli::try_parse_from(["xtask", "soak", "--kills", "9", "--json", "f"]).unwrap();
+        let text = cli.command.steps().unwrap()[0].to_string();
+        let end = "--features burn-dp-examples/full,burn-dp-bench/full --bin soak -- --kills 9 \
+                   --json f";
+        assert!(text.ends_with(end), "{text}");
     }
 
     #[test]

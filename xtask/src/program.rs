@@ -7,7 +7,9 @@ use crate::backend::Backend;
 use crate::features;
 use crate::process::Process;
 use crate::vulkan;
-use crate::workspace::{self, ACCOUNTANT, BENCH, EXPERIMENT, Program, TRAIN};
+use crate::workspace::{
+    self, ACCOUNTANT, AUDIT, BENCH, EXPERIMENT, FULL, FULL_PARTS, Program, SOAK, TRAIN,
+};
 
 /// The variable that names a folder of data sets.
 const DATA: &str = "BURN_DP_DATA";
@@ -50,6 +52,15 @@ pub(crate) fn bench(args: &Args) -> Result<Process, String> {
     }
 }
 
+/// Returns the program that kills runs. It is built like the tests, with the fail points of builds
+/// for debugging.
+pub(crate) fn soak(args: &Args) -> Process {
+    Process::cargo()
+        .args(["run", "-p", SOAK.package, "--features", FULL, "--bin", SOAK.binary, "--"])
+        .args(args.args.iter().cloned())
+        .builds(Announcement::new("the soak", &FULL_PARTS))
+}
+
 /// Returns one command of the accountant's own program, which needs nothing of Burn.
 pub(crate) fn accountant(command: &str, args: &Args) -> Process {
     Process::cargo()
@@ -66,6 +77,21 @@ pub(crate) fn accountant(command: &str, args: &Args) -> Process {
 /// Returns a message if `--backend` names no backend.
 pub(crate) fn experiment(args: &Args) -> Result<Process, String> {
     program(EXPERIMENT, args)
+}
+
+/// Returns an audit: the estimates of given scores, which need nothing of Burn, or the audit of the
+/// library.
+///
+/// # Errors
+///
+/// Returns a message if `--backend` names no backend.
+pub(crate) fn audit(args: &Args) -> Result<Process, String> {
+    match args.args.split_first() {
+        Some((name, rest)) if name == "estimate" => {
+            Ok(accountant("audit", &Args { args: rest.to_vec() }))
+        }
+        _ => program(AUDIT, args),
+    }
 }
 
 fn of_accountant() -> Announcement {
@@ -128,6 +154,20 @@ mod tests {
         let text =
             experiment(&Args::from(["batch-clipping", "--epochs", "1"])).unwrap().to_string();
         assert!(text.ends_with("--bin experiment -- batch-clipping --epochs 1"), "{text}");
+    }
+
+    #[test]
+    fn scores_are_estimated_without_burn() {
+        let text = |args| audit(&args).unwrap().to_string();
+        assert_eq!(
+            text(Args::from(["estimate", "--scores", "s.json", "--delta", "1e-5", "--json"])),
+            "cargo run -p burn-dp-accountant --features cli --bin burn-dp-accountant -- audit \
+             --scores s.json --delta 1e-5 --json"
+        );
+        assert_eq!(
+            text(Args::from(["--json", "audit.json"])),
+            "cargo run -p burn-dp-bench --bin audit -- --json audit.json"
+        );
     }
 
     #[test]

@@ -47,6 +47,11 @@ pub(crate) const BENCH: Program = Program { package: "burn-dp-bench", binary: "b
 /// Runs an experiment of a paper.
 pub(crate) const EXPERIMENT: Program = Program { package: "burn-dp-bench", binary: "experiment" };
 
+/// Kills runs at random points and resumes them.
+pub(crate) const SOAK: Program = Program { package: "burn-dp-bench", binary: "soak" };
+/// Audits the library.
+pub(crate) const AUDIT: Program = Program { package: "burn-dp-bench", binary: "audit" };
+
 /// The accountant's command line.
 pub(crate) const ACCOUNTANT: Program =
     Program { package: "burn-dp-accountant", binary: "burn-dp-accountant" };

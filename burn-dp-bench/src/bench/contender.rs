@@ -112,14 +112,16 @@ impl<M: Classifier> Contender<M> {
                         let sum = reweight(clipping, &model, |model| {
                             model.losses(&loss(), batch.clone())
                         })?;
-                        optim.accumulate(sum)?;
+                        optim.accumulate(&draw, sum)?;
                     }
                     Algorithm::Nxbp => {
                         let [examples] = batch.targets.dims();
                         let losses = |model: &M, index| model.losses(&loss(), batch.one(index));
-                        optim.accumulate(microbatch(clipping, &model, examples, losses)?)?;
+                        let sum = microbatch(clipping, &model, examples, losses)?;
+                        optim.accumulate(&draw, sum)?;
                     }
-                    _ => optim.backward(model.losses(&loss(), batch.clone()), &model)?,
+                    _ => optim
+                        .backward(&model, &draw, |model, _| model.losses(&loss(), batch.clone()))?,
                 }
                 optim.step(self.lr, model, draw)?
             }

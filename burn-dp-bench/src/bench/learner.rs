@@ -3,17 +3,16 @@
 use std::time::Instant;
 
 use burn::data::dataloader::DataLoaderBuilder;
-use burn::lr_scheduler::constant::ConstantLr;
 use burn::module::Module;
 use burn::optim::AdamConfig;
 use burn::tensor::{Device, Tensor};
 use burn::train::renderer::CliMetricsRenderer;
-use burn::train::{ClassificationOutput, InferenceStep, Learner};
+use burn::train::{ClassificationOutput, InferenceStep};
 use burn_dp::DpError;
 use burn_dp::losses::CrossEntropyLossConfig;
 use burn_dp::optim::{PrivacyPlan, PrivacyPlanConfig, SamplingScheme};
 use burn_dp::sampling::PrivateDataLoaderBuilder;
-use burn_dp::train::{PrivateTrainStep, PrivateTrainingConfig};
+use burn_dp::train::{PrivateTrainStep, PrivateTrainingConfig, PublicSchedule};
 use serde::Serialize;
 
 use super::LearnerOptions;
@@ -131,10 +130,8 @@ impl Subject {
         let start = Instant::now();
         for batch in batches {
             let batch = batch?;
-            for physical in batch.physical_batches(self.batch)? {
-                let (physical, _) = physical?.into_parts();
-                optim.backward(model.losses(physical).0, &model)?;
-            }
+            let losses = |model: &Convolutional, images| model.losses(images).0;
+            optim.backward_batch(&model, &batch, self.batch, losses)?;
             model = optim.step(LEARNING_RATE, model, batch).map_err(DpError::from)?;
         }
         self.per_step(start)
@@ -157,11 +154,8 @@ impl Subject {
             .supervised(folder.path(), train, valid)
             .with_application_logger(None)
             .renderer(Box::new(CliMetricsRenderer::new()));
-        let learner = Learner::new(
-            private.model(model)?,
-            AdamConfig::new().init(),
-            ConstantLr::from(LEARNING_RATE),
-        );
+        let schedule = PublicSchedule::new(LEARNING_RATE)?;
+        let learner = private.model(model)?.learner(AdamConfig::new().init(), schedule);
         let start = Instant::now();
         let result = training.launch(learner);
         let time = self.per_step(start)?;

@@ -5,6 +5,9 @@ use std::process::ExitCode;
 use burn_dp_bench::bench::{BenchOptions, run};
 use clap::Parser;
 
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 fn main() -> ExitCode {
     match run(BenchOptions::parse()) {
         Ok(()) => ExitCode::SUCCESS,

@@ -14,7 +14,7 @@ use burn::tensor::Device;
 use burn_dp::clipping::{Clipping, CountNoise, FlatClipping, QuantileClipping};
 use burn_dp::losses::CrossEntropyLossConfig;
 use burn_dp::optim::PrivacyPlanConfig;
-use burn_dp_accountant::Budget;
+use burn_dp_accountant::{Budget, Rounded};
 use clap::Args;
 use serde::Serialize;
 
@@ -114,10 +114,10 @@ pub(super) fn run(
     for (name, fixed, policy) in policies {
         let run = train(name, fixed, policy, &options, &data, &device)?;
         println!(
-            "{:<28}{:>10.4}{:>10.4}{:>12}{:>12.4}",
+            "{:<28}{:>10.4}{:>10}{:>12}{:>12.4}",
             run.name,
             run.noise_multiplier,
-            run.epsilon,
+            Rounded::up(run.epsilon).to_string(),
             run.test_accuracy.last().map_or_else(String::new, |a| format!("{:.2} %", 100.0 * a)),
             run.thresholds.last().copied().unwrap_or(f64::NAN),
         );
@@ -240,11 +240,9 @@ fn train(
         let batch = batch?;
         let threshold = optim.thresholds()?.total_norm();
         thresholds.push(threshold);
-        for physical in batch.physical_batches(options.physical_batch_size)? {
-            let (images, _) = physical?.into_parts();
-            let losses = loss.forward(model.forward(images.inputs), images.targets);
-            optim.backward(losses, &model)?;
-        }
+        optim.backward_batch(&model, &batch, options.physical_batch_size, |model, images| {
+            loss.forward(model.forward(images.inputs), images.targets)
+        })?;
         let left = (steps - step) as f64 / steps as f64;
         let lr = options.lr * left / threshold;
         model = optim.step(lr, model, batch).map_err(burn_dp::DpError::from)?;

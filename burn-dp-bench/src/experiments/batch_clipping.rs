@@ -9,6 +9,7 @@
 use std::path::PathBuf;
 
 use burn_dp::model::ParameterGroups;
+use burn_dp_accountant::Rounded;
 use clap::Args;
 use serde::Serialize;
 
@@ -152,7 +153,7 @@ pub(super) fn run(options: BatchClippingOptions) -> Result<BatchClippingExperime
             contender.name,
             epochs,
             format!("{:.2} %", 100.0 * figures.test_accuracy),
-            figures.epsilon.map_or("none".into(), |epsilon| format!("{epsilon:.1}")),
+            figures.epsilon.map_or("none".into(), |epsilon| printed(epsilon)),
             figures.train_seconds
         );
         runs.push((contender.name.to_string(), figures));
@@ -167,7 +168,23 @@ pub(super) fn run(options: BatchClippingOptions) -> Result<BatchClippingExperime
     Ok(experiment)
 }
 
+/// Returns an upper bound with four significant digits, rounded up.
+fn printed(epsilon: f64) -> String {
+    Rounded::up(epsilon).with_digits(4).to_string()
+}
+
 fn series((name, figures): &(String, BatchFigures)) -> Series {
     let points = figures.epochs.iter().map(|epoch| (epoch.epoch as f64, epoch.test_accuracy));
     Series { name: name.clone(), points: points.collect() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_printed_epsilon_is_not_below_the_bound() {
+        assert_eq!(printed(26.341), "26.35");
+        assert_eq!(printed(1234.2), "1235");
+    }
 }

@@ -1,7 +1,7 @@
 //! Private digits in mini-sets, public digits for BatchNorm, and digits to test on.
 
-use burn_dp::DpError;
 use burn_dp::updates::MiniSets;
+use burn_dp::{DpError, PublicData};
 use burn_dp_examples::data::{ImageItem, digits};
 
 /// Images in a mini-set.
@@ -17,7 +17,7 @@ pub struct Data {
     /// Their division into mini-sets. It is fixed before the training and public.
     pub sets: MiniSets,
     /// Public images: the statistics of BatchNorm come from them.
-    pub public: Vec<ImageItem>,
+    pub public: PublicData<ImageItem>,
     /// Images to test on.
     pub test: Vec<ImageItem>,
 }
@@ -27,11 +27,10 @@ impl Data {
     ///
     /// # Errors
     ///
-    /// Returns [`DpError`] if the size of a mini-set does not fit.
+    /// Returns [`DpError`] if the size of a mini-set does not fit, or if there is no public image.
     pub fn new() -> Result<Self, DpError> {
-        let splits = digits::splits(0, 2_000 + PUBLIC, 500);
-        let mut private = splits.train.items().to_vec();
-        let public = private.split_off(private.len() - PUBLIC);
+        let splits = digits::splits(0, 2_000, 500);
+        let (private, public) = (splits.train.items().to_vec(), digits::public(0, PUBLIC)?);
         let sets = MiniSets::shuffled(private.len(), MINI_SET_SIZE, 0)?;
         Ok(Self { private, sets, public, test: splits.test.items().to_vec() })
     }

@@ -47,7 +47,7 @@ pub fn run(epochs: usize) -> Result<(f64, DpOptimizer), Error> {
     for step in 0..steps as u64 {
         let draw = sampler.draw(step)?;
         // Each mini-set gets a copy of the model, whose running statistics are then dropped.
-        optim.unit_updates(&model, draw.private_indices(), |copy: Network, &set| {
+        optim.unit_updates(&model, &draw, |copy: Network, set| {
             let batch = ImageBatcher::MNIST.batch(data.members(set), &autodiff);
             let losses = loss.forward(copy.forward(batch.inputs), batch.targets);
             UnitUpdate::gradient(&copy, losses)
@@ -56,9 +56,9 @@ pub fn run(epochs: usize) -> Result<(f64, DpOptimizer), Error> {
     }
 
     // The statistics that BatchNorm needs for inference come from public images.
-    let batches = data.public.chunks(50).cycle().take(100);
-    let model = public_statistics(model, batches, |model, items| {
-        let _ = model.forward(ImageBatcher::MNIST.batch(items.to_vec(), &autodiff).inputs);
+    optim.name_public_data(&data.public);
+    let model = public_statistics(model, &data.public.batches(50), 100, |model, items| {
+        let _ = model.forward(ImageBatcher::MNIST.batch(items.clone(), &autodiff).inputs);
     });
     let batch = ImageBatcher::MNIST.batch(data.test.clone(), &device);
     let predicted = model.valid().forward(batch.inputs).argmax(1).flatten::<1>(0, 1);

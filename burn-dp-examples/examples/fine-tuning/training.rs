@@ -30,11 +30,9 @@ pub fn run(epochs: f64) -> Result<(Network, DpOptimizer), DpError> {
     let mut optim = plan.optimizer(AdamConfig::new().init());
     for batch in batches {
         let batch = batch?;
-        for physical in batch.physical_batches(128)? {
-            let (physical, _) = physical?.into_parts();
-            let losses = loss.forward(model.forward(physical.inputs), physical.targets);
-            optim.backward(losses, &model)?;
-        }
+        optim.backward_batch(&model, &batch, 128, |model, images| {
+            loss.forward(model.forward(images.inputs), images.targets)
+        })?;
         model = optim.step(0.01, model, batch)?;
     }
     Ok((model, optim))

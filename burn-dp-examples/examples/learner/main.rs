@@ -3,10 +3,9 @@ use burn::data::dataloader::DataLoaderBuilder;
 use burn::lr_scheduler::linear::LinearLrSchedulerConfig;
 use burn::nn::{Linear, LinearConfig};
 use burn::train::metric::{AccuracyMetric, LossMetric};
-use burn::train::{ClassificationOutput, InferenceStep, Learner};
+use burn::train::{ClassificationOutput, InferenceStep};
 use burn::{module::Module, optim::AdamConfig, tensor::Device, tensor::Tensor};
-use burn_dp::{losses::CrossEntropyLossConfig, nn::*, optim::*, sampling::*, train::*};
-use burn_dp_accountant::Budget;
+use burn_dp::{prelude::*, sampling::PrivateDataLoaderBuilder, train::*};
 use burn_dp_examples::data::{Batch, ImageBatcher, digits};
 
 const ARTIFACTS: &str = "out/learner";
@@ -58,13 +57,12 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let digits = digits::splits(0, 2_000, 500);
     let plan = PrivacyPlanConfig::new(2_000, 100.0).with_epochs(10.0);
     let plan = plan.with_budget(Budget::new(3.0, 1e-5)?).init()?;
-    let private = PrivateTrainingConfig::new(128).with_checkpoints(format!("{ARTIFACTS}/private"));
+    let private = PrivateTrainingConfig::new(128).with_checkpoints(format!("{ARTIFACTS}-private"));
     let private = private.init_or_resume(plan)?;
-    let model = private.model(Net::new(&device))?;
-    let train = PrivateDataLoaderBuilder::new(ImageBatcher::MNIST);
-    let train = private.loader(train, digits.train)?;
+    let net = private.model(Net::new(&device))?;
+    let train = private.loader(PrivateDataLoaderBuilder::new(ImageBatcher::MNIST), digits.train)?;
     let valid = DataLoaderBuilder::new(ImageBatcher::MNIST).batch_size(250).build(digits.test);
-    let schedule = LinearLrSchedulerConfig::new(0.01, 0.001, 200).init()?;
+    let lr = LinearLrSchedulerConfig::new(0.01, 0.001, 200);
 
     let training = private
         .supervised(ARTIFACTS, train, valid)
@@ -72,9 +70,10 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         .metric_valid_numeric(AccuracyMetric::new())
         .metric_valid_numeric(LossMetric::new())
         .summary();
-    let result = training.launch(Learner::new(model, AdamConfig::new().init(), schedule));
+    let result = training.launch(net.learner(AdamConfig::new().init(), PublicSchedule::new(lr)?));
     let ended = private.finish(&result)?;
     result.model.save_file(format!("{ARTIFACTS}/model"))?;
+    private.forget_key()?; // it is next to the checkpoints, not among what is published
     println!("{ended}\n{}", private.statement(&[1e-5])?);
     Ok(())
 }

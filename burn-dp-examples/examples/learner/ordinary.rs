@@ -4,8 +4,8 @@ use burn::lr_scheduler::linear::LinearLrSchedulerConfig;
 use burn::nn::loss::CrossEntropyLossConfig;
 use burn::nn::{Linear, LinearConfig};
 use burn::train::metric::{AccuracyMetric, LossMetric};
-use burn::train::{ClassificationOutput, InferenceStep, Learner};
-use burn::train::{SupervisedTraining, TrainOutput, TrainStep};
+use burn::train::{ClassificationOutput, InferenceStep};
+use burn::train::{Learner, SupervisedTraining, TrainOutput, TrainStep};
 use burn::{module::Module, optim::AdamConfig, tensor::Device, tensor::Tensor};
 use burn_dp_examples::data::{Batch, ImageBatcher, digits};
 
@@ -56,18 +56,18 @@ impl InferenceStep for Net {
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let device = Device::flex().autodiff();
     let digits = digits::splits(0, 2_000, 500);
-    let model = Net::new(&device);
+    let net = Net::new(&device);
     let train = DataLoaderBuilder::new(ImageBatcher::MNIST).batch_size(100).shuffle(1);
     let train = train.build(digits.train);
     let valid = DataLoaderBuilder::new(ImageBatcher::MNIST).batch_size(250).build(digits.test);
-    let schedule = LinearLrSchedulerConfig::new(0.01, 0.001, 200).init()?;
+    let lr = LinearLrSchedulerConfig::new(0.01, 0.001, 200);
 
     let training = SupervisedTraining::new(ARTIFACTS, train, valid)
         .metrics((AccuracyMetric::new(), LossMetric::new()))
         .with_default_checkpointers()
         .num_epochs(10)
         .summary();
-    let result = training.launch(Learner::new(model, AdamConfig::new().init(), schedule));
+    let result = training.launch(Learner::new(net, AdamConfig::new().init(), lr.init()?));
     result.model.save_file(format!("{ARTIFACTS}/model"))?;
     Ok(())
 }

@@ -76,11 +76,10 @@ pub fn run(
 
     for batch in batches {
         let batch = batch?;
-        for physical in batch.physical_batches(config.physical_batch_size)? {
-            let (physical, _) = physical?.into_parts();
-            let losses = loss.forward(model.forward(physical.images), physical.targets);
-            optim.backward(losses, &model)?; // clips, and adds up
-        }
+        // Clips the gradient of each digit, and adds up.
+        optim.backward_batch(&model, &batch, config.physical_batch_size, |model, digits| {
+            loss.forward(model.forward(digits.images), digits.targets)
+        })?;
         // Noise, ledger, and the step of the optimizer.
         model = optim.step(config.lr, model, batch).map_err(DpError::from)?;
     }

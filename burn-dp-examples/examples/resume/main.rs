@@ -7,7 +7,8 @@ pub mod training;
 use std::path::Path;
 
 fn main() -> Result<(), burn_dp::DpError> {
-    let optim = training::run(Path::new("out/resume"), None)?;
+    let mut optim = training::run(Path::new("out/resume"), None)?;
+    optim.forget_key()?; // out/resume.key: the run is over
     println!("{}", optim.statement(&[training::DELTA])?);
     Ok(())
 }

@@ -63,11 +63,9 @@ pub fn run(folder: &Path, stop_before: Option<u64>) -> Result<DpOptimizer, DpErr
             break;
         }
         let batch = batch?;
-        for physical in batch.physical_batches(128)? {
-            let (physical, _) = physical?.into_parts();
-            let losses = loss.forward(model.forward(physical.inputs), physical.targets);
-            optim.backward(losses, &model)?;
-        }
+        optim.backward_batch(&model, &batch, 128, |model, images| {
+            loss.forward(model.forward(images.inputs), images.targets)
+        })?;
         model = optim.step(0.01, model, batch)?;
         if optim.next_step() % SAVE_EVERY == 0 {
             checkpointer.save(&model, &optim)?;

@@ -61,11 +61,9 @@ pub fn run(config: &TrainingConfig, device: &Device) -> Result<f64, Error> {
     let loss = CrossEntropyLossConfig::new().init();
     for batch in batches {
         let batch = batch?;
-        for physical in batch.physical_batches(config.physical_batch_size)? {
-            let (physical, _) = physical?.into_parts();
-            let losses = loss.forward(model.forward(physical.inputs), physical.targets);
-            optim.backward(losses, &model)?;
-        }
+        optim.backward_batch(&model, &batch, config.physical_batch_size, |model, texts| {
+            loss.forward(model.forward(texts.inputs), texts.targets)
+        })?;
         model = optim.step(config.lr, model, batch).map_err(DpError::from)?;
     }
     println!("{}", optim.statement(&[config.delta])?);

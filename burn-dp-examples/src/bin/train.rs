@@ -6,6 +6,9 @@ use std::process::ExitCode;
 
 use burn_dp_examples::training::Training;
 
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 fn main() -> ExitCode {
     let training = Training::parse(std::env::args_os()).unwrap_or_else(|error| error.exit());
     match training.run() {

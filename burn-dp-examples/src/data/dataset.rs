@@ -2,6 +2,8 @@
 
 use burn::data::dataset::{Dataset, DatasetError};
 
+use burn_dp::sampling::DistinctRecords;
+
 use super::Encoder;
 
 /// Width and height of the digits.
@@ -46,6 +48,9 @@ impl<T: Clone + Send + Sync> Dataset<T> for ItemDataset<T> {
         self.items.len()
     }
 }
+
+/// Every position is another item.
+impl<T: Clone + Send + Sync> DistinctRecords<T> for ItemDataset<T> {}
 
 /// A training set and its test set.
 #[derive(Debug, Clone)]

@@ -7,6 +7,7 @@
 //!
 //! The generator is deterministic and its seed public: these data need no protection.
 
+use burn_dp::{DpError, PublicData, PublicSource};
 use rayon::prelude::*;
 
 use super::drawing::draw;
@@ -24,18 +25,25 @@ pub const TEST_ITEMS: usize = 2_000;
 /// Distance of the index of a test image from the index of a training image.
 const TEST_OFFSET: u64 = 1 << 32;
 
+/// Distance of the index of a public image from the index of a training image.
+const PUBLIC_OFFSET: u64 = 1 << 33;
+
+/// Draws public images, which are in neither split of the same seed.
+///
+/// # Errors
+///
+/// Returns [`DpError`] if `items` is zero.
+pub fn public(seed: u64, items: usize) -> Result<PublicData<ImageItem>, DpError> {
+    let name = format!("drawn digits of seed {seed}, apart from the training digits");
+    PublicSource::generated(name).data(images(seed, PUBLIC_OFFSET, items))
+}
+
 /// Draws a training split and a test split.
 ///
 /// The classes take turns, so each is as frequent as the others. Splits of another length
 /// with the same seed begin with the same images.
 pub fn splits(seed: u64, train_items: usize, test_items: usize) -> Splits<ImageBatcher> {
-    let split = |offset: u64, items: usize| {
-        let items = (0..items as u64).into_par_iter().map(|index| {
-            let (image, label) = draw(seed, offset, index);
-            ImageItem { image: image.into(), label }
-        });
-        ImageDataset::new(items.collect())
-    };
+    let split = |offset, items| ImageDataset::new(images(seed, offset, items));
     Splits {
         name: NAME.into(),
         classes: CLASSES,
@@ -43,6 +51,14 @@ pub fn splits(seed: u64, train_items: usize, test_items: usize) -> Splits<ImageB
         train: split(0, train_items),
         test: split(TEST_OFFSET, test_items),
     }
+}
+
+fn images(seed: u64, offset: u64, items: usize) -> Vec<ImageItem> {
+    let items = (0..items as u64).into_par_iter().map(|index| {
+        let (image, label) = draw(seed, offset, index);
+        ImageItem { image: image.into(), label }
+    });
+    items.collect()
 }
 
 #[cfg(test)]
@@ -83,6 +99,12 @@ mod tests {
         let (a, b) = (splits(1, 50, 50), splits(2, 50, 0));
         assert!(a.train.items().iter().zip(b.train.items()).all(|(a, b)| a.image != b.image));
         assert!(a.train.items().iter().zip(a.test.items()).all(|(a, b)| a.image != b.image));
+        let public = public(1, 50).unwrap();
+        for split in [&a.train, &a.test] {
+            let mut pairs = split.items().iter().zip(public.items());
+            assert!(pairs.all(|(a, b)| a.image != b.image && a.label == b.label));
+        }
+        assert!(public.to_string().contains("generated, 50 items"), "{public}");
     }
 
     #[test]

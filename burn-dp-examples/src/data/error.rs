@@ -107,8 +107,9 @@ impl fmt::Display for DataError {
                 let cause = cause.as_ref().map(|cause| format!(" ({cause})")).unwrap_or_default();
                 write!(
                     f,
-                    "MNIST could not be downloaded{cause}; check the network, or give the folder \
-                     with the four IDX files by --data-dir DIR or BURN_DP_DATA"
+                    "MNIST could not be downloaded{cause}; check the network, delete the folder \
+                     burn-dataset/mnist in your cache folder if a download was interrupted, or \
+                     give the folder with the four IDX files by --data-dir DIR or BURN_DP_DATA"
                 )
             }
             Self::Io { path, source } => write!(f, "{}: {source}", path.display()),

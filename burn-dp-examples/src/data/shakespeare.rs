@@ -11,6 +11,7 @@ use std::io::{BufRead, BufReader, Read};
 use std::path::Path;
 
 use burn::data::dataset::{Dataset, DatasetError};
+use burn_dp::sampling::DistinctRecords;
 use flate2::read::GzDecoder;
 use serde::Deserialize;
 
@@ -188,6 +189,9 @@ impl Dataset<Vec<Window>> for UserWindows {
         self.users.len()
     }
 }
+
+/// Every position is another role, with all of its text.
+impl DistinctRecords<Vec<Window>> for UserWindows {}
 
 #[cfg(test)]
 mod tests {

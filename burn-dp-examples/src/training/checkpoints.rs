@@ -13,8 +13,8 @@ use serde_json::Value;
 
 use super::{TrainError, files};
 
-/// Folder inside the output folder. It holds the key of the run and is deleted when the run has
-/// ended.
+/// Folder inside the output folder. What the run stored in it is deleted when the run has ended.
+/// The key is next to the output folder, which may be published.
 const FOLDER: &str = "checkpoints";
 
 /// The settings that a resumed run must share, by option.
@@ -47,10 +47,15 @@ impl Checkpoints {
         let folder = output.join(FOLDER);
         Ok(Self {
             settings: compared(settings)?,
-            checkpointer: Checkpointer::new(&folder),
+            checkpointer: Self::checkpointer(output)?,
             folder,
             skip_lost_steps: false,
         })
+    }
+
+    fn checkpointer(output: &Path) -> Result<Checkpointer, TrainError> {
+        let key = Checkpointer::new(output).key_file()?;
+        Ok(Checkpointer::new(output.join(FOLDER)).with_key_file(key))
     }
 
     /// Continues after the last released step where the steps since the checkpoint cannot be
@@ -86,7 +91,7 @@ impl Checkpoints {
     ///
     /// Returns [`TrainError::Privacy`] if the folder cannot be read.
     pub(super) fn are_in(output: &Path) -> Result<bool, TrainError> {
-        Ok(Checkpointer::new(output.join(FOLDER)).latest()?.is_some())
+        Ok(Self::checkpointer(output)?.latest()?.is_some())
     }
 
     /// Checks that no other run was interrupted in the folder: its checkpoints would mix with the
@@ -121,8 +126,8 @@ impl Checkpoints {
     fn latest(&self) -> Result<Checkpoint, TrainError> {
         self.checkpointer.latest()?.ok_or_else(|| {
             let reason = format!(
-                "finds no checkpoint in {}: that run has ended, or was interrupted in its first \
-                 pass over the data; leave --resume out to begin",
+                "finds no checkpoint in {}: that run has ended, or was interrupted before its \
+                 first step; leave --resume out to begin",
                 self.folder.display()
             );
             TrainError::option("--resume", reason)
@@ -152,14 +157,24 @@ impl Checkpoints {
         }
     }
 
-    /// Writes the settings of the run, before its first checkpoint.
+    /// Writes the settings of the run and its first checkpoint, so that every release is in the log
+    /// on disk before it is made.
     ///
     /// # Errors
     ///
-    /// Returns [`TrainError::Io`] if the folder or the file cannot be written.
-    pub(super) fn begin(&self) -> Result<(), TrainError> {
+    /// Returns [`TrainError::Io`] and [`TrainError::Privacy`] if a file cannot be written.
+    pub(super) fn begin<M: Module>(
+        &self,
+        model: &M,
+        optim: &DpOptimizer,
+    ) -> Result<(), TrainError> {
         files::make_folder(&self.folder)?;
-        files::write_json(&self.folder.join(SETTINGS_FILE), &self.settings)
+        files::write_json(&self.folder.join(SETTINGS_FILE), &self.settings)?;
+        match self.checkpointer.latest()? {
+            // The run is resumed from it.
+            Some(_) => Ok(()),
+            None => self.save(model, optim),
+        }
     }
 
     /// Saves a checkpoint and replaces the last one.
@@ -171,14 +186,14 @@ impl Checkpoints {
         Ok(self.checkpointer.save(model, optim)?)
     }
 
-    /// Deletes the checkpoints, and with them the key of the run.
+    /// Deletes what the run stored. Other files in the folder stay.
     ///
     /// # Errors
     ///
-    /// Returns [`TrainError::Io`] if the folder cannot be deleted.
+    /// Returns [`TrainError::Io`] and [`TrainError::Privacy`] if a file cannot be deleted.
     pub(super) fn remove(self) -> Result<(), TrainError> {
-        std::fs::remove_dir_all(&self.folder)
-            .map_err(|source| TrainError::Io { path: self.folder, source })
+        files::remove(&self.folder.join(SETTINGS_FILE))?;
+        Ok(self.checkpointer.remove_run()?)
     }
 }
 
@@ -219,6 +234,18 @@ mod tests {
     use crate::training::individual::{IndividualOptions, Settings};
     use crate::training::options::TrainingOptions;
 
+    /// A run that made no step.
+    fn new_run() -> (Linear, DpOptimizer) {
+        let plan = PrivacyPlanConfig::new(20, 5.0).with_steps(9).with_noise_multiplier(1.0);
+        let model = LinearConfig::new(1, 1).init(&Device::flex().autodiff());
+        (model, plan.init().unwrap().optimizer(SgdConfig::new().init()))
+    }
+
+    fn begin(checkpoints: &Checkpoints) {
+        let (model, optim) = new_run();
+        checkpoints.begin(&model, &optim).unwrap();
+    }
+
     fn checkpoints(output: &Path, line: &str) -> Checkpoints {
         let words = ["train"].into_iter().chain(line.split_whitespace());
         let options = IndividualOptions::read(words).unwrap();
@@ -228,8 +255,9 @@ mod tests {
     #[test]
     fn the_first_setting_that_differs_is_named_with_both_values() {
         let folder = tempfile::tempdir().unwrap();
-        let begun = checkpoints(folder.path(), "--lr 0.5 --epsilon 2");
-        begun.begin().unwrap();
+        let output = folder.path().join("out");
+        let begun = checkpoints(&output, "--lr 0.5 --epsilon 2");
+        begin(&begun);
         assert!(begun.compare_settings().is_ok());
         for (line, expected) in [
             ("--lr 0.25 --epsilon 2", "--lr was 0.5 and is now 0.25"),
@@ -238,7 +266,7 @@ mod tests {
             ("--lr 0.5 --noise-multiplier 1", "--epsilon was 2 and is now not set"),
             ("--lr 0.5 --epsilon 2 --steps 5", "--epochs was"),
         ] {
-            let other = checkpoints(folder.path(), line);
+            let other = checkpoints(&output, line);
             let error = other.compare_settings().unwrap_err().to_string();
             assert!(error.contains(expected), "{error}");
         }
@@ -247,48 +275,39 @@ mod tests {
     #[test]
     fn nothing_to_resume_is_reported_with_the_folder() {
         let folder = tempfile::tempdir().unwrap();
-        let checkpoints = checkpoints(folder.path(), "");
-        checkpoints.begin().unwrap();
+        let checkpoints = checkpoints(&folder.path().join("out"), "");
+        std::fs::create_dir_all(&checkpoints.folder).unwrap();
         let error = checkpoints.latest().unwrap_err().to_string();
         assert!(error.contains("finds no checkpoint in") && error.contains(FOLDER), "{error}");
         assert!(checkpoints.refuse_interrupted_run().is_ok());
     }
 
-    /// A run that was killed during its first checkpoint, after `steps` steps.
-    fn killed(output: &Path, steps: u64) {
-        let device = Device::flex().autodiff();
-        let mut model: Linear = LinearConfig::new(1, 1).init(&device);
-        let plan = PrivacyPlanConfig::new(20, 5.0).with_steps(9).with_noise_multiplier(1.0);
-        let plan = plan.init().unwrap();
-        let sampler = plan.sampler().unwrap();
-        let optim = plan.optimizer(SgdConfig::new().init());
-        let mut optim = optim.with_release_log(output.join(FOLDER).join("releases.log")).unwrap();
+    /// A run whose checkpoints were lost after `steps` steps.
+    fn abandoned(output: &Path, steps: u64) -> Checkpoints {
+        let checkpoints = checkpoints(output, "");
+        std::fs::create_dir_all(&checkpoints.folder).unwrap();
+        let (mut model, optim) = new_run();
+        let sampler = optim.plan().sampler().unwrap();
+        let log = checkpoints.folder.join("releases.log");
+        let mut optim = optim.with_release_log(log).unwrap();
         for step in 0..steps {
             let draw = sampler.draw(step).unwrap();
-            let zero = |_: Linear, _: &usize| Ok(UnitUpdate::zero());
-            optim.unit_updates(&model, draw.private_indices(), zero).unwrap();
+            let zero = |_: Linear, _: usize| Ok(UnitUpdate::zero());
+            optim.unit_updates(&model, &draw, zero).unwrap();
             model = optim.step(0.1, model, draw).unwrap();
         }
+        checkpoints
     }
 
     #[test]
     fn a_run_begins_where_one_was_killed_before_its_first_release_and_not_after() {
         let folder = tempfile::tempdir().unwrap();
-        let checkpoints = checkpoints(folder.path(), "");
-        checkpoints.begin().unwrap();
-        killed(folder.path(), 0);
+        let checkpoints = abandoned(&folder.path().join("before"), 0);
         checkpoints.refuse_interrupted_run().unwrap();
-        let device = Device::flex().autodiff();
-        let model: Linear = LinearConfig::new(1, 1).init(&device);
-        let plan = PrivacyPlanConfig::new(20, 5.0).with_steps(9).with_noise_multiplier(1.0);
-        let optim = plan.init().unwrap().optimizer(SgdConfig::new().init());
-        checkpoints.save(&model, &optim).unwrap();
+        begin(&checkpoints);
         assert!(checkpoints.latest().is_ok());
 
-        let folder = tempfile::tempdir().unwrap();
-        let checkpoints = self::checkpoints(folder.path(), "");
-        checkpoints.begin().unwrap();
-        killed(folder.path(), 2);
+        let checkpoints = abandoned(&folder.path().join("after"), 2);
         for error in
             [checkpoints.refuse_interrupted_run().unwrap_err(), checkpoints.latest().unwrap_err()]
         {
@@ -299,11 +318,26 @@ mod tests {
     }
 
     #[test]
-    fn the_folder_is_deleted_at_the_end() {
+    fn only_what_the_run_stored_is_deleted_at_the_end() {
         let folder = tempfile::tempdir().unwrap();
-        let checkpoints = checkpoints(folder.path(), "");
-        checkpoints.begin().unwrap();
+        let output = folder.path().join("out");
+        let checkpoints = checkpoints(&output, "");
+        begin(&checkpoints);
+        assert!(folder.path().join("out.key").exists());
+        // Of other tools and people.
+        let foreign = ["checkpoint-500/weights", "partial-results/a", "notes.txt"];
+        for name in foreign {
+            let path = checkpoints.folder.join(name);
+            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+            std::fs::write(path, name).unwrap();
+        }
+        let left = checkpoints.folder.clone();
         checkpoints.remove().unwrap();
-        assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
+        for name in foreign {
+            assert_eq!(std::fs::read_to_string(left.join(name)).unwrap(), name);
+            std::fs::remove_file(left.join(name)).unwrap();
+        }
+        assert_eq!(std::fs::read_dir(&left).unwrap().count(), 2);
+        assert!(!folder.path().join("out.key").exists());
     }
 }

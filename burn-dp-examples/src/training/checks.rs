@@ -82,6 +82,15 @@ pub fn drawable(train_size: Option<usize>, test_size: Option<usize>) -> Result<(
     at_most("--test-size", test_size.unwrap_or(0), MOST_DIGITS, " drawn digits")
 }
 
+/// Checks that memory can hold this many drawn public digits.
+///
+/// # Errors
+///
+/// Returns [`TrainError::Option`] with the limit.
+pub(super) fn drawable_public(size: Option<usize>) -> Result<(), TrainError> {
+    at_most("--public-size", size.unwrap_or(0), MOST_DIGITS, " drawn digits")
+}
+
 /// Checks that a path is a folder or can become one.
 ///
 /// # Errors

@@ -1,13 +1,54 @@
 //! Atomic writes: a file is complete or absent.
 
 use std::io::Write;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use burn::module::Module;
 use serde::Serialize;
 use tempfile::NamedTempFile;
 
 use super::TrainError;
+
+/// Begins the name of a file that is not complete; a killed process can leave one.
+const INCOMPLETE: &str = ".burn-dp-incomplete-";
+
+/// A file that is complete and does not have its name yet.
+#[derive(Debug)]
+pub(super) struct Complete {
+    file: NamedTempFile,
+    path: PathBuf,
+}
+
+impl Complete {
+    /// Writes a file next to `path`.
+    ///
+    /// # Errors
+    ///
+    /// Returns [`TrainError::Io`] if the folder cannot be written to.
+    fn write(path: &Path, content: &[u8]) -> Result<Self, TrainError> {
+        let io = |source| TrainError::Io { path: path.into(), source };
+        let folder = match path.parent() {
+            Some(folder) if !folder.as_os_str().is_empty() => folder,
+            _ => Path::new("."),
+        };
+        let mut file = ordinary_file(folder).map_err(io)?;
+        file.write_all(content).and_then(|()| file.as_file().sync_all()).map_err(io)?;
+        Ok(Self { file, path: path.into() })
+    }
+
+    /// Gives the file its name, in place of the former one with this name.
+    ///
+    /// # Errors
+    ///
+    /// Returns [`TrainError::Io`] if the folder cannot be written to.
+    pub(super) fn publish(self) -> Result<(), TrainError> {
+        let Self { file, path } = self;
+        match file.persist(&path) {
+            Ok(_) => Ok(()),
+            Err(error) => Err(TrainError::Io { path, source: error.error }),
+        }
+    }
+}
 
 /// Writes a file and replaces the former one with this name, if there is one.
 ///
@@ -16,20 +57,13 @@ use super::TrainError;
 /// Returns [`TrainError::Io`] if the folder cannot be written to; the former file is then
 /// unchanged.
 pub(super) fn write(path: &Path, content: &[u8]) -> Result<(), TrainError> {
-    let io = |source| TrainError::Io { path: path.into(), source };
-    let folder = match path.parent() {
-        Some(folder) if !folder.as_os_str().is_empty() => folder,
-        _ => Path::new("."),
-    };
-    let mut file = ordinary_file(folder).map_err(io)?;
-    file.write_all(content).and_then(|()| file.as_file().sync_all()).map_err(io)?;
-    file.persist(path).map_err(|error| io(error.error))?;
-    Ok(())
+    Complete::write(path, content)?.publish()
 }
 
 /// Creates a temporary file with the permissions of an ordinary file: other users read results too.
 fn ordinary_file(folder: &Path) -> std::io::Result<NamedTempFile> {
     let mut builder = tempfile::Builder::new();
+    builder.prefix(INCOMPLETE);
     #[cfg(unix)]
     // The system applies the user's mask.
     builder.permissions(std::os::unix::fs::PermissionsExt::from_mode(0o666));
@@ -48,19 +82,19 @@ pub fn write_json(path: &Path, value: &impl Serialize) -> Result<(), TrainError>
     write(path, text.as_bytes())
 }
 
-/// Writes the parameters of a model as a Burn record.
+/// Writes the parameters of a model as a Burn record, which gets its name later.
 ///
 /// # Errors
 ///
 /// Returns [`TrainError::Record`] if the record cannot be made, and [`TrainError::Io`] if the file
 /// cannot be written.
-pub(super) fn write_model(path: &Path, model: impl Module) -> Result<(), TrainError> {
+pub(super) fn record_model(path: &Path, model: impl Module) -> Result<Complete, TrainError> {
     let record = model.into_record().into_bytes();
     let record = record.map_err(|error| TrainError::Record {
         path: path.into(),
         reason: format!("the model cannot be recorded: {error}"),
     })?;
-    write(path, &record)
+    Complete::write(path, &record)
 }
 
 /// Removes a file if it exists.
@@ -75,6 +109,22 @@ pub(super) fn remove(path: &Path) -> Result<(), TrainError> {
         }
         _ => Ok(()),
     }
+}
+
+/// Removes the incomplete files that a killed process left in a folder.
+///
+/// # Errors
+///
+/// Returns [`TrainError::Io`] if the folder cannot be read or a file cannot be removed.
+pub(super) fn remove_incomplete(folder: &Path) -> Result<(), TrainError> {
+    let io = |source| TrainError::Io { path: folder.into(), source };
+    for entry in std::fs::read_dir(folder).map_err(io)? {
+        let entry = entry.map_err(io)?;
+        if entry.file_name().to_string_lossy().starts_with(INCOMPLETE) {
+            remove(&entry.path())?;
+        }
+    }
+    Ok(())
 }
 
 /// Creates a folder and its parents.
@@ -129,7 +179,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let (path, device) = (folder.path().join("model.bpk"), Device::flex());
         let model = MlpConfig::new().init(&device);
-        write_model(&path, model.clone()).unwrap();
+        record_model(&path, model.clone()).unwrap().publish().unwrap();
         let loaded = MlpConfig::new().init(&device).try_load_file(&path).unwrap();
         let images = Tensor::ones([2, 1, 28, 28], &device);
         let (before, after) = (model.forward(images.clone()), loaded.forward(images));

@@ -5,8 +5,8 @@ use std::path::PathBuf;
 use super::options::{DataOptions, DatasetName, typed};
 use super::{TrainError, checks};
 use crate::data::{
-    ImageBatcher, ItemDataset, Splits, TextBatcher, Vocabulary, WordVectors, cifar10, digits,
-    folder, imdb, mnist,
+    ImageBatcher, Splits, TextBatcher, Vocabulary, WordVectors, cifar10, digits, folder, imdb,
+    mnist,
 };
 
 impl DataOptions {
@@ -29,6 +29,9 @@ impl DataOptions {
         if self.download && self.dataset != DatasetName::Mnist {
             let reason = format!("is for mnist, not {}; leave it out", typed(self.dataset));
             return Err(TrainError::option("--download", reason));
+        }
+        if self.public_dataset() == Some(DatasetName::Digits) {
+            checks::drawable_public(self.public_size)?;
         }
         if self.dataset == DatasetName::Digits {
             checks::drawable(self.train_size, self.test_size)?;
@@ -112,32 +115,5 @@ impl DataOptions {
     fn cut<E: crate::data::Encoder>(&self, splits: Splits<E>) -> Splits<E> {
         let size = |size: Option<usize>| size.unwrap_or(usize::MAX);
         splits.truncated(size(self.train_size), size(self.test_size))
-    }
-
-    /// Divides the training examples into private and public ones. The last ones are public.
-    ///
-    /// # Arguments
-    ///
-    /// - `default`: number of public examples where the options give none
-    ///
-    /// # Errors
-    ///
-    /// Returns [`TrainError::Option`] if no example would be left to train on.
-    pub(super) fn split_public<T: Clone>(
-        &self,
-        train: &ItemDataset<T>,
-        default: usize,
-    ) -> Result<(Vec<T>, Vec<T>), TrainError> {
-        let mut private = train.items().to_vec();
-        let size = self.public_size.unwrap_or(default);
-        if size >= private.len() {
-            let reason = format!(
-                "must be less than the {} training examples, got {size}; give a smaller one",
-                private.len()
-            );
-            return Err(TrainError::option("--public-size", reason));
-        }
-        let public = private.split_off(private.len() - size);
-        Ok((private, public))
     }
 }

@@ -21,6 +21,7 @@ mod output;
 mod privacy;
 mod program;
 mod progress;
+mod public_data;
 mod statement;
 mod thresholds;
 

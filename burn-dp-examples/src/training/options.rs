@@ -28,16 +28,23 @@ pub struct DataOptions {
     #[arg(long, conflicts_with = "data_dir")]
     #[serde(skip)]
     pub download: bool,
-    /// Use only this many examples to train on, public ones included [default: all; 12000 drawn
-    /// digits].
+    /// Use only this many examples to train on [default: all; 12000 drawn digits].
     #[arg(long, value_name = "N")]
     pub train_size: Option<usize>,
     /// Use only this many examples to test on [default: all; 2000 drawn digits].
     #[arg(long, value_name = "N")]
     #[serde(skip)]
     pub test_size: Option<usize>,
-    /// Training examples that are taken as public and not trained on, where a clipping policy or
-    /// BatchNorm needs public examples [default: a tenth].
+    /// Data set of the public examples, where a clipping policy or BatchNorm needs them: another
+    /// one than is trained on [default: for drawn digits, digits that are drawn apart].
+    #[arg(long, value_enum, value_name = "DATASET")]
+    #[serde(serialize_with = "as_typed_option")]
+    pub public_data: Option<DatasetName>,
+    /// Folder with the files of the public data set; drawn digits need none.
+    #[arg(long, value_name = "DIR", requires = "public_data")]
+    #[serde(skip)]
+    pub public_dir: Option<PathBuf>,
+    /// Use only this many public examples [default: 1000].
     #[arg(long, value_name = "N")]
     pub public_size: Option<usize>,
     /// Seed of the initial weights, of the drawn digits, and of the membership in mini-sets. Noise
@@ -45,6 +52,9 @@ pub struct DataOptions {
     #[arg(long, value_name = "N", default_value_t = 0)]
     pub seed: u64,
 }
+
+/// The options of public examples.
+pub(super) const PUBLIC_OPTIONS: [&str; 3] = ["--public-data", "--public-dir", "--public-size"];
 
 /// How much privacy.
 #[derive(Args, Debug, Clone, Default)]
@@ -137,6 +147,14 @@ pub(super) fn as_typed<C: ValueEnum, S: Serializer>(
     serializer: S,
 ) -> Result<S::Ok, S::Error> {
     serializer.serialize_str(&typed(choice.clone()))
+}
+
+/// Serializes a choice as it is typed, if there is one.
+fn as_typed_option<C: ValueEnum, S: Serializer>(
+    choice: &Option<C>,
+    serializer: S,
+) -> Result<S::Ok, S::Error> {
+    choice.clone().map(typed).serialize(serializer)
 }
 
 /// Adds a default that depends on other options to the help of an argument.

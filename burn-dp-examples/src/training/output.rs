@@ -52,17 +52,14 @@ impl Output {
         Ok(Self { folder, json })
     }
 
-    /// Creates the folder and removes the model and the statement of an earlier run: a statement
-    /// must not lie next to another model.
+    /// Creates the folder. The results of an earlier run stay until [`models`](Self::models).
     ///
     /// # Errors
     ///
     /// Returns [`TrainError::Io`] if the folder cannot be written.
     pub(super) fn begin(&self) -> Result<(), TrainError> {
         files::make_folder(&self.folder)?;
-        let stale =
-            [MODEL_FILE, AVERAGED_MODEL_FILE, STATEMENT_JSON, STATEMENT_TEXT, TRAINING_PLOT];
-        stale.iter().try_for_each(|name| files::remove(&self.file(name)))
+        files::remove_incomplete(&self.folder)
     }
 
     /// Returns the path of a file with this name.
@@ -70,14 +67,21 @@ impl Output {
         self.folder.join(name)
     }
 
-    /// Writes the parameters of a model.
+    /// Writes the parameters of the model and of its average, if there is one, in place of the
+    /// models of an earlier run. They are complete before the earlier ones are removed, and the
+    /// statement of the earlier run is never next to another model.
     ///
     /// # Errors
     ///
-    /// Returns [`TrainError::Record`] if the model cannot be recorded, and [`TrainError::Io`] if
-    /// the file cannot be written.
-    pub(super) fn model(&self, name: &str, model: impl Module) -> Result<(), TrainError> {
-        files::write_model(&self.file(name), model)
+    /// Returns [`TrainError::Record`] if a model cannot be recorded, and [`TrainError::Io`] if a
+    /// file cannot be written.
+    pub(super) fn models<M: Module>(&self, model: M, average: Option<M>) -> Result<(), TrainError> {
+        let record = |name, model| files::record_model(&self.file(name), model);
+        let average = average.map(|average| record(AVERAGED_MODEL_FILE, average)).transpose()?;
+        let model = record(MODEL_FILE, model)?;
+        let stale = [STATEMENT_JSON, STATEMENT_TEXT, TRAINING_PLOT, AVERAGED_MODEL_FILE];
+        stale.iter().try_for_each(|name| files::remove(&self.file(name)))?;
+        average.into_iter().chain([model]).try_for_each(files::Complete::publish)
     }
 
     /// Writes the privacy statement in both forms and prints it.

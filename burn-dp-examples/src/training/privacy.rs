@@ -3,7 +3,7 @@
 use burn_dp::DpError;
 use burn_dp::optim::{PrivacyPlan, PrivacyPlanConfig};
 use burn_dp::random::InsecureSeed;
-use burn_dp_accountant::Budget;
+use burn_dp_accountant::{Budget, Rounded};
 use serde::Serialize;
 
 use super::options::PrivacyOptions;
@@ -114,8 +114,9 @@ impl PrivacySettings {
             let first = config.clone().with_steps(1).init()?.epsilon_at_end(self.delta)?;
             if first > epsilon {
                 let reason = format!(
-                    "{noise_multiplier} spends epsilon = {first:.4} in the first step, more than \
-                     --epsilon {epsilon}; leave it out and the noise is calibrated"
+                    "{noise_multiplier} spends epsilon = {} in the first step, more than --epsilon \
+                     {epsilon}; leave it out and the noise is calibrated",
+                    Rounded::up(first)
                 );
                 return Err(TrainError::option("--noise-multiplier", reason));
             }

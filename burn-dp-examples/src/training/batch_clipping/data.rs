@@ -2,6 +2,8 @@
 
 use std::path::PathBuf;
 
+use burn_dp::PublicData;
+
 use crate::data::{ImageBatcher, ImageDataset, ImageItem};
 use crate::training::TrainError;
 use crate::training::options::{DataOptions, DatasetName, typed};
@@ -13,17 +15,22 @@ pub struct BatchData {
     pub name: String,
     pub(super) encoder: ImageBatcher,
     pub(super) private: Vec<ImageItem>,
-    pub(super) public: Vec<ImageItem>,
+    /// Public images, where the training needs them.
+    pub(super) public: Option<PublicData<ImageItem>>,
     pub(super) test: ImageDataset,
 }
 
-/// Reads the images of checked options and keeps some as public.
+/// Reads the images of checked options.
+///
+/// # Arguments
+///
+/// - `public`: whether public images are needed
 ///
 /// # Errors
 ///
-/// Returns [`TrainError::Option`] for a data set without gray images of 28 x 28 pixels or if
-/// nothing is left to train on, and [`TrainError::Data`] if the data cannot be read.
-pub(super) fn read(options: &DataOptions) -> Result<BatchData, TrainError> {
+/// Returns [`TrainError::Option`] for a data set without gray images of 28 x 28 pixels or if there
+/// is no public source, and [`TrainError::Data`] if the data cannot be read.
+pub(super) fn read(options: &DataOptions, public: bool) -> Result<BatchData, TrainError> {
     use DatasetName::{Digits, FashionMnist, Mnist};
     if !matches!(options.dataset, Digits | Mnist | FashionMnist) {
         let reason = format!(
@@ -33,13 +40,17 @@ pub(super) fn read(options: &DataOptions) -> Result<BatchData, TrainError> {
         );
         return Err(TrainError::option("--clipping", reason));
     }
+    if public {
+        let instead = "`--model lenet5` with `--policy flat`";
+        options.check_public("BatchNorm or this policy", instead)?;
+    }
     let splits = options.images(0)?;
-    let default = splits.train.items().len().div_ceil(10);
-    let (private, public) = options.split_public(&splits.train, default)?;
+    let public = public.then(|| options.public_images(&splits, 0)).transpose()?;
+    let private = splits.train.items().to_vec();
     Ok(BatchData { name: splits.name, encoder: splits.encoder, private, public, test: splits.test })
 }
 
-/// Checks the options and reads the images.
+/// Checks the options and reads the images, with public ones.
 ///
 /// # Errors
 ///
@@ -47,7 +58,7 @@ pub(super) fn read(options: &DataOptions) -> Result<BatchData, TrainError> {
 /// cannot be read.
 pub fn load(options: &DataOptions) -> Result<BatchData, TrainError> {
     let environment: Option<PathBuf> = DataOptions::environment();
-    read(&options.clone().checked(environment)?)
+    read(&options.clone().checked(environment)?, true)
 }
 
 #[cfg(test)]
@@ -69,7 +80,9 @@ mod tests {
                 "--data-dir nowhere",
                 "--data-dir nowhere is given but the drawn digits need no files",
             ),
-            ("mnist --data-dir nowhere", "nowhere holds none of"),
+            ("mnist --data-dir nowhere --public-data digits", "nowhere holds none of"),
+            ("mnist --data-dir nowhere", "--public-data must be given for mnist with BatchNorm"),
+            ("--public-size 10000001", "--public-size must be at most 10000000 drawn digits"),
         ] {
             let words = ["train", "--clipping", "batch"].into_iter().chain(line.split(' '));
             let options = BatchOptions::read(words).unwrap();

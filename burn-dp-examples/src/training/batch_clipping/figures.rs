@@ -15,7 +15,8 @@ pub struct EpochFigures {
     pub epsilon: Option<f64>,
 }
 
-/// Settings and results of a run with mini-sets. All of it is public.
+/// Settings and results of a run with mini-sets. All of it is public, except times, which are a
+/// side channel.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct BatchFigures {
     /// Name of the data set.

@@ -18,8 +18,9 @@ const NOISE_MULTIPLIER: &str = "Noise multiplier of a step. With one threshold i
 /// Train with batch clipping: mini-sets of fixed membership are drawn, and the gradient of each
 /// mini-set is clipped as a whole.
 ///
-/// Without further options: LeNet-5 with BatchNorm at the settings of Nguyen et al., 2023. A tenth
-/// of the training images is kept as public: BatchNorm's statistics for inference come from them.
+/// Without further options: LeNet-5 with BatchNorm at the settings of Nguyen et al., 2023.
+/// BatchNorm's statistics for inference come from public images: digits that are drawn apart, or
+/// --public-data.
 #[derive(Parser, Debug, Clone)]
 #[command(name = "cargo xtask train", bin_name = "cargo xtask train", version)]
 #[command(mut_arg("delta", |arg| arg.default_value("1e-5")))]

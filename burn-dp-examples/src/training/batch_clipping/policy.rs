@@ -9,7 +9,7 @@ use burn_dp::model::ParameterGroups;
 use super::{BatchPolicyName, BatchSettings};
 use crate::models::BnLeNet5;
 use crate::training::TrainError;
-use crate::training::thresholds::{decaying, merged};
+use crate::training::thresholds::decaying;
 
 impl BatchSettings {
     /// Returns the policy for a model.
@@ -26,13 +26,13 @@ impl BatchSettings {
         &self,
         model: &BnLeNet5,
         steps_per_epoch: usize,
-        public_norms: impl Fn(ParameterGroups) -> Result<PublicNorms, DpError>,
+        public_norms: impl Fn(ParameterGroups) -> Result<PublicNorms, TrainError>,
     ) -> Result<Box<dyn Clipping>, TrainError> {
         let norms = || {
             let layers = public_norms(ParameterGroups::per_layer(model)?)?;
             match self.policy.layer_groups {
                 None => Ok(layers),
-                Some(count) => public_norms(merged(&layers, count)?),
+                Some(count) => public_norms(layers.merged_groups(count)?),
             }
         };
         let master = self.policy.max_grad_norm;
@@ -68,6 +68,7 @@ mod tests {
     #![allow(clippy::unwrap_used)]
 
     use burn::tensor::Device;
+    use burn_dp::PublicSource;
 
     use super::super::settings::tests::settings;
     use super::*;
@@ -78,7 +79,7 @@ mod tests {
         let model = settings.training.model.init(&Device::flex().autodiff());
         let norms = |groups: ParameterGroups| {
             let means = (0..groups.len()).map(|group| 2f64.powi(group as i32)).collect();
-            PublicNorms::from_means(groups, means)
+            Ok(PublicNorms::from_means(PublicSource::generated("norms"), 1, groups, means)?)
         };
         let clipping = settings.clipping(&model, 7, norms).unwrap();
         (settings, clipping)
@@ -139,7 +140,8 @@ mod tests {
         let (settings, mut clipping) = policy("--policy layerwise --layer-groups 3");
         let groups = settings.followed(&*clipping).unwrap().unwrap();
         assert_eq!(groups.len(), 3);
-        let norms = PublicNorms::from_means(groups, vec![1.0, 5.0, 10.0]).unwrap();
+        let source = PublicSource::generated("norms");
+        let norms = PublicNorms::from_means(source, 1, groups, vec![1.0, 5.0, 10.0]).unwrap();
         clipping.set_public_norms(&norms).unwrap();
         let thresholds = clipping.thresholds(0).unwrap();
         let ratio = thresholds.norms()[1] / thresholds.norms()[2];

@@ -5,7 +5,7 @@ use super::{BatchFigures, BatchModelName, BatchOptions, BatchSettings, BatchTrai
 use crate::plot::{self, Series};
 use crate::training::checkpoints::Checkpoints;
 use crate::training::options::DataOptions;
-use crate::training::output::{MODEL_FILE, Measurement, Output};
+use crate::training::output::{Measurement, Output};
 use crate::training::progress::{
     EPSILON, Progress, TEST_ACCURACY, TEST_LOSS, announce, percent, upwards,
 };
@@ -25,7 +25,7 @@ pub fn run(options: BatchOptions) -> Result<BatchFigures, TrainError> {
     let output = Output::new(&run)?;
     let device = device(run.backend)?;
     let data_options = data.checked(DataOptions::environment())?;
-    let data = data::read(&data_options)?;
+    let data = data::read(&data_options, settings.needs_public())?;
     let compared = Compared { data: &data_options, settings: &settings, backend: run.backend };
     let checkpoints = Checkpoints::new(&output.folder, &compared)?;
     // Everything that can be refused is refused before the first file.
@@ -36,19 +36,18 @@ pub fn run(options: BatchOptions) -> Result<BatchFigures, TrainError> {
     let steps = settings.training.epochs * steps_per_epoch;
     let subject = format!(
         "{} on {}: {} images in mini-sets of {}, {steps} steps of {} mini-sets, {steps_per_epoch} \
-         steps per pass over the data; {} public images",
+         steps per pass over the data",
         typed(settings.training.model),
         data.name,
         data.private.len(),
         settings.training.mini_set_size,
-        settings.training.mini_sets,
-        data.public.len()
+        settings.training.mini_sets
     );
     announce(&subject, Some((training.plan(), settings.privacy.delta)))?;
     let columns = vec![("epoch", 8, "passes over the data"), TEST_LOSS, TEST_ACCURACY, EPSILON];
     let pass = ("pass over the data", steps_per_epoch);
     let mut progress = Progress::start(training.first_step(), steps, pass, columns);
-    let (model, optim, figures) =
+    let (model, mut optim, figures) =
         training.train(Some(&checkpoints), |step, epoch| match epoch {
             None => progress.step(step),
             Some(epoch) => {
@@ -62,15 +61,16 @@ pub fn run(options: BatchOptions) -> Result<BatchFigures, TrainError> {
             }
         })?;
     progress.finish();
-    output.model(MODEL_FILE, model)?;
-    let mut facts =
-        vec![("dataset", data.name.clone()), ("public_examples", data.public.len().to_string())];
+    output.models(model, None)?;
+    optim.forget_key()?;
+    let mut facts = vec![("dataset", data.name.clone())];
     if settings.training.model == BatchModelName::BnLenet5 {
         let statistics = "of public images, computed after the training; private batches changed \
                           copies of the model only";
         facts.push(("running_statistics", statistics.into()));
     }
-    let not_covered = ["The public images, and the images and labels of the test set."];
+    let not_covered =
+        ["The public images, and the images and labels of the test set, which is taken as public."];
     let statement = statement(&optim, &[settings.privacy.delta], facts, &not_covered)?;
     output.statement(&statement)?;
     let points = figures.epochs.iter().map(|epoch| (epoch.epoch as f64, epoch.test_accuracy));
@@ -85,6 +85,7 @@ pub fn run(options: BatchOptions) -> Result<BatchFigures, TrainError> {
     let title = format!("{} on {}, batch clipping", typed(settings.training.model), data.name);
     output.plot(&title, &measured.collect::<Vec<_>>())?;
     output.figures(&figures)?;
+    drop(optim);
     checkpoints.remove()?;
     Ok(figures)
 }

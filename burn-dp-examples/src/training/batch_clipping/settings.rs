@@ -5,8 +5,8 @@ use burn_dp::optim::{PrivacyPlan, PrivacyPlanConfig, SamplingScheme};
 use burn_dp::updates::MiniSets;
 use serde::Serialize;
 
-use super::{BatchOptions, BatchPolicyName, BatchPolicyOptions, MiniSetOptions};
-use crate::training::options::{BackendName, DataOptions, as_typed, typed};
+use super::{BatchModelName, BatchOptions, BatchPolicyName, BatchPolicyOptions, MiniSetOptions};
+use crate::training::options::{BackendName, DataOptions, PUBLIC_OPTIONS, as_typed, typed};
 use crate::training::{PrivacySettings, TrainError, checks};
 
 /// The noise multiplier of the paper's experiments, over each threshold: σ = 0.5, times two for the
@@ -65,7 +65,22 @@ impl BatchSettings {
             ("--local-lr", training.local_lr),
         ])?;
         let privacy = PrivacySettings::new(&options.privacy, None, 1e-5)?;
-        Ok(Self { policy, training, privacy, seed: options.data.seed })
+        let settings = Self { policy, training, privacy, seed: options.data.seed };
+        if !settings.needs_public() {
+            let choice = "with --model lenet5 --policy flat";
+            options.given.refuse(&PUBLIC_OPTIONS, choice, "--model bn-lenet5")?;
+        }
+        Ok(settings)
+    }
+
+    /// Returns whether the network or the policy needs public images.
+    pub(super) fn needs_public(&self) -> bool {
+        self.has_statistics() || self.policy.policy != BatchPolicyName::Flat
+    }
+
+    /// Returns whether the network has running statistics, which come from public images.
+    pub(super) fn has_statistics(&self) -> bool {
+        self.training.model == BatchModelName::BnLenet5
     }
 
     /// Divides the private images into mini-sets; their membership is public.
@@ -214,6 +229,10 @@ pub(super) mod tests {
                 "--max-grad-norm has no meaning with --policy zhang; leave it out, or give",
             ),
             ("--layer-groups 3", "--layer-groups has no meaning with --policy flat"),
+            (
+                "--model lenet5 --public-size 9",
+                "--public-size has no meaning with --model lenet5 --policy flat; leave it out",
+            ),
         ] {
             let error = settings(line).unwrap_err().to_string();
             assert!(error.contains(expected), "{error}");
@@ -233,6 +252,7 @@ pub(super) mod tests {
         let usual = compared("--policy layerwise");
         for option in [
             "--train-size 9",
+            "--public-data digits",
             "--public-size 9",
             "--model lenet5",
             "--mini-set-size 9",

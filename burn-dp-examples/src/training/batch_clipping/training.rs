@@ -89,6 +89,10 @@ impl<'a> BatchTraining<'a> {
             }
             None => (plan.optimizer(inner), model),
         };
+        let mut optim = optim;
+        if let Some(public) = data.public.as_ref().filter(|_| settings.has_statistics()) {
+            optim.name_public_data(public);
+        }
         Ok(Self { settings, data, device, sets, updates, followed, model, optim })
     }
 
@@ -120,7 +124,8 @@ impl<'a> BatchTraining<'a> {
     ///
     /// # Arguments
     ///
-    /// - `checkpoints`: where a checkpoint is saved after each epoch except the last
+    /// - `checkpoints`: where a checkpoint is saved before the first epoch, after each one and at
+    ///   the end
     /// - `progress`: called after each step with its number, and again with the figures after each
     ///   epoch
     ///
@@ -134,7 +139,7 @@ impl<'a> BatchTraining<'a> {
     ) -> Result<(BnLeNet5, DpOptimizer, BatchFigures), TrainError> {
         let Self { settings, data, device, sets, updates, followed, mut model, mut optim } = self;
         if let Some(checkpoints) = checkpoints {
-            checkpoints.begin()?;
+            checkpoints.begin(&model, &optim)?;
         }
         let steps_per_epoch = settings.steps_per_epoch(&sets);
         let sampler = optim.plan().sampler()?;
@@ -146,7 +151,7 @@ impl<'a> BatchTraining<'a> {
         'epochs: for epoch in first + 1..=settings.training.epochs {
             for _ in 0..steps_per_epoch {
                 let draw = sampler.draw(optim.next_step())?;
-                optim.unit_updates(&model, draw.private_indices(), |copy: BnLeNet5, &set| {
+                optim.unit_updates(&model, &draw, |copy: BnLeNet5, set| {
                     let members = sets.members(set).iter().map(|&i| data.private[i].clone());
                     updates.of(copy, members.collect())
                 })?;
@@ -155,6 +160,7 @@ impl<'a> BatchTraining<'a> {
                     Err(refused) if matches!(refused.error(), DpError::BudgetExhausted { .. }) => {
                         println!("stopped: {refused}");
                         model = refused.into_model();
+                        optim.discard();
                         break 'epochs;
                     }
                     Err(refused) => return Err(DpError::from(refused).into()),
@@ -185,6 +191,9 @@ impl<'a> BatchTraining<'a> {
             epochs.push(figures);
             since = Instant::now();
         }
+        if let Some(checkpoints) = checkpoints {
+            checkpoints.save(&model, &optim)?;
+        }
         let model = with_public_statistics(&model, data, &updates.device);
         let test = measured(&model);
         let epsilon = optim.privacy_spent(settings.privacy.delta)?.upper;
@@ -209,11 +218,17 @@ impl<'a> BatchTraining<'a> {
     }
 }
 
-/// Returns the model for release: the statistics of BatchNorm come from public images.
+/// Returns the model for release: the statistics of BatchNorm come from public images. Without
+/// them, there is no BatchNorm.
 fn with_public_statistics(model: &BnLeNet5, data: &BatchData, trained: &Device) -> BnLeNet5 {
-    let batches = data.public.chunks(PUBLIC_BATCH).cycle().take(PUBLIC_BATCHES);
-    public_statistics(model.clone(), batches, |model, items| {
-        let batch = data.encoder.batch(items.to_vec(), trained);
-        let _ = model.forward(batch.inputs);
-    })
+    let Some(public) = &data.public else { return model.clone() };
+    public_statistics(
+        model.clone(),
+        &public.batches(PUBLIC_BATCH),
+        PUBLIC_BATCHES,
+        |model, items| {
+            let batch = data.encoder.batch(items.clone(), trained);
+            let _ = model.forward(batch.inputs);
+        },
+    )
 }

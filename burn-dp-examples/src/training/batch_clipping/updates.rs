@@ -8,7 +8,7 @@ use burn_dp::DpError;
 use burn_dp::clipping::PublicNorms;
 use burn_dp::losses::{CrossEntropyLoss, CrossEntropyLossConfig};
 use burn_dp::model::ParameterGroups;
-use burn_dp::updates::{LocalTraining, UnitUpdate, private_copy};
+use burn_dp::updates::{LocalTraining, UnitUpdate, public_update_norms};
 
 use super::BatchSettings;
 use super::data::BatchData;
@@ -82,20 +82,19 @@ impl Updates {
     ///
     /// # Errors
     ///
-    /// Returns [`DpError`] if an update is refused or has other parameters than the groups.
+    /// Returns [`TrainError::Option`] without public images, and [`TrainError::Privacy`] if an
+    /// update is refused or has other parameters than the groups.
     pub(super) fn public_norms(
         &self,
         model: &BnLeNet5,
         groups: ParameterGroups,
         data: &BatchData,
         mini_set_size: usize,
-    ) -> Result<PublicNorms, DpError> {
-        let mut norms = PublicNorms::new(groups);
-        let units = data.public.chunks(mini_set_size.min(data.public.len()));
-        for items in units.take(PUBLIC_UNITS) {
-            let update = self.of(private_copy(model), items.to_vec())?;
-            update.add_to_public_norms(&mut norms, model)?;
-        }
-        Ok(norms)
+    ) -> Result<PublicNorms, TrainError> {
+        let public = data.public.as_ref().ok_or_else(|| {
+            TrainError::option("--public-data", "must be given for a policy that measures norms")
+        })?;
+        let units = public.batches(mini_set_size).truncated(PUBLIC_UNITS);
+        Ok(public_update_norms(groups, &units, model, |copy, items| self.of(copy, items.clone()))?)
     }
 }

@@ -18,7 +18,8 @@ pub struct RoundFigures {
     pub threshold: f64,
 }
 
-/// Settings and results of a user-level run. All of it is public.
+/// Settings and results of a user-level run. All of it is public, except times, which are a side
+/// channel.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct FederatedFigures {
     /// Name of the data set.

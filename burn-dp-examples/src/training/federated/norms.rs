@@ -3,13 +3,14 @@
 use std::path::Path;
 
 use burn::tensor::{Device, Tensor};
-use burn_dp::DpError;
+use burn_dp::model::ParameterGroups;
 use burn_dp::optim::FederatedTraining;
-use burn_dp::updates::UnitUpdate;
+use burn_dp::updates::public_update_norms;
+use burn_dp::{DpError, PublicData};
 
 use super::RoundOptions;
 use super::settings::MEDIAN;
-use crate::data::shakespeare::{UserWindows, Window};
+use crate::data::shakespeare::Window;
 use crate::models::{NextToken, WindowBatch};
 use crate::plot;
 use crate::training::TrainError;
@@ -23,35 +24,27 @@ const PRIVATE_MEANS_PLOT: &str = "private-means.svg";
 /// Name of the plot of their medians.
 const PRIVATE_MEDIANS_PLOT: &str = "private-medians.svg";
 
+/// Public users whose updates are computed.
+const USERS: usize = 50;
+
 /// Returns the norm in each parameter of the updates of public users, averaged over the users.
 ///
 /// It is public: the model is released, and these users are public.
 pub(super) fn of_public_users(
     options: &RoundOptions,
     model: &NextToken,
-    users: &UserWindows,
+    users: &PublicData<Vec<Window>>,
     device: &Device,
 ) -> Result<Vec<(String, f64)>, TrainError> {
-    /// Public users whose updates are computed.
-    const USERS: usize = 50;
-    let update = options.update()?;
-    let mut sums: Vec<(String, f64)> = Vec::new();
-    let some = users.users().iter().filter(|user| !user.is_empty()).take(USERS);
-    let mut count = 0.0;
-    for user in some {
+    let (update, parameters) = (options.update()?, ParameterGroups::per_parameter(model)?);
+    let some = users.clone().truncated(USERS);
+    let norms = public_update_norms(parameters, &some, model, |copy, user| {
         let losses = |model: &NextToken, windows: Vec<Window>| -> Result<Tensor<1>, DpError> {
             Ok(model.loss(WindowBatch::new(&windows, device)).0)
         };
-        let update: UnitUpdate = update.of_public_user(model, user.clone(), losses)?;
-        let norms = update.norms(model)?.reveal();
-        if sums.is_empty() {
-            sums = norms.iter().map(|(path, _)| (path.clone(), 0.0)).collect();
-        }
-        sums.iter_mut().zip(norms).for_each(|(sum, (_, norm))| sum.1 += norm);
-        count += 1.0;
-    }
-    sums.iter_mut().for_each(|sum| sum.1 /= count);
-    Ok(sums)
+        update.of_public_user(&copy, user.clone(), losses)
+    })?;
+    Ok(norms.groups().names().iter().cloned().zip(norms.means()).collect())
 }
 
 /// Returns the estimates of a tracker of norms, if there is one: parameter, mean and median.

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use burn::tensor::{Device, Tensor};
-use burn_dp::DpError;
 use burn_dp::optim::FederatedTraining;
+use burn_dp::{DpError, PublicSource};
 
 use super::users::{self, Users, measure};
 use super::{FederatedFigures, FederatedOptions, RoundFigures, norms};
@@ -12,7 +12,7 @@ use crate::data::shakespeare::{Tokens, Window};
 use crate::models::{NextToken, NextTokenConfig, WindowBatch};
 use crate::plot::{self, Series};
 use crate::training::checkpoints::Checkpoints;
-use crate::training::output::{MODEL_FILE, Measurement, Output};
+use crate::training::output::{Measurement, Output};
 use crate::training::progress::{
     EPSILON, Progress, TEST_ACCURACY, TEST_LOSS, announce, percent, upwards,
 };
@@ -55,15 +55,21 @@ pub fn run(options: FederatedOptions) -> Result<FederatedFigures, TrainError> {
     let (optim, mut model) =
         checkpoints.begin_or_resume(options.run.resume, plan, server, model)?;
     let mut training = FederatedTraining::new(optim, options.training.update()?)?;
+    training.name_public_data(&users.test);
+    if let Some(path) = &options.training.vocabulary {
+        let file = path.file_name().unwrap_or_default().display();
+        let words = PublicSource::published(format!("words of {file}"));
+        training.name_public_data(&words.data(vec![(); tokens.len()])?);
+    }
     output.begin()?;
-    checkpoints.begin()?;
+    checkpoints.begin(&model, training.optimizer())?;
 
     let rounds = options.training.rounds;
     let subject = format!(
         "next-token LSTM on shakespeare: {} users, {rounds} rounds of {} users; {} public users",
         users.train.users().len(),
         options.training.users_per_round,
-        users.test.users().len()
+        users.test.items().len()
     );
     announce(&subject, Some((training.optimizer().plan(), privacy.delta)))?;
     let columns = vec![
@@ -120,7 +126,9 @@ pub fn run(options: FederatedOptions) -> Result<FederatedFigures, TrainError> {
         }
     }
     let measured = (measurements, progress.finish());
-    let figures = finish(&options, &output, &users, &training, model, &trained, measured)?;
+    checkpoints.save(&model, training.optimizer())?;
+    let figures = finish(&options, &output, &users, &mut training, model, &trained, measured)?;
+    drop(training);
     checkpoints.remove()?;
     Ok(figures)
 }
@@ -129,22 +137,21 @@ fn finish(
     options: &FederatedOptions,
     output: &Output,
     users: &Users,
-    training: &FederatedTraining,
+    training: &mut FederatedTraining,
     model: NextToken,
     trained: &Device,
     (measurements, train_time): (Vec<RoundFigures>, Duration),
 ) -> Result<FederatedFigures, TrainError> {
-    let (optim, delta) = (training.optimizer(), options.check()?.delta);
-    let facts = [
-        ("dataset", "shakespeare, by speaking role".to_string()),
-        ("public_users", users.test.users().len().to_string()),
-    ];
+    let delta = options.check()?.delta;
+    let facts = [("dataset", "shakespeare, by speaking role".to_string())];
     let not_covered = [
         "The text of the public users, which measured the model.",
         "A person behind several speaking roles: the guarantee is for one role of one play.",
     ];
     let public = norms::of_public_users(&options.training, &model, &users.test, trained)?;
-    output.model(MODEL_FILE, model)?;
+    output.models(model, None)?;
+    training.forget_key()?;
+    let (training, optim) = (&*training, training.optimizer());
     output.statement(&statement(optim, &[delta], facts, &not_covered)?)?;
     let points = |of: fn(&RoundFigures) -> f64| {
         measurements.iter().map(|measured| (measured.round as f64, of(measured))).collect()
@@ -173,7 +180,7 @@ fn finish(
         delta,
         noise_multiplier: optim.plan().noise_multiplier(),
         sampling_probability: optim.plan().sampling_probability(),
-        users: [users.train.users().len(), users.test.users().len()],
+        users: [users.train.users().len(), users.test.items().len()],
         rounds: training.rounds() as usize,
         measurements,
         update_norms: public,

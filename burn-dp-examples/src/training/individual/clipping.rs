@@ -3,7 +3,7 @@
 use burn_dp::clipping::CountNoise;
 use clap::{Args, ValueEnum};
 
-use crate::training::options::{Given, typed};
+use crate::training::options::{Given, PUBLIC_OPTIONS, typed};
 use crate::training::{TrainError, checks};
 
 /// A clipping policy. `--clipping batch` is another training.
@@ -147,7 +147,7 @@ impl ClippingOptions {
             groups: self.layer_groups,
         };
         if !settings.needs_public() {
-            refuse(&["--public-size"], "layerwise")?;
+            refuse(&PUBLIC_OPTIONS, "layerwise")?;
         }
         Ok(settings)
     }

@@ -13,8 +13,8 @@ use crate::training::{Evaluation, TrainError};
 
 /// Settings and results of a run, written as JSON by `--json`.
 ///
-/// All of it is public: settings, the numbers of the privacy statement, and measurements on the
-/// test set.
+/// Settings, the numbers of the privacy statement, and measurements on the test set. Nothing else
+/// depends on the private data, except times, which are a side channel.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct RunFigures {
     /// Name of the data set.

@@ -46,7 +46,7 @@ pub(super) fn train<E: Encoder, M: Classifier<Inputs = E::Inputs>>(
             if let Some(average) = &mut average {
                 average.update(&model)?;
             }
-            after_step(&model, Step { number, epsilon: None, clipped: None })?;
+            after_step(&model, Step { number, epsilon: None })?;
         }
     }
     Ok((model, average))

@@ -30,7 +30,7 @@ impl ClippingSettings {
             ClippingName::Flat => Box::new(FlatClipping::new(max_grad_norm)?),
             ClippingName::Automatic => Box::new(AutomaticClipping::new().with_norm(max_grad_norm)?),
             ClippingName::PerLayer => {
-                let layers = public.norms(model, self.groups)?.groups().clone();
+                let layers = public.layers(model, self.groups)?;
                 Box::new(GroupedClipping::equal(layers, max_grad_norm)?)
             }
             ClippingName::Quantile => {
@@ -69,7 +69,7 @@ mod tests {
     use burn_dp::losses::CrossEntropyLossConfig;
 
     use super::*;
-    use crate::data::{ImageBatcher, ItemDataset, digits};
+    use crate::data::{ImageBatcher, digits};
     use crate::models::MlpConfig;
     use crate::training::individual::{IndividualOptions, Settings};
     use crate::training::options::TrainingOptions;
@@ -78,7 +78,6 @@ mod tests {
     fn every_policy_is_built_for_a_model() {
         let device = Device::flex().autodiff();
         let model = MlpConfig::new().init(&device);
-        let train = digits::splits(0, 60, 0).train;
         for (line, words) in [
             ("flat", "flat"),
             ("per-layer", "per group"),
@@ -94,13 +93,13 @@ mod tests {
             let options = IndividualOptions::read(line.split(' ')).unwrap();
             let settings = Settings::new(options, None).unwrap();
             let clipping = settings.private.unwrap().clipping;
-            let public = settings.data.split_public(&train, 6).unwrap().1;
-            let public = if clipping.needs_public() { public } else { Vec::new() };
+            let public = clipping.needs_public().then(|| digits::public(0, 6).unwrap());
             let loss = CrossEntropyLossConfig::new().init();
-            let public = ItemDataset::new(public);
             let public = PublicItems::new(ImageBatcher::MNIST, public, loss, device.clone());
             let policy = clipping.policy(&model, 0.5, 7, &public).unwrap();
             assert!(policy.describe().contains(words), "{}", policy.describe());
+            let named = policy.describe().contains("drawn digits of seed 0");
+            assert_eq!(named, clipping.needs_public(), "{}", policy.describe());
             if clipping.adapts() {
                 let public = public.with_groups_of(&*policy).unwrap();
                 let mut policy = policy;

@@ -7,7 +7,7 @@ use burn_dp::losses::{CrossEntropyLoss, CrossEntropyLossConfig};
 use burn_dp::optim::{DpOptimizer, PrivacyPlan, PrivacyPlanConfig};
 use burn_dp::{DpError, check_independence};
 
-use super::public_items::PublicItems;
+use super::public_items::{PublicInputs, PublicItems};
 use super::{PrivateSettings, Settings};
 use crate::data::{Encoder, ItemDataset, Splits};
 use crate::models::Classifier;
@@ -24,19 +24,6 @@ pub(super) struct Step {
     pub(super) number: usize,
     /// Upper bound of ε so far, after each pass over the data; absent in ordinary training.
     pub(super) epsilon: Option<f64>,
-    /// Examples and how many of them were clipped; absent in ordinary training.
-    ///
-    /// Both are private. They are shown to the person who trains and written nowhere.
-    pub(super) clipped: Option<Clipped>,
-}
-
-/// Number of examples, and number of clipped examples.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(super) struct Clipped {
-    /// Examples of the step.
-    pub(super) examples: u64,
-    /// Examples whose gradient norm was above the threshold.
-    pub(super) clipped: u64,
 }
 
 /// A private training that has been checked and can begin or continue.
@@ -64,12 +51,14 @@ impl<E: Encoder, M: Classifier<Inputs = E::Inputs>> PrivateRun<E, M> {
         private: PrivateSettings,
         settings: &Settings,
         data: &Splits<E>,
-        public: ItemDataset<E::Item>,
+        public: PublicInputs<E::Item>,
         device: &Device,
     ) -> Result<Self, TrainError> {
         let loss = CrossEntropyLossConfig::new().init();
         let train_items = data.train.items().len();
-        let public = PublicItems::new(data.encoder.clone(), public, loss.clone(), device.clone());
+        let words = public.words;
+        let public =
+            PublicItems::new(data.encoder.clone(), public.items, loss.clone(), device.clone());
         let norm = private.max_grad_norm;
         let steps_per_epoch = settings.steps_per_epoch(train_items);
         let policy = private.clipping.policy(&model, norm, steps_per_epoch, &public)?;
@@ -81,7 +70,11 @@ impl<E: Encoder, M: Classifier<Inputs = E::Inputs>> PrivateRun<E, M> {
         probe(&model, &loss, &data.encoder, data.classes, device)?;
         let checkpoints = Checkpoints::new(&settings.output.folder, settings)?;
         let checkpoints = checkpoints.with_skip_lost_steps(settings.skip_lost_steps);
-        let (optim, model) = checkpoints.begin_or_resume(settings.resume, plan, inner, model)?;
+        let (mut optim, model) =
+            checkpoints.begin_or_resume(settings.resume, plan, inner, model)?;
+        if let Some(words) = &words {
+            optim.name_public_data(words);
+        }
         // A checkpoint holds the average of the interrupted run.
         let optim = match settings.weight_average()?.filter(|_| !settings.resume) {
             Some(average) => optim.with_weight_average(average)?,
@@ -120,19 +113,19 @@ impl<E: Encoder, M: Classifier<Inputs = E::Inputs>> PrivateRun<E, M> {
         let Self { mut model, mut optim, checkpoints, loss, public } = self;
         let items = train.items().len();
         let (steps, steps_per_epoch) = (settings.steps(items), settings.steps_per_epoch(items));
-        checkpoints.begin()?;
+        checkpoints.begin(&model, &optim)?;
         let batches = optim.plan().batches(train.clone(), encoder.clone(), device)?;
         for batch in batches.skip_to(optim.next_step())? {
             let batch = batch?;
-            for physical in batch.physical_batches(settings.physical_batch_size)? {
-                let (examples, _) = physical?.into_parts();
-                optim.backward(model.losses(&loss, examples), &model)?;
-            }
+            let losses = |model: &M, examples| model.losses(&loss, examples);
+            optim.backward_batch(&model, &batch, settings.physical_batch_size, losses)?;
             let lr = settings.lr_of_step(optim.next_step() as usize, steps);
             model = match optim.step(lr, model, batch) {
                 Ok(model) => model,
                 Err(refused) if matches!(refused.error(), DpError::BudgetExhausted { .. }) => {
-                    return Ok((refused.into_model(), optim, checkpoints));
+                    model = refused.into_model();
+                    optim.discard();
+                    break;
                 }
                 Err(refused) => return Err(DpError::from(refused).into()),
             };
@@ -150,14 +143,10 @@ impl<E: Encoder, M: Classifier<Inputs = E::Inputs>> PrivateRun<E, M> {
                 }
                 _ => None,
             };
-            // Shown to the person who trains; the table marks it as not covered.
-            let statistics = optim.statistics().reveal();
-            let clipped = Clipped {
-                examples: statistics.examples as u64,
-                clipped: statistics.clipped as u64,
-            };
-            after_step(&model, Step { number, epsilon, clipped: Some(clipped) })?;
+            after_step(&model, Step { number, epsilon })?;
         }
+        // The key is erased before the statement is made: from then on no step can be repeated.
+        checkpoints.save(&model, &optim)?;
         Ok((model, optim, checkpoints))
     }
 }
@@ -183,8 +172,10 @@ fn probe<E: Encoder, M: Classifier<Inputs = E::Inputs>>(
     classes: usize,
     device: &Device,
 ) -> Result<(), TrainError> {
-    let examples = encoder.batch(encoder.made_up(PROBE_ITEMS, classes), device);
-    Ok(check_independence(model.losses(loss, examples), model)?)
+    let items = encoder.made_up(PROBE_ITEMS, classes);
+    Ok(check_independence(model, &items, |model, items| {
+        model.losses(loss, encoder.batch(items, device))
+    })?)
 }
 
 #[cfg(test)]

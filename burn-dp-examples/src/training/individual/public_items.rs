@@ -1,22 +1,30 @@
 //! Public examples on which a clipping policy measures norms.
 
 use burn::tensor::Device;
-use burn_dp::DpError;
+use burn_dp::PublicData;
 use burn_dp::clipping::{Clipping, PublicNorms};
 use burn_dp::losses::CrossEntropyLoss;
 use burn_dp::model::ParameterGroups;
 
-use crate::data::{Encoder, ItemDataset};
+use crate::data::Encoder;
 use crate::models::Classifier;
-use crate::training::thresholds::merged;
+use crate::training::TrainError;
 
 /// Public examples in a batch.
 const BATCH_SIZE: usize = 256;
 
-/// Public examples to measure norms on.
+/// The public inputs of a run.
+pub(super) struct PublicInputs<T> {
+    /// Examples, where a policy needs them.
+    pub(super) items: Option<PublicData<T>>,
+    /// Word vectors, by name and number.
+    pub(super) words: Option<PublicData<()>>,
+}
+
+/// Public examples to measure norms on, if there are any.
 pub(super) struct PublicItems<E: Encoder> {
     encoder: E,
-    items: ItemDataset<E::Item>,
+    data: Option<PublicData<Vec<E::Item>>>,
     loss: CrossEntropyLoss,
     device: Device,
     /// The groups of the policy, once it exists.
@@ -26,45 +34,52 @@ pub(super) struct PublicItems<E: Encoder> {
 impl<E: Encoder> PublicItems<E> {
     pub(super) fn new(
         encoder: E,
-        items: ItemDataset<E::Item>,
+        data: Option<PublicData<E::Item>>,
         loss: CrossEntropyLoss,
         device: Device,
     ) -> Self {
-        Self { encoder, items, loss, device, groups: None }
+        let data = data.map(|data| data.batches(BATCH_SIZE));
+        Self { encoder, data, loss, device, groups: None }
     }
 
-    /// Returns the mean norms of the layers, merged into `count` groups if it is given.
+    /// Returns the layers, merged into `count` groups of similar norms if it is given.
+    pub(super) fn layers<M: Classifier<Inputs = E::Inputs>>(
+        &self,
+        model: &M,
+        count: Option<usize>,
+    ) -> Result<ParameterGroups, TrainError> {
+        let layers = ParameterGroups::per_layer(model)?;
+        match count {
+            None => Ok(layers),
+            Some(count) => Ok(self.measure(model, layers)?.merged_groups(count)?),
+        }
+    }
+
+    /// Returns the mean norms of the [`layers`](Self::layers).
     pub(super) fn norms<M: Classifier<Inputs = E::Inputs>>(
         &self,
         model: &M,
         count: Option<usize>,
-    ) -> Result<PublicNorms, DpError> {
-        let layers = ParameterGroups::per_layer(model)?;
-        let Some(count) = count else {
-            // Without examples there are only the layers.
-            return match self.items.items().is_empty() {
-                true => Ok(PublicNorms::new(layers)),
-                false => self.measure(model, layers),
-            };
-        };
-        self.measure(model, merged(&self.measure(model, layers)?, count)?)
+    ) -> Result<PublicNorms, TrainError> {
+        self.measure(model, self.layers(model, count)?)
     }
 
     fn measure<M: Classifier<Inputs = E::Inputs>>(
         &self,
         model: &M,
         groups: ParameterGroups,
-    ) -> Result<PublicNorms, DpError> {
-        let mut norms = PublicNorms::new(groups);
-        for items in self.items.items().chunks(BATCH_SIZE) {
-            let batch = self.encoder.batch(items.to_vec(), &self.device);
-            norms.add(model.losses(&self.loss, batch), model)?;
-        }
-        Ok(norms)
+    ) -> Result<PublicNorms, TrainError> {
+        let data = self.data.as_ref().ok_or_else(|| {
+            TrainError::option("--public-data", "must be given for a policy that measures norms")
+        })?;
+        let norms = PublicNorms::measure(groups, data, model, |model, items| {
+            model.losses(&self.loss, self.encoder.batch(items.clone(), &self.device))
+        });
+        Ok(norms?)
     }
 
     /// Sets the groups of the policy.
-    pub(super) fn with_groups_of(mut self, policy: &dyn Clipping) -> Result<Self, DpError> {
+    pub(super) fn with_groups_of(mut self, policy: &dyn Clipping) -> Result<Self, TrainError> {
         self.groups = Some(policy.thresholds(0)?.groups().clone());
         Ok(self)
     }
@@ -73,7 +88,7 @@ impl<E: Encoder> PublicItems<E> {
     pub(super) fn measured<M: Classifier<Inputs = E::Inputs>>(
         &self,
         model: &M,
-    ) -> Result<PublicNorms, DpError> {
+    ) -> Result<PublicNorms, TrainError> {
         let groups = match &self.groups {
             Some(groups) => groups.clone(),
             None => ParameterGroups::per_layer(model)?,

@@ -1,19 +1,21 @@
 //! A run from options to files.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use burn::optim::ModuleOptimizer;
 use burn::tensor::Device;
+use burn_dp::PublicSource;
 
 use super::figures::Outcome;
-use super::private::{Clipped, PrivateRun, Step};
+use super::private::{PrivateRun, Step};
+use super::public_items::PublicInputs;
 use super::{IndividualOptions, RunFigures, Settings, ordinary};
-use crate::data::{Encoder, ItemDataset, Splits};
+use crate::data::{Encoder, Splits, WordVectors};
 use crate::models::{Classifier, ImageNetwork, NetworkVisitor, TextNetwork};
 use crate::training::checkpoints::Checkpoints;
 use crate::training::optimizer::optimizer;
 use crate::training::options::{DataOptions, DatasetName, typed};
-use crate::training::output::{AVERAGED_MODEL_FILE, MODEL_FILE, Measurement};
+use crate::training::output::Measurement;
 use crate::training::progress::{
     Column, EPSILON, Progress, TEST_ACCURACY, TEST_LOSS, announce, percent, upwards,
 };
@@ -22,9 +24,6 @@ use crate::training::{Evaluation, TrainError, device};
 
 /// Values of δ at which a statement gives ε, in addition to the δ of the run.
 const DELTAS: [f64; 4] = [1e-4, 1e-5, 1e-6, 1e-8];
-
-/// The part of the training examples that is public where a policy needs public examples.
-const PUBLIC_PART: usize = 10;
 
 /// Trains as the options say, and writes the model, the privacy statement, the figures and the
 /// plot.
@@ -38,18 +37,32 @@ pub fn run(options: IndividualOptions) -> Result<RunFigures, TrainError> {
     let device = device(settings.backend)?;
     let (data, inputs) = (&settings.data, &settings.inputs);
     if data.dataset != DatasetName::Imdb {
-        let data = data.images(inputs.image_size)?;
+        let options = data;
+        let data = options.images(inputs.image_size)?;
+        let public =
+            settings.needs_public().then(|| options.public_images(&data, inputs.image_size));
         let network = ImageNetwork {
             name: settings.model,
             shape: data.encoder.shape,
             classes: data.classes,
             norm: inputs.norm,
         };
-        let run = Run::new(data, &settings, &device);
+        let public = PublicInputs { items: public.transpose()?, words: None };
+        let run = Run::new(data, public, &settings, &device);
         return network.visit(&device.clone().autodiff(), run);
     }
     let (vocabulary_size, length) = (inputs.vocabulary_size, inputs.sequence_length);
-    let (data, vectors) = data.reviews(vocabulary_size, length, inputs.word_vectors.as_ref())?;
+    let (options, words) = (data, inputs.word_vectors.as_ref());
+    let (data, vectors) = options.reviews(vocabulary_size, length, words)?;
+    let public = || options.public_reviews(&data, vocabulary_size, length, words);
+    let items = settings.needs_public().then(public).transpose()?;
+    let named = |(path, vectors): (&PathBuf, &WordVectors)| {
+        let file = path.file_name().unwrap_or_default().display();
+        let count = vectors.rows.len() / vectors.dimension.max(1);
+        PublicSource::published(format!("word vectors of {file}")).data(vec![(); count])
+    };
+    let words = words.zip(vectors.as_ref()).map(named).transpose()?;
+    let public = PublicInputs { items, words };
     let name = settings.model.sequence().ok_or_else(|| {
         let reason = format!("{} does not read texts", typed(settings.model));
         TrainError::option("--model", reason)
@@ -61,7 +74,7 @@ pub fn run(options: IndividualOptions) -> Result<RunFigures, TrainError> {
         classes: data.classes,
         vectors: vectors.as_ref(),
     };
-    let run = Run::new(data, &settings, &device);
+    let run = Run::new(data, public, &settings, &device);
     network.visit(&device.clone().autodiff(), run)
 }
 
@@ -77,16 +90,22 @@ pub fn is_interrupted(output: &Path) -> Result<bool, TrainError> {
 /// A run before its network is created.
 struct Run<'a, E: Encoder> {
     data: Splits<E>,
+    public: PublicInputs<E::Item>,
     settings: &'a Settings,
     device: &'a Device,
 }
 
 impl<'a, E: Encoder> Run<'a, E> {
     /// Seeds the initial weights.
-    fn new(data: Splits<E>, settings: &'a Settings, device: &'a Device) -> Self {
+    fn new(
+        data: Splits<E>,
+        public: PublicInputs<E::Item>,
+        settings: &'a Settings,
+        device: &'a Device,
+    ) -> Self {
         // Only the initial weights: noise and sampling have their own generators.
         device.seed(settings.data.seed);
-        Self { data, settings, device }
+        Self { data, public, settings, device }
     }
 }
 
@@ -94,17 +113,17 @@ impl<E: Encoder> NetworkVisitor<E::Inputs> for Run<'_, E> {
     type Output = Result<RunFigures, TrainError>;
 
     fn visit<M: Classifier<Inputs = E::Inputs>>(self, model: M) -> Self::Output {
-        train(model, self.data, self.settings, self.device)
+        train(model, self.data, self.public, self.settings, self.device)
     }
 }
 
 fn train<E: Encoder, M: Classifier<Inputs = E::Inputs>>(
     model: M,
     data: Splits<E>,
+    public: PublicInputs<E::Item>,
     settings: &Settings,
     device: &Device,
 ) -> Result<RunFigures, TrainError> {
-    let (data, public) = divide(data, settings)?;
     let items = [data.train.items().len(), data.test.items().len()];
     settings.fit(items[0])?;
     let (steps, steps_per_epoch) = (settings.steps(items[0]), settings.steps_per_epoch(items[0]));
@@ -139,18 +158,13 @@ fn train<E: Encoder, M: Classifier<Inputs = E::Inputs>>(
     let first = prepared.as_ref().map_or(0, PrivateRun::first_step);
     let pass = ("pass over the data", steps_per_epoch);
     let mut progress = Progress::start(first, steps, pass, columns(delta.is_some()));
-    let (mut last, mut clipped, mut measurements) = (None, Clipped::default(), Vec::new());
+    let (mut last, mut measurements) = (None, Vec::new());
     let after_step = |model: &M, step: Step| {
         progress.step(step.number);
         last = None;
-        if let Some(step) = step.clipped {
-            clipped.examples += step.examples;
-            clipped.clipped += step.clipped;
-        }
         if step.number.is_multiple_of(steps_per_epoch) || step.number == steps {
             progress.pause();
             let test = Evaluation::of(model, &data.encoder, &data.test, device);
-            let clipped = std::mem::take(&mut clipped);
             let epoch = step.number as f64 / steps_per_epoch as f64;
             // The true number of examples is private.
             let speed = progress.steps_per_second() * settings.batch_size as f64;
@@ -161,7 +175,7 @@ fn train<E: Encoder, M: Classifier<Inputs = E::Inputs>>(
                 percent(test.accuracy),
             ];
             if let Some(epsilon) = step.epsilon {
-                cells.extend([upwards(epsilon), clipped.share()]);
+                cells.push(upwards(epsilon));
                 let measured = Measurement { step: step.number, accuracy: test.accuracy, epsilon };
                 measurements.push(measured);
             }
@@ -171,7 +185,7 @@ fn train<E: Encoder, M: Classifier<Inputs = E::Inputs>>(
         }
         Ok(())
     };
-    let (model, average, private) = match prepared {
+    let (model, average, mut private) = match prepared {
         Some(training) => {
             let (model, optim, checkpoints) =
                 training.train(&data.encoder, &data.train, settings, &trained, after_step)?;
@@ -188,16 +202,13 @@ fn train<E: Encoder, M: Classifier<Inputs = E::Inputs>>(
     let seconds = progress.finish().as_secs_f64();
     let test = last.unwrap_or_else(|| Evaluation::of(&model, &data.encoder, &data.test, device));
 
-    let averaged = match average {
-        Some(average) => {
-            let model = average.averaged(model.clone())?;
-            let test = Evaluation::of(&model, &data.encoder, &data.test, device);
-            output.model(AVERAGED_MODEL_FILE, model)?;
-            Some(test)
-        }
-        None => None,
-    };
-    output.model(MODEL_FILE, model)?;
+    let average = average.map(|average| average.averaged(model.clone())).transpose()?;
+    let averaged =
+        average.as_ref().map(|model| Evaluation::of(model, &data.encoder, &data.test, device));
+    output.models(model, average)?;
+    if let Some((optim, _)) = &mut private {
+        optim.forget_key()?;
+    }
     let mut outcome = Outcome { steps, items, test, averaged, seconds };
     if let (Some((optim, _)), Some(delta)) = (&private, delta) {
         outcome.steps = optim.next_step() as usize;
@@ -207,11 +218,7 @@ fn train<E: Encoder, M: Classifier<Inputs = E::Inputs>>(
                 "stopped after {made} of {steps} steps: the next step would exceed the budget"
             );
         }
-        let not_covered = [
-            "What the program printed while it trained: the share of clipped gradients comes from \
-             the private data.",
-            "The images and labels of the test set, which is taken as public.",
-        ];
+        let not_covered = ["The images and labels of the test set, which is taken as public."];
         let facts = [("dataset", data.name.clone())];
         output.statement(&statement(optim, &deltas(delta, items[0]), facts, &not_covered)?)?;
         let title = format!("{} on {}", typed(settings.model), data.name);
@@ -221,24 +228,11 @@ fn train<E: Encoder, M: Classifier<Inputs = E::Inputs>>(
     let figures = RunFigures::new(data.name, settings, outcome, optim)?;
     println!("{}", figures.summary());
     output.figures(&figures)?;
-    if let Some((_, checkpoints)) = private {
+    if let Some((optim, checkpoints)) = private {
+        drop(optim);
         checkpoints.remove()?;
     }
     Ok(figures)
-}
-
-/// Takes public examples out of the training set where the clipping policy needs them.
-fn divide<E: Encoder>(
-    mut data: Splits<E>,
-    settings: &Settings,
-) -> Result<(Splits<E>, ItemDataset<E::Item>), TrainError> {
-    if !settings.private.is_some_and(|private| private.clipping.needs_public()) {
-        return Ok((data, ItemDataset::new(Vec::new())));
-    }
-    let default = (data.train.items().len() / PUBLIC_PART).max(1);
-    let (private, public) = settings.data.split_public(&data.train, default)?;
-    data.train = ItemDataset::new(private);
-    Ok((data, ItemDataset::new(public)))
 }
 
 fn columns(private: bool) -> Vec<Column> {
@@ -249,21 +243,10 @@ fn columns(private: bool) -> Vec<Column> {
         TEST_ACCURACY,
     ];
     if private {
-        let clipped = "share of clipped gradients: not covered by epsilon, do not publish";
-        columns.extend([EPSILON, ("clipped*", 10, clipped)]);
+        columns.push(EPSILON);
     }
     columns.push(("examples/s", 10, "expected examples per second of training"));
     columns
-}
-
-impl Clipped {
-    /// Returns the share of clipped examples as text.
-    fn share(self) -> String {
-        match self.examples {
-            0 => "-".into(),
-            examples => format!("{:.1} %", 100.0 * self.clipped as f64 / examples as f64),
-        }
-    }
 }
 
 /// Returns the δ of the run, and then the other values below 1/N.

@@ -11,7 +11,7 @@ use serde::Serialize;
 use super::recipe::{self, Recipe};
 use super::{ClippingSettings, IndividualOptions, InputSettings, ScheduleName};
 use crate::models::ModelName;
-use crate::training::options::{BackendName, DataOptions, OptimizerName, as_typed};
+use crate::training::options::{BackendName, DataOptions, OptimizerName, PUBLIC_OPTIONS, as_typed};
 use crate::training::output::Output;
 use crate::training::{PrivacySettings, TrainError, checks};
 
@@ -155,6 +155,9 @@ impl Settings {
             output: Output::new(run)?,
             data: options.data.checked(data_dir)?,
         };
+        if settings.needs_public() {
+            settings.data.check_public("this clipping policy", "--clipping per-layer")?;
+        }
         checks::at_least_one([
             ("--batch-size", settings.batch_size),
             ("--physical-batch-size", settings.physical_batch_size),
@@ -163,6 +166,11 @@ impl Settings {
         let decay = settings.ema_decay.map(|decay| ("--ema-decay", decay));
         checks::below_one([("--momentum", settings.momentum)].into_iter().chain(decay))?;
         Ok(settings)
+    }
+
+    /// Returns whether the clipping policy needs public examples.
+    pub(super) fn needs_public(&self) -> bool {
+        self.private.is_some_and(|private| private.clipping.needs_public())
     }
 
     /// Checks the settings against the number of examples to train on.
@@ -217,7 +225,7 @@ fn as_debug<T: std::fmt::Debug, S: serde::Serializer>(
 }
 
 fn refuse_private_options(options: &IndividualOptions) -> Result<(), TrainError> {
-    let public = options.given.first_of(&["--public-size"]);
+    let public = options.given.first_of(&PUBLIC_OPTIONS);
     match options.given.first_of(&PRIVATE).or(public) {
         Some((name, value)) => {
             let reason = format!(

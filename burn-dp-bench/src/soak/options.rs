@@ -1,0 +1,28 @@
+//! The command line.
+
+use std::path::PathBuf;
+
+use clap::Parser;
+
+use super::subject::Subject;
+
+/// Kills runs at random points and resumes them.
+#[derive(Parser, Debug, Clone)]
+#[command(name = "cargo xtask soak", version)]
+pub struct SoakOptions {
+    /// Number of processes to kill.
+    #[arg(long, default_value_t = 1000)]
+    pub kills: u64,
+    /// Seed of the kill points. The moments of signals depend on the machine as well.
+    #[arg(long, default_value_t = 0)]
+    pub seed: u64,
+    /// Only this kind of run.
+    #[arg(long, value_enum)]
+    pub subject: Option<Subject>,
+    /// File for the figures as JSON.
+    #[arg(long)]
+    pub json: Option<PathBuf>,
+    /// Run one process in this folder; used by the soak itself.
+    #[arg(long, hide = true)]
+    pub child: Option<PathBuf>,
+}

@@ -1,0 +1,148 @@
+//! The kinds of runs that are killed.
+
+use std::path::Path;
+
+use burn::module::Module;
+use burn::optim::AdamConfig;
+use burn::tensor::Device;
+use burn_dp::DpError;
+use burn_dp::checkpoint::Checkpointer;
+use burn_dp::optim::{DpOptimizer, WeightAverage};
+use burn_dp_examples::models::MlpConfig;
+use burn_dp_examples::training::{MODEL_FILE, STATEMENT_TEXT, Training, individual};
+use clap::ValueEnum;
+
+#[cfg(feature = "train")]
+use super::learner;
+use super::tiny::{
+    DELTA, MODEL, Net, RELEASED, RESULTS, Rows, STEPS, dataset, device, phase, plan, publish,
+    values,
+};
+
+/// A kind of run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, ValueEnum)]
+pub enum Subject {
+    /// A custom loop that saves every two steps.
+    Loop,
+    /// Burn's learner.
+    #[cfg(feature = "train")]
+    Learner,
+    /// The training program, `cargo xtask train`.
+    Program,
+}
+
+impl Subject {
+    /// Returns every kind.
+    pub(super) fn all() -> Vec<Self> {
+        Self::value_variants().to_vec()
+    }
+
+    /// Returns the name on the command line.
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Self::Loop => "loop",
+            #[cfg(feature = "train")]
+            Self::Learner => "learner",
+            Self::Program => "program",
+        }
+    }
+
+    /// Returns what a file of the results must have in common with that of an undisturbed run.
+    /// `None` if it may differ.
+    ///
+    /// # Errors
+    ///
+    /// Returns a message if the file cannot be read, or is not complete.
+    pub(super) fn content(self, path: &Path) -> Result<Option<Vec<u8>>, String> {
+        match (self, path.file_name().and_then(|name| name.to_str())) {
+            (Self::Program, Some(MODEL_FILE)) => {
+                let model = MlpConfig::new().init(&Device::flex()).try_load_file(path);
+                model.map(|model| Some(values(&model))).map_err(|error| error.to_string())
+            }
+            (_, Some(MODEL | STATEMENT_TEXT)) => {
+                std::fs::read(path).map(Some).map_err(|error| error.to_string())
+            }
+            _ => Ok(None),
+        }
+    }
+
+    /// Begins or continues the run in this folder, and makes it to the end.
+    pub(super) fn run(self, folder: &Path) -> Result<(), String> {
+        match self {
+            Self::Loop => run_loop(folder).map_err(|error| error.to_string()),
+            #[cfg(feature = "train")]
+            Self::Learner => learner::run(folder).map_err(|error| error.to_string()),
+            Self::Program => run_program(&folder.join(RESULTS)),
+        }
+    }
+}
+
+fn run_loop(folder: &Path) -> Result<(), DpError> {
+    phase("load");
+    let checkpointer = Checkpointer::new(folder.join("run"));
+    let (device, inner) = (device(), AdamConfig::new().init());
+    let mut model = Net::new(&device);
+    let mut optim: DpOptimizer = match checkpointer.latest()? {
+        Some(checkpoint) => {
+            let (optim, restored) = checkpoint.restore(plan()?, inner, model)?;
+            model = restored;
+            optim
+        }
+        None => {
+            let average = WeightAverage::new(0.9)?;
+            let optim = plan()?.optimizer(inner).with_weight_average(average)?;
+            phase("first checkpoint");
+            checkpointer.save(&model, &optim)?;
+            optim
+        }
+    };
+    let batches = optim.plan().batches(dataset(0), Rows, &device)?;
+    for batch in batches.skip_to(optim.next_step())? {
+        phase("step");
+        let batch = batch?;
+        optim.backward_batch(&model, &batch, 5, |model, rows| model.predict(rows).0)?;
+        phase("log and release");
+        model = optim.step(0.1, model, batch)?;
+        println!("{RELEASED}{}", optim.next_step());
+        if optim.next_step().is_multiple_of(2) {
+            phase("checkpoint");
+            checkpointer.save(&model, &optim)?;
+        }
+    }
+    if optim.ledger().releases() != STEPS {
+        let releases = optim.ledger().releases();
+        return Err(DpError::InvalidState { reason: format!("{releases} releases, not {STEPS}") });
+    }
+    phase("last checkpoint");
+    checkpointer.save(&model, &optim)?;
+    publish(folder, model, || {
+        optim.forget_key()?;
+        optim.statement(&[DELTA])
+    })
+}
+
+fn run_program(output: &Path) -> Result<(), String> {
+    phase("program");
+    let resume = individual::is_interrupted(output).map_err(|error| error.to_string())?;
+    let line = "train digits --model mlp --train-size 40 --test-size 10 --batch-size 10 --epochs 2 \
+                --noise-multiplier 1 --insecure-seed 5 --output";
+    let mut words: Vec<_> = line.split_whitespace().map(std::ffi::OsString::from).collect();
+    words.push(output.into());
+    if resume {
+        words.push("--resume".into());
+    }
+    let training = Training::parse(words).map_err(|error| error.to_string())?;
+    training.run().map_err(|error| error.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_kind_of_run_has_its_name_on_the_command_line() {
+        for subject in Subject::all() {
+            assert_eq!(Subject::from_str(subject.name(), false), Ok(subject));
+        }
+    }
+}
