@@ -13,6 +13,7 @@ macro_rules! chapters {
 
 chapters! {
     accounting: "accounting.md",
+    auditing: "auditing.md",
     choosing: "choosing.md",
     coverage: "coverage.md",
     extending: "extending.md",
