@@ -133,7 +133,7 @@ impl Row {
 
     fn fails(&self) -> bool {
         // NaN fails.
-        !(self.width() <= WIDEST) || self.seconds > SLOWEST
+        is_wide(self.width()) || self.seconds > SLOWEST
     }
 
     fn to_json(&self) -> Value {
@@ -158,7 +158,7 @@ fn report(rows: &[Row]) {
         let inside = widths.iter().filter(|w| **w <= high && (**w > low || low == 0.0)).count();
         println!("relative width {low:e} to {high:e}: {inside}");
     }
-    let wide = widths.iter().filter(|width| !(**width <= WIDEST)).count();
+    let wide = widths.iter().filter(|width| is_wide(**width)).count();
     println!("relative width above {WIDEST:e}: {wide}");
     let mut by_time: Vec<&Row> = rows.iter().collect();
     by_time.sort_by(|a, b| b.seconds.total_cmp(&a.seconds));
@@ -181,4 +181,9 @@ fn print(row: &Row) {
         row.seconds,
         row.epsilon.notes,
     );
+}
+
+/// Whether a bracket is too wide, or has no width.
+fn is_wide(width: f64) -> bool {
+    width.is_nan() || width > WIDEST
 }

@@ -4,6 +4,7 @@
 //! `scripts/reference_events.py` (mpmath 1.4.1) computed the numbers, without any discretization.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+#![allow(clippy::excessive_precision)] // References as their script printed them.
 
 use burn_dp_accountant::{
     Accountant, DpEvent, NeighboringRelation, PldAccountant, RdpAccountant, RunCount,

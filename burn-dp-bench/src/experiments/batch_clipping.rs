@@ -153,7 +153,7 @@ pub(super) fn run(options: BatchClippingOptions) -> Result<BatchClippingExperime
             contender.name,
             epochs,
             format!("{:.2} %", 100.0 * figures.test_accuracy),
-            figures.epsilon.map_or("none".into(), |epsilon| printed(epsilon)),
+            figures.epsilon.map_or("none".into(), printed),
             figures.train_seconds
         );
         runs.push((contender.name.to_string(), figures));

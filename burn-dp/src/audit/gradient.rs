@@ -84,7 +84,7 @@ impl GradientCanaries {
             let values = info.value.flat();
             (number == parameter + 1).then(|| {
                 let one = Tensor::full([1], -self.norm as f32, &values.device());
-                values.cast(DType::F32).slice_assign([value..value + 1], one)
+                values.cast(DType::F32).slice_assign(value..value + 1, one)
             })
         });
         UnitUpdate::change(&zero, &changed)

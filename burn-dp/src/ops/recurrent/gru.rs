@@ -216,6 +216,7 @@ impl GruCell {
 
 #[cfg(all(test, feature = "flex"))]
 mod tests {
+    #![allow(clippy::unwrap_used)]
     use burn::backend::Flex;
     use proptest::prelude::*;
 

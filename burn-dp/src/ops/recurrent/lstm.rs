@@ -155,6 +155,7 @@ impl LstmCell {
 
 #[cfg(all(test, feature = "flex"))]
 mod tests {
+    #![allow(clippy::unwrap_used)]
     use burn::backend::Flex;
     use proptest::prelude::*;
 

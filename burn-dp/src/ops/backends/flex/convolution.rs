@@ -288,6 +288,7 @@ fn matrix(values: Vec<f32>, rows: usize) -> FloatTensor<Flex> {
 
 #[cfg(test)]
 mod tests {
+    #![allow(clippy::unwrap_used)]
     use burn::backend::ops::{ConvOptions, ConvTransposeOptions};
     use proptest::prelude::*;
 
