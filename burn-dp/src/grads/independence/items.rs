@@ -52,7 +52,9 @@ use crate::random::LayerRandomness;
 /// let model = LinearConfig::new(1, 1).init(&device).private();
 /// let items = [0.5f32, -1.0, 2.0, 0.25];
 ///
-/// let x = |items: Vec<f32>| Tensor::<1>::from_floats(items.as_slice(), &device).unsqueeze_dim(1);
+/// let x = |items: Vec<f32>| {
+///     Tensor::<1>::from_floats(items.as_slice(), &device).unsqueeze_dim::<2>(1)
+/// };
 /// let independent = check_independence(&model, &items, |model, items| {
 ///     model.forward(x(items)).powi_scalar(2).reshape([-1])
 /// });
