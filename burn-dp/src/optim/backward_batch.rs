@@ -79,10 +79,9 @@ impl DpOptimizer {
             let (input, part) = physical?.into_parts();
             self.engine.check_part(&part)?;
             if self.engine.begin_comparison() {
-                let conclusive = forward.compare(model, part.private_indices());
-                // After an error the next attempt is compared as well.
-                self.engine.compared(matches!(conclusive, Ok(true)));
-                conclusive?;
+                let outcome = forward.compare(model, part.private_indices());
+                self.engine.compared(&outcome);
+                outcome?;
             }
             let task = self.engine.clip_task(model)?;
             let (losses, ()) = forward.run(model, input, &part);

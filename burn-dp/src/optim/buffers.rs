@@ -68,8 +68,7 @@ impl BufferCheck {
     ///
     /// Returns [`DpError::UnsupportedModel`] with the path of a value that changed.
     pub(crate) fn verify<M: Module>(&self, model: &M, extent: Extent) -> Result<(), DpError> {
-        synchronize(model);
-        self.check(model, self.known.as_deref(), extent)
+        self.verified(model, extent).map(drop)
     }
 
     /// Checks `model` before a release. What is frozen from now on is compared from now on.
@@ -79,10 +78,8 @@ impl BufferCheck {
     /// Returns [`DpError::UnsupportedModel`] with the path of a value that changed.
     pub(crate) fn end_of_step<M: Module>(&mut self, model: &M) -> Result<(), DpError> {
         self.begin(model);
-        self.verify(model, Extent::Step)?;
-        let packed = !self.released;
-        let mut found = collect(model, packed);
-        if let Some(known) = self.known.as_deref().filter(|_| !packed) {
+        let mut found = self.verified(model, Extent::Step)?;
+        if let Some(known) = self.known.as_deref().filter(|_| self.released) {
             let packed = known.iter().filter(|(_, value)| matches!(value, Stored::Packed(_)));
             found.extend(packed.map(|(path, value)| (path.clone(), value.clone())));
         }
@@ -90,18 +87,15 @@ impl BufferCheck {
         Ok(())
     }
 
-    fn check<M: Module>(
-        &self,
-        model: &M,
-        before: Option<&Values>,
-        extent: Extent,
-    ) -> Result<(), DpError> {
-        let Some(before) = before else { return Ok(()) };
+    /// Checks `model` and returns its present values.
+    fn verified<M: Module>(&self, model: &M, extent: Extent) -> Result<Values, DpError> {
+        synchronize(model);
         let found = collect(model, extent == Extent::Whole || !self.released);
+        let Some(before) = self.known.as_deref() else { return Ok(found) };
         // What was trained at the beginning is not in it.
         let pairs = found.iter().filter_map(|(path, now)| Some((path, before.get(path)?, now)));
         match changed(pairs.collect()) {
-            None => Ok(()),
+            None => Ok(found),
             Some(path) => Err(DpError::UnsupportedModel {
                 path,
                 reason:

@@ -53,10 +53,9 @@ impl<O: Send + 'static> PrivateBatch<O> {
         if !session.configure(PrivacyEngine::begin_comparison) {
             return Ok(());
         }
-        let conclusive = forward.compare(model, units);
-        let is_conclusive = matches!(conclusive, Ok(true));
-        session.configure(|engine| engine.compared(is_conclusive));
-        conclusive.map(drop)
+        let outcome = forward.compare(model, units);
+        session.configure(|engine| engine.compared(&outcome));
+        outcome.map(drop)
     }
 }
 

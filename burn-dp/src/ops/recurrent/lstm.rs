@@ -36,11 +36,6 @@ struct Gates<B: Backend> {
 }
 
 impl LstmCell {
-    /// Returns the number of gates without the candidate.
-    fn sigmoid_gates(self) -> usize {
-        if self.coupled { 2 } else { 3 }
-    }
-
     fn split<B: Backend>(self, gates: &Value<B>, size: usize) -> Gates<B> {
         let gate = |index| gates.clone().narrow(1, index * size, size);
         let count = self.sigmoid_gates();

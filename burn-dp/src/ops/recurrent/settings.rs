@@ -38,9 +38,9 @@ pub struct LstmCell {
 }
 
 impl LstmCell {
-    /// Returns the number of gates, the candidate included.
-    pub(in crate::ops) fn sides(self) -> usize {
-        if self.coupled { 3 } else { 4 }
+    /// Returns the number of gates without the candidate.
+    pub(in crate::ops) fn sigmoid_gates(self) -> usize {
+        if self.coupled { 2 } else { 3 }
     }
 }
 

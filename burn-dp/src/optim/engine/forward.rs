@@ -48,9 +48,9 @@ impl PrivacyEngine {
         self.independence.begin_values(self.next_step)
     }
 
-    /// Takes the outcome of a comparison.
-    pub(crate) fn compared(&mut self, conclusive: bool) {
-        self.independence.compared(self.next_step, conclusive);
+    /// Takes the outcome of a comparison. After an error the next attempt is compared as well.
+    pub(crate) fn compared(&mut self, outcome: &Result<bool, DpError>) {
+        self.independence.compared(self.next_step, matches!(outcome, Ok(true)));
     }
 }
 

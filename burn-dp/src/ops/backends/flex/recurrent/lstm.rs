@@ -16,7 +16,7 @@ pub(in crate::ops::backends::flex) fn lstm(
 ) -> Option<[FloatTensor<Flex>; 4]> {
     let (size, width) = (columns(cell)?, columns(projected)?);
     let fits = [projected, product].into_iter().all(|sum| fits(sum, cell, width));
-    if lstm.clip.is_some() || !fits || width != lstm.sides() * size {
+    if lstm.clip.is_some() || !fits || width != (lstm.sigmoid_gates() + 1) * size {
         return None;
     }
     let projected = projected.as_slice::<f32>()?;
@@ -54,7 +54,7 @@ pub(in crate::ops::backends::flex) fn lstm_backward(
     let states = [kept[2], grads[0], grads[1]];
     let fits =
         fits(kept[0], kept[1], width) && states.iter().all(|state| fits(state, kept[1], size));
-    if lstm.clip.is_some() || !fits || width != lstm.sides() * size {
+    if lstm.clip.is_some() || !fits || width != (lstm.sigmoid_gates() + 1) * size {
         return None;
     }
     let [gates, before, activated] = kept.map(|tensor| tensor.as_slice::<f32>());
