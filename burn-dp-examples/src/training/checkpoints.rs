@@ -169,6 +169,7 @@ impl Checkpoints {
         optim: &DpOptimizer,
     ) -> Result<(), TrainError> {
         files::make_folder(&self.folder)?;
+        files::remove_incomplete(&self.folder)?;
         files::write_json(&self.folder.join(SETTINGS_FILE), &self.settings)?;
         match self.checkpointer.latest()? {
             // The run is resumed from it.
@@ -322,6 +323,9 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let output = folder.path().join("out");
         let checkpoints = checkpoints(&output, "");
+        // Of a process that was killed while it wrote the settings.
+        std::fs::create_dir_all(&checkpoints.folder).unwrap();
+        std::fs::write(checkpoints.folder.join(".burn-dp-incomplete-x1"), "{").unwrap();
         begin(&checkpoints);
         assert!(folder.path().join("out.key").exists());
         // Of other tools and people.

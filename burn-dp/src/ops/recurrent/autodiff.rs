@@ -1,6 +1,6 @@
 //! The backward step of a recurrent layer.
 
-use burn::backend::{Backend, tensor::FloatTensor};
+use burn::backend::tensor::FloatTensor;
 use burn_autodiff::{
     Autodiff, NodeId,
     checkpoint::{base::Checkpointer, strategy::CheckpointStrategy},
@@ -10,7 +10,7 @@ use burn_autodiff::{
 
 use super::gate_parameters::{GATES, GateParameters};
 use super::sequence::{OperandGrads, Operands, Trace};
-use super::uses::{LayerOf, Use, record};
+use super::uses::{LayerInput, LayerOf, Use, record};
 use super::value::Value;
 use super::{FusedOps, Recurrence, RecurrentOps};
 use crate::ops::recording;
@@ -51,13 +51,9 @@ impl<B: FusedOps> Backward<B, PARENTS> for RecurrentStep {
             }
         }
 
-        // If no weight of the input is trained, its biases follow from the products alone.
-        let layer_input = match input {
-            Some(input) => Value::<B>(input).swap_dims(0, 1),
-            None => found.projected.all(),
-        };
+        let input = input.map_or(LayerInput::Dropped, |input| LayerInput::Batch(Value(input)));
         let gates = 0..recurrence.gates.len();
-        found.uses.push(Use { layer: LayerOf::Input, gates, input: layer_input });
+        found.uses.push(Use { layer: LayerOf::Input, gates, input });
         let ids = parameters.iter().map(|node| node.as_ref().map(|node| node.id));
         let trained = Trained { parameters: ids.collect() };
         match recording::is_active() {
@@ -82,7 +78,7 @@ impl Trained {
 }
 
 /// Registers the ordinary gradients.
-fn register_uses<B: Backend>(
+fn register_uses<B: FusedOps>(
     found: OperandGrads<B>,
     trained: &Trained,
     size: usize,
@@ -94,21 +90,31 @@ fn register_uses<B: Backend>(
             LayerOf::Input => &projected,
             LayerOf::Hidden => product.as_ref().unwrap_or(&projected),
         };
-        for index in one.gates.clone() {
-            let [weight, bias] = trained.of(one.layer, index);
-            if let Some(node) = weight {
-                grads.register::<B>(node, one.weight_grad(products, index, size).0);
+        let nodes = one.gates.clone().map(|index| trained.of(one.layer, index));
+        let (weights, biases): (Vec<_>, Vec<_>) =
+            nodes.map(|[weight, bias]| (weight, bias)).unzip();
+        let mut register = |nodes: Vec<Option<NodeId>>, grad: &dyn Fn(usize) -> Value<B>| {
+            for (place, node) in nodes.into_iter().enumerate() {
+                if let Some(node) = node {
+                    grads.register::<B>(node, grad(place * size).0);
+                }
             }
-            if let Some(node) = bias {
-                grads.register::<B>(node, Use::bias_grad(products, index, size).0);
-            }
+        };
+        if weights.iter().any(Option::is_some)
+            && let Some(grad) = one.weight_grad(products, size)
+        {
+            register(weights, &|start| grad.clone().narrow(1, start, size));
+        }
+        if biases.iter().any(Option::is_some) {
+            let grad = one.bias_grad(products, size);
+            register(biases, &|start| grad.clone().narrow(1, start, size).reshape([size]));
         }
     }
 }
 
 /// Hands over the records, one gate after another: what is not kept of one gate is freed before the
 /// next.
-fn record_uses<B: Backend>(
+fn record_uses<B: FusedOps>(
     found: OperandGrads<B>,
     trained: &Trained,
     recurrence: &Recurrence,
@@ -119,11 +125,15 @@ fn record_uses<B: Backend>(
         |one: &Use<B>| one.gates.clone().any(|index| trained.of(one.layer, index)[0].is_some());
     let uses: Vec<_> = uses
         .into_iter()
-        .map(|one| (one.layer, one.gates.clone(), any_weight(&one).then(|| one.input_by_example())))
+        .map(|one| {
+            let input = any_weight(&one).then(|| one.input.by_example()).flatten();
+            (one.layer, one.gates, input)
+        })
         .collect();
-    let mut products = product.map(|product| product.by_example(size).into_iter());
-    for (index, projected) in projected.by_example(size).into_iter().enumerate() {
-        let product = products.as_mut().and_then(Iterator::next);
+    for index in 0..recurrence.gates.len() {
+        let columns = index * size..(index + 1) * size;
+        let of_input = projected.by_example(columns.clone());
+        let of_hidden = product.as_ref().map(|product| product.by_example(columns));
         for (layer_of, gates, input) in &uses {
             let [weight, bias] = trained.of(*layer_of, index);
             if !gates.contains(&index) || (weight.is_none() && bias.is_none()) {
@@ -131,8 +141,8 @@ fn record_uses<B: Backend>(
             }
             let layers = recurrence.gates[index];
             let (layer, output_grad) = match layer_of {
-                LayerOf::Input => (layers.input, &projected),
-                LayerOf::Hidden => (layers.hidden, product.as_ref().unwrap_or(&projected)),
+                LayerOf::Input => (layers.input, &of_input),
+                LayerOf::Hidden => (layers.hidden, of_hidden.as_ref().unwrap_or(&of_input)),
             };
             let input = input.clone().filter(|_| weight.is_some());
             record(layer, input, bias.is_some(), output_grad.clone());

@@ -1,8 +1,10 @@
+use std::ops::Range;
+
 use burn::backend::{Backend, tensor::FloatTensor};
 
 use super::settings::{GateFunction, GruCell, LstmCell};
 
-/// Kernels of a backend for the gates of one position.
+/// Kernels of a backend for the gates of one position, and how it shares a sequence among cores.
 ///
 /// Every kernel returns `None` for what it does not handle; Burn's operations are used then, and
 /// they are the oracle of its tests. An implementation detail that is public because
@@ -77,6 +79,31 @@ pub trait FusedOps: Backend {
         grad: &FloatTensor<Self>,
         gru: GruCell,
     ) -> Option<[FloatTensor<Self>; 3]> {
+        None
+    }
+
+    /// Examples whose sequences are computed apart from those of others; `None` for all at once.
+    fn examples_apart() -> Option<usize> {
+        None
+    }
+
+    /// Computes a function of each part of a batch.
+    fn map_parts<T: Send, U: Send>(
+        parts: Vec<T>,
+        function: impl Fn(T) -> U + Send + Sync,
+    ) -> Vec<U> {
+        parts.into_iter().map(function).collect()
+    }
+
+    /// Returns some columns of values that are ordered by position and part of the batch, ordered
+    /// by example: `[batch_size, positions, columns]`.
+    ///
+    /// - values: `[examples of the part, features]` each
+    fn by_example(
+        values: &[&FloatTensor<Self>],
+        positions: usize,
+        columns: Range<usize>,
+    ) -> Option<FloatTensor<Self>> {
         None
     }
 }

@@ -1,3 +1,5 @@
+use std::ops::Range;
+
 use burn::backend::Backend;
 
 use super::value::Value;
@@ -8,6 +10,21 @@ pub(super) struct State<B: Backend> {
     pub(super) hidden: Value<B>,
     /// The cell of an LSTM; the other layers pass it on unchanged.
     pub(super) cell: Value<B>,
+}
+
+impl<B: Backend> State<B> {
+    /// Returns the state of some examples.
+    pub(super) fn examples(&self, examples: &Range<usize>) -> Self {
+        let [hidden, cell] =
+            [&self.hidden, &self.cell].map(|value| value.clone().examples(examples));
+        Self { hidden, cell }
+    }
+
+    /// Joins the states of all parts of a batch.
+    pub(super) fn cat(parts: Vec<Self>) -> Self {
+        let (hidden, cell) = parts.into_iter().map(|part| (part.hidden, part.cell)).unzip();
+        Self { hidden: Value::cat(hidden, 0), cell: Value::cat(cell, 0) }
+    }
 }
 
 /// Gradients of one position.

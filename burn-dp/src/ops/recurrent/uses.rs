@@ -1,10 +1,12 @@
 //! The inputs of the linear layers of the gates, and the gradients of their products.
 
+use std::cell::OnceCell;
 use std::ops::Range;
 
 use burn::backend::Backend;
 use burn::tensor::Shape;
 
+use super::FusedOps;
 use super::value::Value;
 use crate::ops::recording::{self, RawRecord};
 use crate::ops::{LayerIds, Primitive, Slot};
@@ -20,57 +22,110 @@ pub(super) enum LayerOf {
 pub(super) struct Use<B: Backend> {
     pub(super) layer: LayerOf,
     pub(super) gates: Range<usize>,
-    /// `[positions, batch_size, d]`.
-    pub(super) input: Value<B>,
+    pub(super) input: LayerInput<B>,
 }
 
-/// Gradients of the products of all gates.
-pub(super) struct Products<B: Backend> {
-    /// `[positions, batch_size, gates · d_hidden]`.
-    all: Value<B>,
+/// The input of a linear layer.
+pub(super) enum LayerInput<B: Backend> {
+    /// Of the whole batch, `[batch_size, positions, d]`.
+    Batch(Value<B>),
+    Sequence(Sequence<B>),
+    /// It is not kept, because no weight is trained.
+    Dropped,
 }
 
-impl<B: Backend> Products<B> {
-    pub(super) fn new(all: Value<B>) -> Self {
-        Self { all }
+/// Matrices `[examples, features]` of each position and, within it, of each part of the batch.
+pub(super) struct Sequence<B: Backend> {
+    values: Vec<Value<B>>,
+    positions: usize,
+    rows: OnceCell<Value<B>>,
+}
+
+impl<B: FusedOps> Sequence<B> {
+    /// Takes the values in order.
+    pub(super) fn new(values: Vec<Value<B>>, positions: usize) -> Self {
+        Self { values, positions, rows: OnceCell::new() }
     }
 
-    pub(super) fn all(&self) -> Value<B> {
-        self.all.clone()
+    /// Returns all values, `[positions · batch_size, features]`.
+    pub(super) fn rows(&self) -> Value<B> {
+        self.rows.get_or_init(|| Value::cat(self.values.clone(), 0)).clone()
     }
 
-    /// Returns the gradients of gate `index`, `[positions, batch_size, d_hidden]`.
-    fn gate(&self, index: usize, size: usize) -> Value<B> {
-        self.all.clone().narrow(2, index * size, size)
+    /// Returns all values, `[positions, batch_size, features]`.
+    pub(super) fn by_position(&self) -> Value<B> {
+        let rows = self.rows();
+        let [count, features] = rows.dims();
+        rows.reshape([self.positions, count / self.positions, features])
     }
 
-    /// Returns the gradients of each gate, `[batch_size, positions, d_hidden]`.
-    pub(super) fn by_example(self, size: usize) -> Vec<Value<B>> {
-        let [_, _, features] = self.all.dims();
-        (0..features / size).map(|index| by_example(self.gate(index, size))).collect()
+    /// Returns some columns, `[batch_size, positions, columns]`, also in memory: the rules read them
+    /// several times.
+    pub(super) fn by_example(&self, columns: Range<usize>) -> Value<B> {
+        let values: Vec<_> = self.values.iter().map(|value| &value.0).collect();
+        match B::by_example(&values, self.positions, columns.clone()) {
+            Some(native) => Value(native),
+            None => self.by_example_by_operations(columns),
+        }
+    }
+
+    fn by_example_by_operations(&self, columns: Range<usize>) -> Value<B> {
+        let columns = self.by_position().narrow(2, columns.start, columns.len());
+        let [positions, batch_size, features] = columns.dims();
+        columns
+            .swap_dims(0, 1)
+            .reshape([batch_size, positions * features])
+            .reshape([batch_size, positions, features])
+    }
+
+    pub(super) fn features(&self) -> usize {
+        self.values[0].dims::<2>()[1]
     }
 }
 
-impl<B: Backend> Use<B> {
-    /// Returns the gradient of the weight of gate `index`, summed over positions and examples.
-    pub(super) fn weight_grad(
-        &self,
-        products: &Products<B>,
-        index: usize,
-        size: usize,
-    ) -> Value<B> {
-        rows(self.input.clone()).swap_dims(0, 1).matmul(rows(products.gate(index, size)))
+impl<B: FusedOps> LayerInput<B> {
+    /// Returns the input, `[positions · batch_size, d]`.
+    fn rows(&self) -> Option<Value<B>> {
+        match self {
+            Self::Batch(input) => {
+                let [batch_size, positions, features] = input.dims();
+                Some(input.clone().swap_dims(0, 1).reshape([positions * batch_size, features]))
+            }
+            Self::Sequence(sequence) => Some(sequence.rows()),
+            Self::Dropped => None,
+        }
     }
 
-    /// Returns the gradient of the bias of gate `index`, summed over positions and examples.
-    pub(super) fn bias_grad(products: &Products<B>, index: usize, size: usize) -> Value<B> {
-        let rows = rows(products.gate(index, size));
-        Value::<B>(B::float_sum_dim(rows.0, 0)).reshape([size])
+    /// Returns the input, `[batch_size, positions, d]`.
+    pub(super) fn by_example(&self) -> Option<Value<B>> {
+        match self {
+            Self::Batch(input) => Some(input.clone()),
+            Self::Sequence(sequence) => Some(sequence.by_example(0..sequence.features())),
+            Self::Dropped => None,
+        }
+    }
+}
+
+impl<B: FusedOps> Use<B> {
+    /// Returns the gradient of the weights of the gates, side by side, summed over positions and
+    /// examples: `[d, gates · d_hidden]`.
+    pub(super) fn weight_grad(&self, products: &Sequence<B>, size: usize) -> Option<Value<B>> {
+        Some(self.input.rows()?.swap_dims(0, 1).matmul(self.of_gates(products, size)))
     }
 
-    /// Returns the input of the layers, `[batch_size, positions, d]`.
-    pub(super) fn input_by_example(&self) -> Value<B> {
-        by_example(self.input.clone())
+    /// Returns the gradient of the biases of the gates, side by side, summed over positions and
+    /// examples: `[1, gates · d_hidden]`.
+    pub(super) fn bias_grad(&self, products: &Sequence<B>, size: usize) -> Value<B> {
+        Value(B::float_sum_dim(self.of_gates(products, size).0, 0))
+    }
+
+    /// Returns the gradients of the products of the gates, `[positions · batch_size, ..]`.
+    fn of_gates(&self, products: &Sequence<B>, size: usize) -> Value<B> {
+        let columns = self.gates.len() * size;
+        match products.rows() {
+            rows if columns == products.features() => rows,
+            rows => rows.narrow(1, self.gates.start * size, columns),
+        }
     }
 }
 
@@ -99,18 +154,41 @@ pub(super) fn record<B: Backend>(
     });
 }
 
-/// Merges positions and examples into rows.
-fn rows<B: Backend>(value: Value<B>) -> Value<B> {
-    let [positions, batch_size, features] = value.dims();
-    value.reshape([positions * batch_size, features])
-}
+#[cfg(all(test, feature = "flex"))]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use burn::backend::Flex;
+    use proptest::prelude::*;
 
-/// Moves the batch to axis 0 and the positions to axis 1, also in memory: the rules read it several
-/// times.
-fn by_example<B: Backend>(value: Value<B>) -> Value<B> {
-    let [positions, batch_size, features] = value.dims();
-    value
-        .swap_dims(0, 1)
-        .reshape([batch_size, positions * features])
-        .reshape([batch_size, positions, features])
+    use super::*;
+    use crate::ops::recurrent::oracle::{ramp, values};
+
+    proptest! {
+        #[test]
+        fn native_order_by_example_equals_the_operations_of_burn(
+            positions in 1usize..5,
+            parts in prop::collection::vec(0usize..40, 1..4),
+            size in 1usize..70,
+            gates in 1usize..5,
+            index in 0usize..4,
+        ) {
+            let indices = (0..positions).flat_map(|position| {
+                parts.iter().map(move |&examples| (position, examples))
+            });
+            let matrices = indices.enumerate().map(|(index, (_, examples))| {
+                ramp([examples, gates * size], index as f32)
+            });
+            let sequence = Sequence::new(matrices.collect(), positions);
+            let gate = index % gates;
+            let columns = gate * size..(gate + 1) * size;
+
+            let matrices: Vec<_> = sequence.values.iter().map(|value| &value.0).collect();
+            let native = Flex::by_example(&matrices, positions, columns.clone());
+            prop_assert_eq!(native.is_none(), parts.iter().sum::<usize>() == 0);
+            if let Some(native) = native {
+                let expected = sequence.by_example_by_operations(columns);
+                prop_assert_eq!(values(&Value(native)), values(&expected));
+            }
+        }
+    }
 }

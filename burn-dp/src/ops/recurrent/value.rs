@@ -1,4 +1,4 @@
-use std::ops::{Add, Mul, Sub};
+use std::ops::{Add, Mul, Range, Sub};
 
 use burn::backend::{Backend, TensorMetadata, tensor::FloatTensor};
 use burn::tensor::{Scalar, Shape, Slice};
@@ -65,17 +65,17 @@ impl<B: Backend> Value<B> {
         self.clone().narrow(0, t, 1).reshape([batch_size, features])
     }
 
-    pub(super) fn cat(values: Vec<Self>, dim: usize) -> Self {
-        Self(B::float_cat(values.into_iter().map(|value| value.0).collect(), dim))
+    /// Returns some rows of `[batch_size, features]`.
+    pub(super) fn examples(self, examples: &Range<usize>) -> Self {
+        let [batch_size, _] = self.dims();
+        if *examples == (0..batch_size) {
+            return self;
+        }
+        self.narrow(0, examples.start, examples.len())
     }
 
-    /// Stacks tensors of shape `[rows, features]` to `[positions, rows, features]`.
-    pub(super) fn stack(values: Vec<Self>) -> Self {
-        let values = values.into_iter().map(|value| {
-            let [rows, features] = value.dims();
-            value.reshape([1, rows, features])
-        });
-        Self::cat(values.collect(), 0)
+    pub(super) fn cat(values: Vec<Self>, dim: usize) -> Self {
+        Self(B::float_cat(values.into_iter().map(|value| value.0).collect(), dim))
     }
 
     pub(super) fn clamp(self, bound: f64) -> Self {

@@ -11,12 +11,15 @@ mod recurrent;
 mod row_norms;
 mod tasks;
 
+use std::ops::Range;
+
 use burn::backend::{
     Flex,
     tensor::{FloatTensor, IntTensor},
 };
 
 use burn::tensor::Shape;
+use rayon::prelude::*;
 
 use crate::ops::{
     Bias, Convolution, FusedOps, GateFunction, GruCell, Kept, LstmCell, ParametricOps, Patches,
@@ -121,6 +124,25 @@ impl FusedOps for Flex {
         gru: GruCell,
     ) -> Option<[FloatTensor<Self>; 3]> {
         recurrent::gru_backward(kept, grad, gru)
+    }
+
+    fn examples_apart() -> Option<usize> {
+        Some(recurrent::EXAMPLES_APART)
+    }
+
+    fn map_parts<T: Send, U: Send>(
+        parts: Vec<T>,
+        function: impl Fn(T) -> U + Send + Sync,
+    ) -> Vec<U> {
+        parts.into_par_iter().map(function).collect()
+    }
+
+    fn by_example(
+        values: &[&FloatTensor<Self>],
+        positions: usize,
+        columns: Range<usize>,
+    ) -> Option<FloatTensor<Self>> {
+        recurrent::by_example(values, positions, columns)
     }
 }
 

@@ -1,10 +1,12 @@
 //! The gates of recurrent layers: one pass over memory for all gates of one position.
 
 mod activation;
+mod by_example;
 mod gru;
 mod lstm;
 
 pub(super) use activation::{gate, gate_backward};
+pub(super) use by_example::by_example;
 pub(super) use gru::{gru, gru_backward};
 pub(super) use lstm::{lstm, lstm_backward};
 
@@ -12,6 +14,10 @@ use burn::backend::{Flex, TensorMetadata, tensor::FloatTensor};
 use burn::tensor::TensorData;
 
 use super::tasks::TASK_VALUES;
+
+/// Examples of one core. The parts follow from the batch size alone, so that results do not depend
+/// on the number of cores; with fewer examples the products with the weights are slower.
+pub(super) const EXAMPLES_APART: usize = 64;
 
 /// Rows of one task.
 fn rows_of_task(row: usize) -> usize {
