@@ -193,8 +193,12 @@ impl Checkpoints {
     ///
     /// Returns [`TrainError::Io`] and [`TrainError::Privacy`] if a file cannot be deleted.
     pub(super) fn remove(self) -> Result<(), TrainError> {
+        self.checkpointer.remove_run()?;
+        // After the checkpoints: a run that is killed before is resumed with its settings.
         files::remove(&self.folder.join(SETTINGS_FILE))?;
-        Ok(self.checkpointer.remove_run()?)
+        // It has files of others otherwise.
+        let _ = std::fs::remove_dir(&self.folder);
+        Ok(())
     }
 }
 
@@ -343,5 +347,19 @@ mod tests {
         }
         assert_eq!(std::fs::read_dir(&left).unwrap().count(), 2);
         assert!(!folder.path().join("out.key").exists());
+    }
+
+    #[test]
+    fn a_run_whose_deletion_is_interrupted_has_its_settings() {
+        let folder = tempfile::tempdir().unwrap();
+        let checkpoints = checkpoints(folder.path(), "");
+        begin(&checkpoints);
+        let entries = std::fs::read_dir(&checkpoints.folder).unwrap();
+        let mut names = entries.map(|entry| entry.unwrap().path());
+        let checkpoint = names.find(|path| path.is_dir()).unwrap();
+        std::fs::write(checkpoint.join("of others"), "").unwrap();
+        let settings = checkpoints.folder.join(SETTINGS_FILE);
+        checkpoints.remove().unwrap_err();
+        assert!(settings.exists());
     }
 }

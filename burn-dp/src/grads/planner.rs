@@ -4,7 +4,7 @@ use super::rules::Rule;
 
 /// Floating-point operations that take as much time as moving one value three times: writing a
 /// gradient, reading it for the norm, and reading it again for the weighted sum.
-const FLOPS_PER_VALUE: f64 = 48.0;
+const FLOPS_PER_VALUE: f64 = 96.0;
 
 /// Temporaries of up to this many bytes are not split: a second launch costs more.
 const SMALL_TEMPORARY: usize = 4 << 20;
@@ -205,7 +205,7 @@ mod tests {
     #[test]
     fn many_positions_of_a_small_layer_are_instantiated() {
         let mut planner = Planner::new(MemoryBound::default(), Formation::Planned);
-        assert_eq!(planner.plan(&linear(40, 100, 80, 16)).strategy, Strategy::Instantiate);
+        assert_eq!(planner.plan(&linear(60, 100, 80, 16)).strategy, Strategy::Instantiate);
     }
 
     #[test]
@@ -220,7 +220,7 @@ mod tests {
     #[test]
     fn gradients_beyond_the_memory_bound_are_measured_in_chunks() {
         let mut planner = Planner::new(MemoryBound::bytes(16 * 8000 * 4), Formation::Planned);
-        let outer = linear(40, 100, 80, 16);
+        let outer = linear(60, 100, 80, 16);
         assert_eq!(planner.plan(&outer).strategy, Strategy::Instantiate);
         assert_eq!(planner.plan(&outer).strategy, Strategy::InstantiateInChunks(4));
     }

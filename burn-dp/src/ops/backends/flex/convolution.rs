@@ -1,5 +1,5 @@
-//! Convolutions as products with patches (im2col) of a few examples at a time, so that the patches
-//! stay in the cache. A transposed convolution is the gradient of the input of a convolution.
+//! Convolutions as products with patches (im2col) of a few examples at a time: few enough for the
+//! cache, and enough for an efficient product. A transposed convolution is the gradient of the input of a convolution.
 //!
 //! The blocks of examples depend on the shapes alone, so that results do not depend on the number
 //! of threads.
@@ -14,6 +14,10 @@ use crate::ops::{Convolution, Patches};
 
 /// Values of the patches of one block: they fit into the cache of a core.
 const BLOCK_VALUES: usize = 1 << 16;
+
+/// Columns of the patches of one block, at least: with fewer, a product reads the weights more often
+/// than it computes with them.
+const BLOCK_COLUMNS: usize = 256;
 
 /// Parts of the batch whose gradients of the weight are added up apart.
 const PARTS: usize = 4;
@@ -135,7 +139,8 @@ impl Geometry {
 
     /// Examples of one block.
     fn block(&self) -> usize {
-        (BLOCK_VALUES / (self.rows() * self.positions)).clamp(1, self.batch_size)
+        let fitting = BLOCK_VALUES / (self.rows() * self.positions);
+        fitting.max(BLOCK_COLUMNS.div_ceil(self.positions)).min(self.batch_size)
     }
 
     /// Returns the weight of each group, `[pixel channels, rows]`.
