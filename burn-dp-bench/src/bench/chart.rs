@@ -6,7 +6,7 @@ use burn_dp_examples::plot::{self, Bar, BarPanel};
 use burn_dp_examples::training::{TrainError, typed};
 
 use super::Algorithm;
-use super::peers::Peer;
+use super::peer_lines::Peer;
 use super::report::Row;
 
 /// Draws a panel for each network and batch size. A bar is the time of a private step over the time
@@ -91,8 +91,10 @@ mod tests {
             batch: 8,
             algorithm: algorithm.into(),
             backend: "flex".into(),
+            threads: 2,
             ms,
             ms_min: ms,
+            cpu_ms: None,
             ratio: ms / 2.0,
             peak_mib: None,
         }
