@@ -16,7 +16,7 @@ pub(super) fn available() -> usize {
     std::thread::available_parallelism().map_or(1, usize::from)
 }
 
-/// Returns the numbers of threads to measure: those of the option, or one thread for each core.
+/// Returns the numbers of threads of the option, or one thread for each core if there are none.
 ///
 /// # Errors
 ///

@@ -3,7 +3,7 @@
 use super::process::Process;
 use super::report::{self, Row, median_and_minimum};
 use super::subject::{Measure, Subject};
-use super::turns::{Amount, take_turns};
+use super::turns::{Amount, Block, Player, take_turns};
 use super::worker::{self, WorkerOptions};
 use super::{Algorithm, InnerOptimizer, StepOptions, agreement, chart, cores, peer_lines};
 use burn_dp_examples::data::Batch;
@@ -113,9 +113,8 @@ fn measure(workers: &[WorkerOptions], repetitions: usize) -> Result<Vec<Row>, Tr
     };
     let start = |worker| worker::start(worker).map_err(|reason| failed(worker, reason));
     let mut processes = workers.iter().map(start).collect::<Result<Vec<Process>, _>>()?;
-    let blocks = repetitions.div_ceil(BLOCK);
-    let amount = |index: usize| Amount::Steps(workers[index].algorithm.repetitions(repetitions));
-    let results = take_turns(&mut processes, blocks, amount);
+    let algorithms: Vec<_> = workers.iter().map(|worker| worker.algorithm).collect();
+    let results = repeat(&mut processes, &algorithms, repetitions);
 
     let mut rows = Vec::new();
     let mut ordinary = 0.0;
@@ -141,6 +140,16 @@ fn measure(workers: &[WorkerOptions], repetitions: usize) -> Result<Vec<Row>, Tr
     Ok(rows)
 }
 
+/// Lets the contenders take turns until each has made its repetitions.
+fn repeat<P: Player>(
+    contenders: &mut [P],
+    algorithms: &[Algorithm],
+    repetitions: usize,
+) -> Vec<Result<Block, String>> {
+    let amount = |index: usize| Amount::Steps(algorithms[index].repetitions(repetitions));
+    take_turns(contenders, repetitions.div_ceil(BLOCK), amount)
+}
+
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used)]
@@ -163,6 +172,25 @@ mod tests {
         use Algorithm::{BookKeeping, NonPrivate, Nxbp};
         let algorithms = algorithms(&options("--algorithms nxbp,book-keeping,nxbp"));
         assert_eq!(algorithms, [NonPrivate, Nxbp, BookKeeping]);
+    }
+
+    /// Counts its steps.
+    struct Counted;
+
+    impl Player for Counted {
+        fn block(&mut self, steps: usize) -> Result<Block, String> {
+            Ok(Block { ms: vec![1.0; steps], cpu_ms: None })
+        }
+    }
+
+    #[test]
+    fn every_algorithm_is_timed_as_often_as_asked_and_nxbp_a_fifth_of_it() {
+        for (repetitions, expected) in [(6, [6, 6, 6, 6, 2]), (20, [20, 20, 20, 20, 4])] {
+            let mut contenders = [(); 5].map(|()| Counted);
+            let results = repeat(&mut contenders, &algorithms(&options("")), repetitions);
+            let counts: Vec<_> = results.iter().flatten().map(|block| block.ms.len()).collect();
+            assert_eq!(counts, expected);
+        }
     }
 
     #[test]

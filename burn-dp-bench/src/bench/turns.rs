@@ -121,7 +121,7 @@ mod tests {
     }
 
     #[test]
-    fn every_contender_makes_its_steps_in_blocks_and_nxbp_a_fifth() {
+    fn every_contender_makes_its_steps_in_blocks() {
         let turns = RefCell::default();
         let mut contenders = [noted('a', 0, &turns), noted('b', 0, &turns)];
         let amounts = [Amount::Steps(7), Amount::Steps(2)];

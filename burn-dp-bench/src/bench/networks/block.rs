@@ -20,8 +20,8 @@ pub(super) struct BlockShape {
     pub(super) heads: usize,
     /// Width between the two layers of the feed-forward network.
     pub(super) feed_forward: usize,
-    /// Whether the blocks are those of GPT-2: normalization first, GELU, and no attention to later
-    /// positions. Otherwise normalization comes last and the activation is ReLU.
+    /// Whether this is GPT-2: normalization first, GELU, and no attention to later positions.
+    /// Otherwise normalization comes last and the activation is ReLU.
     pub(super) is_gpt2: bool,
     /// Number of classes.
     pub(super) classes: usize,

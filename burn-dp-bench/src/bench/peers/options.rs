@@ -22,8 +22,8 @@ pub struct PeerOptions {
     #[arg(long, value_enum, value_delimiter = ',', default_values =
         ["burn-dp", "burn", "torch", "opacus", "jax-privacy", "fastdp"])]
     pub systems: Vec<System>,
-    /// Python with the other frameworks [default: that of the virtual environment]; with --install,
-    /// the Python that creates the environment.
+    /// Python with the other frameworks [default: the interpreter of the virtual environment]; with
+    /// --install, the Python that creates the environment.
     #[arg(long, value_name = "PYTHON")]
     pub python: Option<PathBuf>,
     /// Create a virtual environment and install PyTorch, Opacus, JAX-Privacy and fastDP there, from

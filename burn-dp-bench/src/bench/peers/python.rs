@@ -148,8 +148,15 @@ fn run(command: &mut Command) -> Result<String, String> {
         return Ok(String::from_utf8_lossy(&output.stdout).into_owned());
     }
     let errors = String::from_utf8_lossy(&output.stderr);
-    let last = errors.lines().map(str::trim).rfind(|line| !line.is_empty());
-    Err(format!("{} ({})", last.unwrap_or("failed without a message"), output.status))
+    Err(format!("{} ({})", cause(&errors), output.status))
+}
+
+/// Returns the line of the messages of Python, `pip` or `git` that says what is wrong.
+fn cause(errors: &str) -> &str {
+    let mut lines = errors.lines().map(str::trim).filter(|line| !line.is_empty());
+    let last = lines.clone().next_back();
+    let cause = lines.find(|line| line.starts_with("fatal: ") || line.starts_with("ERROR: "));
+    cause.or(last).unwrap_or("failed without a message")
 }
 
 #[cfg(test)]
@@ -163,6 +170,14 @@ mod tests {
         let error = Python::new(Path::new("/no/such/python")).unwrap_err().to_string();
         assert!(error.starts_with("--python /no/such/python: cannot be started"), "{error}");
         assert!(error.contains("--install"), "{error}");
+    }
+
+    #[test]
+    fn the_cause_is_found_among_the_messages() {
+        let git = "  error: failed\n  fatal: no host\n  note: not pip\n";
+        assert_eq!(cause(git), "fatal: no host");
+        assert_eq!(cause("Traceback\nImportError: no\n\n"), "ImportError: no");
+        assert_eq!(cause("\n"), "failed without a message");
     }
 
     #[cfg(unix)]

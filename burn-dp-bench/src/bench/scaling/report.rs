@@ -210,7 +210,7 @@ mod tests {
     #[test]
     fn exponents_are_fitted_for_each_algorithm_along_each_axis() {
         let figures = figures();
-        let found: Vec<_> = figures.growth.iter().map(|growth| {
+        let found = figures.growth.iter().map(|growth| {
             let rounded = |value: Option<f64>| value.map(|value| value.round());
             (
                 growth.axis.as_str(),
