@@ -4,6 +4,9 @@
 Install:  pip install jax jax-privacy
 Run:      python bench_jax.py [--batch 128] [--models mlp,cnn,lstm]
 
+Or:       python bench_jax.py --serve --models mlp --algorithms jax-privacy
+          makes steps of one algorithm on command, for `cargo xtask bench peers`
+
 Prints the JSON lines of bench_torch.py.
 """
 
@@ -15,6 +18,8 @@ import time
 import jax
 import jax.numpy as jnp
 from jax_privacy import clipping
+
+from turns import serve
 
 LEARNING_RATE = 0.01
 
@@ -99,6 +104,28 @@ def steps(name, x, y):
     return [("nonprivate", ordinary), ("jax-privacy", private)]
 
 
+def inputs(name, batch):
+    """Returns the parameters of a network, a key, random inputs and their classes."""
+    if name not in SHAPES:
+        raise SystemExit(f"{name} is not written for JAX; known are {', '.join(SHAPES)}")
+    key = jax.random.PRNGKey(0)
+    x = jax.random.uniform(key, (batch, *SHAPES[name]))
+    return init(name, key), key, x, jnp.arange(batch) % 10
+
+
+def prepared(name, batch, algorithm):
+    """Returns a function that makes one step of the algorithm, each with a new key."""
+    params, key, x, y = inputs(name, batch)
+    step = dict(steps(name, x, y))[algorithm]
+    state = {"params": params, "key": key}
+
+    def one():
+        state["key"], own = jax.random.split(state["key"])
+        state["params"] = jax.block_until_ready(step(state["params"], own))
+
+    return one
+
+
 def milliseconds(step, params, key, runs):
     """Returns the median and the minimum of the times, after steps that compile and warm up."""
     for _ in range(3):
@@ -116,14 +143,19 @@ def main():
     ap.add_argument("--batch", type=int, default=128)
     ap.add_argument("--runs", type=int, default=20)
     ap.add_argument("--models", default="mlp,cnn,lstm")
+    ap.add_argument("--algorithms", default="nonprivate,jax-privacy")
+    ap.add_argument("--serve", action="store_true", help="make steps on command")
     a = ap.parse_args()
+    algorithms = a.algorithms.split(",")
+    if a.serve:
+        serve(lambda: prepared(a.models, a.batch, a.algorithms))
+        return
     for name in a.models.split(","):
-        key = jax.random.PRNGKey(0)
-        params = init(name, key)
-        x = jax.random.uniform(key, (a.batch, *SHAPES[name]))
-        y = jnp.arange(a.batch) % 10
+        params, key, x, y = inputs(name, a.batch)
         base = None
         for algorithm, step in steps(name, x, y):
+            if algorithm not in algorithms:
+                continue
             row = {"framework": "jax", "model": name, "batch": a.batch, "algorithm": algorithm}
             try:
                 median, minimum = milliseconds(step, params, key, a.runs)

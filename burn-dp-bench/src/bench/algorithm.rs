@@ -5,8 +5,10 @@ use clap::ValueEnum;
 /// An algorithm that makes a training step.
 #[derive(ValueEnum, Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Algorithm {
-    /// The ordinary step, without clipping and noise.
+    /// The ordinary step of private layers, without clipping and noise.
     NonPrivate,
+    /// The ordinary step of stock Burn layers, for the networks that exist with them.
+    Burn,
     /// One backward pass, norms without gradients where that is cheaper, one weighted sum.
     BookKeeping,
     /// One backward pass that keeps the gradient of every example.
@@ -22,6 +24,11 @@ impl Algorithm {
     pub const PRIVATE: [Self; 4] =
         [Self::BookKeeping, Self::Materialize, Self::Reweight, Self::Nxbp];
 
+    /// Returns whether the algorithm clips and adds noise.
+    pub fn is_private(self) -> bool {
+        Self::PRIVATE.contains(&self)
+    }
+
     /// Returns the number of measured steps when the other algorithms make `repetitions`.
     pub(super) fn repetitions(self, repetitions: usize) -> usize {
         match self {
@@ -29,4 +36,13 @@ impl Algorithm {
             _ => repetitions,
         }
     }
+}
+
+/// The optimizer under every algorithm.
+#[derive(ValueEnum, Debug, Clone, Copy, PartialEq, Eq)]
+pub enum InnerOptimizer {
+    /// Adam, as in the fast-clipping paper.
+    Adam,
+    /// Plain SGD, as in the scripts of other frameworks.
+    Sgd,
 }

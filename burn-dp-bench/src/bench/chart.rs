@@ -6,7 +6,7 @@ use burn_dp_examples::plot::{self, Bar, BarPanel};
 use burn_dp_examples::training::{TrainError, typed};
 
 use super::Algorithm;
-use super::peers::Peer;
+use super::peer_lines::Peer;
 use super::report::Row;
 
 /// Draws a panel for each network and batch size. A bar is the time of a private step over the time
@@ -48,10 +48,15 @@ fn panels(rows: &[Row], peers: &[Peer]) -> Vec<BarPanel> {
             frameworks.push(&peer.framework);
         }
     }
+    let has_one_count = rows.iter().all(|row| row.threads == rows[0].threads);
     let panel = |(model, batch): (&str, usize)| {
         let own = rows.iter().filter(|row| (row.model.as_str(), row.batch) == (model, batch));
         let own = own.filter(|row| is_private(row)).map(|row| Bar {
-            name: format!("burn-dp, {}", row.algorithm),
+            name: if has_one_count {
+                format!("burn-dp, {}", row.algorithm)
+            } else {
+                format!("burn-dp, {}, threads: {}", row.algorithm, row.threads)
+            },
             value: row.ratio,
             text: text(row.ratio, row.ms),
             kind: 0,
@@ -70,7 +75,7 @@ fn panels(rows: &[Row], peers: &[Peer]) -> Vec<BarPanel> {
 }
 
 fn is_private(row: &Row) -> bool {
-    row.algorithm != typed(Algorithm::NonPrivate)
+    ![Algorithm::NonPrivate, Algorithm::Burn].map(typed).contains(&row.algorithm)
 }
 
 /// Returns the ratio and both times in milliseconds.
@@ -91,8 +96,10 @@ mod tests {
             batch: 8,
             algorithm: algorithm.into(),
             backend: "flex".into(),
+            threads: 2,
             ms,
             ms_min: ms,
+            cpu_ms: None,
             ratio: ms / 2.0,
             peak_mib: None,
         }
@@ -128,6 +135,16 @@ mod tests {
         };
         assert_eq!(bars(0), [("burn-dp, book-keeping", 1.25, 0), ("jax, ghost", 1.5, 2)]);
         assert_eq!(bars(1), [("burn-dp, nxbp", 25.0, 0), ("torch, ghost", 1.5, 1)]);
+    }
+
+    #[test]
+    fn the_number_of_threads_is_named_where_there_are_several() {
+        let one = Row { threads: 1, ..row("mlp", "book-keeping", 3.0) };
+        let rows = [row("mlp", "book-keeping", 2.0), one, row("mlp", "burn", 1.0)];
+        let panels = panels(&rows, &[]);
+        let names: Vec<_> = panels[0].bars.iter().map(|bar| bar.name.as_str()).collect();
+        let expected = ["burn-dp, book-keeping, threads: 2", "burn-dp, book-keeping, threads: 1"];
+        assert_eq!(names, expected);
     }
 
     #[test]

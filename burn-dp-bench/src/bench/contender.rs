@@ -60,7 +60,7 @@ impl<M: Classifier> Contender<M> {
         noise_multiplier: f64,
         seed: Option<InsecureSeed>,
     ) -> Result<Self, DpError> {
-        let optimizer = if algorithm == Algorithm::NonPrivate {
+        let optimizer = if !algorithm.is_private() {
             Optimizer::Ordinary(inner)
         } else {
             let config = PrivacyPlanConfig::new(batch_size, batch_size as f64)
@@ -78,10 +78,6 @@ impl<M: Classifier> Contender<M> {
             Optimizer::Private { optim, sampler, clipping: FlatClipping::new(MAX_GRAD_NORM)? }
         };
         Ok(Self { algorithm, model: Some(model), optimizer, lr })
-    }
-
-    pub(super) fn algorithm(&self) -> Algorithm {
-        self.algorithm
     }
 
     /// Returns the trained model.

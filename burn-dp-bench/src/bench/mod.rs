@@ -1,8 +1,9 @@
 //! What privacy costs per step: time and memory of the algorithms that compute a clipped sum.
 //!
 //! One step is forward, backward, clipping, noise and update, with Adam at a learning rate of 0.001
-//! and a clipping threshold of 1, as in the fast-clipping paper. The algorithms take turns in one
-//! process on the same images, so that other load on the machine slows all of them equally.
+//! and a clipping threshold of 1, as in the fast-clipping paper. Each algorithm runs in a process
+//! of its own. The processes take turns on the same images and cores, so that other load on the
+//! machine slows all of them equally, and no process runs during the turn of another.
 //!
 //! # References
 //!
@@ -13,21 +14,32 @@ mod agreement;
 mod algorithm;
 mod chart;
 mod contender;
+mod cores;
 #[cfg(feature = "train")]
 mod learner;
-mod memory;
+mod networks;
 mod options;
+mod peer_lines;
 mod peers;
+mod process;
 mod recurrent;
 mod report;
+mod scaling;
 mod step;
 mod subject;
+mod turns;
+mod usage;
+mod worker;
 
-pub use algorithm::Algorithm;
+pub use algorithm::{Algorithm, InnerOptimizer};
+pub use networks::{Network, Sizes};
 #[cfg(feature = "train")]
 pub use options::LearnerOptions;
-pub use options::{BenchOptions, Benchmark, PeakOptions, RecurrentOptions, StepOptions};
+pub use options::{BenchOptions, Benchmark, RecurrentOptions, StepOptions};
+pub use peers::{PeerOptions, PeerRow, System};
 pub use report::Row;
+pub use scaling::{Axis, Growth, Point, ScalingFigures, ScalingOptions};
+pub use worker::WorkerOptions;
 
 use burn_dp_examples::training::TrainError;
 
@@ -42,7 +54,9 @@ pub fn run(options: BenchOptions) -> Result<(), TrainError> {
         Benchmark::Step(options) => step::run(&options),
         #[cfg(feature = "train")]
         Benchmark::Learner(options) => learner::run(&options),
+        Benchmark::Peers(options) => peers::run(&options),
+        Benchmark::Scaling(options) => scaling::run(&options),
         Benchmark::Recurrent(options) => recurrent::run(&options),
-        Benchmark::Peak(options) => memory::child(&options),
+        Benchmark::Worker(options) => worker::run(&options),
     }
 }

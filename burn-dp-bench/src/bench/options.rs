@@ -4,8 +4,10 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand};
 
-use super::Algorithm;
-use burn_dp_examples::models::ModelName;
+use super::peers::PeerOptions;
+use super::scaling::ScalingOptions;
+use super::worker::WorkerOptions;
+use super::{Algorithm, Network, Sizes};
 use burn_dp_examples::training::BackendName;
 
 /// Measure what privacy costs.
@@ -24,14 +26,18 @@ pub struct BenchOptions {
 pub enum Benchmark {
     /// One training step: forward, backward, clipping, noise and update.
     Step(StepOptions),
+    /// Steps of PyTorch, Opacus, JAX-Privacy and fastDP in turns with ours, at the same sizes.
+    Peers(PeerOptions),
+    /// Time and memory against batch, width, depth, sequence length and image size.
+    Scaling(ScalingOptions),
     /// One step of the CNN in Burn's learner and in a custom loop, in turns.
     #[cfg(feature = "train")]
     Learner(LearnerOptions),
     /// One step of recurrent layers: Burn's layers, private layers without clipping, and with it.
     Recurrent(RecurrentOptions),
-    /// Peak memory of one algorithm in this process, in MiB; started by `step`.
+    /// Make steps of one algorithm on command; started by the other benchmarks.
     #[command(hide = true)]
-    Peak(PeakOptions),
+    Worker(WorkerOptions),
 }
 
 /// Options of `bench step`.
@@ -39,7 +45,7 @@ pub enum Benchmark {
 pub struct StepOptions {
     /// Networks to train.
     #[arg(long, value_enum, value_delimiter = ',', default_values = ["mlp", "cnn"])]
-    pub models: Vec<ModelName>,
+    pub models: Vec<Network>,
     /// Batch sizes.
     #[arg(long, value_delimiter = ',', default_values = ["32", "128", "512"])]
     pub batch: Vec<usize>,
@@ -47,13 +53,16 @@ pub struct StepOptions {
     #[arg(long, value_enum, value_delimiter = ',', default_values =
         ["non-private", "book-keeping", "materialize", "reweight", "nxbp"])]
     pub algorithms: Vec<Algorithm>,
+    /// Numbers of threads [default: one for each core].
+    #[arg(long, value_delimiter = ',')]
+    pub threads: Vec<usize>,
     /// Pixels per side of the images of the ResNet and VGG networks; the others read 28.
     #[arg(long, value_name = "PIXELS", default_value_t = 32)]
     pub image_size: usize,
     /// Backend to run on.
     #[arg(long, value_enum, default_value = "flex")]
     pub backend: BackendName,
-    /// Measured steps of each algorithm; nxbp makes a fifth of them.
+    /// Measured steps of each algorithm, in blocks of five; nxbp makes a fifth of them.
     #[arg(long, value_name = "N", default_value_t = 20)]
     pub repetitions: usize,
     /// File for the figures.
@@ -66,6 +75,13 @@ pub struct StepOptions {
     /// scripts in burn-dp-bench/peers print them.
     #[arg(long, value_name = "FILE", requires = "svg")]
     pub peers: Option<PathBuf>,
+}
+
+impl StepOptions {
+    /// Returns the sizes of the networks.
+    pub(super) fn sizes(&self) -> Sizes {
+        Sizes { image_size: Some(self.image_size), ..Sizes::default() }
+    }
 }
 
 /// Options of `bench learner`.
@@ -103,29 +119,6 @@ pub struct RecurrentOptions {
     pub backend: BackendName,
 }
 
-/// Options of `bench peak`.
-#[derive(Args, Debug, Clone)]
-pub struct PeakOptions {
-    /// Network to train.
-    #[arg(long, value_enum)]
-    pub model: ModelName,
-    /// Batch size.
-    #[arg(long)]
-    pub batch: usize,
-    /// Pixels per side of an image, for the networks that take any size.
-    #[arg(long)]
-    pub image_size: usize,
-    /// Algorithm to run.
-    #[arg(long, value_enum)]
-    pub algorithm: Algorithm,
-    /// Steps to make; from the second step on the state of the optimizer is in memory too.
-    #[arg(long, default_value_t = 3)]
-    pub steps: usize,
-    /// Backend to run on.
-    #[arg(long, value_enum)]
-    pub backend: BackendName,
-}
-
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used)]
@@ -144,7 +137,7 @@ mod tests {
         let line = "bench step --models cnn --batch 32,128 --algorithms nxbp,book-keeping";
         let options = BenchOptions::try_parse_from(line.split(' ')).unwrap();
         let Benchmark::Step(options) = options.benchmark else { panic!("not `step`") };
-        assert_eq!(options.models, [ModelName::Cnn]);
+        assert_eq!(options.models, [Network::Cnn]);
         assert_eq!(options.batch, [32, 128]);
         assert_eq!(options.algorithms, [Algorithm::Nxbp, Algorithm::BookKeeping]);
     }

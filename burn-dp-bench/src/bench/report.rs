@@ -14,10 +14,15 @@ pub struct Row {
     pub algorithm: String,
     /// Name of the backend.
     pub backend: String,
+    /// Number of threads.
+    pub threads: usize,
     /// Median time of a step, in milliseconds.
     pub ms: f64,
     /// Shortest time of a step, in milliseconds.
     pub ms_min: f64,
+    /// CPU time of a step on all threads, in milliseconds; `None` where the system does not report
+    /// it.
+    pub cpu_ms: Option<f64>,
     /// Median time over the median time of the ordinary step, measured in turns with it.
     pub ratio: f64,
     /// Peak memory in MiB of a process that makes such steps and nothing else; `None` where the
@@ -28,14 +33,26 @@ pub struct Row {
 /// Returns the figures as a table.
 pub(super) fn table(rows: &[Row]) -> String {
     let mut table = Table::new();
-    table.set_header(["model", "batch", "algorithm", "ms", "ms min", "ratio", "peak MiB"]);
+    table.set_header([
+        "model",
+        "batch",
+        "threads",
+        "algorithm",
+        "ms",
+        "ms min",
+        "CPU ms",
+        "ratio",
+        "peak MiB",
+    ]);
     for row in rows {
         table.add_row([
             row.model.clone(),
             row.batch.to_string(),
+            row.threads.to_string(),
             row.algorithm.clone(),
             format!("{:.2}", row.ms),
             format!("{:.2}", row.ms_min),
+            row.cpu_ms.map(|ms| format!("{ms:.2}")).unwrap_or_default(),
             format!("{:.2}", row.ratio),
             row.peak_mib.map(|mib| format!("{mib:.0}")).unwrap_or_default(),
         ]);
@@ -74,16 +91,28 @@ mod tests {
             batch: 32,
             algorithm: "book-keeping".into(),
             backend: "flex".into(),
+            threads: 2,
             ms: 1.0,
             ms_min: 0.5,
+            cpu_ms: Some(2.0),
             ratio: 1.5,
             peak_mib: None,
         };
         let value = serde_json::to_value(&row).unwrap();
         let mut names: Vec<_> = value.as_object().unwrap().keys().cloned().collect();
         names.sort();
-        let expected =
-            ["algorithm", "backend", "batch", "model", "ms", "ms_min", "peak_mib", "ratio"];
+        let expected = [
+            "algorithm",
+            "backend",
+            "batch",
+            "cpu_ms",
+            "model",
+            "ms",
+            "ms_min",
+            "peak_mib",
+            "ratio",
+            "threads",
+        ];
         assert_eq!(names, expected);
         assert!(table(&[row]).contains("book-keeping"));
     }

@@ -1,21 +1,17 @@
 //! The time of one training step, compared between algorithms.
 
-use std::time::Instant;
-
-use burn::optim::AdamConfig;
-use burn::tensor::Device;
-
-use super::contender::{Contender, LEARNING_RATE, NOISE_MULTIPLIER};
-use super::memory;
+use super::process::Process;
 use super::report::{self, Row, median_and_minimum};
 use super::subject::{Measure, Subject};
-use super::{Algorithm, StepOptions, agreement, chart, peers};
+use super::turns::{Amount, Block, Player, take_turns};
+use super::worker::{self, WorkerOptions};
+use super::{Algorithm, InnerOptimizer, StepOptions, agreement, chart, cores, peer_lines};
 use burn_dp_examples::data::Batch;
 use burn_dp_examples::models::Classifier;
 use burn_dp_examples::training::{TrainError, checks, device, files, typed};
 
-/// Steps before the first measured one.
-const WARM_UP: usize = 2;
+/// Counted steps of a block.
+const BLOCK: usize = 5;
 
 /// Measures, prints the table, and writes the figures and the picture.
 ///
@@ -23,7 +19,7 @@ const WARM_UP: usize = 2;
 ///
 /// Returns [`TrainError::Option`] for an impossible option, for a line of other frameworks that is
 /// no measurement, or if the private algorithms disagree; and [`TrainError::Io`] if a file cannot
-/// be read or written.
+/// be read or written, or a process fails.
 pub(super) fn run(options: &StepOptions) -> Result<(), TrainError> {
     let batches = options.batch.iter().map(|&batch| ("--batch", batch));
     let others = [("--repetitions", options.repetitions), ("--image-size", options.image_size)];
@@ -31,19 +27,45 @@ pub(super) fn run(options: &StepOptions) -> Result<(), TrainError> {
     for (name, path) in [("--json", &options.json), ("--svg", &options.svg)] {
         path.as_deref().map_or(Ok(()), |path| checks::file(name, path, None))?;
     }
-    if options.svg.is_some() && algorithms(options).len() == 1 {
+    let algorithms = algorithms(options);
+    if options.svg.is_some() && !algorithms.iter().any(|algorithm| algorithm.is_private()) {
         let reason = "needs a private algorithm to draw; give --algorithms book-keeping too";
         return Err(TrainError::option("--svg", reason));
     }
-    let peers = options.peers.as_deref().map_or(Ok(Vec::new()), peers::read)?;
+    let stockless = options.models.iter().find(|network| !network.has_stock_layers());
+    if let (true, Some(&network)) = (algorithms.contains(&Algorithm::Burn), stockless) {
+        let reason = format!(
+            "burn is not possible with {}, which exists with private layers only; leave one of \
+             them out",
+            typed(network)
+        );
+        return Err(TrainError::option("--algorithms", reason));
+    }
+    let threads = cores::threads(&options.threads)?;
+    let peers = options.peers.as_deref().map_or(Ok(Vec::new()), peer_lines::read)?;
     let device = device(options.backend)?.autodiff();
+    let sizes = options.sizes();
     let mut rows = Vec::new();
-    for &model in &options.models {
-        for &batch_size in &options.batch {
-            eprintln!("{} with {batch_size} images", typed(model));
-            let subject = Subject { model, image_size: options.image_size };
-            let comparison = Comparison { subject, batch_size, options, device: &device };
-            rows.extend(subject.measure(batch_size, &device, comparison)?);
+    for &network in &options.models {
+        for &batch in &options.batch {
+            let what = format!("{} with {batch} images", typed(network));
+            eprintln!("{what}");
+            let agreement = Agreement { what: &what };
+            let items = AGREEMENT_ITEMS.min(batch);
+            Subject { network, sizes, is_stock: false }.measure(items, &device, agreement)?;
+            for &threads in &threads {
+                let worker = |&algorithm: &Algorithm| WorkerOptions {
+                    network,
+                    sizes,
+                    batch,
+                    algorithm,
+                    optimizer: InnerOptimizer::Adam,
+                    backend: options.backend,
+                    threads,
+                };
+                let workers: Vec<_> = algorithms.iter().map(worker).collect();
+                rows.extend(measure(&workers, options.repetitions)?);
+            }
         }
     }
     println!("{}", report::table(&rows));
@@ -59,51 +81,16 @@ pub(super) fn run(options: &StepOptions) -> Result<(), TrainError> {
 /// Images of a batch on which the algorithms must agree. Few, because nxbp is slow.
 const AGREEMENT_ITEMS: usize = 32;
 
-/// All algorithms on one network and batch size.
-struct Comparison<'a> {
-    subject: Subject,
-    batch_size: usize,
-    options: &'a StepOptions,
-    device: &'a Device,
+/// The check that the private algorithms make the same step.
+struct Agreement<'a> {
+    what: &'a str,
 }
 
-impl Measure for Comparison<'_> {
-    type Output = Result<Vec<Row>, TrainError>;
+impl Measure for Agreement<'_> {
+    type Output = Result<(), TrainError>;
 
     fn measure<M: Classifier>(self, model: M, batch: Batch<M::Inputs>) -> Self::Output {
-        let Self { subject, batch_size, options, device } = self;
-        let what = format!("{} with {batch_size} images", typed(subject.model));
-        agreement::check(&model, &batch.first(AGREEMENT_ITEMS.min(batch_size)), &what)?;
-
-        let contender = |algorithm: Algorithm| {
-            let adam = AdamConfig::new().init();
-            let (lr, noise) = (LEARNING_RATE, NOISE_MULTIPLIER);
-            Contender::new(algorithm, model.clone(), adam, lr, batch_size, noise, None)
-        };
-        let contenders =
-            algorithms(options).into_iter().map(contender).collect::<Result<_, _>>()?;
-        drop(model);
-        let times = take_turns(contenders, &batch, options.repetitions, device)?;
-
-        let mut rows = Vec::new();
-        let mut ordinary = 0.0;
-        for (algorithm, times) in times {
-            let (ms, ms_min) = median_and_minimum(times);
-            if algorithm == Algorithm::NonPrivate {
-                ordinary = ms;
-            }
-            rows.push(Row {
-                model: typed(subject.model),
-                batch: batch_size,
-                algorithm: typed(algorithm),
-                backend: typed(options.backend),
-                ms,
-                ms_min,
-                ratio: ms / ordinary,
-                peak_mib: memory::peak_mib(subject, batch_size, algorithm, options.backend)?,
-            });
-        }
-        Ok(rows)
+        agreement::check(&model, &batch, self.what)
     }
 }
 
@@ -118,48 +105,59 @@ fn algorithms(options: &StepOptions) -> Vec<Algorithm> {
     algorithms
 }
 
-/// Returns the milliseconds of each contender's steps. The contenders take turns, step by step.
-fn take_turns<M: Classifier>(
-    mut contenders: Vec<Contender<M>>,
-    batch: &Batch<M::Inputs>,
-    repetitions: usize,
-    device: &Device,
-) -> Result<Vec<(Algorithm, Vec<f64>)>, TrainError> {
-    let mut times: Vec<_> = contenders.iter().map(|c| (c.algorithm(), Vec::new())).collect();
-    for round in 0..WARM_UP + repetitions {
-        for (contender, (algorithm, times)) in contenders.iter_mut().zip(&mut times) {
-            if round >= WARM_UP + algorithm.repetitions(repetitions) {
-                continue;
-            }
-            synchronize(device)?;
-            let start = Instant::now();
-            contender.step(batch)?;
-            synchronize(device)?;
-            if round >= WARM_UP {
-                times.push(start.elapsed().as_secs_f64() * 1e3);
-            }
+/// Measures workers in turns. The first one makes the ordinary step.
+fn measure(workers: &[WorkerOptions], repetitions: usize) -> Result<Vec<Row>, TrainError> {
+    let failed = |worker: &WorkerOptions, reason: String| {
+        let path = format!("{} of {}", typed(worker.algorithm), typed(worker.network));
+        TrainError::Io { path: path.into(), source: std::io::Error::other(reason) }
+    };
+    let start = |worker| worker::start(worker).map_err(|reason| failed(worker, reason));
+    let mut processes = workers.iter().map(start).collect::<Result<Vec<Process>, _>>()?;
+    let algorithms: Vec<_> = workers.iter().map(|worker| worker.algorithm).collect();
+    let results = repeat(&mut processes, &algorithms, repetitions);
+
+    let mut rows = Vec::new();
+    let mut ordinary = 0.0;
+    for ((worker, process), result) in workers.iter().zip(&processes).zip(results) {
+        let block = result.map_err(|reason| failed(worker, reason))?;
+        let (ms, ms_min) = median_and_minimum(block.ms);
+        if rows.is_empty() {
+            ordinary = ms;
         }
+        rows.push(Row {
+            model: typed(worker.network),
+            batch: worker.batch,
+            algorithm: typed(worker.algorithm),
+            backend: typed(worker.backend),
+            threads: worker.threads,
+            ms,
+            ms_min,
+            cpu_ms: block.cpu_ms,
+            ratio: ms / ordinary,
+            peak_mib: process.peak_mib(),
+        });
     }
-    Ok(times)
+    Ok(rows)
 }
 
-/// Waits until the device has finished.
-fn synchronize(device: &Device) -> Result<(), TrainError> {
-    device
-        .sync()
-        .map_err(|error| TrainError::option("--backend", format!("{device:?} failed: {error:?}")))
+/// Lets the contenders take turns until each has made its repetitions.
+fn repeat<P: Player>(
+    contenders: &mut [P],
+    algorithms: &[Algorithm],
+    repetitions: usize,
+) -> Vec<Result<Block, String>> {
+    let amount = |index: usize| Amount::Steps(algorithms[index].repetitions(repetitions));
+    take_turns(contenders, repetitions.div_ceil(BLOCK), amount)
 }
 
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used)]
 
-    use burn::data::dataloader::batcher::Batcher;
     use clap::Parser;
 
     use super::*;
     use crate::bench::{BenchOptions, Benchmark};
-    use burn_dp_examples::data::{Encoder, ImageBatcher};
 
     fn options(line: &str) -> StepOptions {
         let words = ["bench", "step"].into_iter().chain(line.split_whitespace());
@@ -176,20 +174,23 @@ mod tests {
         assert_eq!(algorithms, [NonPrivate, Nxbp, BookKeeping]);
     }
 
+    /// Counts its steps.
+    struct Counted;
+
+    impl Player for Counted {
+        fn block(&mut self, steps: usize) -> Result<Block, String> {
+            Ok(Block { ms: vec![1.0; steps], cpu_ms: None })
+        }
+    }
+
     #[test]
     fn every_algorithm_is_timed_as_often_as_asked_and_nxbp_a_fifth_of_it() {
-        let device = Device::flex().autodiff();
-        let batch = ImageBatcher::MNIST.batch(ImageBatcher::MNIST.made_up(2, 10), &device);
-        let model = burn_dp_examples::models::MlpConfig::new().init(&device);
-        let contender = |algorithm| {
-            let adam = AdamConfig::new().init();
-            Contender::new(algorithm, model.clone(), adam, 1e-3, 2, 1.0, None).unwrap()
-        };
-        let contenders = algorithms(&options("")).into_iter().map(contender).collect();
-        let times = take_turns(contenders, &batch, 6, &device).unwrap();
-        let counts: Vec<_> = times.iter().map(|(_, times)| times.len()).collect();
-        assert_eq!(counts, [6, 6, 6, 6, 2]);
-        assert!(times.iter().flat_map(|(_, times)| times).all(|&ms| ms > 0.0));
+        for (repetitions, expected) in [(6, [6, 6, 6, 6, 2]), (20, [20, 20, 20, 20, 4])] {
+            let mut contenders = [(); 5].map(|()| Counted);
+            let results = repeat(&mut contenders, &algorithms(&options("")), repetitions);
+            let counts: Vec<_> = results.iter().flatten().map(|block| block.ms.len()).collect();
+            assert_eq!(counts, expected);
+        }
     }
 
     #[test]
@@ -198,5 +199,11 @@ mod tests {
             let error = run(&options(line)).unwrap_err().to_string();
             assert!(error.contains("must be at least 1, got 0"), "{error}");
         }
+    }
+
+    #[test]
+    fn stock_layers_are_refused_for_networks_without_them() {
+        let error = run(&options("--models mlp,vgg16 --algorithms burn")).unwrap_err().to_string();
+        assert!(error.contains("burn is not possible with vgg16"), "{error}");
     }
 }

@@ -3,16 +3,20 @@
 use burn::data::dataloader::batcher::Batcher;
 use burn::tensor::{Device, Tensor};
 
-use burn_dp_examples::data::{Batch, CLASSES, Encoder, ImageBatcher};
-use burn_dp_examples::models::{Classifier, ImageNetwork, ModelName, NetworkVisitor, NormName};
+use burn_dp_examples::data::{Batch, Encoder};
+use burn_dp_examples::models::{Classifier, NetworkVisitor};
 
-/// A network and the size of its images.
+use super::networks::{Network, Sizes};
+
+/// A network and its sizes.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Subject {
     /// The network.
-    pub(super) model: ModelName,
-    /// Pixels per side, for the networks that take any size.
-    pub(super) image_size: usize,
+    pub(super) network: Network,
+    /// The sizes.
+    pub(super) sizes: Sizes,
+    /// Whether the layers are stock layers of Burn.
+    pub(super) is_stock: bool,
 }
 
 /// An action on the network and the batch.
@@ -30,19 +34,15 @@ impl Subject {
         device: &Device,
         measure: T,
     ) -> T::Output {
-        use ModelName::{Cnn, Lstm, Mlp, Rnn, Transformer};
-        let encoder = match self.model {
-            Mlp | Cnn | Rnn | Lstm | Transformer => ImageBatcher::MNIST,
-            _ => ImageBatcher::photographs(self.image_size),
-        };
-        let network = ImageNetwork {
-            name: self.model,
-            shape: encoder.shape,
-            classes: CLASSES,
-            norm: NormName::Group,
-        };
-        let batch = encoder.batch(encoder.made_up(batch_size, CLASSES), device);
-        network.visit(device, WithBatch { batch, measure })
+        let Self { network, sizes, is_stock } = self;
+        let encoder = network.encoder(sizes);
+        let batch = encoder.batch(encoder.made_up(batch_size, network.classes()), device);
+        let visitor = WithBatch { batch, measure };
+        if is_stock {
+            network.stock(sizes, device, visitor)
+        } else {
+            network.private(sizes, device, visitor)
+        }
     }
 }
 

@@ -1,0 +1,49 @@
+use burn::module::Module;
+use burn::nn::conv::{Conv2d, Conv2dConfig};
+use burn::nn::pool::{MaxPool2d, MaxPool2dConfig};
+use burn::nn::{Linear, LinearConfig};
+use burn::tensor::{Device, Tensor};
+use burn_dp_examples::models::Classifier;
+
+use super::layer::{Forward, Layer};
+
+/// Two convolutions of 5 × 5, each followed by a max pooling of stride 2 and `tanh`, and a hidden
+/// layer of 128 units, for images of 28 pixels.
+#[derive(Module, Debug)]
+pub(super) struct Cnn<C: Module, L: Module> {
+    conv1: C,
+    conv2: C,
+    fc1: L,
+    fc2: L,
+    pool: MaxPool2d,
+}
+
+impl<C: Layer<Conv2d>, L: Layer<Linear>> Cnn<C, L> {
+    /// Creates the network.
+    pub(super) fn new(classes: usize, device: &Device) -> Self {
+        let conv = |channels| C::of(Conv2dConfig::new(channels, [5, 5]).init(device));
+        let linear = |input, output| L::of(LinearConfig::new(input, output).init(device));
+        Self {
+            conv1: conv([1, 20]),
+            conv2: conv([20, 50]),
+            fc1: linear(50 * 4 * 4, 128),
+            fc2: linear(128, classes),
+            pool: MaxPool2dConfig::new([2, 2]).init(),
+        }
+    }
+}
+
+impl<C, L> Classifier for Cnn<C, L>
+where
+    C: Layer<Conv2d> + Forward<4>,
+    L: Layer<Linear> + Forward<2>,
+{
+    type Inputs = Tensor<4>;
+
+    fn forward(&self, images: Tensor<4>) -> Tensor<2> {
+        let features = self.pool.forward(self.conv1.apply(images)).tanh();
+        let features = self.pool.forward(self.conv2.apply(features)).tanh();
+        let hidden = self.fc1.apply(features.flatten(1, 3)).tanh();
+        self.fc2.apply(hidden)
+    }
+}

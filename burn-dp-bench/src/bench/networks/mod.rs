@@ -1,0 +1,377 @@
+//! The networks of the benchmarks.
+//!
+//! A network is written once for layers of Burn and for their private versions, so that an ordinary
+//! step of stock Burn layers can be compared with steps of private layers. The networks that only
+//! exist with private layers come from `burn-dp-examples`.
+
+mod block;
+mod cnn;
+mod layer;
+mod mlp;
+mod recurrent;
+mod resnet;
+mod vgg;
+
+use burn::nn::attention::MultiHeadAttention;
+use burn::nn::conv::Conv2d;
+use burn::nn::{GroupNorm, Gru, GruConfig, LayerNorm, Linear, Lstm, LstmConfig, Rnn, RnnConfig};
+use burn::tensor::{Device, Tensor};
+use burn_dp::nn::Private;
+use burn_dp_examples::data::{CLASSES, ImageBatcher, ImageShape};
+use burn_dp_examples::models::{ImageNetwork, ModelName, NetworkVisitor, NormName};
+use clap::{Args, ValueEnum};
+
+use block::{BlockShape, Blocks};
+use cnn::Cnn;
+use layer::{Attend, Forward, Layer};
+use mlp::Mlp;
+use recurrent::Recurrent;
+use resnet::ResNet18;
+use vgg::Vgg11;
+
+/// A network to train.
+#[derive(ValueEnum, Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Network {
+    /// Multi-layer perceptron.
+    Mlp,
+    /// Convolutional network.
+    Cnn,
+    /// Recurrent network on the rows of an image.
+    Rnn,
+    /// Gated recurrent unit, on rows.
+    Gru,
+    /// Long short-term memory, on rows.
+    Lstm,
+    /// Small transformer on rows: one encoder block, 28 positions, width 64.
+    Transformer,
+    /// One encoder block on 64 embeddings: width 200, 8 heads, 512 hidden units.
+    TransformerBlock,
+    /// One block of GPT-2 on 256 embeddings: width 768, 12 heads, 3072 hidden units, causal.
+    Gpt2Block,
+    /// ResNet-18 with the 7 × 7 stem of ImageNet.
+    #[value(name = "resnet18")]
+    ResNet18,
+    /// ResNet-18 for small images: a 3 × 3 stem and 16 groups of normalization.
+    #[value(name = "resnet18-cifar")]
+    ResNet18Cifar,
+    /// Residual network of 34 layers.
+    #[value(name = "resnet34")]
+    ResNet34,
+    /// Residual network of 50 layers.
+    #[value(name = "resnet50")]
+    ResNet50,
+    /// Residual network of 101 layers.
+    #[value(name = "resnet101")]
+    ResNet101,
+    /// VGG network of 11 layers.
+    #[value(name = "vgg11")]
+    Vgg11,
+    /// VGG network of 16 layers.
+    #[value(name = "vgg16")]
+    Vgg16,
+    /// VGG network of 19 layers.
+    #[value(name = "vgg19")]
+    Vgg19,
+}
+
+/// Sizes of a network and its inputs. A network ignores the sizes that it does not have.
+#[derive(Args, Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Sizes {
+    /// Pixels per side of the images of the residual and VGG networks [default: 32].
+    #[arg(long)]
+    pub image_size: Option<usize>,
+    /// Units of the MLP and of recurrent layers, width of a transformer block, channels of the
+    /// first stage of `resnet18-cifar`.
+    #[arg(long)]
+    pub width: Option<usize>,
+    /// Hidden layers of the MLP, number of transformer blocks.
+    #[arg(long)]
+    pub depth: Option<usize>,
+    /// Positions of a transformer block.
+    #[arg(long)]
+    pub length: Option<usize>,
+}
+
+/// Pixels per side of images, unless another size is asked for.
+const IMAGE_SIZE: usize = 32;
+
+/// Units of a recurrent layer.
+const UNITS: usize = 128;
+
+impl Network {
+    /// Returns whether the network also exists with stock layers of Burn.
+    pub(super) fn has_stock_layers(self) -> bool {
+        self == Self::Vgg11 || self.of_examples().is_none()
+    }
+
+    /// Returns the number of classes.
+    pub(super) fn classes(self) -> usize {
+        match self {
+            Self::TransformerBlock | Self::Gpt2Block => 2,
+            _ => CLASSES,
+        }
+    }
+
+    /// Returns the number of examples in a step that the comparison with other frameworks takes by
+    /// default.
+    pub(super) fn batch(self) -> usize {
+        match self {
+            Self::Gpt2Block => 8,
+            _ if self.reads_photographs() => 32,
+            _ => 128,
+        }
+    }
+
+    fn reads_photographs(self) -> bool {
+        use Network::{Cnn, Gpt2Block, Gru, Lstm, Mlp, Rnn, Transformer, TransformerBlock};
+        let others = [Mlp, Cnn, Rnn, Gru, Lstm, Transformer, TransformerBlock, Gpt2Block];
+        !others.contains(&self)
+    }
+
+    /// Returns the name of a network of `burn-dp-examples`.
+    fn of_examples(self) -> Option<ModelName> {
+        match self {
+            Self::Transformer => Some(ModelName::Transformer),
+            Self::ResNet18 => Some(ModelName::ResNet18),
+            Self::ResNet34 => Some(ModelName::ResNet34),
+            Self::ResNet50 => Some(ModelName::ResNet50),
+            Self::ResNet101 => Some(ModelName::ResNet101),
+            Self::Vgg11 => Some(ModelName::Vgg11),
+            Self::Vgg16 => Some(ModelName::Vgg16),
+            Self::Vgg19 => Some(ModelName::Vgg19),
+            _ => None,
+        }
+    }
+
+    /// Returns the conversion of made-up items into inputs of this network.
+    pub(super) fn encoder(self, sizes: Sizes) -> ImageBatcher {
+        if self.reads_photographs() {
+            return ImageBatcher::photographs(sizes.image_size.unwrap_or(IMAGE_SIZE));
+        }
+        match self.block(sizes) {
+            Some((length, block)) => {
+                let shape = ImageShape { channels: 1, height: length, width: block.width };
+                ImageBatcher { shape, ..ImageBatcher::MNIST }
+            }
+            None => ImageBatcher::MNIST,
+        }
+    }
+
+    /// Returns the number of positions and the shape of a network of transformer blocks.
+    fn block(self, sizes: Sizes) -> Option<(usize, BlockShape)> {
+        let is_gpt2 = self == Self::Gpt2Block;
+        let (length, width, heads, feed_forward) = match self {
+            Self::TransformerBlock => (64, 200, 8, 512),
+            Self::Gpt2Block => (256, 768, 12, 3072),
+            _ => return None,
+        };
+        let shape = BlockShape {
+            depth: sizes.depth.unwrap_or(1),
+            width: sizes.width.unwrap_or(width),
+            heads,
+            feed_forward: sizes.width.map_or(feed_forward, |own| own * feed_forward / width),
+            is_gpt2,
+            classes: self.classes(),
+        };
+        Some((sizes.length.unwrap_or(length), shape))
+    }
+
+    /// Creates the network with private layers and passes it to the visitor.
+    pub(super) fn private<V>(self, sizes: Sizes, device: &Device, visitor: V) -> V::Output
+    where
+        V: NetworkVisitor<Tensor<4>>,
+    {
+        match self.of_examples() {
+            Some(name) => {
+                let shape = self.encoder(sizes).shape;
+                let (classes, norm) = (self.classes(), NormName::Group);
+                ImageNetwork { name, shape, classes, norm }.visit(device, visitor)
+            }
+            None => self.visit::<
+                Private<Linear>,
+                Private<Conv2d>,
+                Private<GroupNorm>,
+                Private<LayerNorm>,
+                Private<MultiHeadAttention>,
+                Private<Rnn>,
+                Private<Gru>,
+                Private<Lstm>,
+                V,
+            >(sizes, device, visitor),
+        }
+    }
+
+    /// Creates the network with stock layers of Burn and passes it to the visitor. Networks without
+    /// them ([`has_stock_layers`](Self::has_stock_layers)) are created with private layers.
+    pub(super) fn stock<V>(self, sizes: Sizes, device: &Device, visitor: V) -> V::Output
+    where
+        V: NetworkVisitor<Tensor<4>>,
+    {
+        if !self.has_stock_layers() {
+            return self.private(sizes, device, visitor);
+        }
+        self.visit::<Linear, Conv2d, GroupNorm, LayerNorm, MultiHeadAttention, Rnn, Gru, Lstm, V>(
+            sizes, device, visitor,
+        )
+    }
+
+    fn visit<L, C, G, N, A, R, U, M, V>(
+        self,
+        sizes: Sizes,
+        device: &Device,
+        visitor: V,
+    ) -> V::Output
+    where
+        L: Layer<Linear> + Forward<2> + Forward<3>,
+        C: Layer<Conv2d> + Forward<4>,
+        G: Layer<GroupNorm> + Forward<4>,
+        N: Layer<LayerNorm> + Forward<3>,
+        A: Layer<MultiHeadAttention> + Attend,
+        R: Layer<Rnn> + Forward<3>,
+        U: Layer<Gru> + Forward<3>,
+        M: Layer<Lstm> + Forward<3>,
+        V: NetworkVisitor<Tensor<4>>,
+    {
+        let classes = self.classes();
+        let ImageShape { width: d_input, height, .. } = self.encoder(sizes).shape;
+        if let Some((_, shape)) = self.block(sizes) {
+            return visitor.visit(Blocks::<A, N, L>::new(shape, device));
+        }
+        let units = sizes.width.unwrap_or(UNITS);
+        match self {
+            Self::Cnn => visitor.visit(Cnn::<C, L>::new(classes, device)),
+            Self::Rnn => {
+                let cell = R::of(RnnConfig::new(d_input, units, true).init(device));
+                visitor.visit(Recurrent::<R, L>::new(cell, units, classes, device))
+            }
+            Self::Gru => {
+                let cell = U::of(GruConfig::new(d_input, units, true).init(device));
+                visitor.visit(Recurrent::<U, L>::new(cell, units, classes, device))
+            }
+            Self::Lstm => {
+                let cell = M::of(LstmConfig::new(d_input, units, true).init(device));
+                visitor.visit(Recurrent::<M, L>::new(cell, units, classes, device))
+            }
+            Self::ResNet18Cifar => {
+                let width = sizes.width.unwrap_or(64);
+                visitor.visit(ResNet18::<C, G, L>::new(width, classes, device))
+            }
+            Self::Vgg11 => visitor.visit(Vgg11::<C, L>::new(height, classes, device)),
+            _ => {
+                let hidden = match (sizes.width, sizes.depth) {
+                    (None, None) => vec![128, 256],
+                    (width, depth) => vec![width.unwrap_or(UNITS); depth.unwrap_or(2)],
+                };
+                let ends = (vec![d_input * height], vec![classes]);
+                visitor.visit(Mlp::<L>::new(&[ends.0, hidden, ends.1].concat(), device))
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use burn::data::dataloader::batcher::Batcher;
+    use burn::store::ModuleRecord;
+    use burn_dp_examples::data::Encoder;
+    use burn_dp_examples::models::Classifier;
+
+    use super::*;
+
+    fn with_stock_layers() -> impl Iterator<Item = Network> {
+        Network::value_variants().iter().copied().filter(|network| network.has_stock_layers())
+    }
+
+    /// Small, so that the test is quick.
+    fn small(network: Network) -> Sizes {
+        let width = match network {
+            Network::TransformerBlock | Network::Gpt2Block => Some(24),
+            Network::ResNet18Cifar => Some(4),
+            _ => None,
+        };
+        Sizes { image_size: Some(16), width, length: Some(5), ..Sizes::default() }
+    }
+
+    /// Loads a record, if there is one, and returns the scores and the record.
+    struct Scores {
+        record: Option<ModuleRecord>,
+        inputs: Tensor<4>,
+    }
+
+    impl NetworkVisitor<Tensor<4>> for Scores {
+        type Output = (ModuleRecord, Vec<f32>);
+
+        fn visit<M: Classifier<Inputs = Tensor<4>>>(self, mut model: M) -> Self::Output {
+            if let Some(record) = self.record {
+                model = model.load_record(record);
+            }
+            let scores = model.forward(self.inputs).into_data().try_into_vec().unwrap();
+            (model.into_record(), scores)
+        }
+    }
+
+    #[test]
+    fn stock_and_private_layers_make_the_same_network() {
+        let device = Device::flex();
+        for network in with_stock_layers() {
+            let (sizes, encoder) = (small(network), network.encoder(small(network)));
+            let inputs = encoder.batch(encoder.made_up(2, 2), &device).inputs;
+            let visitor = Scores { record: None, inputs: inputs.clone() };
+            let (record, expected) = network.private(sizes, &device, visitor);
+            let visitor = Scores { record: Some(record), inputs };
+            let (_, found) = network.stock(sizes, &device, visitor);
+            assert_eq!(found.len(), 2 * network.classes(), "{network:?}");
+            let close = |(a, b): (&f32, &f32)| (a - b).abs() <= 1e-4 * (1.0 + b.abs());
+            assert!(found.iter().zip(&expected).all(close), "{network:?}: {found:?} {expected:?}");
+        }
+    }
+
+    /// Counts the parameters.
+    struct Count;
+
+    impl NetworkVisitor<Tensor<4>> for Count {
+        type Output = usize;
+
+        fn visit<M: Classifier<Inputs = Tensor<4>>>(self, model: M) -> usize {
+            model.num_params()
+        }
+    }
+
+    #[test]
+    fn networks_have_the_parameters_of_the_peers() {
+        // The sums of `p.numel()` over the parameters in bench_torch.py, where GRU and the others
+        // have two biases for each gate, as in Burn.
+        let expected = [
+            (Network::Mlp, 136_074),
+            (Network::Cnn, 20 * 26 + 50 * 501 + 801 * 128 + 129 * 10),
+            (Network::Rnn, 29 * 128 + 129 * 128 + 1_290),
+            (Network::Gru, 3 * (29 * 128 + 129 * 128) + 1_290),
+            (Network::Lstm, 4 * (29 * 128 + 129 * 128) + 1_290),
+            (Network::TransformerBlock, 4 * 201 * 200 + 201 * 512 + 513 * 200 + 800 + 402),
+            (Network::Gpt2Block, 7_087_872 + 2 * 768 + 769 * 2),
+            (Network::ResNet18Cifar, 11_172_170),
+            (Network::Vgg11, 9_750_922),
+        ];
+        assert_eq!(expected.map(|(network, _)| network).len(), with_stock_layers().count());
+        for (network, count) in expected {
+            let found = network.stock(Sizes::default(), &Device::flex(), Count);
+            assert_eq!(found, count, "{network:?}");
+        }
+    }
+
+    #[test]
+    fn width_and_depth_change_the_network() {
+        let count = |network: Network, width, depth| {
+            let sizes = Sizes { width, depth, ..Sizes::default() };
+            network.private(sizes, &Device::flex(), Count)
+        };
+        let mlp = 785 * 8 + 2 * (9 * 8) + 9 * 10;
+        assert_eq!(count(Network::Mlp, Some(8), Some(3)), mlp);
+        let one = count(Network::TransformerBlock, Some(16), None);
+        let two = count(Network::TransformerBlock, Some(16), Some(2));
+        // All but the 17 * 2 values of the last layer twice.
+        assert_eq!(two, 2 * one - 34);
+    }
+}

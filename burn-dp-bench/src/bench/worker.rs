@@ -1,0 +1,146 @@
+//! A process that makes steps of one algorithm on one network, on command, and nothing else.
+
+use std::io::{BufRead, Write};
+use std::time::Instant;
+
+use burn::optim::{AdamConfig, SgdConfig};
+use burn::tensor::Device;
+use burn_dp_examples::data::Batch;
+use burn_dp_examples::models::Classifier;
+use burn_dp_examples::training::{BackendName, TrainError, device, typed};
+use clap::Args;
+
+use super::contender::{Contender, LEARNING_RATE, NOISE_MULTIPLIER};
+use super::process::{Process, Ready, STEPS, Times};
+use super::subject::{Measure, Subject};
+use super::usage::own_peak_mib;
+use super::{Algorithm, InnerOptimizer, Network, Sizes, cores};
+
+/// Options of `bench worker`.
+#[derive(Args, Debug, Clone)]
+pub struct WorkerOptions {
+    /// Network to train.
+    #[arg(long, value_enum)]
+    pub network: Network,
+    /// Sizes of the network.
+    #[command(flatten)]
+    pub sizes: Sizes,
+    /// Batch size.
+    #[arg(long)]
+    pub batch: usize,
+    /// Algorithm to run.
+    #[arg(long, value_enum)]
+    pub algorithm: Algorithm,
+    /// Optimizer under the algorithm.
+    #[arg(long, value_enum)]
+    pub optimizer: InnerOptimizer,
+    /// Backend to run on.
+    #[arg(long, value_enum)]
+    pub backend: BackendName,
+    /// Number of threads.
+    #[arg(long)]
+    pub threads: usize,
+}
+
+/// Starts a worker.
+///
+/// # Errors
+///
+/// Returns a sentence if the process cannot be started or ends before it is ready.
+pub(super) fn start(options: &WorkerOptions) -> Result<Process, String> {
+    let program = std::env::current_exe().unwrap_or_else(|_| "bench".into());
+    let mut command = cores::command(program, options.threads);
+    command.arg("worker");
+    let sizes = options.sizes;
+    let given = [
+        ("--network", Some(typed(options.network))),
+        ("--batch", Some(options.batch.to_string())),
+        ("--algorithm", Some(typed(options.algorithm))),
+        ("--optimizer", Some(typed(options.optimizer))),
+        ("--backend", Some(typed(options.backend))),
+        ("--threads", Some(options.threads.to_string())),
+        ("--image-size", sizes.image_size.map(|size| size.to_string())),
+        ("--width", sizes.width.map(|size| size.to_string())),
+        ("--depth", sizes.depth.map(|size| size.to_string())),
+        ("--length", sizes.length.map(|size| size.to_string())),
+    ];
+    for (name, value) in given {
+        command.args(value.into_iter().flat_map(|value| [name.to_string(), value]));
+    }
+    Process::start(command)
+}
+
+/// Makes steps for each command on the standard input, until its end.
+///
+/// # Errors
+///
+/// Returns the error of a step that is refused.
+pub(super) fn run(options: &WorkerOptions) -> Result<(), TrainError> {
+    let base_mib = own_peak_mib();
+    let device = device(options.backend)?.autodiff();
+    let subject = Subject {
+        network: options.network,
+        sizes: options.sizes,
+        is_stock: options.algorithm == Algorithm::Burn,
+    };
+    subject.measure(options.batch, &device, Steps { options, base_mib, device: &device })
+}
+
+struct Steps<'a> {
+    options: &'a WorkerOptions,
+    base_mib: Option<f64>,
+    device: &'a Device,
+}
+
+impl Measure for Steps<'_> {
+    type Output = Result<(), TrainError>;
+
+    fn measure<M: Classifier>(self, model: M, batch: Batch<M::Inputs>) -> Self::Output {
+        let inner = match self.options.optimizer {
+            InnerOptimizer::Adam => AdamConfig::new().init(),
+            InnerOptimizer::Sgd => SgdConfig::new().init(),
+        };
+        let (algorithm, size) = (self.options.algorithm, self.options.batch);
+        let (lr, noise) = (LEARNING_RATE, NOISE_MULTIPLIER);
+        let mut contender = Contender::new(algorithm, model, inner, lr, size, noise, None)?;
+        say(&Ready { ready: true, base_mib: self.base_mib })?;
+        for line in std::io::stdin().lock().lines() {
+            let line = line.map_err(pipe)?;
+            let steps = line.strip_prefix(STEPS).and_then(|rest| rest.trim().parse().ok());
+            let Some(steps) = steps else {
+                let error = format!("expected `{STEPS} N`, got `{line}`");
+                return Err(pipe(std::io::Error::other(error)));
+            };
+            let mut ms = Vec::with_capacity(steps);
+            for step in 0..=steps {
+                synchronize(self.device)?;
+                let start = Instant::now();
+                contender.step(&batch)?;
+                synchronize(self.device)?;
+                // The first step is not counted.
+                if step > 0 {
+                    ms.push(start.elapsed().as_secs_f64() * 1e3);
+                }
+            }
+            say(&Times { ms })?;
+        }
+        Ok(())
+    }
+}
+
+fn say(answer: &impl serde::Serialize) -> Result<(), TrainError> {
+    let line = serde_json::to_string(answer).map_err(|error| pipe(error.into()))?;
+    let mut output = std::io::stdout().lock();
+    writeln!(output, "{line}").and_then(|()| output.flush()).map_err(pipe)
+}
+
+fn pipe(source: std::io::Error) -> TrainError {
+    TrainError::Io { path: "standard input and output".into(), source }
+}
+
+/// Waits until the device has finished.
+fn synchronize(device: &Device) -> Result<(), TrainError> {
+    device
+        .sync()
+        .map_err(|error| TrainError::option("--backend", format!("{device:?} failed: {error:?}")))
+}
