@@ -32,6 +32,8 @@ pub(crate) fn tests(folder: &Path) -> Result<BTreeMap<String, Vec<Test>>, String
     let output = cargo
         .current_dir(folder)
         .env("CARGO_TARGET_DIR", workspace::target())
+        // The tests take less time than their build.
+        .env("CARGO_PROFILE_DEV_OPT_LEVEL", "1")
         .stderr(Stdio::inherit())
         .output()
         .map_err(|error| format!("cannot start cargo: {error}"))?;
