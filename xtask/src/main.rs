@@ -10,6 +10,7 @@ mod book;
 mod checks;
 mod ci;
 mod features;
+mod guards;
 mod lint;
 mod private_folder;
 mod process;
@@ -82,6 +83,9 @@ enum Command {
         #[arg(long)]
         quick: bool,
     },
+    /// Take each guard of the library away, and check that the tests on the page of sharp edges
+    /// notice it.
+    Guards(guards::Options),
     /// Build the documentation with warnings as errors.
     Doc {
         /// Open it in a browser.
@@ -135,6 +139,7 @@ impl Command {
                 processes.into_iter().map(Step::from).collect()
             }
             Self::Lint { quick } => checks::lint(quick),
+            Self::Guards(options) => vec![Step::Guards(options)],
             Self::Doc { open } => vec![checks::doc(open).into()],
             Self::Book { blocks: true, .. } => vec![book::blocks().into()],
             Self::Book { open, .. } => vec![book::blocks().into(), book::pages(open).into()],

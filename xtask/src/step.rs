@@ -3,6 +3,7 @@
 use std::fmt;
 use std::time::Instant;
 
+use crate::guards;
 use crate::lint;
 use crate::process::Process;
 use crate::workspace;
@@ -14,6 +15,8 @@ pub(crate) enum Step {
     Process(Process),
     /// Checks the structure and the words of all files.
     Structure,
+    /// Takes the guards of the library away.
+    Guards(guards::Options),
 }
 
 impl Step {
@@ -29,6 +32,7 @@ impl Step {
                 eprintln!("$ {self}");
                 lint::run(&workspace::root())
             }
+            Self::Guards(options) => guards::run(options, &workspace::root()),
         }
     }
 
@@ -56,6 +60,7 @@ impl fmt::Display for Step {
         match self {
             Self::Process(process) => process.fmt(f),
             Self::Structure => f.write_str("check imports, words, columns, documents and lengths"),
+            Self::Guards(_) => f.write_str("take each guard away and run its tests"),
         }
     }
 }

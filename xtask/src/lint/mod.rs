@@ -24,6 +24,8 @@ use crate::workspace::SOURCES;
 use self::finding::Finding;
 use self::texts::Texts;
 
+pub(crate) use self::texts::paths;
+
 /// Runs all checks on the files of the repository at `root` and prints what they find.
 ///
 /// # Errors

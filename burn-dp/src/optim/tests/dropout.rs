@@ -147,8 +147,8 @@ fn masks_depend_neither_on_the_device_nor_on_the_batch_nor_on_the_test() {
 #[test]
 fn losses_of_a_random_layer_without_units_are_refused() {
     let model = Net::new();
-    let losses = model.losses(Rows.batch(vec![1, 2], &device()));
     let draw = optimizer().plan().sampler().unwrap().draw(0).unwrap();
+    let losses = model.losses(Rows.batch(draw.private_indices().to_vec(), &device()));
     let error = optimizer().backward(&model, &draw, |_, _| losses).unwrap_err().to_string();
     assert!(error.contains("belong to no unit") && error.contains("backward_batch"), "{error}");
 
