@@ -62,6 +62,13 @@ fn one_direction(
     if pairs.total_variation == 0.0 && bounded <= known_lower {
         return Bracket { upper: bounded, ..Bracket::default() };
     }
+    if pairs.total_variation == 0.0
+        && std::env::var("SQ").is_ok()
+        && let Some(one) =
+            super::squaring::epsilon(parts, direction, left, settings.relative_width, known_lower)
+    {
+        return one;
+    }
     let Some(saddle) = cumulants.saddle(left) else {
         if bounded.is_finite() && pairs.total_variation == 0.0 {
             return Bracket {

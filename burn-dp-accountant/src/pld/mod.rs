@@ -16,6 +16,7 @@ mod profile;
 mod rotation;
 mod side;
 mod spectrum;
+mod squaring;
 mod variation;
 mod weights;
 mod window;
