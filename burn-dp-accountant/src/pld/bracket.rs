@@ -3,6 +3,7 @@
 use super::composition::{Composition, Lattices};
 use super::fourier::GridError;
 use super::grid_settings::{GridSettings, first_width, ln_alias, tail};
+use super::squaring;
 use super::variation::with_variation;
 use crate::dominating_pairs::{Direction, DominatingPairs, directions, largest_loss};
 use crate::lattice::span;
@@ -16,7 +17,37 @@ pub(crate) struct Bracket {
     pub(crate) grid: Option<f64>,
     /// Why it is wider than requested, if it is.
     pub(crate) note: Option<String>,
+    /// Whether two of its bounds contradicted each other. It bounds nothing then.
+    pub(crate) contradicts: bool,
 }
+
+impl Bracket {
+    /// Returns the bracket of an ε of which nothing is known.
+    pub(super) fn unknown() -> Self {
+        Self { upper: f64::INFINITY, ..Self::default() }
+    }
+
+    /// Narrows the bracket to the values that are also in another bracket. If there are none, a
+    /// bound is wrong, and the bracket becomes unbounded with a note: a wrong bound is never hidden.
+    pub(crate) fn narrow(&mut self, lower: f64, upper: f64) {
+        if self.contradicts {
+            return;
+        }
+        let (low, high) = (self.lower.max(lower), self.upper.min(upper));
+        if low <= high {
+            (self.lower, self.upper) = (low, high);
+        } else {
+            *self = Self { contradicts: true, ..Self::unknown() };
+            self.note = Some(format!(
+                "the bounds contradict each other: {low:e} from below, {high:e} from above; this \
+                 is a fault of the accountant, and no bound is given"
+            ));
+        }
+    }
+}
+
+/// Length of the transforms that are tried first.
+const MODERATE_POINTS: usize = 1 << 19;
 
 /// Absolute width below which a bracket is not refined.
 const ABSOLUTE_WIDTH: f64 = 1e-12;
@@ -32,6 +63,9 @@ pub(crate) fn epsilon(pairs: &DominatingPairs, delta: f64, settings: &GridSettin
     }
     for direction in directions(&pairs.parts) {
         let one = one_direction(pairs, direction, delta, left, settings, result.lower);
+        if one.contradicts {
+            return one;
+        }
         result.lower = result.lower.max(one.lower);
         result.upper = result.upper.max(one.upper);
         result.grid = match (result.grid, one.grid) {
@@ -40,10 +74,11 @@ pub(crate) fn epsilon(pairs: &DominatingPairs, delta: f64, settings: &GridSettin
         };
         result.note = result.note.take().or(one.note);
     }
-    result.lower = result.lower.min(result.upper);
     result
 }
 
+/// Returns the bracket in one direction: by transforms of a moderate length, by repeated squaring
+/// if a few rare losses decide, or by transforms of the largest length.
 fn one_direction(
     pairs: &DominatingPairs,
     direction: Direction,
@@ -52,38 +87,64 @@ fn one_direction(
     settings: &GridSettings,
     known_lower: f64,
 ) -> Bracket {
+    // A direction that cannot decide needs no grid.
+    let exact = pairs.total_variation == 0.0;
+    let bounded = largest_loss(&pairs.parts, direction);
+    if exact && bounded <= known_lower {
+        return Bracket { upper: bounded, ..Bracket::default() };
+    }
+    let transforms = |settings: &GridSettings| {
+        by_transforms(pairs, direction, delta, left, settings, known_lower)
+    };
+    let squarings = || {
+        squaring::epsilon(&pairs.parts, direction, left, settings.relative_width, known_lower)
+            .filter(|_| exact)
+    };
+    let moderate =
+        GridSettings { max_points: settings.max_points.min(MODERATE_POINTS), ..*settings };
+    let (mut best, light) = transforms(&moderate);
+    if best.note.is_some() && !best.contradicts {
+        let more = if light { None } else { squarings() };
+        let more = more.unwrap_or_else(|| transforms(settings).0);
+        best.narrow(more.lower, more.upper);
+        if !best.contradicts {
+            best.grid = more.grid.or(best.grid);
+            let known = best.lower.max(known_lower);
+            let narrow = best.upper - known <= settings.relative_width * best.upper;
+            best.note = more.note.filter(|_| !narrow);
+        }
+    }
+    best
+}
+
+/// Returns the bracket by transforms on uniform grids, and whether the tails of the losses are
+/// light.
+fn by_transforms(
+    pairs: &DominatingPairs,
+    direction: Direction,
+    delta: f64,
+    left: f64,
+    settings: &GridSettings,
+    known_lower: f64,
+) -> (Bracket, bool) {
     let parts = &pairs.parts;
     let tail = tail(parts, left, settings.tail_share());
     let mut cumulants = Cumulants::new(parts, direction, tail);
-    let infinite =
-        |note: String| Bracket { lower: 0.0, upper: f64::INFINITY, grid: None, note: Some(note) };
-    // A direction that cannot decide needs no grid.
+    let infinite = |note: String| Bracket { note: Some(note), ..Bracket::unknown() };
     let bounded = largest_loss(parts, direction);
-    if pairs.total_variation == 0.0 && bounded <= known_lower {
-        return Bracket { upper: bounded, ..Bracket::default() };
-    }
-    if pairs.total_variation == 0.0
-        && std::env::var("SQ").is_ok()
-        && let Some(one) =
-            super::squaring::epsilon(parts, direction, left, settings.relative_width, known_lower)
-    {
-        return one;
-    }
     let Some(saddle) = cumulants.saddle(left) else {
         if bounded.is_finite() && pairs.total_variation == 0.0 {
-            return Bracket {
-                upper: bounded,
-                note: Some("the bound of one direction is its largest privacy loss".to_string()),
-                ..Bracket::default()
-            };
+            let note = "the bound of one direction is its largest privacy loss".to_string();
+            return (Bracket { upper: bounded, ..infinite(note) }, false);
         }
-        return infinite("no saddle point was found: the privacy loss is too extreme".to_string());
+        let note = "no saddle point was found: the privacy loss is too extreme".to_string();
+        return (infinite(note), false);
     };
     if pairs.total_variation == 0.0 {
         // The cumulants omit a tail that is far below δ.
         let chernoff = cumulants.chernoff(saddle.theta, left * (1.0 - 1e-6));
         if chernoff <= known_lower {
-            return Bracket { upper: chernoff, ..Bracket::default() };
+            return (Bracket { upper: chernoff, ..Bracket::default() }, true);
         }
     }
     // The search starts at the saddle-point approximation.
@@ -150,10 +211,12 @@ fn one_direction(
         let (lower, upper) = with_variation(&composition, pairs, delta, left, start);
         let grown = upper.unwrap_or(f64::INFINITY);
         if grown <= best.upper {
-            best.upper = grown;
             best.grid = Some(width);
         }
-        best.lower = best.lower.max(lower.min(best.upper));
+        best.narrow(lower, grown);
+        if best.contradicts {
+            return (best, light);
+        }
         let gap = best.upper - best.lower.max(known_lower.min(best.upper));
         narrow = gap <= (settings.relative_width * best.upper).max(ABSOLUTE_WIDTH);
         best.note =
@@ -191,8 +254,8 @@ fn one_direction(
         width *= if ratio > 0.0 { (0.9 * ratio).powf(power).clamp(0.1, 0.8) } else { 0.3 };
     }
     if pairs.total_variation == 0.0 && bounded < best.upper {
-        best.upper = bounded;
+        best.narrow(0.0, bounded);
         best.note.get_or_insert_with(|| "the upper end is the largest privacy loss".to_string());
     }
-    best
+    (best, light)
 }

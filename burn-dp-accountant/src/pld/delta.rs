@@ -12,12 +12,14 @@ pub(crate) fn delta(pairs: &DominatingPairs, epsilon: f64, settings: &GridSettin
     let mut result = Bracket::default();
     for direction in directions(&pairs.parts) {
         let one = delta_one_direction(pairs, direction, epsilon, settings);
+        if one.contradicts {
+            return Bracket { upper: 1.0, ..one };
+        }
         result.lower = result.lower.max(one.lower);
         result.upper = result.upper.max(one.upper);
         result.grid = result.grid.or(one.grid);
         result.note = result.note.take().or(one.note);
     }
-    result.lower = result.lower.min(result.upper);
     result
 }
 
@@ -33,8 +35,8 @@ fn delta_one_direction(
     let mut best = Bracket {
         lower: 0.0,
         upper: 1.0,
-        grid: None,
         note: Some("no bracket was found".to_string()),
+        ..Bracket::default()
     };
     let Some((_, ln_delta)) = cumulants.saddle_at(epsilon) else { return best };
     let guess = ln_delta.exp().clamp(1e-280, 1.0);
@@ -57,10 +59,12 @@ fn delta_one_direction(
                 let lower =
                     lower + pairs.mass_at_infinity - (1.0 + epsilon.exp()) * pairs.total_variation;
                 if upper + extra <= best.upper {
-                    best.upper = (upper + extra).min(1.0);
                     best.grid = Some(width);
                 }
-                best.lower = best.lower.max(lower.min(best.upper));
+                best.narrow(lower, upper + extra);
+                if best.contradicts {
+                    break;
+                }
                 let gap = best.upper - best.lower;
                 if gap <= settings.relative_width * best.upper {
                     best.note = None;

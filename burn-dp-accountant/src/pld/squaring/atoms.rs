@@ -205,7 +205,11 @@ impl Atoms {
             } else {
                 0.5 * (low + high)
             };
-            if above(middle) { low = middle } else { high = middle }
+            if above(middle) {
+                low = middle
+            } else {
+                high = middle
+            }
             if high - low <= 1e-13 * high {
                 break;
             }

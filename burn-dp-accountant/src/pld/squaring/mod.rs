@@ -42,9 +42,10 @@ pub(super) fn epsilon(
     }
     let release = Release { q, mu, direction };
     let search = Search::new(release, count, delta);
-    let mut best = Bracket { upper: f64::INFINITY, ..Bracket::default() };
+    let mut best = Bracket::unknown();
     let mut fineness = 6.0;
     let mut work = 0.0;
+    let mut measured = f64::INFINITY;
     for pass in 0..8 {
         let mut grid = search.grid((pass > 0).then_some(&best), fineness);
         let left = MOST_PRODUCTS - work;
@@ -52,23 +53,20 @@ pub(super) fn epsilon(
             // The finest grid that the work left allows, if it is a gain.
             let coarser = fineness * (1.05 * search.work(&grid) / left.max(1.0)).sqrt();
             grid = search.grid(Some(&best), coarser);
-            if left < 0.2 * MOST_PRODUCTS || search.work(&grid) > left {
+            if coarser > 0.8 * measured || search.work(&grid) > left {
                 break;
             }
             fineness = coarser;
         }
         work += search.work(&grid);
+        measured = fineness;
         let (lower, upper) = search.bracket(&grid);
         let before = best.upper - best.lower;
-        best.lower = best.lower.max(lower);
-        best.upper = best.upper.min(upper.unwrap_or(f64::INFINITY));
+        best.narrow(lower, upper.unwrap_or(f64::INFINITY));
         if best.upper.is_infinite() {
-            return None;
+            return best.contradicts.then_some(best);
         }
         let gap = best.upper - best.lower;
-        if std::env::var("SQ_DEBUG").is_ok() {
-            eprintln!("pass {pass} fineness {fineness:.3} n {} work {work:.1e} s {:.2e} [{lower:e} {upper:?}] gap {:.1e}", grid.points(search.count as f64).len(), search.scale*(search.count as f64).sqrt(), gap/best.upper);
-        }
         if gap <= relative_width * best.upper || best.upper <= known_lower {
             return Some(best);
         }
@@ -80,7 +78,9 @@ pub(super) fn epsilon(
             fineness *= (0.7 * relative_width / relative).sqrt().clamp(0.15, 0.7);
         }
     }
-    best.note = Some("the bracket stayed wider".to_string());
+    best.note = Some(format!(
+        "the bracket stayed wider than {relative_width} after {MOST_PRODUCTS:.0e} products of masses"
+    ));
     Some(best)
 }
 

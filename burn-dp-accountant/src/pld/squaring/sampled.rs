@@ -5,11 +5,11 @@
 //! of at most 0.15: the error is at most `3.1 · 1.43e-6 X^10 <= 3e-14` of each density (the
 //! derivation is in `lattice/quadrature.rs`), and the exponentials round by less than that.
 
+use super::super::side::Side;
 use super::atoms::Atoms;
 use crate::dominating_pairs::Direction;
 use crate::lattice::GAUSS_5;
 use crate::math::normal;
-use super::super::side::Side;
 
 /// Largest extent of one part.
 const EXTENT: f64 = 0.15;
