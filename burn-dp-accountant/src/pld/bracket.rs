@@ -96,16 +96,17 @@ fn one_direction(
     let transforms = |settings: &GridSettings| {
         by_transforms(pairs, direction, delta, left, settings, known_lower)
     };
-    let squarings = || {
-        squaring::epsilon(&pairs.parts, direction, left, settings.relative_width, known_lower)
-            .filter(|_| exact)
-    };
+    let squarings =
+        || squaring::epsilon(&pairs.parts, direction, left, settings.relative_width, known_lower);
     let moderate =
         GridSettings { max_points: settings.max_points.min(MODERATE_POINTS), ..*settings };
     let (mut best, light) = transforms(&moderate);
     if best.note.is_some() && !best.contradicts {
-        let more = if light { None } else { squarings() };
+        let more = if light || !exact { None } else { squarings() };
         let more = more.unwrap_or_else(|| transforms(settings).0);
+        if more.contradicts {
+            return more;
+        }
         best.narrow(more.lower, more.upper);
         if !best.contradicts {
             best.grid = more.grid.or(best.grid);
@@ -258,4 +259,23 @@ fn by_transforms(
         best.note.get_or_insert_with(|| "the upper end is the largest privacy loss".to_string());
     }
     (best, light)
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    #[test]
+    fn contradicting_bounds_surface_as_no_bound() {
+        let mut bracket = Bracket { upper: 2.0, ..Bracket::default() };
+        bracket.narrow(1.0, 3.0);
+        assert_eq!((bracket.lower, bracket.upper, bracket.contradicts), (1.0, 2.0, false));
+        bracket.narrow(2.5, 3.0);
+        assert_eq!((bracket.lower, bracket.upper, bracket.contradicts), (0.0, f64::INFINITY, true));
+        assert!(bracket.note.as_ref().unwrap().contains("contradict"), "{bracket:?}");
+        // Later bounds do not hide it.
+        bracket.narrow(1.0, 3.0);
+        assert!(bracket.upper.is_infinite());
+    }
 }

@@ -2,7 +2,8 @@
 //!
 //! Lattices of single releases ([`crate::lattice`]) are composed in two ways: as sums over the
 //! frequencies of their transforms (`spectrum`, for one ε) and over a whole window (`window`, for
-//! curves). `bracket` and `delta` refine the grid until the bracket is narrow enough.
+//! curves). Where losses differ by orders of magnitude, atoms at free positions are composed instead
+//! (`squaring`, for ε). `bracket` and `delta` refine the grid until the bracket is narrow enough.
 
 mod accountant;
 mod bracket;

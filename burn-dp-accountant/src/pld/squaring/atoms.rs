@@ -217,3 +217,53 @@ impl Atoms {
         Some(if self.side == Side::Upper { high } else { low })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Losses 0 and 1 with probabilities 3/4 and 1/4, on a grid without their places.
+    fn coin(side: Side) -> (Atoms, Vec<f64>) {
+        let position = -(-1f64).exp_m1();
+        let grid: Vec<f64> = (0..4000).map(|i| -0.1 + f64::from(i) * 2.75e-4).collect();
+        let grid: Vec<f64> = grid.into_iter().filter(|f| *f < 0.99999).chain([1.0]).collect();
+        let mut cells = vec![(0.0, 0.0); grid.len()];
+        for (f, mass) in [(0.0, 0.75), (position, 0.25)] {
+            let cell = grid.partition_point(|g| *g <= f) - 1;
+            cells[cell] = (mass, mass * (f - grid[cell]));
+        }
+        (Atoms::of_cells(side, &grid, &cells, 1e-15), grid)
+    }
+
+    #[test]
+    fn composition_of_coins_is_between_the_bounds() {
+        for epsilon in [0.3, 1.5, 2.7] {
+            let choose = [1.0, 5.0, 10.0, 10.0, 5.0, 1.0];
+            let truth: f64 = (0..6)
+                .filter(|k| f64::from(*k) > epsilon)
+                .map(|k| {
+                    let mass = choose[k as usize] * 0.25f64.powi(k) * 0.75f64.powi(5 - k);
+                    mass * -(epsilon - f64::from(k)).exp_m1()
+                })
+                .sum();
+            let bound = |side| {
+                let (one, grid) = coin(side);
+                let two = one.compose(&one, &grid);
+                two.compose(&two, &grid).compose(&one, &grid).delta(epsilon)
+            };
+            let (low, high) = (bound(Side::Lower), bound(Side::Upper));
+            assert!(low <= truth && truth <= high, "{epsilon}: {low} {truth} {high}");
+            assert!(high / low - 1.0 < 1e-3, "{epsilon}: {low} {high}");
+        }
+    }
+
+    #[test]
+    fn epsilon_inverts_delta_on_both_sides() {
+        for side in [Side::Lower, Side::Upper] {
+            let (one, _) = coin(side);
+            let epsilon = one.epsilon(0.05, 10.0).unwrap_or(f64::NAN);
+            assert!((one.delta(epsilon) / 0.05 - 1.0).abs() < 1e-9, "{side:?} {epsilon}");
+            assert_eq!(one.epsilon(0.9, 10.0), Some(0.0));
+        }
+    }
+}

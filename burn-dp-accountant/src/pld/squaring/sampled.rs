@@ -103,6 +103,10 @@ impl Release {
         }
         // Outcomes so close that their positions are equal share a cell.
         outcomes.dedup_by(|later, kept| self.position(*later) <= self.position(*kept));
+        // The last cell reaches to the end in any case.
+        if let Some(last) = outcomes.last_mut() {
+            *last = if self.direction == Direction::Add { ends.0 } else { ends.1 };
+        }
         let mut positions: Vec<f64> = outcomes.iter().map(|x| self.position(*x)).collect();
         let mut cells: Vec<(f64, f64)> = Vec::with_capacity(positions.len() + 1);
         for (ends, low) in outcomes.windows(2).zip(&positions) {
@@ -132,5 +136,40 @@ impl Release {
         let mut atoms = Atoms::of_cells(side, &positions, &cells, MASS_ERROR);
         atoms.move_positions(POSITION_ERROR, self.q);
         atoms
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_release_is_between_its_bounds_where_positions_coincide() {
+        // Under "add" nearly all outcomes have the largest loss -ln(1-q), up to rounding.
+        for (q, mu) in [(1e-3, 12.0), (0.3, 1.0)] {
+            let (remove, add) = (Direction::Remove, Direction::Add);
+            let grid: Vec<f64> = (0..4000).map(|i| -1.0 + f64::from(i) * 4.999e-4).collect();
+            for direction in [remove, add] {
+                let release = Release { q, mu, direction };
+                let ends = (-9.0, mu + 9.0);
+                let epsilon = 0.5 * q;
+                // The outcome whose loss is ε bounds the half-line where the loss is larger.
+                let end = release.outcome(-(-epsilon).exp_m1());
+                let (plain, shifted) = match direction {
+                    Direction::Remove => (normal::cdf(-end), normal::cdf(mu - end)),
+                    Direction::Add => (normal::cdf(end), normal::cdf(end - mu)),
+                };
+                let mixed = (1.0 - q) * plain + q * shifted;
+                let truth = match direction {
+                    Direction::Remove => mixed - epsilon.exp() * plain,
+                    Direction::Add => plain - epsilon.exp() * mixed,
+                };
+                let low = release.atoms(Side::Lower, &grid, ends).delta(epsilon);
+                let high = release.atoms(Side::Upper, &grid, ends).delta(epsilon);
+                let context = format!("{q} {mu} {direction:?}: {low} {truth} {high}");
+                assert!(low <= truth * (1.0 + 1e-12) && truth <= high * (1.0 + 1e-12), "{context}");
+                assert!(high - low < 0.01 * truth, "{context}");
+            }
+        }
     }
 }
