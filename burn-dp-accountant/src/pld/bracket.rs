@@ -46,9 +46,6 @@ impl Bracket {
     }
 }
 
-/// Length of the transforms that are tried first.
-const MODERATE_POINTS: usize = 1 << 19;
-
 /// Absolute width below which a bracket is not refined.
 const ABSOLUTE_WIDTH: f64 = 1e-12;
 
@@ -77,8 +74,8 @@ pub(crate) fn epsilon(pairs: &DominatingPairs, delta: f64, settings: &GridSettin
     result
 }
 
-/// Returns the bracket in one direction: by transforms of a moderate length, by repeated squaring
-/// if a few rare losses decide, or by transforms of the largest length.
+/// Returns the bracket in one direction: by transforms, and where that is wide by repeated squaring
+/// too. The values in both brackets remain.
 fn one_direction(
     pairs: &DominatingPairs,
     direction: Direction,
@@ -93,33 +90,22 @@ fn one_direction(
     if exact && bounded <= known_lower {
         return Bracket { upper: bounded, ..Bracket::default() };
     }
-    let transforms = |settings: &GridSettings| {
-        by_transforms(pairs, direction, delta, left, settings, known_lower)
-    };
-    let squarings =
-        || squaring::epsilon(&pairs.parts, direction, left, settings.relative_width, known_lower);
-    let moderate =
-        GridSettings { max_points: settings.max_points.min(MODERATE_POINTS), ..*settings };
-    let (mut best, light) = transforms(&moderate);
-    if best.note.is_some() && !best.contradicts {
-        let more = if light || !exact { None } else { squarings() };
-        let more = more.unwrap_or_else(|| transforms(settings).0);
-        if more.contradicts {
-            return more;
-        }
+    let mut best = by_transforms(pairs, direction, delta, left, settings, known_lower);
+    if best.note.is_none() || best.contradicts || !exact {
+        return best;
+    }
+    let width = settings.relative_width;
+    if let Some(more) = squaring::epsilon(&pairs.parts, direction, left, width, known_lower) {
         best.narrow(more.lower, more.upper);
         if !best.contradicts {
-            best.grid = more.grid.or(best.grid);
-            let known = best.lower.max(known_lower);
-            let narrow = best.upper - known <= settings.relative_width * best.upper;
-            best.note = more.note.filter(|_| !narrow);
+            let gap = best.upper - best.lower.max(known_lower);
+            best.note = best.note.filter(|_| gap > (width * best.upper).max(ABSOLUTE_WIDTH));
         }
     }
     best
 }
 
-/// Returns the bracket by transforms on uniform grids, and whether the tails of the losses are
-/// light.
+/// Returns the bracket by transforms on uniform grids.
 fn by_transforms(
     pairs: &DominatingPairs,
     direction: Direction,
@@ -127,7 +113,7 @@ fn by_transforms(
     left: f64,
     settings: &GridSettings,
     known_lower: f64,
-) -> (Bracket, bool) {
+) -> Bracket {
     let parts = &pairs.parts;
     let tail = tail(parts, left, settings.tail_share());
     let mut cumulants = Cumulants::new(parts, direction, tail);
@@ -136,16 +122,16 @@ fn by_transforms(
     let Some(saddle) = cumulants.saddle(left) else {
         if bounded.is_finite() && pairs.total_variation == 0.0 {
             let note = "the bound of one direction is its largest privacy loss".to_string();
-            return (Bracket { upper: bounded, ..infinite(note) }, false);
+            return Bracket { upper: bounded, ..infinite(note) };
         }
         let note = "no saddle point was found: the privacy loss is too extreme".to_string();
-        return (infinite(note), false);
+        return infinite(note);
     };
     if pairs.total_variation == 0.0 {
         // The cumulants omit a tail that is far below δ.
         let chernoff = cumulants.chernoff(saddle.theta, left * (1.0 - 1e-6));
         if chernoff <= known_lower {
-            return (Bracket { upper: chernoff, ..Bracket::default() }, true);
+            return Bracket { upper: chernoff, ..Bracket::default() };
         }
     }
     // The search starts at the saddle-point approximation.
@@ -216,7 +202,7 @@ fn by_transforms(
         }
         best.narrow(lower, grown);
         if best.contradicts {
-            return (best, light);
+            return best;
         }
         let gap = best.upper - best.lower.max(known_lower.min(best.upper));
         narrow = gap <= (settings.relative_width * best.upper).max(ABSOLUTE_WIDTH);
@@ -258,7 +244,7 @@ fn by_transforms(
         best.narrow(0.0, bounded);
         best.note.get_or_insert_with(|| "the upper end is the largest privacy loss".to_string());
     }
-    (best, light)
+    best
 }
 
 #[cfg(test)]

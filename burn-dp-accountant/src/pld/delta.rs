@@ -4,7 +4,7 @@ use super::bracket::Bracket;
 use super::composition::{Composition, Lattices};
 use super::fourier::GridError;
 use super::grid_settings::{GridSettings, first_width, ln_alias, tail};
-use crate::dominating_pairs::{Direction, DominatingPairs, directions};
+use crate::dominating_pairs::{Direction, DominatingPairs, directions, largest_loss};
 use crate::saddle::{Cumulants, Target};
 
 /// Returns the bracket of δ at `epsilon` over both directions.
@@ -31,6 +31,9 @@ fn delta_one_direction(
 ) -> Bracket {
     let parts = &pairs.parts;
     let extra = pairs.mass_at_infinity + (1.0 + epsilon.exp()) * pairs.total_variation;
+    if epsilon >= largest_loss(parts, direction) {
+        return Bracket { upper: extra.min(1.0), ..Bracket::default() };
+    }
     let mut cumulants = Cumulants::new(parts, direction, 1e-40);
     let mut best = Bracket {
         lower: 0.0,
