@@ -130,9 +130,12 @@ impl Accountant for PldAccountant {
                 Some(attained) if !attained.parts.is_empty() => {
                     let coarse =
                         GridSettings { relative_width: 1e-3, free_points: 0, ..self.settings };
-                    let lower = bracket::epsilon(&attained, delta, &coarse).lower;
-                    let mut both = Bracket { upper: answer.upper, ..Bracket::default() };
-                    both.narrow(lower, answer.upper);
+                    let mut both = bracket::epsilon(&attained, delta, &coarse);
+                    if !both.contradicts {
+                        let lower = both.lower;
+                        both = Bracket { upper: answer.upper, ..Bracket::default() };
+                        both.narrow(lower, answer.upper);
+                    }
                     (answer.lower, answer.upper) = (both.lower, both.upper);
                     answer.notes.extend(both.note);
                     answer.notes.push(

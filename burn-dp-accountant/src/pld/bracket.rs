@@ -28,7 +28,7 @@ impl Bracket {
     }
 
     /// Narrows the bracket to the values that are also in another bracket. If there are none, a
-    /// bound is wrong, and the bracket becomes unbounded with a note: a wrong bound is never hidden.
+    /// bound is wrong, and the bracket becomes unbounded with a note: no wrong bound is hidden.
     pub(crate) fn narrow(&mut self, lower: f64, upper: f64) {
         if self.contradicts {
             return;
@@ -40,7 +40,7 @@ impl Bracket {
             *self = Self { contradicts: true, ..Self::unknown() };
             self.note = Some(format!(
                 "the bounds contradict each other: {low:e} from below, {high:e} from above; this \
-                 is a fault of the accountant, and no bound is given"
+                 is a fault of the accountant, and neither is used"
             ));
         }
     }
@@ -96,6 +96,9 @@ fn one_direction(
     }
     let width = settings.relative_width;
     if let Some(more) = squaring::epsilon(&pairs.parts, direction, left, width, known_lower) {
+        if more.contradicts {
+            return more;
+        }
         best.narrow(more.lower, more.upper);
         if !best.contradicts {
             let gap = best.upper - best.lower.max(known_lower);

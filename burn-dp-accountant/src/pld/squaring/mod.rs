@@ -78,9 +78,6 @@ pub(super) fn epsilon(
             fineness *= (0.7 * relative_width / relative).sqrt().clamp(0.15, 0.7);
         }
     }
-    best.note = Some(format!(
-        "the bracket stayed wider than {relative_width} after {MOST_PRODUCTS:.0e} products of masses"
-    ));
     Some(best)
 }
 
