@@ -130,7 +130,7 @@ fn by_transforms(
         let note = "no saddle point was found: the privacy loss is too extreme".to_string();
         return infinite(note);
     };
-    if pairs.total_variation == 0.0 {
+    if pairs.total_variation == 0.0 && cumulants.are_exact() {
         // The cumulants omit a tail that is far below δ.
         let chernoff = cumulants.chernoff(saddle.theta, left * (1.0 - 1e-6));
         if chernoff <= known_lower {

@@ -18,7 +18,11 @@ impl Limit {
                 if let Some(nodes) = trapezoidal_nodes(pair, direction, order, 0.0) {
                     return Some(nodes.truncated(pair, direction, reach));
                 }
-                // On the whole line an impossible loss dominates such an order.
+                // On the whole line an impossible loss dominates such an order. What the panels
+                // omit below is beyond their end, so it is far rarer than what is omitted above.
+                if reach > 13.0 || !matches!(pair, Pair::Sampled { .. }) {
+                    return None;
+                }
                 let tail = Tail::beyond_reach(pair, direction, reach)?;
                 panel_nodes(pair, direction, order, 0.0, &tail)
             }

@@ -21,6 +21,8 @@
 //!
 //! "Faster Privacy Accounting via Evolving Discretization", Ghazi, Kamath, Kumar, Manurangsi 2022.
 
+use std::cmp::Ordering;
+
 use super::super::side::Side;
 
 /// Masses below this are raised to the next atom or dropped: below every δ, but not subnormal.
@@ -28,10 +30,10 @@ const NEGLIGIBLE: f64 = 1e-100;
 
 /// Relative distance by which positions are moved to the safe side before a composition.
 ///
-/// With `c = 4u` and both positions moved, `f_1 (1 ± c) + f_2 (1 ± c) (1 - f_1)` is off the exact
-/// composition by at least `4u |f_1| + 2u |f_2| (1 - f_1)` after the rounding of the product, and
-/// the rounding of the sum is at most `u` of both.
-const NUDGE: f64 = 2.0 * f64::EPSILON;
+/// With `c = 8u` and both positions moved, `f_1 (1 ± c) + f_2 (1 ± c) (1 - f_1)` is off the exact
+/// composition by at least `7u |f_1| + 6u |f_2| (1 - f_1)` after the rounding of the product. The
+/// rounding of the sum is at most `u` of both, and so is that of a position that a merge moves.
+const NUDGE: f64 = 4.0 * f64::EPSILON;
 
 /// A bound of all masses that underflow.
 const UNDERFLOW: f64 = 1e-250;
@@ -180,14 +182,15 @@ impl Atoms {
         let pairs = self.positions[above..].iter().zip(&self.masses[above..]);
         let sum: f64 = pairs.map(|(f, p)| p * (f - end)).sum();
         let relative = self.relative + self.masses.len() as f64 * f64::EPSILON + 1e-13;
-        let delta = sum * epsilon.exp() * (1.0 + sign * relative) + sign * UNDERFLOW;
+        let delta = sum * epsilon.exp() * (sign * relative).exp() + sign * UNDERFLOW;
         delta.clamp(0.0, 1.0)
     }
 
     /// Returns the bound of ε at `delta`, by bisection. `None` if it is above `most`.
     pub(super) fn epsilon(&self, delta: f64, most: f64) -> Option<f64> {
         let above = |epsilon: f64| match self.side {
-            Side::Upper => self.delta(epsilon) > delta,
+            // What is not a number bounds nothing.
+            Side::Upper => self.delta(epsilon).partial_cmp(&delta).is_none_or(Ordering::is_gt),
             Side::Lower => self.delta(epsilon) >= delta,
         };
         if !above(0.0) {

@@ -23,12 +23,16 @@ const MOST_PRODUCTS: f64 = 4e8;
 /// Relative share of δ in the outcomes that are cut.
 const TAIL_SHARE: f64 = 1e-7;
 
+/// Largest distance of an outcome from the mean without sampling. The bounds of the rounding hold up
+/// to there, where no density underflows and no exponential overflows.
+const LARGEST_OUTCOME: f64 = 24.0;
+
 /// Largest ε: there `1 - f` still has nine digits.
 const LARGEST_EPSILON: f64 = 12.0;
 
 /// Returns the bracket of ε at `delta` in one direction, as narrow as `relative_width` if that is
-/// possible with bounded work. `None` if the composition is not of one sampled pair, or ε is too
-/// large.
+/// possible with bounded work. `None` if the composition is not of one sampled pair, or if its
+/// outcomes are beyond the range in which the bounds of the rounding hold.
 pub(super) fn epsilon(
     parts: &[(Pair, u64)],
     direction: Direction,
@@ -42,6 +46,9 @@ pub(super) fn epsilon(
     }
     let release = Release { q, mu, direction };
     let search = Search::new(release, count, delta);
+    if !search.is_in_range() {
+        return None;
+    }
     let mut best = Bracket::unknown();
     let mut fineness = 6.0;
     let mut work = 0.0;
@@ -114,6 +121,11 @@ impl Search {
         Self { release, count, delta, ends: (-reach, high), scale, bottom }
     }
 
+    /// Whether all outcomes are within [`LARGEST_OUTCOME`]; false for NaN.
+    fn is_in_range(&self) -> bool {
+        self.release.mu - self.ends.0 <= LARGEST_OUTCOME
+    }
+
     fn grid(&self, known: Option<&Bracket>, fineness: f64) -> Grid {
         let n = self.count as f64;
         let spread = self.scale * n.sqrt();
@@ -156,5 +168,22 @@ impl Search {
             }
         }
         power
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn shifts_beyond_the_range_of_the_rounding_have_no_bracket() {
+        for mu in [24.0, 33.0, 40.0, 1e3, 1e9] {
+            for direction in [Direction::Add, Direction::Remove] {
+                for (count, delta) in [(1, 5e-7), (4, 5e-7), (1, 1e-300)] {
+                    let parts = [(Pair::Sampled { q: 1e-6, mu }, count)];
+                    assert!(epsilon(&parts, direction, delta, 1e-4, 0.0).is_none(), "{mu} {delta}");
+                }
+            }
+        }
     }
 }
