@@ -64,7 +64,18 @@ pub(crate) fn epsilon_of_events<'a>(
         && let Ok(rdp) = rdp()
         && rdp.upper < answer.upper
     {
-        answer = Epsilon { lower: answer.lower.min(rdp.upper), notes: answer.notes, ..rdp };
+        answer = if answer.lower <= rdp.upper {
+            Epsilon { lower: answer.lower, notes: answer.notes, ..rdp }
+        } else {
+            // A bound is wrong: no bound is given.
+            let (low, high) = (answer.lower, rdp.upper);
+            let reason = format!(
+                "the bounds contradict each other: {low:e} from below by privacy loss \
+                 distributions, {high:e} from above by Rényi divergences; this is a fault of the \
+                 accountant, and no bound is given"
+            );
+            Epsilon::infinite(delta, Method::Pld, reason)
+        };
     }
     if answer.method == Method::Pld
         && let Some(exact) = exact_epsilon(&pairs, delta, Effort::Quick)

@@ -3,7 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use burn_dp_accountant::{
-    Accountant, DpEvent, ExactAccountant, GaussianDp, LedgerHeader, NeighboringRelation,
+    Accountant, DpEvent, ExactAccountant, GaussianDp, LedgerHeader, Method, NeighboringRelation,
     PldAccountant, PrivacyLedger, RdpAccountant, UnitOfPrivacy,
 };
 use proptest::prelude::*;
@@ -179,7 +179,7 @@ fn hyperparameter_search_costs_between_one_and_all_runs() {
 }
 
 #[test]
-fn extreme_parameters_are_answered_in_bounded_time() {
+fn extreme_parameters_cost_at_most_the_renyi_bound() {
     for (q, sigma, steps, delta) in [
         (1e-7, 1000.0, 1, 1e-2),
         (1e-7, 0.1, 10_000_000, 1e-15),
@@ -225,7 +225,7 @@ fn sweep_of_extreme_parameters_is_ordered() {
 }
 
 #[test]
-fn hardly_any_noise_is_answered_quickly() {
+fn hardly_any_noise_is_answered_by_the_renyi_bound() {
     for (sigma, steps) in [(0.04, 5), (0.001, 50)] {
         let event = DpEvent::dp_sgd_step(0.05, sigma);
         let mut ledger = PrivacyLedger::new(LedgerHeader::new(UnitOfPrivacy::Example, RELATION));
@@ -233,10 +233,9 @@ fn hardly_any_noise_is_answered_quickly() {
         // One release has a closed form.
         let one = ledger.epsilon(1e-5).unwrap();
         ledger.record_many(&event, steps - 1).unwrap();
-        let start = std::time::Instant::now();
         let all = ledger.epsilon(1e-5).unwrap();
-        // Privacy loss distributions take 20 s for the second.
-        assert!(start.elapsed().as_secs_f64() < 5.0);
+        // No transform takes part: privacy loss distributions take 20 s for the second.
+        assert_eq!((all.method, all.grid), (Method::Rdp, None));
         assert!(all.upper.is_finite() && all.upper > one.upper, "{all:?} {one:?}");
         assert!(all.upper < steps as f64 * one.upper && !all.notes.is_empty(), "{all:?} {one:?}");
     }

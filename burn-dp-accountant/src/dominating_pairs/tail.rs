@@ -22,13 +22,13 @@ impl Tail {
     /// Returns the losses above `cut > 0`. `None` if the pair has no analytic loss, or if its
     /// largest losses are not rare.
     pub(crate) fn above(pair: &Pair, direction: Direction, cut: f64) -> Option<Self> {
-        let (q, mu) = match (pair, direction) {
+        let mu = match (pair, direction) {
             (Pair::Gaussian { .. }, _) => return Some(Self::NONE),
             // The loss is bounded.
             (Pair::Sampled { q, .. }, Direction::Add) => {
                 return (cut >= -(-q).ln_1p()).then_some(Self::NONE);
             }
-            (Pair::Sampled { q, mu } | Pair::Substituted { q, mu }, _) => (*q, *mu),
+            (Pair::Sampled { mu, .. } | Pair::Substituted { mu, .. }, _) => *mu,
             _ => return None,
         };
         // The loss increases with the outcome.
@@ -40,13 +40,34 @@ impl Tail {
             let middle = 0.5 * (low + high);
             if point(pair, direction, middle)?.loss < cut { low = middle } else { high = middle }
         }
-        let beyond = |mean: f64| normal::cdf(mean - high);
+        Some(Self::beyond(pair, high))
+    }
+
+    /// Returns the outcomes beyond the mean of `P` by more than `reach`, of a pair whose loss
+    /// increases with the outcome.
+    pub(crate) fn beyond_reach(pair: &Pair, direction: Direction, reach: f64) -> Option<Self> {
+        match (pair, direction) {
+            // The loss is bounded.
+            (Pair::Sampled { .. }, Direction::Add) => Some(Self::NONE),
+            (Pair::Sampled { mu, .. } | Pair::Substituted { mu, .. }, _) => {
+                Some(Self::beyond(pair, mu + reach))
+            }
+            _ => None,
+        }
+    }
+
+    /// Returns the outcomes above `end`.
+    fn beyond(pair: &Pair, end: f64) -> Self {
+        let (Pair::Sampled { q, mu } | Pair::Substituted { q, mu }) = *pair else {
+            return Self::NONE;
+        };
+        let beyond = |mean: f64| normal::cdf(mean - end);
         let other = if matches!(pair, Pair::Substituted { .. }) { -mu } else { 0.0 };
-        Some(Self {
-            end: Some(high),
+        Self {
+            end: Some(end),
             mass: (1.0 - q) * beyond(0.0) + q * beyond(other),
             excess: q * (beyond(mu) - beyond(other)),
-        })
+        }
     }
 }
 

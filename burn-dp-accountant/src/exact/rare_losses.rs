@@ -57,6 +57,9 @@ pub(super) struct Cut {
 /// The share of δ that a cut may omit.
 pub(super) const OMITTED_SHARE: f64 = 1e-12;
 
+/// ε from which the search for it ends without an answer: each doubling costs up to sixty cuts.
+const LARGEST_EPSILON: f64 = 1e3;
+
 /// Factor between the distances of two candidates for a cut from ε.
 const GROWTH: f64 = 1.2;
 
@@ -145,6 +148,10 @@ pub(super) fn approximate_epsilon(
     let mut low = high;
     if too_small(high)? {
         while too_small(high)? {
+            // Beyond this every loss of double precision is infinite.
+            if high > LARGEST_EPSILON {
+                return None;
+            }
             (low, high) = (high, 2.0 * high);
         }
     } else {

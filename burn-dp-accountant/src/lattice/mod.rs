@@ -8,4 +8,4 @@ mod shape;
 
 pub(crate) use discretize::{Discretized, discretize, points, span};
 pub(crate) use masses::{LOSS_ERROR, Lattice, largest_losses, ln_moment, spread};
-pub(crate) use quadrature::MASS_ERROR;
+pub(crate) use quadrature::{GAUSS_5, MASS_ERROR};

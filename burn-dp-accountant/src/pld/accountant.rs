@@ -130,7 +130,14 @@ impl Accountant for PldAccountant {
                 Some(attained) if !attained.parts.is_empty() => {
                     let coarse =
                         GridSettings { relative_width: 1e-3, free_points: 0, ..self.settings };
-                    answer.lower = bracket::epsilon(&attained, delta, &coarse).lower;
+                    let mut both = bracket::epsilon(&attained, delta, &coarse);
+                    if !both.contradicts {
+                        let lower = both.lower;
+                        both = Bracket { upper: answer.upper, ..Bracket::default() };
+                        both.narrow(lower, answer.upper);
+                    }
+                    (answer.lower, answer.upper) = (both.lower, both.upper);
+                    answer.notes.extend(both.note);
                     answer.notes.push(
                         "the upper end is a bound that no data set is known to attain".to_string(),
                     );
@@ -140,7 +147,6 @@ impl Accountant for PldAccountant {
                     answer.notes.push("there is no lower bound for these events".to_string());
                 }
             }
-            answer.lower = answer.lower.min(answer.upper);
         }
         answer.estimate = if answer.upper.is_finite() && !self.pairs.loose {
             0.5 * (answer.lower + answer.upper)

@@ -3,6 +3,7 @@
 use super::composition::{Composition, Lattices};
 use super::fourier::GridError;
 use super::grid_settings::{GridSettings, first_width, ln_alias, tail};
+use super::squaring;
 use super::variation::with_variation;
 use crate::dominating_pairs::{Direction, DominatingPairs, directions, largest_loss};
 use crate::lattice::span;
@@ -16,6 +17,33 @@ pub(crate) struct Bracket {
     pub(crate) grid: Option<f64>,
     /// Why it is wider than requested, if it is.
     pub(crate) note: Option<String>,
+    /// Whether two of its bounds contradicted each other. It bounds nothing then.
+    pub(crate) contradicts: bool,
+}
+
+impl Bracket {
+    /// Returns the bracket of an ε of which nothing is known.
+    pub(super) fn unknown() -> Self {
+        Self { upper: f64::INFINITY, ..Self::default() }
+    }
+
+    /// Narrows the bracket to the values that are also in another bracket. If there are none, a
+    /// bound is wrong, and the bracket becomes unbounded with a note: no wrong bound is hidden.
+    pub(crate) fn narrow(&mut self, lower: f64, upper: f64) {
+        if self.contradicts {
+            return;
+        }
+        let (low, high) = (self.lower.max(lower), self.upper.min(upper));
+        if low <= high {
+            (self.lower, self.upper) = (low, high);
+        } else {
+            *self = Self { contradicts: true, ..Self::unknown() };
+            self.note = Some(format!(
+                "the bounds contradict each other: {low:e} from below, {high:e} from above; this \
+                 is a fault of the accountant, and neither is used"
+            ));
+        }
+    }
 }
 
 /// Absolute width below which a bracket is not refined.
@@ -32,6 +60,9 @@ pub(crate) fn epsilon(pairs: &DominatingPairs, delta: f64, settings: &GridSettin
     }
     for direction in directions(&pairs.parts) {
         let one = one_direction(pairs, direction, delta, left, settings, result.lower);
+        if one.contradicts {
+            return one;
+        }
         result.lower = result.lower.max(one.lower);
         result.upper = result.upper.max(one.upper);
         result.grid = match (result.grid, one.grid) {
@@ -40,11 +71,45 @@ pub(crate) fn epsilon(pairs: &DominatingPairs, delta: f64, settings: &GridSettin
         };
         result.note = result.note.take().or(one.note);
     }
-    result.lower = result.lower.min(result.upper);
     result
 }
 
+/// Returns the bracket in one direction: by transforms, and where that is wide by repeated squaring
+/// too. The values in both brackets remain.
 fn one_direction(
+    pairs: &DominatingPairs,
+    direction: Direction,
+    delta: f64,
+    left: f64,
+    settings: &GridSettings,
+    known_lower: f64,
+) -> Bracket {
+    // A direction that cannot decide needs no grid.
+    let exact = pairs.total_variation == 0.0;
+    let bounded = largest_loss(&pairs.parts, direction);
+    if exact && bounded <= known_lower {
+        return Bracket { upper: bounded, ..Bracket::default() };
+    }
+    let mut best = by_transforms(pairs, direction, delta, left, settings, known_lower);
+    if best.note.is_none() || best.contradicts || !exact {
+        return best;
+    }
+    let width = settings.relative_width;
+    if let Some(more) = squaring::epsilon(&pairs.parts, direction, left, width, known_lower) {
+        if more.contradicts {
+            return more;
+        }
+        best.narrow(more.lower, more.upper);
+        if !best.contradicts {
+            let gap = best.upper - best.lower.max(known_lower);
+            best.note = best.note.filter(|_| gap > (width * best.upper).max(ABSOLUTE_WIDTH));
+        }
+    }
+    best
+}
+
+/// Returns the bracket by transforms on uniform grids.
+fn by_transforms(
     pairs: &DominatingPairs,
     direction: Direction,
     delta: f64,
@@ -55,24 +120,17 @@ fn one_direction(
     let parts = &pairs.parts;
     let tail = tail(parts, left, settings.tail_share());
     let mut cumulants = Cumulants::new(parts, direction, tail);
-    let infinite =
-        |note: String| Bracket { lower: 0.0, upper: f64::INFINITY, grid: None, note: Some(note) };
-    // A direction that cannot decide needs no grid.
+    let infinite = |note: String| Bracket { note: Some(note), ..Bracket::unknown() };
     let bounded = largest_loss(parts, direction);
-    if pairs.total_variation == 0.0 && bounded <= known_lower {
-        return Bracket { upper: bounded, ..Bracket::default() };
-    }
     let Some(saddle) = cumulants.saddle(left) else {
         if bounded.is_finite() && pairs.total_variation == 0.0 {
-            return Bracket {
-                upper: bounded,
-                note: Some("the bound of one direction is its largest privacy loss".to_string()),
-                ..Bracket::default()
-            };
+            let note = "the bound of one direction is its largest privacy loss".to_string();
+            return Bracket { upper: bounded, ..infinite(note) };
         }
-        return infinite("no saddle point was found: the privacy loss is too extreme".to_string());
+        let note = "no saddle point was found: the privacy loss is too extreme".to_string();
+        return infinite(note);
     };
-    if pairs.total_variation == 0.0 {
+    if pairs.total_variation == 0.0 && cumulants.are_exact() {
         // The cumulants omit a tail that is far below δ.
         let chernoff = cumulants.chernoff(saddle.theta, left * (1.0 - 1e-6));
         if chernoff <= known_lower {
@@ -143,10 +201,12 @@ fn one_direction(
         let (lower, upper) = with_variation(&composition, pairs, delta, left, start);
         let grown = upper.unwrap_or(f64::INFINITY);
         if grown <= best.upper {
-            best.upper = grown;
             best.grid = Some(width);
         }
-        best.lower = best.lower.max(lower.min(best.upper));
+        best.narrow(lower, grown);
+        if best.contradicts {
+            return best;
+        }
         let gap = best.upper - best.lower.max(known_lower.min(best.upper));
         narrow = gap <= (settings.relative_width * best.upper).max(ABSOLUTE_WIDTH);
         best.note =
@@ -184,8 +244,27 @@ fn one_direction(
         width *= if ratio > 0.0 { (0.9 * ratio).powf(power).clamp(0.1, 0.8) } else { 0.3 };
     }
     if pairs.total_variation == 0.0 && bounded < best.upper {
-        best.upper = bounded;
+        best.narrow(0.0, bounded);
         best.note.get_or_insert_with(|| "the upper end is the largest privacy loss".to_string());
     }
     best
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    #[test]
+    fn contradicting_bounds_surface_as_no_bound() {
+        let mut bracket = Bracket { upper: 2.0, ..Bracket::default() };
+        bracket.narrow(1.0, 3.0);
+        assert_eq!((bracket.lower, bracket.upper, bracket.contradicts), (1.0, 2.0, false));
+        bracket.narrow(2.5, 3.0);
+        assert_eq!((bracket.lower, bracket.upper, bracket.contradicts), (0.0, f64::INFINITY, true));
+        assert!(bracket.note.as_ref().unwrap().contains("contradict"), "{bracket:?}");
+        // Later bounds do not hide it.
+        bracket.narrow(1.0, 3.0);
+        assert!(bracket.upper.is_infinite());
+    }
 }

@@ -112,7 +112,7 @@ impl Composition {
     pub(super) fn delta(&self, epsilon: f64) -> (f64, f64) {
         let upper = (self.pessimistic.delta(epsilon, Side::Upper) + self.infinite).min(1.0);
         let lower = self.optimistic.as_ref().map_or(0.0, |o| o.delta(epsilon, Side::Lower));
-        (lower.min(upper), upper)
+        (lower, upper)
     }
 
     /// Returns bounds of ε at `delta`, without the additive δ of the events; the search begins at

@@ -4,7 +4,7 @@ use super::bracket::Bracket;
 use super::composition::{Composition, Lattices};
 use super::fourier::GridError;
 use super::grid_settings::{GridSettings, first_width, ln_alias, tail};
-use crate::dominating_pairs::{Direction, DominatingPairs, directions};
+use crate::dominating_pairs::{Direction, DominatingPairs, directions, largest_loss};
 use crate::saddle::{Cumulants, Target};
 
 /// Returns the bracket of δ at `epsilon` over both directions.
@@ -12,12 +12,14 @@ pub(crate) fn delta(pairs: &DominatingPairs, epsilon: f64, settings: &GridSettin
     let mut result = Bracket::default();
     for direction in directions(&pairs.parts) {
         let one = delta_one_direction(pairs, direction, epsilon, settings);
+        if one.contradicts {
+            return Bracket { upper: 1.0, ..one };
+        }
         result.lower = result.lower.max(one.lower);
         result.upper = result.upper.max(one.upper);
         result.grid = result.grid.or(one.grid);
         result.note = result.note.take().or(one.note);
     }
-    result.lower = result.lower.min(result.upper);
     result
 }
 
@@ -29,12 +31,15 @@ fn delta_one_direction(
 ) -> Bracket {
     let parts = &pairs.parts;
     let extra = pairs.mass_at_infinity + (1.0 + epsilon.exp()) * pairs.total_variation;
+    if epsilon >= largest_loss(parts, direction) {
+        return Bracket { upper: extra.min(1.0), ..Bracket::default() };
+    }
     let mut cumulants = Cumulants::new(parts, direction, 1e-40);
     let mut best = Bracket {
         lower: 0.0,
         upper: 1.0,
-        grid: None,
         note: Some("no bracket was found".to_string()),
+        ..Bracket::default()
     };
     let Some((_, ln_delta)) = cumulants.saddle_at(epsilon) else { return best };
     let guess = ln_delta.exp().clamp(1e-280, 1.0);
@@ -57,10 +62,12 @@ fn delta_one_direction(
                 let lower =
                     lower + pairs.mass_at_infinity - (1.0 + epsilon.exp()) * pairs.total_variation;
                 if upper + extra <= best.upper {
-                    best.upper = (upper + extra).min(1.0);
                     best.grid = Some(width);
                 }
-                best.lower = best.lower.max(lower.min(best.upper));
+                best.narrow(lower, upper + extra);
+                if best.contradicts {
+                    break;
+                }
                 let gap = best.upper - best.lower;
                 if gap <= settings.relative_width * best.upper {
                     best.note = None;

@@ -2,7 +2,8 @@
 //!
 //! Lattices of single releases ([`crate::lattice`]) are composed in two ways: as sums over the
 //! frequencies of their transforms (`spectrum`, for one ε) and over a whole window (`window`, for
-//! curves). `bracket` and `delta` refine the grid until the bracket is narrow enough.
+//! curves). `bracket` and `delta` refine the grid until the bracket is narrow enough. Where the
+//! bracket of ε stays wide, atoms at free positions are composed too (`squaring`).
 
 mod accountant;
 mod bracket;
@@ -16,6 +17,7 @@ mod profile;
 mod rotation;
 mod side;
 mod spectrum;
+mod squaring;
 mod variation;
 mod weights;
 mod window;

@@ -182,6 +182,12 @@ impl Cumulants {
         best.1
     }
 
+    /// Whether the cumulants follow from the densities, and not from points that only guide the
+    /// search.
+    pub(crate) fn are_exact(&self) -> bool {
+        !self.parts.iter().any(|(source, _)| matches!(source, Source::Discrete { .. }))
+    }
+
     /// Returns Chernoff's bound `(K(θ) + ln max_u e^{-θu}(1-e^{-u}) - ln δ)/θ`: an upper bound of ε
     /// at `delta` for every `theta`.
     pub(crate) fn chernoff(&mut self, theta: f64, delta: f64) -> f64 {

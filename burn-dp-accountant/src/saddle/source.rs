@@ -15,8 +15,16 @@ impl Limit {
     pub(super) fn nodes(self, pair: &Pair, direction: Direction, order: f64) -> Option<Nodes> {
         match self {
             Self::Reach(reach) => {
-                let nodes = trapezoidal_nodes(pair, direction, order, 0.0)?;
-                Some(nodes.truncated(pair, direction, reach))
+                if let Some(nodes) = trapezoidal_nodes(pair, direction, order, 0.0) {
+                    return Some(nodes.truncated(pair, direction, reach));
+                }
+                // On the whole line an impossible loss dominates such an order. What the panels
+                // omit below is beyond their end, so it is far rarer than what is omitted above.
+                if reach > 13.0 || !matches!(pair, Pair::Sampled { .. }) {
+                    return None;
+                }
+                let tail = Tail::beyond_reach(pair, direction, reach)?;
+                panel_nodes(pair, direction, order, 0.0, &tail)
             }
             // No loss below the cut has such a large tilt.
             Self::Cut(cut) if order * cut > 1e4 => None,

@@ -1,0 +1,97 @@
+//! The cells of a composition: wide far from 0 and from ε.
+
+use super::LARGEST_EPSILON;
+
+/// Step relative to the standard deviation of the frequent losses, or to the distance from 0.
+const STEP: f64 = 6.4e-3;
+
+/// Step relative to the distance from 0, far from it.
+const TAIL_STEP: f64 = 0.014;
+
+/// Step near ε, relative to ε.
+const STEP_NEAR_EPSILON: f64 = 2e-3;
+
+/// Logarithm of the smallest `(1 - f)/e^{-ε}` with a cell.
+const DEPTH: f64 = 12.0;
+
+/// The rule for the grids of one search.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Grid {
+    scale: f64,
+    bottom: f64,
+    /// `f` of ε, the step there, and the distance from which the step grows.
+    near: Option<(f64, f64, f64)>,
+    top: f64,
+    step: f64,
+    tail: f64,
+}
+
+impl Grid {
+    /// Creates the rule for a bracket of ε, if one is known, and for the standard deviation of one
+    /// release and of all without the rare losses.
+    pub(super) fn new(
+        scale: f64,
+        spread: f64,
+        bottom: f64,
+        known: Option<(f64, f64)>,
+        fineness: f64,
+    ) -> Self {
+        let Some((lower, upper)) = known else {
+            // Nothing is known but the magnitudes.
+            let fineness = 2.0 * fineness;
+            let top = 1.0 - (-LARGEST_EPSILON - DEPTH).exp();
+            return Self {
+                scale,
+                bottom,
+                near: None,
+                top,
+                step: fineness * STEP,
+                tail: TAIL_STEP * fineness,
+            };
+        };
+        // Splitting a mass moves δ by twice as much as merging it.
+        let epsilon = lower + (upper - lower) / 3.0;
+        let rest = (-epsilon).exp();
+        // An ε far below the standard deviation is more sensitive to it.
+        let sensitive = (epsilon / spread).clamp(1e-6, 1.0).sqrt();
+        let step = fineness * STEP * sensitive;
+        let tail = TAIL_STEP * fineness.sqrt();
+        let size = (epsilon * epsilon.max(spread)).sqrt();
+        let near = fineness * STEP_NEAR_EPSILON * size * rest;
+        let wide = if epsilon > spread { 3.0 * spread + 0.05 * epsilon } else { 0.3 * size };
+        let reach = (wide + (upper - lower)) * rest;
+        Self {
+            scale,
+            bottom,
+            near: Some((1.0 - rest, near.max(1e-15), reach)),
+            top: 1.0 - (-upper - DEPTH).exp(),
+            step,
+            tail,
+        }
+    }
+
+    /// Returns a grid for the few single releases among many.
+    pub(super) fn coarser(&self) -> Self {
+        Self { step: 4.0 * self.step, near: self.near.map(|(f, s, r)| (f, 4.0 * s, r)), ..*self }
+    }
+
+    /// Returns the lower ends of the cells for this many releases; the last is 1.
+    pub(super) fn points(&self, releases: f64) -> Vec<f64> {
+        let scale = self.scale * releases.sqrt();
+        let mut points = Vec::new();
+        let mut f = self.bottom;
+        while f < self.top && points.len() < 20_000 {
+            points.push(f);
+            let far = f / (3.0 * scale);
+            let mut step = self.step * scale * (1.0 + far * far);
+            step = step.min(self.tail * scale.hypot(f)).min(2.0 * self.tail * (1.0 - f));
+            if let Some((center, near, reach)) = self.near {
+                let distance = (f - center).abs() / reach;
+                step = step.min(near * (1.0 + distance * distance * distance));
+            }
+            f += step;
+        }
+        points.push(1.0);
+        points
+    }
+}

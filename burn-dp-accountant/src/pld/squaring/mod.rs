@@ -1,0 +1,189 @@
+//! Brackets of ε by repeated squaring, for losses that differ by orders of magnitude.
+//!
+//! With a small sampling probability nearly all losses are tiny, and a few rare ones, larger by
+//! orders of magnitude, decide δ. One grid width for both needs too many points. Here the cells are
+//! as wide as the loss is far from 0, except near ε.
+
+mod atoms;
+mod grid;
+mod sampled;
+
+use atoms::Atoms;
+use grid::Grid;
+use sampled::Release;
+
+use super::bracket::Bracket;
+use super::side::Side;
+use crate::dominating_pairs::{Direction, Pair};
+use crate::math::normal;
+
+/// The most products of two masses, on both sides together: less than a second.
+const MOST_PRODUCTS: f64 = 4e8;
+
+/// Relative share of δ in the outcomes that are cut.
+const TAIL_SHARE: f64 = 1e-7;
+
+/// Largest distance of an outcome from the mean without sampling. The bounds of the rounding hold up
+/// to there, where no density underflows and no exponential overflows.
+const LARGEST_OUTCOME: f64 = 24.0;
+
+/// Largest ε: there `1 - f` still has nine digits.
+const LARGEST_EPSILON: f64 = 12.0;
+
+/// Returns the bracket of ε at `delta` in one direction, as narrow as `relative_width` if that is
+/// possible with bounded work. `None` if the composition is not of one sampled pair, or if its
+/// outcomes are beyond the range in which the bounds of the rounding hold.
+pub(super) fn epsilon(
+    parts: &[(Pair, u64)],
+    direction: Direction,
+    delta: f64,
+    relative_width: f64,
+    known_lower: f64,
+) -> Option<Bracket> {
+    let [(Pair::Sampled { q, mu }, count)] = *parts else { return None };
+    if q > 0.5 {
+        return None;
+    }
+    let release = Release { q, mu, direction };
+    let search = Search::new(release, count, delta);
+    if !search.is_in_range() {
+        return None;
+    }
+    let mut best = Bracket::unknown();
+    let mut fineness = 6.0;
+    let mut work = 0.0;
+    let mut measured = f64::INFINITY;
+    for pass in 0..8 {
+        let mut grid = search.grid((pass > 0).then_some(&best), fineness);
+        let left = MOST_PRODUCTS - work;
+        if search.work(&grid) > left {
+            // The finest grid that the work left allows, if it is a gain.
+            let coarser = fineness * (1.05 * search.work(&grid) / left.max(1.0)).sqrt();
+            grid = search.grid(Some(&best), coarser);
+            if coarser > 0.8 * measured || search.work(&grid) > left {
+                break;
+            }
+            fineness = coarser;
+        }
+        work += search.work(&grid);
+        measured = fineness;
+        let (lower, upper) = search.bracket(&grid);
+        let before = best.upper - best.lower;
+        best.narrow(lower, upper.unwrap_or(f64::INFINITY));
+        if best.upper.is_infinite() {
+            return best.contradicts.then_some(best);
+        }
+        let gap = best.upper - best.lower;
+        if gap <= relative_width * best.upper || best.upper <= known_lower {
+            return Some(best);
+        }
+        let relative = gap / best.upper;
+        if pass == 0 {
+            fineness = 2.0;
+        } else if relative < 1e-2 || gap > 0.5 * before {
+            // The gap decreases with the square.
+            fineness *= (0.7 * relative_width / relative).sqrt().clamp(0.15, 0.7);
+        }
+    }
+    Some(best)
+}
+
+/// What the grids of one search have in common.
+struct Search {
+    release: Release,
+    count: u64,
+    delta: f64,
+    /// Outcomes between which the losses are not cut.
+    ends: (f64, f64),
+    /// Standard deviation of `f` of one release without the rare losses.
+    scale: f64,
+    /// Lowest position of a grid.
+    bottom: f64,
+}
+
+impl Search {
+    fn new(release: Release, count: u64, delta: f64) -> Self {
+        let Release { q, mu, direction } = release;
+        let n = count as f64;
+        let reach = -normal::quantile(TAIL_SHARE * delta / n);
+        let high = if direction == Direction::Remove { mu + reach } else { reach };
+        // Losses that are exceeded in a tenth of all compositions are not rare.
+        let frequent = -normal::quantile(0.1 / (n + 1.0));
+        let second = (mu * mu).exp() * normal::cdf(frequent - 2.0 * mu)
+            - 2.0 * normal::cdf(frequent - mu)
+            + normal::cdf(frequent);
+        let scale = q * second.max(1e-3 * mu * mu).min(1e12).sqrt();
+        let mut bottom = -9.0 * scale * n.sqrt() - 4.0 * q;
+        if direction == Direction::Add {
+            // Rare losses far below 0.
+            bottom = bottom.min(2.0 * release.position(-normal::quantile(1e-7 / n)));
+        }
+        Self { release, count, delta, ends: (-reach, high), scale, bottom }
+    }
+
+    /// Whether all outcomes are within [`LARGEST_OUTCOME`]; false for NaN.
+    fn is_in_range(&self) -> bool {
+        self.release.mu - self.ends.0 <= LARGEST_OUTCOME
+    }
+
+    fn grid(&self, known: Option<&Bracket>, fineness: f64) -> Grid {
+        let n = self.count as f64;
+        let spread = self.scale * n.sqrt();
+        let known = known.map(|known| (known.lower, known.upper));
+        Grid::new(self.scale, spread, self.bottom, known, fineness)
+    }
+
+    fn work(&self, grid: &Grid) -> f64 {
+        let points = grid.points(self.count as f64).len() as f64;
+        let squarings = (self.count as f64).log2().floor();
+        let products = f64::from(self.count.count_ones()) - 1.0;
+        points * points * (squarings + 0.5 * products)
+    }
+
+    /// Returns a lower and an upper bound of ε.
+    fn bracket(&self, grid: &Grid) -> (f64, Option<f64>) {
+        let side = |side| self.composed(grid, side).epsilon(self.delta, 4.0 * LARGEST_EPSILON);
+        let (lower, upper) = std::thread::scope(|scope| {
+            let lower = scope.spawn(|| side(Side::Lower));
+            let upper = side(Side::Upper);
+            (lower.join().unwrap_or(None), upper)
+        });
+        (lower.unwrap_or(0.0), upper)
+    }
+
+    /// Returns the composition, by squarings and products from the highest bit of the count.
+    fn composed(&self, grid: &Grid, side: Side) -> Atoms {
+        let one = self.release.atoms(side, &grid.points(1.0), self.ends);
+        // A single release may be coarser where there are many others.
+        let coarse = self.release.atoms(side, &grid.coarser().points(1.0), self.ends);
+        let mut power = one.clone();
+        let mut releases = 1u64;
+        for bit in (0..self.count.ilog2()).rev() {
+            releases *= 2;
+            power = power.compose(&power, &grid.points(releases as f64));
+            if self.count >> bit & 1 == 1 {
+                releases += 1;
+                let other = if releases < 64 { &one } else { &coarse };
+                power = power.compose(other, &grid.points(releases as f64));
+            }
+        }
+        power
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn shifts_beyond_the_range_of_the_rounding_have_no_bracket() {
+        for mu in [24.0, 33.0, 40.0, 1e3, 1e9] {
+            for direction in [Direction::Add, Direction::Remove] {
+                for (count, delta) in [(1, 5e-7), (4, 5e-7), (1, 1e-300)] {
+                    let parts = [(Pair::Sampled { q: 1e-6, mu }, count)];
+                    assert!(epsilon(&parts, direction, delta, 1e-4, 0.0).is_none(), "{mu} {delta}");
+                }
+            }
+        }
+    }
+}
