@@ -1,5 +1,6 @@
 use burn::config::Config;
 use burn::module::Module;
+use burn::nn::activation::{Activation, ActivationConfig};
 use burn::nn::conv::{Conv2d, Conv2dConfig};
 use burn::nn::pool::{MaxPool2d, MaxPool2dConfig};
 use burn::nn::{Linear, LinearConfig};
@@ -43,6 +44,8 @@ pub struct Cnn {
     pub fc2: Private<Linear>,
     /// Halves both sides of an image.
     pub pool: MaxPool2d,
+    /// Between the layers.
+    pub tanh: Private<Activation>,
 }
 
 impl CnnConfig {
@@ -64,6 +67,7 @@ impl CnnConfig {
             fc1: LinearConfig::new(features, self.hidden).init(device).private(),
             fc2: LinearConfig::new(self.hidden, self.classes).init(device).private(),
             pool: MaxPool2dConfig::new([2, 2]).init(),
+            tanh: ActivationConfig::Tanh.init(device).private(),
         }
     }
 }
@@ -73,10 +77,10 @@ impl Classifier for Cnn {
 
     fn forward(&self, images: Tensor<4>) -> Tensor<2> {
         // Pooling and tanh commute, and in this order there is a quarter as much to compute.
-        let features = self.pool.forward(self.conv1.forward(images)).tanh();
-        let features = self.pool.forward(self.conv2.forward(features)).tanh();
+        let features = self.tanh.forward(self.pool.forward(self.conv1.forward(images)));
+        let features = self.tanh.forward(self.pool.forward(self.conv2.forward(features)));
         let features: Tensor<2> = features.flatten(1, 3);
-        let hidden = self.fc1.forward(features).tanh();
+        let hidden = self.tanh.forward(self.fc1.forward(features));
         self.fc2.forward(hidden)
     }
 }

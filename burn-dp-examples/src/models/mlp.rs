@@ -1,7 +1,7 @@
 use burn::config::Config;
 use burn::module::Module;
+use burn::nn::activation::{Activation, ActivationConfig};
 use burn::nn::{Linear, LinearConfig};
-use burn::tensor::activation::sigmoid;
 use burn::tensor::{Device, Tensor};
 use burn_dp::nn::{IntoPrivate, Private};
 
@@ -30,6 +30,8 @@ pub struct Mlp {
     pub fc2: Private<Linear>,
     /// From the second hidden layer to the classes.
     pub fc3: Private<Linear>,
+    /// Between the layers.
+    pub sigmoid: Private<Activation>,
 }
 
 impl MlpConfig {
@@ -40,6 +42,7 @@ impl MlpConfig {
             fc1: LinearConfig::new(self.pixels, first).init(device).private(),
             fc2: LinearConfig::new(first, second).init(device).private(),
             fc3: LinearConfig::new(second, self.classes).init(device).private(),
+            sigmoid: ActivationConfig::Sigmoid.init(device).private(),
         }
     }
 }
@@ -49,8 +52,8 @@ impl Classifier for Mlp {
 
     fn forward(&self, images: Tensor<4>) -> Tensor<2> {
         let pixels: Tensor<2> = images.flatten(1, 3);
-        let hidden = sigmoid(self.fc1.forward(pixels));
-        let hidden = sigmoid(self.fc2.forward(hidden));
+        let hidden = self.sigmoid.forward(self.fc1.forward(pixels));
+        let hidden = self.sigmoid.forward(self.fc2.forward(hidden));
         self.fc3.forward(hidden)
     }
 }

@@ -1,12 +1,13 @@
 use burn::nn::activation::Activation;
 use burn::tensor::Tensor;
 
+use super::backend::has_native_activations;
 use super::private::Private;
 use super::{prelu::prelu, swiglu::swiglu};
-use crate::ops::GateFunction;
+use crate::ops::{self, GateFunction};
 
 impl Private<Activation> {
-    /// Applies the activation.
+    /// Applies the activation. Sigmoid and tanh have native kernels on Flex.
     ///
     /// # Shapes
     ///
@@ -23,7 +24,14 @@ pub(super) fn activation<const D: usize>(layer: &Activation, input: Tensor<D>) -
     match layer {
         Activation::PRelu(layer) => prelu(layer, input),
         Activation::SwiGlu(layer) => swiglu(layer, input),
-        layer => layer.forward(input),
+        layer => match gate_function(layer) {
+            Some(function @ (GateFunction::Sigmoid | GateFunction::Tanh))
+                if has_native_activations(&input.device()) =>
+            {
+                ops::activation(input, function)
+            }
+            _ => layer.forward(input),
+        },
     }
 }
 
@@ -35,5 +43,35 @@ pub(super) fn gate_function(layer: &Activation) -> Option<GateFunction> {
         Activation::Sigmoid(_) => Some(GateFunction::Sigmoid),
         Activation::Tanh(_) => Some(GateFunction::Tanh),
         _ => None,
+    }
+}
+
+#[cfg(all(test, feature = "flex"))]
+mod tests {
+    use burn::nn::activation::ActivationConfig;
+    use burn::tensor::{Device, Distribution, Tolerance};
+
+    use super::*;
+
+    #[test]
+    fn native_activations_and_gradients_equal_those_of_burn() {
+        let device = Device::flex().autodiff();
+        for config in [ActivationConfig::Sigmoid, ActivationConfig::Tanh] {
+            let layer = config.init(&device);
+            let input = Tensor::<3>::random([3, 70, 130], Distribution::Normal(0.0, 3.0), &device);
+            let weights = Tensor::<3>::random([3, 130, 70], Distribution::Default, &device);
+            // Also of a view.
+            let [native, expected] = [true, false].map(|native| {
+                let input = input.clone().require_grad();
+                let view = input.clone().swap_dims(1, 2);
+                let output = if native { activation(&layer, view) } else { layer.forward(view) };
+                let grads = (output.clone() * weights.clone()).sum().backward();
+                [output.inner(), input.grad(&grads).expect("the input is tracked")]
+            });
+            for (native, expected) in native.into_iter().zip(expected) {
+                let tolerance = Tolerance::<f32>::absolute(1e-6).set_relative(1e-5);
+                native.into_data().assert_approx_eq::<f32>(&expected.into_data(), tolerance);
+            }
+        }
     }
 }

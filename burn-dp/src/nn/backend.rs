@@ -17,6 +17,17 @@ pub(super) fn check_devices<M: Module>(layer: &M) {
     }
 }
 
+/// Whether the backend of a device has kernels for activations that are faster than Burn's. Others
+/// fuse Burn's operations.
+pub(super) fn has_native_activations(device: &Device) -> bool {
+    match device.clone().inner().as_dispatch() {
+        #[cfg(feature = "flex")]
+        DispatchDevice::Flex(_) => true,
+        #[allow(unreachable_patterns)] // without the feature
+        _ => false,
+    }
+}
+
 /// Returns which feature to enable, or `None` if the device's backend is compiled in.
 fn missing_feature(device: &Device) -> Option<String> {
     let device = device.clone().inner();

@@ -40,11 +40,11 @@ pub use kept::{Bias, Kept};
 pub use parametric_ops::ParametricOps;
 pub use primitive::{LayerIds, Primitive};
 pub use primitives::{Convolution, Patches};
-pub(crate) use recurrent::recurrent;
 pub use recurrent::{
     Cell, FusedOps, GateFunction, GateIds, GateParameters, GruCell, LstmCell, Recurrence,
     RecurrentOps, RnnCell,
 };
+pub(crate) use recurrent::{activation, recurrent};
 pub(crate) use row_sums::{row_squared_norms, row_sums};
 pub use slot::Slot;
 pub(crate) use tap::{apply, keep, keep_deformed, keep_ids, mark_unkeyed};

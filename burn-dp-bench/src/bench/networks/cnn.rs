@@ -1,4 +1,5 @@
 use burn::module::Module;
+use burn::nn::activation::{Activation, ActivationConfig};
 use burn::nn::conv::{Conv2d, Conv2dConfig};
 use burn::nn::pool::{MaxPool2d, MaxPool2dConfig};
 use burn::nn::{Linear, LinearConfig};
@@ -10,15 +11,16 @@ use super::layer::{Forward, Layer};
 /// Two convolutions of 5 × 5, each followed by a max pooling of stride 2 and `tanh`, and a hidden
 /// layer of 128 units, for images of 28 pixels.
 #[derive(Module, Debug)]
-pub(super) struct Cnn<C: Module, L: Module> {
+pub(super) struct Cnn<C: Module, L: Module, A: Module> {
     conv1: C,
     conv2: C,
     fc1: L,
     fc2: L,
     pool: MaxPool2d,
+    tanh: A,
 }
 
-impl<C: Layer<Conv2d>, L: Layer<Linear>> Cnn<C, L> {
+impl<C: Layer<Conv2d>, L: Layer<Linear>, A: Layer<Activation>> Cnn<C, L, A> {
     /// Creates the network.
     pub(super) fn new(classes: usize, device: &Device) -> Self {
         let conv = |channels| C::of(Conv2dConfig::new(channels, [5, 5]).init(device));
@@ -29,21 +31,24 @@ impl<C: Layer<Conv2d>, L: Layer<Linear>> Cnn<C, L> {
             fc1: linear(50 * 4 * 4, 128),
             fc2: linear(128, classes),
             pool: MaxPool2dConfig::new([2, 2]).init(),
+            tanh: A::of(ActivationConfig::Tanh.init(device)),
         }
     }
 }
 
-impl<C, L> Classifier for Cnn<C, L>
+impl<C, L, A> Classifier for Cnn<C, L, A>
 where
     C: Layer<Conv2d> + Forward<4>,
     L: Layer<Linear> + Forward<2>,
+    A: Layer<Activation> + Forward<2> + Forward<4>,
 {
     type Inputs = Tensor<4>;
 
     fn forward(&self, images: Tensor<4>) -> Tensor<2> {
-        let features = self.pool.forward(self.conv1.apply(images)).tanh();
-        let features = self.pool.forward(self.conv2.apply(features)).tanh();
-        let hidden = self.fc1.apply(features.flatten(1, 3)).tanh();
+        let features = self.tanh.apply(self.pool.forward(self.conv1.apply(images)));
+        let features = self.tanh.apply(self.pool.forward(self.conv2.apply(features)));
+        let features: Tensor<2> = features.flatten(1, 3);
+        let hidden = self.tanh.apply(self.fc1.apply(features));
         self.fc2.apply(hidden)
     }
 }

@@ -2,6 +2,7 @@
 //! once.
 
 use burn::module::{Module, ModuleDisplay};
+use burn::nn::activation::Activation;
 use burn::nn::attention::{self, MultiHeadAttention};
 use burn::nn::conv::Conv2d;
 use burn::nn::{GroupNorm, Gru, LayerNorm, Linear, Lstm, Rnn};
@@ -58,6 +59,8 @@ macro_rules! forward {
 }
 
 forward! {
+    Activation, 2: layer, input => layer.forward(input);
+    Activation, 4: layer, input => layer.forward(input);
     Linear, 2: layer, input => layer.forward(input);
     Linear, 3: layer, input => layer.forward(input);
     Conv2d, 4: layer, input => layer.forward(input);

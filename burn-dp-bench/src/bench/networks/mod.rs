@@ -12,6 +12,7 @@ mod recurrent;
 mod resnet;
 mod vgg;
 
+use burn::nn::activation::Activation;
 use burn::nn::attention::MultiHeadAttention;
 use burn::nn::conv::Conv2d;
 use burn::nn::{GroupNorm, Gru, GruConfig, LayerNorm, Linear, Lstm, LstmConfig, Rnn, RnnConfig};
@@ -196,6 +197,7 @@ impl Network {
                 Private<Rnn>,
                 Private<Gru>,
                 Private<Lstm>,
+                Private<Activation>,
                 V,
             >(sizes, device, visitor),
         }
@@ -210,12 +212,12 @@ impl Network {
         if !self.has_stock_layers() {
             return self.private(sizes, device, visitor);
         }
-        self.visit::<Linear, Conv2d, GroupNorm, LayerNorm, MultiHeadAttention, Rnn, Gru, Lstm, V>(
+        self.visit::<Linear, Conv2d, GroupNorm, LayerNorm, MultiHeadAttention, Rnn, Gru, Lstm, Activation, V>(
             sizes, device, visitor,
         )
     }
 
-    fn visit<L, C, G, N, A, R, U, M, V>(
+    fn visit<L, C, G, N, A, R, U, M, F, V>(
         self,
         sizes: Sizes,
         device: &Device,
@@ -230,6 +232,7 @@ impl Network {
         R: Layer<Rnn> + Forward<3>,
         U: Layer<Gru> + Forward<3>,
         M: Layer<Lstm> + Forward<3>,
+        F: Layer<Activation> + Forward<2> + Forward<4>,
         V: NetworkVisitor<Tensor<4>>,
     {
         let classes = self.classes();
@@ -239,7 +242,7 @@ impl Network {
         }
         let units = sizes.width.unwrap_or(UNITS);
         match self {
-            Self::Cnn => visitor.visit(Cnn::<C, L>::new(classes, device)),
+            Self::Cnn => visitor.visit(Cnn::<C, L, F>::new(classes, device)),
             Self::Rnn => {
                 let cell = R::of(RnnConfig::new(d_input, units, true).init(device));
                 visitor.visit(Recurrent::<R, L>::new(cell, units, classes, device))
@@ -263,7 +266,7 @@ impl Network {
                     (width, depth) => vec![width.unwrap_or(UNITS); depth.unwrap_or(2)],
                 };
                 let ends = (vec![d_input * height], vec![classes]);
-                visitor.visit(Mlp::<L>::new(&[ends.0, hidden, ends.1].concat(), device))
+                visitor.visit(Mlp::<L, F>::new(&[ends.0, hidden, ends.1].concat(), device))
             }
         }
     }

@@ -78,8 +78,8 @@ impl<B: ParametricOps, const N: usize> Backward<B, N> for TapStep {
         }
         if let Some(node) = weight_node {
             let kept = Kept::from_parts(kept, ids);
-            let grad = primitive.weight_gradient::<B>(kept, weight, output_grad);
-            grads.register::<B>(node.id, grad);
+            let grad = B::weight_gradient(output_grad, kept, weight.clone(), primitive);
+            grads.register::<B>(node.id, B::float_reshape(grad, weight));
         }
     }
 }

@@ -12,7 +12,7 @@ use super::gate_parameters::{GATES, GateParameters};
 use super::sequence::{OperandGrads, Operands, Trace};
 use super::uses::{LayerInput, LayerOf, Use, record};
 use super::value::Value;
-use super::{FusedOps, Recurrence, RecurrentOps};
+use super::{FusedOps, GateFunction, Recurrence, RecurrentOps};
 use crate::ops::recording;
 
 /// Input, hidden state and cell; weights and biases of the input, then of the hidden state.
@@ -59,6 +59,28 @@ impl<B: FusedOps> Backward<B, PARENTS> for RecurrentStep {
         match recording::is_active() {
             true => record_uses(found, &trained, &recurrence, size),
             false => register_uses(found, &trained, size, grads),
+        }
+    }
+}
+
+/// The backward step of a gate function.
+#[derive(Debug)]
+struct ActivationStep;
+
+impl<B: FusedOps> Backward<B, 1> for ActivationStep {
+    /// The output.
+    type State = (FloatTensor<B>, GateFunction);
+
+    fn backward(
+        self,
+        ops: Ops<Self::State, 1>,
+        grads: &mut Gradients,
+        _checkpointer: &mut Checkpointer,
+    ) {
+        let (output, function) = ops.state;
+        let grad = Value::<B>(grads.consume::<B>(&ops.node));
+        if let [Some(node)] = ops.parents {
+            grads.register::<B>(node.id, function.backward(Value(output), grad).0);
         }
     }
 }
@@ -178,6 +200,18 @@ impl<B: RecurrentOps, C: CheckpointStrategy> RecurrentOps for Autodiff<B, C> {
                 prep.finish((trace, recurrence, kept), output)
             }
             OpsKind::UnTracked(prep) => prep.finish(operands.forward(&recurrence).0),
+        }
+    }
+
+    fn activation(input: FloatTensor<Self>, function: GateFunction) -> FloatTensor<Self> {
+        let node = input.node();
+        let apply = |input: FloatTensor<Self>| function.apply::<B>(Value(input.into_primitive())).0;
+        match ActivationStep.prepare::<C>([node]).compute_bound().stateful() {
+            OpsKind::Tracked(prep) => {
+                let output = apply(input);
+                prep.finish((output.clone(), function), output)
+            }
+            OpsKind::UnTracked(prep) => prep.finish(apply(input)),
         }
     }
 }

@@ -1,7 +1,7 @@
 use burn::backend::Dispatch;
 use burn::tensor::Tensor;
 
-use super::{GateParameters, Recurrence, RecurrentOps};
+use super::{GateFunction, GateParameters, Recurrence, RecurrentOps};
 
 /// Weights and biases of the gates.
 pub(crate) type GateTensors = (Vec<Tensor<2>>, Vec<Tensor<1>>);
@@ -33,6 +33,11 @@ pub(crate) fn recurrent(
         recurrence,
     );
     Tensor::from_dispatch(output)
+}
+
+/// Applies a gate function to every value, with the native kernel of the backend.
+pub(crate) fn activation<const D: usize>(input: Tensor<D>, function: GateFunction) -> Tensor<D> {
+    Tensor::from_dispatch(Dispatch::activation(input.into_dispatch(), function))
 }
 
 fn parameters((weights, biases): GateTensors) -> GateParameters<Dispatch> {

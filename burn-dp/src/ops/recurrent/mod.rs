@@ -33,7 +33,7 @@ mod uses;
 mod value;
 
 pub use cell::Cell;
-pub(crate) use functions::recurrent;
+pub(crate) use functions::{activation, recurrent};
 pub use fused_ops::FusedOps;
 pub use gate_parameters::GateParameters;
 pub use recurrence::{GateIds, Recurrence};

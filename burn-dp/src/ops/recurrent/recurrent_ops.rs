@@ -1,7 +1,8 @@
 use burn::backend::{backend_extension, tensor::FloatTensor};
 
 use super::sequence::Operands;
-use super::{FusedOps, GateParameters, Recurrence};
+use super::value::Value;
+use super::{FusedOps, GateFunction, GateParameters, Recurrence};
 
 /// The recurrent primitive of a backend.
 ///
@@ -32,5 +33,11 @@ pub trait RecurrentOps: FusedOps {
     ) -> FloatTensor<Self> {
         let parameters = [of_input.into_parts(), of_hidden.into_parts()];
         Operands::<Self>::new([input, hidden, cell], parameters, &recurrence).forward(&recurrence).0
+    }
+
+    /// Applies a gate function to every value.
+    #[fusion(default)]
+    fn activation(input: FloatTensor<Self>, function: GateFunction) -> FloatTensor<Self> {
+        function.apply::<Self>(Value(input)).0
     }
 }
