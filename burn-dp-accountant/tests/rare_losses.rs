@@ -1,7 +1,7 @@
 //! Compositions in which a few rare losses decide: the brackets are narrow, and contain references.
 //!
-//! The configurations are those of `examples/sweep_accountant.rs` whose brackets were once wider
-//! than 1e-4.
+//! The brackets of these configurations of `examples/sweep_accountant.rs` were once wider than
+//! 1e-4.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 

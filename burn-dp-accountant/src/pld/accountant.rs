@@ -1,6 +1,7 @@
 //! The accountant that composes privacy loss distributions.
 
-use super::bracket::{self, Bracket};
+use super::bounds::Bracket;
+use super::bracket;
 use super::delta;
 use super::grid_settings::GridSettings;
 use super::profile::profile;

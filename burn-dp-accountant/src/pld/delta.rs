@@ -1,6 +1,6 @@
 //! The certified bracket of δ at one ε.
 
-use super::bracket::Bracket;
+use super::bounds::Bracket;
 use super::composition::{Composition, Lattices};
 use super::fourier::GridError;
 use super::grid_settings::{GridSettings, first_width, ln_alias, tail};

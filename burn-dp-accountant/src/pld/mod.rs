@@ -6,6 +6,7 @@
 //! bracket of ε stays wide, atoms at free positions are composed too (`squaring`).
 
 mod accountant;
+mod bounds;
 mod bracket;
 mod composition;
 mod delta;

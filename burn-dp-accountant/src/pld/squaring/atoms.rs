@@ -13,7 +13,7 @@
 //! terms are positive, so that small masses keep their relative accuracy.
 //!
 //! Rounding: δ is linear in every mass, with coefficients that are not negative. A relative error
-//! of the masses of one release is one of δ, and those of a composition add up
+//! of the masses of one release is one of δ, and the errors of a composition add up
 //! ([`Atoms::relative`]). Positions are moved to the safe side before they are composed, by more
 //! than what the composition rounds ([`NUDGE`]).
 //!
@@ -32,7 +32,7 @@ const NEGLIGIBLE: f64 = 1e-100;
 ///
 /// With `c = 8u` and both positions moved, `f_1 (1 ± c) + f_2 (1 ± c) (1 - f_1)` is off the exact
 /// composition by at least `7u |f_1| + 6u |f_2| (1 - f_1)` after the rounding of the product. The
-/// rounding of the sum is at most `u` of both, and so is that of a position that a merge moves.
+/// rounding of the sum is at most `u` of both, and so is the rounding of a merge.
 const NUDGE: f64 = 4.0 * f64::EPSILON;
 
 /// A bound of all masses that underflow.

@@ -1,6 +1,7 @@
 //! The cells of a composition: wide far from 0 and from ε.
 
-use super::LARGEST_EPSILON;
+/// Largest ε: there `1 - f` still has nine digits.
+pub(super) const LARGEST_EPSILON: f64 = 12.0;
 
 /// Step relative to the standard deviation of the frequent losses, or to the distance from 0.
 const STEP: f64 = 6.4e-3;

@@ -9,10 +9,10 @@ mod grid;
 mod sampled;
 
 use atoms::Atoms;
-use grid::Grid;
+use grid::{Grid, LARGEST_EPSILON};
 use sampled::Release;
 
-use super::bracket::Bracket;
+use super::bounds::Bracket;
 use super::side::Side;
 use crate::dominating_pairs::{Direction, Pair};
 use crate::math::normal;
@@ -23,12 +23,9 @@ const MOST_PRODUCTS: f64 = 4e8;
 /// Relative share of δ in the outcomes that are cut.
 const TAIL_SHARE: f64 = 1e-7;
 
-/// Largest distance of an outcome from the mean without sampling. The bounds of the rounding hold up
-/// to there, where no density underflows and no exponential overflows.
+/// Largest distance of an outcome from the mean without sampling. The bounds of the rounding hold
+/// up to there, where no density underflows and no exponential overflows.
 const LARGEST_OUTCOME: f64 = 24.0;
-
-/// Largest ε: there `1 - f` still has nine digits.
-const LARGEST_EPSILON: f64 = 12.0;
 
 /// Returns the bracket of ε at `delta` in one direction, as narrow as `relative_width` if that is
 /// possible with bounded work. `None` if the composition is not of one sampled pair, or if its

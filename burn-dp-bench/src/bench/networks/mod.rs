@@ -212,9 +212,18 @@ impl Network {
         if !self.has_stock_layers() {
             return self.private(sizes, device, visitor);
         }
-        self.visit::<Linear, Conv2d, GroupNorm, LayerNorm, MultiHeadAttention, Rnn, Gru, Lstm, Activation, V>(
-            sizes, device, visitor,
-        )
+        self.visit::<
+            Linear,
+            Conv2d,
+            GroupNorm,
+            LayerNorm,
+            MultiHeadAttention,
+            Rnn,
+            Gru,
+            Lstm,
+            Activation,
+            V,
+        >(sizes, device, visitor)
     }
 
     fn visit<L, C, G, N, A, R, U, M, F, V>(

@@ -82,7 +82,7 @@ pub trait FusedOps: Backend {
         None
     }
 
-    /// Examples whose sequences are computed apart from those of others; `None` for all at once.
+    /// Returns the size of the parts of a batch that are computed apart; `None` for all at once.
     fn examples_apart() -> Option<usize> {
         None
     }

@@ -59,8 +59,8 @@ impl<B: FusedOps> Sequence<B> {
         rows.reshape([self.positions, count / self.positions, features])
     }
 
-    /// Returns some columns, `[batch_size, positions, columns]`, also in memory: the rules read them
-    /// several times.
+    /// Returns some columns, `[batch_size, positions, columns]`, also in memory: the rules read
+    /// them several times.
     pub(super) fn by_example(&self, columns: Range<usize>) -> Value<B> {
         let values: Vec<_> = self.values.iter().map(|value| &value.0).collect();
         match B::by_example(&values, self.positions, columns.clone()) {

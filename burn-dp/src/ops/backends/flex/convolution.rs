@@ -1,5 +1,6 @@
 //! Convolutions as products with patches (im2col) of a few examples at a time: few enough for the
-//! cache, and enough for an efficient product. A transposed convolution is the gradient of the input of a convolution.
+//! cache, and enough for an efficient product. A transposed convolution is the gradient of the
+//! input of a convolution.
 //!
 //! The blocks of examples depend on the shapes alone, so that results do not depend on the number
 //! of threads.
@@ -15,8 +16,8 @@ use crate::ops::{Convolution, Patches};
 /// Values of the patches of one block: they fit into the cache of a core.
 const BLOCK_VALUES: usize = 1 << 16;
 
-/// Columns of the patches of one block, at least: with fewer, a product reads the weights more often
-/// than it computes with them.
+/// Columns of the patches of one block, at least: with fewer, a product reads the weights more
+/// often than it computes with them.
 const BLOCK_COLUMNS: usize = 256;
 
 /// Parts of the batch whose gradients of the weight are added up apart.

@@ -1,0 +1,57 @@
+//! A lower and an upper bound of one number.
+
+/// A bracket of ε or δ, and the width of its grid.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Bracket {
+    pub(crate) lower: f64,
+    pub(crate) upper: f64,
+    pub(crate) grid: Option<f64>,
+    /// Why it is wider than requested, if it is.
+    pub(crate) note: Option<String>,
+    /// Whether two of its bounds contradicted each other. It bounds nothing then.
+    pub(crate) contradicts: bool,
+}
+
+impl Bracket {
+    /// Returns the bracket of an ε of which nothing is known.
+    pub(super) fn unknown() -> Self {
+        Self { upper: f64::INFINITY, ..Self::default() }
+    }
+
+    /// Narrows the bracket to the values that are also in another bracket. If there are none, a
+    /// bound is wrong, and the bracket becomes unbounded with a note: no wrong bound is hidden.
+    pub(crate) fn narrow(&mut self, lower: f64, upper: f64) {
+        if self.contradicts {
+            return;
+        }
+        let (low, high) = (self.lower.max(lower), self.upper.min(upper));
+        if low <= high {
+            (self.lower, self.upper) = (low, high);
+        } else {
+            *self = Self { contradicts: true, ..Self::unknown() };
+            self.note = Some(format!(
+                "the bounds contradict each other: {low:e} from below, {high:e} from above; this \
+                 is a fault of the accountant, and neither is used"
+            ));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    #[test]
+    fn contradicting_bounds_surface_as_no_bound() {
+        let mut bracket = Bracket { upper: 2.0, ..Bracket::default() };
+        bracket.narrow(1.0, 3.0);
+        assert_eq!((bracket.lower, bracket.upper, bracket.contradicts), (1.0, 2.0, false));
+        bracket.narrow(2.5, 3.0);
+        assert_eq!((bracket.lower, bracket.upper, bracket.contradicts), (0.0, f64::INFINITY, true));
+        assert!(bracket.note.as_ref().unwrap().contains("contradict"), "{bracket:?}");
+        // Later bounds do not hide it.
+        bracket.narrow(1.0, 3.0);
+        assert!(bracket.upper.is_infinite());
+    }
+}
