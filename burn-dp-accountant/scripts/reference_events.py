@@ -117,6 +117,35 @@ def truncated(size, q, limit, sigma, delta):
     return eta, lower, upper
 
 
+def discrete_gaussian(sigma, shift, count, delta):
+    """Several discrete Gaussian releases: the convolution of their atoms."""
+    sigma = mp.mpf(sigma)
+    reach = int(14 * sigma) + shift + 2
+    one = [mp.exp(-((k / sigma) ** 2) / 2) for k in range(-reach, reach + 1)]
+    total = sum(one)
+    masses = [mp.mpf(1)]
+    for _ in range(count):
+        sums = [mp.mpf(0)] * (len(masses) + len(one) - 1)
+        for i, a in enumerate(masses):
+            for j, b in enumerate(one):
+                sums[i + j] += a * b / total
+        masses = sums
+    # Centered under P.
+    middle = mp.mpf(count * shift) / 2 - reach * count
+    losses = [shift / sigma**2 * (k + middle) for k in range(len(masses))]
+
+    def profile(epsilon):
+        above = ((p, y) for p, y in zip(masses, losses) if y > epsilon)
+        return sum(p * (1 - mp.exp(epsilon - y)) for p, y in above)
+
+    low, high = mp.mpf(0), mp.mpf(60)
+    while high - low > mp.mpf(10) ** -18:
+        middle_epsilon = (low + high) / 2
+        above = profile(middle_epsilon) > delta
+        low, high = (middle_epsilon, high) if above else (low, middle_epsilon)
+    return high
+
+
 def selection(runs, mean, sigma, delta):
     """Repeat-and-select of one Gaussian release, orders optimized continuously (Papernot and
     Steinke 2022, Theorem 2 with shape 0 and 1, Theorem 6), conversion of Canonne et al. 2020."""
@@ -176,5 +205,7 @@ if __name__ == "__main__":
     for case in [(1.2e-7, 0.45, 3e-14), (1.8e-5, 0.8, 4e-10)]:
         print("twice sampled", case, mp.nstr(sampled_twice(*case), 12))
     mp.mp.dps = 30
+    for case in [(1.0, 1, 1, 1e-5), (3.0, 2, 4, 1e-6), (0.7, 1, 3, 1e-4)]:
+        print("discrete", case, mp.nstr(discrete_gaussian(*case), 17))
     for case in [("geometric", 10, 1.0, 1e-6), ("logarithmic", 10, 5.0, 1e-6), ("poisson", 10, 5.0, 1e-6)]:
         print("selection", case, mp.nstr(selection(*case), 17))

@@ -23,6 +23,8 @@ pub enum Method {
     Exact,
     /// Numerical inversion alone: an exact estimate without a guarantee.
     Inversion,
+    /// Random privacy losses: a bound with a failure probability that is part of δ.
+    MonteCarlo,
 }
 
 impl fmt::Display for Method {
@@ -34,6 +36,7 @@ impl fmt::Display for Method {
             Self::ClosedForm => "closed form",
             Self::Exact => "exact, inside a certified bracket",
             Self::Inversion => "exact, not certified",
+            Self::MonteCarlo => "Monte Carlo, failure probability inside of delta",
         })
     }
 }

@@ -45,10 +45,15 @@
 //! | – certified brackets | [`PldAccountant`], [`GdpAccountant`] (Gaussian releases only) |
 //! | – upper bounds | [`RdpAccountant`] |
 //! | – exact estimates | [`ExactAccountant`] |
+//! | – bounds by simulation | [`MonteCarloAccountant`] |
+//! | correlate the noise of steps | [`correlated_noise`] |
 //! | plan a run | [`Calibration`], [`AdaptiveClippingSplit`], [`TotalAmountOfNoise`], [`RunPlan`] |
 //! | work with f-DP | [`GaussianDp`], [`TradeoffCurve`], [`TradeoffFunction`] |
 //! | read older papers | [`CentralLimitEstimate`], [`epsilon_from_rdp_mironov`] |
 //! | work with Rényi divergences | [`rdp_of_event`], [`epsilon_from_rdp`], [`delta_from_rdp`] |
+//! | choose releases adaptively | [`PrivacyFilter`], [`PrivacyOdometer`] |
+//! | search hyperparameters | [`search`] |
+//! | compare guarantees | [`PrivacyStatement::compare`], [`Comparison`] |
 //! | measure a lower bound on ε | [`audit`] |
 //!
 //! The page [`accounting`] explains what each number means and which accountant to use.
@@ -59,17 +64,21 @@
 //!
 //! | module | content |
 //! |---|---|
+//! | `comparison` | which of two statements is stronger |
 //! | `statement`, `tan` | the privacy statement, plans by the total amount of noise |
 //! | `audit` | lower bounds on ε from measured scores |
-//! | `ledger`, `calibration` | the record of releases, searches within a budget |
+//! | `search` | a random number of runs |
+//! | `ledger`, `calibration`, `filter` | the record of releases, searches within a budget |
+//! | `group` | several units at once |
 //! | `analysis` | the choice of the tightest method |
-//! | `pld`, `exact`, `rdp`, `gdp` | the accountants |
+//! | `pld`, `exact`, `rdp`, `gdp`, `monte_carlo` | the accountants |
 //! | `accountant` | their common trait |
 //! | `saddle` | cumulants, saddle points, contours |
 //! | `lattice` | privacy losses on a grid |
 //! | `dominating_pairs` | from events to pairs of distributions |
 //! | `split`, `budget`, `event`, `epsilon` | data: splits of noise, budgets, events, answers |
-//! | `math`, `domain`, `relation`, `rounded`, `error` | numerics, checks, formatting, errors |
+//! | `correlated_noise` | strategies of correlated noise, their errors and sensitivities |
+//! | `math`, `domain`, `relation`, `rounded`, `atomic_file`, `error` | numerics, checks, texts, files, errors |
 //!
 //! # Features
 //!
@@ -78,24 +87,31 @@
 mod accountant;
 pub mod accounting;
 mod analysis;
+mod atomic_file;
 pub mod audit;
 mod budget;
 mod calibration;
+mod comparison;
+pub mod correlated_noise;
 mod domain;
 mod dominating_pairs;
 mod epsilon;
 mod error;
 mod event;
 mod exact;
+mod filter;
 mod gdp;
+mod group;
 mod lattice;
 mod ledger;
 mod math;
+mod monte_carlo;
 mod pld;
 mod rdp;
 mod relation;
 mod rounded;
 mod saddle;
+pub mod search;
 mod split;
 mod statement;
 mod tan;
@@ -103,17 +119,21 @@ mod tan;
 pub use accountant::Accountant;
 pub use budget::Budget;
 pub use calibration::{CALIBRATION_TOLERANCE, Calibration, calibrate_noise_multiplier};
+pub use comparison::{Comparison, Stronger};
 pub use epsilon::{DeltaBracket, Epsilon, Method};
 pub use error::AccountantError;
-pub use event::{DpEvent, RunCount};
+pub use event::{DpEvent, GaussianMixture, PatternedGaussian, RandomParticipation, RunCount};
 pub use exact::ExactAccountant;
+pub use filter::{PrivacyFilter, PrivacyOdometer};
 pub use gdp::{
-    ApproximateEpsilon, CentralLimitEstimate, GaussianDp, GdpAccountant, TradeoffCurve,
-    TradeoffFunction,
+    ApproximateEpsilon, CentralLimitEstimate, GaussianDp, GaussianFit, GdpAccountant,
+    TradeoffCurve, TradeoffFunction,
 };
+pub use group::GroupEpsilon;
 pub use ledger::{
     LEDGER_FORMAT_VERSION, LedgerEntry, LedgerHeader, NoiseProvenance, PrivacyLedger, UnitOfPrivacy,
 };
+pub use monte_carlo::{MonteCarloAccountant, verified_delta};
 pub use pld::PldAccountant;
 pub use rdp::{
     RdpAccountant, delta_from_rdp, epsilon_from_rdp, epsilon_from_rdp_mironov, rdp_of_event,

@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::epsilon::Epsilon;
 use crate::error::AccountantError;
+use crate::group::GroupEpsilon;
 use crate::ledger::{LedgerEntry, NoiseProvenance, PrivacyLedger, UnitOfPrivacy};
 use crate::relation::NeighboringRelation;
 use crate::rounded::Rounded;
@@ -27,6 +28,9 @@ pub struct PrivacyStatement {
     pub private: bool,
     /// ε for each δ.
     pub epsilons: Vec<Epsilon>,
+    /// ε for several units at once, for each δ, if it was asked for.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub groups: Vec<GroupEpsilon>,
     /// Description of the sampling.
     pub sampler: String,
     /// Description of the clipping.
@@ -75,12 +79,43 @@ impl PrivacyStatement {
             relation: header.relation,
             private: epsilons.iter().all(|e| e.upper.is_finite()),
             epsilons,
+            groups: Vec::new(),
             sampler: header.sampler.clone(),
             clipping: header.clipping.clone(),
             noise_source: header.noise_source.clone(),
             releases: ledger.entries().to_vec(),
             facts: header.facts.clone(),
             not_covered,
+        })
+    }
+
+    /// Adds the guarantee of `ledger`, from which the statement was made, for `units` units at
+    /// once.
+    ///
+    /// # Errors
+    ///
+    /// Returns [`AccountantError::InvalidArgument`] if `units` is 0, and
+    /// [`AccountantError::Unsupported`] if an event cannot be analyzed.
+    pub fn with_group(
+        mut self,
+        ledger: &PrivacyLedger,
+        units: u64,
+    ) -> Result<Self, AccountantError> {
+        for epsilon in &self.epsilons {
+            self.groups.push(ledger.group_epsilon_of(units, epsilon.delta)?);
+        }
+        Ok(self)
+    }
+
+    /// Reads the JSON text of [`to_json`](Self::to_json).
+    ///
+    /// # Errors
+    ///
+    /// Returns [`AccountantError::Format`] if the text is not a statement.
+    pub fn from_json(text: &str) -> Result<Self, AccountantError> {
+        serde_json::from_str(text).map_err(|source| AccountantError::Format {
+            reason: "not a privacy statement".to_string(),
+            source: Some(source),
         })
     }
 
@@ -118,6 +153,17 @@ impl fmt::Display for PrivacyStatement {
             }
             for note in &epsilon.notes {
                 writeln!(f, "                        {note}")?;
+            }
+        }
+        for GroupEpsilon { units, epsilon } in &self.groups {
+            let (upper, delta) = (Rounded::up(epsilon.upper), epsilon.delta);
+            if epsilon.upper.is_finite() {
+                writeln!(
+                    f,
+                    "  {units} units at once:      epsilon <= {upper} at delta = {delta:e}"
+                )?;
+            } else {
+                writeln!(f, "  {units} units at once:      no guarantee at delta = {delta:e}")?;
             }
         }
         let or_unstated =

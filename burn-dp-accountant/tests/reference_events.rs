@@ -7,12 +7,20 @@
 #![allow(clippy::excessive_precision)] // References as their script printed them.
 
 use burn_dp_accountant::{
-    Accountant, DpEvent, NeighboringRelation, PldAccountant, RdpAccountant, RunCount,
+    Accountant, DpEvent, GaussianDp, LedgerHeader, NeighboringRelation, PldAccountant,
+    PrivacyLedger, RdpAccountant, RunCount, UnitOfPrivacy,
 };
 
 /// Sampling probability, noise multiplier, δ, and ε of two releases.
 const REFERENCES: [(f64, f64, f64, f64); 2] =
     [(1.2e-7, 0.45, 3e-14, 0.0773704309358), (1.8e-5, 0.8, 4e-10, 0.00508172762078)];
+
+/// σ, sensitivity, number of releases, δ and ε of discrete Gaussian releases.
+const DISCRETE: [(f64, u64, u64, f64, f64); 3] = [
+    (1.0, 1, 1, 1e-5, 4.4302380552794121),
+    (3.0, 2, 4, 1e-6, 6.8109493456484062),
+    (0.7, 1, 3, 1e-4, 11.195568030383764),
+];
 
 fn with_replacement(dataset_size: u64, sample_size: u64, sigma: f64) -> DpEvent {
     let event = Box::new(DpEvent::gaussian(sigma));
@@ -92,4 +100,48 @@ fn two_rarely_sampled_releases_have_their_reference_epsilon() {
         let slack = 1e-11 * truth;
         assert!(got.lower <= truth + slack && truth - slack <= got.upper, "{event}: {got:?}");
     }
+}
+
+#[test]
+fn discrete_gaussian_has_its_reference_epsilon() {
+    for (sigma, sensitivity, count, delta, truth) in DISCRETE {
+        let event = DpEvent::DiscreteGaussian { sigma, sensitivity };
+        let pld = PldAccountant::new([(&event, count)], NeighboringRelation::AddOrRemoveOne);
+        let found = pld.unwrap().epsilon(delta).unwrap();
+        assert!(found.lower <= truth && truth <= found.upper, "{event}: {found:?} {truth}");
+        assert!(found.upper - found.lower <= 1e-3 * truth, "{event}: {found:?}");
+        let rdp = RdpAccountant::new([(&event, count)], NeighboringRelation::AddOrRemoveOne);
+        assert!(rdp.unwrap().epsilon(delta).unwrap().upper >= truth, "{event}");
+    }
+}
+
+#[test]
+fn exponential_mechanisms_cost_less_than_their_sum() {
+    let event = DpEvent::Exponential { epsilon: 0.1 };
+    let relation = NeighboringRelation::AddOrRemoveOne;
+    let mut ledger = PrivacyLedger::new(LedgerHeader::new(UnitOfPrivacy::Example, relation));
+    ledger.record_many(&event, 400).unwrap();
+    let found = ledger.epsilon(1e-6).unwrap();
+    // ε²/8-zCDP each: ρ = 0.5, against 2ρ of randomized response.
+    let gaussian = DpEvent::ZeroConcentrated { rho: 0.5 };
+    let rdp = RdpAccountant::new([(&gaussian, 1)], NeighboringRelation::AddOrRemoveOne).unwrap();
+    let limit = rdp.epsilon(1e-6).unwrap().upper;
+    assert!(found.upper <= limit * (1.0 + 1e-9) && found.upper > 0.5 * limit, "{found:?} {limit}");
+    let one = PldAccountant::new([(&event, 1)], NeighboringRelation::AddOrRemoveOne).unwrap();
+    assert!(one.epsilon(1e-6).unwrap().upper <= 0.1 * (1.0 + 1e-9));
+}
+
+#[test]
+fn fit_of_a_training_dominates_its_curve() {
+    let step = DpEvent::dp_sgd_step(0.01, 1.0);
+    let pld = PldAccountant::new([(&step, 1000)], NeighboringRelation::AddOrRemoveOne).unwrap();
+    let fit = pld.tradeoff(4_000).unwrap().gaussian_fit().unwrap();
+    let gdp = GaussianDp::new(fit.mu).unwrap();
+    for delta in [1e-2, 1e-5, 1e-8] {
+        let truth = pld.epsilon(delta).unwrap();
+        assert!(gdp.epsilon(delta - fit.slack).unwrap() >= truth.lower, "{delta} {fit:?}");
+    }
+    // The estimate of the central limit is below what dominates.
+    let limit = 0.01 * (1000.0 * (1f64.exp() - 1.0)).sqrt();
+    assert!(fit.mu > limit && fit.mu < 2.0 * limit && fit.regret < 0.1, "{fit:?} {limit}");
 }

@@ -123,7 +123,8 @@ impl Calibration {
     }
 
     /// Returns the largest number of releases of `event` within the budget: one more would break
-    /// it. 0 if even one release is too much, `u64::MAX` if the event costs nothing.
+    /// it. 0 if even one release is too much, `u64::MAX` if the event costs nothing. Of a run with
+    /// correlated noise, it is at most the number of its steps.
     ///
     /// # Errors
     ///
@@ -131,7 +132,8 @@ impl Calibration {
     /// domain, and [`AccountantError::Unsupported`] if the event cannot be analyzed.
     pub fn steps(&self, event: &DpEvent) -> Result<u64, AccountantError> {
         event.validate()?;
-        largest_count(self.target.epsilon(), |n| self.upper(event, n), |n| self.quick(event, n))
+        let (epsilon, limit) = (self.target.epsilon(), event.remaining_steps());
+        largest_count(epsilon, limit, |n| self.upper(event, n), |n| self.quick(event, n))
     }
 
     /// Returns the largest sampling probability with which `steps` releases of `event(probability)`

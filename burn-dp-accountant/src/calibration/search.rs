@@ -104,16 +104,18 @@ fn search(
     Ok(high)
 }
 
-/// Returns the largest `n` with `upper(n) <= target`, for a non-decreasing `upper`; `quick` is
-/// close to it and never above it.
+/// Returns the largest `n` up to `limit` with `upper(n) <= target`, for a non-decreasing `upper`;
+/// `quick` is close to it and never above it.
 pub(crate) fn largest_count(
     target: f64,
+    limit: u64,
     upper: impl Fn(u64) -> Result<f64, AccountantError>,
     quick: impl Fn(u64) -> Option<f64>,
 ) -> Result<u64, AccountantError> {
-    let fits = |n: u64| -> Result<bool, AccountantError> { Ok(upper(n)? <= target) };
+    let fits = |n: u64| -> Result<bool, AccountantError> { Ok(n <= limit && upper(n)? <= target) };
     let quickly = |n: u64, share: f64| -> Result<bool, AccountantError> {
         match quick(n) {
+            _ if n > limit => Ok(false),
             Some(value) => Ok(value <= share * target),
             None => fits(n),
         }

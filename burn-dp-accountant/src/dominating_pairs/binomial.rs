@@ -35,32 +35,126 @@ pub(super) fn multiplicities(
     (q, components, rest)
 }
 
-/// Returns an upper bound of `P[Binomial(n, q) > limit]`: a sum of masses, then a geometric series.
-pub(super) fn binomial_tail_upper(n: u64, q: f64, limit: u64) -> f64 {
+/// A lower and an upper bound of a probability.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Tail {
+    pub(super) lower: f64,
+    pub(super) upper: f64,
+}
+
+impl Tail {
+    pub(super) const ZERO: Self = Self { lower: 0.0, upper: 0.0 };
+    const ONE: Self = Self { lower: 1.0, upper: 1.0 };
+}
+
+/// Returns bounds of `P[Binomial(n, q) > limit]`: a sum of masses away from the mean, then a
+/// geometric series.
+pub(super) fn binomial_tail(n: u64, q: f64, limit: u64) -> Tail {
     if limit >= n || q == 0.0 {
-        return 0.0;
+        return Tail::ZERO;
     }
     if q == 1.0 {
-        return 1.0;
+        return Tail::ONE;
     }
     let (size, odds) = (n as f64, q / (1.0 - q));
-    let mean = size * q;
-    if (limit as f64) < mean {
-        return 1.0;
-    }
-    let mut j = limit as f64 + 1.0;
-    let mut mass = (ln_binomial(size, j) + j * q.ln() + (size - j) * (-q).ln_1p()).exp();
+    let above = limit as f64 >= size * q;
+    let mut j = if above { limit as f64 + 1.0 } else { limit as f64 };
+    let ln_mass = ln_binomial_mass(size, j, q);
+    let mut mass = ln_mass.exp();
     let mut sum = 0.0;
-    while j <= size {
+    while (0.0..=size).contains(&j) {
         sum += mass;
-        let ratio = (size - j) / (j + 1.0) * odds;
-        if ratio < 1.0 && mass * ratio / (1.0 - ratio) < 1e-12 * sum {
-            sum += mass * ratio / (1.0 - ratio);
+        let ratio = if above { (size - j) / (j + 1.0) * odds } else { j / (size - j + 1.0) / odds };
+        if ratio < 1.0 && mass * ratio / (1.0 - ratio) < 1e-13 * sum {
             break;
         }
         mass *= ratio;
-        j += 1.0;
+        j += if above { 1.0 } else { -1.0 };
     }
-    // The logarithms of factorials carry a relative error that grows with their size.
-    (sum * (1.0 + 1e-14 * size * size.ln().max(1.0))).min(1.0)
+    // The series that is left out, the sum, and the rounding of the logarithm of the first mass.
+    let error = 1e-11 + 1e-14 * ln_mass.abs();
+    let (lower, upper) = (sum * (1.0 - error).max(0.0), (sum * (1.0 + error)).min(1.0));
+    if above { Tail { lower, upper } } else { Tail { lower: 1.0 - upper, upper: 1.0 - lower } }
+}
+
+/// Returns `ln P[Binomial(n, q) = k]` without the cancellation of large factorials.
+///
+/// # References
+///
+/// "Fast and Accurate Computation of Binomial Probabilities", Loader 2000.
+fn ln_binomial_mass(n: f64, k: f64, q: f64) -> f64 {
+    if k == 0.0 {
+        return n * (-q).ln_1p();
+    }
+    if k == n {
+        return n * q.ln();
+    }
+    let stirling = stirling_error(n) - stirling_error(k) - stirling_error(n - k);
+    let deviance = deviance(k, n * q) + deviance(n - k, n * (1.0 - q));
+    let scale = 0.5 * (n / (2.0 * std::f64::consts::PI * k * (n - k))).ln();
+    stirling - deviance + scale
+}
+
+/// Returns `ln n! - ln(sqrt(2πn) (n/e)^n)`.
+fn stirling_error(n: f64) -> f64 {
+    if n < 16.0 {
+        let stirling = (n + 0.5) * n.ln() - n + 0.5 * (2.0 * std::f64::consts::PI).ln();
+        return libm::lgamma(n + 1.0) - stirling;
+    }
+    let inverse = 1.0 / (n * n);
+    let series = 1.0 / 1260.0 - inverse * (1.0 / 1680.0 - inverse / 1188.0);
+    (1.0 / 12.0 - inverse * (1.0 / 360.0 - inverse * series)) / n
+}
+
+/// Returns `x ln(x/m) + m - x`, by its series if the terms cancel.
+fn deviance(x: f64, m: f64) -> f64 {
+    let v = (x - m) / (x + m);
+    if v.abs() > 0.1 {
+        return x * (x / m).ln() + m - x;
+    }
+    let mut sum = (x - m) * v;
+    let mut power = 2.0 * x * v;
+    for j in 1..40 {
+        power *= v * v;
+        sum += power / f64::from(2 * j + 1);
+    }
+    sum
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const REFERENCES: [(f64, f64, f64, f64); 4] = [
+        (50000.0, 600.0, 0.01, -13.605518245758208),
+        (1000000000.0, 1000000.0, 0.001, -7.826_193_645_353_435),
+        (100.0, 3.0, 0.2, -14.47974016921545),
+        (1000000.0, 900.0, 0.001, -9.500_319_050_878_29),
+    ];
+
+    #[test]
+    fn masses_of_large_binomials_have_their_reference() {
+        // mpmath 1.4.1, 40 digits.
+        for (n, k, q, truth) in REFERENCES {
+            assert!((ln_binomial_mass(n, k, q) / truth - 1.0).abs() < 1e-13, "{n} {k}");
+        }
+    }
+
+    #[test]
+    fn tails_on_both_sides_of_the_mean_equal_the_sum() {
+        let (n, q) = (30u64, 0.3);
+        for limit in 0..30 {
+            let truth: f64 = (limit + 1..=n)
+                .map(|j| {
+                    let j = j as f64;
+                    let ln_mass = ln_binomial(30.0, j) + j * f64::ln(q) + (30.0 - j) * 0.7f64.ln();
+                    ln_mass.exp()
+                })
+                .sum();
+            let tail = binomial_tail(n, q, limit);
+            let (low, high) = (tail.lower - 1e-14, tail.upper + 1e-14);
+            assert!(low <= truth && truth <= high, "{limit}: {truth} {tail:?}");
+            assert!(tail.upper - tail.lower < 1e-10, "{limit}: {tail:?}");
+        }
+    }
 }

@@ -1,6 +1,7 @@
 //! A composition of dominating pairs, and what it adds to δ.
 
-use super::pair::{Direction, Pair};
+use super::direction::Direction;
+use super::pair::Pair;
 
 /// The dominating pairs of a composition of events.
 #[derive(Debug, Clone, Default)]
@@ -39,11 +40,18 @@ impl DominatingPairs {
                     Pair::Sampled { q: *q, mu: components[0].1 }
                 }
                 Pair::Symmetrized { .. } | Pair::RandomizedResponse { .. } => return None,
+                Pair::Mixture { attained: Some(attained), .. } => (**attained).clone(),
                 other => other.clone(),
             };
             attained.push(pair, *count);
         }
         Some(attained)
+    }
+
+    /// Returns whether the attained pairs may be close to the pairs, so that a lower bound is worth
+    /// an effort.
+    pub(crate) fn is_nearly_attained(&self) -> bool {
+        !self.parts.iter().any(|(pair, _)| matches!(pair, Pair::Symmetrized { .. }))
     }
 
     /// Adds `count` repetitions of a pair.
@@ -70,13 +78,20 @@ pub(crate) fn directions(parts: &[(Pair, u64)]) -> Vec<Direction> {
 /// Returns the largest privacy loss of the composition: an upper bound of ε for every δ. Infinite
 /// if the loss is not bounded.
 pub(crate) fn largest_loss(parts: &[(Pair, u64)], direction: Direction) -> f64 {
-    let one = |pair: &Pair| match *pair {
+    let losses = parts.iter().map(|(pair, n)| *n as f64 * largest_loss_of(pair, direction));
+    losses.sum::<f64>() * (1.0 + 1e-12)
+}
+
+fn largest_loss_of(pair: &Pair, direction: Direction) -> f64 {
+    match *pair {
         Pair::Sampled { q, .. } if direction == Direction::Add => -(-q).ln_1p(),
         Pair::Laplace { mu } | Pair::SampledLaplace { mu, .. } => mu,
         Pair::RandomizedResponse { epsilon } => epsilon,
+        Pair::Mixture { ref components, .. } => {
+            components.iter().map(|(_, p)| largest_loss_of(p, direction)).fold(0.0, f64::max)
+        }
         _ => f64::INFINITY,
-    };
-    parts.iter().map(|(pair, n)| *n as f64 * one(pair)).sum::<f64>() * (1.0 + 1e-12)
+    }
 }
 
 /// Returns the shift `μ` of the one Gaussian pair to which the pairs compose; `None` if a pair is

@@ -1,8 +1,12 @@
 //! Translation of events into counted dominating pairs.
 
-use super::binomial::{binomial_tail_upper, multiplicities};
+use super::binomial::multiplicities;
 use super::composition::DominatingPairs;
+use super::multiplier::gaussian_multiplier;
 use super::pair::Pair;
+use super::participation::{add_allocation, add_mixture, add_patterned};
+use super::poisson::{Sampling, add_poisson, add_truncated};
+use super::truncation::Truncation;
 use crate::error::AccountantError;
 use crate::event::DpEvent;
 use crate::relation::NeighboringRelation;
@@ -26,6 +30,9 @@ impl DominatingPairs {
         Ok(pairs)
     }
 }
+
+/// Largest σ and shift of a discrete Gaussian with a privacy loss distribution.
+const LARGEST_DISCRETE: f64 = 1e5;
 
 fn add(
     out: &mut DominatingPairs,
@@ -66,11 +73,21 @@ fn add(
             let mu = sensitivity / gaussian_multiplier(event, event)?;
             out.push(Pair::Gaussian { mu }, count);
         }
+        DpEvent::CorrelatedGaussian { .. } => {
+            if let Some(run) = event.uncorrelated(count)? {
+                out.loose |= !run.is_attained;
+                out.unattained |= !run.is_attained;
+                add(out, &run.event, run.count, relation)?;
+            }
+        }
         DpEvent::Laplace { noise_multiplier } => {
             out.push(Pair::Laplace { mu: sensitivity / noise_multiplier }, count);
         }
         DpEvent::PoissonSampled { sampling_probability, event: inner } => {
-            add_poisson(out, event, *sampling_probability, inner, count, relation)?;
+            let q = *sampling_probability;
+            if add_poisson(out, event, q, inner, count, relation)? == Sampling::None {
+                add(out, inner, count, relation)?;
+            }
         }
         DpEvent::TruncatedPoissonSampled {
             sampling_probability,
@@ -78,13 +95,15 @@ fn add(
             max_batch_size,
             event: inner,
         } => {
-            add_poisson(out, event, *sampling_probability, inner, count, relation)?;
-            // With and without the cut the distributions differ by at most the probability of a
-            // cut, in total variation and on either side ("Scalable DP-SGD: Shuffling vs. Poisson
-            // Subsampling", Chua et al. 2024). The neighbor may hold one unit more.
-            let size = dataset_size.saturating_add(1);
-            let tail = binomial_tail_upper(size, *sampling_probability, *max_batch_size);
-            out.total_variation += tail * count as f64;
+            let truncation = Truncation {
+                sampling_probability: *sampling_probability,
+                dataset_size: *dataset_size,
+                max_batch_size: *max_batch_size,
+            };
+            let added = add_truncated(out, event, truncation, inner, count, relation)?;
+            if added == Sampling::None {
+                add(out, inner, count, relation)?;
+            }
         }
         DpEvent::SampledWithoutReplacement { dataset_size, sample_size, event: inner } => {
             require_equal_sizes(event, relation)?;
@@ -113,6 +132,35 @@ fn add(
                 }
             }
         }
+        DpEvent::RandomAllocation { steps, participations, epochs, event: inner } => {
+            let mu = (*epochs as f64).sqrt() / gaussian_multiplier(inner, event)?;
+            add_allocation(out, *steps, *participations, mu, count, relation);
+        }
+        DpEvent::DiscreteGaussian { sigma, sensitivity: units } => {
+            let shift = sensitivity * *units as f64;
+            if *sigma > LARGEST_DISCRETE || shift > LARGEST_DISCRETE {
+                return Err(AccountantError::unsupported(
+                    event.to_string(),
+                    "its privacy loss has too many values; use RdpAccountant",
+                ));
+            }
+            out.push(Pair::DiscreteGaussian { sigma: *sigma, shift }, count);
+        }
+        DpEvent::Exponential { epsilon } => {
+            // Pure differential privacy; the Rényi bound is better for many of them.
+            if *epsilon > 0.0 {
+                out.push(Pair::RandomizedResponse { epsilon: *epsilon }, count);
+            }
+            out.loose = true;
+        }
+        DpEvent::GaussianMixture(mixture) => {
+            require_no_replacement(event, relation)?;
+            add_mixture(out, mixture, count);
+        }
+        DpEvent::Patterned(patterned) => {
+            require_no_replacement(event, relation)?;
+            add_patterned(out, patterned, count);
+        }
         DpEvent::ZeroConcentrated { .. } => {
             return Err(AccountantError::unsupported(
                 event.to_string(),
@@ -129,74 +177,18 @@ fn add(
     Ok(())
 }
 
-fn add_poisson(
-    out: &mut DominatingPairs,
+fn require_no_replacement(
     event: &DpEvent,
-    q: f64,
-    inner: &DpEvent,
-    count: u64,
     relation: NeighboringRelation,
 ) -> Result<(), AccountantError> {
-    if q == 0.0 {
-        return Ok(());
+    if relation == NeighboringRelation::ReplaceOne {
+        return Err(AccountantError::unsupported(
+            event.to_string(),
+            "means are known against a unit that contributes nothing; use add-or-remove-one or \
+             replace-special",
+        ));
     }
-    if let DpEvent::NonPrivate = inner {
-        out.infinite = Some("an event is not private".to_string());
-        return Ok(());
-    }
-    if q == 1.0 {
-        return add(out, inner, count, relation);
-    }
-    if let DpEvent::Laplace { noise_multiplier } = inner {
-        if relation == NeighboringRelation::ReplaceOne {
-            // Given the other drawn units, both data sets release equal sums or sums that differ by
-            // at most 2C. The hockey-stick divergence is jointly convex, so that the mixture costs
-            // no more than the release without sampling. Nothing better is proven here.
-            out.push(Pair::Laplace { mu: 2.0 / noise_multiplier }, count);
-            out.loose = true;
-            out.unattained = true;
-            return Ok(());
-        }
-        out.push(Pair::SampledLaplace { q, mu: 1.0 / noise_multiplier }, count);
-        return Ok(());
-    }
-    let mu = 1.0 / gaussian_multiplier(inner, event)?;
-    out.push(
-        match relation {
-            NeighboringRelation::AddOrRemoveOne | NeighboringRelation::ReplaceSpecial => {
-                Pair::Sampled { q, mu }
-            }
-            NeighboringRelation::ReplaceOne => Pair::Substituted { q, mu },
-        },
-        count,
-    );
     Ok(())
-}
-
-/// Returns the noise multiplier of the one Gaussian release that is equivalent to several on one
-/// draw of units: `(Σ z_i^-2)^(-1/2)` (McMahan et al. 2018, Andrew et al. 2021).
-fn gaussian_multiplier(event: &DpEvent, whole: &DpEvent) -> Result<f64, AccountantError> {
-    Ok(1.0 / gaussian_precision(event, whole)?.sqrt())
-}
-
-fn gaussian_precision(event: &DpEvent, whole: &DpEvent) -> Result<f64, AccountantError> {
-    match event {
-        DpEvent::Gaussian { noise_multiplier } => Ok(noise_multiplier.powi(-2)),
-        DpEvent::JointGaussian { noise_multipliers } => {
-            Ok(noise_multipliers.iter().map(|z| z.powi(-2)).sum())
-        }
-        DpEvent::Composed { events } if !events.is_empty() => {
-            events.iter().map(|part| gaussian_precision(part, whole)).sum()
-        }
-        DpEvent::SelfComposed { event, count } if *count > 0 => {
-            Ok(gaussian_precision(event, whole)? * *count as f64)
-        }
-        _ => Err(AccountantError::unsupported(
-            whole.to_string(),
-            "amplification by sampling is known for Gaussian releases and, under Poisson sampling, \
-             for one Laplace release",
-        )),
-    }
 }
 
 fn require_equal_sizes(

@@ -1,6 +1,7 @@
 //! The privacy loss of a pair with Gaussian noise, as a function of the outcome.
 
-use super::pair::{Direction, Pair};
+use super::direction::Direction;
+use super::pair::Pair;
 use crate::math::logarithms::ln_add_exp;
 use crate::math::normal::LN_DENSITY_AT_ZERO;
 

@@ -4,22 +4,29 @@
 //! need of a pair: its privacy loss, its rare losses, and the moments of its likelihood ratio by
 //! two quadrature rules (`trapezoidal` on the whole line, `panels` up to a given loss).
 
+mod allocation;
 mod binomial;
 mod composition;
 mod contour_moments;
+mod direction;
 mod from_events;
 mod loss;
+mod multiplier;
 mod nodes;
 mod pair;
 mod panels;
+mod participation;
+mod poisson;
 mod tail;
 mod trapezoidal;
+mod truncation;
 
 pub(crate) use composition::{DominatingPairs, directions, gaussian_shift, largest_loss};
 pub(crate) use contour_moments::{BLOCK, ContourMoments};
+pub(crate) use direction::Direction;
 pub(crate) use loss::ln_mixture;
 pub(crate) use nodes::Nodes;
-pub(crate) use pair::{Direction, Pair};
+pub(crate) use pair::Pair;
 pub(crate) use panels::panel_nodes;
 pub(crate) use tail::Tail;
 pub(crate) use trapezoidal::trapezoidal_nodes;

@@ -1,7 +1,8 @@
 //! Nodes and weights under `Q`, and the moments of the likelihood ratio from them.
 
+use super::direction::Direction;
 use super::loss::point;
-use super::pair::{Direction, Pair};
+use super::pair::Pair;
 use super::tail::Tail;
 use crate::math::logarithms::exp_minus_tangent;
 

@@ -1,13 +1,6 @@
 //! The dominating pairs, whose privacy loss the accountants analyze.
 
-/// Which of the two neighbors is `P`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Direction {
-    /// `P` is the data set with the unit.
-    Remove,
-    /// `P` is the data set without the unit.
-    Add,
-}
+use super::allocation::Allocation;
 
 /// A pair of distributions `(P, Q)` that dominates a mechanism: at every ε its hockey-stick
 /// divergence is not below the divergence of the mechanism between any two neighboring data sets.
@@ -41,11 +34,26 @@ pub(crate) enum Pair {
     /// Randomized response with parameter ε: dominates every ε-DP mechanism (Kairouz, Oh,
     /// Viswanath 2015, Theorem 3.1).
     RandomizedResponse { epsilon: f64 },
+    /// Discrete Gaussian noise of parameter `sigma` on the integers, shifted by the whole number
+    /// `shift`. The likelihood ratio is monotone, so that smaller shifts are dominated.
+    DiscreteGaussian { sigma: f64, shift: f64 },
+    /// One of several pairs, chosen at random with the given weights, which add up to 1. The choice
+    /// is part of the outcome, so that the divergence is the weighted sum. `attained` is a pair of
+    /// real data sets if no data sets attain the mixture itself.
+    Mixture { components: Vec<(f64, Pair)>, attained: Option<Box<Pair>> },
+    /// Gaussian noise, where the unit takes part in one of several steps.
+    Allocated(Allocation),
 }
 
 impl Pair {
     /// Returns whether both directions have the same privacy loss.
     pub(crate) fn is_symmetric(&self) -> bool {
-        !matches!(self, Self::Sampled { .. } | Self::SampledLaplace { .. })
+        match self {
+            Self::Sampled { .. } | Self::SampledLaplace { .. } | Self::Allocated(_) => false,
+            Self::Mixture { components, .. } => {
+                components.iter().all(|(_, pair)| pair.is_symmetric())
+            }
+            _ => true,
+        }
     }
 }

@@ -6,9 +6,10 @@
 
 use std::sync::LazyLock;
 
+use super::direction::Direction;
 use super::loss::{ln_mixture, point};
 use super::nodes::Nodes;
-use super::pair::{Direction, Pair};
+use super::pair::Pair;
 use super::tail::Tail;
 
 /// Nodes in one panel.

@@ -1,7 +1,8 @@
 //! The privacy losses of one release above a cut, in closed form.
 
+use super::direction::Direction;
 use super::loss::point;
-use super::pair::{Direction, Pair};
+use super::pair::Pair;
 use crate::math::normal;
 
 /// The outcomes `B` of one release whose loss exceeds a cut: all beyond one end.

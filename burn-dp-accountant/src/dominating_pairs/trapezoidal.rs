@@ -5,9 +5,10 @@
 //! integrands are analytic in a strip around the real line and decay like a Gaussian, hence the
 //! trapezoidal rule converges geometrically (Trefethen and Weideman 2014, Theorem 5.1).
 
+use super::direction::Direction;
 use super::loss::{ln_mixture, point};
 use super::nodes::Nodes;
-use super::pair::{Direction, Pair};
+use super::pair::Pair;
 use super::tail::Tail;
 
 /// Largest number of nodes. Where more are needed, the closed bounds are better.

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use super::{DpEvent, RunCount};
+use super::{DpEvent, PatternedGaussian, RandomParticipation, RunCount};
 use crate::rounded::Rounded;
 
 /// Formats a noise multiplier for people, rounded to the side of more privacy loss.
@@ -32,6 +32,11 @@ impl fmt::Display for DpEvent {
                 }
                 f.write_str("])")
             }
+            Self::CorrelatedGaussian { noise_multiplier, strategy, participation, .. } => write!(
+                f,
+                "CorrelatedGaussian(noise_multiplier = {}, {strategy}, {participation})",
+                multiplier(*noise_multiplier)
+            ),
             Self::PoissonSampled { sampling_probability, event } => {
                 write!(f, "PoissonSampled({}, {event})", probability(*sampling_probability))
             }
@@ -51,6 +56,10 @@ impl fmt::Display for DpEvent {
             Self::SampledWithReplacement { dataset_size, sample_size, event } => {
                 write!(f, "SampledWithReplacement({sample_size} of {dataset_size}, {event})")
             }
+            Self::RandomAllocation { steps, participations, epochs, event } => write!(
+                f,
+                "RandomAllocation({participations} of {steps} steps, {epochs} epochs, {event})"
+            ),
             Self::Composed { events } => {
                 f.write_str("Composed(")?;
                 for (i, event) in events.iter().enumerate() {
@@ -70,8 +79,52 @@ impl fmt::Display for DpEvent {
                     "RepeatAndSelect(negative binomial of mean {mean} and shape {shape}, {event})"
                 ),
             },
+            Self::DiscreteGaussian { sigma, sensitivity } => write!(
+                f,
+                "DiscreteGaussian(sigma = {}, sensitivity = {sensitivity})",
+                multiplier(*sigma)
+            ),
+            Self::Exponential { epsilon } => write!(f, "Exponential({epsilon})"),
+            Self::GaussianMixture(mixture) => write!(
+                f,
+                "GaussianMixture({} means, noise_multiplier = {})",
+                mixture.means.len(),
+                multiplier(mixture.noise_multiplier)
+            ),
+            Self::Patterned(PatternedGaussian {
+                participation,
+                steps,
+                column,
+                noise_multiplier,
+            }) => {
+                write!(
+                    f,
+                    "Patterned({participation}, {steps} steps, {} bands, noise_multiplier = {})",
+                    column.len(),
+                    multiplier(*noise_multiplier)
+                )
+            }
             Self::NonPrivate => f.write_str("NonPrivate"),
             Self::Unsupported { reason } => write!(f, "Unsupported({reason})"),
+        }
+    }
+}
+
+impl fmt::Display for RandomParticipation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::BallsInBins { cycle } => write!(f, "one of {cycle} bins"),
+            Self::CyclicPoisson { cycle, sampling_probability } => {
+                write!(f, "cyclic Poisson {} in {cycle} parts", probability(*sampling_probability))
+            }
+            Self::MinimumSeparation { separation, sampling_probability, .. } => {
+                write!(
+                    f,
+                    "Poisson {} at least {separation} apart",
+                    probability(*sampling_probability)
+                )
+            }
+            Self::Subset { participations } => write!(f, "{participations} random steps"),
         }
     }
 }

@@ -9,10 +9,15 @@
 //!    because a skipped event is privacy loss that nobody counts.
 //! 4. Parameters are the numbers that the mechanism used, never values derived for the accountant.
 
+mod correlated;
 mod display;
+mod mixture;
 mod validate;
 
+pub use mixture::{GaussianMixture, PatternedGaussian, RandomParticipation};
 use serde::{Deserialize, Serialize};
+
+use crate::correlated_noise::{Participation, Strategy};
 
 /// One release, or a structure of releases, on private data.
 ///
@@ -45,6 +50,25 @@ pub enum DpEvent {
         /// One noise multiplier for each release.
         noise_multipliers: Vec<f64>,
     },
+    /// One step of a run with correlated noise (see
+    /// [`correlated_noise`](crate::correlated_noise)): a sum of contributions of norm at most `C`,
+    /// plus the noise `noise_multiplier · C · (S^-1 z)_t`, where `S` is the strategy.
+    ///
+    /// A run begins at `first_step` 0, and its steps are released in order.
+    /// [`PrivacyLedger`](crate::PrivacyLedger) merges consecutive steps into one entry. A count of
+    /// this event means that many consecutive steps. Given `first_step` above 0 outside of a
+    /// ledger, accountants count the whole run up to the last of the steps. The event cannot be a
+    /// part of another event.
+    CorrelatedGaussian {
+        /// Standard deviation of the independent values `z` over the clipping threshold.
+        noise_multiplier: f64,
+        /// The strategy of the run.
+        strategy: Strategy,
+        /// The steps in which a unit may take part.
+        participation: Participation,
+        /// Index of the (first) step in the run.
+        first_step: u64,
+    },
     /// `event` on a Poisson sample: each unit is drawn independently with the same probability.
     PoissonSampled {
         /// Probability that a unit is drawn.
@@ -53,7 +77,7 @@ pub enum DpEvent {
         event: Box<DpEvent>,
     },
     /// `event` on a Poisson sample that is cut, uniformly at random, to at most `max_batch_size`
-    /// units.
+    /// units. A unit that displaces another one changes a cut batch by two contributions.
     TruncatedPoissonSampled {
         /// Probability that a unit is drawn, before the cut.
         sampling_probability: f64,
@@ -81,6 +105,20 @@ pub enum DpEvent {
         /// Number of draws.
         sample_size: u64,
         /// The release from the sample.
+        event: Box<DpEvent>,
+    },
+    /// `event` in each of `steps` steps, where each unit takes part in exactly `participations` of
+    /// them, chosen uniformly at random. The whole is repeated for `epochs` epochs with the same
+    /// choice ("balls in bins"); with a new choice in each epoch it is
+    /// [`SelfComposed`](Self::SelfComposed) of one epoch.
+    RandomAllocation {
+        /// Number of steps of an epoch.
+        steps: u64,
+        /// Number of steps of an epoch in which a unit takes part.
+        participations: u64,
+        /// Number of epochs with the same choice.
+        epochs: u64,
+        /// The release of one step.
         event: Box<DpEvent>,
     },
     /// All of the events, each with independent randomness.
@@ -115,6 +153,23 @@ pub enum DpEvent {
         /// Distribution of the number of runs.
         runs: RunCount,
     },
+    /// A whole number of sensitivity `sensitivity`, plus discrete Gaussian noise.
+    DiscreteGaussian {
+        /// Parameter σ of the noise: the probability of `k` is proportional to `e^{-k²/(2σ²)}`.
+        sigma: f64,
+        /// Largest change of the number by one unit.
+        sensitivity: u64,
+    },
+    /// The exponential mechanism: an outcome is chosen with probability proportional to
+    /// `e^{ε u/(2Δ)}`, `Δ` the sensitivity of the score `u` under the relation of the ledger.
+    Exponential {
+        /// Its ε.
+        epsilon: f64,
+    },
+    /// A Gaussian release whose mean depends on a random participation.
+    GaussianMixture(GaussianMixture),
+    /// Gaussian releases with correlated noise and a random participation of each unit.
+    Patterned(PatternedGaussian),
     /// A release without protection: ε is infinite.
     NonPrivate,
     /// A release that no accountant can analyze. Every accountant returns an error for it.

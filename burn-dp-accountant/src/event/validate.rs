@@ -25,9 +25,14 @@ impl DpEvent {
                 }
                 noise_multipliers.iter().try_for_each(|&z| check_positive("noise_multipliers", z))
             }
+            Self::CorrelatedGaussian { noise_multiplier, strategy, participation, first_step } => {
+                check_positive("noise_multiplier", *noise_multiplier)?;
+                participation.validate_for(strategy)?;
+                strategy.check_steps(first_step.saturating_add(1))
+            }
             Self::PoissonSampled { sampling_probability, event } => {
                 check_probability("sampling_probability", *sampling_probability)?;
-                event.validate()
+                event.validate_part()
             }
             Self::TruncatedPoissonSampled {
                 sampling_probability,
@@ -38,7 +43,7 @@ impl DpEvent {
                 check_probability("sampling_probability", *sampling_probability)?;
                 check_count("dataset_size", *dataset_size)?;
                 check_count("max_batch_size", *max_batch_size)?;
-                event.validate()
+                event.validate_part()
             }
             Self::SampledWithoutReplacement { dataset_size, sample_size, event } => {
                 if *dataset_size == 0 || sample_size > dataset_size {
@@ -50,14 +55,27 @@ impl DpEvent {
                         ),
                     ));
                 }
-                event.validate()
+                event.validate_part()
             }
             Self::SampledWithReplacement { dataset_size, event, .. } => {
                 check_count("dataset_size", *dataset_size)?;
-                event.validate()
+                event.validate_part()
             }
-            Self::Composed { events } => events.iter().try_for_each(Self::validate),
-            Self::SelfComposed { event, .. } => event.validate(),
+            Self::RandomAllocation { steps, participations, epochs, event } => {
+                check_count("steps", *steps)?;
+                check_count("epochs", *epochs)?;
+                if !(1..=*steps).contains(participations) {
+                    return Err(AccountantError::invalid(
+                        "participations",
+                        format!(
+                            "must be at least 1 and at most steps = {steps}, got {participations}"
+                        ),
+                    ));
+                }
+                event.validate_part()
+            }
+            Self::Composed { events } => events.iter().try_for_each(Self::validate_part),
+            Self::SelfComposed { event, .. } => event.validate_part(),
             Self::ZeroConcentrated { rho } => {
                 if *rho >= 0.0 && rho.is_finite() {
                     Ok(())
@@ -93,9 +111,29 @@ impl DpEvent {
                         }
                     }
                 }
-                event.validate()
+                event.validate_part()
             }
+            Self::DiscreteGaussian { sigma, sensitivity } => {
+                check_positive("sigma", *sigma)?;
+                check_count("sensitivity", *sensitivity)
+            }
+            Self::Exponential { epsilon } => check_epsilon(*epsilon),
+            Self::GaussianMixture(mixture) => mixture.validate(),
+            Self::Patterned(patterned) => patterned.validate(),
             Self::NonPrivate | Self::Unsupported { .. } => Ok(()),
         }
+    }
+    /// Checks an event inside of another event. The steps of a run with correlated noise are not
+    /// independent: no structure of events may repeat, sample or select one of them.
+    fn validate_part(&self) -> Result<(), AccountantError> {
+        if let Self::CorrelatedGaussian { .. } = self {
+            return Err(AccountantError::invalid(
+                "event",
+                "must not be a step with correlated noise inside of another event: record the \
+                 steps directly, or use the event of the whole run, \
+                 DpEvent::without_correlation(steps)",
+            ));
+        }
+        self.validate()
     }
 }

@@ -45,7 +45,7 @@ fn range(shape: &Shape) -> (f64, f64) {
         include(sign * piece.loss(piece.low));
         include(sign * piece.loss(piece.high));
     }
-    for &(y, _) in &shape.atoms {
+    for &(y, _) in shape.atoms.iter().chain(&shape.worse).chain(&shape.better) {
         include(y);
     }
     (low, high)
@@ -64,13 +64,22 @@ pub(crate) fn discretize(pair: &Pair, direction: Direction, width: f64, tail: f6
     for piece in &shape.pieces {
         sums.add_piece(piece);
     }
-    for &(y, mass) in &shape.atoms {
-        let cell = (((y - offset) / width).floor() as i64).clamp(first, last - 1);
-        sums.add(cell, y, mass);
-    }
+    let add = |sums: &mut Sums, atoms: &[(f64, f64)]| {
+        for &(y, mass) in atoms {
+            let cell = (((y - offset) / width).floor() as i64).clamp(first, last - 1);
+            sums.add(cell, y, mass);
+        }
+    };
+    add(&mut sums, &shape.atoms);
     // The part of a mass that the quadrature may have split wrongly goes to the safe side.
-    let mut optimistic = sums.mass.clone();
-    let mut pessimistic = sums.mass;
+    let (mut optimistic, mut pessimistic) = (sums.mass.clone(), sums.mass.clone());
+    if !shape.worse.is_empty() {
+        let mut worse = sums.clone();
+        add(&mut worse, &shape.worse);
+        pessimistic = worse.mass;
+        add(&mut sums, &shape.better);
+        optimistic = sums.mass.clone();
+    }
     for (i, &uncertain) in sums.uncertain.iter().enumerate().take(size - 1) {
         let up = uncertain.min(pessimistic[i]);
         pessimistic[i] -= up;
@@ -83,7 +92,7 @@ pub(crate) fn discretize(pair: &Pair, direction: Direction, width: f64, tail: f6
     lower_hull(&mut optimistic, width);
     // The tails that the shape omits, on either side of each piece, become infinite losses, because
     // a piece can end anywhere among the others.
-    let infinite = 2.0 * tail * shape.pieces.len() as f64;
+    let infinite = 2.0 * tail * shape.pieces.len() as f64 + shape.infinite;
     Discretized {
         pessimistic: Lattice { offset, first, mass: pessimistic },
         optimistic: Lattice { offset, first, mass: optimistic },
@@ -95,7 +104,15 @@ pub(crate) fn discretize(pair: &Pair, direction: Direction, width: f64, tail: f6
 /// small `q` nearly all losses are within `q` of one value. If that is less than a cell, the value
 /// itself must be a grid point.
 fn bulk(pair: &Pair, direction: Direction, width: f64) -> f64 {
-    let Pair::Sampled { q, mu } = *pair else { return 0.0 };
+    let (q, mu) = match *pair {
+        Pair::Sampled { q, mu } => (q, mu),
+        // The component of the largest weight decides.
+        Pair::Mixture { ref components, .. } => {
+            let heaviest = components.iter().max_by(|a, b| a.0.total_cmp(&b.0));
+            return heaviest.map_or(0.0, |(_, pair)| bulk(pair, direction, width));
+        }
+        _ => return 0.0,
+    };
     // The bulk ends at the loss of half a cell.
     let end = (((0.5 * width).exp_m1() / q).ln_1p() + 0.5 * mu * mu) / mu;
     let ratio = (normal::ln_cdf(end - mu) - normal::ln_cdf(end)).exp();
@@ -208,6 +225,31 @@ mod tests {
     }
 
     #[test]
+    fn lattices_enclose_the_tables_of_random_allocation() {
+        use crate::dominating_pairs::DominatingPairs;
+        use crate::event::DpEvent;
+        use crate::relation::NeighboringRelation;
+        let event = Box::new(DpEvent::gaussian(1.0));
+        let event = DpEvent::RandomAllocation { steps: 10, participations: 1, epochs: 1, event };
+        let relation = NeighboringRelation::AddOrRemoveOne;
+        let pairs = DominatingPairs::of_events([(&event, 1)], relation).unwrap_or_default();
+        let (width, tail) = (1e-3, 1e-15);
+        // `balls_in_bins_exact` of golden/sampler_accounting.json.
+        for (direction, epsilon, truth) in [
+            (Direction::Remove, 0.5, 0.026850355983446317),
+            (Direction::Remove, 1.0, 0.0027828689708644383),
+            (Direction::Add, 0.5, 0.0190641129481348),
+            (Direction::Add, 1.0, 0.00048618580849675217),
+        ] {
+            let grid = discretize(&pairs.parts[0].0, direction, width, tail);
+            let upper = delta(&grid.pessimistic, width, grid.infinite, epsilon);
+            let lower = delta(&grid.optimistic, width, 0.0, epsilon);
+            assert!(lower < truth && truth < upper, "{direction:?}: {lower} {truth} {upper}");
+            assert!(upper - lower < 2e-2 * truth, "{direction:?}: {lower} {upper}");
+        }
+    }
+
+    #[test]
     fn masses_of_every_pair_sum_to_one() {
         let pairs = [
             Pair::Gaussian { mu: 2.0 },
@@ -217,6 +259,13 @@ mod tests {
             Pair::Laplace { mu: 0.8 },
             Pair::SampledLaplace { q: 0.2, mu: 1.5 },
             Pair::RandomizedResponse { epsilon: 0.5 },
+            Pair::Mixture {
+                components: vec![
+                    (0.7, Pair::Sampled { q: 0.1, mu: 1.0 }),
+                    (0.3, Pair::Sampled { q: 0.08, mu: 2.0 }),
+                ],
+                attained: None,
+            },
         ];
         for pair in pairs {
             for direction in [Direction::Remove, Direction::Add] {

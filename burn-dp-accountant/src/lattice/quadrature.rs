@@ -40,6 +40,7 @@ const SPLIT_ERROR: f64 = 2e-9;
 const SPLIT_ERROR_5: f64 = 1.5e-7;
 
 /// The masses of a grid, summed up piece by piece.
+#[derive(Clone)]
 pub(super) struct Sums {
     width: f64,
     offset: f64,

@@ -31,6 +31,11 @@ enum Kind {
 pub(crate) struct Shape {
     pub(crate) pieces: Vec<Piece>,
     pub(crate) atoms: Vec<(f64, f64)>,
+    /// Atoms of a pair that is known by its bounds: worse and better than the pair.
+    pub(crate) worse: Vec<(f64, f64)>,
+    pub(crate) better: Vec<(f64, f64)>,
+    /// Mass at an infinite loss that belongs to the worse atoms.
+    pub(crate) infinite: f64,
 }
 
 impl Shape {
@@ -46,13 +51,13 @@ impl Shape {
                     reversed: false,
                     ..piece(Kind::Gaussian { mu }, mu - reach, mu + reach)
                 }],
-                atoms: Vec::new(),
+                ..Self::default()
             },
             Pair::Sampled { q, mu } => {
                 let high = if reversed { reach } else { mu + reach };
                 Self {
                     pieces: vec![piece(Kind::Sampled { q, mu }, -reach, high)],
-                    atoms: Vec::new(),
+                    ..Self::default()
                 }
             }
             Pair::Substituted { q, mu } => Self {
@@ -60,7 +65,7 @@ impl Shape {
                     reversed: false,
                     ..piece(Kind::Substituted { q, mu }, -reach, mu + reach)
                 }],
-                atoms: Vec::new(),
+                ..Self::default()
             },
             Pair::Symmetrized { q, ref components } => symmetrized(q, components, reach),
             Pair::Laplace { mu } => laplace(1.0, mu, false),
@@ -68,9 +73,39 @@ impl Shape {
             Pair::RandomizedResponse { epsilon } => {
                 let high = 1.0 / (1.0 + (-epsilon).exp());
                 let low = (-epsilon).exp() / (1.0 + (-epsilon).exp());
-                Self { pieces: Vec::new(), atoms: vec![(epsilon, high), (-epsilon, low)] }
+                Self { atoms: vec![(epsilon, high), (-epsilon, low)], ..Self::default() }
+            }
+            Pair::DiscreteGaussian { sigma, shift } => discrete_gaussian(sigma, shift, reach, tail),
+            Pair::Allocated(ref allocation) => {
+                let worse = allocation.upper(direction, tail);
+                Self {
+                    worse: worse.atoms,
+                    better: allocation.lower(direction, tail),
+                    infinite: worse.infinite,
+                    ..Self::default()
+                }
+            }
+            Pair::Mixture { ref components, .. } => {
+                let mut shape = Self::default();
+                for (weight, pair) in components {
+                    shape.add(*weight, Self::new(pair, direction, tail));
+                }
+                shape
             }
         }
+    }
+}
+
+impl Shape {
+    /// Adds another shape with a weight.
+    fn add(&mut self, weight: f64, other: Self) {
+        let weighted = |piece: Piece| Piece { weight: weight * piece.weight, ..piece };
+        self.pieces.extend(other.pieces.into_iter().map(weighted));
+        let weighted = |(loss, mass): (f64, f64)| (loss, weight * mass);
+        self.atoms.extend(other.atoms.into_iter().map(weighted));
+        self.worse.extend(other.worse.into_iter().map(weighted));
+        self.better.extend(other.better.into_iter().map(weighted));
+        self.infinite += weight * other.infinite;
     }
 }
 
@@ -98,6 +133,20 @@ fn symmetrized(q: f64, components: &[(f64, f64)], reach: f64) -> Shape {
     shape
 }
 
+/// Returns the atoms of discrete Gaussian noise within `reach` standard deviations. Its tails are
+/// at most the tails of the continuous Gaussian one unit nearer (Canonne, Kamath, Steinke 2020,
+/// Proposition 25).
+fn discrete_gaussian(sigma: f64, shift: f64, reach: f64, tail: f64) -> Shape {
+    let last = (reach * sigma).ceil() as i64 + 1;
+    let mass = |k: i64| (-0.5 * (k as f64 / sigma).powi(2)).exp();
+    // Terms beyond 39 standard deviations underflow.
+    let far = last.max((39.0 * sigma).ceil() as i64);
+    let total = 1.0 + 2.0 * (1..=far).rev().map(mass).sum::<f64>();
+    let loss = |k: i64| shift / (sigma * sigma) * (k as f64 + 0.5 * shift);
+    let atoms = (-last..=last).map(|k| (loss(k), mass(k) / total * (1.0 + 1e-14)));
+    Shape { atoms: atoms.collect(), infinite: 2.0 * tail, ..Shape::default() }
+}
+
 /// Returns the shape of `Laplace(μ, 1)` against `Laplace(0, 1)`, mixed with probability `q`.
 fn laplace(q: f64, mu: f64, reversed: bool) -> Shape {
     let mix = |loss: f64| (q * loss.exp_m1()).ln_1p();
@@ -110,7 +159,8 @@ fn laplace(q: f64, mu: f64, reversed: bool) -> Shape {
         vec![(top, q_top * top.exp()), (bottom, q_bottom * bottom.exp())]
     };
     let kind = Kind::Laplace { q, mu };
-    Shape { pieces: vec![Piece { kind, weight: 1.0, reversed, low: 0.0, high: mu }], atoms }
+    let piece = Piece { kind, weight: 1.0, reversed, low: 0.0, high: mu };
+    Shape { pieces: vec![piece], atoms, ..Shape::default() }
 }
 
 impl Piece {

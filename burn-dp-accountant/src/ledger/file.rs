@@ -1,16 +1,20 @@
 //! The ledger as JSON and as a file.
 
-use std::io::Write;
 use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 
 use super::header::LedgerHeader;
 use super::record::{LedgerEntry, PrivacyLedger};
+use crate::atomic_file;
 use crate::error::AccountantError;
 
-/// Version of the serialized ledger. Readers refuse every other version.
-pub const LEDGER_FORMAT_VERSION: u32 = 1;
+/// Version of the serialized ledger. Version 1, which has fewer events, is read too; readers refuse
+/// every other version.
+pub const LEDGER_FORMAT_VERSION: u32 = 2;
+
+/// The versions that are read. No event has changed its meaning.
+const READABLE: std::ops::RangeInclusive<u32> = 1..=LEDGER_FORMAT_VERSION;
 
 #[derive(Serialize)]
 struct Written<'a> {
@@ -65,10 +69,10 @@ impl PrivacyLedger {
         };
         let version: Version = serde_json::from_str(text)
             .map_err(|e| format_error("not a privacy ledger (no readable format_version)", e))?;
-        if version.format_version != LEDGER_FORMAT_VERSION {
+        if !READABLE.contains(&version.format_version) {
             return Err(AccountantError::Format {
                 reason: format!(
-                    "the ledger has format version {}, this program reads \
+                    "the ledger has format version {}, this program reads 1 to \
                      {LEDGER_FORMAT_VERSION}; use the program that wrote it, or a newer one",
                     version.format_version
                 ),
@@ -95,18 +99,7 @@ impl PrivacyLedger {
     ///
     /// Returns [`AccountantError::Io`] with the path if the file cannot be written.
     pub fn save(&self, path: impl AsRef<Path>) -> Result<(), AccountantError> {
-        let path = path.as_ref();
-        let text = self.to_json()?;
-        let io = |source| AccountantError::Io { path: path.to_path_buf(), source };
-        let folder = match path.parent() {
-            Some(parent) if !parent.as_os_str().is_empty() => parent,
-            _ => Path::new("."),
-        };
-        let mut file = tempfile::NamedTempFile::new_in(folder).map_err(io)?;
-        file.write_all(text.as_bytes()).map_err(io)?;
-        file.as_file().sync_all().map_err(io)?;
-        file.persist(path).map_err(|error| io(error.error))?;
-        Ok(())
+        atomic_file::replace(path.as_ref(), &self.to_json()?)
     }
 
     /// Reads a ledger from a file.
@@ -168,10 +161,25 @@ mod tests {
 
     #[test]
     fn unknown_version_is_refused() {
-        let text =
-            ledger().to_json().unwrap().replace("\"format_version\": 1", "\"format_version\": 2");
-        let error = PrivacyLedger::from_json(&text).unwrap_err().to_string();
-        assert!(error.contains("format version 2"), "{error}");
+        for version in [0, 3] {
+            let text = as_version(version);
+            let error = PrivacyLedger::from_json(&text).unwrap_err().to_string();
+            assert!(error.contains(&format!("format version {version}")), "{error}");
+        }
+    }
+
+    #[test]
+    fn older_version_is_read_and_written_as_the_newest() {
+        let read = PrivacyLedger::from_json(&as_version(1)).unwrap();
+        assert_eq!(read, ledger());
+        assert!(read.to_json().unwrap().contains("\"format_version\": 2"));
+    }
+
+    fn as_version(version: u32) -> String {
+        let newest = format!("\"format_version\": {LEDGER_FORMAT_VERSION}");
+        let text = ledger().to_json().unwrap();
+        assert!(text.contains(&newest), "{text}");
+        text.replace(&newest, &format!("\"format_version\": {version}"))
     }
 
     #[test]

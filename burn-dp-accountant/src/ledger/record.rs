@@ -1,4 +1,6 @@
 //! The append-only record of releases.
+//!
+//! Length: everything that may change the record is in one file.
 
 use std::sync::Mutex;
 
@@ -12,6 +14,7 @@ use crate::domain::check_delta;
 use crate::epsilon::{Epsilon, Method};
 use crate::error::AccountantError;
 use crate::event::DpEvent;
+use crate::group::{GroupEpsilon, group_epsilon};
 
 /// An event and the number of its consecutive releases.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -34,8 +37,15 @@ pub struct PrivacyLedger {
     allowance: Mutex<Option<Allowance>>,
 }
 
+/// Where a release is recorded.
+enum Place {
+    LastEntry,
+    NewEntry,
+}
+
 #[derive(Debug, Clone)]
 struct Allowance {
+    /// The next release.
     event: DpEvent,
     budget: Budget,
     remaining: u64,
@@ -82,10 +92,14 @@ impl PrivacyLedger {
 
     /// Records one release.
     ///
+    /// A step with correlated noise continues the last entry if it is the next step of that run.
+    /// Otherwise it must be the first step of a new run, which is a new entry: two runs are never
+    /// added up as one.
+    ///
     /// # Errors
     ///
-    /// Returns [`AccountantError::InvalidArgument`] if a parameter is outside of its domain;
-    /// nothing is recorded then.
+    /// Returns [`AccountantError::InvalidArgument`] if a parameter is outside of its domain, or a
+    /// step with correlated noise does not follow the last entry; nothing is recorded then.
     pub fn record(&mut self, event: &DpEvent) -> Result<(), AccountantError> {
         self.record_many(event, 1)
     }
@@ -103,18 +117,16 @@ impl PrivacyLedger {
         self.releases().checked_add(count).ok_or_else(|| {
             AccountantError::invalid("count", format!("overflows the ledger: {count}"))
         })?;
-        match self.entries.last_mut() {
-            Some(last) if last.event == *event => last.count += count,
-            _ => {
-                event.validate()?;
-                self.entries.push(LedgerEntry { event: event.clone(), count });
-            }
+        match (self.place_of(event, count)?, self.entries.last_mut()) {
+            (Place::LastEntry, Some(last)) => last.count += count,
+            _ => self.entries.push(LedgerEntry { event: event.clone(), count }),
         }
         if let Ok(slot) = self.allowance.get_mut() {
             let still_valid = match slot {
                 Some(allowance) if allowance.event == *event => {
                     let remaining = allowance.remaining.checked_sub(count);
                     allowance.remaining = remaining.unwrap_or(0);
+                    allowance.event = event.advanced(count);
                     remaining.is_some()
                 }
                 _ => false,
@@ -124,6 +136,41 @@ impl PrivacyLedger {
             }
         }
         Ok(())
+    }
+
+    /// Checks `count` releases of `event` and returns where they are recorded.
+    fn place_of(&self, event: &DpEvent, count: u64) -> Result<Place, AccountantError> {
+        let last = self.entries.last();
+        if let DpEvent::CorrelatedGaussian { strategy, first_step, .. } = event {
+            event.validate()?;
+            strategy.check_steps(first_step.saturating_add(count))?;
+            if last.is_some_and(|last| event.continues_run(&last.event, last.count)) {
+                return Ok(Place::LastEntry);
+            }
+            event.check_begins_run()?;
+            return Ok(Place::NewEntry);
+        }
+        if last.is_some_and(|last| last.event == *event) {
+            return Ok(Place::LastEntry);
+        }
+        event.validate()?;
+        Ok(Place::NewEntry)
+    }
+
+    /// Returns the recorded releases and `extra` more releases of `event`.
+    fn counted_with<'a>(
+        &'a self,
+        event: &'a DpEvent,
+        extra: u64,
+    ) -> Result<Vec<(&'a DpEvent, u64)>, AccountantError> {
+        let mut events: Vec<_> = self.counted().collect();
+        if extra > 0 {
+            match (self.place_of(event, extra)?, events.last_mut()) {
+                (Place::LastEntry, Some((_, count))) => *count = count.saturating_add(extra),
+                _ => events.push((event, extra)),
+            }
+        }
+        Ok(events)
     }
 
     /// Returns the number of recorded releases.
@@ -223,6 +270,33 @@ impl PrivacyLedger {
         epsilon_of_events(self.counted(), self.header.relation, delta)
     }
 
+    /// Returns ε at `delta` for data sets that differ in `units` units, each one in the sense of
+    /// the neighboring relation: for a person with up to `units` examples, for instance.
+    ///
+    /// Gaussian releases have a closed form. Otherwise it is the bound of a path over `units - 1`
+    /// data sets, which grows quickly: a training whose unit of privacy is the group is far better.
+    ///
+    /// # Errors
+    ///
+    /// Returns [`AccountantError::InvalidArgument`] if `units` is 0 or `delta` is not between 0 and
+    /// 1, and [`AccountantError::Unsupported`] if an event cannot be analyzed.
+    pub fn group_epsilon(&self, units: u64, delta: f64) -> Result<Epsilon, AccountantError> {
+        let single = self.epsilon(delta)?;
+        if single.upper.is_infinite() || self.entries.is_empty() {
+            return Ok(single);
+        }
+        group_epsilon(self.counted(), self.header.relation, units, delta)
+    }
+
+    /// Returns [`group_epsilon`](Self::group_epsilon) with its number of units.
+    pub(crate) fn group_epsilon_of(
+        &self,
+        units: u64,
+        delta: f64,
+    ) -> Result<GroupEpsilon, AccountantError> {
+        Ok(GroupEpsilon { units, epsilon: self.group_epsilon(units, delta)? })
+    }
+
     /// Returns ε at `delta` after `extra` more releases of `event`, without recording them, as if
     /// the noise were secure.
     ///
@@ -238,13 +312,13 @@ impl PrivacyLedger {
         extra: u64,
         delta: f64,
     ) -> Result<Epsilon, AccountantError> {
-        let events = self.counted().chain([(event, extra)]);
+        let events = self.counted_with(event, extra)?;
         epsilon_of_events(events, self.header.relation, delta)
     }
 
     /// Returns how many more releases of `event` fit into the budget, as if the noise were secure:
     /// the largest `n` with `epsilon_after(event, n, delta).upper <= epsilon`. `u64::MAX` if the
-    /// event costs nothing.
+    /// event costs nothing; never more than the steps that are left of a run with correlated noise.
     ///
     /// # Errors
     ///
@@ -273,9 +347,10 @@ impl PrivacyLedger {
         event.validate()?;
         largest_count(
             budget.epsilon(),
+            event.remaining_steps(),
             |extra| Ok(self.epsilon_after(event, extra, budget.delta())?.upper),
             |extra| {
-                let events: Vec<_> = self.counted().chain([(event, extra)]).collect();
+                let events = self.counted_with(event, extra).ok()?;
                 quick_epsilon(&events, self.header.relation, budget.delta())
             },
         )

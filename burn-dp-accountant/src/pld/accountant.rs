@@ -129,9 +129,12 @@ impl Accountant for PldAccountant {
         if self.pairs.loose {
             match self.pairs.attained() {
                 Some(attained) if !attained.parts.is_empty() => {
-                    let coarse =
-                        GridSettings { relative_width: 1e-3, free_points: 0, ..self.settings };
-                    let mut both = bracket::epsilon(&attained, delta, &coarse);
+                    let settings = if self.pairs.is_nearly_attained() {
+                        self.settings
+                    } else {
+                        GridSettings { relative_width: 1e-3, free_points: 0, ..self.settings }
+                    };
+                    let mut both = bracket::epsilon(&attained, delta, &settings);
                     if !both.contradicts {
                         let lower = both.lower;
                         both = Bracket { upper: answer.upper, ..Bracket::default() };

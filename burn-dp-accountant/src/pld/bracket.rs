@@ -5,13 +5,21 @@ use super::composition::{Composition, Lattices};
 use super::fourier::GridError;
 use super::grid_settings::{GridSettings, first_width, ln_alias, tail};
 use super::squaring;
+use super::tabulated::Tabulated;
 use super::variation::with_variation;
-use crate::dominating_pairs::{Direction, DominatingPairs, directions, largest_loss};
+use crate::dominating_pairs::{Direction, DominatingPairs, Pair, directions, largest_loss};
 use crate::lattice::span;
 use crate::saddle::{Cumulants, Target};
 
 /// Absolute width below which a bracket is not refined.
 const ABSOLUTE_WIDTH: f64 = 1e-12;
+
+/// Grid points of the transforms that come before repeated squaring, where the unit is drawn rarely
+/// in the whole training, and otherwise.
+const QUICK_POINTS: [usize; 2] = [1 << 18, 1 << 21];
+
+/// Expected number of draws of a unit below which its losses are rare.
+const RARE_DRAWS: f64 = 0.1;
 
 /// Returns the bracket of ε at `delta` over both directions. `pairs` must have at least one part.
 pub(crate) fn epsilon(pairs: &DominatingPairs, delta: f64, settings: &GridSettings) -> Bracket {
@@ -38,8 +46,9 @@ pub(crate) fn epsilon(pairs: &DominatingPairs, delta: f64, settings: &GridSettin
     result
 }
 
-/// Returns the bracket in one direction: by transforms, and where that is wide by repeated squaring
-/// too. The values in both brackets remain.
+/// Returns the bracket in one direction: by transforms on small grids; where that is wide, by
+/// repeated squaring; where that is wide too, by transforms on large grids. The values in all
+/// brackets remain.
 fn one_direction(
     pairs: &DominatingPairs,
     direction: Direction,
@@ -54,22 +63,65 @@ fn one_direction(
     if exact && bounded <= known_lower {
         return Bracket { upper: bounded, ..Bracket::default() };
     }
-    let mut best = by_transforms(pairs, direction, delta, left, settings, known_lower);
-    if best.note.is_none() || best.contradicts || !exact {
-        return best;
+    if let Some(table) = Tabulated::of(pairs, direction) {
+        return table.epsilon(left);
     }
     let width = settings.relative_width;
-    if let Some(more) = squaring::epsilon(&pairs.parts, direction, left, width, known_lower) {
+    let is_narrow = |best: &Bracket| {
+        best.upper - best.lower.max(known_lower) <= (width * best.upper).max(ABSOLUTE_WIDTH)
+    };
+    let transforms = |max_points: usize| {
+        let limited = GridSettings { max_points, ..*settings };
+        by_transforms(pairs, direction, delta, left, &limited, known_lower)
+    };
+    // The methods in the order of their cost: what small grids leave wide is mostly what a few rare
+    // losses decide, where one width for all losses needs far more work.
+    let first = settings.max_points.min(quick_points(&pairs.parts));
+    let mut best = transforms(first);
+    if best.note.is_none() || best.contradicts {
+        return best;
+    }
+    // The gap falls with the square of the number of points.
+    let growth = settings.max_points as f64 / first as f64;
+    let gap = best.upper - best.lower.max(known_lower);
+    let within_reach = gap <= growth * growth * width * best.upper;
+    let settle = |best: &mut Bracket, more: Bracket| {
+        let note = best.note.take();
+        best.narrow(more.lower, more.upper);
+        best.grid = more.grid.or(best.grid);
+        if !best.contradicts {
+            best.note = more.note.or(note).filter(|_| !is_narrow(best));
+        }
+        (best.note.is_none() || best.contradicts).then(|| best.clone())
+    };
+    if exact
+        && let Some(more) = squaring::epsilon(&pairs.parts, direction, left, width, known_lower)
+    {
         if more.contradicts {
             return more;
         }
-        best.narrow(more.lower, more.upper);
-        if !best.contradicts {
-            let gap = best.upper - best.lower.max(known_lower);
-            best.note = best.note.filter(|_| gap > (width * best.upper).max(ABSOLUTE_WIDTH));
+        if let Some(done) = settle(&mut best, more) {
+            return done;
         }
     }
+    if settings.max_points > first && (within_reach || best.upper.is_infinite()) {
+        let more = transforms(settings.max_points);
+        if more.contradicts {
+            return more;
+        }
+        settle(&mut best, more);
+    }
     best
+}
+
+/// Returns the grid points that transforms may use before repeated squaring.
+fn quick_points(parts: &[(Pair, u64)]) -> usize {
+    match *parts {
+        [(Pair::Sampled { q, .. }, n)] if q * (n as f64) < RARE_DRAWS => QUICK_POINTS[0],
+        [(Pair::Sampled { .. }, _)] => QUICK_POINTS[1],
+        // There is no squaring.
+        _ => usize::MAX,
+    }
 }
 
 /// Returns the bracket by transforms on uniform grids.

@@ -4,6 +4,7 @@ use super::bounds::Bracket;
 use super::composition::{Composition, Lattices};
 use super::fourier::GridError;
 use super::grid_settings::{GridSettings, first_width, ln_alias, tail};
+use super::tabulated::Tabulated;
 use crate::dominating_pairs::{Direction, DominatingPairs, directions, largest_loss};
 use crate::saddle::{Cumulants, Target};
 
@@ -33,6 +34,10 @@ fn delta_one_direction(
     let extra = pairs.mass_at_infinity + (1.0 + epsilon.exp()) * pairs.total_variation;
     if epsilon >= largest_loss(parts, direction) {
         return Bracket { upper: extra.min(1.0), ..Bracket::default() };
+    }
+    if let Some(table) = Tabulated::of(pairs, direction) {
+        let (lower, upper) = table.delta(epsilon);
+        return Bracket { lower, upper: (upper + extra).min(1.0), ..Bracket::default() };
     }
     let mut cumulants = Cumulants::new(parts, direction, 1e-40);
     let mut best = Bracket {

@@ -70,6 +70,7 @@ pub(super) fn tail(parts: &[(Pair, u64)], delta: f64, share: f64) -> f64 {
         .map(|(pair, n)| {
             let pieces = match pair {
                 Pair::Symmetrized { components, .. } => 2 * components.len(),
+                Pair::Mixture { components, .. } => components.len(),
                 _ => 1,
             };
             pieces as f64 * *n as f64

@@ -19,6 +19,7 @@ mod rotation;
 mod side;
 mod spectrum;
 mod squaring;
+mod tabulated;
 mod variation;
 mod weights;
 mod window;

@@ -1,5 +1,8 @@
 //! The Rényi divergence of a composition, as a function of the order.
 
+use std::sync::Arc;
+
+use super::base_delta::BaseDelta;
 use super::conversion::{delta_from_rdp, epsilon_from_rdp};
 use super::fixed_size::FixedSizeBound;
 use super::pairs::rdp_of_pair;
@@ -20,7 +23,9 @@ enum Term {
     /// Fixed-size sampling.
     FixedSize(FixedSizeBound),
     /// Repeat-and-select.
-    Selection { inner: Box<RenyiCurve>, runs: RunCount },
+    Selection { inner: Box<RenyiCurve>, delta: Arc<BaseDelta>, runs: RunCount },
+    /// The exponential mechanism with this ε.
+    Exponential(f64),
 }
 
 /// The composed curve, with the additive δ.
@@ -79,7 +84,19 @@ impl RenyiCurve {
                     ));
                 }
                 self.infinite = self.infinite.take().or_else(|| inner.infinite.clone());
-                self.terms.push((Term::Selection { inner: Box::new(inner), runs: *runs }, count));
+                let delta = Arc::new(BaseDelta::new(event, relation));
+                let selection = Term::Selection { inner: Box::new(inner), delta, runs: *runs };
+                self.terms.push((selection, count));
+                Ok(())
+            }
+            // The bound of the continuous Gaussian (Canonne, Kamath, Steinke 2020, Theorem 14).
+            DpEvent::DiscreteGaussian { sigma, sensitivity } => {
+                let shift = relation.sensitivity() * *sensitivity as f64;
+                self.terms.push((Term::Linear(0.5 * (shift / sigma).powi(2)), count));
+                Ok(())
+            }
+            DpEvent::Exponential { epsilon } => {
+                self.terms.push((Term::Exponential(*epsilon), count));
                 Ok(())
             }
             _ => self.add_pairs(DominatingPairs::of_events([(event, count)], relation)?),
@@ -237,8 +254,17 @@ impl Term {
             Self::Linear(rho) => order * rho,
             Self::Pair(pair) => rdp_of_pair(pair, order),
             Self::FixedSize(bound) => bound.at(order),
-            Self::Selection { inner, runs } => {
-                rdp_of_selection(|a| inner.at(a), |e| inner.delta(e).0, *runs, order)
+            Self::Selection { inner, delta, runs } => {
+                let delta = |order: f64| {
+                    let rdp = inner.delta((1.0 / (order - 1.0)).ln_1p()).0;
+                    delta.at(order, rdp, |delta| runs.mean() * delta)
+                };
+                rdp_of_selection(|a| inner.at(a), delta, *runs, order)
+            }
+            // Bounded range implies ε²/8-zCDP (Cesar and Rogers 2021, Lemma 3.4).
+            Self::Exponential(epsilon) => {
+                let pure = rdp_of_pair(&Pair::RandomizedResponse { epsilon: *epsilon }, order);
+                pure.min(0.125 * order * epsilon * epsilon)
             }
         }
     }

@@ -4,6 +4,7 @@
 //! fixed-size sampling (`fixed_size`) and of repeat-and-select (`selection`).
 
 mod accountant;
+mod base_delta;
 mod conversion;
 mod curve;
 mod divergence;

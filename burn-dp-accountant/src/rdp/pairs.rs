@@ -28,6 +28,15 @@ pub(super) fn rdp_of_pair(pair: &Pair, order: f64) -> f64 {
             );
             (moment / (order - 1.0)).clamp(0.0, epsilon)
         }
+        Pair::DiscreteGaussian { sigma, shift } => 0.5 * order * (shift / sigma).powi(2),
+        // Quasi-convexity: the chosen step as part of the outcome.
+        Pair::Allocated(ref allocation) => 0.5 * order * allocation.shift().powi(2),
+        // The component is part of the outcome: the moments add up.
+        Pair::Mixture { ref components, .. } => {
+            let terms =
+                components.iter().map(|(w, p)| w.ln() + (order - 1.0) * rdp_of_pair(p, order));
+            terms.fold(f64::NEG_INFINITY, ln_add_exp).max(0.0) / (order - 1.0)
+        }
     }
 }
 

@@ -1,9 +1,11 @@
-//! The accountant as a program: ε, δ, calibration, trade-off curves, TAN plans, audits and
-//! statements.
+//! The accountant as a program: ε, δ, calibration, trade-off curves, TAN plans, strategies of
+//! correlated noise, audits and statements.
 
 mod commands;
 mod output;
 mod plot;
+mod sampler;
+mod strategy_options;
 mod training;
 
 use clap::Parser;

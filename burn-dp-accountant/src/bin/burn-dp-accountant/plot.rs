@@ -1,5 +1,6 @@
-//! The trade-off curve and the ROC curve as SVGs.
+//! The trade-off curve, the ROC curve and the errors of a strategy as SVGs.
 
+use std::ops::Range;
 use std::path::Path;
 
 use burn_dp_accountant::audit::{AuditEstimate, AuditScores, Estimator};
@@ -50,15 +51,50 @@ pub(crate) fn roc(
     unit_square(labels, [(0.0, 0.0), (1.0, 1.0)], &curves, path)
 }
 
+/// Draws the root of the loss of each step, for independent noise in gray.
+///
+/// # Errors
+///
+/// Returns [`AccountantError::Io`] with the path if the file cannot be written.
+pub(crate) fn errors(
+    title: &str,
+    losses: &[f64],
+    independent: &[f64],
+    path: &Path,
+) -> Result<(), AccountantError> {
+    // A picture has fewer pixels than a long run has steps.
+    let every = losses.len().div_ceil(2_000);
+    let line = |values: &[f64]| -> Vec<(f64, f64)> {
+        let points = values.iter().enumerate().step_by(every);
+        points.map(|(step, loss)| (step as f64 + 1.0, loss.sqrt())).collect()
+    };
+    let (line, gray) = (line(losses), line(independent));
+    let highest = line.iter().chain(&gray).map(|(_, y)| *y).fold(0.0, f64::max);
+    let ranges = [1.0..(losses.len() as f64).max(2.0), 0.0..1.05 * highest];
+    let labels = [title, "step", "error at equal privacy (gray: independent noise)"];
+    chart(labels, ranges, gray, &[(line, BLUE)], path)
+}
+
 /// Returns the corners of a curve of steps.
 fn steps(points: &[(f64, f64)]) -> Vec<(f64, f64)> {
     points.windows(2).flat_map(|pair| [pair[0], (pair[0].0, pair[1].1), pair[1]]).collect()
 }
 
-/// Draws curves over a gray line. The labels are title, x and y.
+/// Draws curves over a gray line, between 0 and 1.
 fn unit_square(
-    [title, x, y]: [&str; 3],
+    labels: [&str; 3],
     line: [(f64, f64); 2],
+    curves: &[(Vec<(f64, f64)>, RGBColor)],
+    path: &Path,
+) -> Result<(), AccountantError> {
+    chart(labels, [0.0..1.0, 0.0..1.0], line.to_vec(), curves, path)
+}
+
+/// Draws curves over a gray line. The labels are title, x and y.
+fn chart(
+    [title, x, y]: [&str; 3],
+    [horizontal, vertical]: [Range<f64>; 2],
+    line: Vec<(f64, f64)>,
     curves: &[(Vec<(f64, f64)>, RGBColor)],
     path: &Path,
 ) -> Result<(), AccountantError> {
@@ -73,7 +109,7 @@ fn unit_square(
     if !title.is_empty() {
         builder.caption(title, ("sans-serif", 16));
     }
-    let mut chart = builder.build_cartesian_2d(0.0..1.0, 0.0..1.0).map_err(|e| failed(&e))?;
+    let mut chart = builder.build_cartesian_2d(horizontal, vertical).map_err(|e| failed(&e))?;
     chart.configure_mesh().x_desc(x).y_desc(y).draw().map_err(|e| failed(&e))?;
     chart.draw_series(LineSeries::new(line, BLACK.mix(0.3))).map_err(|e| failed(&e))?;
     for (points, color) in curves {

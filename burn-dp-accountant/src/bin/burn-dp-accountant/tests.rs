@@ -164,3 +164,199 @@ fn scores_that_cannot_be_audited_are_refused_by_name() {
     std::fs::remove_file(&file).unwrap();
     assert!(refusal(&format!("{line} --delta 0")).contains("scores.json"));
 }
+
+#[test]
+fn strategies_have_their_known_losses() {
+    // correlated_noise.json: rows p018 and p038, and the optimal Toeplitz strategy.
+    for (arguments, field, expected) in [
+        ("--kind banded --steps 64 --bands 8", "mean_loss_sq", 7.096761916882549),
+        ("--kind blt --steps 100 --buffers 2 --objective max", "max_loss_sq", 6.433948383324536),
+        ("--kind toeplitz --steps 1000", "max_loss_sq", 3.2650030807f64.powi(2)),
+        ("--kind identity --steps 10", "max_loss_sq", 10.0),
+        ("--kind tree --steps 16", "sensitivity", 5f64.sqrt()),
+        ("--kind blt --steps 10 --theta 0.9 --omega 0.3", "max_sq_error", 2.43570541179496),
+        ("--kind dense --steps 4", "mean_loss_sq", 1.718536024135356),
+        (
+            "--kind banded-inverse --steps 12 --bands 2 --square-root --participations 3 \
+          --separation 4",
+            "sensitivity",
+            2.0827450557471936,
+        ),
+        (
+            "--kind banded-inverse --steps 12 --bands 2 --participations 3 --separation 4",
+            "mean_loss_sq",
+            10.219304081570197,
+        ),
+    ] {
+        let found = json(&format!("strategy --json {arguments}"));
+        let value = found[field].as_f64().unwrap();
+        assert!((value / expected - 1.0).abs() < 1e-6, "{arguments}: {value} {expected}");
+        for field in ["kind", "steps", "max_sq_error", "mean_sq_error", "mean_loss_sq"] {
+            assert!(found.get(field).is_some(), "{field} in {found}");
+        }
+    }
+}
+
+#[test]
+fn strategy_files_are_read_again() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = |name: &str| folder.path().join(name).display().to_string();
+    let (saved, picture) = (file("s.json"), file("s.svg"));
+    let search = "--kind blt --steps 50 --buffers 1 --json";
+    let found = json(&format!("strategy {search} --output {saved} --svg {picture}"));
+    assert_eq!(json(&format!("strategy --strategy {saved} --json")), found);
+    assert!(std::fs::read_to_string(&picture).unwrap().contains("independent noise"));
+    let cached = format!("strategy {search} --cache {}", folder.path().display());
+    assert_eq!((json(&cached), json(&cached)), (found.clone(), found));
+    assert_eq!(std::fs::read_dir(&folder).unwrap().count(), 3);
+    std::fs::write(file("c.txt"), "[1.0, 0.5,\n0.25]").unwrap();
+    let given = format!("--coefficients {}", file("c.txt"));
+    let banded = json(&format!("strategy --kind banded --steps 9 {given} --json"));
+    assert_eq!(banded["coefficients"], serde_json::json!([1.0, 0.5, 0.25]));
+    let dense = json(&format!("strategy --kind dense --steps 2 {given} --json"));
+    assert_eq!(dense["coefficients"], serde_json::json!([[1.0], [0.5, 0.25]]));
+    let text = output("strategy --kind banded --steps 40 --bands 4 --normalize-columns").unwrap();
+    assert!(text.contains("normalized columns") && text.contains("independent noise"), "{text}");
+    std::fs::write(file("bad.txt"), "1.0 x").unwrap();
+    let bad = format!("strategy --kind banded --steps 9 --coefficients {}", file("bad.txt"));
+    assert!(refusal(&bad).contains("got \"x\""), "{}", refusal(&bad));
+}
+
+#[test]
+fn impossible_strategies_are_named_with_a_way_out() {
+    for (arguments, part) in [
+        ("--kind banded --steps 10", "--coefficients FILE"),
+        ("--kind banded --steps 10 --bands 11", "number of steps, 10, and"),
+        ("--kind tree --steps 10 --bands 2", "--bands must not be given with --kind tree"),
+        ("--kind identity --steps 0", "got 0"),
+        ("--kind dense --steps 500", "got 500; use a buffered"),
+        ("--kind blt --steps 10 --buffers 99", "between 1 and 16, got 99"),
+        ("--kind blt --steps 10 --theta 2 --omega 1", "between 0 and 1, got 2"),
+        ("--kind identity --steps 10 --participations 0", "times must be at least 1"),
+        ("--kind identity --steps 10 --momentum 1", "momentum must be"),
+        ("--strategy no-such-file.json", "no-such-file.json"),
+    ] {
+        let error = refusal(&format!("strategy {arguments}"));
+        assert!(error.contains(part), "{arguments}: {error}");
+    }
+}
+
+#[test]
+fn every_sampler_has_its_epsilon() {
+    let epsilon = |line: &str| {
+        let found = json(&format!("epsilon --delta 1e-5 --json {line}"));
+        found["epsilon"].as_f64().unwrap_or_else(|| panic!("{line}: {found}"))
+    };
+    // Golden rows: bandmf_cyclic_poisson, truncated_poisson_eps, and Poisson itself.
+    for (line, truth) in [
+        (
+            "--sampler cyclic-poisson --parts 10 --dataset-size 1000 --batch-size 10 --sigma 2 \
+             --steps 100",
+            0.7984673858437389,
+        ),
+        (
+            "--sampler cyclic-poisson --parts 10 --q 0.1 --sigma 4 --steps 100 \
+             --coefficients 1.6,1.2",
+            0.7984673858437389,
+        ),
+        (
+            "--sampler truncated-poisson --relation replace-special --q 0.05 --dataset-size 1000 \
+             --max-batch-size 60 --sigma 1 --steps 1",
+            4.009156237119291,
+        ),
+        (
+            "--sampler poisson --dataset-size 10000 --batch-size 100 --sigma 1 --steps 1000",
+            1.8282366665166045,
+        ),
+    ] {
+        let found = epsilon(line);
+        assert!(
+            (found / truth - 1.0).abs() < 1e-4 && found >= truth * (1.0 - 1e-9),
+            "{line}: {found}"
+        );
+    }
+    let bins = epsilon("--sampler balls-in-bins --bins 100 --epochs 4 --sigma 2");
+    let same = epsilon("--sampler balls-in-bins --bins 100 --steps 400 --sigma 2");
+    let fresh = epsilon("--sampler balls-in-bins --bins 100 --epochs 4 --fresh-bins --sigma 2");
+    assert!(bins == same && fresh < bins, "{bins} {same} {fresh}");
+    let two = epsilon("--sampler balls-in-bins --bins 100 --participations 2 --sigma 2");
+    assert!(two > epsilon("--sampler balls-in-bins --bins 100 --sigma 2"));
+    let replace = "--relation replace-one --dataset-size 1000 --batch-size 10 --steps 10 --sigma 2";
+    let fixed = epsilon(&format!("--sampler fixed-size {replace}"));
+    let with = epsilon(&format!("--sampler with-replacement {replace}"));
+    assert!(0.0 < fixed && fixed < with, "{fixed} {with}");
+    let group = epsilon("--q 0.01 --sigma 1 --steps 100 --group 2");
+    assert!(group > 2.0 * epsilon("--q 0.01 --sigma 1 --steps 100"), "{group}");
+}
+
+#[test]
+fn a_simulation_names_its_seed() {
+    let line = "--sampler balls-in-bins --bins 6 --participations 2 --sigma 1.5 --delta 1e-2";
+    let options = "--accountant monte-carlo --samples 20000 --seed 5 --json";
+    let found = json(&format!("epsilon {line} {options}"));
+    assert_eq!(found["accountant"], "monte_carlo");
+    assert!(found["notes"].to_string().contains("seed 5"), "{found}");
+    assert!(found["upper"].as_f64().unwrap() > found["estimate"].as_f64().unwrap(), "{found}");
+}
+
+#[test]
+fn noise_of_every_sampler_is_calibrated() {
+    // Golden row bandmf_calibrate.
+    let target = "calibrate --epsilon 2 --delta 1e-5 --json --steps 100";
+    let cyclic = "--sampler cyclic-poisson --parts 10 --dataset-size 1000 --batch-size 10";
+    let found = json(&format!("{target} {cyclic}"))["noise_multiplier"].as_f64().unwrap();
+    assert!((found / 1.1924943516951605 - 1.0).abs() < 3e-5, "{found}");
+    let bins = "--sampler balls-in-bins --bins 20";
+    let sigma = json(&format!("{target} {bins}"))["noise_multiplier"].as_f64().unwrap();
+    let again = json(&format!("epsilon {bins} --steps 100 --sigma {sigma} --delta 1e-5 --json"));
+    let again = again["epsilon"].as_f64().unwrap();
+    assert!(again <= 2.0 && again > 1.99, "{sigma} {again}");
+}
+
+#[test]
+fn sampler_options_are_refused_by_name() {
+    let end = "--sigma 1 --steps 10 --delta 1e-5";
+    for (line, name) in [
+        ("--q 0.1 --max-batch-size 5", "truncated-poisson"),
+        ("--q 0.1 --bins 5", "balls-in-bins"),
+        ("--sampler truncated-poisson --q 0.1 --dataset-size 10", "--max-batch-size"),
+        ("--sampler cyclic-poisson --q 0.1", "--parts is needed"),
+        ("--sampler cyclic-poisson --q 0.1 --parts 2 --coefficients 1,1,1", "fewer bands"),
+        ("--sampler cyclic-poisson --parts 5 --dataset-size 20 --batch-size 10", "20 / 5"),
+        ("--sampler balls-in-bins --bins 3", "3 times --epochs, got 10"),
+        ("--sampler balls-in-bins --bins 5 --participations 6", "participations"),
+        ("--sampler fixed-size --dataset-size 10 --batch-size 2", "replace-one"),
+        ("--sampler fixed-size --dataset-size 10 --batch-size 12", "got 12"),
+        ("--sampler balls-in-bins --bins 5 --sigma 2", "must be given once"),
+        ("--q 0.1 --group 2 --accountant rdp", "--accountant exact"),
+    ] {
+        let error = refusal(&format!("epsilon {line} {end}"));
+        assert!(error.contains(name), "{line}: {error}");
+    }
+    let error =
+        refusal("calibrate --epsilon 1 --delta 1e-5 --sampler balls-in-bins --bins 5 --sigma 1");
+    assert!(error.contains("leave it out"), "{error}");
+}
+
+#[test]
+fn two_ledgers_are_compared_at_each_delta() {
+    let folder = tempfile::tempdir().unwrap();
+    let save = |name: &str, sigma: f64| {
+        let relation = NeighboringRelation::AddOrRemoveOne;
+        let mut ledger = PrivacyLedger::new(LedgerHeader::new(UnitOfPrivacy::Example, relation));
+        ledger.record_many(&DpEvent::dp_sgd_step(0.01, sigma), 10).unwrap();
+        let path = folder.path().join(name);
+        ledger.save(&path).unwrap();
+        path.display().to_string()
+    };
+    let (weak, strong) = (save("weak.json", 1.0), save("strong.json", 2.0));
+    let statement = folder.path().join("statement.json");
+    let text = output(&format!("statement --ledger {strong} --group 2 --json")).unwrap();
+    assert!(text.contains("\"units\": 2"), "{text}");
+    std::fs::write(&statement, text).unwrap();
+    let rows = json(&format!("compare {weak} {} --json", statement.display()));
+    assert_eq!(rows.as_array().unwrap().len(), 3);
+    assert_eq!(rows[0]["stronger"], "second", "{rows}");
+    let text = output(&format!("compare {weak} {strong} --delta 1e-5")).unwrap();
+    assert!(text.contains("the second is stronger"), "{text}");
+}

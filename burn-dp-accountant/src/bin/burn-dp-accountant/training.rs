@@ -9,6 +9,7 @@ use burn_dp_accountant::{
 use clap::{Args, ValueEnum};
 
 use crate::output::invalid;
+use crate::sampler::{Sampler, SamplerOptions};
 
 /// The training: a ledger file, or segments (repeat the three options for several segments).
 #[derive(Debug, Args)]
@@ -22,11 +23,13 @@ pub(crate) struct Training {
     /// Number of steps.
     #[arg(long, value_name = "T")]
     steps: Vec<u64>,
+    #[command(flatten)]
+    sampler: SamplerOptions,
     /// Ledger that a training wrote.
     #[arg(
         long,
         value_name = "FILE",
-        conflicts_with_all = ["sampling_probability", "noise_multiplier", "steps"]
+        conflicts_with_all = ["sampling_probability", "noise_multiplier", "steps", "sampler"]
     )]
     ledger: Option<PathBuf>,
     /// Neighboring relation of the segments (a ledger has its own).
@@ -98,6 +101,11 @@ impl Training {
             let relation = ledger.header().relation;
             return Ok(Events { events, relation, ledger: Some(ledger) });
         }
+        if self.sampler.sampler != Sampler::Poisson || self.sampler.has_batch_size() {
+            let one = self.one_segment()?;
+            return Ok(Events { events: vec![one], relation: self.relation.into(), ledger: None });
+        }
+        self.sampler.refuse_foreign_options()?;
         let (q, sigma, steps) = (&self.sampling_probability, &self.noise_multiplier, &self.steps);
         if q.is_empty() || q.len() != sigma.len() || q.len() != steps.len() {
             return Err(invalid(
@@ -118,6 +126,26 @@ impl Training {
             events.push((event, steps));
         }
         Ok(Events { events, relation: self.relation.into(), ledger: None })
+    }
+}
+
+impl Training {
+    /// Returns the one segment of a sampler that is not plain Poisson.
+    fn one_segment(&self) -> Result<(DpEvent, u64), AccountantError> {
+        let (q, sigma, steps) = (&self.sampling_probability, &self.noise_multiplier, &self.steps);
+        if sigma.len() != 1 || q.len() > 1 || steps.len() > 1 {
+            return Err(invalid(
+                "--noise-multiplier",
+                format!(
+                    "must be given once: this sampler describes one segment, got {} (and {} \
+                     probabilities, {} numbers of steps)",
+                    sigma.len(),
+                    q.len(),
+                    steps.len()
+                ),
+            ));
+        }
+        self.sampler.event(q.first().copied(), sigma[0], steps.first().copied())
     }
 }
 

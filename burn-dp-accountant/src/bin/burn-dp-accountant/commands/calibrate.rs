@@ -5,6 +5,7 @@ use clap::Args;
 use serde_json::{Value, json};
 
 use crate::output::{Output, invalid, json_text};
+use crate::sampler::{Sampler, SamplerOptions};
 use crate::training::Relation;
 
 #[derive(Debug, Args)]
@@ -26,9 +27,10 @@ pub(crate) struct Arguments {
     /// Noise multiplier.
     #[arg(long, visible_alias = "sigma")]
     noise_multiplier: Option<f64>,
-    /// Number of units: search the expected batch size instead of the sampling probability.
-    #[arg(long, conflicts_with = "sampling_probability")]
-    dataset_size: Option<u64>,
+    /// The sampler. With --sampler poisson and without --batch-size, --dataset-size searches the
+    /// expected batch size instead of the sampling probability.
+    #[command(flatten)]
+    sampler: SamplerOptions,
     /// Neighboring relation.
     #[arg(long, value_enum, default_value = "add-or-remove-one")]
     relation: Relation,
@@ -85,8 +87,27 @@ pub(super) fn run(arguments: &Arguments) -> Output {
 
 fn search(arguments: &Arguments, budget: Budget) -> Result<Found, AccountantError> {
     let calibration = Calibration::new(budget).with_relation(arguments.relation.into());
+    let sampler = &arguments.sampler;
+    if sampler.sampler != Sampler::Poisson || sampler.has_batch_size() {
+        if arguments.noise_multiplier.is_some() {
+            return Err(invalid(
+                "--noise-multiplier",
+                "is what this sampler searches; leave it out, or search other parameters with \
+                 --sampler poisson",
+            ));
+        }
+        let event = |sigma| sampler.event(arguments.sampling_probability, sigma, arguments.steps);
+        let (_, count) = event(1.0)?;
+        // The options were checked with the first event.
+        let release = |sigma| event(sigma).map_or(DpEvent::NonPrivate, |(event, _)| event);
+        return Ok(Found::NoiseMultiplier(calibration.noise_multiplier(count, release)?));
+    }
+    sampler.refuse_foreign_options()?;
+    if sampler.dataset_size.is_some() && arguments.sampling_probability.is_some() {
+        return Err(invalid("--dataset-size", "cannot be used with --sampling-probability"));
+    }
     let given = (arguments.sampling_probability, arguments.steps, arguments.noise_multiplier);
-    match (given, arguments.dataset_size) {
+    match (given, sampler.dataset_size) {
         ((Some(q), None, Some(sigma)), None) => {
             Ok(Found::Steps(calibration.steps(&DpEvent::dp_sgd_step(q, sigma))?))
         }

@@ -2,7 +2,7 @@
 
 use burn_dp_accountant::{
     Accountant, AccountantError, CentralLimitEstimate, DpEvent, Epsilon, ExactAccountant, Method,
-    PldAccountant, RdpAccountant, Rounded,
+    MonteCarloAccountant, PldAccountant, RdpAccountant, Rounded,
 };
 use clap::{Args, ValueEnum};
 use serde_json::{Value, json};
@@ -21,6 +21,18 @@ pub(crate) struct Arguments {
     /// Method of computation.
     #[arg(long, value_enum, default_value = "exact")]
     accountant: Choice,
+    /// Number of units that are hidden at once.
+    #[arg(long, value_name = "K", default_value_t = 1)]
+    group: u64,
+    /// Random losses in each direction, for --accountant monte-carlo.
+    #[arg(long, default_value_t = 1_000_000)]
+    samples: usize,
+    /// Seed of the random losses, for --accountant monte-carlo.
+    #[arg(long, default_value_t = 0)]
+    seed: u64,
+    /// Probability that the bound fails, part of δ, for --accountant monte-carlo.
+    #[arg(long, default_value_t = 1e-9)]
+    failure_probability: f64,
     /// Print JSON.
     #[arg(long)]
     json: bool,
@@ -37,6 +49,8 @@ enum Choice {
     Rdp,
     /// Central-limit approximation (no guarantee; one segment, Poisson sampling).
     Gdp,
+    /// Random privacy losses (a bound whose failure probability is part of δ).
+    MonteCarlo,
 }
 
 pub(super) fn run(arguments: &Arguments) -> Output {
@@ -44,11 +58,22 @@ pub(super) fn run(arguments: &Arguments) -> Output {
     let relation = events.relation;
     let delta = arguments.delta;
     let answer = match arguments.accountant {
+        Choice::Exact if arguments.group != 1 => {
+            events.ledger()?.group_epsilon(arguments.group, delta)?
+        }
+        _ if arguments.group != 1 => {
+            return Err(invalid("--group", "needs --accountant exact"));
+        }
         Choice::Exact => exact(&events, delta)?,
         _ if events.is_insecure() => events.ledger()?.epsilon(delta)?,
         Choice::Pld => PldAccountant::new(events.counted(), relation)?.epsilon(delta)?,
         Choice::Rdp => RdpAccountant::new(events.counted(), relation)?.epsilon(delta)?,
         Choice::Gdp => return central_limit(&events, arguments),
+        Choice::MonteCarlo => MonteCarloAccountant::new(events.counted(), relation)?
+            .with_samples(arguments.samples)
+            .with_seed(arguments.seed)
+            .with_failure_probability(arguments.failure_probability)?
+            .epsilon(delta)?,
     };
     if arguments.json {
         return Ok(json_text(&json!({

@@ -2,9 +2,11 @@
 
 mod audit;
 mod calibrate;
+mod compare;
 mod delta;
 mod epsilon;
 mod statement;
+mod strategy;
 mod tan;
 mod tradeoff;
 
@@ -28,8 +30,12 @@ pub(crate) enum Command {
     Tan(tan::Arguments),
     /// Compute lower bounds on ε from the scores of canaries of a training in any framework.
     Audit(audit::Arguments),
+    /// Find or evaluate a strategy of correlated noise: its errors, sensitivity and loss.
+    Strategy(strategy::Arguments),
     /// Print the privacy statement of a ledger file.
     Statement(statement::Arguments),
+    /// Compare the guarantees of two ledgers or statements.
+    Compare(compare::Arguments),
 }
 
 impl Command {
@@ -42,7 +48,9 @@ impl Command {
             Self::Tradeoff(arguments) => tradeoff::run(arguments),
             Self::Tan(arguments) => tan::run(arguments),
             Self::Audit(arguments) => audit::run(arguments),
+            Self::Strategy(arguments) => strategy::run(arguments),
             Self::Statement(arguments) => statement::run(arguments),
+            Self::Compare(arguments) => compare::run(arguments),
         }
     }
 }

@@ -17,6 +17,9 @@ pub(crate) struct Arguments {
     /// Values of δ, separated by commas.
     #[arg(long, value_delimiter = ',', default_value = "1e-5,1e-6,1e-8")]
     delta: Vec<f64>,
+    /// Also state the guarantee for this many units at once.
+    #[arg(long, value_name = "K")]
+    group: Option<u64>,
     /// Print JSON.
     #[arg(long)]
     json: bool,
@@ -24,6 +27,9 @@ pub(crate) struct Arguments {
 
 pub(super) fn run(arguments: &Arguments) -> Output {
     let ledger = read_ledger(&arguments.ledger)?;
-    let statement = PrivacyStatement::from_ledger(&ledger, &arguments.delta)?;
+    let mut statement = PrivacyStatement::from_ledger(&ledger, &arguments.delta)?;
+    if let Some(units) = arguments.group {
+        statement = statement.with_group(&ledger, units)?;
+    }
     Ok(if arguments.json { statement.to_json()? + "\n" } else { statement.to_string() })
 }

@@ -1,0 +1,94 @@
+//! The loss of a Toeplitz strategy and its gradient.
+
+use super::problem::{Objective, StrategySearch};
+
+/// A value and its gradient with respect to coefficients.
+pub(super) struct Slope {
+    pub(super) value: f64,
+    pub(super) gradient: Vec<f64>,
+}
+
+impl StrategySearch {
+    /// Returns the squared error of noise with the coefficients `noise`, which are the
+    /// coefficients of `C^-1`.
+    pub(super) fn error_slope(&self, noise: &[f64]) -> Slope {
+        let n = noise.len();
+        let mut rows = noise.to_vec();
+        self.workload.apply(0, &mut rows);
+        // Step t has the squares up to t: square t counts for n - t steps. The last step has
+        // the largest error.
+        let weight = |t: usize| match self.objective {
+            Objective::Mean => (n - t) as f64 / n as f64,
+            Objective::Max => 1.0,
+        };
+        let mut value = 0.0;
+        for (t, row) in rows.iter_mut().enumerate() {
+            value += weight(t) * *row * *row;
+            *row *= 2.0 * weight(t);
+        }
+        // The transposed workload runs backwards.
+        rows.reverse();
+        self.workload.apply(0, &mut rows);
+        rows.reverse();
+        Slope { value, gradient: rows }
+    }
+
+    /// Returns a bound of the squared sensitivity for the coefficients of `C`, with the majorant of
+    /// the coefficients in their place. It is not smooth where a later coefficient becomes larger
+    /// than an earlier one.
+    pub(super) fn majorant_slope(&self, strategy: &[f64]) -> Slope {
+        let mut majorant = strategy.to_vec();
+        let mut places = vec![0; strategy.len()];
+        let mut place = strategy.len() - 1;
+        for t in (0..strategy.len()).rev() {
+            if strategy[t].abs() >= strategy[place].abs() {
+                place = t;
+            }
+            (majorant[t], places[t]) = (strategy[place].abs(), place);
+        }
+        let of_majorant = self.sensitivity_slope(&majorant);
+        let mut gradient = vec![0.0; strategy.len()];
+        for (slope, place) in of_majorant.gradient.iter().zip(places) {
+            gradient[place] += slope * strategy[place].signum();
+        }
+        Slope { value: of_majorant.value, gradient }
+    }
+
+    /// Returns the squared norm of `Σ_{j<k} C[:, j b]` for the coefficients of `C`: the squared
+    /// sensitivity, if they are non-negative and do not increase, or the columns do not overlap.
+    pub(super) fn sensitivity_slope(&self, strategy: &[f64]) -> Slope {
+        let n = strategy.len();
+        let separation = usize::try_from(self.separation).unwrap_or(usize::MAX);
+        let times = usize::try_from(self.times).unwrap_or(usize::MAX).min(n.div_ceil(separation));
+        let starts = || (0..times).map(|j| j * separation);
+        let mut rows = vec![0.0; n];
+        for start in starts() {
+            rows[start..].iter_mut().zip(strategy).for_each(|(row, c)| *row += c);
+        }
+        let mut gradient = vec![0.0; n];
+        for start in starts() {
+            gradient.iter_mut().zip(&rows[start..]).for_each(|(g, row)| *g += 2.0 * row);
+        }
+        Slope { value: rows.iter().map(|row| row * row).sum(), gradient }
+    }
+}
+
+/// Returns the gradient with respect to the first `lags` coefficients of `filter`, given the
+/// gradient with respect to the coefficients `inverse` of its inverse.
+pub(super) fn through_inverse(
+    filter: &[f64],
+    inverse: &[f64],
+    gradient: &[f64],
+    lags: usize,
+) -> Vec<f64> {
+    // The inverse d = 1 / c changes by -d * dc * d: once the transposed inverse filter, which runs
+    // backwards, and once a correlation with d.
+    let n = inverse.len();
+    let mut back = vec![0.0; n];
+    for t in (0..n).rev() {
+        let known = filter[1..].iter().zip(&back[t + 1..]);
+        back[t] = (gradient[t] - known.map(|(c, value)| c * value).sum::<f64>()) / filter[0];
+    }
+    let lag = |j: usize| -back[j..].iter().zip(inverse).map(|(b, d)| b * d).sum::<f64>();
+    (0..lags).map(lag).collect()
+}

@@ -1,0 +1,91 @@
+//! How often a unit may take part in a run.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+use super::strategy::Strategy;
+use crate::domain::{check_count, check_probability};
+use crate::error::AccountantError;
+use crate::rounded::Rounded;
+
+/// The steps of a run in which one unit may take part. The sampler must guarantee it.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "pattern", rename_all = "snake_case", deny_unknown_fields)]
+pub enum Participation {
+    /// A unit takes part at most `times` times, in steps that are at least `separation` apart.
+    /// Nothing is random, and nothing is amplified.
+    AtMost {
+        /// Largest number of participations, at least 1.
+        times: u64,
+        /// Smallest difference between two steps of one unit, at least 1 (every step).
+        separation: u64,
+    },
+    /// The data is divided into `parts` fixed parts, independently of the values of the units. Step
+    /// `t` draws each unit of part `t mod parts` independently with the same probability.
+    ///
+    /// The strategy must have at most `parts` bands. Then the participations of a unit do not
+    /// overlap, and each is one Poisson-sampled Gaussian release ("(Amplified) Banded Matrix
+    /// Factorization", Choquette-Choo et al. 2023, on amplification).
+    CyclicPoisson {
+        /// Number of parts, at least 1.
+        parts: u64,
+        /// Probability that a unit of the part is drawn.
+        sampling_probability: f64,
+    },
+}
+
+impl Participation {
+    /// Returns the pattern of one participation.
+    pub fn once() -> Self {
+        Self::AtMost { times: 1, separation: 1 }
+    }
+
+    /// Checks the parameters, and that the pattern can be accounted for with `strategy`.
+    ///
+    /// # Errors
+    ///
+    /// Returns [`AccountantError::InvalidArgument`] if a parameter is outside of its domain, or the
+    /// strategy has more bands than cyclic Poisson sampling has parts.
+    pub fn validate_for(&self, strategy: &Strategy) -> Result<(), AccountantError> {
+        match *self {
+            Self::AtMost { times, separation } => {
+                check_count("times", times)?;
+                check_count("separation", separation)
+            }
+            Self::CyclicPoisson { parts, sampling_probability } => {
+                check_count("parts", parts)?;
+                check_probability("sampling_probability", sampling_probability)?;
+                if strategy.bands() > parts {
+                    return Err(AccountantError::invalid(
+                        "parts",
+                        format!(
+                            "must be at least the number of bands of the strategy, {}, so that two \
+                             participations of a unit do not share noise, got {parts}; use more \
+                             parts, fewer bands, or the participation AtMost",
+                            strategy.bands()
+                        ),
+                    ));
+                }
+                Ok(())
+            }
+        }
+    }
+}
+
+impl fmt::Display for Participation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::AtMost { times: 1, .. } => f.write_str("one participation"),
+            Self::AtMost { times, separation: 1 } => write!(f, "at most {times} participations"),
+            Self::AtMost { times, separation } => {
+                write!(f, "at most {times} participations, {separation} steps apart")
+            }
+            Self::CyclicPoisson { parts, sampling_probability } => write!(
+                f,
+                "cyclic Poisson sampling of {parts} parts with probability {}",
+                Rounded::up(*sampling_probability).with_digits(4).shortest()
+            ),
+        }
+    }
+}

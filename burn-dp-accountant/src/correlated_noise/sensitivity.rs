@@ -1,0 +1,363 @@
+//! The sensitivity of a strategy under a pattern of participation.
+
+use super::patterns::Patterns;
+use super::strategy::Strategy;
+use super::strategy_matrix::StrategyMatrix;
+use crate::domain::check_count;
+use crate::error::AccountantError;
+use crate::math::sum::Sum;
+
+/// Largest number of steps for which `C^T C` is formed.
+const GRAM_STEPS: usize = 2_048;
+/// Largest number of operations of a bound by dynamic programming.
+const LARGEST_WORK: usize = 1 << 28;
+
+/// A sensitivity.
+pub(crate) struct Sensitivity {
+    pub(crate) value: f64,
+    /// Whether some contributions attain it.
+    pub(crate) is_exact: bool,
+}
+
+impl Strategy {
+    /// Returns the sensitivity of the whole run: the largest norm of `Σ_i C[:, i] u_iᵀ` over all
+    /// contributions `u_i` of norm at most 1 in at most `times` steps that are at least
+    /// `separation` apart.
+    ///
+    /// The value is exact for one participation, for non-negative and non-increasing Toeplitz
+    /// coefficients, and if the bands of two participations cannot overlap. Otherwise it is an
+    /// upper bound.
+    ///
+    /// # Errors
+    ///
+    /// Returns [`AccountantError::InvalidArgument`] if `times` or `separation` is 0.
+    pub fn sensitivity(&self, times: u64, separation: u64) -> Result<f64, AccountantError> {
+        self.sensitivity_after(self.steps(), times, separation)
+    }
+
+    /// Returns the [`sensitivity`](Self::sensitivity) of the first `steps` steps. It does not
+    /// decrease with `steps`.
+    ///
+    /// # Errors
+    ///
+    /// Returns [`AccountantError::InvalidArgument`] if `times` or `separation` is 0, or `steps` is
+    /// above the number of steps of the strategy.
+    pub fn sensitivity_after(
+        &self,
+        steps: u64,
+        times: u64,
+        separation: u64,
+    ) -> Result<f64, AccountantError> {
+        Ok(self.bounded_sensitivity(steps, times, separation)?.value)
+    }
+
+    /// Returns the sensitivity of the first `steps` steps, and whether it is exact.
+    pub(crate) fn bounded_sensitivity(
+        &self,
+        steps: u64,
+        times: u64,
+        separation: u64,
+    ) -> Result<Sensitivity, AccountantError> {
+        check_count("times", times)?;
+        check_count("separation", separation)?;
+        self.check_steps(steps)?;
+        if steps == 0 {
+            return Ok(Sensitivity { value: 0.0, is_exact: true });
+        }
+        let patterns = Patterns::new(steps as usize, times, separation);
+        let exact = self.exact_squared_sensitivity(patterns);
+        let squared = exact.unwrap_or_else(|| self.squared_sensitivity_bound(patterns));
+        if squared.is_finite() {
+            Ok(Sensitivity { value: squared.sqrt(), is_exact: exact.is_some() })
+        } else {
+            Err(AccountantError::numerical("the sensitivity of the strategy overflows"))
+        }
+    }
+
+    /// Returns an error if the strategy has fewer than `steps` steps.
+    pub(crate) fn check_steps(&self, steps: u64) -> Result<(), AccountantError> {
+        if steps <= self.steps() {
+            return Ok(());
+        }
+        Err(AccountantError::invalid(
+            "steps",
+            format!(
+                "must be at most the number of steps of the strategy, {}, got {steps}; plan the \
+                 strategy for the whole run, or start a new run (which costs its own sensitivity)",
+                self.steps()
+            ),
+        ))
+    }
+
+    /// Returns the largest norm of a column of `C`.
+    pub fn largest_column_norm(&self) -> f64 {
+        self.squared_norms_after(self.len()).into_iter().fold(0.0, f64::max).sqrt()
+    }
+
+    /// Returns whether the columns `0, parts, 2 parts, …` of the first `steps` steps have the
+    /// largest norm of a column.
+    pub(crate) fn has_equal_columns(&self, steps: u64, parts: u64) -> bool {
+        let largest = self.largest_column_norm().powi(2);
+        let norms = self.squared_norms_after(steps as usize);
+        let parts = usize::try_from(parts).unwrap_or(usize::MAX);
+        norms.iter().step_by(parts).all(|&norm| norm >= largest * (1.0 - 1e-14))
+    }
+
+    /// Returns the squared sensitivity in the cases in which it is known.
+    fn exact_squared_sensitivity(&self, patterns: Patterns) -> Option<f64> {
+        let Patterns { steps, times, separation } = patterns;
+        if times == 1 || separation as u64 >= self.bands() {
+            return self.of_separate_columns(patterns).ok();
+        }
+        if self.has_normalized_columns() {
+            return None;
+        }
+        let c = self.toeplitz(steps)?;
+        let decreases = c.iter().all(|&c| c >= 0.0) && c.is_sorted_by(|a, b| a >= b);
+        decreases.then(|| of_decreasing_coefficients(&c, patterns))
+    }
+
+    fn squared_sensitivity_bound(&self, patterns: Patterns) -> f64 {
+        let Patterns { steps, times, separation } = patterns;
+        // All terms do not decrease with the number of steps, so that their minimum does not.
+        let mut bound = self.of_overlapping_columns(patterns);
+        if !self.has_normalized_columns()
+            && let Some(c) = self.toeplitz(steps)
+        {
+            let majorant = non_increasing_majorant(&c);
+            bound = bound.min(of_decreasing_coefficients(&majorant, patterns));
+        }
+        if let StrategyMatrix::Tree = self.matrix()
+            && !self.has_normalized_columns()
+        {
+            bound = bound.min(of_tree(patterns));
+        }
+        if work_of_gram(patterns) <= LARGEST_WORK && steps <= GRAM_STEPS {
+            bound = bound.min(patterns.largest_quadratic_bound(&self.gram(steps, true)));
+        }
+        // The signs help only the whole run: a part of a run has at most its sensitivity.
+        let whole = Patterns::new(self.len(), times as u64, separation as u64);
+        if work_of_gram(whole) <= LARGEST_WORK
+            && self.len() <= GRAM_STEPS
+            && !self.is_non_negative(self.len())
+        {
+            bound = bound.min(whole.largest_quadratic_bound(&self.gram(self.len(), false)));
+        }
+        bound
+    }
+
+    /// Returns the exact value if no two participations share a row, for example because there is
+    /// only one: the largest sum of squared norms. The error is an upper bound, if the exact value
+    /// takes too long.
+    fn of_separate_columns(&self, patterns: Patterns) -> Result<f64, f64> {
+        let norms = self.squared_norms_after(patterns.steps);
+        if norms.is_sorted_by(|a, b| a >= b) {
+            let picked = norms.iter().step_by(patterns.separation).take(patterns.times);
+            return Ok(sum(picked.copied()));
+        }
+        if patterns.work_of_sum() > LARGEST_WORK {
+            return Err(norms.into_iter().fold(0.0, f64::max) * patterns.times as f64);
+        }
+        Ok(patterns.largest_sum(&norms))
+    }
+
+    /// A bound by the inequality of Cauchy and Schwarz: in a row with `m` participations the square
+    /// of the sum is at most `m` times the sum of the squares.
+    fn of_overlapping_columns(&self, patterns: Patterns) -> f64 {
+        let bands = usize::try_from(self.bands()).unwrap_or(usize::MAX);
+        let overlap = patterns.within(bands.min(patterns.steps));
+        let separate = self.of_separate_columns(patterns).unwrap_or_else(|bound| bound);
+        separate * overlap as f64
+    }
+}
+
+fn sum(terms: impl Iterator<Item = f64>) -> f64 {
+    let mut sum = Sum::default();
+    terms.for_each(|term| sum.add(term));
+    sum.value()
+}
+
+fn work_of_gram(patterns: Patterns) -> usize {
+    patterns.work_of_sum().saturating_mul(2 * patterns.steps)
+}
+
+/// Returns the smallest non-increasing sequence above the absolute values: the maximum of each
+/// value and all *later* ones. (The minimum with all earlier ones would lie below the values, and
+/// would report too little.)
+fn non_increasing_majorant(coefficients: &[f64]) -> Vec<f64> {
+    let mut majorant: Vec<f64> = coefficients.iter().map(|c| c.abs()).collect();
+    for i in (1..majorant.len()).rev() {
+        majorant[i - 1] = majorant[i - 1].max(majorant[i]);
+    }
+    majorant
+}
+
+/// Returns the squared norm of `Σ_{j<k} C[:, j b]`, which is the squared sensitivity for
+/// non-negative and non-increasing coefficients ("Banded Square Root Matrix Factorization for
+/// Differentially Private Model Training", Kalinin and Lampert 2024, Theorem 2).
+fn of_decreasing_coefficients(c: &[f64], patterns: Patterns) -> f64 {
+    let Patterns { steps, times, separation } = patterns;
+    let at = |t: usize| c.get(t).copied().unwrap_or(0.0);
+    let mut rows = vec![0.0; steps];
+    let reach = times.saturating_mul(separation);
+    for t in 0..steps {
+        rows[t] = if t < separation {
+            at(t)
+        } else if t < reach {
+            // All participations of row t - b contribute, one period later, and one more.
+            at(t) + rows[t - separation]
+        } else {
+            (0..times).map(|j| at(t - j * separation)).sum()
+        };
+    }
+    sum(rows.into_iter().map(|row| row * row))
+}
+
+/// Returns a bound for the binary tree: in each level, the squared numbers of participations in its
+/// nodes, which are as long as the level.
+fn of_tree(patterns: Patterns) -> f64 {
+    let largest = |length: usize, nodes: usize| {
+        let most = patterns.within(length);
+        let full = (patterns.times / most).min(nodes);
+        let rest = if full < nodes { patterns.times - full * most } else { 0 };
+        (full * most * most + rest * rest) as f64
+    };
+    let levels = (0..usize::BITS as usize).map(|level| 1usize << level);
+    levels
+        .take_while(|&length| length <= patterns.steps)
+        // The nodes of a level end at its odd multiples.
+        .map(|length| largest(length, (patterns.steps / length).div_ceil(2)))
+        .sum()
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::super::patterns::tests::all;
+    use super::*;
+
+    /// Returns the largest norm over all patterns and all signs of the contributions.
+    fn by_brute_force(strategy: &Strategy, patterns: Patterns) -> f64 {
+        let n = patterns.steps;
+        let rows = rows(strategy);
+        let mut largest = 0.0f64;
+        for pattern in all(patterns) {
+            for signs in 0..1u32 << (pattern.len() - 1) {
+                let sign = |k: usize| if signs >> k & 1 == 1 { -1.0 } else { 1.0 };
+                let squared = rows[..n].iter().map(|row| {
+                    let terms = pattern.iter().enumerate().map(|(k, &i)| row[i] * sign(k));
+                    terms.sum::<f64>().powi(2)
+                });
+                largest = largest.max(squared.sum());
+            }
+        }
+        largest.sqrt()
+    }
+
+    /// Returns the whole matrix, from its inverse noise.
+    fn rows(strategy: &Strategy) -> Vec<Vec<f64>> {
+        let n = strategy.len();
+        let mut inverse = vec![vec![0.0; n]; n];
+        for j in 0..n {
+            let noising = strategy.noising();
+            let mut stream = noising.stream();
+            for (i, row) in inverse.iter_mut().enumerate() {
+                row[j] = stream.next(f64::from(u8::from(i == j)));
+            }
+        }
+        let triangle: Vec<Vec<f64>> =
+            inverse.iter().enumerate().map(|(i, row)| row[..=i].to_vec()).collect();
+        let mut rows = super::super::triangle::inverse_of_rows(&triangle);
+        rows.iter_mut().for_each(|row| row.resize(n, 0.0));
+        rows
+    }
+
+    fn strategies() -> Vec<Strategy> {
+        let mixed = [1.0, -0.7, 1.3, 0.8, -0.2];
+        let rows =
+            (0..9).map(|i| (0..=i).map(move |j| 1.0 / (1.0 + (i - j) as f64 + j as f64 * 0.1)));
+        vec![
+            Strategy::identity(9).unwrap(),
+            Strategy::optimal_toeplitz(9).unwrap(),
+            Strategy::banded_toeplitz(9, &[1.0, 0.6, 0.3]).unwrap(),
+            Strategy::banded_toeplitz(9, &[0.5, 0.6, 0.1, 0.4]).unwrap(),
+            Strategy::banded_toeplitz(9, &mixed).unwrap(),
+            Strategy::banded_inverse_square_root(9, 3).unwrap(),
+            Strategy::banded_inverse(9, &[1.0, -0.58, -0.06, 0.07]).unwrap(),
+            Strategy::buffered(9, &[0.9, 0.4], &[0.2, 0.3]).unwrap(),
+            Strategy::tree(9).unwrap(),
+            Strategy::dense(rows.map(Iterator::collect).collect()).unwrap(),
+            Strategy::optimal_toeplitz(9).unwrap().with_normalized_columns(),
+            Strategy::banded_toeplitz(9, &mixed).unwrap().with_normalized_columns(),
+            Strategy::tree(9).unwrap().with_normalized_columns(),
+        ]
+    }
+
+    #[test]
+    fn sensitivity_is_never_below_brute_force() {
+        for strategy in strategies() {
+            for (times, separation) in [(1, 1), (2, 1), (9, 1), (2, 3), (3, 2), (9, 2), (3, 4)] {
+                let mut before = 0.0;
+                for steps in 1..=9 {
+                    let patterns = Patterns::new(steps as usize, times, separation);
+                    let truth = by_brute_force(&strategy, patterns);
+                    let bound = strategy.sensitivity_after(steps, times, separation).unwrap();
+                    let context = format!("{strategy}: {patterns:?}, {bound} for {truth}");
+                    assert!(bound >= truth * (1.0 - 1e-12), "{context}");
+                    assert!(bound <= truth * 1.7, "{context}");
+                    assert!(bound >= before, "{context}, before: {before}");
+                    before = bound;
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn sensitivity_is_exact_where_it_says_so() {
+        for strategy in &strategies()[..3] {
+            for (times, separation) in [(1, 1), (2, 1), (2, 3), (9, 2), (3, 4)] {
+                let truth = by_brute_force(strategy, Patterns::new(9, times, separation));
+                let value = strategy.sensitivity(times, separation).unwrap();
+                assert!((value / truth - 1.0).abs() < 1e-14, "{strategy}: {value} {truth}");
+            }
+        }
+        for strategy in strategies() {
+            let truth = by_brute_force(&strategy, Patterns::new(9, 1, 1));
+            let value = strategy.sensitivity(1, 1).unwrap();
+            assert!((value / truth - 1.0).abs() < 1e-14, "{strategy}: {value} {truth}");
+        }
+    }
+
+    #[test]
+    fn majorant_of_coefficients_is_the_maximum_of_later_ones() {
+        assert_eq!(non_increasing_majorant(&[0.2, -0.8, 0.5, -0.6]), [0.8, 0.8, 0.6, 0.6]);
+        // A run too long for the Gram matrix: the largest coefficient comes late.
+        let mut coefficients = vec![0.1; 5_000];
+        coefficients[4_000] = 1.0;
+        let strategy = Strategy::banded_toeplitz(5_000, &coefficients).unwrap();
+        let bound = strategy.sensitivity(2, 500).unwrap();
+        // Participations at 0 and 500 share rows, of which two have a 1.
+        let truth = (2.0 * 1.1f64.powi(2) + 498.0 * 0.01 + 4_500.0 * 0.04 - 0.08).sqrt();
+        assert!(bound >= truth * (1.0 - 1e-3), "{bound} {truth}");
+    }
+
+    #[test]
+    fn long_runs_have_bounds_in_closed_form() {
+        let n = 100_000;
+        let tree = Strategy::tree(n).unwrap();
+        assert_eq!(tree.sensitivity(1, 1).unwrap().powi(2).round(), 17.0);
+        let bound = tree.sensitivity(10, 10_000).unwrap().powi(2);
+        assert!((170.0..=400.0).contains(&bound), "{bound}");
+        let normalized = Strategy::optimal_toeplitz(n).unwrap().with_normalized_columns();
+        assert!((normalized.sensitivity(1, 1).unwrap() - 1.0).abs() < 1e-12);
+        assert!(normalized.sensitivity(10, 10_000).unwrap() <= 10.0);
+    }
+
+    #[test]
+    fn more_steps_than_planned_are_refused() {
+        let strategy = Strategy::identity(10).unwrap();
+        let error = strategy.sensitivity_after(11, 1, 1).unwrap_err().to_string();
+        assert!(error.contains("10, got 11") && error.contains("new run"), "{error}");
+        assert!(strategy.sensitivity(0, 1).is_err() && strategy.sensitivity(1, 0).is_err());
+    }
+}

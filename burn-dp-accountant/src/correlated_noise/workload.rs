@@ -1,0 +1,266 @@
+//! What a run computes from its noisy sums, and the error of it.
+
+use super::series;
+use super::strategy::Strategy;
+use crate::domain::check_positive;
+use crate::error::AccountantError;
+use crate::math::sum::Sum;
+
+/// The linear queries that are answered from the noisy sums of the steps, one query for each step.
+///
+/// The default is the prefix sums: the parameters of plain SGD after each step, up to the learning
+/// rate. Momentum, learning rates and weight decay change it:
+///
+/// ```text
+/// m_t = momentum · m_{t-1} + x_t
+/// y_t = decay · y_{t-1} + rate_t · m_t
+/// ```
+#[derive(Debug, Clone, PartialEq)]
+pub struct Workload {
+    momentum: f64,
+    decay: f64,
+    rates: Option<Vec<f64>>,
+    coefficients: Option<Vec<f64>>,
+}
+
+impl Workload {
+    /// Creates the workload of prefix sums.
+    pub fn prefix_sums() -> Self {
+        Self { momentum: 0.0, decay: 1.0, rates: None, coefficients: None }
+    }
+
+    /// Creates a workload of any Toeplitz matrix: `y_t = Σ_j coefficients[j] · x_{t-j}`.
+    ///
+    /// # Errors
+    ///
+    /// Returns [`AccountantError::InvalidArgument`] if there is no coefficient, or one is not
+    /// finite.
+    pub fn toeplitz(coefficients: &[f64]) -> Result<Self, AccountantError> {
+        if coefficients.is_empty() || coefficients.iter().any(|c| !c.is_finite()) {
+            return Err(AccountantError::invalid(
+                "coefficients",
+                format!("must be finite, and at least one, got {coefficients:?}"),
+            ));
+        }
+        Ok(Self { coefficients: Some(coefficients.to_vec()), ..Self::prefix_sums() })
+    }
+
+    /// Sets the momentum.
+    ///
+    /// # Errors
+    ///
+    /// Returns [`AccountantError::InvalidArgument`] if `momentum` is not in `[0, 1)`.
+    pub fn with_momentum(mut self, momentum: f64) -> Result<Self, AccountantError> {
+        if !(0.0..1.0).contains(&momentum) {
+            return Err(AccountantError::invalid(
+                "momentum",
+                format!("must be at least 0 and below 1, got {momentum}"),
+            ));
+        }
+        self.momentum = momentum;
+        Ok(self)
+    }
+
+    /// Sets the factor by which the parameters shrink in each step: 1 less the learning rate times
+    /// the weight decay.
+    ///
+    /// # Errors
+    ///
+    /// Returns [`AccountantError::InvalidArgument`] if `decay` is not positive, or above 1.
+    pub fn with_decay(mut self, decay: f64) -> Result<Self, AccountantError> {
+        if !(decay > 0.0 && decay <= 1.0) {
+            return Err(AccountantError::invalid(
+                "decay",
+                format!("must be positive and at most 1, got {decay}"),
+            ));
+        }
+        self.decay = decay;
+        Ok(self)
+    }
+
+    /// Sets the learning rate of each step.
+    ///
+    /// # Errors
+    ///
+    /// Returns [`AccountantError::InvalidArgument`] if a rate is not positive and finite.
+    pub fn with_learning_rates(mut self, rates: &[f64]) -> Result<Self, AccountantError> {
+        rates.iter().try_for_each(|&rate| check_positive("rates", rate))?;
+        self.rates = Some(rates.to_vec());
+        Ok(self)
+    }
+
+    /// Returns whether each step has its own learning rate.
+    pub(super) fn has_learning_rates(&self) -> bool {
+        self.rates.is_some()
+    }
+
+    /// Replaces inputs from step `first` on, with nothing before, by the answers of these steps.
+    pub(super) fn apply(&self, first: usize, values: &mut [f64]) {
+        if let Some(coefficients) = &self.coefficients {
+            let product = series::product(coefficients, values, values.len());
+            values.copy_from_slice(&product);
+        }
+        let mut moment = 0.0;
+        let mut sum = Sum::default();
+        let mut decayed = 0.0;
+        for (step, value) in values.iter_mut().enumerate() {
+            moment = self.momentum * moment + *value;
+            let rate = self.rates.as_ref().map_or(1.0, |rates| rates[first + step]);
+            if self.coefficients.is_some() {
+                *value = rate * moment;
+            } else if self.decay == 1.0 {
+                sum.add(rate * moment);
+                *value = sum.value();
+            } else {
+                decayed = self.decay * decayed + rate * moment;
+                *value = decayed;
+            }
+        }
+    }
+}
+
+/// The squared error of the answer of each step, for noise of standard deviation 1 and sensitivity
+/// 1. The loss of a strategy is the error times its squared sensitivity.
+#[derive(Debug, Clone, PartialEq)]
+pub struct SquaredErrors {
+    of_steps: Vec<f64>,
+}
+
+impl SquaredErrors {
+    /// Returns the squared error of each step.
+    pub fn of_steps(&self) -> &[f64] {
+        &self.of_steps
+    }
+
+    /// Returns the largest squared error of a step.
+    pub fn max(&self) -> f64 {
+        self.of_steps.iter().copied().fold(0.0, f64::max)
+    }
+
+    /// Returns the mean squared error of the steps.
+    pub fn mean(&self) -> f64 {
+        let mut sum = Sum::default();
+        self.of_steps.iter().for_each(|&error| sum.add(error));
+        sum.value() / self.of_steps.len() as f64
+    }
+}
+
+impl Strategy {
+    /// Returns the squared errors of `workload` for each step: the squared norms of the rows of
+    /// `A C^-1`.
+    ///
+    /// The time is proportional to the number of steps for a Toeplitz strategy with the default
+    /// workload, momentum or decay, and to its square with learning rates, with normalized columns,
+    /// for a tree and for a dense strategy.
+    ///
+    /// # Errors
+    ///
+    /// Returns [`AccountantError::InvalidArgument`] if the workload has fewer learning rates than
+    /// the strategy has steps, and [`AccountantError::Numerical`] if an error overflows.
+    pub fn squared_errors(&self, workload: &Workload) -> Result<SquaredErrors, AccountantError> {
+        let n = self.len();
+        if let Some(rates) = &workload.rates
+            && rates.len() < n
+        {
+            return Err(AccountantError::invalid(
+                "rates",
+                format!("must be one for each of the {n} steps, got {}", rates.len()),
+            ));
+        }
+        let toeplitz = if self.has_normalized_columns() || workload.rates.is_some() {
+            None
+        } else {
+            self.toeplitz_inverse(n)
+        };
+        let of_steps = if let Some(mut noise) = toeplitz {
+            workload.apply(0, &mut noise);
+            series::sums_of_squares(&noise)
+        } else {
+            let parts = self.inverse_parts();
+            let mut sums = vec![0.0; n];
+            for j in 0..n {
+                let mut column = self.inverse_column(j, &parts);
+                workload.apply(j, &mut column);
+                sums[j..].iter_mut().zip(&column).for_each(|(sum, value)| *sum += value * value);
+            }
+            sums
+        };
+        if of_steps.iter().all(|error| error.is_finite()) {
+            Ok(SquaredErrors { of_steps })
+        } else {
+            Err(AccountantError::numerical("an error of the strategy overflows"))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    #[test]
+    fn errors_of_independent_noise_and_of_a_tree_are_known() {
+        let sums = Workload::prefix_sums();
+        let identity = Strategy::identity(5).unwrap().squared_errors(&sums).unwrap();
+        assert_eq!(identity.of_steps(), [1.0, 2.0, 3.0, 4.0, 5.0]);
+        assert_eq!((identity.max(), identity.mean()), (5.0, 3.0));
+        let tree = Strategy::tree(9).unwrap().squared_errors(&sums).unwrap();
+        assert_eq!(tree.of_steps(), [1.0, 1.0, 2.0, 1.0, 2.0, 2.0, 3.0, 1.0, 2.0]);
+    }
+
+    #[test]
+    fn optimal_toeplitz_has_equal_error_and_sensitivity() {
+        for (n, loss) in [(8, 1.7183792591), (1_000, 3.2650030807), (100_000, 4.7309530518)] {
+            let strategy = Strategy::optimal_toeplitz(n).unwrap();
+            let error = strategy.squared_errors(&Workload::prefix_sums()).unwrap().max();
+            let sensitivity = strategy.sensitivity(1, 1).unwrap();
+            assert!((error / sensitivity.powi(2) - 1.0).abs() < 1e-10, "{error} {sensitivity}");
+            assert!(((error * sensitivity.powi(2)).sqrt() / loss - 1.0).abs() < 1e-10, "{n}");
+        }
+    }
+
+    #[test]
+    fn workloads_follow_their_recursion() {
+        let rates = [0.5, 1.0, 2.0, 1.5];
+        let workload = Workload::prefix_sums().with_momentum(0.9).unwrap();
+        let workload = workload.with_decay(0.8).unwrap().with_learning_rates(&rates).unwrap();
+        let x = [1.0, -2.0, 0.5, 3.0];
+        let (mut m, mut y, mut answers) = (0.0, 0.0, Vec::new());
+        for (x, rate) in x.iter().zip(rates) {
+            m = 0.9 * m + x;
+            y = 0.8 * y + rate * m;
+            answers.push(y);
+        }
+        let mut found = x;
+        workload.apply(0, &mut found);
+        assert_eq!(found[..], answers);
+        // The general path and the path of Toeplitz matrices agree.
+        let toeplitz = Workload::prefix_sums().with_momentum(0.9).unwrap();
+        let equal = toeplitz.clone().with_learning_rates(&[1.0; 30]).unwrap();
+        let strategy = Strategy::buffered(30, &[0.9], &[0.3]).unwrap();
+        let (a, b) =
+            (strategy.squared_errors(&toeplitz).unwrap(), strategy.squared_errors(&equal).unwrap());
+        for (a, b) in a.of_steps().iter().zip(b.of_steps()) {
+            assert!((a / b - 1.0).abs() < 1e-13, "{a} {b}");
+        }
+        let ones = Workload::toeplitz(&[1.0; 30]).unwrap();
+        let (a, b) = (
+            strategy.squared_errors(&ones).unwrap(),
+            strategy.squared_errors(&Workload::prefix_sums()).unwrap(),
+        );
+        assert!((a.mean() / b.mean() - 1.0).abs() < 1e-13);
+    }
+
+    #[test]
+    fn wrong_workloads_are_refused_by_name() {
+        let refused = |result: Result<Workload, AccountantError>| result.unwrap_err().to_string();
+        let sums = Workload::prefix_sums;
+        assert!(refused(sums().with_momentum(1.0)).contains("momentum"));
+        assert!(refused(sums().with_decay(0.0)).contains("decay"));
+        assert!(refused(sums().with_learning_rates(&[1.0, -1.0])).contains("-1"));
+        assert!(refused(Workload::toeplitz(&[])).contains("coefficients"));
+        let short = sums().with_learning_rates(&[1.0; 3]).unwrap();
+        let error = Strategy::identity(4).unwrap().squared_errors(&short).unwrap_err();
+        assert!(error.to_string().contains("4 steps, got 3"), "{error}");
+    }
+}

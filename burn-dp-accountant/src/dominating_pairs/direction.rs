@@ -1,0 +1,10 @@
+//! The direction of a neighboring relation.
+
+/// Which of the two neighbors is `P`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Direction {
+    /// `P` is the data set with the unit.
+    Remove,
+    /// `P` is the data set without the unit.
+    Add,
+}

@@ -1,0 +1,350 @@
+//! Steps with correlated noise, as events with independent noise.
+
+use super::DpEvent;
+use crate::correlated_noise::{Participation, Strategy};
+use crate::error::AccountantError;
+
+/// Room for the rounding of a sensitivity.
+const ROUNDING: f64 = 1.0 + 1e-12;
+
+/// Releases with independent noise that cost as much as a run with correlated noise.
+pub(crate) struct Uncorrelated {
+    pub(crate) event: DpEvent,
+    pub(crate) count: u64,
+    /// Whether real data sets attain the cost.
+    pub(crate) is_attained: bool,
+}
+
+impl DpEvent {
+    /// Returns the first step of a run with correlated noise.
+    pub fn correlated_gaussian(
+        noise_multiplier: f64,
+        strategy: &Strategy,
+        participation: Participation,
+    ) -> Self {
+        let strategy = strategy.clone();
+        Self::CorrelatedGaussian { noise_multiplier, strategy, participation, first_step: 0 }
+    }
+
+    /// Returns the event after `count` releases of this one: a later step of the same run with
+    /// correlated noise. Every other event stays as it is.
+    #[must_use]
+    pub fn advanced(&self, count: u64) -> Self {
+        let mut next = self.clone();
+        if let Self::CorrelatedGaussian { first_step, .. } = &mut next {
+            *first_step = first_step.saturating_add(count);
+        }
+        next
+    }
+
+    /// Returns an event with independent noise, and its number of releases, that together cost at
+    /// least as much as the first `first_step + count` steps of the run with correlated noise.
+    /// Every other event is returned as it is.
+    ///
+    /// # Privacy
+    ///
+    /// Multiplied by the strategy, the outputs of a run are one Gaussian release. Under
+    /// [`Participation::AtMost`] its sensitivity is [`Strategy::sensitivity`]. Under
+    /// [`Participation::CyclicPoisson`] the participations of a unit are in separate rows, and each
+    /// is a Poisson-sampled Gaussian release of the norm of a column; the units of the first part
+    /// have the most of them.
+    ///
+    /// # Errors
+    ///
+    /// Returns [`AccountantError::InvalidArgument`] if a parameter is outside of its domain, or the
+    /// strategy has fewer steps.
+    pub fn without_correlation(&self, count: u64) -> Result<(Self, u64), AccountantError> {
+        Ok(match self.uncorrelated(count)? {
+            Some(Uncorrelated { event, count, .. }) => (event, count),
+            None => (self.clone(), count),
+        })
+    }
+
+    /// Returns the equivalent of `count` steps with correlated noise and all steps before them, or
+    /// `None` for another event.
+    pub(crate) fn uncorrelated(&self, count: u64) -> Result<Option<Uncorrelated>, AccountantError> {
+        let Self::CorrelatedGaussian { noise_multiplier, strategy, participation, first_step } =
+            self
+        else {
+            return Ok(None);
+        };
+        self.validate()?;
+        let steps = first_step.saturating_add(count);
+        strategy.check_steps(steps)?;
+        Ok(Some(match *participation {
+            Participation::AtMost { times, separation } => {
+                let sensitivity = strategy.bounded_sensitivity(steps, times, separation)?;
+                let multiplier = noise_multiplier / (sensitivity.value * ROUNDING);
+                let is_attained = sensitivity.is_exact;
+                Uncorrelated { event: Self::gaussian(multiplier), count: 1, is_attained }
+            }
+            Participation::CyclicPoisson { parts, sampling_probability } => {
+                let norm = strategy.largest_column_norm();
+                let multiplier = noise_multiplier / (norm * ROUNDING);
+                let event = Self::dp_sgd_step(sampling_probability, multiplier);
+                let is_attained = strategy.has_equal_columns(steps, parts);
+                Uncorrelated { event, count: steps.div_ceil(parts), is_attained }
+            }
+        }))
+    }
+
+    /// Returns whether this is the step with correlated noise that follows `count` releases of
+    /// `earlier` in the same run.
+    pub(crate) fn continues_run(&self, earlier: &Self, count: u64) -> bool {
+        matches!(self, Self::CorrelatedGaussian { .. }) && *self == earlier.advanced(count)
+    }
+
+    /// Returns an error for a step with correlated noise that is not the first of its run.
+    pub(crate) fn check_begins_run(&self) -> Result<(), AccountantError> {
+        match self {
+            Self::CorrelatedGaussian { first_step, .. } if *first_step != 0 => {
+                Err(AccountantError::invalid(
+                    "first_step",
+                    format!(
+                        "must be 0, or the number of steps of the same run that were recorded just \
+                         before, got {first_step}; record the steps of a run with correlated noise \
+                         in order and without other releases between them"
+                    ),
+                ))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Returns the number of releases after which a run with correlated noise is over; `u64::MAX`
+    /// for another event.
+    pub(crate) fn remaining_steps(&self) -> u64 {
+        match self {
+            Self::CorrelatedGaussian { strategy, first_step, .. } => {
+                strategy.steps().saturating_sub(*first_step)
+            }
+            _ => u64::MAX,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+    use crate::accountant::Accountant;
+    use crate::{
+        Budget, Calibration, ExactAccountant, GdpAccountant, LedgerHeader, NeighboringRelation,
+        PldAccountant, PrivacyLedger, RdpAccountant, UnitOfPrivacy, calibrate_noise_multiplier,
+    };
+
+    const RELATIONS: [NeighboringRelation; 3] = [
+        NeighboringRelation::AddOrRemoveOne,
+        NeighboringRelation::ReplaceOne,
+        NeighboringRelation::ReplaceSpecial,
+    ];
+
+    fn strategy() -> Strategy {
+        Strategy::banded_toeplitz(20, &[1.0, 0.5, 0.25]).unwrap()
+    }
+
+    fn cyclic(parts: u64) -> Participation {
+        Participation::CyclicPoisson { parts, sampling_probability: 0.3 }
+    }
+
+    #[test]
+    fn whole_run_costs_one_gaussian_of_the_sensitivity() {
+        let participation = Participation::AtMost { times: 3, separation: 2 };
+        let step = DpEvent::correlated_gaussian(2.0, &strategy(), participation);
+        let sensitivity = strategy().sensitivity(3, 2).unwrap();
+        for relation in RELATIONS {
+            let whole = GdpAccountant::new([(&step, 20)], relation).unwrap();
+            let mu = relation.sensitivity() * sensitivity / 2.0;
+            assert!((whole.mu() / mu - 1.0).abs() < 1e-11, "{relation}: {}", whole.mu());
+            let epsilon = whole.epsilon(1e-5).unwrap();
+            let pld = PldAccountant::new([(&step, 20)], relation).unwrap().epsilon(1e-5).unwrap();
+            let rdp = RdpAccountant::new([(&step, 20)], relation).unwrap().epsilon(1e-5).unwrap();
+            let exact = ExactAccountant::new([(&step, 20)], relation).unwrap();
+            let exact = exact.epsilon(1e-5).unwrap().estimate;
+            assert!((exact / epsilon.estimate - 1.0).abs() < 1e-8, "{exact} {epsilon:?}");
+            assert!(pld.lower <= exact && exact <= pld.upper * (1.0 + 1e-8), "{pld:?}");
+            assert!(rdp.upper >= epsilon.upper, "{rdp:?}");
+        }
+        // A later step alone counts with all steps before it.
+        let later = GdpAccountant::new([(&step.advanced(15), 5)], RELATIONS[0]).unwrap();
+        assert!((later.mu() / (sensitivity / 2.0) - 1.0).abs() < 1e-11);
+    }
+
+    #[test]
+    fn cyclic_sampling_costs_one_sampled_release_a_round() {
+        let step = DpEvent::correlated_gaussian(2.0, &strategy(), cyclic(3));
+        let (event, count) = step.without_correlation(20).unwrap();
+        assert_eq!(count, 7);
+        let DpEvent::PoissonSampled { sampling_probability: 0.3, event } = event else {
+            panic!("{event}")
+        };
+        let DpEvent::Gaussian { noise_multiplier } = *event else { panic!("{event}") };
+        let norm = (1.0f64 + 0.25 + 0.0625).sqrt();
+        assert!((noise_multiplier * norm / 2.0 - 1.0).abs() < 1e-11, "{noise_multiplier}");
+        assert!(noise_multiplier * norm < 2.0);
+        for (steps, rounds) in [(1, 1), (3, 1), (4, 2), (18, 6)] {
+            assert_eq!(step.without_correlation(steps).unwrap().1, rounds);
+        }
+    }
+
+    #[test]
+    fn one_band_in_one_part_is_dp_sgd() {
+        let identity = Strategy::identity(50).unwrap();
+        let step = DpEvent::correlated_gaussian(1.1, &identity, cyclic(1));
+        let independent = DpEvent::dp_sgd_step(0.3, 1.1);
+        for relation in RELATIONS {
+            let epsilon = |event: &DpEvent| {
+                let accountant = ExactAccountant::new([(event, 50)], relation).unwrap();
+                accountant.epsilon(1e-5).unwrap().estimate
+            };
+            assert!((epsilon(&step) / epsilon(&independent) - 1.0).abs() < 1e-9);
+        }
+    }
+
+    #[test]
+    fn more_bands_than_parts_are_refused() {
+        let error = DpEvent::correlated_gaussian(1.0, &strategy(), cyclic(2)).validate();
+        let error = error.unwrap_err().to_string();
+        assert!(error.contains("bands of the strategy, 3") && error.contains("got 2"), "{error}");
+        let full = Strategy::optimal_toeplitz(10).unwrap();
+        assert!(DpEvent::correlated_gaussian(1.0, &full, cyclic(9)).validate().is_err());
+        assert!(DpEvent::correlated_gaussian(1.0, &full, cyclic(10)).validate().is_ok());
+    }
+
+    #[test]
+    fn steps_beyond_the_strategy_are_refused_everywhere() {
+        let step = DpEvent::correlated_gaussian(1.0, &strategy(), Participation::once());
+        let mut ledger = ledger();
+        assert!(ledger.record_many(&step, 21).is_err());
+        ledger.record_many(&step, 20).unwrap();
+        let error = ledger.record(&step.advanced(20)).unwrap_err().to_string();
+        assert!(error.contains("of the strategy, 20, got 21"), "{error}");
+        assert!(RdpAccountant::new([(&step, 21)], RELATIONS[0]).is_err());
+        assert!(ledger.epsilon_after(&step.advanced(20), 1, 1e-5).is_err());
+        assert!(step.without_correlation(21).is_err());
+        assert_eq!(ledger.releases(), 20);
+    }
+
+    #[test]
+    fn correlated_steps_inside_of_other_events_are_refused() {
+        let step = DpEvent::correlated_gaussian(1.0, &strategy(), Participation::once());
+        for event in [
+            DpEvent::self_composed(step.clone(), 5),
+            DpEvent::poisson_sampled(1.0, step.clone()),
+            DpEvent::Composed { events: vec![DpEvent::gaussian(1.0), step.clone()] },
+            DpEvent::Composed { events: vec![DpEvent::self_composed(step, 1)] },
+        ] {
+            let error = event.validate().unwrap_err().to_string();
+            assert!(error.contains("without_correlation"), "{event}: {error}");
+            assert!(RdpAccountant::new([(&event, 1)], RELATIONS[0]).is_err());
+        }
+    }
+
+    fn ledger() -> PrivacyLedger {
+        PrivacyLedger::new(LedgerHeader::new(UnitOfPrivacy::Example, RELATIONS[0]))
+    }
+
+    #[test]
+    fn steps_of_one_run_share_one_entry() {
+        let first = DpEvent::correlated_gaussian(1.0, &strategy(), Participation::once());
+        let mut ledger = ledger();
+        for step in 0..20 {
+            ledger.record(&first.advanced(step)).unwrap();
+        }
+        assert_eq!(ledger.entries().len(), 1);
+        assert_eq!((ledger.entries()[0].count, &ledger.entries()[0].event), (20, &first));
+        let text = ledger.to_json().unwrap();
+        assert_eq!(PrivacyLedger::from_json(&text).unwrap(), ledger);
+        let mut earlier = self::ledger();
+        earlier.record_many(&first, 7).unwrap();
+        assert!(ledger.continues(&earlier) && !earlier.continues(&ledger));
+    }
+
+    #[test]
+    fn two_runs_are_never_one_run() {
+        let first = DpEvent::correlated_gaussian(3.0, &strategy(), Participation::once());
+        let mut one = ledger();
+        one.record_many(&first, 10).unwrap();
+        let mut two = one.clone();
+        two.merge(&one).unwrap();
+        assert_eq!(two.entries().len(), 2);
+        // Two runs of 10 steps cost √2 of one, and not what one run of 20 steps costs.
+        let single = GdpAccountant::new([(&first, 10)], RELATIONS[0]).unwrap();
+        let mu = std::f64::consts::SQRT_2 * single.mu();
+        let expected = crate::GaussianDp::new(mu).unwrap().epsilon(1e-5).unwrap();
+        let epsilon = two.epsilon(1e-5).unwrap();
+        assert!((epsilon.upper / expected - 1.0).abs() < 1e-9, "{epsilon:?} {expected}");
+        let mut whole = ledger();
+        whole.record_many(&first, 20).unwrap();
+        assert!(whole.epsilon(1e-5).unwrap().upper < 0.9 * expected);
+        // A file with two runs is read as two runs.
+        assert_eq!(PrivacyLedger::from_json(&two.to_json().unwrap()).unwrap(), two);
+        // Neither a gap nor a repeated step nor a step after another release is recorded.
+        for step in [9, 11, 15] {
+            let error = one.record(&first.advanced(step)).unwrap_err().to_string();
+            assert!(error.contains("first_step") && error.contains(&step.to_string()), "{error}");
+        }
+        let other = DpEvent::correlated_gaussian(3.1, &strategy(), Participation::once());
+        assert!(one.record(&other.advanced(10)).is_err());
+        one.record(&DpEvent::gaussian(9.0)).unwrap();
+        assert!(one.record(&first.advanced(10)).is_err());
+        assert!(one.epsilon_after(&first.advanced(10), 1, 1e-5).is_err());
+        assert_eq!(one.releases(), 11);
+    }
+
+    #[test]
+    fn budget_of_a_run_is_that_of_its_next_steps() {
+        let participation = Participation::AtMost { times: 5, separation: 4 };
+        let first = DpEvent::correlated_gaussian(2.0, &strategy(), participation);
+        let whole = GdpAccountant::new([(&first, 20)], RELATIONS[0]).unwrap();
+        let whole = whole.epsilon(1e-5).unwrap().upper;
+        let half = GdpAccountant::new([(&first, 10)], RELATIONS[0]).unwrap();
+        let half = half.epsilon(1e-5).unwrap().upper;
+        let mut ledger = ledger();
+        ledger.record_many(&first, 4).unwrap();
+        let next = first.advanced(4);
+        let after = ledger.epsilon_after(&next, 16, 1e-5).unwrap().upper;
+        assert!((after / whole - 1.0).abs() < 1e-9, "{after} {whole}");
+        let budget = Budget::new(half, 1e-5).unwrap();
+        let left = ledger.max_steps_within(&next, budget).unwrap();
+        assert!((6..16).contains(&left), "{left}");
+        assert!(ledger.within_budget(&next, left, budget).unwrap());
+        assert!(!ledger.within_budget(&next, left + 1, budget).unwrap());
+        for step in 0..left {
+            let event = first.advanced(4 + step);
+            assert!(ledger.within_budget(&event, 1, budget).unwrap());
+            ledger.record(&event).unwrap();
+        }
+        assert!(!ledger.within_budget(&first.advanced(4 + left), 1, budget).unwrap());
+        // The budget of the whole run ends with the run.
+        let generous = Budget::new(2.0 * whole, 1e-5).unwrap();
+        let event = first.advanced(4 + left);
+        assert_eq!(ledger.max_steps_within(&event, generous).unwrap(), 16 - left);
+        let calibration = Calibration::new(generous);
+        assert_eq!(calibration.steps(&first).unwrap(), 20);
+        // Another run is a new search.
+        assert!(!ledger.within_budget(&first, 1, budget).unwrap());
+    }
+
+    #[test]
+    fn noise_of_a_whole_run_is_calibrated() {
+        let budget = Budget::new(2.0, 1e-5).unwrap();
+        let event = |sigma| DpEvent::correlated_gaussian(sigma, &strategy(), Participation::once());
+        let sigma = calibrate_noise_multiplier(budget, 20, event).unwrap();
+        let one = calibrate_noise_multiplier(budget, 1, DpEvent::gaussian).unwrap();
+        let sensitivity = strategy().sensitivity(1, 1).unwrap();
+        assert!((sigma / (one * sensitivity) - 1.0).abs() < 3e-6, "{sigma} {one}");
+        assert!(calibrate_noise_multiplier(budget, 21, event).is_err());
+    }
+
+    #[test]
+    fn event_is_printed_with_its_strategy_and_pattern() {
+        let participation = Participation::AtMost { times: 4, separation: 5 };
+        let text = DpEvent::correlated_gaussian(1.5, &strategy(), participation).to_string();
+        assert_eq!(
+            text,
+            "CorrelatedGaussian(noise_multiplier = 1.5, banded Toeplitz of 3 bands, 20 steps, at \
+             most 4 participations, 5 steps apart)"
+        );
+    }
+}

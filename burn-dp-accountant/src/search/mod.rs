@@ -1,0 +1,185 @@
+//! Private search of hyperparameters: a random number of runs, of which the best is released.
+//!
+//! The runs train on the same private data, and only the best result is released. That costs more
+//! than one run, but far less than all of them, if the number of runs is random and stays secret
+//! (Papernot and Steinke 2022). The steps of a search:
+//!
+//! 1. [`PrivateSearch::new`] with the release of one run and a [`RunCount`]; the noise of one run
+//!    for a total budget is [`PrivateSearch::calibrate`].
+//! 2. [`PrivateSearch::draw_runs`] once, before the first run.
+//! 3. Each run draws its hyperparameters at random, independently of the data and of the other
+//!    runs, trains, and is scored. The score may use the private data only if the run's release
+//!    contains it.
+//! 4. The best result is released, and nothing else: no other score, and not the number of runs.
+//!    Without any run (a Poisson number can be 0) a fixed default is released.
+//! 5. [`PrivateSearch::ledger`] is the ledger of the whole search.
+//!
+//! # Example
+//!
+//! ```
+//! use burn_dp_accountant::search::PrivateSearch;
+//! use burn_dp_accountant::{Budget, DpEvent, NeighboringRelation, RunCount};
+//!
+//! let runs = RunCount::geometric(10.0);
+//! let relation = NeighboringRelation::AddOrRemoveOne;
+//! let run = |sigma| DpEvent::self_composed(DpEvent::dp_sgd_step(0.01, sigma), 500);
+//! let budget = Budget::new(4.0, 1e-5)?;
+//! let sigma = PrivateSearch::calibrate(budget, relation, runs, run)?;
+//! let search = PrivateSearch::new(run(sigma), runs)?;
+//! assert!(search.epsilon(relation, 1e-5)?.upper <= 4.0);
+//! let runs = search.draw_runs()?;
+//! assert!(runs >= 1);
+//! # Ok::<(), burn_dp_accountant::AccountantError>(())
+//! ```
+//!
+//! # References
+//!
+//! "Hyperparameter Tuning with Rényi Differential Privacy", Papernot and Steinke 2022.
+
+mod run_count;
+
+use crate::accountant::Accountant;
+use crate::budget::Budget;
+use crate::calibration::Calibration;
+use crate::epsilon::Epsilon;
+use crate::error::AccountantError;
+use crate::event::{DpEvent, RunCount};
+use crate::ledger::{LedgerHeader, PrivacyLedger};
+use crate::rdp::RdpAccountant;
+use crate::relation::NeighboringRelation;
+
+/// Relative tolerance of the calibrated noise.
+const TOLERANCE: f64 = 1e-4;
+
+/// A search over a random number of runs.
+#[derive(Debug, Clone, PartialEq)]
+pub struct PrivateSearch {
+    run: DpEvent,
+    runs: RunCount,
+}
+
+impl PrivateSearch {
+    /// Creates a search whose runs all release `run` (a whole training, usually
+    /// [`DpEvent::SelfComposed`]).
+    ///
+    /// # Errors
+    ///
+    /// Returns [`AccountantError::InvalidArgument`] if a parameter is outside of its domain.
+    pub fn new(run: DpEvent, runs: RunCount) -> Result<Self, AccountantError> {
+        let search = Self { run, runs };
+        search.event().validate()?;
+        Ok(search)
+    }
+
+    /// Returns the noise multiplier of one run with which the whole search meets `budget`, rounded
+    /// up.
+    ///
+    /// # Errors
+    ///
+    /// Returns [`AccountantError::Infeasible`] if no noise is enough, and
+    /// [`AccountantError::Unsupported`] or [`AccountantError::InvalidArgument`] for an event that
+    /// cannot be analyzed.
+    pub fn calibrate(
+        budget: Budget,
+        relation: NeighboringRelation,
+        runs: RunCount,
+        run: impl Fn(f64) -> DpEvent,
+    ) -> Result<f64, AccountantError> {
+        let calibration =
+            Calibration::new(budget).with_relation(relation).with_tolerance(TOLERANCE);
+        let event = |sigma| DpEvent::RepeatAndSelect { event: Box::new(run(sigma)), runs };
+        calibration.noise_multiplier(1, event)
+    }
+
+    /// Returns the release of the whole search.
+    pub fn event(&self) -> DpEvent {
+        DpEvent::RepeatAndSelect { event: Box::new(self.run.clone()), runs: self.runs }
+    }
+
+    /// Returns a ledger with the release of the whole search.
+    ///
+    /// # Errors
+    ///
+    /// Returns [`AccountantError::InvalidArgument`] if a parameter is outside of its domain.
+    pub fn ledger(&self, header: LedgerHeader) -> Result<PrivacyLedger, AccountantError> {
+        let mut ledger = PrivacyLedger::new(header);
+        ledger.record(&self.event())?;
+        Ok(ledger)
+    }
+
+    /// Returns ε at `delta` of the whole search.
+    ///
+    /// # Errors
+    ///
+    /// Returns [`AccountantError::Unsupported`] if a run cannot be analyzed, and
+    /// [`AccountantError::InvalidArgument`] if `delta` is not between 0 and 1.
+    pub fn epsilon(
+        &self,
+        relation: NeighboringRelation,
+        delta: f64,
+    ) -> Result<Epsilon, AccountantError> {
+        RdpAccountant::new([(&self.event(), 1)], relation)?.epsilon(delta)
+    }
+
+    /// Draws the number of runs with entropy of the operating system. Draw it once and keep it
+    /// secret: a second draw would be a choice.
+    ///
+    /// # Errors
+    ///
+    /// Returns [`AccountantError::Numerical`] if the operating system has no entropy.
+    pub fn draw_runs(&self) -> Result<u64, AccountantError> {
+        let mut bytes = [0; 8];
+        getrandom::fill(&mut bytes).map_err(|error| {
+            AccountantError::numerical(format!("no entropy of the operating system: {error}"))
+        })?;
+        Ok(self.draw_runs_from(u64::from_le_bytes(bytes)))
+    }
+
+    /// Returns the number of runs that belongs to a uniformly random word of a secure generator.
+    pub fn draw_runs_from(&self, word: u64) -> u64 {
+        self.runs.quantile(word)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+    use crate::ledger::UnitOfPrivacy;
+
+    #[test]
+    fn ledger_of_a_search_is_the_search_and_not_its_best_run() {
+        let relation = NeighboringRelation::AddOrRemoveOne;
+        let search = PrivateSearch::new(DpEvent::gaussian(5.0), RunCount::geometric(20.0)).unwrap();
+        let ledger = search.ledger(LedgerHeader::new(UnitOfPrivacy::Example, relation)).unwrap();
+        let whole = ledger.epsilon(1e-6).unwrap().upper;
+        let mut one = PrivacyLedger::new(LedgerHeader::new(UnitOfPrivacy::Example, relation));
+        one.record(&DpEvent::gaussian(5.0)).unwrap();
+        assert!(whole > 1.5 * one.epsilon(1e-6).unwrap().upper);
+        assert_eq!(whole, search.epsilon(relation, 1e-6).unwrap().upper);
+    }
+
+    #[test]
+    fn calibrated_search_meets_the_budget_and_less_noise_does_not() {
+        let relation = NeighboringRelation::AddOrRemoveOne;
+        let budget = Budget::new(2.0, 1e-6).unwrap();
+        for runs in [RunCount::Poisson { mean: 10.0 }, RunCount::logarithmic(10.0)] {
+            let sigma =
+                PrivateSearch::calibrate(budget, relation, runs, DpEvent::gaussian).unwrap();
+            let upper = |sigma: f64| {
+                let search = PrivateSearch::new(DpEvent::gaussian(sigma), runs).unwrap();
+                search.epsilon(relation, 1e-6).unwrap().upper
+            };
+            assert!(upper(sigma) <= 2.0 && upper(0.999 * sigma) > 2.0, "{runs:?} {sigma}");
+        }
+    }
+
+    #[test]
+    fn impossible_searches_are_refused() {
+        let few = RunCount::geometric(0.5);
+        assert!(PrivateSearch::new(DpEvent::gaussian(1.0), few).is_err());
+        assert!(PrivateSearch::new(DpEvent::gaussian(0.0), RunCount::geometric(2.0)).is_err());
+        let search = PrivateSearch::new(DpEvent::gaussian(1.0), RunCount::geometric(3.0)).unwrap();
+        assert!(search.draw_runs().unwrap() >= 1);
+    }
+}
