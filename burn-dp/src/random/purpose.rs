@@ -36,6 +36,12 @@ impl Purpose {
 pub(crate) enum Domain {
     /// The units of a step.
     Sampling,
+    /// What a sampler assigns to each unit for the whole run: its part, its bin, its place.
+    Assignment,
+    /// The units that remain in a draw which is cut.
+    Cut,
+    /// The examples of a unit that a step uses.
+    Examples,
     /// The order of the examples of a unit.
     Shuffling,
     /// The members of the mini-sets.
@@ -48,6 +54,8 @@ pub(crate) enum Domain {
     Layers,
     /// The coins and labels of the canaries of an audit.
     Canaries,
+    /// The encryption of the memory of correlated noise.
+    NoiseMemory,
 }
 
 impl Domain {
@@ -61,6 +69,10 @@ impl Domain {
             Self::Fingerprint => 8,
             Self::Layers => 9,
             Self::Canaries => 10,
+            Self::NoiseMemory => 11,
+            Self::Assignment => 16,
+            Self::Cut => 17,
+            Self::Examples => 18,
         }
     }
 }

@@ -4,8 +4,10 @@ use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::key::{InsecureSeed, Key};
-use super::purpose::Purpose;
+use super::keystream::{GROUP_WORDS, Group};
+use super::purpose::{Domain, Purpose};
 use super::step::{NoiseStep, Repetition};
+use super::stream::Stream;
 use crate::DpError;
 
 /// The source of all randomness of one private run.
@@ -95,6 +97,28 @@ impl NoiseSource {
         self.key.clone()
     }
 
+    /// Encrypts or decrypts secret state of the run.
+    ///
+    /// # Privacy
+    ///
+    /// Two contents under one `nonce` reveal their difference: draw it anew for each content.
+    pub(crate) fn crypt(&self, nonce: u64, bytes: &mut [u8]) {
+        let keystream = Stream::new(&self.key, Domain::NoiseMemory, nonce, 0).into_keystream();
+        let mut group = Group::new();
+        for (index, bytes) in (0..).zip(bytes.chunks_mut(8 * GROUP_WORDS)) {
+            keystream.group(index, &mut group);
+            for (position, bytes) in bytes.chunks_mut(8).enumerate() {
+                let word = group.word(position % 8, position / 8).to_le_bytes();
+                bytes.iter_mut().zip(word).for_each(|(byte, mask)| *byte ^= mask);
+            }
+        }
+    }
+
+    /// Returns the key of an earlier step, from its decrypted bytes.
+    pub(crate) fn key_of_state(&self, bytes: &[u8; 32]) -> Key {
+        self.key.with_bytes(bytes)
+    }
+
     /// Erases the key in memory. No step begins afterwards.
     pub(crate) fn forget(&mut self) {
         self.key.erase();
@@ -162,8 +186,6 @@ mod tests {
     use std::collections::HashSet;
 
     use super::*;
-    use crate::random::{Domain, Stream};
-
     const PURPOSES: [Purpose; Purpose::NUMBER] =
         [Purpose::Gradient, Purpose::Count, Purpose::Statistic];
 
@@ -299,6 +321,23 @@ mod tests {
         let mut again = NoiseSource::resume(key, 0);
         let again = again.begin_step(Purpose::Gradient, 0).unwrap();
         assert!(again.bound_to([&[1.0][..]]).content_mark().is_some());
+    }
+
+    #[test]
+    fn encrypted_state_returns_with_its_nonce_and_key_only() {
+        let source = source();
+        let state: Vec<u8> = (0..3000).map(|i| (i % 251) as u8).collect();
+        let crypt = |source: &NoiseSource, nonce, mut bytes: Vec<u8>| {
+            source.crypt(nonce, &mut bytes);
+            bytes
+        };
+        let encrypted = crypt(&source, 7, state.clone());
+        assert_eq!(crypt(&source, 7, encrypted.clone()), state);
+        assert_ne!(crypt(&source, 8, encrypted.clone()), state);
+        assert_ne!(crypt(&NoiseSource::insecure(InsecureSeed(2)), 7, encrypted.clone()), state);
+        // As random bytes: of 3000, about 12 are as before.
+        let same = encrypted.iter().zip(&state).filter(|(a, b)| a == b).count();
+        assert!(same < 40, "{same}");
     }
 
     #[test]

@@ -42,7 +42,10 @@ impl<I: Send + 'static, O: Send + 'static> PrivateDataLoaderBuilder<I, O> {
     /// Gives every physical batch the same number of rows by loading one of its units again.
     ///
     /// Fixed shapes keep kernels and tuning results in use. Somebody who observes the shapes learns
-    /// the number of physical batches of a draw, and whether it was empty, but not its size.
+    /// the number of physical batches of a draw, and whether it was empty, but not its size. If the
+    /// draws have a public largest size
+    /// ([`TruncatedPoissonSampler`](super::TruncatedPoissonSampler)), all of them have that number
+    /// of physical batches, and the shapes reveal nothing.
     pub fn with_padding(self) -> Self {
         Self { padding: Padding::Repeat, ..self }
     }
@@ -112,7 +115,10 @@ mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
     use crate::random::InsecureSeed;
-    use crate::sampling::{FixedSizeSampler, LogicalBatch, PoissonSampler};
+    use crate::sampling::{
+        DrawPart, FixedSizeSampler, LogicalBatch, PoissonSampler, TruncatedPoissonSampler,
+        WithReplacementSampler,
+    };
     use burn::data::dataset::{Dataset, DatasetError, InMemDataset};
     use burn::tensor::Tensor;
 
@@ -208,6 +214,68 @@ mod tests {
                 assert_eq!(real, units(&batch));
             }
         }
+    }
+
+    #[test]
+    fn a_cut_draw_has_one_number_of_padded_batches_whatever_its_size() {
+        let truncated = |expected| {
+            let sampler = TruncatedPoissonSampler::new(40, expected, 13).unwrap();
+            sampler.with_key(InsecureSeed(8))
+        };
+        let builders =
+            || [builder().with_padding(), builder().with_padding_item(|| -1.0).with_prefetch(2)];
+        for expected in [1e-6, 8.0, 13.0] {
+            for builder in builders() {
+                for batch in builder.build(dataset(40), truncated(expected), 20).unwrap() {
+                    let batch = batch.unwrap();
+                    let parts = rows(&batch, 5);
+                    assert_eq!(parts.len(), 3);
+                    let all = parts.into_iter().flat_map(|(values, padding)| {
+                        assert_eq!((values.len(), padding.len()), (5, 5));
+                        values.into_iter().zip(padding)
+                    });
+                    let real: Vec<f32> =
+                        all.filter(|(_, padding)| !padding).map(|(value, _)| value).collect();
+                    assert_eq!(real, units(&batch));
+                }
+            }
+        }
+        // Without padding, or without a largest size, the units decide.
+        let mut batches = builder().build(dataset(40), truncated(1e-6), 1).unwrap();
+        assert!(rows(&batches.next().unwrap().unwrap(), 5).is_empty());
+        let padded = builder().with_padding();
+        let mut batches = padded.build(dataset(40), sampler(40, 1e-9), 1).unwrap();
+        assert!(rows(&batches.next().unwrap().unwrap(), 5).is_empty());
+    }
+
+    #[test]
+    fn the_parts_of_several_devices_have_all_padded_batches() {
+        let sampler = TruncatedPoissonSampler::new(40, 6.0, 13).unwrap();
+        let builder = builder().with_padding();
+        let sampler = sampler.with_key(InsecureSeed(8));
+        for batch in builder.build(dataset(40), sampler, 20).unwrap() {
+            let batch = batch.unwrap();
+            let parts = (0..2).flat_map(|part| batch.part(5, (part, 2), None).unwrap());
+            let found: Vec<DrawPart> = parts.map(|batch| batch.unwrap().into_parts().1).collect();
+            assert_eq!(found.len(), 3);
+            let mut units: Vec<usize> =
+                found.iter().flat_map(|part| part.private_indices().to_vec()).collect();
+            units.sort_unstable();
+            assert_eq!(units, batch.draw().private_indices());
+        }
+    }
+
+    #[test]
+    fn a_unit_that_is_drawn_twice_is_two_rows() {
+        let sampler = WithReplacementSampler::new(4, 4).unwrap().with_key(InsecureSeed(8));
+        let mut repeated = false;
+        for batch in builder().build(dataset(4), sampler, 20).unwrap() {
+            let batch = batch.unwrap();
+            let found: Vec<f32> = rows(&batch, 3).into_iter().flat_map(|part| part.0).collect();
+            assert_eq!(found, units(&batch));
+            repeated |= found.windows(2).any(|pair| pair[0] == pair[1]);
+        }
+        assert!(repeated);
     }
 
     #[test]

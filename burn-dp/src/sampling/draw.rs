@@ -6,7 +6,8 @@ use std::sync::Arc;
 use super::mechanism::SamplingMechanism;
 use crate::DpError;
 
-/// The units that a sampler drew for one step, each at most once.
+/// The units that a sampler drew for one step, each at most once. Only
+/// [`WithReplacementSampler`](super::WithReplacementSampler) draws a unit several times.
 ///
 /// # Privacy
 ///
@@ -26,7 +27,8 @@ pub struct Draw {
 impl Draw {
     /// Returns the draw of `indices`, a set of units of the data set in ascending order.
     ///
-    /// A unit that occurs twice would contribute twice the clipping threshold.
+    /// A unit that occurs twice contributes twice the clipping threshold, so that only a mechanism
+    /// whose event counts it twice may repeat units.
     ///
     /// # Errors
     ///
@@ -38,7 +40,9 @@ impl Draw {
         mechanism: SamplingMechanism,
         origin: u64,
     ) -> Result<Self, DpError> {
-        if let Some(pair) = indices.windows(2).find(|pair| pair[0] >= pair[1]) {
+        let repeats = mechanism.repeats_units();
+        let wrong = |pair: &&[usize]| pair[0] > pair[1] || (pair[0] == pair[1] && !repeats);
+        if let Some(pair) = indices.windows(2).find(wrong) {
             return Err(DpError::state(format!(
                 "the draw of step {step} must hold each unit once, in ascending order, but unit {} \
                  is followed by unit {}; nothing may be released from it",
@@ -69,7 +73,7 @@ impl Draw {
         self.origin
     }
 
-    /// Returns the drawn units, ascending.
+    /// Returns the drawn units, ascending; a unit that was drawn several times appears as often.
     ///
     /// # Privacy
     ///
@@ -100,6 +104,14 @@ mod tests {
     fn a_unit_that_occurs_twice_is_refused_by_name() {
         let error = draw(9, vec![1, 4, 4, 7], 10).unwrap_err().to_string();
         assert!(error.contains("step 9") && error.contains("unit 4"), "{error}");
+    }
+
+    #[test]
+    fn a_draw_with_replacement_repeats_units_in_ascending_order() {
+        let mechanism = SamplingMechanism::WithReplacement { dataset_size: 10, batch_size: 4 };
+        let draw = |units| Draw::new(0, units, 10, mechanism.clone(), 0);
+        assert_eq!(draw(vec![1, 4, 4, 7]).unwrap().private_indices(), [1, 4, 4, 7]);
+        assert!(draw(vec![4, 1, 4, 7]).is_err());
     }
 
     #[test]

@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 
 use super::mechanism::SamplingMechanism;
+use super::participation::ParticipationPattern;
 use super::population::Population;
 use super::sampler::Sampler;
 use super::sampler::sealed::Sealed;
@@ -79,6 +80,10 @@ impl Sampler for FixedSizeSampler {
             dataset_size: self.population.size(),
             batch_size: self.batch_size,
         }
+    }
+
+    fn participation(&self) -> ParticipationPattern {
+        ParticipationPattern::AnyStep
     }
 }
 

@@ -6,9 +6,11 @@ use std::sync::Arc;
 use burn::tensor::Device;
 
 use super::draw::Draw;
+use super::example_choice::ExampleChoice;
 use super::physical_batches::{PhysicalBatches, UnitLoader};
 use super::row_loader::RowLoader;
 use crate::DpError;
+use crate::random::Key;
 
 /// The units of one step and the way to load them.
 ///
@@ -23,11 +25,18 @@ pub struct LogicalBatch<O> {
     draw: Draw,
     loader: Arc<dyn RowLoader<O>>,
     prefetch: usize,
+    choice: ExampleChoice,
 }
 
 impl<O: Send + 'static> LogicalBatch<O> {
-    pub(crate) fn new(draw: Draw, loader: Arc<dyn RowLoader<O>>, prefetch: usize) -> Self {
-        Self { draw, loader, prefetch }
+    pub(crate) fn new(
+        draw: Draw,
+        loader: Arc<dyn RowLoader<O>>,
+        prefetch: usize,
+        key: &Key,
+    ) -> Self {
+        let choice = ExampleChoice::new(key, draw.step());
+        Self { draw, loader, prefetch, choice }
     }
 
     /// Returns the step that the batch belongs to.
@@ -43,7 +52,10 @@ impl<O: Send + 'static> LogicalBatch<O> {
     /// Returns the physical batches; each unit appears exactly once.
     ///
     /// A physical batch has at most `physical_batch_size` rows, and exactly that number if the
-    /// loader pads. The result of the step does not depend on the size.
+    /// loader pads. The result of the step does not depend on the size. If the loader pads and the
+    /// draws have a public largest size, as under
+    /// [`TruncatedPoissonSampler`](super::TruncatedPoissonSampler), every draw has the same number
+    /// of physical batches, the last of which can consist of padding.
     ///
     /// # Errors
     ///
@@ -58,7 +70,7 @@ impl<O: Send + 'static> LogicalBatch<O> {
 
     /// Loads some units, in this order, which may occur several times; without padding.
     pub(crate) fn load(&self, units: &[usize], device: Option<&Device>) -> Result<O, DpError> {
-        Ok(self.loader.load(units, units.len(), device)?.0)
+        Ok(self.loader.load(units, units.len(), device, &self.choice)?.0)
     }
 
     /// Returns every `parts`-th physical batch from number `part` on, on `device`. All parts
@@ -79,6 +91,7 @@ impl<O: Send + 'static> LogicalBatch<O> {
             stride: parts.saturating_mul(physical_batch_size),
             loader: self.loader.clone(),
             device,
+            choice: self.choice.clone(),
         };
         PhysicalBatches::new(units, self.prefetch)
     }
@@ -100,6 +113,7 @@ impl<O> fmt::Debug for LogicalBatch<O> {
 mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
+    use crate::random::InsecureSeed;
     use crate::sampling::{RecordIdentity, SamplingMechanism};
 
     /// Returns the indices; fails or panics at a given unit.
@@ -114,12 +128,17 @@ mod tests {
             indices: &[usize],
             _: usize,
             _: Option<&Device>,
+            _: &ExampleChoice,
         ) -> Result<(Vec<usize>, usize), DpError> {
             if self.fails_at.is_some_and(|unit| indices.contains(&unit)) {
                 return Err(DpError::state("planted"));
             }
             assert!(!self.panics_at.is_some_and(|unit| indices.contains(&unit)), "planted panic");
             Ok((indices.to_vec(), indices.len()))
+        }
+
+        fn pads(&self) -> bool {
+            false
         }
 
         fn identity(&self) -> RecordIdentity {
@@ -139,7 +158,7 @@ mod tests {
         let indices = (0..units).map(|i| 3 * i).collect();
         let mechanism = SamplingMechanism::Poisson { sampling_probability: 0.3 };
         let draw = Draw::new(5, indices, 3 * units + 1, mechanism, 0).unwrap();
-        LogicalBatch::new(draw, Arc::new(echo), prefetch)
+        LogicalBatch::new(draw, Arc::new(echo), prefetch, &InsecureSeed(0).into())
     }
 
     #[test]

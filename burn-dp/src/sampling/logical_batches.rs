@@ -3,11 +3,11 @@
 use std::fmt;
 use std::sync::Arc;
 
-#[cfg(feature = "train")]
 use super::draw::Draw;
 use super::logical_batch::LogicalBatch;
 use super::row_loader::RowLoader;
 use super::sampler::Sampler;
+use super::sampler::sealed::Sealed;
 use crate::DpError;
 
 /// The logical batches of a run, one for each step, in order.
@@ -43,7 +43,15 @@ impl<O> LogicalBatches<O> {
     where
         O: Send + 'static,
     {
-        LogicalBatch::new(draw, self.loader.clone(), self.prefetch)
+        self.of_draw(draw)
+    }
+
+    fn of_draw(&self, draw: Draw) -> LogicalBatch<O>
+    where
+        O: Send + 'static,
+    {
+        let key = self.sampler.population().key();
+        LogicalBatch::new(draw, self.loader.clone(), self.prefetch, key)
     }
 
     /// Continues with `step`, the number of steps that were released so far.
@@ -72,7 +80,7 @@ impl<O: Send + 'static> Iterator for LogicalBatches<O> {
         }
         let draw = self.sampler.draw(self.next);
         self.next += 1;
-        Some(draw.map(|draw| LogicalBatch::new(draw, self.loader.clone(), self.prefetch)))
+        Some(draw.map(|draw| self.of_draw(draw)))
     }
 
     fn size_hint(&self) -> (usize, Option<usize>) {

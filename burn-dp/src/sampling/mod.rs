@@ -8,8 +8,17 @@
 //! | Sampler | Draw | Amplification |
 //! |---|---|---|
 //! | [`PoissonSampler`] | each unit independently with probability q; the size varies | Poisson |
+//! | [`TruncatedPoissonSampler`] | as Poisson, cut to a largest size | truncated Poisson |
 //! | [`FixedSizeSampler`] | a uniform subset of exactly m units | without replacement |
+//! | [`WithReplacementSampler`] | m independent draws of one unit | with replacement |
 //! | [`ShuffledSampler`] | consecutive parts of one permutation for each epoch | none |
+//! | [`CyclicPoissonSampler`] | Poisson from one part of the data after the other | by pattern |
+//! | [`BallsInBinsSampler`] | each unit in one random step of each epoch | by pattern |
+//! | [`MinSeparationSampler`] | Poisson, with a pause after each step of a unit | by pattern |
+//!
+//! Each also states in which steps one unit can take part ([`ParticipationPattern`]). Draws of the
+//! last three depend on earlier draws, so that no event describes one step by itself: a
+//! [`PrivacyPlan`](crate::optim::PrivacyPlan) with independent noise refuses them.
 //!
 //! The terms are:
 //!
@@ -24,14 +33,16 @@
 //!   contains. An optimizer accepts each drawn unit once, and no other.
 //!
 //! An index must be one record: [`DistinctRecords`] and [`Distinct`] keep out data sets that return
-//! one record under several indices.
+//! one record under several indices. [`UserDataset`] makes the users of a flat data set the units,
+//! and [`OwnedExamples`] selects examples that belong to several users.
 //!
 //! # Privacy
 //!
 //! The adversary of [`random`](crate::random) sees every release, but neither the key nor the
-//! draws. Guaranteed: the distribution of a draw is exactly the described one, for uniform words;
-//! the draws of different steps are independent; and the sampling probability is compared without
-//! rounding.
+//! draws. Guaranteed: the distribution of the draws is exactly the described one, for uniform
+//! words; the draws of different steps are independent, except within an epoch of a shuffled
+//! sampler and under the last three samplers; the pattern of a unit holds for every key; and the
+//! sampling probability is compared without rounding.
 //!
 //! Which units were drawn, and how many, is as private as the data. The types have no `len`, their
 //! `Debug` output shows neither, and an update is divided by [`Sampler::expected_batch_size`]. Not
@@ -68,14 +79,20 @@
 //! ```
 
 mod augmentation;
+mod balls_in_bins;
+mod cyclic_poisson;
 mod data_loader;
 mod distinct;
 mod draw;
 mod draw_part;
+mod example_choice;
 mod fixed_size;
 mod logical_batch;
 mod logical_batches;
 mod mechanism;
+mod min_separation;
+mod owned_examples;
+mod participation;
 mod physical_batch;
 mod physical_batches;
 mod poisson;
@@ -84,19 +101,33 @@ mod records;
 mod row_loader;
 mod sampler;
 mod shuffled;
+#[cfg(test)]
+mod tests;
+mod truncated_poisson;
+mod user_dataset;
+mod with_replacement;
 
 pub use augmentation::AugmentationBatcher;
+pub use balls_in_bins::BallsInBinsSampler;
+pub use cyclic_poisson::CyclicPoissonSampler;
 pub use data_loader::PrivateDataLoaderBuilder;
 pub use distinct::Distinct;
 pub use draw::Draw;
 pub use draw_part::DrawPart;
+pub use example_choice::ExampleChoice;
 pub use fixed_size::FixedSizeSampler;
 pub use logical_batch::LogicalBatch;
 pub use logical_batches::LogicalBatches;
 pub use mechanism::SamplingMechanism;
+pub use min_separation::MinSeparationSampler;
+pub use owned_examples::{OwnedDataset, OwnedExamples};
+pub use participation::ParticipationPattern;
 pub use physical_batch::PhysicalBatch;
 pub use physical_batches::PhysicalBatches;
 pub use poisson::PoissonSampler;
 pub use records::{DistinctRecords, RecordIdentity};
 pub use sampler::Sampler;
 pub use shuffled::ShuffledSampler;
+pub use truncated_poisson::TruncatedPoissonSampler;
+pub use user_dataset::UserDataset;
+pub use with_replacement::WithReplacementSampler;

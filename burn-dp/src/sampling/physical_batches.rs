@@ -9,6 +9,7 @@ use burn::tensor::Device;
 
 use super::draw::Draw;
 use super::draw_part::DrawPart;
+use super::example_choice::ExampleChoice;
 use super::physical_batch::PhysicalBatch;
 use super::row_loader::RowLoader;
 use crate::DpError;
@@ -38,6 +39,7 @@ pub(super) struct UnitLoader<O> {
     pub(super) stride: usize,
     pub(super) loader: Arc<dyn RowLoader<O>>,
     pub(super) device: Option<Device>,
+    pub(super) choice: ExampleChoice,
 }
 
 impl<O: Send + 'static> PhysicalBatches<O> {
@@ -69,15 +71,20 @@ impl<O> Iterator for UnitLoader<O> {
 
     fn next(&mut self) -> Option<Self::Item> {
         let count = self.draw.private_indices().len();
-        if self.next >= count {
+        // With padding, a public largest size is the number of rows of every draw.
+        let places = match self.draw.mechanism().max_batch_size() {
+            Some(places) if self.loader.pads() => places,
+            _ => count,
+        };
+        if self.next >= places {
             return None;
         }
-        let range = self.next..count.min(self.next.saturating_add(self.size));
+        let range = count.min(self.next)..count.min(self.next.saturating_add(self.size));
         let units = &self.draw.private_indices()[range.clone()];
-        let loaded = self.loader.load(units, self.size, self.device.as_ref());
+        let loaded = self.loader.load(units, self.size, self.device.as_ref(), &self.choice);
         self.next = match loaded.is_ok() {
             true => self.next.saturating_add(self.stride),
-            false => count,
+            false => places,
         };
         Some(loaded.map(|(batch, rows)| {
             let part = DrawPart::of(self.draw.clone(), range).with_rows(rows);

@@ -1,6 +1,7 @@
 //! Poisson sampling.
 
 use super::mechanism::SamplingMechanism;
+use super::participation::ParticipationPattern;
 use super::population::{Population, check_size};
 use super::sampler::Sampler;
 use super::sampler::sealed::Sealed;
@@ -79,18 +80,8 @@ impl PoissonSampler {
         dataset_size: usize,
         expected_batch_size: f64,
     ) -> Result<Self, DpError> {
-        check_size(dataset_size)?;
-        let sampling_probability = expected_batch_size / dataset_size as f64;
-        if !(sampling_probability > 0.0 && expected_batch_size <= dataset_size as f64) {
-            return Err(DpError::invalid(
-                "expected_batch_size",
-                format!(
-                    "must be positive and at most dataset_size = {dataset_size}, got \
-                     {expected_batch_size}"
-                ),
-            ));
-        }
-        let population = Population::new(dataset_size, expected_batch_size)?;
+        let (population, sampling_probability) =
+            Population::with_probability(dataset_size, expected_batch_size)?;
         Ok(Self { population, sampling_probability })
     }
 
@@ -106,22 +97,34 @@ impl Sealed for PoissonSampler {
         &self.population
     }
 
-    /// The first 64 digits of the uniform number of a unit are its word in stream 0. The further
-    /// digits, needed with probability 2^-64, are a stream of the unit's own.
     fn units(&self, step: u64) -> Vec<usize> {
-        let size = self.population.size();
-        if self.sampling_probability == 1.0 {
-            return (0..size).collect();
-        }
-        let key = self.population.key();
-        let words = |position| Stream::new(key, Domain::Sampling, step, position).into_words();
-        let trial = Bernoulli::new(self.sampling_probability);
-        (0..size)
-            .zip(words(0))
-            .filter(|&(unit, word)| trial.succeeds(word, || words(unit as u64 + 1)))
-            .map(|(unit, _)| unit)
-            .collect()
+        successes(&self.population, step, self.sampling_probability, |_| true)
     }
+}
+
+/// Returns the units for which `may` holds and whose trial of this step succeeds: each
+/// independently with probability `q`, in (0, 1].
+///
+/// The first 64 digits of the uniform number of a unit are its word in stream 0. The further
+/// digits, needed with probability 2^-64, are a stream of the unit's own.
+pub(super) fn successes(
+    population: &Population,
+    step: u64,
+    q: f64,
+    may: impl Fn(usize) -> bool,
+) -> Vec<usize> {
+    let units = 0..population.size();
+    if q == 1.0 {
+        return units.filter(|&unit| may(unit)).collect();
+    }
+    let key = population.key();
+    let words = |position| Stream::new(key, Domain::Sampling, step, position).into_words();
+    let trial = Bernoulli::new(q);
+    units
+        .zip(words(0))
+        .filter(|&(unit, word)| may(unit) && trial.succeeds(word, || words(unit as u64 + 1)))
+        .map(|(unit, _)| unit)
+        .collect()
 }
 
 impl Sampler for PoissonSampler {
@@ -131,6 +134,10 @@ impl Sampler for PoissonSampler {
 
     fn mechanism(&self) -> SamplingMechanism {
         SamplingMechanism::Poisson { sampling_probability: self.sampling_probability }
+    }
+
+    fn participation(&self) -> ParticipationPattern {
+        ParticipationPattern::AnyStep
     }
 }
 

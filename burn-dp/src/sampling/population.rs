@@ -25,13 +25,27 @@ impl Population {
     /// Returns a population for draws of `batch_size` units.
     pub(super) fn with_batch_size(size: usize, batch_size: usize) -> Result<Self, DpError> {
         check_size(size)?;
-        if batch_size == 0 || batch_size > size {
+        check_number("batch_size", batch_size, size)?;
+        Self::new(size, batch_size as f64)
+    }
+
+    /// Returns a population for draws of `expected_batch_size` units on average, and the
+    /// probability of each unit.
+    pub(super) fn with_probability(
+        size: usize,
+        expected_batch_size: f64,
+    ) -> Result<(Self, f64), DpError> {
+        check_size(size)?;
+        let probability = expected_batch_size / size as f64;
+        if !(probability > 0.0 && expected_batch_size <= size as f64) {
             return Err(DpError::invalid(
-                "batch_size",
-                format!("must be from 1 to dataset_size = {size}, got {batch_size}"),
+                "expected_batch_size",
+                format!(
+                    "must be positive and at most dataset_size = {size}, got {expected_batch_size}"
+                ),
             ));
         }
-        Self::new(size, batch_size as f64)
+        Ok((Self::new(size, expected_batch_size)?, probability))
     }
 
     pub(super) fn with_key(self, key: Key) -> Self {
@@ -48,6 +62,17 @@ impl Population {
 
     pub(super) fn key(&self) -> &Key {
         &self.key
+    }
+}
+
+/// Returns an error unless the number `value` of parts, bins or units is from 1 to `size`.
+pub(super) fn check_number(name: &'static str, value: usize, size: usize) -> Result<(), DpError> {
+    match (1..=size).contains(&value) {
+        true => Ok(()),
+        false => Err(DpError::invalid(
+            name,
+            format!("must be from 1 to dataset_size = {size}, got {value}"),
+        )),
     }
 }
 

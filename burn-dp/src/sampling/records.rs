@@ -8,6 +8,7 @@ use burn::data::dataset::transform::{Mapper, MapperDataset, PartialDataset, Shuf
 use burn::data::dataset::{Dataset, DatasetError, InMemDataset};
 use serde::{Deserialize, Serialize};
 
+use super::example_choice::ExampleChoice;
 use crate::DpError;
 
 /// A data set whose index i is always record i, and whose records differ: what the private loaders
@@ -81,6 +82,18 @@ where
     fn check_record(&self, index: usize, record: &I) -> Result<(), DpError> {
         let _ = (index, record);
         Ok(())
+    }
+
+    /// Returns the items of `indices` for one step. They are the items of
+    /// [`get_many`](Dataset::get_many), except where a step uses a part of the examples of a unit,
+    /// which `choice` determines; see [`UserDataset`](super::UserDataset).
+    ///
+    /// # Errors
+    ///
+    /// Returns the error of the data set if an item cannot be loaded.
+    fn items_of_step(&self, indices: Vec<usize>, choice: &ExampleChoice) -> Result<Vec<I>, E> {
+        let _ = choice;
+        self.get_many(indices)
     }
 }
 
@@ -161,6 +174,10 @@ where
     fn check_record(&self, index: usize, record: &I) -> Result<(), DpError> {
         (**self).check_record(index, record)
     }
+
+    fn items_of_step(&self, indices: Vec<usize>, choice: &ExampleChoice) -> Result<Vec<I>, E> {
+        (**self).items_of_step(indices, choice)
+    }
 }
 
 impl<D, I, E> DistinctRecords<I, E> for Box<D>
@@ -174,5 +191,9 @@ where
 
     fn check_record(&self, index: usize, record: &I) -> Result<(), DpError> {
         (**self).check_record(index, record)
+    }
+
+    fn items_of_step(&self, indices: Vec<usize>, choice: &ExampleChoice) -> Result<Vec<I>, E> {
+        (**self).items_of_step(indices, choice)
     }
 }

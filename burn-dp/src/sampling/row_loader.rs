@@ -6,13 +6,15 @@ use std::sync::Arc;
 use burn::data::dataloader::batcher::Batcher;
 use burn::tensor::Device;
 
+use super::example_choice::ExampleChoice;
 use super::records::{DistinctRecords, RecordIdentity};
 use crate::DpError;
 
 /// Loads units into one physical batch. Hides the types of the item and of the data set's error.
 pub(crate) trait RowLoader<O>: Send + Sync {
-    /// Loads the units `indices`, at least one, into `rows` rows if padded, on `device` or else on
-    /// the device of the loader. Returns the batch and the number of its rows.
+    /// Loads the units `indices` of one step into `rows` rows if padded, on `device` or else on the
+    /// device of the loader. Returns the batch and the number of its rows. Only a loader that
+    /// [pads](Self::pads) loads a batch without units.
     ///
     /// # Errors
     ///
@@ -23,7 +25,11 @@ pub(crate) trait RowLoader<O>: Send + Sync {
         indices: &[usize],
         rows: usize,
         device: Option<&Device>,
+        choice: &ExampleChoice,
     ) -> Result<(O, usize), DpError>;
+
+    /// Returns whether every batch has the requested number of rows.
+    fn pads(&self) -> bool;
 
     /// Returns how it is known that the units are different records.
     fn identity(&self) -> RecordIdentity;
@@ -33,7 +39,7 @@ pub(crate) trait RowLoader<O>: Send + Sync {
 pub(super) enum Padding<I> {
     /// There are no such rows.
     None,
-    /// The first unit of the physical batch again.
+    /// The first unit of the physical batch again, or item 0 of the data set if there is none.
     Repeat,
     /// An item that the user makes.
     Item(Arc<dyn Fn() -> I + Send + Sync>),
@@ -59,9 +65,11 @@ where
         indices: &[usize],
         rows: usize,
         device: Option<&Device>,
+        choice: &ExampleChoice,
     ) -> Result<(O, usize), DpError> {
         let failed = |error: E| DpError::Dataset { source: Box::new(error) };
-        let mut items = self.dataset.get_many(indices.to_vec()).map_err(failed)?;
+        let load = |indices| self.dataset.items_of_step(indices, choice).map_err(failed);
+        let mut items = load(indices.to_vec())?;
         if items.len() != indices.len() {
             return Err(DpError::invalid(
                 "dataset",
@@ -78,12 +86,17 @@ where
         while items.len() < rows {
             match &self.padding {
                 Padding::None => break,
-                Padding::Repeat => items.push(self.dataset.get(indices[0]).map_err(failed)?),
+                // Without units, any item has the right shape.
+                Padding::Repeat => items.extend(load(vec![indices.first().map_or(0, |&i| i)])?),
                 Padding::Item(item) => items.push(item()),
             }
         }
         let (device, rows) = (device.unwrap_or(&self.device), items.len());
         Ok((self.batcher.batch(items, device), rows))
+    }
+
+    fn pads(&self) -> bool {
+        !matches!(self.padding, Padding::None)
     }
 
     fn identity(&self) -> RecordIdentity {

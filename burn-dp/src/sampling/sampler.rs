@@ -4,6 +4,7 @@ use std::fmt;
 
 use super::draw::Draw;
 use super::mechanism::SamplingMechanism;
+use super::participation::ParticipationPattern;
 use super::population::Population;
 use crate::DpError;
 
@@ -28,7 +29,8 @@ pub trait Sampler: sealed::Sealed + fmt::Debug + Send + Sync {
     }
 
     /// Returns the probability with which a given unit is in a given draw; the mean over the steps
-    /// of an epoch if it differs between them.
+    /// of an epoch if it differs between them, and the expected number of times if a draw can
+    /// contain a unit several times. A draw that is cut has this probability before the cut.
     ///
     /// The probability alone does not determine the amplification; [`mechanism`](Self::mechanism)
     /// does.
@@ -41,6 +43,9 @@ pub trait Sampler: sealed::Sealed + fmt::Debug + Send + Sync {
 
     /// Returns the description of the draws for the accountant.
     fn mechanism(&self) -> SamplingMechanism;
+
+    /// Returns what is guaranteed about the steps in which one unit takes part.
+    fn participation(&self) -> ParticipationPattern;
 
     /// Returns the units of `step`, a function of the key and the step alone.
     ///
@@ -75,7 +80,7 @@ pub(super) mod sealed {
         fn population(&self) -> &Population;
 
         /// Returns the units of `step` in ascending order, a function of the key and the step
-        /// alone.
+        /// alone. Only a mechanism that repeats units repeats them.
         fn units(&self, step: u64) -> Vec<usize>;
     }
 }
@@ -97,5 +102,9 @@ impl<S: Sampler + ?Sized> Sampler for Box<S> {
 
     fn mechanism(&self) -> SamplingMechanism {
         (**self).mechanism()
+    }
+
+    fn participation(&self) -> ParticipationPattern {
+        (**self).participation()
     }
 }

@@ -1,6 +1,7 @@
 //! Shuffled epochs, as in ordinary training.
 
 use super::mechanism::SamplingMechanism;
+use super::participation::ParticipationPattern;
 use super::population::Population;
 use super::sampler::Sampler;
 use super::sampler::sealed::Sealed;
@@ -10,11 +11,18 @@ use crate::random::{Domain, Key, Stream, permutation};
 const REASON: &str = "each unit is in exactly one batch of a shuffled epoch, so the batches depend \
                       on each other and neither the Poisson nor the fixed-size analysis holds; use \
                       PoissonSampler for a smaller epsilon";
+const REASON_ONE_ORDER: &str = "each unit is in exactly one batch of an epoch, in the same order \
+                                in every epoch, so neither the Poisson nor the fixed-size analysis \
+                                holds; use PoissonSampler for a smaller epsilon";
 
 /// Divides one permutation of the data set for each epoch into consecutive batches.
 ///
 /// For comparison with ordinary training. The last batch of an epoch holds the remaining units;
 /// nothing is dropped, and updates are divided by the same constant in every step.
+///
+/// A unit takes part exactly once in each epoch. With
+/// [`with_one_order`](Self::with_one_order) all epochs have one permutation, and the steps of a
+/// unit are exactly an epoch apart.
 ///
 /// # Privacy
 ///
@@ -30,6 +38,7 @@ const REASON: &str = "each unit is in exactly one batch of a shuffled epoch, so 
 pub struct ShuffledSampler {
     population: Population,
     batch_size: usize,
+    one_order: bool,
 }
 
 impl ShuffledSampler {
@@ -42,7 +51,7 @@ impl ShuffledSampler {
     /// [`DpError::Entropy`] if the operating system gives no entropy.
     pub fn new(dataset_size: usize, batch_size: usize) -> Result<Self, DpError> {
         let population = Population::with_batch_size(dataset_size, batch_size)?;
-        let sampler = Self { population, batch_size };
+        let sampler = Self { population, batch_size, one_order: false };
         log::warn!("{}", sampler.mechanism());
         Ok(sampler)
     }
@@ -51,6 +60,11 @@ impl ShuffledSampler {
     /// [`InsecureSeed`](crate::random::InsecureSeed).
     pub fn with_key(self, key: impl Into<Key>) -> Self {
         Self { population: self.population.with_key(key.into()), ..self }
+    }
+
+    /// Uses one permutation for all epochs, so that the steps of a unit are exactly an epoch apart.
+    pub fn with_one_order(self) -> Self {
+        Self { one_order: true, ..self }
     }
 
     /// Returns the number of steps after which every unit was in one batch.
@@ -67,7 +81,11 @@ impl Sealed for ShuffledSampler {
     fn units(&self, step: u64) -> Vec<usize> {
         let (epoch, part) = (step / self.steps_per_epoch(), step % self.steps_per_epoch());
         let (size, key) = (self.population.size(), self.population.key());
-        let mut words = Stream::new(key, Domain::Sampling, epoch, 0).into_words();
+        let order = match self.one_order {
+            true => Stream::new(key, Domain::Assignment, 0, 0),
+            false => Stream::new(key, Domain::Sampling, epoch, 0),
+        };
+        let mut words = order.into_words();
         let permutation = permutation(&mut words, size);
         let first = part as usize * self.batch_size;
         let mut units = permutation[first..(first + self.batch_size).min(size)].to_vec();
@@ -82,7 +100,16 @@ impl Sampler for ShuffledSampler {
     }
 
     fn mechanism(&self) -> SamplingMechanism {
-        SamplingMechanism::NoAmplification { reason: REASON }
+        let reason = if self.one_order { REASON_ONE_ORDER } else { REASON };
+        SamplingMechanism::NoAmplification { reason }
+    }
+
+    fn participation(&self) -> ParticipationPattern {
+        let steps = self.steps_per_epoch();
+        match self.one_order {
+            true => ParticipationPattern::Separated { separation: steps },
+            false => ParticipationPattern::OncePerEpoch { steps },
+        }
     }
 }
 
@@ -113,6 +140,18 @@ mod tests {
         }
         assert_ne!(epoch(0), epoch(1));
         assert_eq!(epoch(0).last().unwrap().len(), 3);
+    }
+
+    #[test]
+    fn one_order_repeats_the_batches_of_the_first_epoch() {
+        let sampler = seeded(103, 10).with_one_order();
+        let units = |step| sampler.draw(step).unwrap().private_indices().to_vec();
+        for step in 0..11 {
+            assert_eq!(units(step), units(step + 11));
+            assert_eq!(units(step), units(step + 110));
+        }
+        assert_ne!(units(0), seeded(103, 10).draw(0).unwrap().private_indices());
+        assert_ne!(sampler.mechanism(), seeded(103, 10).mechanism());
     }
 
     #[test]

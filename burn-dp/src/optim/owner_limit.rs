@@ -1,0 +1,177 @@
+//! What a plan for examples with several owners guarantees.
+
+use burn_dp_accountant::{LedgerHeader, NeighboringRelation, UnitOfPrivacy};
+use serde::{Deserialize, Serialize};
+
+use crate::DpError;
+use crate::sampling::OwnedExamples;
+
+/// The public numbers of a selection of [`OwnedExamples`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct OwnerLimit {
+    users: usize,
+    max_examples: usize,
+}
+
+impl From<&OwnedExamples> for OwnerLimit {
+    fn from(selection: &OwnedExamples) -> Self {
+        Self { users: selection.users(), max_examples: selection.max_examples() }
+    }
+}
+
+impl OwnerLimit {
+    /// Returns the number of units that δ is compared with: there can be more users than examples.
+    pub(crate) fn units(self, examples: usize) -> usize {
+        examples.max(self.users)
+    }
+
+    /// Returns the relation for a sampler with the given relation: the ownership graph is fixed, so
+    /// an example is never added or removed, and contributes nothing instead.
+    pub(crate) fn relation(self, of_sampler: NeighboringRelation) -> NeighboringRelation {
+        match of_sampler {
+            NeighboringRelation::AddOrRemoveOne => NeighboringRelation::ReplaceSpecial,
+            other => other,
+        }
+    }
+
+    /// Returns the unit: the user if neighbors differ in one selected example.
+    ///
+    /// # Errors
+    ///
+    /// Returns [`DpError::InvalidArgument`] if another unit was given, or if a file has numbers
+    /// that no selection has.
+    pub(crate) fn unit(self, given: &UnitOfPrivacy) -> Result<UnitOfPrivacy, DpError> {
+        let Self { users, max_examples } = self;
+        if users == 0 || max_examples == 0 {
+            return Err(DpError::invalid(
+                "owners",
+                format!(
+                    "must be at least one user with at least one example, got {users} and \
+                     {max_examples}"
+                ),
+            ));
+        }
+        match given {
+            UnitOfPrivacy::Example if max_examples == 1 => Ok(UnitOfPrivacy::Other(
+                "one user, with the content of all examples that they own alone or with others"
+                    .into(),
+            )),
+            UnitOfPrivacy::Example => Ok(UnitOfPrivacy::Example),
+            other => Err(DpError::invalid(
+                "unit",
+                format!(
+                    "is {other}, but follows from the selection, in which a user owns up to \
+                     {max_examples} examples; leave it out"
+                ),
+            )),
+        }
+    }
+
+    /// Adds the numbers to a ledger, and what the guarantee does not cover.
+    pub(crate) fn describe(self, header: LedgerHeader) -> LedgerHeader {
+        let Self { users, max_examples } = self;
+        let header = header
+            .with_fact("owners", users)
+            .with_fact("examples_of_an_owner", max_examples)
+            .with_not_covered(
+                "The ownership graph: who owns which examples, alone or with others, and who is a \
+                 user at all. It is public, and a user who is added or removed with their examples \
+                 changes which other examples are selected.",
+            );
+        match max_examples {
+            1 => header,
+            _ => header.with_not_covered(format!(
+                "A user: they own up to {max_examples} of the examples, alone or with others, \
+                 which is a group of {max_examples} units."
+            )),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use burn::config::Config;
+    use burn_dp_accountant::Budget;
+
+    use super::*;
+    use crate::optim::{PrivacyPlan, PrivacyPlanConfig, SamplingScheme};
+    use crate::updates::MiniSets;
+
+    /// Each of 300 examples belongs to two of 100 users.
+    fn selection(max_examples: usize) -> OwnedExamples {
+        let owners = (0..300).map(|i| vec![i % 100, (7 * i + 3) % 100]);
+        OwnedExamples::in_order(owners, max_examples).unwrap()
+    }
+
+    fn config(max_examples: usize) -> PrivacyPlanConfig {
+        PrivacyPlanConfig::for_owned_examples(&selection(max_examples), 5.0)
+            .with_steps(10)
+            .with_noise_multiplier(1.0)
+    }
+
+    fn not_covered(plan: &PrivacyPlan) -> String {
+        plan.new_ledger().header().not_covered.join(" ")
+    }
+
+    #[test]
+    fn the_unit_is_the_user_only_if_users_own_one_selected_example() {
+        let one = config(1).init().unwrap();
+        assert!(one.unit().to_string().starts_with("one user, with the content"));
+        assert_eq!(one.dataset_size(), selection(1).len());
+        assert!(not_covered(&one).contains("ownership graph"));
+        assert!(!not_covered(&one).contains("group of"));
+        let several = config(3).init().unwrap();
+        assert_eq!(*several.unit(), UnitOfPrivacy::Example);
+        assert!(not_covered(&several).contains("group of 3 units"));
+        let user = config(3).with_unit(UnitOfPrivacy::User);
+        let error = user.init().unwrap_err().to_string();
+        assert!(error.contains("up to 3 examples"), "{error}");
+    }
+
+    #[test]
+    fn a_fixed_graph_never_adds_or_removes() {
+        let relation = |scheme| config(1).with_sampling(scheme).init().unwrap().relation();
+        assert_eq!(relation(SamplingScheme::Poisson), NeighboringRelation::ReplaceSpecial);
+        assert_eq!(relation(SamplingScheme::FixedSize), NeighboringRelation::ReplaceOne);
+        let plan = config(1).init().unwrap();
+        assert_eq!(plan.new_ledger().header().relation, NeighboringRelation::ReplaceSpecial);
+        // The noise is the one of an ordinary plan of this size.
+        let size = selection(1).len();
+        let plain = PrivacyPlanConfig::new(size, 5.0).with_steps(10).with_noise_multiplier(1.0);
+        let epsilon = |plan: PrivacyPlan| plan.epsilon_at_end(1e-3).unwrap();
+        assert_eq!(epsilon(plan), epsilon(plain.init().unwrap()));
+    }
+
+    #[test]
+    fn delta_is_below_one_over_the_users_also_if_there_are_fewer_examples() {
+        assert!(selection(1).len() < 100);
+        let budget = Budget::new(1.0, 0.01).unwrap();
+        let error = config(1).with_budget(budget).init().unwrap_err().to_string();
+        assert!(error.contains("= 1e-2"), "{error}");
+    }
+
+    #[test]
+    fn a_saved_selection_is_the_same_plan_and_contradictions_are_refused() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("plan.json");
+        config(1).save(&path).unwrap();
+        let loaded = PrivacyPlanConfig::load(&path).unwrap().init().unwrap();
+        let plan = config(1).init().unwrap();
+        assert_eq!(loaded.fingerprint(), plan.fingerprint());
+        assert_ne!(loaded.fingerprint(), config(2).init().unwrap().fingerprint());
+
+        let mut json = serde_json::to_value(config(1)).unwrap();
+        json["owners"]["max_examples"] = 0.into();
+        let other: PrivacyPlanConfig = serde_json::from_value(json.clone()).unwrap();
+        assert!(other.init().unwrap_err().to_string().contains("at least one example"));
+        let sets = MiniSets::consecutive(100, 10).unwrap();
+        json["owners"]["max_examples"] = 1.into();
+        json["mini_sets"] = serde_json::to_value(&sets).unwrap();
+        json["dataset_size"] = 10.into();
+        let other: PrivacyPlanConfig = serde_json::from_value(json).unwrap();
+        let error = other.init().unwrap_err().to_string();
+        assert!(error.contains("mini-sets and a selection"), "{error}");
+    }
+}

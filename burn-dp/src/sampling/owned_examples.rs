@@ -1,0 +1,347 @@
+//! Examples that belong to several users.
+
+use std::collections::{HashMap, HashSet};
+use std::error::Error;
+use std::hash::Hash;
+
+use burn::data::dataset::Dataset;
+
+use super::example_choice::ExampleChoice;
+use super::records::{DistinctRecords, RecordIdentity};
+use crate::DpError;
+use crate::error::at_least_one;
+use crate::random::{Domain, InsecureSeed, Stream, permutation};
+
+/// A selection of examples such that each user owns at most k of them, for data in which an example
+/// belongs to several users: a message to its sender and its receivers, a photograph to all people
+/// on it.
+///
+/// Examples are considered one after the other, and selected if all of their owners have less than
+/// k selected examples. They are taken in the order of the data set, or in an order that follows
+/// from a public seed.
+///
+/// Plan with [`for_owned_examples`](crate::optim::PrivacyPlanConfig::for_owned_examples), and train
+/// on [`dataset`](Self::dataset).
+///
+/// # Privacy
+///
+/// The selection follows from the ownership graph alone: which example belongs to whom, without the
+/// content of any example. Two data sets are neighbors if they have the same graph, and the content
+/// of the examples of one user differs. Then both have the same selection, and differ in at most k
+/// of its examples.
+///
+/// | k | unit of the guarantee | neighbors, under Poisson sampling |
+/// |---|---|---|
+/// | 1 | one user, with all examples that they own alone or with others | the selected example of the user contributes nothing |
+/// | larger | one example | the example contributes nothing |
+///
+/// With a sampler of fixed size, the example is replaced by another one. For k larger than 1 the
+/// accounting of several examples of one user in one draw is missing, so the guarantee is stated
+/// for an example, and a user is a group of up to k of them.
+///
+/// Not covered: the graph itself. Who owns how many examples, with whom they share them, and that a
+/// user is there at all, is treated as public, like the number of selected examples. A user who
+/// were to be added or removed with their examples would change the selection of other examples,
+/// and no bound is given for that.
+///
+/// # Example
+///
+/// ```
+/// use burn_dp::sampling::OwnedExamples;
+///
+/// # fn main() -> Result<(), burn_dp::DpError> {
+/// // The sender and the receiver of each message.
+/// let owners = [vec!["a", "b"], vec!["b", "c"], vec!["c", "d"], vec!["a", "c"]];
+/// let selection = OwnedExamples::in_order(owners, 1)?;
+/// assert_eq!(selection.selected(), [0, 2]); // "b" and "c" already own one of the others
+/// # Ok(())
+/// # }
+/// ```
+///
+/// # References
+///
+/// A. Ganesh et al., "It's My Data Too: Private ML for Datasets with Multi-User Training Examples",
+/// 2025 (fixed-graph adjacency, greedy contribution bounding).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OwnedExamples {
+    /// Ascending.
+    selected: Vec<usize>,
+    examples: usize,
+    users: usize,
+    max_examples: usize,
+}
+
+impl OwnedExamples {
+    /// Selects examples in the order of the data set.
+    ///
+    /// # Arguments
+    ///
+    /// - `owners`: the users who own each example, for all examples in order
+    /// - `max_examples`: k, the largest number of selected examples of a user
+    ///
+    /// # Errors
+    ///
+    /// Returns [`DpError::InvalidArgument`] if there are no examples, if an example has no owner,
+    /// or if `max_examples` is 0.
+    pub fn in_order<K: Eq + Hash>(
+        owners: impl IntoIterator<Item = Vec<K>>,
+        max_examples: usize,
+    ) -> Result<Self, DpError> {
+        let graph = Graph::new(owners)?;
+        let order = 0..graph.owners.len();
+        graph.select(order, max_examples)
+    }
+
+    /// Selects examples in a random order that follows from a public seed.
+    ///
+    /// # Arguments
+    ///
+    /// - `owners` and `max_examples`: as in [`in_order`](Self::in_order)
+    ///
+    /// # Errors
+    ///
+    /// Returns the errors of [`in_order`](Self::in_order).
+    pub fn shuffled<K: Eq + Hash>(
+        owners: impl IntoIterator<Item = Vec<K>>,
+        max_examples: usize,
+        seed: u64,
+    ) -> Result<Self, DpError> {
+        let graph = Graph::new(owners)?;
+        let stream = Stream::new(&InsecureSeed(seed).into(), Domain::Examples, 0, 0);
+        let order = permutation(&mut stream.into_words(), graph.owners.len());
+        graph.select(order, max_examples)
+    }
+
+    /// Returns the indices of the selected examples, ascending.
+    pub fn selected(&self) -> &[usize] {
+        &self.selected
+    }
+
+    /// Returns the number of selected examples: the data set size of the plan.
+    pub fn len(&self) -> usize {
+        self.selected.len()
+    }
+
+    /// Returns `false`: the first example of the order is always selected.
+    pub fn is_empty(&self) -> bool {
+        false
+    }
+
+    /// Returns the number of users who own an example, selected or not.
+    pub fn users(&self) -> usize {
+        self.users
+    }
+
+    /// Returns k, the largest number of selected examples of a user.
+    pub fn max_examples(&self) -> usize {
+        self.max_examples
+    }
+
+    /// Returns the data set of the selected examples.
+    ///
+    /// # Errors
+    ///
+    /// Returns [`DpError::InvalidArgument`] if `dataset` does not have one item for each example
+    /// whose owners were given.
+    pub fn dataset<D, I, E>(&self, dataset: D) -> Result<OwnedDataset<D>, DpError>
+    where
+        D: Dataset<I, E>,
+        E: Error + Send + Sync + 'static,
+    {
+        if dataset.len() != self.examples {
+            return Err(DpError::invalid(
+                "dataset",
+                format!(
+                    "must have the {} examples whose owners were given, got {}",
+                    self.examples,
+                    dataset.len()
+                ),
+            ));
+        }
+        Ok(OwnedDataset { dataset, selected: self.selected.clone() })
+    }
+}
+
+/// The users of each example, numbered by their first example.
+struct Graph {
+    owners: Vec<Vec<usize>>,
+    users: usize,
+}
+
+impl Graph {
+    fn new<K: Eq + Hash>(owners: impl IntoIterator<Item = Vec<K>>) -> Result<Self, DpError> {
+        let mut numbers: HashMap<K, usize> = HashMap::new();
+        let mut number = |user| {
+            let next = numbers.len();
+            *numbers.entry(user).or_insert(next)
+        };
+        let owners: Vec<Vec<usize>> = owners
+            .into_iter()
+            // A user who is named twice owns the example once.
+            .map(|users| {
+                users.into_iter().map(&mut number).collect::<HashSet<_>>().into_iter().collect()
+            })
+            .collect();
+        if owners.is_empty() {
+            return Err(DpError::invalid("owners", "must be given for at least one example"));
+        }
+        if let Some(example) = owners.iter().position(Vec::is_empty) {
+            return Err(DpError::invalid(
+                "owners",
+                format!(
+                    "must name at least one user for each example, but example {example} belongs \
+                     to nobody, and no guarantee would cover it; leave it out, or use it as public \
+                     data"
+                ),
+            ));
+        }
+        Ok(Self { owners, users: numbers.len() })
+    }
+
+    fn select(
+        self,
+        order: impl IntoIterator<Item = usize>,
+        max_examples: usize,
+    ) -> Result<OwnedExamples, DpError> {
+        at_least_one("max_examples", max_examples)?;
+        let mut owned = vec![0; self.users];
+        let mut selected = Vec::new();
+        for example in order {
+            let users = &self.owners[example];
+            if users.iter().all(|&user| owned[user] < max_examples) {
+                users.iter().for_each(|&user| owned[user] += 1);
+                selected.push(example);
+            }
+        }
+        selected.sort_unstable();
+        let Self { owners, users } = self;
+        Ok(OwnedExamples { selected, examples: owners.len(), users, max_examples })
+    }
+}
+
+/// The selected examples of a data set; see [`OwnedExamples::dataset`].
+#[derive(Clone, Debug)]
+pub struct OwnedDataset<D> {
+    dataset: D,
+    selected: Vec<usize>,
+}
+
+impl<D> OwnedDataset<D> {
+    fn places(&self, indices: &[usize]) -> Vec<usize> {
+        indices.iter().map(|&index| self.selected[index]).collect()
+    }
+}
+
+impl<D, I, E> Dataset<I, E> for OwnedDataset<D>
+where
+    D: Dataset<I, E>,
+    E: Error + Send + Sync + 'static,
+{
+    fn get(&self, index: usize) -> Result<I, E> {
+        self.dataset.get(self.selected[index])
+    }
+
+    fn get_many(&self, indices: Vec<usize>) -> Result<Vec<I>, E> {
+        self.dataset.get_many(self.places(&indices))
+    }
+
+    fn len(&self) -> usize {
+        self.selected.len()
+    }
+}
+
+impl<D, I, E> DistinctRecords<I, E> for OwnedDataset<D>
+where
+    D: DistinctRecords<I, E>,
+    E: Error + Send + Sync + 'static,
+{
+    fn identity(&self) -> RecordIdentity {
+        self.dataset.identity()
+    }
+
+    fn check_record(&self, index: usize, record: &I) -> Result<(), DpError> {
+        self.dataset.check_record(self.selected[index], record)
+    }
+
+    fn items_of_step(&self, indices: Vec<usize>, choice: &ExampleChoice) -> Result<Vec<I>, E> {
+        self.dataset.items_of_step(self.places(&indices), choice)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use burn::data::dataset::InMemDataset;
+    use proptest::prelude::*;
+    use proptest::test_runner::RngSeed;
+
+    use super::*;
+
+    proptest! {
+        #![proptest_config(ProptestConfig {
+            cases: 200,
+            rng_seed: RngSeed::Fixed(2),
+            failure_persistence: None,
+            ..Default::default()
+        })]
+
+        #[test]
+        fn no_user_owns_more_selected_examples_and_none_could_be_added(
+            owners in prop::collection::vec(prop::collection::vec(0_u8..12, 1..4), 1..60),
+            max_examples in 1_usize..5,
+            seed in 0_u64..100,
+        ) {
+            for selection in [
+                OwnedExamples::in_order(owners.clone(), max_examples).unwrap(),
+                OwnedExamples::shuffled(owners.clone(), max_examples, seed).unwrap(),
+            ] {
+                let owns = |user: u8| {
+                    let of_user = |example: &&usize| owners[**example].contains(&user);
+                    selection.selected().iter().filter(of_user).count()
+                };
+                prop_assert!((0..12).all(|user| owns(user) <= max_examples));
+                prop_assert!(selection.selected().is_sorted_by(|a, b| a < b));
+                for example in (0..owners.len()).filter(|e| !selection.selected().contains(e)) {
+                    prop_assert!(owners[example].iter().any(|&user| owns(user) == max_examples));
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn the_selection_follows_from_the_owners_alone() {
+        let owners: Vec<Vec<usize>> = (0..300).map(|i| vec![i % 37, (i * i) % 41]).collect();
+        let shuffled = |seed| OwnedExamples::shuffled(owners.clone(), 2, seed).unwrap();
+        assert_eq!(shuffled(1), shuffled(1));
+        assert_ne!(shuffled(1).selected(), shuffled(2).selected());
+        let users: HashSet<usize> = owners.concat().into_iter().collect();
+        assert_eq!((shuffled(1).users(), shuffled(1).max_examples()), (users.len(), 2));
+        // A user under another name, or one who is named twice, changes nothing.
+        let renamed = owners.iter().map(|users| {
+            users.iter().chain(users).map(|user| format!("user {user}")).collect::<Vec<_>>()
+        });
+        assert_eq!(OwnedExamples::shuffled(renamed, 2, 1).unwrap(), shuffled(1));
+    }
+
+    #[test]
+    fn items_are_the_selected_examples() {
+        let owners = [vec![1, 2], vec![2, 3], vec![3, 4], vec![5]];
+        let selection = OwnedExamples::in_order(owners, 1).unwrap();
+        let examples = InMemDataset::new(vec![10, 11, 12, 13]);
+        let dataset = selection.dataset::<_, i32, _>(examples).unwrap();
+        assert_eq!(dataset.get_many(vec![0, 1, 2]).unwrap(), [10, 12, 13]);
+        assert_eq!(Dataset::<i32, _>::len(&dataset), selection.len());
+        let short = InMemDataset::new(vec![10]);
+        let error = selection.dataset::<_, i32, _>(short).map(drop).unwrap_err().to_string();
+        assert!(error.contains("4 examples"), "{error}");
+    }
+
+    #[test]
+    fn an_example_without_owner_is_refused_by_its_index() {
+        let error = OwnedExamples::in_order([vec![1], vec![]], 1).unwrap_err().to_string();
+        assert!(error.contains("example 1 belongs to nobody"), "{error}");
+        assert!(OwnedExamples::in_order(Vec::<Vec<u8>>::new(), 1).is_err());
+        let error = OwnedExamples::in_order([vec![1]], 0).unwrap_err().to_string();
+        assert!(error.contains("max_examples"), "{error}");
+    }
+}
