@@ -31,7 +31,8 @@ pub(super) struct Header {
 pub(super) struct Line {
     pub(super) step: u64,
     pub(super) mark: Mark,
-    /// `None` if it equals the event of the line before.
+    /// `None` if it continues the event of the line before: the same event, or the next step with
+    /// correlated noise.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) event: Option<DpEvent>,
 }
@@ -84,14 +85,13 @@ pub(super) fn parse(
         )));
     }
     let mut releases = Releases::new(header.run);
-    let mut last = None;
     for (step, text) in (0..).zip(lines) {
         let unreadable = || damaged(&format!("line {} is not what was written", step + 2));
         let line: Line = checked(text)
             .and_then(|text| serde_json::from_str(text).ok())
             .ok_or_else(unreadable)?;
-        last = line.event.or(last);
-        match &last {
+        let event = line.event.or_else(|| releases.events().following());
+        match &event {
             Some(event) if line.step == step => releases.push(line.mark, event),
             _ => return Err(unreadable()),
         }

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use super::fail_point::{Operation, operation};
 use super::folder::{remove, rename, sync_parent, write};
-use super::saved_run::{AVERAGE, MODEL, OPTIMIZER, PRIVACY, SCHEDULER, SPARSIFIER};
+use super::saved_run::{AVERAGE, MODEL, NOISE, OPTIMIZER, PRIVACY, SCHEDULER, SPARSIFIER};
 use crate::DpError;
 
 const PREFIX: &str = "checkpoint-";
@@ -17,7 +17,7 @@ const REPLACEMENT: &str = "-new";
 /// The file in each folder of this crate, with the run that it belongs to.
 const MARKER: &str = "burn-dp-run";
 /// The files of a checkpoint. The marker is removed last.
-const FILES: [&str; 7] = [PRIVACY, MODEL, OPTIMIZER, SCHEDULER, SPARSIFIER, AVERAGE, MARKER];
+const FILES: [&str; 8] = [PRIVACY, MODEL, OPTIMIZER, SCHEDULER, SPARSIFIER, AVERAGE, NOISE, MARKER];
 
 /// What the name of a folder says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

@@ -22,6 +22,8 @@ pub(crate) const OPTIMIZER: &str = "optimizer.bpk";
 pub(crate) const SCHEDULER: &str = "scheduler.bpk";
 pub(super) const SPARSIFIER: &str = "sparsifier.bpk";
 pub(super) const AVERAGE: &str = "average.bpk";
+/// The encrypted memory of correlated noise.
+pub(super) const NOISE: &str = "noise.bin";
 pub(crate) const PRIVACY: &str = "privacy.json";
 
 /// Version of the format of `privacy.json`. Other versions are refused.
@@ -103,6 +105,9 @@ impl SavedRun {
         }
         if let Some(average) = &engine.average {
             saved.insert(AVERAGE, average.to_bytes()?);
+        }
+        if let Some(memory) = saved.run.noise_memory.take() {
+            saved.insert(NOISE, memory);
         }
         Ok(saved)
     }
@@ -202,6 +207,7 @@ impl SavedRun {
             match name.as_str() {
                 SPARSIFIER => run.sparsifier = Some(Sparsifier::from_bytes(&bytes)?),
                 AVERAGE => run.average = Some(WeightAverage::from_bytes(&bytes)?),
+                NOISE => run.noise_memory = Some(bytes.clone()),
                 _ => {}
             }
             parts.insert(name.clone(), bytes);

@@ -10,7 +10,7 @@ use super::standard_normal::standard_normal;
 use crate::random::{GROUP_WORDS, Key, Keystream, NoiseSource, Purpose, Stream};
 
 /// Groups in a piece: few, because the model's own work waits until a piece is drawn.
-const PIECE_GROUPS: usize = 8;
+pub(super) const PIECE_GROUPS: usize = 8;
 /// Values in a piece.
 pub(super) const PIECE_VALUES: usize = PIECE_GROUPS * GROUP_WORDS;
 /// Values that are drawn ahead at most, 32 MiB of doubles; the rest is drawn when it is needed.
@@ -153,7 +153,7 @@ mod tests {
             (mechanism, step.stream(parameter).unwrap(), sums.as_mut_slice())
         });
         let parameters = parameters.collect();
-        GaussianMechanism::release_with(parameters, ahead).unwrap();
+        GaussianMechanism::release_with(parameters, ahead, None).unwrap();
         sums
     }
 

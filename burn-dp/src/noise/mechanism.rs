@@ -1,6 +1,7 @@
 //! The Gaussian mechanism on a grid.
 
 use super::ahead::NoiseAhead;
+use super::correlated::CorrelatedNoise;
 use super::grid::Grid;
 use super::release::release;
 use super::standard_normal::standard_normal;
@@ -166,20 +167,32 @@ impl GaussianMechanism {
     /// Returns [`DpError::InvalidArgument`] if any sum is not finite; then the sums of all
     /// parameters are set to zero and nothing is released.
     pub fn release_all(parameters: Vec<(Self, Stream, &mut [f32])>) -> Result<(), DpError> {
-        Self::release_with(parameters, None)
+        Self::release_with(parameters, None, None)
     }
 
     /// Releases as [`release_all`](Self::release_all), with noise that may have been drawn ahead.
     /// The result does not depend on whether it was.
+    ///
+    /// # Arguments
+    ///
+    /// - `correlated`: combines the noise with the noise of earlier steps
     pub(crate) fn release_with(
         parameters: Vec<(Self, Stream, &mut [f32])>,
         ahead: Option<&NoiseAhead>,
+        correlated: Option<&mut CorrelatedNoise>,
     ) -> Result<(), DpError> {
+        let lengths: Vec<usize> = parameters.iter().map(|(_, _, sums)| sums.len()).collect();
+        let step = match (correlated, parameters.first()) {
+            (Some(correlated), Some((_, stream, _))) => {
+                Some(correlated.begin(stream.identity().0, &lengths)?)
+            }
+            _ => None,
+        };
         let parameters = parameters
             .into_iter()
             .map(|(mechanism, stream, sums)| (mechanism.grid, stream, sums))
             .collect();
-        if release(parameters, ahead) { Ok(()) } else { Err(not_finite()) }
+        if release(parameters, ahead, step) { Ok(()) } else { Err(not_finite()) }
     }
 
     /// Returns one sum with noise, scaled, in double precision: a count or another statistic.

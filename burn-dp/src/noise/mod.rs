@@ -23,12 +23,15 @@
 
 mod ahead;
 mod box_muller;
+mod correlated;
 mod grid;
 mod mechanism;
+mod recurrence;
 mod release;
 mod standard_normal;
 #[cfg(test)]
 mod statistics;
 
 pub(crate) use ahead::NoiseAhead;
+pub(crate) use correlated::{CorrelatedNoise, CorrelatedNoiseState, DEFAULT_MEMORY};
 pub use mechanism::GaussianMechanism;

@@ -5,7 +5,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use pulp::{Arch, Simd, WithSimd};
 use zeroize::Zeroize;
 
-use super::ahead::{NoiseAhead, PIECE_VALUES, Piece};
+use super::ahead::{NoiseAhead, PIECE_GROUPS, PIECE_VALUES, Piece};
+use super::correlated::{CorrelatedStep, Correlation, Values};
 use super::grid::Grid;
 use super::standard_normal::NormalGroup;
 use crate::random::{GROUP_WORDS, Keystream, Stream, share};
@@ -21,9 +22,14 @@ const SINGLE_THREAD_VALUES: usize = 1 << 19;
 /// Replaces the sums of each parameter by their noisy, scaled values.
 ///
 /// Returns whether all sums were finite. If not, all of them are set to zero.
+///
+/// # Arguments
+///
+/// - `correlated`: combines the noise with the noise of earlier steps
 pub(super) fn release(
     parameters: Vec<(Grid, Stream, &mut [f32])>,
     ahead: Option<&NoiseAhead>,
+    correlated: Option<CorrelatedStep<'_>>,
 ) -> bool {
     let (mut jobs, mut sums) = (Vec::new(), Vec::new());
     let (mut drawn, mut to_draw) = (0, 0);
@@ -33,21 +39,30 @@ pub(super) fn release(
         jobs.push((grid, stream.into_keystream(), pieces));
         sums.push(values);
     }
+    let (is_correlated, mut step) = (correlated.is_some(), correlated);
+    let mut correlated: Vec<_> = match &mut step {
+        Some(step) => step.parameters().take(jobs.len()).map(Some).collect(),
+        None => jobs.iter().map(|_| None).collect(),
+    };
     let mut tasks = Vec::new();
-    for (&(grid, ref keystream, pieces), sums) in jobs.iter().zip(&mut sums) {
+    let parameters = jobs.iter().zip(&mut sums).zip(&mut correlated);
+    for ((&(grid, ref keystream, pieces), sums), correlated) in parameters {
+        let groups = if pieces.is_some() { PIECE_GROUPS } else { TASK_GROUPS };
+        let mut correlated = correlated.as_mut().map(|parameter| parameter.parts(groups));
+        let mut correlation = || correlated.as_mut().and_then(Iterator::next);
         match pieces {
             Some(pieces) => {
                 let parts = sums.chunks_mut(PIECE_VALUES).zip(pieces);
                 tasks.extend(parts.map(|(values, piece)| {
                     let noise = Noise::Ahead(piece);
-                    Task { grid, noise, values }
+                    Task { grid, noise, correlation: correlation(), values }
                 }));
             }
             None => {
                 let parts = sums.chunks_mut(TASK_VALUES).zip((0..).step_by(TASK_GROUPS));
                 tasks.extend(parts.map(|(values, first)| {
                     let noise = Noise::Stream { keystream, first };
-                    Task { grid, noise, values }
+                    Task { grid, noise, correlation: correlation(), values }
                 }));
             }
         }
@@ -58,7 +73,7 @@ pub(super) fn release(
     let run = |task: Task| {
         finite.fetch_and(task.run(), Ordering::Relaxed);
     };
-    if to_draw == 0 && drawn <= SINGLE_THREAD_VALUES {
+    if to_draw == 0 && drawn <= SINGLE_THREAD_VALUES && !is_correlated {
         tasks.into_iter().for_each(run);
     } else {
         share(tasks, run);
@@ -74,6 +89,7 @@ pub(super) fn release(
 struct Task<'a> {
     grid: Grid,
     noise: Noise<'a>,
+    correlation: Option<Correlation<'a>>,
     values: &'a mut [f32],
 }
 
@@ -100,6 +116,9 @@ impl WithSimd for Task<'_> {
 
     #[inline(always)]
     fn with_simd<S: Simd>(self, simd: S) -> bool {
+        if let Some(correlation) = self.correlation {
+            return release_correlated(simd, self.grid, &self.noise, correlation, self.values);
+        }
         match self.noise {
             Noise::Ahead(piece) => self.grid.release(self.values, piece.normal()),
             Noise::Stream { keystream, first } => {
@@ -117,6 +136,30 @@ impl WithSimd for Task<'_> {
             }
         }
     }
+}
+
+/// Releases values with correlated noise. Returns whether all sums were finite.
+#[inline(always)]
+fn release_correlated<S: Simd>(
+    simd: S,
+    grid: Grid,
+    noise: &Noise<'_>,
+    mut correlation: Correlation<'_>,
+    sums: &mut [f32],
+) -> bool {
+    let (mut group, mut values) = (NormalGroup::new(), Values([0.0; GROUP_WORDS]));
+    let mut finite = true;
+    for (index, sums) in sums.chunks_mut(GROUP_WORDS).enumerate() {
+        let normal: &[f64] = match *noise {
+            Noise::Ahead(piece) => &piece.normal()[index * GROUP_WORDS..][..sums.len()],
+            Noise::Stream { keystream, first } => group.draw(simd, keystream, first + index as u64),
+        };
+        values.0[..normal.len()].copy_from_slice(normal);
+        // Also if a sum is not finite: the noise of later steps contains the noise of this one.
+        correlation.group(simd, index, &mut values);
+        finite &= grid.release(sums, &values.0);
+    }
+    finite
 }
 
 #[cfg(test)]
@@ -137,7 +180,7 @@ mod tests {
 
     fn released(sums: &[f32]) -> Vec<u32> {
         let mut values = sums.to_vec();
-        assert!(release(vec![(Grid::new(1.1, 0.01), stream(), &mut values)], None));
+        assert!(release(vec![(Grid::new(1.1, 0.01), stream(), &mut values)], None, None));
         bits(&values)
     }
 
@@ -171,6 +214,7 @@ mod tests {
             assert!(arch.dispatch(Task {
                 grid: Grid::new(1.1, 0.01),
                 noise: Noise::Stream { keystream: &keystream, first: 0 },
+                correlation: None,
                 values: &mut values,
             }));
             assert!(bits(&values) == reference, "{arch:?}");
@@ -183,7 +227,7 @@ mod tests {
             for (length, at) in [(1, 0), (300, 299), (3 * TASK_VALUES, 2 * TASK_VALUES + 5)] {
                 let mut values = vec![1.0; length];
                 values[at] = bad;
-                assert!(!release(vec![(Grid::new(1.0, 1.0), stream(), &mut values)], None));
+                assert!(!release(vec![(Grid::new(1.0, 1.0), stream(), &mut values)], None, None));
                 assert!(values.iter().all(|&value| value == 0.0));
             }
         }

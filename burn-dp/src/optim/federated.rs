@@ -7,7 +7,7 @@ use burn::tensor::Tensor;
 use super::{DpOptimizer, RefusedStep};
 use crate::clipping::PublicNorms;
 use crate::random::{Domain, Stream};
-use crate::sampling::{DistinctRecords, Draw, DrawPart, PhysicalBatch};
+use crate::sampling::{DistinctRecords, Draw, DrawPart, ExampleChoice, PhysicalBatch};
 use crate::updates::federated::UserUpdate;
 use crate::{DpError, PublicData};
 
@@ -106,10 +106,14 @@ impl FederatedTraining {
         let round = self.optim.next_step();
         let draw = sampler.draw(round)?;
         let (update, key) = (&self.update, self.optim.engine.plan.key().clone());
+        let choice = ExampleChoice::new(&key, round);
         let part = DrawPart::from(&draw).with_identity(users.identity());
         let units = PhysicalBatch::new(draw.private_indices().to_vec(), part);
         self.optim.unit_updates(model, units, |copy, user| {
-            let examples = users.get(user).map_err(DpError::dataset)?;
+            let mut items = users.items_of_step(vec![user], &choice).map_err(DpError::dataset)?;
+            let Some(examples) = items.pop().filter(|_| items.is_empty()) else {
+                return Err(DpError::invalid("users", "must return one item for each index"));
+            };
             users.check_record(user, &examples)?;
             let order = Stream::new(&key, Domain::Shuffling, round, user as u64);
             update.compute(copy, examples, order, &mut losses)

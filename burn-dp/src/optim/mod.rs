@@ -18,10 +18,12 @@
 
 mod backward_batch;
 pub(crate) mod buffers;
+mod correlated;
 mod dp_optimizer;
 pub(crate) mod engine;
 mod federated;
 mod independence;
+mod owner_limit;
 pub(crate) mod pack;
 mod plan;
 mod plan_config;

@@ -8,8 +8,11 @@ use burn_dp_accountant::{
 };
 
 use super::SamplingScheme;
+use super::correlated::CorrelatedPlan;
+use super::owner_limit::OwnerLimit;
 use crate::DpError;
 use crate::clipping::Clipping;
+use crate::noise::CorrelatedNoise;
 use crate::random::{Key, NoiseSource};
 use crate::sampling::{
     DistinctRecords, LogicalBatches, PrivateDataLoaderBuilder, Sampler, SamplingMechanism,
@@ -39,9 +42,12 @@ pub struct PrivacyPlan {
     pub(crate) clipping: Box<dyn Clipping>,
     pub(crate) scheme: SamplingScheme,
     pub(crate) mechanism: SamplingMechanism,
+    pub(crate) relation: NeighboringRelation,
     pub(crate) origin: u64,
     pub(crate) unit: UnitOfPrivacy,
     pub(crate) mini_sets: Option<MiniSets>,
+    pub(crate) correlated: Option<CorrelatedPlan>,
+    pub(crate) owners: Option<OwnerLimit>,
     pub(crate) source: NoiseSource,
 }
 
@@ -95,7 +101,7 @@ impl PrivacyPlan {
 
     /// Returns the neighboring relation.
     pub fn relation(&self) -> NeighboringRelation {
-        self.mechanism.relation()
+        self.relation
     }
 
     /// Returns the unit of privacy.
@@ -118,8 +124,8 @@ impl PrivacyPlan {
         self.source.is_secure()
     }
 
-    /// Returns the event of the first step, and of every other step unless the noise has a
-    /// schedule.
+    /// Returns the event of the first step, and of every other step unless the noise has a schedule
+    /// or is correlated.
     pub fn event(&self) -> DpEvent {
         match self.planned.first() {
             Some((event, _)) => event.clone(),
@@ -127,17 +133,31 @@ impl PrivacyPlan {
         }
     }
 
+    /// Returns the event of `step`, whose noise has the event `noise`.
+    pub(crate) fn event_of(&self, step: u64, noise: &DpEvent) -> Result<DpEvent, DpError> {
+        match &self.correlated {
+            Some(correlated) => correlated.event(step, noise),
+            None => Ok(self.mechanism.event(noise.clone())),
+        }
+    }
+
+    /// Returns what correlates the noise of the steps, before the first step.
+    pub(crate) fn correlated_noise(&self) -> Option<CorrelatedNoise> {
+        self.correlated.as_ref().and_then(CorrelatedPlan::noise)
+    }
+
     /// Returns whether the plan as a whole keeps the budget and the run followed it up to `event`
     /// of `step`. Then ε need not be computed: a part costs no more than the whole.
     pub(crate) fn is_certified(&self, step: u64, event: &DpEvent, ledger: &PrivacyLedger) -> bool {
-        self.certified && self.planned_event(step) == Some(event) && self.is_prefix(ledger)
+        self.certified && self.planned_event(step).as_ref() == Some(event) && self.is_prefix(ledger)
     }
 
-    fn planned_event(&self, step: u64) -> Option<&DpEvent> {
-        let mut end = 0;
+    fn planned_event(&self, step: u64) -> Option<DpEvent> {
+        let mut first = 0;
         self.planned.iter().find_map(|(event, count)| {
-            end += count;
-            (step < end).then_some(event)
+            let found = (step < first + count).then(|| event.advanced(step - first));
+            first += count;
+            found
         })
     }
 
@@ -199,7 +219,8 @@ impl PrivacyPlan {
 
     /// Returns an error if δ would allow publishing a unit outright.
     pub(crate) fn check_delta(&self, delta: f64) -> Result<(), DpError> {
-        check_delta(self.mini_sets.as_ref().map_or(self.dataset_size, MiniSets::examples), delta)
+        let units = self.mini_sets.as_ref().map_or(self.dataset_size, MiniSets::examples);
+        check_delta(self.owners.map_or(units, |owners| owners.units(units)), delta)
     }
 
     /// Returns every number of the plan, by name, which a checkpoint compares.
@@ -207,6 +228,8 @@ impl PrivacyPlan {
         let budget = self.budget.map_or("none".to_string(), |budget| {
             format!("epsilon {}, delta {}", budget.epsilon(), budget.delta())
         });
+        let correlated =
+            self.correlated.as_ref().map_or("none".into(), CorrelatedPlan::fingerprint);
         let mini_sets = self.mini_sets.as_ref().map_or("none".to_string(), |sets| {
             format!("{} examples in sets of {}, {}", sets.examples(), sets.size(), sets.digest())
         });
@@ -221,9 +244,11 @@ impl PrivacyPlan {
             ("clipping", self.clipping.describe()),
             ("sampling", self.mechanism.to_string()),
             ("unit", self.unit.to_string()),
+            ("correlated_noise", correlated),
             ("secure", self.is_secure().to_string()),
         ]
         .into_iter()
+        .chain(self.owners.map(|owners| ("owners", format!("{owners:?}"))))
         .map(|(name, value)| (name.to_string(), value))
         .collect()
     }
@@ -247,6 +272,10 @@ impl PrivacyPlan {
                  the noise is added in double precision.",
             )
             .with_fact("noise", "Gaussian on a grid, ChaCha20, keyed by run, step and parameter");
+        let header = match &self.correlated {
+            Some(correlated) => header.with_fact("correlated_noise", correlated),
+            None => header,
+        };
         let mut public: Vec<String> = Vec::new();
         for origin in self.clipping.public_data() {
             if !public.contains(&origin) {
@@ -259,6 +288,10 @@ impl PrivacyPlan {
         };
         let header = match &self.mini_sets {
             Some(sets) => self.describe_mini_sets(sets, header),
+            None => header,
+        };
+        let header = match self.owners {
+            Some(owners) => owners.describe(header),
             None => header,
         };
         PrivacyLedger::new(header)

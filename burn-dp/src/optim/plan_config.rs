@@ -2,12 +2,15 @@ use std::io::{self, Write};
 use std::path::Path;
 
 use burn::config::Config;
+use burn_dp_accountant::correlated_noise::Strategy;
 use burn_dp_accountant::{Budget, UnitOfPrivacy};
 use serde::{Deserialize, Serialize, Serializer};
 
 use super::SamplingScheme;
+use super::owner_limit::OwnerLimit;
 use crate::clipping::Clipping;
 use crate::random::InsecureSeed;
+use crate::sampling::OwnedExamples;
 use crate::schedule::Schedule;
 use crate::updates::MiniSets;
 
@@ -65,6 +68,12 @@ pub struct PrivacyPlanConfig {
     pub(crate) insecure_seed: Option<u64>,
     #[serde(default)]
     pub(crate) mini_sets: Option<MiniSets>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) correlated_noise: Option<Strategy>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) noise_memory: Option<usize>,
+    #[serde(default)]
+    pub(crate) owners: Option<OwnerLimit>,
 }
 
 fn example() -> UnitOfPrivacy {
@@ -129,6 +138,9 @@ impl PrivacyPlanConfig {
             unit: UnitOfPrivacy::Example,
             insecure_seed: None,
             mini_sets: None,
+            correlated_noise: None,
+            noise_memory: None,
+            owners: None,
         }
     }
 
@@ -144,6 +156,20 @@ impl PrivacyPlanConfig {
         let mini_sets = mini_sets.clone();
         let config = Self::new(mini_sets.len(), expected_mini_sets);
         Self { mini_sets: Some(mini_sets), ..config }
+    }
+
+    /// Configures a plan for examples that belong to several users: the units that a step draws are
+    /// the selected examples.
+    ///
+    /// # Privacy
+    ///
+    /// The unit and the relation follow from the selection; see [`OwnedExamples`].
+    pub fn for_owned_examples(
+        selection: &OwnedExamples,
+        expected_batch_size: impl Into<f64>,
+    ) -> Self {
+        let config = Self::new(selection.len(), expected_batch_size);
+        Self { owners: Some(selection.into()), ..config }
     }
 
     /// Sets the number of steps.
@@ -178,6 +204,45 @@ impl PrivacyPlanConfig {
     /// each step. A budget is calibrated for the whole schedule. Default: constant.
     pub fn with_noise_schedule(mut self, schedule: Schedule) -> Self {
         self.noise_schedule = schedule;
+        self
+    }
+
+    /// Correlates the noise of the steps (DP-FTRL, matrix factorization): later noise cancels a
+    /// part of earlier noise, so that the sum of the gradients has a smaller error at the same
+    /// privacy.
+    ///
+    /// The noise of step t is `(C⁻¹ Z)_t` for the matrix C of `strategy`, in place of the
+    /// independent `Z_t`; [`with_noise_multiplier`](Self::with_noise_multiplier) is the multiplier
+    /// of `Z`. Momentum and learning rates are applied by the optimizer, as without.
+    ///
+    /// # Privacy
+    ///
+    /// The guarantee needs a bound on how often and how soon a unit takes part again, so the
+    /// [sampling scheme](Self::with_sampling) must have one: Poisson and fixed-size sampling have
+    /// none and are refused. Thresholds may depend on earlier releases: divided by its thresholds,
+    /// a sum has a public bound in every step, and the correlated noise is added to that quotient
+    /// with a constant standard deviation. The mechanism stays private for such adaptive inputs
+    /// (Denisov et al. 2022, section 2). Policies that release counts are refused, because the
+    /// counts have no part in the strategy.
+    ///
+    /// The state of the noise is as secret as the key of the run. Checkpoints contain it encrypted
+    /// under that key.
+    ///
+    /// # References
+    ///
+    /// - S. Denisov et al., "Improved Differential Privacy for SGD via Optimal Private Linear
+    ///   Operators on Adaptive Streams", 2022.
+    /// - C. A. Choquette-Choo et al., "(Amplified) Banded Matrix Factorization", 2023.
+    pub fn with_correlated_noise(mut self, strategy: Strategy) -> Self {
+        self.correlated_noise = Some(strategy);
+        self
+    }
+
+    /// Sets the number of bytes that correlated noise may take for values of earlier steps. Beyond
+    /// it, the values are drawn again from their keys in every step that needs them, where the
+    /// strategy allows; the noise is the same. Default: 1 GiB.
+    pub fn with_noise_memory(mut self, bytes: usize) -> Self {
+        self.noise_memory = Some(bytes);
         self
     }
 

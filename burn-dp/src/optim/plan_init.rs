@@ -1,14 +1,16 @@
 //! From a configuration to a plan: checks and calibration.
 
+use burn_dp_accountant::correlated_noise::Strategy;
 use burn_dp_accountant::{Calibration, DpEvent, NeighboringRelation, UnitOfPrivacy};
 
+use super::correlated::{CorrelatedPlan, bounds_participation};
 use super::plan::check_delta;
-use super::{PrivacyPlan, PrivacyPlanConfig, SamplingScheme};
+use super::{PrivacyPlan, PrivacyPlanConfig};
 use crate::DpError;
 use crate::clipping::{Clipping, FlatClipping, StepNoise};
 use crate::noise::GaussianMechanism;
 use crate::random::{InsecureSeed, NoiseSource};
-use crate::sampling::SamplingMechanism;
+use crate::sampling::Sampler;
 use crate::updates::MiniSets;
 
 /// A calibrated multiplier is rounded up by this factor, so that the rounding of its division among
@@ -29,8 +31,7 @@ impl PrivacyPlanConfig {
         self.check_mini_sets()?;
         self.check_batch()?;
         if let Some(budget) = self.budget {
-            let examples = self.mini_sets.as_ref().map_or(self.dataset_size, MiniSets::examples);
-            check_delta(examples, budget.delta())?;
+            check_delta(self.protected_units(), budget.delta())?;
         }
         let source = match self.insecure_seed {
             Some(seed) => NoiseSource::insecure(InsecureSeed(seed)),
@@ -39,16 +40,28 @@ impl PrivacyPlanConfig {
         let (size, batch) = (self.dataset_size, self.expected_batch_size);
         let sampler = self.sampling.sampler(size, batch, source.key())?;
         let (mechanism, origin) = (sampler.mechanism(), sampler.origin());
-        let unit = self.resolved_unit(mechanism.relation())?;
+        let relation = match self.owners {
+            Some(owners) => owners.relation(mechanism.relation()),
+            None => mechanism.relation(),
+        };
+        let unit = self.resolved_unit(relation)?;
         let runs = self.noise_schedule.runs(steps)?;
-        let noise_multiplier = self.noise_multiplier(&runs, &mechanism)?;
+        let correlated = self.correlated(&*sampler, steps, &runs)?;
+        let event = |noise: &DpEvent| match &correlated {
+            Some(correlated) => correlated.event(0, noise),
+            None => Ok(mechanism.event(noise.clone())),
+        };
         let thresholds = clipping.thresholds(0)?;
+        if correlated.is_none() {
+            mechanism.check_accounted()?;
+        }
+        let noise_multiplier = self.noise_multiplier(&runs, relation, event)?;
         let planned = runs
             .iter()
             .map(|&(factor, count)| {
                 let noise = thresholds.noise(noise_multiplier * factor, batch)?;
                 check_deviations(&noise, noise_multiplier * factor)?;
-                Ok((mechanism.event(noise.event), count))
+                Ok((event(&noise.event)?, count))
             })
             .collect::<Result<Vec<_>, DpError>>()?;
         let mut plan = PrivacyPlan {
@@ -63,9 +76,12 @@ impl PrivacyPlanConfig {
             clipping,
             scheme: self.sampling,
             mechanism,
+            relation,
             origin,
             unit,
             mini_sets: self.mini_sets,
+            correlated,
+            owners: self.owners,
             source,
         };
         // If all steps are equal, the ledger computes how many of them fit.
@@ -91,8 +107,18 @@ impl PrivacyPlanConfig {
         }
     }
 
-    /// Returns the unit of privacy, which follows from the relation if mini-sets are drawn.
+    /// Returns the number of what is protected, which δ is compared with.
+    fn protected_units(&self) -> usize {
+        let units = self.mini_sets.as_ref().map_or(self.dataset_size, MiniSets::examples);
+        self.owners.map_or(units, |owners| owners.units(units))
+    }
+
+    /// Returns the unit of privacy, which follows from the relation if mini-sets are drawn, and
+    /// from the selection if examples have several owners.
     fn resolved_unit(&self, relation: NeighboringRelation) -> Result<UnitOfPrivacy, DpError> {
+        if let Some(owners) = self.owners {
+            return owners.unit(&self.unit);
+        }
         let Some(mini_sets) = &self.mini_sets else { return Ok(self.unit.clone()) };
         let one_example = mini_sets.size() == 1 || relation == NeighboringRelation::ReplaceOne;
         match &self.unit {
@@ -108,6 +134,11 @@ impl PrivacyPlanConfig {
     /// Returns an error unless the units are the mini-sets, which a file can contradict.
     fn check_mini_sets(&self) -> Result<(), DpError> {
         match &self.mini_sets {
+            Some(_) if self.owners.is_some() => Err(DpError::invalid(
+                "mini_sets",
+                "and owners were both given: a plan draws either mini-sets or a selection of owned \
+                 examples; mini-sets and a selection cannot be combined",
+            )),
             Some(sets) if sets.len() != self.dataset_size => Err(DpError::invalid(
                 "dataset_size",
                 format!("must be the {} mini-sets, got {}", sets.len(), self.dataset_size),
@@ -127,10 +158,10 @@ impl PrivacyPlanConfig {
                 format!("must be positive and at most dataset_size = {size}, got {batch}"),
             ));
         }
-        if self.sampling != SamplingScheme::Poisson && batch.fract() != 0.0 {
+        if self.sampling.has_fixed_size() && batch.fract() != 0.0 {
             return Err(DpError::invalid(
                 "expected_batch_size",
-                format!("must be a whole number unless sampling is Poisson, got {batch}"),
+                format!("must be a whole number where all draws have that size, got {batch}"),
             ));
         }
         Ok(())
@@ -158,11 +189,39 @@ impl PrivacyPlanConfig {
         }
     }
 
+    fn correlated(
+        &self,
+        sampler: &dyn Sampler,
+        steps: u64,
+        runs: &[(f64, u64)],
+    ) -> Result<Option<CorrelatedPlan>, DpError> {
+        let strategy = match &self.correlated_noise {
+            Some(strategy) => strategy.clone(),
+            // A run costs less than its steps one by one.
+            None if bounds_participation(sampler.participation()) && runs.len() == 1 => {
+                Strategy::identity(steps)?
+            }
+            None => return Ok(None),
+        };
+        if let [_, _, ..] = *runs {
+            return Err(DpError::invalid(
+                "noise_schedule",
+                format!(
+                    "must be constant in a run with correlated noise, got {}; leave one of the two \
+                     out",
+                    self.noise_schedule
+                ),
+            ));
+        }
+        CorrelatedPlan::new(strategy, sampler, steps, self.noise_memory).map(Some)
+    }
+
     /// Returns the noise multiplier before the schedule.
     fn noise_multiplier(
         &self,
         runs: &[(f64, u64)],
-        mechanism: &SamplingMechanism,
+        relation: NeighboringRelation,
+        event: impl Fn(&DpEvent) -> Result<DpEvent, DpError>,
     ) -> Result<f64, DpError> {
         match (self.noise_multiplier, self.budget) {
             (Some(sigma), _) if sigma > 0.0 && sigma.is_finite() => Ok(sigma),
@@ -174,8 +233,12 @@ impl PrivacyPlanConfig {
                 ),
             )),
             (None, Some(budget)) => {
-                let calibration = Calibration::new(budget).with_relation(mechanism.relation());
-                let event = |sigma: f64| mechanism.event(DpEvent::gaussian(sigma));
+                let calibration = Calibration::new(budget).with_relation(relation);
+                // A plain Gaussian release has an event.
+                let event = |sigma: f64| {
+                    let noise = DpEvent::gaussian(sigma);
+                    event(&noise).unwrap_or(noise)
+                };
                 if let [(1.0, steps)] = *runs {
                     return Ok(calibration.noise_multiplier(steps, event)? * SPLIT_ROUNDING);
                 }
@@ -219,6 +282,7 @@ mod tests {
     use burn_dp_accountant::Budget;
 
     use super::*;
+    use crate::optim::SamplingScheme;
 
     fn config() -> PrivacyPlanConfig {
         PrivacyPlanConfig::new(10_000, 100.0).with_steps(500)
@@ -257,6 +321,11 @@ mod tests {
                 .with_noise_schedule(Schedule::exponential(0.9, 50).unwrap())
                 .with_sampling(SamplingScheme::FixedSize)
                 .with_unit(UnitOfPrivacy::User),
+            config()
+                .with_noise_multiplier(1.1)
+                .with_sampling(SamplingScheme::TruncatedPoisson { max_batch_size: 150 }),
+            config().with_noise_multiplier(1.1).with_sampling(SamplingScheme::WithReplacement),
+            config().with_noise_multiplier(1.1).with_sampling(SamplingScheme::ShuffledOnce),
             PrivacyPlanConfig::for_mini_sets(&sets, 5.0)
                 .with_epochs(2.0)
                 .with_noise_multiplier(0.1 + 0.2)
@@ -404,5 +473,11 @@ mod tests {
         let fixed = epsilon(SamplingScheme::FixedSize);
         let shuffled = epsilon(SamplingScheme::Shuffled);
         assert!(poisson < fixed && fixed < shuffled, "{poisson} {fixed} {shuffled}");
+        // A limit far above the mean costs little, and replacement more than none.
+        let truncated = epsilon(SamplingScheme::TruncatedPoisson { max_batch_size: 200 });
+        assert!(poisson <= truncated && truncated < 1.01 * poisson, "{poisson} {truncated}");
+        let repeated = epsilon(SamplingScheme::WithReplacement);
+        assert!(fixed < repeated && repeated < shuffled, "{fixed} {repeated} {shuffled}");
+        assert_eq!(shuffled, epsilon(SamplingScheme::ShuffledOnce));
     }
 }

@@ -8,7 +8,7 @@ use super::releases::Mark;
 use crate::DpError;
 use crate::clipping::{ClippedSum, StepNoise, Thresholds};
 use crate::model::for_each_trained;
-use crate::noise::{GaussianMechanism, NoiseAhead};
+use crate::noise::{CorrelatedNoise, GaussianMechanism, NoiseAhead};
 use crate::random::NoiseStep;
 
 /// A release that has been checked and may begin.
@@ -138,10 +138,12 @@ impl BoundRelease {
     /// # Arguments
     ///
     /// - `drawn`: noise that was drawn in advance; used if it is the noise of this step
+    /// - `correlated`: combines the noise with the noise of earlier steps
     pub(crate) fn release<M: Module>(
         self,
         model: &M,
         drawn: Option<&NoiseAhead>,
+        correlated: Option<&mut CorrelatedNoise>,
     ) -> Result<(Option<GradientsParams>, Vec<f64>), DpError> {
         let Self { prepared, balances, mut sums, releases_sum, gradient: mut noise, counts } = self;
         let fractions = prepared.counts(&balances, counts)?;
@@ -154,7 +156,8 @@ impl BoundRelease {
             let values = sums.as_mut_slice::<f32>().map_err(unreadable)?;
             Ok((prepared.mechanisms[group], noise.stream(position)?, values))
         });
-        GaussianMechanism::release_with(parameters.collect::<Result<_, DpError>>()?, drawn)?;
+        let parameters = parameters.collect::<Result<_, DpError>>()?;
+        GaussianMechanism::release_with(parameters, drawn, correlated)?;
         let (mut released, mut grads) = (sums.into_iter(), GradientsParams::new());
         for_each_trained(model, |_, parameter| {
             if let Some(values) = released.next() {

@@ -24,7 +24,7 @@ pub(crate) trait ReleaseSink: Send {
     ///
     /// # Arguments
     ///
-    /// - `event`: `None` if it equals the event of the step before
+    /// - `event`: `None` if it continues the event of the step before
     fn append(&mut self, step: u64, mark: Mark, event: Option<&DpEvent>) -> Result<(), DpError>;
 
     /// Where the releases are stored.
@@ -66,13 +66,15 @@ impl Events {
 
     pub(crate) fn push(&self, event: &DpEvent) {
         self.with(|list| match list.last_mut() {
-            Some((last, count)) if last == event => *count += 1,
+            Some((first, count)) if first.advanced(*count) == *event => *count += 1,
             _ => list.push((event.clone(), 1)),
         });
     }
 
-    pub(crate) fn last(&self) -> Option<DpEvent> {
-        self.with(|list| list.last().map(|(event, _)| event.clone()))
+    /// Returns the event that continues the last one: equal to it, or the next step with
+    /// correlated noise.
+    pub(crate) fn following(&self) -> Option<DpEvent> {
+        self.with(|list| list.last().map(|(first, count)| first.advanced(*count)))
     }
 
     /// Returns the first `releases` events, run-length encoded.
@@ -168,7 +170,7 @@ impl Releases {
                 self.len()
             )));
         }
-        let is_new = self.events.last().is_none_or(|last| last != *event);
+        let is_new = self.events.following().is_none_or(|following| following != *event);
         if let Some(sink) = &mut self.sink {
             sink.append(step, mark, is_new.then_some(event))?;
         }

@@ -145,7 +145,8 @@ impl Session {
     /// Adds the sum of a physical batch of the logical step.
     pub(super) fn add(&self, part: DrawPart, sum: ClippedSum) -> Result<(), DpError> {
         let mut state = self.state();
-        if state.ended.is_some() {
+        // A batch of padding has no units to add.
+        if state.ended.is_some() || part.positions().is_empty() {
             return Ok(());
         }
         let State { engine, current, .. } = &mut *state;

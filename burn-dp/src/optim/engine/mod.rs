@@ -33,7 +33,7 @@ use super::{PrivacyPlan, Sparsifier, WeightAverage};
 use crate::DpError;
 use crate::clipping::{ClippingStatistics, PublicNorms, StepNoise, Thresholds};
 use crate::grads::PrivateBackward;
-use crate::noise::NoiseAhead;
+use crate::noise::{CorrelatedNoise, NoiseAhead};
 use crate::sampling::RecordIdentity;
 
 /// Name of the fact that matrix products may be in less than single precision.
@@ -67,6 +67,8 @@ pub(crate) struct PrivacyEngine {
     releases: Mutex<Releases>,
     /// Noise of the next step, if it can be computed in advance.
     next_noise: Option<NoiseAhead>,
+    /// What combines the noise with the noise of earlier steps, if the plan has a strategy.
+    correlated: Option<CorrelatedNoise>,
 }
 
 /// What was clipped and released in the last step.
@@ -81,6 +83,7 @@ pub(crate) struct LastStep {
 impl PrivacyEngine {
     pub(crate) fn new(plan: PrivacyPlan) -> Self {
         let (ledger, releases) = (plan.new_ledger(), Releases::new(plan.origin));
+        let correlated = plan.correlated_noise();
         Self {
             plan,
             ledger,
@@ -99,6 +102,7 @@ impl PrivacyEngine {
             facts: BTreeMap::new(),
             releases: Mutex::new(releases),
             next_noise: None,
+            correlated,
         }
     }
 
@@ -171,6 +175,7 @@ impl PrivacyEngine {
     pub(crate) fn forget_key(&mut self) {
         self.plan.source.forget();
         self.next_noise = None;
+        self.correlated = None;
     }
 
     pub(crate) fn discard(&mut self) {

@@ -1,15 +1,19 @@
 //! The state of a run between two steps, as a value.
+//!
+//! Length: what is saved and what is continued are read field by field next to each other.
 
 use std::collections::BTreeMap;
 use std::fmt;
 use std::path::Path;
 
+use burn::tensor::Bytes;
 use burn_dp_accountant::PrivacyLedger;
 use serde::{Deserialize, Serialize};
 use zeroize::Zeroize;
 
 use super::PrivacyEngine;
 use crate::DpError;
+use crate::noise::CorrelatedNoiseState;
 use crate::optim::independence::SeenIndependence;
 use crate::optim::plan::PUBLIC_DATA;
 use crate::optim::releases::Releases;
@@ -53,6 +57,12 @@ pub(crate) struct EngineState {
     pub(crate) sparsifier: Option<Sparsifier>,
     #[serde(skip)]
     pub(crate) average: Option<WeightAverage>,
+    /// The state of correlated noise, without its memory.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    correlated: Option<CorrelatedNoiseState>,
+    /// The memory of correlated noise, encrypted under the key of the run.
+    #[serde(skip)]
+    pub(crate) noise_memory: Option<Bytes>,
 }
 
 /// What happens to the steps that were released after a checkpoint and lost with the process.
@@ -93,6 +103,13 @@ impl PrivacyEngine {
     pub(crate) fn state(&self) -> Result<EngineState, DpError> {
         let ledger = serde_json::from_str(&self.ledger.to_json()?)
             .map_err(|error| DpError::state(format!("the ledger cannot be written: {error}")))?;
+        let (correlated, noise_memory) = match &self.correlated {
+            Some(noise) => {
+                let (state, memory) = noise.save(&self.plan.source)?;
+                (Some(state), Some(Bytes::from_bytes_vec(memory)))
+            }
+            None => (None, None),
+        };
         Ok(EngineState {
             plan: self.plan.fingerprint(),
             next_step: self.next_step,
@@ -109,6 +126,8 @@ impl PrivacyEngine {
             },
             sparsifier: self.sparsifier.clone(),
             average: self.average.clone(),
+            correlated,
+            noise_memory,
         })
     }
 
@@ -177,6 +196,20 @@ impl PrivacyEngine {
             LostSteps::Repeat => state.next_step,
             LostSteps::Skip => releases.len(),
         };
+        if let Some(noise) = &mut engine.correlated {
+            if engine.next_step > state.next_step {
+                return Err(DpError::saved_state(format!(
+                    "{} steps were lost, and a run with correlated noise cannot skip them: the \
+                     noise of later steps contains the noise of the lost ones; resume without \
+                     `skip_lost_steps`, which repeats them",
+                    engine.next_step - state.next_step
+                )));
+            }
+            let (Some(saved), Some(memory)) = (&state.correlated, &state.noise_memory) else {
+                return Err(damaged(source.name, "it has no memory of the correlated noise"));
+            };
+            noise.restore(state.next_step, saved, memory, &engine.plan.source)?;
+        }
         engine.skipped = state.skipped + (engine.next_step - state.next_step);
         engine.releases = releases.into();
         engine.independence.continue_from(state.independence);

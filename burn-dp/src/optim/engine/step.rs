@@ -71,7 +71,7 @@ impl PrivacyEngine {
         let noise = thresholds.noise(multiplier, batch)?;
         let dimension = released_values(model, &thresholds);
         let noise = noise.enlarged(GaussianMechanism::snapping_factor(multiplier, dimension)?);
-        let event = self.plan.mechanism.event(noise.event.clone());
+        let event = self.plan.event_of(step, &noise.event)?;
         self.check_budget(&event)?;
         let prepared = Release::new(model, &thresholds, &noise, batch)?;
         let gradient_noise = self.plan.source.begin_step(Purpose::Gradient, step)?;
@@ -98,7 +98,8 @@ impl PrivacyEngine {
         self.next_step += 1;
         let lengths = bound.lengths();
         let next_noise = self.next_noise.take();
-        let (gradients, fractions) = bound.release(model, next_noise.as_ref())?;
+        let (gradients, fractions) =
+            bound.release(model, next_noise.as_ref(), self.correlated.as_mut())?;
         self.plan.clipping.update(step, &fractions);
         let signal_to_noise = match &gradients {
             Some(gradients) if self.measures_signal => {

@@ -1,0 +1,494 @@
+//! Noise that is correlated over the steps of a run.
+
+use burn_dp_accountant::correlated_noise::Strategy;
+use pulp::Simd;
+use zeroize::{Zeroize, Zeroizing};
+
+use super::recurrence::{Recurrence, Recurrences};
+use super::standard_normal::NormalGroup;
+use crate::DpError;
+use crate::random::{GROUP_WORDS, Key, Keystream, NoiseSource};
+
+/// Memory for values of earlier steps, by default. Beyond it, they are drawn again where the
+/// strategy allows.
+pub(crate) const DEFAULT_MEMORY: usize = 1 << 30;
+
+/// Stands for a slot without a key. No key consists of zeros.
+const NO_KEY: [u8; 32] = [0; 32];
+
+/// The noise of a run whose step t adds `(C⁻¹ Z)_t` in place of `Z_t`.
+///
+/// # Privacy
+///
+/// It holds values that follow from the key of the run, and is as secret as the key: with it the
+/// noise of later steps can be partly subtracted. The memory is erased on drop.
+pub(crate) struct CorrelatedNoise {
+    recurrences: Recurrences,
+    step: u64,
+    /// Number of values of each parameter.
+    lengths: Vec<usize>,
+    memory: Memory,
+    /// Largest number of bytes that [`Memory::Values`] may take.
+    limit: usize,
+}
+
+/// What is kept of earlier steps, for each slot of the recurrence.
+enum Memory {
+    /// Nothing yet: the sizes of the parameters are not known before the first step.
+    Empty,
+    /// For each parameter: for each group of values, the slots one after the other.
+    Values(Vec<Zeroizing<Vec<f64>>>),
+    /// The keys of the steps whose independent values the slots would hold.
+    Keys(Vec<Option<Key>>),
+}
+
+/// What a checkpoint has of correlated noise, apart from the [memory](CorrelatedNoise::memory).
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct CorrelatedNoiseState {
+    /// Number of values of each parameter.
+    lengths: Vec<usize>,
+    /// Whether keys are kept, and not values.
+    keys: bool,
+    /// The number under which the memory is encrypted.
+    nonce: u64,
+}
+
+impl CorrelatedNoise {
+    /// Returns the noise before the first step.
+    ///
+    /// # Arguments
+    ///
+    /// - `limit`: bytes that values of earlier steps may take
+    pub(crate) fn new(strategy: &Strategy, limit: usize) -> Self {
+        Self {
+            recurrences: Recurrences::new(strategy),
+            step: 0,
+            lengths: Vec::new(),
+            memory: Memory::Empty,
+            limit,
+        }
+    }
+
+    /// Begins the next step, for parameters of these lengths.
+    ///
+    /// # Arguments
+    ///
+    /// - `key`: the key of the step's independent values
+    ///
+    /// # Errors
+    ///
+    /// Returns [`DpError::InvalidState`] if the parameters changed since the steps before.
+    pub(super) fn begin(
+        &mut self,
+        key: &Key,
+        lengths: &[usize],
+    ) -> Result<CorrelatedStep<'_>, DpError> {
+        if let Memory::Empty = self.memory {
+            self.lengths = lengths.to_vec();
+            self.memory = self.new_memory();
+        }
+        if self.lengths != lengths {
+            return Err(DpError::state(format!(
+                "the trained parameters of a run with correlated noise must not change: they had \
+                 {:?} values and have {lengths:?}",
+                self.lengths
+            )));
+        }
+        let recurrence = self.recurrences.step(self.step);
+        self.step += 1;
+        let (values, keys): (&mut [Zeroizing<Vec<f64>>], &mut [Option<Key>]) =
+            match &mut self.memory {
+                Memory::Empty => (&mut [], &mut []),
+                Memory::Values(values) => (values, &mut []),
+                Memory::Keys(keys) => (&mut [], keys),
+            };
+        let earlier = keys.to_vec();
+        if !keys.is_empty() {
+            for write in &recurrence.write {
+                keys[write.slot] = Some(key.clone());
+            }
+        }
+        Ok(CorrelatedStep { slots: self.recurrences.slots(), recurrence, values, earlier })
+    }
+
+    fn new_memory(&self) -> Memory {
+        let slots = self.recurrences.slots();
+        let padded = |length: usize| length.div_ceil(GROUP_WORDS) * GROUP_WORDS * slots;
+        let bytes = self.lengths.iter().map(|&length| padded(length) * size_of::<f64>()).sum();
+        let too_large = |bytes: usize| bytes > self.limit;
+        if self.recurrences.only_independent() && too_large(bytes) {
+            return Memory::Keys(vec![None; slots]);
+        }
+        let values = |&length: &usize| Zeroizing::new(vec![0.0; padded(length)]);
+        Memory::Values(self.lengths.iter().map(values).collect())
+    }
+
+    /// Returns what a checkpoint needs to continue, and the memory, encrypted under the key of the
+    /// run.
+    ///
+    /// # Privacy
+    ///
+    /// The keystream belongs to a number that the operating system gives for each call, so two
+    /// states of one step are not encrypted alike.
+    pub(crate) fn save(
+        &self,
+        source: &NoiseSource,
+    ) -> Result<(CorrelatedNoiseState, Vec<u8>), DpError> {
+        let mut nonce = [0; 8];
+        getrandom::fill(&mut nonce).map_err(|error| DpError::Entropy(error.to_string()))?;
+        let nonce = u64::from_le_bytes(nonce);
+        let mut bytes = Vec::new();
+        match &self.memory {
+            Memory::Empty => {}
+            Memory::Values(values) => values
+                .iter()
+                .flat_map(|values| values.iter())
+                .for_each(|value| bytes.extend(value.to_le_bytes())),
+            Memory::Keys(keys) => keys.iter().for_each(|key| match key {
+                Some(key) => bytes.extend(key.bytes()),
+                None => bytes.extend(NO_KEY),
+            }),
+        }
+        source.crypt(nonce, &mut bytes);
+        let keys = matches!(self.memory, Memory::Keys(_));
+        Ok((CorrelatedNoiseState { lengths: self.lengths.clone(), keys, nonce }, bytes))
+    }
+
+    /// Continues before `step` with a saved memory.
+    ///
+    /// # Errors
+    ///
+    /// Returns [`DpError::SavedState`] if the memory does not belong to the state.
+    pub(crate) fn restore(
+        &mut self,
+        step: u64,
+        state: &CorrelatedNoiseState,
+        bytes: &[u8],
+        source: &NoiseSource,
+    ) -> Result<(), DpError> {
+        let damaged = || {
+            DpError::saved_state(
+                "the memory of the correlated noise does not belong to the run; restore the \
+                 checkpoint from a backup, or start a new run",
+            )
+        };
+        let mut bytes = Zeroizing::new(bytes.to_vec());
+        source.crypt(state.nonce, &mut bytes);
+        self.step = step;
+        if step == 0 {
+            return if bytes.is_empty() { Ok(()) } else { Err(damaged()) };
+        }
+        self.lengths = state.lengths.clone();
+        self.limit = if state.keys { 0 } else { usize::MAX };
+        self.memory = self.new_memory();
+        match &mut self.memory {
+            Memory::Keys(keys) if state.keys && bytes.len() == keys.len() * NO_KEY.len() => {
+                for (key, bytes) in keys.iter_mut().zip(bytes.as_chunks().0) {
+                    *key = (*bytes != NO_KEY).then(|| source.key_of_state(bytes));
+                }
+            }
+            Memory::Values(values) if !state.keys => {
+                let total: usize = values.iter().map(|values| values.len()).sum();
+                if bytes.len() != total * size_of::<f64>() {
+                    return Err(damaged());
+                }
+                let numbers = bytes.as_chunks::<8>().0.iter().map(|&word| f64::from_le_bytes(word));
+                let all = values.iter_mut().flat_map(|values| values.iter_mut());
+                all.zip(numbers).for_each(|(value, number)| *value = number);
+                if values.iter().flat_map(|values| values.iter()).any(|value| !value.is_finite()) {
+                    return Err(damaged());
+                }
+            }
+            _ => return Err(damaged()),
+        }
+        Ok(())
+    }
+}
+
+/// One step of [`CorrelatedNoise`].
+pub(super) struct CorrelatedStep<'a> {
+    slots: usize,
+    recurrence: Recurrence,
+    /// The slots of each parameter; empty if they are drawn again.
+    values: &'a mut [Zeroizing<Vec<f64>>],
+    /// The keys of the slots before the step; empty if values are kept.
+    earlier: Vec<Option<Key>>,
+}
+
+impl CorrelatedStep<'_> {
+    /// Splits the step among its parameters.
+    pub(super) fn parameters(&mut self) -> impl Iterator<Item = CorrelatedParameter<'_>> {
+        let mut values = self.values.iter_mut();
+        let (slots, recurrence, earlier) = (self.slots, &self.recurrence, &self.earlier);
+        (0u64..).map(move |position| CorrelatedParameter {
+            slots,
+            recurrence,
+            memory: values.next().map_or(&mut [][..], |values| values.as_mut_slice()),
+            earlier: recurrence
+                .read
+                .iter()
+                .map(|&(slot, _)| {
+                    let key = earlier.get(slot)?.as_ref()?;
+                    Some(Keystream::new(key.bytes(), position))
+                })
+                .collect(),
+        })
+    }
+}
+
+/// One parameter in one step.
+pub(super) struct CorrelatedParameter<'a> {
+    slots: usize,
+    recurrence: &'a Recurrence,
+    memory: &'a mut [f64],
+    /// The independent values of the earlier steps that are read, in this order, if they are drawn
+    /// again.
+    earlier: Vec<Option<Keystream>>,
+}
+
+impl<'a> CorrelatedParameter<'a> {
+    /// Splits the parameter into parts of `groups` groups.
+    pub(super) fn parts(&mut self, groups: usize) -> impl Iterator<Item = Correlation<'_>> {
+        let size = groups * GROUP_WORDS * self.slots;
+        let mut memory: &mut [f64] = self.memory;
+        let (slots, recurrence, earlier) = (self.slots, self.recurrence, &self.earlier);
+        (0..).step_by(groups).map(move |first| {
+            let whole = std::mem::take(&mut memory);
+            let (part, rest) = whole.split_at_mut(size.min(whole.len()));
+            memory = rest;
+            Correlation { slots, recurrence, memory: part, earlier, first }
+        })
+    }
+}
+
+/// Some consecutive groups of values of one parameter in one step.
+pub(super) struct Correlation<'a> {
+    slots: usize,
+    recurrence: &'a Recurrence,
+    memory: &'a mut [f64],
+    earlier: &'a [Option<Keystream>],
+    first: u64,
+}
+
+/// The values of one group, erased on drop.
+pub(super) struct Values(pub(super) [f64; GROUP_WORDS]);
+
+impl Drop for Values {
+    fn drop(&mut self) {
+        self.0.zeroize();
+    }
+}
+
+impl Correlation<'_> {
+    /// Replaces the independent values of group `index` of this part by correlated ones, and keeps
+    /// what later steps need.
+    #[inline(always)]
+    pub(super) fn group<S: Simd>(&mut self, simd: S, index: usize, values: &mut Values) {
+        let fresh = Values(values.0);
+        for (value, z) in values.0.iter_mut().zip(&fresh.0) {
+            *value = self.recurrence.fresh * z;
+        }
+        if self.memory.is_empty() {
+            // Drawn again, in the order of the kept values.
+            let mut group = NormalGroup::new();
+            for (keystream, &(_, factor)) in self.earlier.iter().zip(&self.recurrence.read) {
+                let Some(keystream) = keystream else { continue };
+                let earlier = group.draw(simd, keystream, self.first + index as u64);
+                for (value, z) in values.0.iter_mut().zip(earlier) {
+                    *value += factor * z;
+                }
+            }
+            return self.scale(values);
+        }
+        let size = self.slots * GROUP_WORDS;
+        let memory = &mut self.memory[index * size..(index + 1) * size];
+        for &(slot, factor) in &self.recurrence.read {
+            let kept = &memory[slot * GROUP_WORDS..(slot + 1) * GROUP_WORDS];
+            for (value, kept) in values.0.iter_mut().zip(kept) {
+                *value += factor * kept;
+            }
+        }
+        for write in &self.recurrence.write {
+            let kept = &mut memory[write.slot * GROUP_WORDS..(write.slot + 1) * GROUP_WORDS];
+            for ((kept, value), z) in kept.iter_mut().zip(&values.0).zip(&fresh.0) {
+                *kept = write.keep * *kept + write.correlated * value + write.fresh * z;
+            }
+        }
+        self.scale(values);
+    }
+
+    #[inline(always)]
+    fn scale(&self, values: &mut Values) {
+        let scale = self.recurrence.scale;
+        if scale != 1.0 {
+            values.0.iter_mut().for_each(|value| *value *= scale);
+        }
+    }
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use super::*;
+    use crate::noise::ahead::PIECE_VALUES;
+    use crate::noise::release::TASK_VALUES;
+    use crate::noise::{GaussianMechanism, NoiseAhead};
+    use crate::random::{InsecureSeed, Purpose};
+
+    /// Strategies of every kind.
+    pub(in crate::noise) fn strategies(steps: u64) -> Vec<Strategy> {
+        let rows = |i: u64| (0..=i).map(|j| 1.0 / (1.0 + (i - j) as f64).sqrt()).collect();
+        let strategies = [
+            Strategy::identity(steps),
+            Strategy::optimal_toeplitz(steps),
+            Strategy::banded_toeplitz(steps, &[0.9, 0.4, 0.2, 0.1]),
+            Strategy::banded_inverse_square_root(steps, 5),
+            Strategy::buffered(steps, &[0.9, 0.5], &[0.2, 0.1]),
+            Strategy::tree(steps),
+            Strategy::dense((0..steps).map(rows).collect()),
+        ];
+        let strategies = strategies.map(Result::unwrap);
+        let normalized = strategies[2].clone().with_normalized_columns();
+        strategies.into_iter().chain([normalized]).collect()
+    }
+
+    const LENGTHS: [usize; 4] = [TASK_VALUES + PIECE_VALUES + 77, 1, 0, 300];
+    const STEPS: u64 = 11;
+
+    struct Run {
+        source: NoiseSource,
+        noise: CorrelatedNoise,
+        step: u64,
+    }
+
+    impl Run {
+        fn new(strategy: &Strategy, limit: usize) -> Self {
+            let source = NoiseSource::insecure(InsecureSeed(5));
+            Self { source, noise: CorrelatedNoise::new(strategy, limit), step: 0 }
+        }
+
+        /// Returns the noise of the next step, with a standard deviation of one.
+        fn next(&mut self, ahead: bool) -> Vec<Vec<f32>> {
+            let (purpose, step) = (Purpose::Gradient, self.step);
+            let drawn = ahead
+                .then(|| NoiseAhead::begin(&self.source, purpose, step, &LENGTHS, None).unwrap());
+            let mut noise = self.source.begin_step(purpose, step).unwrap();
+            let mut sums: Vec<_> = LENGTHS.iter().map(|&length| vec![0.0; length]).collect();
+            let mechanism = GaussianMechanism::new(1.0, 1.0).unwrap();
+            let parameters = (0..).zip(&mut sums).map(|(parameter, sums)| {
+                (mechanism, noise.stream(parameter).unwrap(), sums.as_mut_slice())
+            });
+            let parameters = parameters.collect();
+            let correlated = Some(&mut self.noise);
+            GaussianMechanism::release_with(parameters, drawn.as_ref(), correlated).unwrap();
+            self.step += 1;
+            sums
+        }
+
+        fn all(mut self) -> Vec<Vec<Vec<f32>>> {
+            (self.step..STEPS).map(|step| self.next(step % 3 == 1)).collect()
+        }
+    }
+
+    #[test]
+    fn the_noise_of_a_run_is_the_inverse_of_its_strategy() {
+        let identity = Strategy::identity(STEPS).unwrap();
+        let independent = Run::new(&identity, usize::MAX).all();
+        for strategy in strategies(STEPS) {
+            let correlated = Run::new(&strategy, usize::MAX).all();
+            for (parameter, &length) in LENGTHS.iter().enumerate() {
+                for at in (0..length).step_by(97).chain(length.checked_sub(1)) {
+                    let noising = strategy.noising();
+                    let mut stream = noising.stream();
+                    for step in 0..STEPS as usize {
+                        let expected = stream.next(independent[step][parameter][at].into());
+                        let found = f64::from(correlated[step][parameter][at]);
+                        // The independent values are rounded to single precision.
+                        assert!((found - expected).abs() < 1e-5, "{strategy} {step}: {found}");
+                    }
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn noise_that_is_drawn_again_equals_noise_that_is_kept() {
+        for strategy in strategies(STEPS) {
+            let kept = Run::new(&strategy, usize::MAX).all();
+            let mut run = Run::new(&strategy, 0);
+            run.next(false);
+            let draws_again = matches!(run.noise.memory, Memory::Keys(_));
+            let slots = run.noise.recurrences.slots();
+            assert_eq!(draws_again, run.noise.recurrences.only_independent() && slots > 0);
+            assert!(run.all() == kept[1..], "{strategy}");
+        }
+    }
+
+    #[test]
+    fn a_restored_run_continues_bit_for_bit() {
+        for (strategy, limit) in
+            strategies(STEPS).iter().flat_map(|strategy| [(strategy, 0), (strategy, usize::MAX)])
+        {
+            let whole = Run::new(strategy, limit).all();
+            for stop in [0, 1, 6] {
+                let mut run = Run::new(strategy, limit);
+                (0..stop).for_each(|_| drop(run.next(false)));
+                let (state, memory) = run.noise.save(&run.source).unwrap();
+                let mut resumed = Run::new(strategy, 1 << 20);
+                resumed.step = stop;
+                resumed.noise.restore(stop, &state, &memory, &run.source).unwrap();
+                assert!(resumed.all() == whole[stop as usize..], "{strategy} {stop}");
+            }
+        }
+    }
+
+    #[test]
+    fn the_saved_memory_is_encrypted_and_checked() {
+        let strategy = Strategy::tree(STEPS).unwrap();
+        let mut run = Run::new(&strategy, usize::MAX);
+        (0..3).for_each(|_| drop(run.next(false)));
+        let (state, memory) = run.noise.save(&run.source).unwrap();
+        let Memory::Values(values) = &run.noise.memory else { panic!("values are kept") };
+        let plain = values[0].iter().flat_map(|value| value.to_le_bytes());
+        let same = memory.iter().zip(plain).filter(|(byte, plain)| *byte == plain).count();
+        assert!(same < memory.len() / 100, "{same} of {}", memory.len());
+        let (other, again) = run.noise.save(&run.source).unwrap();
+        assert!(other.nonce != state.nonce && again != memory);
+        let restore = |state: &CorrelatedNoiseState, memory: &[u8]| {
+            let mut noise = CorrelatedNoise::new(&strategy, usize::MAX);
+            noise.restore(3, state, memory, &run.source)
+        };
+        restore(&state, &memory).unwrap();
+        assert!(restore(&state, &memory[8..]).is_err());
+        assert!(restore(&CorrelatedNoiseState { keys: true, ..state.clone() }, &memory).is_err());
+        assert!(restore(&CorrelatedNoiseState { lengths: vec![3], ..state }, &memory).is_err());
+    }
+
+    #[test]
+    fn a_step_without_a_finite_sum_still_enters_later_noise() {
+        let strategy = Strategy::banded_toeplitz(STEPS, &[1.0, 0.5]).unwrap();
+        let expected = Run::new(&strategy, usize::MAX).all();
+        let mut run = Run::new(&strategy, usize::MAX);
+        let mut noise = run.source.begin_step(Purpose::Gradient, 0).unwrap();
+        let mut sums: Vec<_> = LENGTHS.iter().map(|&length| vec![f32::NAN; length]).collect();
+        let mechanism = GaussianMechanism::new(1.0, 1.0).unwrap();
+        let parameters = (0..).zip(&mut sums).map(|(parameter, sums)| {
+            (mechanism, noise.stream(parameter).unwrap(), sums.as_mut_slice())
+        });
+        let parameters = parameters.collect();
+        assert!(GaussianMechanism::release_with(parameters, None, Some(&mut run.noise)).is_err());
+        run.step = 1;
+        assert!(run.all() == expected[1..]);
+    }
+
+    #[test]
+    fn other_parameters_than_before_are_refused() {
+        let strategy = Strategy::tree(STEPS).unwrap();
+        let mut run = Run::new(&strategy, usize::MAX);
+        run.next(false);
+        let error = run.noise.begin(run.source.key(), &[3]).err().unwrap().to_string();
+        assert!(error.contains("must not change"), "{error}");
+    }
+}
