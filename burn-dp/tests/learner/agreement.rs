@@ -2,8 +2,8 @@
 
 use burn::data::dataloader::batcher::Batcher;
 use burn::data::dataset::InMemDataset;
-use burn::train::ExecutionStrategy;
 use burn::train::Learner;
+use burn::train::{ExecutionStrategy, MultiDeviceOptim};
 use burn_dp::clipping::{
     AutomaticClipping, Clipping, CountNoise, FlatClipping, GroupedClipping, LayerwiseClipping,
     MultipliedClipping, PublicNorms, QuantileClipping, QuantileTracker, ScheduledClipping,
@@ -13,6 +13,7 @@ use burn_dp::optim::{DpOptimizer, SamplingScheme};
 use burn_dp::schedule::Schedule;
 use burn_dp::train::{PrivateTraining, PrivateTrainingConfig};
 use burn_dp::{DpError, PublicSource};
+use burn_dp_accountant::correlated_noise::Strategy;
 
 use crate::checkpoints::config;
 use crate::fixture::*;
@@ -172,6 +173,10 @@ fn physical_batches_are_one_step_and_one_release() {
 fn all_samplers_of_the_plan_are_loaded() {
     agrees(FlatClipping::new(1.0).unwrap(), SamplingScheme::FixedSize, 4);
     agrees(FlatClipping::new(1.0).unwrap(), SamplingScheme::Shuffled, 4);
+    agrees(FlatClipping::new(1.0).unwrap(), SamplingScheme::ShuffledOnce, 4);
+    agrees(FlatClipping::new(1.0).unwrap(), SamplingScheme::WithReplacement, 4);
+    let truncated = SamplingScheme::TruncatedPoisson { max_batch_size: 10 };
+    agrees(FlatClipping::new(1.0).unwrap(), truncated, 4);
 }
 
 #[test]
@@ -220,8 +225,58 @@ fn prefetching_and_padding_change_nothing() {
 }
 
 #[test]
+fn truncated_draws_with_padding_train_what_unpadded_draws_train() {
+    // Some draws are cut, and the last physical batch of most draws has no unit.
+    let scheme = SamplingScheme::TruncatedPoisson { max_batch_size: 12 };
+    let plan = || plan_config().with_sampling(scheme).init().unwrap();
+    let expected = custom_loop(plan(), 4);
+    let devices = [1, 2].map(|number| vec![device(); number]);
+    for devices in devices {
+        let private = training_config().init(plan()).unwrap();
+        let loader = private.loader(builder().with_padding(), dataset()).unwrap();
+        let folder = run_folder();
+        let strategy = match devices.len() {
+            1 => ExecutionStrategy::single(device()),
+            _ => ExecutionStrategy::multi(devices, MultiDeviceOptim::OptimMainDevice),
+        };
+        let training = plain(private.supervised(folder.path(), loader, valid()))
+            .with_training_strategy(strategy.into());
+        let result = training.launch(learner(&private));
+        assert!(private.error().is_none() && result.error.is_none());
+        assert_eq!(private.ledger().releases(), STEPS);
+        let close = |a: &f32, b: &f32| (a - b).abs() < 1e-4;
+        for (found, expected) in values(result.model.inner()).iter().zip(values(&expected.0)) {
+            assert!(found.iter().zip(&expected).all(|(a, b)| close(a, b)));
+        }
+    }
+}
+
+#[test]
 fn a_data_set_of_another_length_is_refused() {
     let private = training_config().init(plan()).unwrap();
     let error = private.loader(builder(), InMemDataset::new(vec![1, 2, 3])).err().unwrap();
     assert!(error.to_string().contains("data set has 3"), "{error}");
+}
+
+#[test]
+fn correlated_noise_matches_the_custom_loop_also_after_a_checkpoint() {
+    let plan = || {
+        let config = plan_config().with_sampling(SamplingScheme::ShuffledOnce);
+        config.with_correlated_noise(Strategy::tree(STEPS).unwrap()).init().unwrap()
+    };
+    let expected = custom_loop(plan(), 4);
+    let private = training_config().init(plan()).unwrap();
+    assert_same_run(&private, &launch(&private, |training| training), &expected);
+
+    let folder = run_folder();
+    let train = |private: &PrivateTraining, epochs| {
+        let model = private.model(Net::new()).unwrap();
+        let learner = Learner::new(model, optimizer(), scheduler());
+        supervised(private, run_folder().path()).num_epochs(epochs).launch(learner)
+    };
+    let private = config(folder.path()).init(plan()).unwrap();
+    train(&private, 2);
+    drop(private);
+    let private = config(folder.path()).init_or_resume(plan()).unwrap();
+    assert_same_run(&private, &train(&private, 3), &expected);
 }

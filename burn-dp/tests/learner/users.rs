@@ -10,7 +10,7 @@ use burn::train::{InferenceStep, Learner, RegressionOutput};
 use burn_dp::optim::FederatedTraining;
 use burn_dp::optim::{PrivacyPlan, PrivacyPlanConfig};
 use burn_dp::random::InsecureSeed;
-use burn_dp::sampling::PrivateDataLoaderBuilder;
+use burn_dp::sampling::{PrivateDataLoaderBuilder, UserDataset};
 use burn_dp::train::PrivateTrainStep;
 use burn_dp::updates::federated::FedSgdConfig;
 use burn_dp_accountant::UnitOfPrivacy;
@@ -27,7 +27,11 @@ fn users() -> Vec<Vec<usize>> {
 }
 
 fn user_plan() -> PrivacyPlan {
-    PrivacyPlanConfig::new(USERS, 10.0)
+    plan_of(USERS)
+}
+
+fn plan_of(users: usize) -> PrivacyPlan {
+    PrivacyPlanConfig::new(users, 10.0)
         .with_unit(UnitOfPrivacy::User)
         .with_steps(STEPS)
         .with_noise_multiplier(1.0)
@@ -148,6 +152,50 @@ fn a_data_set_of_users_is_trained_with_user_level_privacy() {
         assert_eq!(private.ledger(), *federated.optimizer().ledger());
         assert_eq!(private.ledger().releases(), STEPS);
         assert_eq!(private.statement(&[1e-3]).unwrap().unit, UnitOfPrivacy::User);
+    }
+}
+
+#[test]
+fn users_of_a_flat_data_set_use_other_examples_in_each_step() {
+    // Every user owns 4 of 120 examples, and a step uses 3 of them.
+    let flat = || {
+        let examples = InMemDataset::new((0..120).map(|i| (7 * i) % 120).collect());
+        let users = UserDataset::by_key(examples, |example: &usize| example / 4).unwrap();
+        users.with_max_examples(MOST).unwrap()
+    };
+    assert_eq!(flat().users(), 30);
+    for (physical, padding) in [(64, false), (4, true)] {
+        let private = burn_dp::train::PrivateTrainingConfig::new(physical)
+            .with_steps_per_epoch(STEPS_PER_EPOCH)
+            .init(plan_of(30))
+            .unwrap();
+        let builder = PrivateDataLoaderBuilder::new(UserBatcher);
+        let builder = if padding { builder.with_padding() } else { builder };
+        let train = private.loader(builder, flat()).unwrap();
+        let valid = DataLoaderBuilder::new(UserBatcher)
+            .batch_size(4)
+            .build(InMemDataset::new(vec![vec![501], vec![502, 503]]));
+        let folder = run_folder();
+        let model = private.model(UserNet { net: Net::new() }).unwrap();
+        let learner = Learner::new(model, SgdConfig::new().init(), ConstantLr::from(0.1));
+        let result = plain(private.supervised(folder.path(), train, valid)).launch(learner);
+        if let Some(error) = private.error() {
+            panic!("{error}");
+        }
+        // The same examples, one user after the other.
+        let server = plan_of(30).optimizer(SgdConfig::new().init());
+        let update = FedSgdConfig::new(MOST).init().unwrap();
+        let mut training = FederatedTraining::new(server, update).unwrap();
+        let mut model = Net::new();
+        for _ in 0..STEPS {
+            let losses =
+                |model: &Net, items: Vec<usize>| Ok(model.output(Rows.batch(items, &device())).0);
+            model = training.round(0.1, model, &flat(), losses).unwrap();
+        }
+        let found = values(&result.model.inner().net).concat();
+        for (found, expected) in found.iter().zip(values(&model).concat()) {
+            assert!((found - expected).abs() < 1e-5, "{found} {expected}, {physical}");
+        }
     }
 }
 

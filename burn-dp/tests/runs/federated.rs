@@ -12,6 +12,7 @@ use burn_dp::updates::federated::{FedAvgConfig, FedSgdConfig, UserUpdate};
 use burn_dp::updates::public_update_norms;
 use burn_dp::{DpError, PublicSource};
 use burn_dp_accountant::UnitOfPrivacy;
+use burn_dp_accountant::correlated_noise::Strategy;
 
 use crate::fixtures::{Net, assert_close, distance, flat};
 use crate::mini_sets::{EXAMPLES, by_rows, finish};
@@ -312,4 +313,28 @@ fn a_neighboring_user_moves_the_release_by_at_most_the_sensitivity() {
             assert!(moved <= 2.0 * clip + tolerance, "{moved} {clip}");
         }
     }
+}
+
+#[test]
+fn rounds_with_correlated_noise_are_one_run_of_each_user() {
+    let strategy = Strategy::banded_toeplitz(100, &[1.0, 0.5]).unwrap();
+    let config = user_config().with_sampling(SamplingScheme::ShuffledOnce);
+    let config = || config.clone().with_correlated_noise(strategy.clone());
+    let server = || SgdConfig::new().init();
+    let start = |config: PrivacyPlanConfig| {
+        FederatedTraining::new(config.init().unwrap().optimizer(server()), fed_avg()).unwrap()
+    };
+    let mut training = start(config());
+    let model = rounds(&mut training, Net::new(), 2);
+    let ledger = training.optimizer().ledger().clone();
+    let [entry] = ledger.entries() else { panic!("{:?}", ledger.entries()) };
+    assert_eq!(entry.count, 2);
+    assert!(ledger.header().facts["correlated_noise"].contains("banded"));
+    // The second round has other noise than independent rounds, the first one the same.
+    let independent = || user_config().with_sampling(SamplingScheme::ShuffledOnce);
+    let mut other = start(independent());
+    let first = rounds(&mut other, Net::new(), 1);
+    let mut again = start(config());
+    assert_eq!(flat(&rounds(&mut again, Net::new(), 1)), flat(&first));
+    assert_ne!(flat(&rounds(&mut other, first, 1)), flat(&model));
 }

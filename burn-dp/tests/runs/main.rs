@@ -4,6 +4,7 @@
 mod batch_norm;
 mod buffers;
 mod checkpoints;
+mod correlated_noise;
 mod devices;
 mod federated;
 mod files;
@@ -14,6 +15,8 @@ mod mini_sets;
 mod policies;
 mod records;
 mod refusals;
+mod sampler_support;
+mod samplers;
 mod sensitivity;
 mod sparsification;
 mod steps;

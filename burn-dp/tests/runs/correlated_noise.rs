@@ -1,0 +1,213 @@
+//! Noise that is correlated over the steps of a run.
+
+use burn::optim::SgdConfig;
+use burn::tensor::Tensor;
+use burn_dp::DpError;
+use burn_dp::checkpoint::DpOptimizerRecord;
+use burn_dp::clipping::QuantileClipping;
+use burn_dp::optim::{DpOptimizer, PrivacyPlanConfig, SamplingScheme};
+use burn_dp::random::InsecureSeed;
+use burn_dp::schedule::Schedule;
+use burn_dp_accountant::correlated_noise::Strategy;
+use burn_dp_accountant::{Budget, DpEvent, PrivacyLedger};
+
+use crate::fixtures::{
+    Net, UNITS, batches, config, flat, run, run_folder, train_on, train_with, values,
+};
+
+/// Shuffled epochs of four steps, so that a unit takes part every four steps, without noise yet.
+fn shuffled_plan() -> PrivacyPlanConfig {
+    PrivacyPlanConfig::new(UNITS, 50.0).with_steps(8).with_sampling(SamplingScheme::ShuffledOnce)
+}
+
+fn shuffled() -> PrivacyPlanConfig {
+    shuffled_plan().with_noise_multiplier(1.0).with_insecure_seed(InsecureSeed(5))
+}
+
+fn strategies() -> Vec<Strategy> {
+    [
+        Strategy::optimal_toeplitz(8),
+        Strategy::banded_toeplitz(8, &[1.0, 0.5, 0.2]),
+        Strategy::banded_inverse_square_root(8, 3),
+        Strategy::buffered(8, &[0.9, 0.5], &[0.2, 0.1]),
+        Strategy::tree(8),
+    ]
+    .map(Result::unwrap)
+    .to_vec()
+}
+
+/// The change of all parameters in each step of a run whose sums are zero.
+fn noise_of_steps(config: PrivacyPlanConfig) -> Vec<Vec<f32>> {
+    let plan = config.init().unwrap();
+    let mut optim = plan.optimizer(SgdConfig::new().init());
+    let (mut model, mut steps) = (Net::new(), Vec::new());
+    for _ in 0..8 {
+        let before = flat(&model);
+        let next = batches(optim.plan()).skip_to(optim.next_step()).unwrap().take(1);
+        let losses = |model: &Net, x: Tensor<2>| model.losses(x) * 0.0;
+        model = train_with(&mut optim, model, next, 100, losses);
+        steps.push(flat(&model).iter().zip(before).map(|(after, before)| after - before).collect());
+    }
+    steps
+}
+
+#[test]
+fn a_run_adds_the_noise_of_its_strategy() {
+    let independent = noise_of_steps(shuffled());
+    for strategy in strategies() {
+        let correlated = noise_of_steps(shuffled().with_correlated_noise(strategy.clone()));
+        let again = shuffled().with_correlated_noise(strategy.clone()).with_noise_memory(0);
+        assert!(noise_of_steps(again) == correlated, "{strategy}");
+        for at in 0..independent[0].len() {
+            let noising = strategy.noising();
+            let mut stream = noising.stream();
+            for (independent, correlated) in independent.iter().zip(&correlated) {
+                let expected = stream.next(independent[at].into());
+                // Parameters are of order one, in single precision.
+                assert!((f64::from(correlated[at]) - expected).abs() < 2e-6, "{strategy}");
+            }
+        }
+    }
+}
+
+#[test]
+fn the_steps_of_a_run_are_one_entry_of_the_ledger() {
+    let strategy = Strategy::banded_toeplitz(8, &[1.0, 0.5, 0.2]).unwrap();
+    let config = shuffled().with_correlated_noise(strategy.clone());
+    let (_, optim) = run(config, SgdConfig::new().init(), 17);
+    let [entry] = optim.ledger().entries() else { panic!("{:?}", optim.ledger().entries()) };
+    assert_eq!(entry.count, 8);
+    // Two participations, four steps apart: columns that do not overlap.
+    let sensitivity = strategy.sensitivity(2, 4).unwrap();
+    assert!((sensitivity - (2.0f64 * 1.29).sqrt()).abs() < 1e-12, "{sensitivity}");
+    let mut one = PrivacyLedger::new(optim.ledger().header().clone());
+    one.record(&DpEvent::gaussian(1.0 / sensitivity)).unwrap();
+    let epsilon = |ledger: &PrivacyLedger| ledger.nominal_epsilon(1e-3).unwrap().upper;
+    let (found, expected) = (epsilon(optim.ledger()), epsilon(&one));
+    assert!((found / expected - 1.0).abs() < 1e-9, "{found} {expected}");
+    let text = optim.statement(&[1e-5]).unwrap().to_string();
+    assert!(text.contains("correlated_noise"), "{text}");
+}
+
+/// Continues a run of four steps from a record and compares it with the run itself.
+fn goes_on(config: &PrivacyPlanConfig) {
+    let begin = || config.clone().init().unwrap().optimizer(SgdConfig::new().init());
+    let folder = run_folder();
+    let log = folder.path().join("log");
+    let mut first = begin().with_release_log(&log).unwrap();
+    let model = train_on(&mut first, Net::new(), 4, 17);
+    let bytes = first.to_record().unwrap().to_bytes().unwrap();
+    let expected = train_on(&mut first, model.clone(), 4, 17);
+    drop(first);
+    let record = DpOptimizerRecord::from_bytes(&bytes, &log).unwrap();
+    let mut second = begin().load_record(record).unwrap();
+    assert_eq!(second.ledger().releases(), 8);
+    let found = train_on(&mut second, model, 4, 17);
+    assert_eq!(values(&found), values(&expected));
+    assert_eq!(second.ledger().releases(), 8);
+}
+
+#[test]
+fn a_resumed_run_is_the_run_bit_for_bit() {
+    for strategy in strategies() {
+        let config = shuffled().with_correlated_noise(strategy.clone());
+        goes_on(&config);
+        goes_on(&config.with_noise_memory(0));
+        // Also with a key from the operating system, whose noise is bound to the sums.
+        let secure = shuffled_plan().with_noise_multiplier(1.0).with_correlated_noise(strategy);
+        goes_on(&secure);
+        goes_on(&secure.with_noise_memory(0));
+    }
+}
+
+#[test]
+fn a_folder_has_the_memory_of_the_noise_encrypted() {
+    let strategy = Strategy::tree(8).unwrap();
+    let config = shuffled().with_correlated_noise(strategy);
+    let begin = || config.clone().init().unwrap().optimizer(SgdConfig::new().init());
+    let folder = run_folder();
+    let mut first = begin();
+    let model = train_on(&mut first, Net::new(), 4, 17);
+    first.save(folder.path(), &model).unwrap();
+    let expected = train_on(&mut first, model, 4, 17);
+    drop(first);
+    let (mut second, model) = begin().load(folder.path(), Net::new()).unwrap();
+    let found = train_on(&mut second, model, 4, 17);
+    assert_eq!(values(&found), values(&expected));
+    drop(second);
+    // One changed bit is noticed.
+    let path = folder.path().join("checkpoint-00000000000000000004/noise.bin");
+    let mut bytes = std::fs::read(&path).unwrap();
+    bytes[100] ^= 1;
+    std::fs::write(&path, bytes).unwrap();
+    let error = begin().load(folder.path(), Net::new()).unwrap_err().to_string();
+    assert!(error.contains("noise.bin is damaged"), "{error}");
+}
+
+#[test]
+fn lost_steps_of_correlated_noise_cannot_be_skipped() {
+    let config = shuffled().with_correlated_noise(Strategy::tree(8).unwrap());
+    let begin = || config.clone().init().unwrap().optimizer(SgdConfig::new().init());
+    let folder = run_folder();
+    let mut first = begin().with_release_log(folder.path().join("log")).unwrap();
+    let model = train_on(&mut first, Net::new(), 2, 17);
+    let record = first.to_record().unwrap();
+    train_on(&mut first, model, 2, 17);
+    drop(first);
+    let error = begin().load_record(record.skip_lost_steps()).unwrap_err().to_string();
+    assert!(error.contains("cannot skip") && error.contains("skip_lost_steps"), "{error}");
+}
+
+#[test]
+fn what_the_strategy_does_not_cover_is_refused() {
+    let strategy = |bands: &[f64]| Strategy::banded_toeplitz(8, bands).unwrap();
+    let three = || strategy(&[1.0, 0.5, 0.2]);
+    let refused = |config: PrivacyPlanConfig| match config.init() {
+        Err(error @ (DpError::InvalidArgument { .. } | DpError::Accountant(_))) => {
+            error.to_string()
+        }
+        other => panic!("{other:?}"),
+    };
+    let error = refused(config().with_correlated_noise(three()));
+    assert!(error.contains("Poisson sampling") && error.contains("cyclic"), "{error}");
+    let fixed = config().with_sampling(SamplingScheme::FixedSize);
+    let error = refused(fixed.with_correlated_noise(three()));
+    assert!(error.contains("take part in every step"), "{error}");
+    let error = refused(shuffled().with_correlated_noise(Strategy::tree(7).unwrap()));
+    assert!(error.contains("at least the 8 steps") && error.contains("got 7"), "{error}");
+    let cyclic = |parts| config().with_sampling(SamplingScheme::CyclicPoisson { parts });
+    let error = refused(cyclic(2).with_correlated_noise(three()));
+    assert!(error.contains("parts") && error.contains("bands"), "{error}");
+    assert!(cyclic(3).with_correlated_noise(three()).init().is_ok());
+    let counts = QuantileClipping::new(0.5).unwrap();
+    let error = refused(shuffled().with_correlated_noise(three()).with_clipping(counts.clone()));
+    assert!(error.contains("counts"), "{error}");
+    // Without correlation, counts and sum are one release.
+    assert!(shuffled().with_clipping(counts).init().is_ok());
+    let schedule = Schedule::steps([(3, 2.0)]).unwrap();
+    let scheduled = shuffled().with_noise_schedule(schedule);
+    let error = refused(scheduled.with_correlated_noise(three()));
+    assert!(error.contains("noise_schedule must be constant"), "{error}");
+}
+
+#[test]
+fn a_budget_is_met_by_the_run_as_a_whole() {
+    let budget = Budget::new(3.0, 1e-3).unwrap();
+    let plan = |config: PrivacyPlanConfig| config.with_budget(budget).init().unwrap();
+    let independent = plan(shuffled_plan()).noise_multiplier();
+    for strategy in strategies() {
+        let config = shuffled_plan().with_correlated_noise(strategy.clone());
+        let sensitivity = strategy.sensitivity(2, 4).unwrap();
+        let whole = plan(config);
+        let spent = whole.epsilon_at_end(1e-3).unwrap();
+        assert!(spent <= 3.0 && spent > 2.99, "{strategy} {spent}");
+        // Two participations of independent noise cost √2.
+        let expected = independent * sensitivity / 2f64.sqrt();
+        assert!((whole.noise_multiplier() / expected - 1.0).abs() < 1e-3, "{strategy}");
+        // The run makes all of its steps, and no step more.
+        let mut optim: DpOptimizer = whole.optimizer(SgdConfig::new().init());
+        train_on(&mut optim, Net::new(), 8, 17);
+        assert!(optim.privacy_spent(1e-3).unwrap().upper <= 3.0);
+        assert_eq!(optim.next_step(), 8);
+    }
+}
