@@ -193,6 +193,24 @@ fn ordinary_training_learns_and_claims_no_privacy() {
 }
 
 #[test]
+fn a_run_with_another_sampler_says_so_in_its_statement() {
+    for (options, sampler) in [
+        ("truncated-poisson --max-batch-size 60", "cut to at most 60 units"),
+        ("fixed-size", "sampling 50 of 1000 units without replacement"),
+        ("with-replacement", "sampling 50 of 1000 units with replacement"),
+        ("shuffled", "no amplification by sampling"),
+        ("shuffled-once", "the same order in every epoch"),
+    ] {
+        let line = format!("{SMALL} --noise-multiplier 4 --steps 3 --physical-batch-size 16");
+        let (folder, figures) = figures(&format!("{line} --sampling {options}"));
+        assert_eq!(figures["steps"], 3);
+        let text = std::fs::read_to_string(folder.path().join("out/privacy.txt")).unwrap();
+        let text = text.split_whitespace().collect::<Vec<_>>().join(" ");
+        assert!(text.contains(sampler), "{sampler} is missing in {text}");
+    }
+}
+
+#[test]
 fn a_private_run_writes_model_figures_plot_and_statement_that_agree() {
     let folder = tempfile::tempdir().unwrap();
     let line = format!("{SMALL} --epsilon 2 --delta 1e-4 --steps 30 --physical-batch-size 16");

@@ -21,7 +21,7 @@ pub type Error = Box<dyn std::error::Error>;
 #[derive(Config, Debug)]
 pub struct TrainingConfig {
     /// Number of private reviews.
-    #[config(default = 1000)]
+    #[config(default = 4000)]
     pub reviews: usize,
     /// Upper bound of ε at the end.
     #[config(default = 3.0)]
@@ -30,13 +30,13 @@ pub struct TrainingConfig {
     #[config(default = 1e-5)]
     pub delta: f64,
     /// Expected passes over the data.
-    #[config(default = 5.0)]
+    #[config(default = 8.0)]
     pub epochs: f64,
     /// Expected size of a logical batch.
-    #[config(default = 100.0)]
+    #[config(default = 400.0)]
     pub batch_size: f64,
     /// Largest number of reviews in memory at once.
-    #[config(default = 64)]
+    #[config(default = 256)]
     pub physical_batch_size: usize,
     /// Learning rate.
     #[config(default = 0.01)]

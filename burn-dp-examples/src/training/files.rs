@@ -127,6 +127,15 @@ pub(super) fn remove_incomplete(folder: &Path) -> Result<(), TrainError> {
     Ok(())
 }
 
+/// Writes a text.
+///
+/// # Errors
+///
+/// Returns [`TrainError::Io`] if the file cannot be written.
+pub fn write_text(path: &Path, text: &str) -> Result<(), TrainError> {
+    write(path, text.as_bytes())
+}
+
 /// Creates a folder and its parents.
 ///
 /// # Errors

@@ -24,6 +24,7 @@ mod progress;
 mod public_data;
 mod statement;
 mod thresholds;
+pub mod tune;
 
 pub use device::device;
 pub use error::TrainError;

@@ -1,11 +1,14 @@
 //! Command-line options of training with individual clipping.
 
+use std::path::PathBuf;
+
 use clap::Parser;
 
 use super::{ClippingOptions, InputOptions, ScheduleName};
 use crate::models::ModelName;
 use crate::training::options::{
-    DataOptions, Given, OptimizerName, PrivacyOptions, RunOptions, TrainingOptions, with_default,
+    DataOptions, Given, OptimizerName, PrivacyOptions, RunOptions, SamplingName, TrainingOptions,
+    with_default,
 };
 
 /// Train a classifier of images or texts with differential privacy.
@@ -56,9 +59,24 @@ pub struct TrainingRecipeOptions {
     /// Network to train [default: transformer for imdb, else cnn].
     #[arg(long, value_enum)]
     pub model: Option<ModelName>,
-    /// Expected size of a logical batch; each example is drawn with probability batch size / N.
+    /// Expected size of a logical batch; by default each example is drawn with probability batch
+    /// size / N.
     #[arg(long, value_name = "N")]
     pub batch_size: Option<usize>,
+    /// How the examples of a step are drawn [default: poisson].
+    #[arg(long, value_enum)]
+    pub sampling: Option<SamplingName>,
+    /// With --sampling truncated-poisson: largest number of examples in a step [default: eight
+    /// standard deviations above the batch size].
+    #[arg(long, value_name = "N")]
+    pub max_batch_size: Option<usize>,
+    /// With --sampling cyclic-poisson: number of parts of the data [default: 8].
+    #[arg(long, value_name = "N")]
+    pub parts: Option<usize>,
+    /// File of a strategy for correlated noise, from `cargo xtask strategy --output`; with
+    /// --sampling shuffled-once, shuffled or cyclic-poisson.
+    #[arg(long, value_name = "FILE")]
+    pub correlated_noise: Option<PathBuf>,
     /// Largest number of examples in memory at once (the physical batch). It changes only speed,
     /// memory and rounding [default: 256].
     #[arg(long, value_name = "N")]

@@ -4,7 +4,8 @@ use burn::optim::ModuleOptimizer;
 use burn::tensor::Device;
 use burn_dp::clipping::Clipping;
 use burn_dp::losses::{CrossEntropyLoss, CrossEntropyLossConfig};
-use burn_dp::optim::{DpOptimizer, PrivacyPlan, PrivacyPlanConfig};
+use burn_dp::optim::{DpOptimizer, PrivacyPlan, PrivacyPlanConfig, SamplingScheme};
+use burn_dp::sampling::PrivateDataLoaderBuilder;
 use burn_dp::{DpError, check_independence};
 
 use super::public_items::{PublicInputs, PublicItems};
@@ -13,6 +14,7 @@ use crate::data::{Encoder, ItemDataset, Splits};
 use crate::models::Classifier;
 use crate::training::TrainError;
 use crate::training::checkpoints::Checkpoints;
+use crate::training::options::BackendName;
 
 /// Examples on which their independence is tested.
 const PROBE_ITEMS: usize = 4;
@@ -114,7 +116,13 @@ impl<E: Encoder, M: Classifier<Inputs = E::Inputs>> PrivateRun<E, M> {
         let items = train.items().len();
         let (steps, steps_per_epoch) = (settings.steps(items), settings.steps_per_epoch(items));
         checkpoints.begin(&model, &optim)?;
-        let batches = optim.plan().batches(train.clone(), encoder.clone(), device)?;
+        let plan = optim.plan();
+        let builder = PrivateDataLoaderBuilder::new(encoder.clone()).with_device(device.clone());
+        // Fixed shapes keep the kernels of a GPU in use.
+        let is_truncated = matches!(plan.sampling(), SamplingScheme::TruncatedPoisson { .. });
+        let is_gpu = matches!(settings.backend, BackendName::Wgpu | BackendName::Cuda);
+        let builder = if is_truncated || is_gpu { builder.with_padding() } else { builder };
+        let batches = builder.build(train.clone(), plan.sampler()?, plan.steps())?;
         for batch in batches.skip_to(optim.next_step())? {
             let batch = batch?;
             let losses = |model: &M, examples| model.losses(&loss, examples);
@@ -158,8 +166,15 @@ fn plan(
     settings: &Settings,
     train_items: usize,
 ) -> Result<PrivacyPlan, TrainError> {
-    let config = PrivacyPlanConfig::new(train_items, settings.batch_size as f64);
-    private.privacy.plan(config.with_clipping(policy), settings.steps(train_items) as u64)
+    let batch_size = settings.batch_size;
+    let config = PrivacyPlanConfig::new(train_items, batch_size as f64)
+        .with_sampling(private.scheme(batch_size, train_items))
+        .with_clipping(policy);
+    let config = match &settings.correlated_noise {
+        Some(strategy) => config.with_correlated_noise(strategy.clone()),
+        None => config,
+    };
+    private.privacy.plan(config, settings.steps(train_items) as u64)
 }
 
 /// Tests once that the loss of one example does not depend on the others.
@@ -187,6 +202,8 @@ mod tests {
     use burn::tensor::Tensor;
     use burn_dp::clipping::FlatClipping;
     use burn_dp::nn::{IntoPrivate, Private};
+    use burn_dp_accountant::DpEvent;
+    use burn_dp_accountant::correlated_noise::Strategy;
 
     use super::*;
     use crate::data::{CLASSES, ImageBatcher, PIXELS};
@@ -221,6 +238,53 @@ mod tests {
         let both = planned(&format!("{common} --epsilon 2 --delta 1e-4")).unwrap();
         assert_eq!(both.noise_multiplier(), 1.5);
         assert_eq!(both.budget().unwrap().epsilon(), 2.0);
+    }
+
+    #[test]
+    fn the_sampler_is_the_one_that_was_asked_for() {
+        let common = "--noise-multiplier 2 --batch-size 100 --steps 10";
+        let scheme = |options: &str| planned(&format!("{common} {options}")).unwrap().sampling();
+        assert_eq!(scheme(""), SamplingScheme::Poisson);
+        for (options, max_batch_size) in [("", 180), ("--max-batch-size 120", 120)] {
+            let found = scheme(&format!("--sampling truncated-poisson {options}"));
+            assert_eq!(found, SamplingScheme::TruncatedPoisson { max_batch_size });
+        }
+        for (name, expected) in [
+            ("fixed-size", SamplingScheme::FixedSize),
+            ("with-replacement", SamplingScheme::WithReplacement),
+            ("shuffled", SamplingScheme::Shuffled),
+            ("shuffled-once", SamplingScheme::ShuffledOnce),
+            ("cyclic-poisson", SamplingScheme::CyclicPoisson { parts: 8 }),
+            ("cyclic-poisson --parts 3", SamplingScheme::CyclicPoisson { parts: 3 }),
+        ] {
+            assert_eq!(scheme(&format!("--sampling {name}")), expected);
+        }
+        let words = ["train", "--parts", "3"];
+        let error = Settings::new(IndividualOptions::read(words).unwrap(), None).unwrap_err();
+        assert!(error.to_string().contains("--sampling cyclic-poisson"), "{error}");
+        let error = settings("--sampling truncated-poisson --max-batch-size 2000").fit(1_000);
+        let error = error.unwrap_err().to_string();
+        assert!(error.starts_with("--max-batch-size must be at most the 1000"), "{error}");
+        let words = ["train", "--max-batch-size", "10"];
+        let error = Settings::new(IndividualOptions::read(words).unwrap(), None).unwrap_err();
+        assert!(error.to_string().contains("--sampling truncated-poisson"), "{error}");
+    }
+
+    #[test]
+    fn a_strategy_from_a_file_correlates_the_noise() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("strategy.json");
+        Strategy::tree(10).unwrap().save(&path).unwrap();
+        let common = "--noise-multiplier 2 --batch-size 100 --steps 10 --correlated-noise";
+        let options = |sampling| format!("{common} {} --sampling {sampling}", path.display());
+        let event = planned(&options("shuffled-once")).unwrap().event();
+        assert!(matches!(event, DpEvent::CorrelatedGaussian { .. }), "{event}");
+        let error = planned(&options("poisson")).unwrap_err().to_string();
+        assert!(error.contains("cyclic Poisson"), "{error}");
+        let words = ["train", "--correlated-noise", "none.json"];
+        let error = Settings::new(IndividualOptions::read(words).unwrap(), None).unwrap_err();
+        let error = error.to_string();
+        assert!(error.contains("none.json") && error.contains("xtask strategy"), "{error}");
     }
 
     #[test]

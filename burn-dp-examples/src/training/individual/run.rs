@@ -78,6 +78,20 @@ pub fn run(options: IndividualOptions) -> Result<RunFigures, TrainError> {
     network.visit(&device.clone().autodiff(), run)
 }
 
+/// Returns the number of examples to train on.
+///
+/// # Errors
+///
+/// Returns [`TrainError::Data`] if the data cannot be read.
+pub(in crate::training) fn train_items(settings: &Settings) -> Result<usize, TrainError> {
+    let (data, inputs) = (&settings.data, &settings.inputs);
+    if data.dataset != DatasetName::Imdb {
+        return Ok(data.images(inputs.image_size)?.train.items().len());
+    }
+    let (data, _) = data.reviews(inputs.vocabulary_size, inputs.sequence_length, None)?;
+    Ok(data.train.items().len())
+}
+
 /// Returns whether a run with this output folder was interrupted and can be resumed.
 ///
 /// # Errors

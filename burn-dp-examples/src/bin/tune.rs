@@ -1,0 +1,19 @@
+//! Searches hyperparameters privately; `cargo xtask tune --help` lists the options.
+
+use std::process::ExitCode;
+
+use burn_dp_examples::training::tune::{TuneOptions, run};
+use clap::Parser;
+
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
+fn main() -> ExitCode {
+    match run(TuneOptions::parse()) {
+        Ok(_) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("error: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}

@@ -1,0 +1,203 @@
+//! Command-line options of a search.
+
+use std::path::PathBuf;
+
+use burn_dp_accountant::RunCount;
+use clap::{Parser, ValueEnum};
+
+use crate::training::individual::IndividualOptions;
+use crate::training::options::TrainingOptions;
+use crate::training::{TrainError, checks};
+
+/// Search hyperparameters privately: train a random, secret number of times, each time with options
+/// that are drawn at random, and release the model with the best test accuracy.
+///
+/// The budget covers the whole search. What follows `--` are options of `cargo xtask train`.
+#[derive(Parser, Debug, Clone)]
+#[command(name = "cargo xtask tune", bin_name = "cargo xtask tune", version)]
+pub struct TuneOptions {
+    /// An option of the training and its values, for example lr=0.1,0.3,1; each run draws one value
+    /// of each.
+    #[arg(long, value_name = "OPTION=VALUE,…", required = true)]
+    pub choose: Vec<String>,
+    /// Distribution of the number of runs.
+    #[arg(long, value_enum, default_value_t = RunsName::Geometric)]
+    pub runs: RunsName,
+    /// Expected number of runs.
+    #[arg(long, value_name = "N", default_value_t = 8.0)]
+    pub mean_runs: f64,
+    /// Privacy budget of the whole search.
+    #[arg(long, default_value_t = 3.0)]
+    pub epsilon: f64,
+    /// Probability with which the budget may be exceeded; less than 1 / the number of examples.
+    #[arg(long, default_value_t = 1e-5)]
+    pub delta: f64,
+    /// Folder for the model, the privacy statement and the chosen options.
+    #[arg(long, value_name = "DIR", default_value = "out/tune")]
+    pub output: PathBuf,
+    /// Continue the search that was interrupted in the output folder.
+    #[arg(long)]
+    pub resume: bool,
+    /// Options of `cargo xtask train` for all runs.
+    #[arg(last = true, allow_hyphen_values = true)]
+    pub train: Vec<String>,
+}
+
+/// Distribution of the number of runs.
+#[derive(ValueEnum, Debug, Clone, Copy, PartialEq, Eq)]
+pub enum RunsName {
+    /// At least one run; few runs are the most probable.
+    Geometric,
+    /// At least one run, with a longer tail.
+    Logarithmic,
+    /// Concentrated around the mean; zero runs are possible.
+    Poisson,
+}
+
+/// Options that a search may choose: they do not change what a run releases.
+const CHOOSABLE: [&str; 7] =
+    ["lr", "max-grad-norm", "momentum", "optimizer", "schedule", "ema-decay", "seed"];
+
+/// Options that the search sets itself, or that contradict it.
+const REFUSED: [&str; 9] = [
+    "--epsilon",
+    "--delta",
+    "--noise-multiplier",
+    "--output",
+    "--json",
+    "--resume",
+    "--insecure-seed",
+    "--non-private",
+    "--skip-lost-steps",
+];
+
+/// Most combinations of values.
+const MOST: usize = 10_000;
+
+impl TuneOptions {
+    /// Returns every combination of values, as options of the training.
+    ///
+    /// # Errors
+    ///
+    /// Returns [`TrainError::Option`] for an option that cannot be chosen, and if a number is not
+    /// possible.
+    pub(super) fn candidates(&self) -> Result<Vec<Vec<String>>, TrainError> {
+        checks::positive([("--epsilon", self.epsilon), ("--mean-runs", self.mean_runs)])?;
+        if self.runs != RunsName::Poisson && self.mean_runs < 1.0 {
+            let reason = format!("must be at least 1, got {}", self.mean_runs);
+            return Err(TrainError::option("--mean-runs", reason));
+        }
+        let refused = |word: &&String| {
+            REFUSED.iter().any(|name| word == name || word.starts_with(&format!("{name}=")))
+        };
+        if let Some(word) = self.train.iter().find(refused) {
+            let reason = format!(
+                "must not contain {word}: the search sets it, or it contradicts the search; see \
+                 `cargo xtask tune --help`"
+            );
+            return Err(TrainError::option("--", reason));
+        }
+        let mut candidates = vec![Vec::new()];
+        for choice in &self.choose {
+            let (name, values) = choice.split_once('=').ok_or_else(|| {
+                let reason = format!("must be like lr=0.1,0.3, got {choice}");
+                TrainError::option("--choose", reason)
+            })?;
+            let name = name.trim_start_matches("--");
+            if !CHOOSABLE.contains(&name) {
+                let reason = format!(
+                    "can be {}, got {name}: every run must have the same privacy, so options that \
+                     change steps, sampling or noise are given once, after --",
+                    CHOOSABLE.join(", ")
+                );
+                return Err(TrainError::option("--choose", reason));
+            }
+            let values: Vec<&str> = values.split(',').filter(|value| !value.is_empty()).collect();
+            if values.is_empty() || candidates.len() * values.len() > MOST {
+                let reason = format!("{choice} must give 1 to {MOST} combinations in all");
+                return Err(TrainError::option("--choose", reason));
+            }
+            candidates = candidates
+                .iter()
+                .flat_map(|candidate: &Vec<String>| {
+                    let with = |value: &&str| {
+                        let mut candidate = candidate.clone();
+                        candidate.push(format!("--{name}={value}"));
+                        candidate
+                    };
+                    values.iter().map(with).collect::<Vec<_>>()
+                })
+                .collect();
+        }
+        Ok(candidates)
+    }
+
+    /// Returns the options of a run.
+    ///
+    /// # Arguments
+    ///
+    /// - `noise_multiplier`: the noise of a run; a placeholder before it is known
+    ///
+    /// # Errors
+    ///
+    /// Returns [`TrainError::Option`] if the training has no such option or value.
+    pub(super) fn training(
+        &self,
+        candidate: &[String],
+        noise_multiplier: Option<f64>,
+    ) -> Result<IndividualOptions, TrainError> {
+        let noise = format!("--noise-multiplier={}", noise_multiplier.unwrap_or(1.0));
+        let delta = format!("--delta={}", self.delta);
+        let own = [noise, delta];
+        let words = std::iter::once("train".to_string()).chain(self.train.iter().cloned());
+        IndividualOptions::read(words.chain(candidate.iter().cloned()).chain(own))
+            .map_err(|error| TrainError::option("--choose", error.to_string()))
+    }
+
+    /// Returns the distribution of the number of runs.
+    pub(super) fn run_count(&self) -> RunCount {
+        match self.runs {
+            RunsName::Geometric => RunCount::geometric(self.mean_runs),
+            RunsName::Logarithmic => RunCount::logarithmic(self.mean_runs),
+            RunsName::Poisson => RunCount::Poisson { mean: self.mean_runs },
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use super::*;
+
+    fn options(line: &str) -> TuneOptions {
+        TuneOptions::try_parse_from(["tune"].into_iter().chain(line.split_whitespace())).unwrap()
+    }
+
+    #[test]
+    fn candidates_are_all_combinations() {
+        let candidates =
+            options("--choose lr=0.1,1 --choose momentum=0,0.5,0.9").candidates().unwrap();
+        assert_eq!(candidates.len(), 6);
+        assert_eq!(candidates[5], ["--lr=1", "--momentum=0.9"]);
+    }
+
+    #[test]
+    fn what_changes_the_privacy_of_a_run_cannot_be_chosen() {
+        for (line, expected) in [
+            ("--choose batch-size=32,64", "can be lr"),
+            ("--choose lr", "must be like lr=0.1,0.3"),
+            ("--choose lr=", "combinations"),
+            ("--choose lr=1 -- --epsilon 3", "must not contain --epsilon"),
+            ("--choose lr=1 -- --noise-multiplier=1", "must not contain --noise-multiplier=1"),
+            ("--choose lr=1 --mean-runs 0.5", "must be at least 1"),
+            ("--choose lr=1 --epsilon 0", "--epsilon must be"),
+        ] {
+            let error = options(line).candidates().unwrap_err().to_string();
+            assert!(error.contains(expected), "{line}: {error}");
+        }
+        let unknown = options("--choose lr=fast");
+        let candidates = unknown.candidates().unwrap();
+        assert!(unknown.training(&candidates[0], None).is_err());
+    }
+}

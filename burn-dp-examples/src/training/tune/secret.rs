@@ -1,0 +1,217 @@
+//! The secret state of a search: the number of runs, what each draws, and their scores.
+
+use std::path::PathBuf;
+
+use burn_dp::DpError;
+use burn_dp_accountant::DpEvent;
+use burn_dp_accountant::search::PrivateSearch;
+use serde::{Deserialize, Serialize};
+
+use super::TuneOptions;
+use crate::training::{TrainError, files};
+
+/// The folder of the search, removed at its end.
+const FOLDER: &str = ".search";
+const FILE: &str = "search.json";
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Content {
+    /// The options of the search, which a resumed search must share.
+    options: Vec<String>,
+    /// The options of each run.
+    runs: Vec<Vec<String>>,
+    /// The score of each run, once it is complete.
+    scores: Vec<Option<f64>>,
+}
+
+/// A search that is under way.
+pub(super) struct Search {
+    folder: PathBuf,
+    content: Content,
+}
+
+impl Search {
+    /// Draws the number of runs and the options of each, and stores them before the first run; or
+    /// continues the search in the output folder.
+    ///
+    /// # Errors
+    ///
+    /// Returns [`TrainError::Option`] if there is an unfinished search that is not resumed, if
+    /// there is none to resume, or if its options differ.
+    pub(super) fn open(
+        options: &TuneOptions,
+        noise_multiplier: f64,
+        candidates: &[Vec<String>],
+    ) -> Result<Self, TrainError> {
+        let folder = options.output.join(FOLDER);
+        let path = folder.join(FILE);
+        let settings = settings(options, noise_multiplier);
+        match (std::fs::read(&path), options.resume) {
+            (Ok(bytes), true) => {
+                let damaged = |reason: String| TrainError::Record { path: path.clone(), reason };
+                let content: Content = serde_json::from_slice(&bytes)
+                    .map_err(|error| damaged(format!("is damaged: {error}")))?;
+                if content.options != settings {
+                    let reason = "other options were given than for the interrupted search; repeat \
+                                  its options";
+                    return Err(TrainError::option("--resume", reason));
+                }
+                Ok(Self { folder, content })
+            }
+            (Ok(_), false) => {
+                let reason = format!(
+                    "{} has an unfinished search; add --resume, or give another folder: a new \
+                     search spends a budget of its own",
+                    options.output.display()
+                );
+                Err(TrainError::option("--output", reason))
+            }
+            (Err(error), resume) if error.kind() == std::io::ErrorKind::NotFound => {
+                if resume {
+                    let reason = format!("{} has no unfinished search", options.output.display());
+                    return Err(TrainError::option("--resume", reason));
+                }
+                let search = PrivateSearch::new(DpEvent::gaussian(1.0), options.run_count());
+                let number = search.and_then(|search| search.draw_runs()).map_err(DpError::from)?;
+                let draw = |_| Ok(candidates[uniform(candidates.len())?].clone());
+                let runs = (0..number).map(draw).collect::<Result<Vec<_>, TrainError>>()?;
+                let scores = vec![None; runs.len()];
+                let content = Content { options: settings, runs, scores };
+                let search = Self { folder, content };
+                files::make_folder(&search.folder)?;
+                search.store()?;
+                Ok(search)
+            }
+            (Err(source), _) => Err(TrainError::Io { path, source }),
+        }
+    }
+
+    fn store(&self) -> Result<(), TrainError> {
+        files::write_json(&self.folder.join(FILE), &self.content)
+    }
+
+    /// Returns the next run and its options.
+    pub(super) fn next(&self) -> Option<(usize, Vec<String>)> {
+        let index = self.content.scores.iter().position(Option::is_none)?;
+        Some((index, self.content.runs[index].clone()))
+    }
+
+    /// Returns the options of a run.
+    pub(super) fn candidate(&self, index: usize) -> &[String] {
+        &self.content.runs[index]
+    }
+
+    /// Returns the folder of a run.
+    pub(super) fn folder(&self, index: usize) -> PathBuf {
+        self.folder.join(format!("run-{index}"))
+    }
+
+    /// Stores the score of a run.
+    pub(super) fn finish(&mut self, index: usize, score: f64) -> Result<(), TrainError> {
+        self.content.scores[index] = Some(score);
+        self.store()
+    }
+
+    /// Returns the first run with the best score; `None` if there was no run.
+    pub(super) fn best(&self) -> Option<(usize, f64)> {
+        let scores = self.content.scores.iter().enumerate();
+        let scores = scores.filter_map(|(index, score)| Some((index, (*score)?)));
+        scores.reduce(|best, next| if next.1 > best.1 { next } else { best })
+    }
+
+    /// Removes the search: what is not released must not stay.
+    pub(super) fn remove(self) -> Result<(), TrainError> {
+        std::fs::remove_dir_all(&self.folder)
+            .map_err(|source| TrainError::Io { path: self.folder, source })
+    }
+}
+
+fn settings(options: &TuneOptions, noise_multiplier: f64) -> Vec<String> {
+    let own = [
+        format!("{:?}", options.runs),
+        options.mean_runs.to_string(),
+        options.epsilon.to_string(),
+        options.delta.to_string(),
+        noise_multiplier.to_string(),
+    ];
+    options.choose.iter().chain(&options.train).cloned().chain(own).collect()
+}
+
+/// Returns a uniformly random index, from the entropy of the operating system.
+fn uniform(number: usize) -> Result<usize, TrainError> {
+    // Below this, every index has the same number of words.
+    let limit = u64::MAX - u64::MAX % number as u64;
+    loop {
+        let mut bytes = [0; 8];
+        getrandom::fill(&mut bytes).map_err(|error| DpError::Entropy(error.to_string()))?;
+        let word = u64::from_le_bytes(bytes);
+        if word < limit {
+            return Ok((word % number as u64) as usize);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use clap::Parser;
+
+    use super::*;
+
+    fn options(output: &std::path::Path, more: &[&str]) -> TuneOptions {
+        let words = ["tune", "--choose", "lr=1,2", "--output", output.to_str().unwrap()];
+        TuneOptions::try_parse_from(words.iter().chain(more)).unwrap()
+    }
+
+    fn candidates() -> Vec<Vec<String>> {
+        vec![vec!["--lr=1".into()], vec!["--lr=2".into()]]
+    }
+
+    #[test]
+    fn an_interrupted_search_continues_with_its_draws() {
+        let folder = tempfile::tempdir().unwrap();
+        let resume = options(folder.path(), &["--resume"]);
+        let error = Search::open(&resume, 2.0, &candidates()).err().unwrap().to_string();
+        assert!(error.contains("no unfinished search"), "{error}");
+        let new = options(folder.path(), &[]);
+        let mut first = Search::open(&new, 2.0, &candidates()).unwrap();
+        assert_eq!(first.next().unwrap().0, 0);
+        first.finish(0, 0.5).unwrap();
+        let content = first.content.clone();
+        drop(first);
+        // A new search would draw again.
+        let error = Search::open(&new, 2.0, &candidates()).err().unwrap().to_string();
+        assert!(error.contains("unfinished search") && error.contains("--resume"), "{error}");
+        let error = Search::open(&resume, 3.0, &candidates()).err().unwrap().to_string();
+        assert!(error.contains("other options"), "{error}");
+        let second = Search::open(&resume, 2.0, &candidates()).unwrap();
+        assert_eq!(second.content, content);
+        second.remove().unwrap();
+        assert!(!folder.path().join(FOLDER).exists());
+    }
+
+    #[test]
+    fn the_first_of_the_best_runs_is_released() {
+        let content = Content {
+            options: Vec::new(),
+            runs: vec![Vec::new(); 4],
+            scores: vec![Some(0.1), Some(0.7), Some(0.7), Some(0.2)],
+        };
+        let mut search = Search { folder: PathBuf::new(), content };
+        assert_eq!(search.best(), Some((1, 0.7)));
+        search.content.scores.clear();
+        assert_eq!(search.best(), None);
+    }
+
+    #[test]
+    fn every_index_is_drawn() {
+        let mut drawn = [0; 3];
+        for _ in 0..3_000 {
+            drawn[uniform(3).unwrap()] += 1;
+        }
+        // Seven standard deviations.
+        assert!(drawn.iter().all(|&count| (820..1_180).contains(&count)), "{drawn:?}");
+    }
+}
