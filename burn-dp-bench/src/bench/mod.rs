@@ -27,6 +27,7 @@ mod report;
 mod scaling;
 mod step;
 mod subject;
+mod timing;
 mod turns;
 mod usage;
 mod worker;
@@ -39,6 +40,7 @@ pub use options::{BenchOptions, Benchmark, RecurrentOptions, StepOptions};
 pub use peers::{PeerOptions, PeerRow, System};
 pub use report::Row;
 pub use scaling::{Axis, Growth, Point, ScalingFigures, ScalingOptions};
+pub(crate) use timing::step_times;
 pub use worker::WorkerOptions;
 
 use burn_dp_examples::training::TrainError;

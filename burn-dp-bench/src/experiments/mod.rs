@@ -2,13 +2,28 @@
 
 mod accuracy_epsilon;
 mod adaptive_clipping;
+mod all;
 mod batch_clipping;
 mod batch_clipping_privacy;
+mod clipping_time;
+mod clipping_utility;
+mod correlated_noise;
+mod figure;
+mod measured;
+mod quantile_tracking;
+mod tan_data_size;
+mod tan_privacy;
+mod tan_scaling;
+mod trial;
 
 pub use accuracy_epsilon::{AccuracyAtEpsilon, AccuracyEpsilon, AccuracyEpsilonOptions};
 pub use adaptive_clipping::{AdaptiveClippingOptions, AdaptiveClippingRun};
+pub use all::AllOptions;
 pub use batch_clipping::{BatchClippingExperiment, BatchClippingOptions};
 pub use batch_clipping_privacy::{BatchClippingPrivacy, BatchClippingPrivacyOptions};
+pub use figure::{Figure, FigurePoint, FigureSeries, Preset, Verdict};
+use measured::FigureExperiment;
+pub use measured::FigureOptions;
 
 use clap::{Parser, Subcommand};
 
@@ -34,7 +49,50 @@ pub enum Experiment {
     BatchClipping(BatchClippingOptions),
     /// Trade-off functions of batch clipping with layerwise clipping: the limit and the guarantee.
     BatchClippingPrivacy(BatchClippingPrivacyOptions),
+    /// Time of an epoch of five networks (fast clipping, figure 5).
+    ClippingModels(FigureOptions),
+    /// Time of an epoch against the batch size (fast clipping, figure 6).
+    ClippingBatchSize(FigureOptions),
+    /// Time of an epoch against the depth (fast clipping, figure 7).
+    ClippingDepth(FigureOptions),
+    /// Time of an epoch of residual and VGG networks (fast clipping, figure 8).
+    ClippingArchitectures(FigureOptions),
+    /// Time of an epoch against the size of the images (fast clipping, figure 9).
+    ClippingPixels(FigureOptions),
+    /// ε against σ at a constant total amount of noise (TAN, figure 2).
+    TanPrivacy(FigureOptions),
+    /// Accuracy against the batch size at constant σ/B: small runs predict a large one (TAN, figure
+    /// 1).
+    TanScaling(FigureOptions),
+    /// ε against the size of the data set (TAN, section 4).
+    TanDataSize(FigureOptions),
+    /// Adaptive clipping without tuning, and fixed thresholds at several ε.
+    ClippingUtility(FigureOptions),
+    /// How adaptive clipping tracks a quantile from a threshold that is far off.
+    QuantileTracking(FigureOptions),
+    /// Error of prefix sums under correlated noise, against the number of steps.
+    CorrelatedNoise(FigureOptions),
+    /// Accuracy at equal ε with correlated and with independent noise.
+    CorrelatedNoiseAccuracy(FigureOptions),
+    /// All figures with a verdict, and a page of them.
+    All(AllOptions),
 }
+
+/// The experiments with a verdict.
+const FIGURES: [FigureExperiment; 12] = [
+    (clipping_time::MODELS, clipping_time::models),
+    (clipping_time::BATCHES, clipping_time::batches),
+    (clipping_time::DEPTHS, clipping_time::depths),
+    (clipping_time::ARCHITECTURES, clipping_time::architectures),
+    (clipping_time::PIXELS, clipping_time::pixels),
+    (quantile_tracking::NAME, quantile_tracking::run),
+    (clipping_utility::NAME, clipping_utility::run),
+    (tan_privacy::NAME, tan_privacy::run),
+    (tan_scaling::NAME, tan_scaling::run),
+    (tan_data_size::NAME, tan_data_size::run),
+    (correlated_noise::ERROR, correlated_noise::errors),
+    (correlated_noise::ACCURACY, correlated_noise::accuracy),
+];
 
 /// Runs the experiment.
 ///
@@ -50,6 +108,23 @@ pub fn run(options: ExperimentOptions) -> Result<(), TrainError> {
             batch_clipping_privacy::run(options).map(|_| ())
         }
         Experiment::BatchClipping(options) => batch_clipping::run(options).map(|_| ()),
+        Experiment::ClippingModels(options) => clipping_time::models(&options).map(|_| ()),
+        Experiment::ClippingBatchSize(options) => clipping_time::batches(&options).map(|_| ()),
+        Experiment::ClippingDepth(options) => clipping_time::depths(&options).map(|_| ()),
+        Experiment::ClippingArchitectures(options) => {
+            clipping_time::architectures(&options).map(|_| ())
+        }
+        Experiment::ClippingPixels(options) => clipping_time::pixels(&options).map(|_| ()),
+        Experiment::TanPrivacy(options) => tan_privacy::run(&options).map(|_| ()),
+        Experiment::TanDataSize(options) => tan_data_size::run(&options).map(|_| ()),
+        Experiment::ClippingUtility(options) => clipping_utility::run(&options).map(|_| ()),
+        Experiment::TanScaling(options) => tan_scaling::run(&options).map(|_| ()),
+        Experiment::QuantileTracking(options) => quantile_tracking::run(&options).map(|_| ()),
+        Experiment::CorrelatedNoise(options) => correlated_noise::errors(&options).map(|_| ()),
+        Experiment::CorrelatedNoiseAccuracy(options) => {
+            correlated_noise::accuracy(&options).map(|_| ())
+        }
+        Experiment::All(options) => all::run(&options, &FIGURES),
     }
 }
 

@@ -1,0 +1,142 @@
+//! All figures, and the page of their verdicts.
+
+use std::fmt::Write;
+use std::path::PathBuf;
+
+use burn_dp_examples::training::{TrainError, checks, files};
+use clap::Args;
+
+use super::figure::{Figure, Preset};
+use super::measured::{FigureExperiment, FigureOptions};
+
+/// Options of the page of all figures.
+#[derive(Args, Debug, Clone)]
+pub struct AllOptions {
+    /// Less than ten minutes an experiment on two cores, in place of the settings of the papers.
+    #[arg(long)]
+    pub quick: bool,
+    /// Folder with the four IDX files of MNIST, plain or gzip; without it, the drawn digits.
+    #[arg(long, value_name = "DIR")]
+    pub data_dir: Option<PathBuf>,
+    /// Seeds of initial weights and drawn digits.
+    #[arg(long, value_name = "N,…", value_delimiter = ',', default_values = ["0", "1", "2"])]
+    pub seeds: Vec<u64>,
+    /// Folder for the page, RESULTS.md, and its pictures. A run that was interrupted continues.
+    #[arg(long, value_name = "DIR", default_value = "out/experiment-all")]
+    pub output: PathBuf,
+}
+
+/// Runs every experiment and writes the page. An experiment whose figure is there is not repeated.
+pub(super) fn run(options: &AllOptions, all: &[FigureExperiment]) -> Result<(), TrainError> {
+    checks::folder("--output", &options.output)?;
+    let pictures = options.output.join(PICTURES);
+    files::make_folder(&pictures)?;
+    let preset = if options.quick { Preset::Quick } else { Preset::Paper };
+    let mut figures = Vec::new();
+    for &(name, run) in all {
+        figures.push(match finished(options, name, preset)? {
+            Some(figure) => figure,
+            None => run(&FigureOptions {
+                quick: options.quick,
+                data_dir: options.data_dir.clone(),
+                seeds: options.seeds.clone(),
+                output: Some(pictures.clone()),
+                json: None,
+            })?,
+        });
+    }
+    let path = options.output.join("RESULTS.md");
+    files::write_text(&path, &page(&figures, options))?;
+    let held = figures.iter().flat_map(|figure| &figure.verdicts).filter(|v| v.holds).count();
+    let all: usize = figures.iter().map(|figure| figure.verdicts.len()).sum();
+    println!("{held} of {all} claims held; page: {}", path.display());
+    Ok(())
+}
+
+/// The folder of the pictures, next to the page.
+const PICTURES: &str = "figures";
+
+/// Returns the figure of an earlier run with this preset.
+fn finished(
+    options: &AllOptions,
+    name: &str,
+    preset: Preset,
+) -> Result<Option<Figure>, TrainError> {
+    let path = options.output.join(PICTURES).join(format!("{name}.json"));
+    let text = match std::fs::read(&path) {
+        Ok(text) => text,
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
+        Err(source) => return Err(TrainError::Io { path, source }),
+    };
+    let figure = serde_json::from_slice::<Figure>(&text).ok();
+    Ok(figure.filter(|figure| figure.preset == preset))
+}
+
+fn page(figures: &[Figure], options: &AllOptions) -> String {
+    let quick = if options.quick { " --quick" } else { "" };
+    let mut text = format!(
+        "# Results\n\nMade by `cargo xtask experiment all{quick} --seeds {}`. Every verdict is\n\
+         computed from the numbers next to it.\n\n| experiment | claims that held |\n|---|---|\n",
+        options.seeds.iter().map(u64::to_string).collect::<Vec<_>>().join(",")
+    );
+    for figure in figures {
+        let held = figure.verdicts.iter().filter(|verdict| verdict.holds).count();
+        let name = &figure.experiment;
+        let _ = writeln!(text, "| [`{name}`](#{name}) | {held} of {} |", figure.verdicts.len());
+    }
+    for figure in figures {
+        let picture = format!("{PICTURES}/{}.svg", figure.experiment);
+        let _ = write!(text, "\n<a id=\"{}\"></a>\n\n", figure.experiment);
+        text.push_str(&figure.markdown(&picture));
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use super::*;
+    use crate::experiments::figure::{FigureSeries, Verdict};
+
+    fn options(output: &std::path::Path) -> AllOptions {
+        AllOptions { quick: true, data_dir: None, seeds: vec![0], output: output.into() }
+    }
+
+    fn figure() -> Figure {
+        let verdict = |holds| Verdict::new("Something.", holds, []);
+        Figure {
+            experiment: "one".into(),
+            figure: "Paper".into(),
+            preset: Preset::Quick,
+            setting: "Setting.".into(),
+            labels: ["t", "x", "y"].map(String::from),
+            series: vec![FigureSeries::exact("a", [(0.0, 1.0)])],
+            verdicts: vec![verdict(true), verdict(false)],
+        }
+    }
+
+    #[test]
+    fn the_page_counts_the_verdicts_of_each_figure() {
+        let folder = tempfile::tempdir().unwrap();
+        let text = page(&[figure()], &options(folder.path()));
+        assert!(text.contains("| [`one`](#one) | 1 of 2 |"), "{text}");
+        assert!(text.contains("(figures/one.svg)"), "{text}");
+    }
+
+    #[test]
+    fn a_finished_figure_is_not_measured_again() {
+        let folder = tempfile::tempdir().unwrap();
+        let options = options(folder.path());
+        let pictures = folder.path().join(PICTURES);
+        std::fs::create_dir(&pictures).unwrap();
+        figure().write(&pictures).unwrap();
+        let never = |_: &FigureOptions| panic!("measured again");
+        run(&options, &[("one", never)]).unwrap();
+        let text = std::fs::read_to_string(folder.path().join("RESULTS.md")).unwrap();
+        assert!(text.contains("1 of 2"), "{text}");
+        // The setting of the paper is another figure.
+        let found = |preset| finished(&options, "one", preset).unwrap().is_some();
+        assert!(found(Preset::Quick) && !found(Preset::Paper));
+    }
+}

@@ -1,0 +1,258 @@
+//! The error of prefix sums under correlated noise, and accuracy at equal ε.
+//!
+//! # References
+//!
+//! - S. Denisov et al., "Improved Differential Privacy for SGD via Optimal Private Linear Operators
+//!   on Adaptive Streams", 2022.
+//! - C. A. Choquette-Choo et al., "(Amplified) Banded Matrix Factorization", 2023.
+//! - K. Dvijotham et al., "Efficient and Near-Optimal Noise Generation for Streaming Differential
+//!   Privacy", 2024.
+
+use burn::optim::SgdConfig;
+use burn::optim::momentum::MomentumConfig;
+use burn_dp::DpError;
+use burn_dp::optim::{PrivacyPlanConfig, SamplingScheme};
+use burn_dp_accountant::Budget;
+use burn_dp_accountant::correlated_noise::{Objective, Strategy, StrategySearch, Workload};
+use burn_dp_examples::data::{ImageBatcher, Splits};
+use burn_dp_examples::training::TrainError;
+
+use super::figure::{Figure, FigurePoint, FigureSeries, Preset, Verdict};
+use super::measured::{FigureOptions, Measured};
+use super::trial::{Trial, images};
+
+pub(super) const ERROR: &str = "correlated-noise";
+pub(super) const ACCURACY: &str = "correlated-noise-accuracy";
+
+/// Root of the largest squared error of a prefix sum times the sensitivity of one participation,
+/// of the optimal Toeplitz strategy (jax_privacy 2.0.0 and mpmath).
+const PEER: [(u64, f64); 4] =
+    [(16, 1.9438788472), (128, 2.6101038648), (1_000, 3.2650030807), (10_000, 3.9980102911)];
+
+/// A strategy for any number of steps, and its name.
+type Named = (&'static str, fn(u64) -> Made);
+
+type Made = Result<Strategy, burn_dp_accountant::AccountantError>;
+
+/// The compared strategies, by name.
+fn strategies() -> Vec<Named> {
+    vec![
+        ("independent", Strategy::identity),
+        ("tree", Strategy::tree),
+        ("banded inverse square root, 4", |steps| Strategy::banded_inverse_square_root(steps, 4)),
+        ("banded inverse square root, 32", |steps| {
+            Strategy::banded_inverse_square_root(steps, 32.min(steps))
+        }),
+        ("banded, 16", |steps| search(steps)?.banded_toeplitz(16.min(steps))),
+        ("buffered, 4", |steps| search(steps)?.buffered(4)),
+        ("optimal Toeplitz", Strategy::optimal_toeplitz),
+    ]
+}
+
+fn search(steps: u64) -> Result<StrategySearch, burn_dp_accountant::AccountantError> {
+    Ok(StrategySearch::new(steps)?.with_objective(Objective::Max))
+}
+
+/// The error of every strategy against the number of steps.
+pub(super) fn errors(options: &FigureOptions) -> Result<Figure, TrainError> {
+    let mut measured = Measured::open(ERROR, options)?;
+    let steps: Vec<u64> = match measured.quick() {
+        true => PEER.iter().map(|(steps, _)| *steps).collect(),
+        false => PEER.iter().map(|(steps, _)| *steps).chain([100_000]).collect(),
+    };
+    let strategies = strategies();
+    measured.expect(strategies.len() * steps.len());
+    let mut series = Vec::new();
+    for (name, strategy) in strategies {
+        let mut points = Vec::new();
+        for &steps in &steps {
+            let loss =
+                measured.measure(&format!("{name}, {steps} steps"), || loss(strategy(steps)))?;
+            points.push((steps as f64, loss));
+        }
+        series.push(FigureSeries::exact(name, points));
+    }
+    series.push(FigureSeries::exact(
+        "optimal Toeplitz, jax_privacy",
+        PEER.map(|(steps, loss)| (steps as f64, loss)),
+    ));
+    let at = |name: &str, steps: u64| {
+        let line = series.iter().find(|line| line.name == name);
+        line.and_then(|line| line.at(steps as f64)).unwrap_or(f64::NAN)
+    };
+    let difference = PEER
+        .iter()
+        .map(|&(steps, peer)| (at("optimal Toeplitz", steps) / peer - 1.0).abs())
+        .fold(0.0, f64::max);
+    let (independent, tree, best) =
+        (at("independent", 1_000), at("tree", 1_000), at("optimal Toeplitz", 1_000));
+    let buffered = at("buffered, 4", 1_000);
+    measured.finish(Figure {
+        experiment: ERROR.into(),
+        figure: "Correlated noise: error against the number of steps".into(),
+        preset: if options.quick { Preset::Quick } else { Preset::Paper },
+        setting: "The largest root mean squared error of a prefix sum at a noise multiplier of 1, \
+                  if a unit takes part once."
+            .into(),
+        labels: ["Error of prefix sums", "steps", "largest error"].map(String::from),
+        series,
+        verdicts: vec![
+            Verdict::new(
+                "Correlated noise has a smaller error than independent noise at 1000 steps.",
+                best < 0.2 * independent && tree < 0.5 * independent,
+                [("independent", independent), ("tree", tree), ("optimal Toeplitz", best)],
+            ),
+            Verdict::new(
+                "A buffered strategy, which keeps four values, is within 3 % of the optimal \
+                 Toeplitz strategy, which keeps 1000, at 1000 steps.",
+                buffered < 1.03 * best,
+                [("four buffers", buffered), ("optimal Toeplitz", best)],
+            ),
+            Verdict::new(
+                "The optimal Toeplitz strategy has the error that jax_privacy reports.",
+                difference < 1e-9,
+                [("largest relative difference", difference)],
+            ),
+        ],
+    })
+}
+
+/// Returns the largest error of a prefix sum times the sensitivity of one participation.
+fn loss(strategy: Made) -> Result<f64, TrainError> {
+    let strategy = strategy.map_err(DpError::from)?;
+    let workload = Workload::prefix_sums();
+    let errors = strategy.squared_errors(&workload).map_err(DpError::from)?;
+    let sensitivity = strategy.sensitivity(1, 1).map_err(DpError::from)?;
+    Ok(errors.max().sqrt() * sensitivity)
+}
+
+/// Images, batch size, and passes over the data of a training.
+const QUICK: ([usize; 2], usize, u64) = ([8_000, 2_000], 250, 4);
+const PAPER: ([usize; 2], usize, u64) = ([60_000, 10_000], 500, 20);
+const DELTA: f64 = 1e-5;
+const EPSILONS: [f64; 3] = [1.0, 4.0, 16.0];
+
+const MOMENTUM: f64 = 0.9;
+/// Bands of the strategy, and parts of the data, with cyclic Poisson sampling.
+const BANDS: u64 = 8;
+
+/// The compared trainings: sampling and strategy.
+fn trainings(
+    epochs: u64,
+    epoch: u64,
+) -> Result<Vec<(&'static str, SamplingScheme, Strategy)>, DpError> {
+    let steps = epochs * epoch;
+    let workload = Workload::prefix_sums().with_momentum(MOMENTUM)?;
+    Ok(vec![
+        ("independent, Poisson", SamplingScheme::Poisson, Strategy::identity(steps)?),
+        ("independent, shuffled once", SamplingScheme::ShuffledOnce, Strategy::identity(steps)?),
+        (
+            "banded, cyclic Poisson",
+            SamplingScheme::CyclicPoisson { parts: BANDS as usize },
+            StrategySearch::new(steps)?.with_workload(workload.clone())?.banded_toeplitz(BANDS)?,
+        ),
+        (
+            "buffered, shuffled once",
+            SamplingScheme::ShuffledOnce,
+            StrategySearch::new(steps)?
+                .with_participation(epochs, epoch)?
+                .with_workload(workload)?
+                .buffered(3)?,
+        ),
+        ("tree, shuffled once", SamplingScheme::ShuffledOnce, Strategy::tree(steps)?),
+    ])
+}
+
+/// Accuracy at equal ε with each strategy.
+pub(super) fn accuracy(options: &FigureOptions) -> Result<Figure, TrainError> {
+    let mut measured = Measured::open(ACCURACY, options)?;
+    let (sizes, batch, epochs) = if measured.quick() { QUICK } else { PAPER };
+    let epoch = (sizes[0] / batch) as u64;
+    let trainings = trainings(epochs, epoch)?;
+    let seeds = measured.seeds.clone();
+    measured.expect(trainings.len() * EPSILONS.len() * seeds.len());
+    let mut series = Vec::new();
+    for (name, scheme, strategy) in &trainings {
+        let mut points = Vec::new();
+        for epsilon in EPSILONS {
+            let mut accuracies = Vec::new();
+            for &seed in &seeds {
+                let data = images(&measured, seed, sizes);
+                let run = || train((*scheme, strategy), (epsilon, epochs, batch), &data?, seed);
+                let label =
+                    format!("{name}, epsilon {epsilon}, {epochs} epochs of {sizes:?}, {seed}");
+                accuracies.push(measured.measure(&label, run)?);
+            }
+            points.extend(FigurePoint::of(epsilon, &accuracies));
+        }
+        series.push(FigureSeries { name: (*name).into(), points });
+    }
+    let at = |name: &str, epsilon: f64| {
+        let line = series.iter().find(|line| line.name.starts_with(name));
+        line.and_then(|line| line.at(epsilon)).unwrap_or(f64::NAN)
+    };
+    let (small, large) = (EPSILONS[0], EPSILONS[2]);
+    let names = ["independent, Poisson", "independent, shuffled", "buffered", "banded"];
+    let [poisson, shuffled, buffered, banded] =
+        names.map(|name| [at(name, small), at(name, large)]);
+    measured.finish(Figure {
+        experiment: ACCURACY.into(),
+        figure: "Correlated noise: accuracy at equal ε".into(),
+        preset: if options.quick { Preset::Quick } else { Preset::Paper },
+        setting: format!(
+            "A CNN, {} images, {epochs} epochs of {epoch} steps, SGD with momentum 0.9, δ = \
+             {DELTA:e}, {} seeds. \"Shuffled once\": a unit takes part every {epoch} steps, \
+             without amplification by sampling.",
+            sizes[0],
+            seeds.len()
+        ),
+        labels: ["Correlated noise on images", "ε", "test accuracy"].map(String::from),
+        series,
+        verdicts: vec![
+            Verdict::new(
+                "Without amplification by sampling, correlated noise beats independent noise.",
+                buffered[0] > shuffled[0] && buffered[1] >= shuffled[1] - 0.005,
+                [
+                    ("buffered at ε = 1", buffered[0]),
+                    ("independent at ε = 1", shuffled[0]),
+                    ("buffered at ε = 16", buffered[1]),
+                    ("independent at ε = 16", shuffled[1]),
+                ],
+            ),
+            Verdict::new(
+                "At a small ε, amplified independent noise beats correlated noise without \
+                 amplification.",
+                poisson[0] > buffered[0],
+                [("Poisson at ε = 1", poisson[0]), ("buffered at ε = 1", buffered[0])],
+            ),
+            Verdict::new(
+                "At a large ε, bands with cyclic Poisson sampling are at least as good as \
+                 independent noise with Poisson sampling.",
+                banded[1] >= poisson[1] - 0.005,
+                [("banded at ε = 16", banded[1]), ("Poisson at ε = 16", poisson[1])],
+            ),
+        ],
+    })
+}
+
+fn train(
+    (scheme, strategy): (SamplingScheme, &Strategy),
+    (epsilon, epochs, batch): (f64, u64, usize),
+    data: &Splits<ImageBatcher>,
+    seed: u64,
+) -> Result<f64, TrainError> {
+    let items = data.train.items().len();
+    let steps = epochs * (items / batch) as u64;
+    let plan = PrivacyPlanConfig::new(items, batch as f64)
+        .with_steps(steps)
+        .with_budget(Budget::new(epsilon, DELTA).map_err(DpError::from)?)
+        .with_sampling(scheme);
+    let plan = match scheme {
+        SamplingScheme::Poisson => plan,
+        _ => plan.with_correlated_noise(strategy.clone()),
+    };
+    let momentum = MomentumConfig::new().with_momentum(MOMENTUM).with_dampening(0.0);
+    let optimizer = SgdConfig::new().with_momentum(Some(momentum)).init();
+    let lr = move |step: u64, _: f64| 0.3 * (steps - step) as f64 / steps as f64;
+    Ok(Trial { plan, optimizer, lr: &lr }.run(data, seed)?.accuracy)
+}

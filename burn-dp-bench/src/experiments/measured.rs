@@ -1,0 +1,215 @@
+//! What an experiment has measured so far, so that an interrupted one continues.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use burn_dp_examples::training::{TrainError, checks, files};
+use clap::Args;
+use indicatif::{ProgressBar, ProgressStyle};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+use super::figure::{Figure, Preset};
+
+/// Options of every figure of a paper.
+#[derive(Args, Debug, Clone)]
+pub struct FigureOptions {
+    /// Less than ten minutes on two cores, in place of the setting of the paper.
+    #[arg(long)]
+    pub quick: bool,
+    /// Folder with the four IDX files of MNIST, plain or gzip; without it, the drawn digits.
+    #[arg(long, value_name = "DIR")]
+    pub data_dir: Option<PathBuf>,
+    /// Seeds of initial weights and drawn digits, one run each; noise and sampling never use them.
+    #[arg(long, value_name = "N,…", value_delimiter = ',', default_values = ["0", "1", "2"])]
+    pub seeds: Vec<u64>,
+    /// Folder for the figure and for what was measured [default: out/experiment-NAME]. A run that
+    /// was interrupted continues.
+    #[arg(long, value_name = "DIR")]
+    pub output: Option<PathBuf>,
+    /// File for the figures as JSON [default: NAME.json in the output folder].
+    #[arg(long, value_name = "FILE")]
+    pub json: Option<PathBuf>,
+}
+
+/// An experiment with a verdict: its name, and what runs it.
+pub(super) type FigureExperiment = (&'static str, fn(&FigureOptions) -> Result<Figure, TrainError>);
+
+/// The measurements of one experiment, each stored when it is complete.
+pub(crate) struct Measured {
+    pub(crate) preset: Preset,
+    pub(crate) seeds: Vec<u64>,
+    pub(crate) data_dir: Option<PathBuf>,
+    output: PathBuf,
+    json: Option<PathBuf>,
+    /// The file of the measurements.
+    path: PathBuf,
+    stored: BTreeMap<String, serde_json::Value>,
+    bar: ProgressBar,
+}
+
+/// Ends the name of the file of the measurements.
+const FILE: &str = "measured.json";
+
+impl Measured {
+    /// Opens the output folder of the experiment `name`.
+    ///
+    /// # Errors
+    ///
+    /// Returns [`TrainError::Option`] for an impossible option and [`TrainError::Io`] if the folder
+    /// cannot be used, before anything is measured.
+    pub(crate) fn open(name: &str, options: &FigureOptions) -> Result<Self, TrainError> {
+        let preset = if options.quick { Preset::Quick } else { Preset::Paper };
+        let output = options
+            .output
+            .clone()
+            .unwrap_or_else(|| PathBuf::from(format!("out/experiment-{name}")));
+        let mut seeds = options.seeds.clone();
+        seeds.sort_unstable();
+        seeds.dedup();
+        if seeds.is_empty() {
+            return Err(TrainError::option(
+                "--seeds",
+                "must name a seed, got none; give --seeds 0",
+            ));
+        }
+        checks::folder("--output", &output)?;
+        if let Some(json) = &options.json {
+            checks::file("--json", json, Some(&output))?;
+        }
+        files::make_folder(&output)?;
+        let path = output.join(format!("{name}.{FILE}"));
+        let stored = match std::fs::read(&path) {
+            Ok(bytes) => serde_json::from_slice(&bytes).map_err(|error| TrainError::Record {
+                path: path.clone(),
+                reason: format!("is damaged ({error}); delete it to measure again"),
+            })?,
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => BTreeMap::new(),
+            Err(source) => return Err(TrainError::Io { path, source }),
+        };
+        let bar = ProgressBar::new(0);
+        if let Ok(style) =
+            ProgressStyle::with_template("{bar:30} {pos}/{len} {msg}, elapsed {elapsed}")
+        {
+            bar.set_style(style);
+        }
+        bar.enable_steady_tick(Duration::from_millis(250));
+        let (data_dir, json) = (options.data_dir.clone(), options.json.clone());
+        Ok(Self { preset, seeds, data_dir, output, json, path, stored, bar })
+    }
+
+    /// Returns whether the quick preset is run.
+    pub(crate) fn quick(&self) -> bool {
+        self.preset == Preset::Quick
+    }
+
+    /// Announces how many measurements follow.
+    pub(crate) fn expect(&self, measurements: usize) {
+        self.bar.set_length(measurements as u64);
+    }
+
+    /// Returns a measurement: the stored one, or a new one, which is stored at once.
+    ///
+    /// # Arguments
+    ///
+    /// - `name`: what is measured, with every setting that changes it
+    ///
+    /// # Errors
+    ///
+    /// Returns the error of the measurement, and [`TrainError::Io`] if it cannot be stored.
+    pub(crate) fn measure<T: Serialize + DeserializeOwned>(
+        &mut self,
+        name: &str,
+        measure: impl FnOnce() -> Result<T, TrainError>,
+    ) -> Result<T, TrainError> {
+        self.bar.set_message(name.to_string());
+        let data = self.data_dir.as_ref().map(|folder| format!(" {}", folder.display()));
+        let name = format!("{name}{}", data.unwrap_or_default());
+        let known = self.stored.get(&name).and_then(|value| T::deserialize(value).ok());
+        let value = match known {
+            Some(value) => value,
+            None => {
+                let value = measure()?;
+                let json = serde_json::to_value(&value).map_err(|error| TrainError::Io {
+                    path: self.path.clone(),
+                    source: error.into(),
+                })?;
+                self.stored.insert(name, json);
+                files::write_json(&self.path, &self.stored)?;
+                value
+            }
+        };
+        self.bar.inc(1);
+        Ok(value)
+    }
+
+    /// Writes the figure, prints its verdicts, and removes the measurements, so that the next run
+    /// measures again.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if a file cannot be written.
+    pub(crate) fn finish(self, figure: Figure) -> Result<Figure, TrainError> {
+        self.bar.finish_and_clear();
+        figure.write(&self.output)?;
+        if let Some(json) = &self.json {
+            files::write_json(json, &figure)?;
+        }
+        remove(&self.path)?;
+        println!("{}: {}\n{}", figure.experiment, figure.figure, figure.setting);
+        figure.verdicts.iter().for_each(|verdict| println!("- {verdict}"));
+        println!("files: {}", self.output.display());
+        Ok(figure)
+    }
+}
+
+fn remove(path: &Path) -> Result<(), TrainError> {
+    match std::fs::remove_file(path) {
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+            Err(TrainError::Io { path: path.into(), source: error })
+        }
+        _ => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use super::*;
+
+    fn options(output: &Path) -> FigureOptions {
+        FigureOptions {
+            quick: true,
+            data_dir: None,
+            seeds: vec![2, 1, 2],
+            output: Some(output.into()),
+            json: None,
+        }
+    }
+
+    #[test]
+    fn an_interrupted_experiment_measures_nothing_twice() {
+        let folder = tempfile::tempdir().unwrap();
+        let output = folder.path().join("out");
+        let mut first = Measured::open("name", &options(&output)).unwrap();
+        assert_eq!((first.seeds.as_slice(), first.quick()), (&[1, 2][..], true));
+        assert_eq!(first.measure("a", || Ok(vec![1.0, 0.1])).unwrap(), [1.0, 0.1]);
+        let failed = first.measure::<f64>("b", || Err(TrainError::option("--x", "fails")));
+        assert!(failed.is_err());
+        drop(first);
+        let mut second = Measured::open("name", &options(&output)).unwrap();
+        let stored: Vec<f64> = second.measure("a", || panic!("measured twice")).unwrap();
+        assert_eq!(stored, [1.0, 0.1]);
+        assert_eq!(second.measure("b", || Ok(3)).unwrap(), 3);
+    }
+
+    #[test]
+    fn a_damaged_store_is_named() {
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::write(folder.path().join("name.measured.json"), "{").unwrap();
+        let error = Measured::open("name", &options(folder.path())).err().unwrap().to_string();
+        assert!(error.contains(FILE) && error.contains("delete it"), "{error}");
+    }
+}

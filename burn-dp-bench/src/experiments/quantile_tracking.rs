@@ -1,0 +1,167 @@
+//! How fast and how closely adaptive clipping tracks a quantile of the norms.
+//!
+//! # References
+//!
+//! G. Andrew, O. Thakkar, H. B. McMahan, S. Ramaswamy, "Differentially Private Learning with
+//! Adaptive Clipping", 2021, sections 2.1 and 3.1, figures 2 and 3.
+
+use burn::optim::SgdConfig;
+use burn::tensor::Device;
+use burn_dp::DpError;
+use burn_dp::clipping::{CountNoise, QuantileClipping, QuantileRule};
+use burn_dp::losses::CrossEntropyLossConfig;
+use burn_dp::optim::PrivacyPlanConfig;
+use burn_dp_examples::data::{ImageBatcher, Splits};
+use burn_dp_examples::models::{Classifier, MlpConfig};
+use burn_dp_examples::training::TrainError;
+
+use super::figure::{Figure, FigurePoint, FigureSeries, Preset, Verdict};
+use super::measured::{FigureOptions, Measured};
+use super::trial::images;
+
+pub(super) const NAME: &str = "quantile-tracking";
+
+/// Expected examples in a step.
+const BATCH: usize = 512;
+/// The threshold begins this many times above or below the norms, which are of order one.
+const FAR: f64 = 1e3;
+const TARGETS: [f64; 5] = [0.1, 0.3, 0.5, 0.7, 0.9];
+/// The geometric rule moves by a factor of exp(0.2 · 0.5) a step at the median.
+const NEAR: f64 = 0.05;
+
+/// What is compared.
+#[derive(Clone, Copy)]
+struct Tracking {
+    rule: QuantileRule,
+    target: f64,
+    start: f64,
+    /// Standard deviation of the counts over the batch size.
+    noise: f64,
+}
+
+pub(super) fn run(options: &FigureOptions) -> Result<Figure, TrainError> {
+    let mut measured = Measured::open(NAME, options)?;
+    let steps: u64 = if measured.quick() { 450 } else { 1_000 };
+    let rules = [(QuantileRule::Geometric, "geometric"), (QuantileRule::Linear, "linear")];
+    let cases: Vec<(Tracking, &str)> = rules
+        .iter()
+        .flat_map(|&(rule, name)| {
+            let starts = [1.0 / FAR, FAR].into_iter();
+            starts.flat_map(move |start| {
+                let noises = [1e-3, 0.05].into_iter();
+                noises.flat_map(move |noise| {
+                    let case = move |target| (Tracking { rule, target, start, noise }, name);
+                    TARGETS.into_iter().map(case)
+                })
+            })
+        })
+        .collect();
+    let seeds = measured.seeds.clone();
+    measured.expect(cases.len() * seeds.len());
+    let mut series: Vec<FigureSeries> = Vec::new();
+    for (case, rule) in cases {
+        let mut shares = Vec::new();
+        for &seed in &seeds {
+            let Tracking { target, start, noise, .. } = case;
+            let name =
+                format!("{rule} {target} from {start}, noise {noise}, {steps} steps, {seed}");
+            let data = images(&measured, seed, [6_000, 1]);
+            shares.push(measured.measure(&name, || track(case, steps, &data?, seed))?);
+        }
+        let side = if case.start < 1.0 { "below" } else { "above" };
+        let counts = if case.noise < 0.01 { "almost exact counts" } else { "noisy counts" };
+        let name = format!("{rule}, from {side}, {counts}");
+        let point = FigurePoint::of(case.target, &shares);
+        match series.iter_mut().find(|line| line.name == name) {
+            Some(line) => line.points.extend(point),
+            None => series.push(FigureSeries { name, points: point.into_iter().collect() }),
+        }
+    }
+    let worst = |rule: &str, counts: &str| {
+        let lines =
+            series.iter().filter(|line| line.name.starts_with(rule) && line.name.ends_with(counts));
+        let errors = lines.flat_map(|line| &line.points).map(|point| (point.y - point.x).abs());
+        errors.fold(0.0, f64::max)
+    };
+    let exact = worst("geometric", "exact counts");
+    let noisy = worst("geometric", "noisy counts");
+    let linear = worst("linear", "exact counts");
+    let verdicts = vec![
+        Verdict::new(
+            format!(
+                "The geometric rule finds every quantile from a threshold three orders of \
+                 magnitude off within {steps} steps."
+            ),
+            exact < NEAR,
+            [("largest difference to the target", exact)],
+        ),
+        Verdict::new(
+            "Noise of 1/20 of the batch size on the counts hardly disturbs it.",
+            noisy < NEAR + 0.03,
+            [("largest difference to the target", noisy)],
+        ),
+        Verdict::new(
+            "The linear rule, which moves by a fixed amount, does not arrive in the same steps.",
+            linear > 2.0 * NEAR,
+            [("largest difference to the target", linear)],
+        ),
+    ];
+    measured.finish(Figure {
+        experiment: NAME.into(),
+        figure: "Adaptive clipping, figures 2 and 3".into(),
+        preset: if options.quick { Preset::Quick } else { Preset::Paper },
+        setting: format!(
+            "An MLP on drawn digits or MNIST, {BATCH} examples a step, learning rate 0.2 of the \
+             threshold, which starts at 1/{FAR} or {FAR} times norms of order one; the share of \
+             examples at or below it over the last tenth of {steps} steps, {} seeds.",
+            seeds.len()
+        ),
+        labels: ["Tracking a quantile", "target quantile", "share of unclipped examples"]
+            .map(String::from),
+        series,
+        verdicts,
+    })
+}
+
+/// Returns the share of unclipped examples at the end.
+fn track(
+    case: Tracking,
+    steps: u64,
+    data: &Splits<ImageBatcher>,
+    seed: u64,
+) -> Result<f64, TrainError> {
+    let device = Device::flex();
+    let trained = device.clone().autodiff();
+    device.seed(seed);
+    let mut model = MlpConfig::new().init(&trained);
+    let policy = QuantileClipping::new(case.target)?
+        .with_initial(case.start)?
+        .with_rule(case.rule)
+        .with_count_noise(CountNoise::BatchFraction(case.noise));
+    let items = data.train.items().len();
+    let plan = PrivacyPlanConfig::new(items, BATCH as f64)
+        .with_steps(steps)
+        // The sum is released with little noise: the counts are what is studied.
+        .with_noise_multiplier(1e-3)
+        .with_clipping(policy)
+        .init()?;
+    let batches = plan.batches(data.train.clone(), data.encoder, &trained)?;
+    let mut optim = plan.optimizer(SgdConfig::new().init());
+    let loss = CrossEntropyLossConfig::new().init();
+    let (mut examples, mut unclipped) = (0.0, 0.0);
+    for (step, batch) in (0..).zip(batches) {
+        let batch = batch?;
+        optim.backward_batch(&model, &batch, BATCH, |model, images| {
+            loss.forward(model.forward(images.inputs), images.targets)
+        })?;
+        let threshold = optim.thresholds()?.total_norm();
+        let lr = 0.01 / threshold.max(1e-6);
+        model = optim.step(lr, model, batch).map_err(DpError::from)?;
+        if step >= steps - steps / 10 {
+            let counted = optim.statistics().reveal();
+            examples += counted.examples as f64;
+            unclipped += (counted.examples - counted.clipped) as f64;
+        }
+    }
+    Ok(unclipped / examples)
+}

@@ -1,0 +1,137 @@
+//! Accuracy against the batch size at a constant total amount of noise: small runs predict a large
+//! one.
+//!
+//! # References
+//!
+//! T. Sander, P. Stock, A. Sablayrolles, "TAN Without a Burn: Scaling Laws of DP-SGD", 2023,
+//! sections 3.3 and 4, figure 1.
+
+use burn::optim::SgdConfig;
+use burn_dp::DpError;
+use burn_dp::optim::PrivacyPlanConfig;
+use burn_dp_accountant::{
+    Accountant, DpEvent, ExactAccountant, NeighboringRelation, RunPlan, ScalingLaw,
+};
+use burn_dp_examples::training::TrainError;
+
+use super::figure::{Figure, FigurePoint, FigureSeries, Verdict};
+use super::measured::{FigureOptions, Measured};
+use super::trial::{Trial, images};
+
+pub(super) const NAME: &str = "tan-scaling";
+
+/// The large run, and the factors of the small runs.
+struct Setting {
+    images: [usize; 2],
+    large: RunPlan,
+    factors: &'static [f64],
+    lr: f64,
+}
+
+const QUICK: Setting = Setting {
+    images: [12_000, 2_000],
+    large: RunPlan { expected_batch_size: 1024.0, noise_multiplier: 3.0, steps: 120 },
+    factors: &[32.0, 16.0, 8.0, 4.0],
+    lr: 1.0,
+};
+
+/// The paper's setting of images is far beyond a CPU; this is the law on more steps and images.
+const PAPER: Setting = Setting {
+    images: [60_000, 10_000],
+    large: RunPlan { expected_batch_size: 4096.0, noise_multiplier: 3.0, steps: 2_500 },
+    factors: &[32.0, 16.0, 8.0, 4.0],
+    lr: 4.0,
+};
+
+pub(super) fn run(options: &FigureOptions) -> Result<Figure, TrainError> {
+    let mut measured = Measured::open(NAME, options)?;
+    let setting = if measured.quick() { QUICK } else { PAPER };
+    let seeds = measured.seeds.clone();
+    measured.expect((setting.factors.len() + 1) * seeds.len());
+    let accuracies = |plan: RunPlan, measured: &mut Measured| {
+        let one = |&seed: &u64| {
+            let batch = plan.expected_batch_size;
+            let name = format!("B = {batch}, S = {}, seed {seed}", plan.steps);
+            let data = images(measured, seed, setting.images);
+            measured.measure(&name, || accuracy(plan, setting.lr, &data?, seed))
+        };
+        seeds.iter().map(one).collect::<Result<Vec<f64>, _>>()
+    };
+    let mut small = Vec::new();
+    for &factor in setting.factors {
+        let plan = setting.large.scaled_down(factor).map_err(DpError::from)?;
+        small.push((plan.expected_batch_size, accuracies(plan, &mut measured)?));
+    }
+    let runs: Vec<(f64, f64)> = small
+        .iter()
+        .flat_map(|(batch, accuracies)| accuracies.iter().map(|&accuracy| (*batch, accuracy)))
+        .collect();
+    let law = ScalingLaw::fit(&runs).map_err(DpError::from)?;
+    // Predicted before it is run.
+    let large = setting.large.expected_batch_size;
+    let (predicted, low, high) = law.predict(large);
+    let found = accuracies(setting.large, &mut measured)?;
+    let mean = found.iter().sum::<f64>() / found.len() as f64;
+    let points = |runs: &[(f64, Vec<f64>)]| {
+        let point = |(batch, values): &(f64, Vec<f64>)| FigurePoint::of(*batch, values);
+        runs.iter().filter_map(point).collect::<Vec<_>>()
+    };
+    let line = |batch: f64| (batch, law.predict(batch).0);
+    let smallest = small.first().map_or(large, |(batch, _)| *batch);
+    let event =
+        DpEvent::dp_sgd_step(large / setting.images[0] as f64, setting.large.noise_multiplier);
+    let relation = NeighboringRelation::AddOrRemoveOne;
+    let exact =
+        ExactAccountant::new([(&event, setting.large.steps)], relation).map_err(DpError::from)?;
+    let spent = exact.epsilon(1e-5).map_err(DpError::from)?.estimate;
+    measured.finish(Figure {
+        experiment: NAME.into(),
+        figure: "TAN Without a Burn, figure 1".into(),
+        preset: if options.quick {
+            super::figure::Preset::Quick
+        } else {
+            super::figure::Preset::Paper
+        },
+        setting: format!(
+            "A CNN, {} steps of SGD, σ/B constant, {} seeds. The large run (B = {large}, σ = {}) \
+             has ε = {spent:.2} at δ = 1e-5.",
+            setting.large.steps,
+            found.len(),
+            setting.large.noise_multiplier
+        ),
+        labels: ["Accuracy at a constant total amount of noise", "batch size", "test accuracy"]
+            .map(String::from),
+        series: vec![
+            FigureSeries { name: "small runs".into(), points: points(&small) },
+            FigureSeries::exact("fitted line", [line(smallest), line(large)]),
+            FigureSeries { name: "large run".into(), points: points(&[(large, found)]) },
+        ],
+        verdicts: vec![
+            Verdict::new(
+                "At constant σ/B and number of steps, accuracy grows with the batch size.",
+                law.slope > 0.0,
+                [("gain for a doubled batch", law.slope * 2f64.ln())],
+            ),
+            Verdict::new(
+                "The line that is fitted to small runs predicts the large run: its mean accuracy \
+                 is within the 95 % prediction interval.",
+                (low..=high).contains(&mean),
+                [("predicted", predicted), ("low", low), ("high", high), ("measured", mean)],
+            ),
+        ],
+    })
+}
+
+fn accuracy(
+    plan: RunPlan,
+    lr: f64,
+    data: &burn_dp_examples::data::Splits<burn_dp_examples::data::ImageBatcher>,
+    seed: u64,
+) -> Result<f64, TrainError> {
+    let items = data.train.items().len();
+    let config = PrivacyPlanConfig::new(items, plan.expected_batch_size)
+        .with_steps(plan.steps)
+        .with_noise_multiplier(plan.noise_multiplier);
+    let trial = Trial { plan: config, optimizer: SgdConfig::new().init(), lr: &|_, _| lr };
+    Ok(trial.run(data, seed)?.accuracy)
+}
