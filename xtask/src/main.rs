@@ -38,6 +38,9 @@ enum Command {
     /// Train a classifier with differential privacy (`cargo xtask train --help` lists the options).
     #[command(disable_help_flag = true)]
     Train(program::Args),
+    /// Search hyperparameters privately (`cargo xtask tune --help` lists the options).
+    #[command(disable_help_flag = true)]
+    Tune(program::Args),
     /// Measure steps and algorithms (`cargo xtask bench --help` lists the benchmarks).
     #[command(disable_help_flag = true)]
     Bench(program::Args),
@@ -65,9 +68,15 @@ enum Command {
     /// The total amount of noise, and a small run that predicts a large one.
     #[command(disable_help_flag = true)]
     Tan(program::Args),
+    /// A strategy of correlated noise: found or given, with its errors and its sensitivity.
+    #[command(disable_help_flag = true)]
+    Strategy(program::Args),
     /// The privacy statement of a ledger.
     #[command(disable_help_flag = true)]
     Statement(program::Args),
+    /// Which of two ledgers or statements has the stronger guarantee.
+    #[command(disable_help_flag = true)]
+    Compare(program::Args),
     /// Run all tests, the doc tests included.
     Test {
         /// Also build and test this backend; Flex and NdArray are always tested.
@@ -124,6 +133,7 @@ impl Command {
     fn steps(self) -> Result<Vec<Step>, String> {
         Ok(match self {
             Self::Train(args) => vec![program::train(&args)?.into()],
+            Self::Tune(args) => vec![program::tune(&args)?.into()],
             Self::Bench(args) => vec![program::bench(&args)?.into()],
             Self::Experiment(args) => vec![program::experiment(&args)?.into()],
             Self::Soak(args) => vec![program::soak(&args).into()],
@@ -133,7 +143,9 @@ impl Command {
             Self::Calibrate(args) => vec![program::accountant("calibrate", &args).into()],
             Self::Tradeoff(args) => vec![program::accountant("tradeoff", &args).into()],
             Self::Tan(args) => vec![program::accountant("tan", &args).into()],
+            Self::Strategy(args) => vec![program::accountant("strategy", &args).into()],
             Self::Statement(args) => vec![program::accountant("statement", &args).into()],
+            Self::Compare(args) => vec![program::accountant("compare", &args).into()],
             Self::Test { backend, args } => {
                 let processes = test::processes(backend, &args, test::nextest_found());
                 processes.into_iter().map(Step::from).collect()
@@ -214,7 +226,9 @@ mod tests {
 
     #[test]
     fn the_commands_of_the_accountant_reach_its_program() {
-        for name in ["epsilon", "delta", "calibrate", "tradeoff", "tan", "statement"] {
+        for name in
+            ["epsilon", "delta", "calibrate", "tradeoff", "tan", "strategy", "statement", "compare"]
+        {
             let cli = Cli::try_parse_from(["xtask", name, "--delta", "1e-5", "--json"]).unwrap();
             let text = cli.command.steps().unwrap()[0].to_string();
             let end = format!(

@@ -8,7 +8,7 @@ use crate::features;
 use crate::process::Process;
 use crate::vulkan;
 use crate::workspace::{
-    self, ACCOUNTANT, AUDIT, BENCH, EXPERIMENT, FULL, FULL_PARTS, Program, SOAK, TRAIN,
+    self, ACCOUNTANT, AUDIT, BENCH, EXPERIMENT, FULL, FULL_PARTS, Program, SOAK, TRAIN, TUNE,
 };
 
 /// The variable that names a folder of data sets.
@@ -35,6 +35,15 @@ impl<const N: usize> From<[&str; N]> for Args {
 /// Returns a message if `--backend` names no backend.
 pub(crate) fn train(args: &Args) -> Result<Process, String> {
     program(TRAIN, args)
+}
+
+/// Returns the private search of hyperparameters.
+///
+/// # Errors
+///
+/// Returns a message if `--backend` names no backend.
+pub(crate) fn tune(args: &Args) -> Result<Process, String> {
+    program(TUNE, args)
 }
 
 /// Returns a benchmark: the accountant's is an example of its crate, the others are one program.

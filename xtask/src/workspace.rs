@@ -41,6 +41,9 @@ pub(crate) struct Program {
 /// Trains a model.
 pub(crate) const TRAIN: Program = Program { package: EXAMPLES, binary: "train" };
 
+/// Searches hyperparameters privately.
+pub(crate) const TUNE: Program = Program { package: EXAMPLES, binary: "tune" };
+
 /// Measures steps and algorithms.
 pub(crate) const BENCH: Program = Program { package: "burn-dp-bench", binary: "bench" };
 

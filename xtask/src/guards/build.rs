@@ -6,9 +6,10 @@ use std::process::{Command, Stdio};
 
 use crate::workspace;
 
-/// The package whose tests run, and the features that it is built with. The dependencies then have
-/// the features that they have in all tests, so that they are not built once more.
-const PACKAGE: [&str; 4] = ["-p", "burn-dp", "--features", "burn-dp/ndarray,burn-dp/train"];
+/// The packages whose tests run, and the features that they are built with. The dependencies then
+/// have the features that they have in all tests, so that they are not built once more.
+const PACKAGES: [&str; 6] =
+    ["-p", "burn-dp", "-p", "burn-dp-accountant", "--features", "burn-dp/ndarray,burn-dp/train"];
 
 /// A test: the program that it is in, and its name there.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
@@ -26,9 +27,9 @@ pub(crate) struct Test {
 /// Returns a message if the copy does not compile, or if a program does not list its tests.
 pub(crate) fn tests(folder: &Path) -> Result<BTreeMap<String, Vec<Test>>, String> {
     let mut cargo = Command::new(std::env::var("CARGO").unwrap_or_else(|_| "cargo".into()));
-    cargo.args(["test", "--no-run", "--lib", "--tests"]).args(PACKAGE);
+    cargo.args(["test", "--no-run", "--lib", "--tests"]).args(PACKAGES);
     cargo.arg("--message-format=json-render-diagnostics");
-    eprintln!("$ cargo test --no-run {} (in {})", PACKAGE.join(" "), folder.display());
+    eprintln!("$ cargo test --no-run {} (in {})", PACKAGES.join(" "), folder.display());
     let output = cargo
         .current_dir(folder)
         .env("CARGO_TARGET_DIR", workspace::target())

@@ -17,7 +17,7 @@ pub(crate) const VARIABLE: &str = "BURN_DP_REMOVED_GUARD";
 /// change of their words builds nothing.
 const PAGES: &str = "burn-dp/docs/";
 
-/// What the root of the library gets.
+/// What the root of a library gets.
 const FUNCTION: &str = r#"
 /// Returns whether the guard `id` is taken away.
 pub(crate) fn removed_guard(id: &str) -> bool {
@@ -26,8 +26,8 @@ pub(crate) fn removed_guard(id: &str) -> bool {
 }
 "#;
 
-/// The root of the library, which gets the function that reads the variable.
-const LIBRARY: &str = "burn-dp/src/lib.rs";
+/// The roots of the libraries, which get the function that reads the variable.
+const LIBRARIES: [&str; 2] = ["burn-dp/src/lib.rs", "burn-dp-accountant/src/lib.rs"];
 
 /// Writes the files `paths` of the workspace at `root` to `folder`, with the edits of all guards.
 ///
@@ -53,10 +53,11 @@ pub(crate) fn write(
         let from = root.join(path);
         let mut bytes = fs::read(&from).map_err(|error| format!("{}: {error}", from.display()))?;
         let edits = edits.remove(path.as_str()).unwrap_or_default();
-        if !edits.is_empty() || path == LIBRARY {
+        let is_library = LIBRARIES.contains(&path.as_str());
+        if !edits.is_empty() || is_library {
             let text = String::from_utf8(bytes).map_err(|error| format!("{path}: {error}"))?;
             let mut text = edited(&text, &edits).map_err(|reason| format!("{path}: {reason}"))?;
-            if path == LIBRARY {
+            if is_library {
                 text += &FUNCTION.replace("VARIABLE", VARIABLE);
             }
             bytes = text.into_bytes();

@@ -5,8 +5,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::catalog::{self, Edge, Guard};
 use super::page::{self, Entry};
 
-/// The folder whose files may be edited.
-const LIBRARY: &str = "burn-dp/src/";
+/// The folders whose files may be edited.
+const LIBRARIES: [&str; 2] = ["burn-dp/src/", "burn-dp-accountant/src/"];
 
 /// Returns what is missing in the list of guards, unknown, or not as it is listed.
 ///
@@ -84,7 +84,8 @@ fn of_guard(guard: &Guard, ids: &[&str], sources: &BTreeMap<String, String>) -> 
     }
     for edit in edit {
         let file = &edit.file;
-        let found = match sources.get(file).filter(|_| file.starts_with(LIBRARY)) {
+        let may_be_edited = LIBRARIES.iter().any(|folder| file.starts_with(folder));
+        let found = match sources.get(file).filter(|_| may_be_edited) {
             Some(text) => text.matches(&edit.original).count(),
             None => 0,
         };

@@ -32,8 +32,8 @@ use self::catalog::{Edge, Guard};
 use self::report::Row;
 use self::run::{Outcome, Task};
 
-/// The package whose guards are taken away.
-const PACKAGE: &str = "burn-dp";
+/// The packages whose guards are taken away. The tests run in the folder of the first.
+const PACKAGES: [&str; 2] = ["burn-dp", "burn-dp-accountant"];
 
 /// What `cargo xtask guards` does.
 #[derive(Args, Debug, Clone, PartialEq, Eq)]
@@ -80,7 +80,7 @@ pub(crate) fn run(options: &Options, root: &Path) -> Result<(), String> {
             }
         }
     }
-    let (package, limit) = (folder.join(PACKAGE), Duration::from_secs(options.timeout));
+    let (package, limit) = (folder.join(PACKAGES[0]), Duration::from_secs(options.timeout));
     every_guard_in_place(&tasks, &package, limit)?;
     let report = |index: usize, outcome| {
         println!("{}", report::line(&owners[index].1.id, &tasks[index].test.path, outcome));
@@ -108,8 +108,8 @@ fn checked(root: &Path, paths: &[String]) -> Result<Vec<Edge>, String> {
     let text = |path: &String| std::fs::read_to_string(root.join(path)).ok();
     let page = text(&page::PAGE.to_string()).ok_or("the page of sharp edges is missing")?;
     let of_library = |path: &&String| {
-        path.ends_with(".rs")
-            && path.strip_prefix(PACKAGE).is_some_and(|rest| rest.starts_with('/'))
+        let folder = path.split('/').next().unwrap_or_default();
+        path.ends_with(".rs") && PACKAGES.contains(&folder)
     };
     let sources: BTreeMap<_, _> = paths
         .iter()
