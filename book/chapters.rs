@@ -13,6 +13,7 @@ macro_rules! chapters {
 
 chapters! {
     accounting: "accounting.md",
+    correlated_noise: "correlated-noise.md",
     auditing: "auditing.md",
     choosing: "choosing.md",
     coverage: "coverage.md",
@@ -24,6 +25,7 @@ chapters! {
     performance: "performance.md",
     policies: "policies.md",
     recipes: "recipes.md",
+    samplers: "samplers.md",
     troubleshooting: "troubleshooting.md",
     user_level: "user-level.md",
 }
