@@ -82,11 +82,11 @@ fn page(figures: &[Figure], options: &AllOptions) -> String {
     for figure in figures {
         let held = figure.verdicts.iter().filter(|verdict| verdict.holds).count();
         let name = &figure.experiment;
-        let _ = writeln!(text, "| [`{name}`](#{name}) | {held} of {} |", figure.verdicts.len());
+        let _ = writeln!(text, "| `{name}` | {held} of {} |", figure.verdicts.len());
     }
     for figure in figures {
         let picture = format!("{PICTURES}/{}.svg", figure.experiment);
-        let _ = write!(text, "\n<a id=\"{}\"></a>\n\n", figure.experiment);
+        text.push('\n');
         text.push_str(&figure.markdown(&picture));
     }
     text
@@ -120,7 +120,7 @@ mod tests {
     fn the_page_counts_the_verdicts_of_each_figure() {
         let folder = tempfile::tempdir().unwrap();
         let text = page(&[figure()], &options(folder.path()));
-        assert!(text.contains("| [`one`](#one) | 1 of 2 |"), "{text}");
+        assert!(text.contains("| `one` | 1 of 2 |"), "{text}");
         assert!(text.contains("(figures/one.svg)"), "{text}");
     }
 
