@@ -5,28 +5,15 @@
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-mod golden_folder;
+mod golden_rows;
 
 use burn_dp_accountant::search::PrivateSearch;
 use burn_dp_accountant::{DpEvent, NeighboringRelation, RunCount};
+use golden_rows::number;
 use serde_json::{Value, json};
 
 fn rows(copied: Value, kind: &str) -> Vec<Value> {
-    let mut rows = copied.as_array().unwrap().clone();
-    match golden_folder::folder() {
-        Some(folder) => {
-            let text = std::fs::read_to_string(folder.join("hyper_parameter_search.json")).unwrap();
-            let json: Value = serde_json::from_str(&text).unwrap();
-            let table = json["rows"].as_array().unwrap();
-            rows.extend(table.iter().filter(|row| row["kind"] == kind).cloned());
-        }
-        None => eprintln!("no folder of golden tables: only the copied rows are checked"),
-    }
-    rows
-}
-
-fn number(row: &Value, key: &str) -> f64 {
-    row[key].as_f64().unwrap_or_else(|| panic!("{key} in {row}"))
+    golden_rows::rows(copied, "hyper_parameter_search.json", kind)
 }
 
 fn runs(row: &Value) -> RunCount {

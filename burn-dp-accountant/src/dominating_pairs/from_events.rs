@@ -40,9 +40,15 @@ fn add(
     count: u64,
     relation: NeighboringRelation,
 ) -> Result<(), AccountantError> {
-    if count == 0 {
-        return Ok(());
-    }
+    event.for_each_part(count, &mut |part, count| add_part(out, part, count, relation))
+}
+
+fn add_part(
+    out: &mut DominatingPairs,
+    event: &DpEvent,
+    count: u64,
+    relation: NeighboringRelation,
+) -> Result<(), AccountantError> {
     let sensitivity = relation.sensitivity();
     match event {
         DpEvent::NonPrivate => {
@@ -51,16 +57,9 @@ fn add(
         DpEvent::Unsupported { reason } => {
             return Err(AccountantError::unsupported("an unsupported event", reason.clone()));
         }
-        DpEvent::Composed { events } => {
-            for part in events {
-                add(out, part, count, relation)?;
-            }
-        }
-        DpEvent::SelfComposed { event, count: inner } => {
-            let total = count.checked_mul(*inner).ok_or_else(|| {
-                AccountantError::invalid("count", format!("overflows: {count} x {inner}"))
-            })?;
-            add(out, event, total, relation)?;
+        // `add` gives their parts.
+        DpEvent::Composed { .. } | DpEvent::SelfComposed { .. } => {
+            add(out, event, count, relation)?;
         }
         DpEvent::EpsilonDelta { epsilon, delta } => {
             out.mass_at_infinity += delta * count as f64;

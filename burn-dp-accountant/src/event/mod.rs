@@ -18,6 +18,7 @@ pub use mixture::{GaussianMixture, PatternedGaussian, RandomParticipation};
 use serde::{Deserialize, Serialize};
 
 use crate::correlated_noise::{Participation, Strategy};
+use crate::error::AccountantError;
 
 /// One release, or a structure of releases, on private data.
 ///
@@ -200,6 +201,32 @@ pub enum RunCount {
 }
 
 impl DpEvent {
+    /// Calls `add` with each part that is no composition, and with its number of releases in
+    /// `count` releases of this event.
+    ///
+    /// # Errors
+    ///
+    /// Returns [`AccountantError::InvalidArgument`] if a number overflows, and the errors of `add`.
+    pub(crate) fn for_each_part(
+        &self,
+        count: u64,
+        add: &mut dyn FnMut(&Self, u64) -> Result<(), AccountantError>,
+    ) -> Result<(), AccountantError> {
+        match self {
+            _ if count == 0 => Ok(()),
+            Self::Composed { events } => {
+                events.iter().try_for_each(|part| part.for_each_part(count, add))
+            }
+            Self::SelfComposed { event, count: inner } => {
+                let total = count.checked_mul(*inner).ok_or_else(|| {
+                    AccountantError::invalid("count", format!("overflows: {count} x {inner}"))
+                })?;
+                event.for_each_part(total, add)
+            }
+            part => add(part, count),
+        }
+    }
+
     /// Returns a Gaussian release.
     pub fn gaussian(noise_multiplier: f64) -> Self {
         Self::Gaussian { noise_multiplier }

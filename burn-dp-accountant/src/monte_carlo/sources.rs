@@ -44,20 +44,17 @@ impl Sources {
         count: u64,
         relation: NeighboringRelation,
     ) -> Result<(), AccountantError> {
-        if count == 0 {
-            return Ok(());
-        }
+        event.for_each_part(count, &mut |part, count| self.add_part(part, count, relation))
+    }
+
+    fn add_part(
+        &mut self,
+        event: &DpEvent,
+        count: u64,
+        relation: NeighboringRelation,
+    ) -> Result<(), AccountantError> {
         let replaced = relation == NeighboringRelation::ReplaceOne;
         match event {
-            DpEvent::Composed { events } => {
-                return events.iter().try_for_each(|part| self.add(part, count, relation));
-            }
-            DpEvent::SelfComposed { event, count: inner } => {
-                let total = count.checked_mul(*inner).ok_or_else(|| {
-                    AccountantError::invalid("count", format!("overflows: {count} x {inner}"))
-                })?;
-                return self.add(event, total, relation);
-            }
             DpEvent::RandomAllocation { steps, participations, epochs, event: inner }
                 if !replaced =>
             {

@@ -57,19 +57,16 @@ impl RenyiCurve {
         count: u64,
         relation: NeighboringRelation,
     ) -> Result<(), AccountantError> {
-        if count == 0 {
-            return Ok(());
-        }
+        event.for_each_part(count, &mut |part, count| self.add_part(part, count, relation))
+    }
+
+    fn add_part(
+        &mut self,
+        event: &DpEvent,
+        count: u64,
+        relation: NeighboringRelation,
+    ) -> Result<(), AccountantError> {
         match event {
-            DpEvent::Composed { events } => {
-                events.iter().try_for_each(|part| self.add(part, count, relation))
-            }
-            DpEvent::SelfComposed { event, count: inner } => {
-                let total = count.checked_mul(*inner).ok_or_else(|| {
-                    AccountantError::invalid("count", format!("overflows: {count} x {inner}"))
-                })?;
-                self.add(event, total, relation)
-            }
             DpEvent::ZeroConcentrated { rho } => {
                 self.terms.push((Term::Linear(*rho), count));
                 Ok(())
