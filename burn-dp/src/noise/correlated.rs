@@ -1,4 +1,6 @@
 //! Noise that is correlated over the steps of a run.
+//!
+//! Length: what a step keeps, what a checkpoint stores of it, and how it is used.
 
 use burn_dp_accountant::correlated_noise::Strategy;
 use pulp::Simd;
@@ -86,7 +88,8 @@ impl CorrelatedNoise {
     ) -> Result<CorrelatedStep<'_>, DpError> {
         if let Memory::Empty = self.memory {
             self.lengths = lengths.to_vec();
-            self.memory = self.new_memory();
+            let keys = self.recurrences.only_independent() && self.bytes() > self.limit;
+            self.memory = self.new_memory(keys);
         }
         if self.lengths != lengths {
             return Err(DpError::state(format!(
@@ -112,16 +115,23 @@ impl CorrelatedNoise {
         Ok(CorrelatedStep { slots: self.recurrences.slots(), recurrence, values, earlier })
     }
 
-    fn new_memory(&self) -> Memory {
-        let slots = self.recurrences.slots();
-        let padded = |length: usize| length.div_ceil(GROUP_WORDS) * GROUP_WORDS * slots;
-        let bytes = self.lengths.iter().map(|&length| padded(length) * size_of::<f64>()).sum();
-        let too_large = |bytes: usize| bytes > self.limit;
-        if self.recurrences.only_independent() && too_large(bytes) {
-            return Memory::Keys(vec![None; slots]);
+    /// Returns the memory before the first step: of keys, or of values.
+    fn new_memory(&self, keys: bool) -> Memory {
+        if keys {
+            return Memory::Keys(vec![None; self.recurrences.slots()]);
         }
-        let values = |&length: &usize| Zeroizing::new(vec![0.0; padded(length)]);
+        let values = |&length: &usize| Zeroizing::new(vec![0.0; self.padded(length)]);
         Memory::Values(self.lengths.iter().map(values).collect())
+    }
+
+    /// Returns the number of bytes that values would take.
+    fn bytes(&self) -> usize {
+        self.lengths.iter().map(|&length| self.padded(length) * size_of::<f64>()).sum()
+    }
+
+    /// Returns the number of kept values of a parameter of this length.
+    fn padded(&self, length: usize) -> usize {
+        length.next_multiple_of(GROUP_WORDS) * self.recurrences.slots()
     }
 
     /// Returns what a checkpoint needs to continue, and the memory, encrypted under the key of the
@@ -179,16 +189,18 @@ impl CorrelatedNoise {
         if step == 0 {
             return if bytes.is_empty() { Ok(()) } else { Err(damaged()) };
         }
+        if state.keys && !self.recurrences.only_independent() {
+            return Err(damaged());
+        }
         self.lengths = state.lengths.clone();
-        self.limit = if state.keys { 0 } else { usize::MAX };
-        self.memory = self.new_memory();
+        self.memory = self.new_memory(state.keys);
         match &mut self.memory {
-            Memory::Keys(keys) if state.keys && bytes.len() == keys.len() * NO_KEY.len() => {
+            Memory::Keys(keys) if bytes.len() == keys.len() * NO_KEY.len() => {
                 for (key, bytes) in keys.iter_mut().zip(bytes.as_chunks().0) {
                     *key = (*bytes != NO_KEY).then(|| source.key_of_state(bytes));
                 }
             }
-            Memory::Values(values) if !state.keys => {
+            Memory::Values(values) => {
                 let total: usize = values.iter().map(|values| values.len()).sum();
                 if bytes.len() != total * size_of::<f64>() {
                     return Err(damaged());
@@ -464,6 +476,11 @@ pub(super) mod tests {
         assert!(restore(&state, &memory[8..]).is_err());
         assert!(restore(&CorrelatedNoiseState { keys: true, ..state.clone() }, &memory).is_err());
         assert!(restore(&CorrelatedNoiseState { lengths: vec![3], ..state }, &memory).is_err());
+        // Keys do not replace buffers, whatever a file says.
+        let buffered = Strategy::buffered(STEPS, &[0.9, 0.5], &[0.2, 0.1]).unwrap();
+        let keys = CorrelatedNoiseState { keys: true, ..other };
+        let mut noise = CorrelatedNoise::new(&buffered, usize::MAX);
+        assert!(noise.restore(3, &keys, &[1; 2 * NO_KEY.len()], &run.source).is_err());
     }
 
     #[test]

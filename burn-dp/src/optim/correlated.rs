@@ -56,7 +56,7 @@ impl CorrelatedPlan {
     ///
     /// Returns [`DpError::InvalidArgument`] if the noise is correlated and anything but a sum is
     /// released.
-    pub(crate) fn event(&self, step: u64, noise: &DpEvent) -> Result<DpEvent, DpError> {
+    fn event(&self, step: u64, noise: &DpEvent) -> Result<DpEvent, DpError> {
         let noise_multiplier = match noise {
             DpEvent::Gaussian { noise_multiplier } => *noise_multiplier,
             DpEvent::JointGaussian { noise_multipliers } if self.is_independent() => {
@@ -100,6 +100,19 @@ impl CorrelatedPlan {
         }
         let exact = serde_json::to_vec(&(&self.strategy, &self.participation)).unwrap_or_default();
         format!("{self}, {}", &blake3::hash(&exact).to_hex()[..16])
+    }
+}
+
+/// Returns the event of `step`, whose noise has the event `noise`.
+pub(super) fn event_of_step(
+    correlated: Option<&CorrelatedPlan>,
+    mechanism: &SamplingMechanism,
+    step: u64,
+    noise: &DpEvent,
+) -> Result<DpEvent, DpError> {
+    match correlated {
+        Some(correlated) => correlated.event(step, noise),
+        None => Ok(mechanism.event(noise.clone())),
     }
 }
 

@@ -8,7 +8,7 @@ use burn_dp_accountant::{
 };
 
 use super::SamplingScheme;
-use super::correlated::CorrelatedPlan;
+use super::correlated::{CorrelatedPlan, event_of_step};
 use super::owner_limit::OwnerLimit;
 use crate::DpError;
 use crate::clipping::Clipping;
@@ -135,10 +135,7 @@ impl PrivacyPlan {
 
     /// Returns the event of `step`, whose noise has the event `noise`.
     pub(crate) fn event_of(&self, step: u64, noise: &DpEvent) -> Result<DpEvent, DpError> {
-        match &self.correlated {
-            Some(correlated) => correlated.event(step, noise),
-            None => Ok(self.mechanism.event(noise.clone())),
-        }
+        event_of_step(self.correlated.as_ref(), &self.mechanism, step, noise)
     }
 
     /// Returns what correlates the noise of the steps, before the first step.

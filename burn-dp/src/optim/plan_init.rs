@@ -3,7 +3,7 @@
 use burn_dp_accountant::correlated_noise::Strategy;
 use burn_dp_accountant::{Calibration, DpEvent, NeighboringRelation, UnitOfPrivacy};
 
-use super::correlated::{CorrelatedPlan, bounds_participation};
+use super::correlated::{CorrelatedPlan, bounds_participation, event_of_step};
 use super::plan::check_delta;
 use super::{PrivacyPlan, PrivacyPlanConfig};
 use crate::DpError;
@@ -47,10 +47,7 @@ impl PrivacyPlanConfig {
         let unit = self.resolved_unit(relation)?;
         let runs = self.noise_schedule.runs(steps)?;
         let correlated = self.correlated(&*sampler, steps, &runs)?;
-        let event = |noise: &DpEvent| match &correlated {
-            Some(correlated) => correlated.event(0, noise),
-            None => Ok(mechanism.event(noise.clone())),
-        };
+        let event = |noise: &DpEvent| event_of_step(correlated.as_ref(), &mechanism, 0, noise);
         let thresholds = clipping.thresholds(0)?;
         if correlated.is_none() {
             mechanism.check_accounted()?;
