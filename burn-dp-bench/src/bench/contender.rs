@@ -1,5 +1,7 @@
 //! A model that is trained by one algorithm.
 
+use std::time::Instant;
+
 use burn::nn::loss::CrossEntropyLossConfig;
 use burn::optim::{GradientsParams, ModuleOptimizer};
 use burn_dp::DpError;
@@ -14,6 +16,7 @@ use burn_dp::sampling::Sampler;
 use super::Algorithm;
 use burn_dp_examples::data::Batch;
 use burn_dp_examples::models::Classifier;
+use burn_dp_examples::training::TrainError;
 
 /// Clipping threshold of the paper.
 const MAX_GRAD_NORM: f64 = 1.0;
@@ -83,6 +86,35 @@ impl<M: Classifier> Contender<M> {
     /// Returns the trained model.
     pub(super) fn into_model(self) -> Option<M> {
         self.model
+    }
+
+    /// Makes one step that is not counted and then `steps` steps. Returns the milliseconds of each
+    /// counted step.
+    ///
+    /// # Arguments
+    ///
+    /// - `synchronize`: waits until the device has finished
+    ///
+    /// # Errors
+    ///
+    /// Returns the error of a step that is refused, and of `synchronize`.
+    pub(super) fn timed_steps(
+        &mut self,
+        batch: &Batch<M::Inputs>,
+        steps: usize,
+        synchronize: impl Fn() -> Result<(), TrainError>,
+    ) -> Result<Vec<f64>, TrainError> {
+        let mut ms = Vec::with_capacity(steps);
+        for step in 0..=steps {
+            synchronize()?;
+            let start = Instant::now();
+            self.step(batch)?;
+            synchronize()?;
+            if step > 0 {
+                ms.push(start.elapsed().as_secs_f64() * 1e3);
+            }
+        }
+        Ok(ms)
     }
 
     /// Makes one step on the batch.

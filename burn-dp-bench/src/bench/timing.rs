@@ -1,7 +1,5 @@
 //! Times of a step within this process, for the experiments.
 
-use std::time::Instant;
-
 use burn::optim::AdamConfig;
 use burn::tensor::Device;
 use burn_dp_examples::data::Batch;
@@ -52,16 +50,9 @@ struct InProcess<M: Classifier> {
 
 impl<M: Classifier> Player for InProcess<M> {
     fn block(&mut self, steps: usize) -> Result<Block, String> {
-        let mut ms = Vec::with_capacity(steps);
-        for step in 0..=steps {
-            let start = Instant::now();
-            self.contender.step(&self.batch).map_err(|error| error.to_string())?;
-            // The first step is not counted.
-            if step > 0 {
-                ms.push(start.elapsed().as_secs_f64() * 1e3);
-            }
-        }
-        Ok(Block { ms, cpu_ms: None })
+        // A step on the CPU ends when it returns.
+        let ms = self.contender.timed_steps(&self.batch, steps, || Ok(()));
+        Ok(Block { ms: ms.map_err(|error| error.to_string())?, cpu_ms: None })
     }
 }
 

@@ -1,7 +1,6 @@
 //! A process that makes steps of one algorithm on one network, on command, and nothing else.
 
 use std::io::{BufRead, Write};
-use std::time::Instant;
 
 use burn::optim::{AdamConfig, SgdConfig};
 use burn::tensor::Device;
@@ -111,17 +110,7 @@ impl Measure for Steps<'_> {
                 let error = format!("expected `{STEPS} N`, got `{line}`");
                 return Err(pipe(std::io::Error::other(error)));
             };
-            let mut ms = Vec::with_capacity(steps);
-            for step in 0..=steps {
-                synchronize(self.device)?;
-                let start = Instant::now();
-                contender.step(&batch)?;
-                synchronize(self.device)?;
-                // The first step is not counted.
-                if step > 0 {
-                    ms.push(start.elapsed().as_secs_f64() * 1e3);
-                }
-            }
+            let ms = contender.timed_steps(&batch, steps, || synchronize(self.device))?;
             say(&Times { ms })?;
         }
         Ok(())

@@ -8,8 +8,6 @@
 
 use std::path::PathBuf;
 
-use burn::optim::momentum::MomentumConfig;
-use burn::optim::{ModuleOptimizer, SgdConfig};
 use burn::tensor::Device;
 use burn_dp::clipping::{Clipping, CountNoise, FlatClipping, QuantileClipping};
 use burn_dp::losses::CrossEntropyLossConfig;
@@ -22,6 +20,8 @@ use burn_dp_examples::data::{ImageBatcher, Splits, digits, mnist};
 use burn_dp_examples::models::{Classifier, CnnConfig};
 use burn_dp_examples::plot::{self, Series};
 use burn_dp_examples::training::{BackendName, Evaluation, TrainError, checks, device, files};
+
+use super::trial::momentum_sgd;
 
 /// Options of the experiment.
 #[derive(Args, Debug, Clone)]
@@ -207,11 +207,6 @@ fn load(options: &AdaptiveClippingOptions) -> Result<Splits<ImageBatcher>, Train
     Ok(splits.truncated(cut(options.train_size), cut(options.test_size)))
 }
 
-fn optimizer() -> ModuleOptimizer {
-    let momentum = MomentumConfig::new().with_momentum(0.9).with_dampening(0.0);
-    SgdConfig::new().with_momentum(Some(momentum)).init()
-}
-
 fn train(
     name: String,
     fixed: bool,
@@ -233,7 +228,7 @@ fn train(
         .with_clipping(policy)
         .init()?;
     let batches = plan.batches(data.train.clone(), data.encoder, &trained)?;
-    let mut optim = plan.optimizer(optimizer());
+    let mut optim = plan.optimizer(momentum_sgd());
     let loss = CrossEntropyLossConfig::new().init();
     let (mut test_accuracy, mut thresholds) = (Vec::new(), Vec::new());
     for (step, batch) in batches.enumerate() {

@@ -9,7 +9,7 @@
 
 use burn_dp_examples::training::{TrainError, typed};
 
-use super::figure::{Figure, FigureSeries, Preset, Verdict};
+use super::figure::{Figure, FigureSeries, Verdict};
 use super::measured::{FigureOptions, Measured};
 use crate::bench::{Algorithm, Network, Sizes, step_times};
 
@@ -85,7 +85,7 @@ impl Times {
         measured.finish(Figure {
             experiment: self.name.into(),
             figure: self.figure.into(),
-            preset: if options.quick { Preset::Quick } else { Preset::Paper },
+            preset: measured.preset,
             setting: self.setting,
             labels: ["Seconds for an epoch of 60,000 examples", self.x, "seconds"]
                 .map(String::from),

@@ -5,8 +5,6 @@
 //! G. Andrew, O. Thakkar, H. B. McMahan, S. Ramaswamy, "Differentially Private Learning with
 //! Adaptive Clipping", 2021, section 3.
 
-use burn::optim::SgdConfig;
-use burn::optim::momentum::MomentumConfig;
 use burn_dp::DpError;
 use burn_dp::clipping::QuantileClipping;
 use burn_dp::optim::PrivacyPlanConfig;
@@ -14,9 +12,9 @@ use burn_dp_accountant::Budget;
 use burn_dp_examples::data::{ImageBatcher, Splits};
 use burn_dp_examples::training::TrainError;
 
-use super::figure::{Figure, FigurePoint, FigureSeries, Preset, Verdict};
+use super::figure::{Figure, FigurePoint, FigureSeries, Verdict};
 use super::measured::{FigureOptions, Measured};
-use super::trial::{Trial, images};
+use super::trial::{Trial, images, momentum_sgd};
 
 pub(super) const NAME: &str = "clipping-utility";
 
@@ -72,7 +70,7 @@ pub(super) fn run(options: &FigureOptions) -> Result<Figure, TrainError> {
     measured.finish(Figure {
         experiment: NAME.into(),
         figure: "Adaptive clipping, utility against fixed thresholds".into(),
-        preset: if options.quick { Preset::Quick } else { Preset::Paper },
+        preset: measured.preset,
         setting: format!(
             "A CNN, {} images, {epochs} epochs, batch {batch}, SGD with momentum 0.9 and a \
              learning rate of {RATE} over the threshold, δ = {DELTA:e}, {} seeds. Adaptive: the \
@@ -102,8 +100,6 @@ fn train(
         Some(threshold) => plan.with_max_grad_norm(threshold),
         None => plan.with_clipping(QuantileClipping::new(0.5)?),
     };
-    let momentum = MomentumConfig::new().with_momentum(0.9).with_dampening(0.0);
-    let optimizer = SgdConfig::new().with_momentum(Some(momentum)).init();
     let lr = |step: u64, threshold: f64| RATE / threshold * (steps - step) as f64 / steps as f64;
-    Ok(Trial { plan, optimizer, lr: &lr }.run(data, seed)?.accuracy)
+    Ok(Trial { plan, optimizer: momentum_sgd(), lr: &lr }.run(data, seed)?.accuracy)
 }

@@ -8,8 +8,6 @@
 //! - K. Dvijotham et al., "Efficient and Near-Optimal Noise Generation for Streaming Differential
 //!   Privacy", 2024.
 
-use burn::optim::SgdConfig;
-use burn::optim::momentum::MomentumConfig;
 use burn_dp::DpError;
 use burn_dp::optim::{PrivacyPlanConfig, SamplingScheme};
 use burn_dp_accountant::Budget;
@@ -17,9 +15,9 @@ use burn_dp_accountant::correlated_noise::{Objective, Strategy, StrategySearch, 
 use burn_dp_examples::data::{ImageBatcher, Splits};
 use burn_dp_examples::training::TrainError;
 
-use super::figure::{Figure, FigurePoint, FigureSeries, Preset, Verdict};
+use super::figure::{Figure, FigurePoint, FigureSeries, Verdict};
 use super::measured::{FigureOptions, Measured};
-use super::trial::{Trial, images};
+use super::trial::{MOMENTUM, Trial, images, momentum_sgd};
 
 pub(super) const ERROR: &str = "correlated-noise";
 pub(super) const ACCURACY: &str = "correlated-noise-accuracy";
@@ -90,7 +88,7 @@ pub(super) fn errors(options: &FigureOptions) -> Result<Figure, TrainError> {
     measured.finish(Figure {
         experiment: ERROR.into(),
         figure: "Correlated noise: error against the number of steps".into(),
-        preset: if options.quick { Preset::Quick } else { Preset::Paper },
+        preset: measured.preset,
         setting: "The largest root mean squared error of a prefix sum at a noise multiplier of 1, \
                   if a unit takes part once."
             .into(),
@@ -132,7 +130,6 @@ const PAPER: ([usize; 2], usize, u64) = ([60_000, 10_000], 500, 20);
 const DELTA: f64 = 1e-5;
 const EPSILONS: [f64; 3] = [1.0, 4.0, 16.0];
 
-const MOMENTUM: f64 = 0.9;
 /// Bands of the strategy, and parts of the data, with cyclic Poisson sampling.
 const BANDS: u64 = 8;
 
@@ -198,7 +195,7 @@ pub(super) fn accuracy(options: &FigureOptions) -> Result<Figure, TrainError> {
     measured.finish(Figure {
         experiment: ACCURACY.into(),
         figure: "Correlated noise: accuracy at equal ε".into(),
-        preset: if options.quick { Preset::Quick } else { Preset::Paper },
+        preset: measured.preset,
         setting: format!(
             "A CNN, {} images, {epochs} epochs of {epoch} steps, SGD with momentum 0.9, δ = \
              {DELTA:e}, {} seeds. \"Shuffled once\": a unit takes part every {epoch} steps, \
@@ -251,8 +248,6 @@ fn train(
         SamplingScheme::Poisson => plan,
         _ => plan.with_correlated_noise(strategy.clone()),
     };
-    let momentum = MomentumConfig::new().with_momentum(MOMENTUM).with_dampening(0.0);
-    let optimizer = SgdConfig::new().with_momentum(Some(momentum)).init();
     let lr = move |step: u64, _: f64| 0.3 * (steps - step) as f64 / steps as f64;
-    Ok(Trial { plan, optimizer, lr: &lr }.run(data, seed)?.accuracy)
+    Ok(Trial { plan, optimizer: momentum_sgd(), lr: &lr }.run(data, seed)?.accuracy)
 }

@@ -1,7 +1,7 @@
 //! What an experiment has measured so far, so that an interrupted one continues.
 
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::Duration;
 
 use burn_dp_examples::training::{TrainError, checks, files};
@@ -150,13 +150,13 @@ impl Measured {
     /// # Errors
     ///
     /// Returns an error if a file cannot be written.
-    pub(crate) fn finish(self, figure: Figure) -> Result<Figure, TrainError> {
+    pub(crate) fn finish(&self, figure: Figure) -> Result<Figure, TrainError> {
         self.bar.finish_and_clear();
         figure.write(&self.output)?;
         if let Some(json) = &self.json {
             files::write_json(json, &figure)?;
         }
-        remove(&self.path)?;
+        files::remove(&self.path)?;
         println!("{}: {}\n{}", figure.experiment, figure.figure, figure.setting);
         figure.verdicts.iter().for_each(|verdict| println!("- {verdict}"));
         println!("files: {}", self.output.display());
@@ -164,18 +164,11 @@ impl Measured {
     }
 }
 
-fn remove(path: &Path) -> Result<(), TrainError> {
-    match std::fs::remove_file(path) {
-        Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
-            Err(TrainError::Io { path: path.into(), source: error })
-        }
-        _ => Ok(()),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used)]
+
+    use std::path::Path;
 
     use super::*;
 

@@ -15,7 +15,7 @@ use burn_dp_examples::data::{ImageBatcher, Splits};
 use burn_dp_examples::models::{Classifier, MlpConfig};
 use burn_dp_examples::training::TrainError;
 
-use super::figure::{Figure, FigurePoint, FigureSeries, Preset, Verdict};
+use super::figure::{Figure, FigurePoint, FigureSeries, Verdict};
 use super::measured::{FigureOptions, Measured};
 use super::trial::images;
 
@@ -109,7 +109,7 @@ pub(super) fn run(options: &FigureOptions) -> Result<Figure, TrainError> {
     measured.finish(Figure {
         experiment: NAME.into(),
         figure: "Adaptive clipping, figures 2 and 3".into(),
-        preset: if options.quick { Preset::Quick } else { Preset::Paper },
+        preset: measured.preset,
         setting: format!(
             "An MLP on drawn digits or MNIST, {BATCH} examples a step, learning rate 0.2 of the \
              threshold, which starts at 1/{FAR} or {FAR} times norms of order one; the share of \

@@ -9,7 +9,7 @@ use burn_dp::DpError;
 use burn_dp_accountant::{Accountant, DpEvent, ExactAccountant, NeighboringRelation};
 use burn_dp_examples::training::TrainError;
 
-use super::figure::{Figure, FigureSeries, Preset, Verdict};
+use super::figure::{Figure, FigureSeries, Verdict};
 use super::measured::{FigureOptions, Measured};
 
 pub(super) const NAME: &str = "tan-data-size";
@@ -39,7 +39,7 @@ pub(super) fn run(options: &FigureOptions) -> Result<Figure, TrainError> {
     measured.finish(Figure {
         experiment: NAME.into(),
         figure: "TAN Without a Burn, section 4: the size of the data set".into(),
-        preset: if options.quick { Preset::Quick } else { Preset::Paper },
+        preset: measured.preset,
         setting: format!(
             "B = {BATCH}, σ = {SIGMA}, {STEPS} steps, δ = {DELTA:e}; the data set is a multiple of \
              ImageNet."

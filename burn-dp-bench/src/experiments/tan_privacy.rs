@@ -12,7 +12,7 @@ use burn_dp_accountant::{
 };
 use burn_dp_examples::training::TrainError;
 
-use super::figure::{Figure, FigureSeries, Preset, Verdict};
+use super::figure::{Figure, FigureSeries, Verdict};
 use super::measured::{FigureOptions, Measured};
 
 pub(super) const NAME: &str = "tan-privacy";
@@ -27,7 +27,7 @@ const WALL: f64 = 0.5;
 
 pub(super) fn run(options: &FigureOptions) -> Result<Figure, TrainError> {
     let mut measured = Measured::open(NAME, options)?;
-    let points = if measured.preset == Preset::Quick { 16 } else { 48 };
+    let points = if measured.quick() { 16 } else { 48 };
     // From σ = 0.35 to 8, evenly in the logarithm.
     let sigmas: Vec<f64> = (0..points)
         .map(|i| 0.35 * (8.0f64 / 0.35).powf(f64::from(i) / f64::from(points - 1)))
@@ -81,7 +81,7 @@ pub(super) fn run(options: &FigureOptions) -> Result<Figure, TrainError> {
     measured.finish(Figure {
         experiment: NAME.into(),
         figure: "TAN Without a Burn, figure 2".into(),
-        preset: if options.quick { Preset::Quick } else { Preset::Paper },
+        preset: measured.preset,
         setting: format!(
             "ε at δ = {DELTA:e} after {STEPS} steps whose sampling probability follows from σ and \
              a constant η. The approximation is meant for σ ≥ {TAN_APPROXIMATION_LIMIT}; the wall \

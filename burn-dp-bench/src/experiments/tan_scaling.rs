@@ -87,11 +87,7 @@ pub(super) fn run(options: &FigureOptions) -> Result<Figure, TrainError> {
     measured.finish(Figure {
         experiment: NAME.into(),
         figure: "TAN Without a Burn, figure 1".into(),
-        preset: if options.quick {
-            super::figure::Preset::Quick
-        } else {
-            super::figure::Preset::Paper
-        },
+        preset: measured.preset,
         setting: format!(
             "A CNN, {} steps of SGD, σ/B constant, {} seeds. The large run (B = {large}, σ = {}) \
              has ε = {spent:.2} at δ = 1e-5.",

@@ -1,6 +1,7 @@
 //! One private training of a small image classifier, as experiments compare them.
 
-use burn::optim::ModuleOptimizer;
+use burn::optim::momentum::MomentumConfig;
+use burn::optim::{ModuleOptimizer, SgdConfig};
 use burn::tensor::Device;
 use burn_dp::DpError;
 use burn_dp::losses::CrossEntropyLossConfig;
@@ -10,6 +11,9 @@ use burn_dp_examples::models::{Classifier, CnnConfig};
 use burn_dp_examples::training::{Evaluation, TrainError};
 
 use super::measured::Measured;
+
+/// Momentum of [`momentum_sgd`].
+pub(super) const MOMENTUM: f64 = 0.9;
 
 /// Examples in memory at once.
 const PHYSICAL_BATCH: usize = 256;
@@ -43,6 +47,12 @@ pub(crate) fn images(
         None => digits::splits(seed, train, test),
     };
     Ok(splits.truncated(train, test))
+}
+
+/// Returns SGD with momentum 0.9.
+pub(super) fn momentum_sgd() -> ModuleOptimizer {
+    let momentum = MomentumConfig::new().with_momentum(MOMENTUM).with_dampening(0.0);
+    SgdConfig::new().with_momentum(Some(momentum)).init()
 }
 
 impl Trial<'_> {

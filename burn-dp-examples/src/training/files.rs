@@ -102,7 +102,7 @@ pub(super) fn record_model(path: &Path, model: impl Module) -> Result<Complete, 
 /// # Errors
 ///
 /// Returns [`TrainError::Io`] if the file exists and cannot be removed.
-pub(super) fn remove(path: &Path) -> Result<(), TrainError> {
+pub fn remove(path: &Path) -> Result<(), TrainError> {
     match std::fs::remove_file(path) {
         Err(source) if source.kind() != std::io::ErrorKind::NotFound => {
             Err(TrainError::Io { path: path.into(), source })
