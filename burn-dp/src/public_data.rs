@@ -107,6 +107,11 @@ impl<T> PublicData<T> {
         PublicData { origin: self.origin.clone(), items }
     }
 
+    /// Returns what `of` makes of each item, under the same description.
+    pub fn map<U>(self, of: impl FnMut(T) -> U) -> PublicData<U> {
+        PublicData { origin: self.origin, items: self.items.into_iter().map(of).collect() }
+    }
+
     /// Keeps the first `len` items, and at least one. The description still has the number of all
     /// items, because all of them were declared public.
     pub fn truncated(mut self, len: usize) -> Self {

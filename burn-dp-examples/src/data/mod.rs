@@ -3,6 +3,7 @@
 //! The drawn [`digits`] need no file. [`mnist`] (also Fashion-MNIST), [`cifar10`] and [`imdb`] read
 //! the original files, [`folder`] reads images in one folder per class. All of them return
 //! [`Splits`] of labeled items with the [`Encoder`] that converts them into tensors.
+//! [`FeatureBatcher`] replaces images by their scattering features.
 //!
 //! # Privacy
 //!
@@ -18,6 +19,7 @@ mod dataset;
 pub mod digits;
 mod drawing;
 mod error;
+mod features;
 mod file;
 pub mod folder;
 mod glyphs;
@@ -25,6 +27,7 @@ pub mod idx;
 mod image;
 pub mod imdb;
 pub mod mnist;
+mod scattering;
 pub mod shakespeare;
 mod stroke;
 mod text;
@@ -34,7 +37,9 @@ mod word_vectors;
 pub use batch::{Batch, Encoder, Inputs};
 pub use dataset::{CLASSES, ItemDataset, PIXELS, SIDE, Splits};
 pub use error::DataError;
+pub use features::{FeatureBatcher, FeatureItem};
 pub use image::{ImageBatch, ImageBatcher, ImageDataset, ImageItem, ImageShape};
+pub use scattering::Scattering2d;
 pub use text::{TextBatch, TextBatcher, TextDataset, TextItem};
 pub use vocabulary::{PADDING, UNKNOWN, Vocabulary, words};
 pub use word_vectors::WordVectors;

@@ -1,8 +1,8 @@
 //! The networks of the fast-clipping paper.
 //!
 //! The small networks are [`Mlp`], [`Cnn`], [`Recurrent`] and [`Transformer`], the deep networks
-//! for images [`ResNet`] and [`Vgg`]. [`ImageNetwork`] and [`TextNetwork`] create one by its
-//! [name](ModelName).
+//! for images [`ResNet`] and [`Vgg`]; [`LinearClassifier`] is for features. [`ImageNetwork`] and
+//! [`TextNetwork`] create one by its [name](ModelName).
 //!
 //! # References
 //!
@@ -11,6 +11,7 @@
 
 mod bn_lenet5;
 mod cnn;
+mod linear;
 mod mlp;
 mod network;
 mod next_token;
@@ -23,6 +24,7 @@ mod vgg;
 
 pub use bn_lenet5::{BnLeNet5, BnLeNet5Config};
 pub use cnn::{Cnn, CnnConfig};
+pub use linear::{LinearClassifier, LinearClassifierConfig};
 pub use mlp::{Mlp, MlpConfig};
 pub use network::{ImageNetwork, ModelName, NetworkVisitor, SequenceModel, TextNetwork};
 pub use next_token::{NextToken, NextTokenConfig, WindowBatch};

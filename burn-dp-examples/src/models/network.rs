@@ -4,14 +4,16 @@ use burn::tensor::{Device, Int, Tensor};
 use clap::ValueEnum;
 
 use super::{
-    Classifier, CnnConfig, MlpConfig, NormName, RecurrentConfig, ResNetConfig, ResNetDepth, Rows,
-    Sequence, TransformerConfig, VggConfig, VggDepth, Words,
+    Classifier, CnnConfig, LinearClassifierConfig, MlpConfig, NormName, RecurrentConfig,
+    ResNetConfig, ResNetDepth, Rows, Sequence, TransformerConfig, VggConfig, VggDepth, Words,
 };
 use crate::data::{ImageShape, Inputs, WordVectors};
 
 /// A network of the fast-clipping paper.
 #[derive(ValueEnum, Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ModelName {
+    /// Linear classifier, for features.
+    Linear,
     /// Multi-layer perceptron.
     Mlp,
     /// Convolutional network.
@@ -115,6 +117,10 @@ impl ImageNetwork {
         let vgg = |depth| VggConfig::new(depth, image, classes).init(device);
         let rows = Rows { width: channels * width };
         match self.name {
+            ModelName::Linear => {
+                let config = LinearClassifierConfig::new(self.shape.values());
+                visitor.visit(config.with_classes(classes).init(device))
+            }
             ModelName::Mlp => {
                 let config = MlpConfig::new().with_pixels(self.shape.values());
                 visitor.visit(config.with_classes(classes).init(device))

@@ -22,6 +22,7 @@ mod privacy;
 mod program;
 mod progress;
 mod public_data;
+mod recipes;
 mod statement;
 mod thresholds;
 pub mod tune;

@@ -9,6 +9,7 @@ use super::batch_clipping::{self, BatchOptions};
 use super::federated::{self, FederatedOptions};
 use super::individual::{self, IndividualOptions};
 use super::options::TrainingOptions;
+use super::recipes;
 
 /// A training with its options.
 #[derive(Debug, Clone)]
@@ -31,6 +32,11 @@ impl Training {
         words: impl IntoIterator<Item = W>,
     ) -> Result<Self, clap::Error> {
         let words: Vec<OsString> = words.into_iter().map(Into::into).collect();
+        let dataset = Choice::of(&words).dataset;
+        let words = recipes::expanded(words, dataset.as_deref()).map_err(|error| {
+            let kind = clap::error::ErrorKind::ValueValidation;
+            IndividualOptions::command().error(kind, error)
+        })?;
         let choice = Choice::of(&words);
         Ok(if choice.federated || choice.dataset.as_deref() == Some("shakespeare") {
             Self::Federated(Box::new(FederatedOptions::read(words)?))
@@ -70,6 +76,7 @@ impl Choice {
     fn of(words: &[OsString]) -> Self {
         let mut all = clap::Command::new("train")
             .ignore_errors(true)
+            .args_override_self(true)
             .disable_help_flag(true)
             .disable_version_flag(true)
             .arg(clap::Arg::new("help").short('h').long("help").action(ArgAction::SetTrue));
@@ -88,7 +95,8 @@ impl Choice {
         }
         let Ok(matches) = all.try_get_matches_from(words) else { return Self::default() };
         let value = |id: &str| matches.get_one::<OsString>(id)?.to_str().map(String::from);
-        let federated = matches.get_flag("federated");
+        // Without a default where the line has an error.
+        let federated = matches.try_get_one::<bool>("federated").ok().flatten() == Some(&true);
         Self { dataset: value("dataset"), clipping: value("clipping"), federated }
     }
 }
@@ -130,5 +138,13 @@ mod tests {
         assert!(help("shakespeare --help").contains("--rounds"));
         assert!(help("--clipping batch -h").contains("--mini-set-size"));
         assert!(parse("--rounds 3").unwrap_err().to_string().contains("'--rounds'"));
+    }
+
+    #[test]
+    fn a_line_with_an_error_is_refused_by_the_parser_of_its_training() {
+        for line in ["--output", "--lr", "--what", "--epochs x", "mnist mnist"] {
+            assert!(parse(line).unwrap_err().to_string().starts_with("error: "), "{line}");
+        }
+        assert!(parse("--lr 1 --lr 2").is_ok());
     }
 }

@@ -21,6 +21,28 @@ const LEGEND_WIDTH: usize = 96;
 /// Steps after which the time of a pass is estimated.
 const ESTIMATED_AFTER: usize = 3;
 
+/// The progress bar of a preparation.
+pub(super) struct Waiting(ProgressBar);
+
+impl Waiting {
+    /// Shows what is made, and how many of it.
+    pub(super) fn start(what: &'static str, count: usize) -> Self {
+        let bar = ProgressBar::new(count as u64).with_message(what);
+        if let Ok(style) = ProgressStyle::with_template("{msg}: {bar:40} {pos}/{len}, {eta}") {
+            bar.set_style(style);
+        }
+        Self(bar)
+    }
+
+    pub(super) fn done_one(&self) {
+        self.0.inc(1);
+    }
+
+    pub(super) fn finish(self) {
+        self.0.finish_and_clear();
+    }
+}
+
 /// The progress bar and the table of a run.
 pub(super) struct Progress {
     bar: ProgressBar,

@@ -25,9 +25,10 @@ pub(super) const DELTA: f64 = 1e-5;
 /// Default of `--physical-batch-size`.
 pub(super) const PHYSICAL_BATCH_SIZE: usize = 256;
 
-/// Returns the default network of a data set.
-pub(super) fn model(dataset: DatasetName) -> ModelName {
+/// Returns the default network of a data set, or of its scattering features.
+pub(super) fn model(dataset: DatasetName, scattering: bool) -> ModelName {
     match dataset {
+        _ if scattering => ModelName::Linear,
         DatasetName::Imdb => ModelName::Transformer,
         _ => ModelName::Cnn,
     }
@@ -37,12 +38,14 @@ impl Recipe {
     /// Returns the recipe of a data set and a model, with or without differential privacy.
     pub(super) fn of(dataset: DatasetName, model: ModelName, private: bool) -> Self {
         use DatasetName::{Digits, Imdb, Mnist};
-        use ModelName::{Cnn, Lstm, Mlp, Rnn, Transformer};
+        use ModelName::{Cnn, Linear, Lstm, Mlp, Rnn, Transformer};
         match (private, dataset, model) {
             (true, Digits, Cnn) => Self { max_grad_norm: 0.5, ..Self::sgd(512, 10, 1.0) },
+            (true, Digits, Linear) => Self { max_grad_norm: 0.1, ..Self::sgd(1024, 20, 4.0) },
             (true, Digits, _) => Self::sgd(512, 20, 0.5),
             (true, Mnist, Cnn) => Self { max_grad_norm: 0.5, ..Self::sgd(1024, 10, 1.0) },
             (true, Imdb, _) => Self::adam(1024, 6, 0.002).linear(),
+            (true, _, Linear) => Self { max_grad_norm: 0.1, ..Self::sgd(4096, 40, 8.0) },
             (true, _, Mlp) => Self::sgd(1024, 15, 0.5),
             (true, _, Rnn | Lstm | Transformer) => Self::adam(512, 4, 0.005).linear(),
             (true, _, _) => Self::sgd(1024, 15, 0.5),

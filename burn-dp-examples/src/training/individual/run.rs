@@ -10,14 +10,14 @@ use super::figures::Outcome;
 use super::private::{PrivateRun, Step};
 use super::public_items::PublicInputs;
 use super::{IndividualOptions, RunFigures, Settings, ordinary};
-use crate::data::{Encoder, Splits, WordVectors};
+use crate::data::{Encoder, FeatureBatcher, Splits, WordVectors};
 use crate::models::{Classifier, ImageNetwork, NetworkVisitor, TextNetwork};
 use crate::training::checkpoints::Checkpoints;
 use crate::training::optimizer::optimizer;
 use crate::training::options::{DataOptions, DatasetName, typed};
 use crate::training::output::Measurement;
 use crate::training::progress::{
-    Column, EPSILON, Progress, TEST_ACCURACY, TEST_LOSS, announce, percent, upwards,
+    Column, EPSILON, Progress, TEST_ACCURACY, TEST_LOSS, Waiting, announce, percent, upwards,
 };
 use crate::training::statement::statement;
 use crate::training::{Evaluation, TrainError, device};
@@ -41,15 +41,29 @@ pub fn run(options: IndividualOptions) -> Result<RunFigures, TrainError> {
         let data = options.images(inputs.image_size)?;
         let public =
             settings.needs_public().then(|| options.public_images(&data, inputs.image_size));
-        let network = ImageNetwork {
+        let public = public.transpose()?;
+        let mut network = ImageNetwork {
             name: settings.model,
             shape: data.encoder.shape,
             classes: data.classes,
             norm: inputs.norm,
         };
-        let public = PublicInputs { items: public.transpose()?, words: None };
-        let run = Run::new(data, public, &settings, &device);
-        return network.visit(&device.clone().autodiff(), run);
+        let trained = device.clone().autodiff();
+        if !inputs.scattering {
+            let public = PublicInputs { items: public, words: None };
+            return network.visit(&trained, Run::new(data, public, &settings, &device));
+        }
+        let batcher = FeatureBatcher::new(data.encoder).ok_or_else(|| {
+            TrainError::option("--scattering", "needs images of at least 5 x 5 pixels")
+        })?;
+        let of_public = |item| batcher.features(&item);
+        let public = PublicInputs { items: public.map(|data| data.map(of_public)), words: None };
+        network.shape = batcher.shape();
+        let images = data.train.items().len() + data.test.items().len();
+        let waiting = Waiting::start("scattering features of images", images);
+        let data = batcher.splits(data, || waiting.done_one());
+        waiting.finish();
+        return network.visit(&trained, Run::new(data, public, &settings, &device));
     }
     let (vocabulary_size, length) = (inputs.vocabulary_size, inputs.sequence_length);
     let (options, words) = (data, inputs.word_vectors.as_ref());

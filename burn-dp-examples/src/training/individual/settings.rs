@@ -171,7 +171,8 @@ impl Settings {
     /// Returns [`TrainError::Option`] for an option that is impossible whatever the data.
     pub fn new(options: IndividualOptions, data_dir: Option<PathBuf>) -> Result<Self, TrainError> {
         let IndividualOptions { data, inputs, training, run, .. } = &options;
-        let model = training.model.unwrap_or_else(|| recipe::model(data.dataset));
+        let model =
+            training.model.unwrap_or_else(|| recipe::model(data.dataset, inputs.scattering));
         let recipe = Recipe::of(data.dataset, model, !options.non_private);
         if options.non_private {
             refuse_private_options(&options)?;

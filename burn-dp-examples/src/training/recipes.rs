@@ -1,0 +1,164 @@
+//! Recipes: options of a training, as a file.
+
+use std::ffi::{OsStr, OsString};
+use std::path::Path;
+
+use toml::{Table, Value};
+
+use super::TrainError;
+
+/// The recipes that the program knows by name.
+const KNOWN: [(&str, &str); 2] = [
+    ("mnist-scattering", include_str!("../../recipes/mnist-scattering.toml")),
+    ("mnist-scattering-1", include_str!("../../recipes/mnist-scattering-1.toml")),
+];
+
+/// The key of the data set, which has no name on the command line.
+const DATASET: &str = "dataset";
+
+/// The option that names a recipe.
+const RECIPE: &str = "--recipe";
+
+/// Replaces `--recipe NAME` by the options of the recipe, in front of the others, so that an option
+/// of the command line wins.
+///
+/// # Arguments
+///
+/// - `words`: the command line, the name of the program included
+/// - `dataset`: the data set that the command line names
+///
+/// # Errors
+///
+/// Returns [`TrainError::Option`] if the recipe is not known, cannot be read, or has a value that is
+/// not an option.
+pub(super) fn expanded(
+    mut words: Vec<OsString>,
+    dataset: Option<&str>,
+) -> Result<Vec<OsString>, TrainError> {
+    let joined = |word: &OsString| word.to_str()?.strip_prefix("--recipe=").map(OsString::from);
+    let mut recipe = None;
+    while let Some(at) = words.iter().position(|word| word == RECIPE || joined(word).is_some()) {
+        if recipe.is_some() {
+            return Err(TrainError::option(RECIPE, "is given twice; leave one of them out"));
+        }
+        let word = words.remove(at);
+        recipe = match joined(&word) {
+            Some(name) => Some(name),
+            None if at < words.len() => Some(words.remove(at)),
+            None => {
+                let reason = format!("needs a file, or one of {}", names());
+                return Err(TrainError::option(RECIPE, reason));
+            }
+        };
+    }
+    let Some(recipe) = recipe else { return Ok(words) };
+    let options = options(&recipe, dataset)?;
+    words.splice(1.min(words.len())..1.min(words.len()), options);
+    Ok(words)
+}
+
+/// Returns the options of a recipe as words of a command line.
+fn options(recipe: &OsStr, dataset: Option<&str>) -> Result<Vec<OsString>, TrainError> {
+    let refused = |reason: String| {
+        let recipe = recipe.display();
+        TrainError::option(RECIPE, format!("{recipe} {reason}"))
+    };
+    let known = KNOWN.iter().find(|(name, _)| recipe == *name).map(|(_, text)| (*text).into());
+    let text = match known {
+        Some(text) => text,
+        None if Path::new(recipe).is_file() => {
+            let text = std::fs::read_to_string(recipe);
+            text.map_err(|error| refused(format!("cannot be read: {error}")))?
+        }
+        None => return Err(refused(format!("is neither a file nor one of {}", names()))),
+    };
+    let table: Table = text.parse().map_err(|error| refused(format!("is not TOML: {error}")))?;
+    let mut words = Vec::new();
+    for (key, value) in table {
+        let value = match value {
+            Value::Boolean(true) => None,
+            Value::Boolean(false) => continue,
+            Value::String(text) => Some(text),
+            Value::Integer(number) => Some(number.to_string()),
+            Value::Float(number) => Some(number.to_string()),
+            value => {
+                let reason =
+                    format!("has {key} = {value}; a value is a text, a number, true or false");
+                return Err(refused(reason));
+            }
+        };
+        match (key.as_str(), value) {
+            (DATASET, value) => words.extend(value.filter(|_| dataset.is_none())),
+            (_, None) => words.push(format!("--{key}")),
+            (_, Some(value)) => words.push(format!("--{key}={value}")),
+        }
+    }
+    Ok(words.into_iter().map(Into::into).collect())
+}
+
+fn names() -> String {
+    KNOWN.map(|(name, _)| name).join(", ")
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use super::*;
+    use crate::training::Training;
+
+    fn expand(line: &str) -> Result<Vec<String>, String> {
+        let words = ["train"].into_iter().chain(line.split_whitespace()).map(OsString::from);
+        let dataset = line.split_whitespace().find(|word| *word == "digits");
+        let words = expanded(words.collect(), dataset).map_err(|error| error.to_string())?;
+        Ok(words.into_iter().map(|word| word.into_string().unwrap()).collect())
+    }
+
+    #[test]
+    fn a_file_gives_the_options_in_front_of_the_others() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("mine.toml");
+        let text = "dataset = \"mnist\"\nlr = 0.5\nsteps = 3\nscattering = true\nresume = false\n";
+        std::fs::write(&path, text).unwrap();
+        let path = path.display();
+        let expected = ["train", "mnist", "--lr=0.5", "--scattering", "--steps=3", "--lr", "2"];
+        assert_eq!(expand(&format!("--lr 2 --recipe {path}")).unwrap(), expected);
+        let found = expand(&format!("digits --recipe={path}")).unwrap();
+        assert_eq!(found, ["train", "--lr=0.5", "--scattering", "--steps=3", "digits"]);
+    }
+
+    #[test]
+    fn every_known_recipe_is_a_training() {
+        for (name, text) in KNOWN {
+            // Each says what was chosen on which data, and what it gave.
+            assert!(text.starts_with("# "), "{name}");
+            let words = ["train", "--recipe", name, "--data-dir", "d", "--lr", "3"];
+            let Training::Individual(options) = Training::parse(words).unwrap() else {
+                panic!("{name}");
+            };
+            assert_eq!(options.training.lr, Some(3.0), "{name}: the command line wins");
+            assert!(options.privacy.epsilon.is_some(), "{name}");
+        }
+    }
+
+    #[test]
+    fn what_is_not_a_recipe_is_refused_by_name() {
+        let error = |line: &str| expand(line).unwrap_err();
+        assert!(error("--recipe nothing").contains("nothing is neither a file nor one of mnist-"));
+        assert!(error("--recipe").contains("needs a file"));
+        assert!(error("--recipe a --recipe=b").contains("given twice"));
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("bad.toml");
+        for (text, expected) in [("lr = = 2", "is not TOML"), ("lr = [2]", "has lr = [2]; a value")]
+        {
+            std::fs::write(&path, text).unwrap();
+            let text = error(&format!("--recipe {}", path.display()));
+            assert!(text.contains(expected), "{text}");
+        }
+        // An option that is not known is refused by the parser.
+        std::fs::write(&path, "learning-rate = 2\n").unwrap();
+        let words = ["train".into(), "--recipe".into(), path.into_os_string()];
+        let error = Training::parse(words).unwrap_err().to_string();
+        assert!(error.contains("--learning-rate"), "{error}");
+    }
+}
