@@ -62,7 +62,8 @@
 //! | truncated Poisson | bracket, tight upper end | bracket |
 //! | random allocation, one step | bracket | upper bound: without amplification |
 //! | random allocation, several steps | upper bound | upper bound: without amplification |
-//! | patterned Gaussian, Gaussian mixture | upper bound; simulation | refused |
+//! | Gaussian mixture on a line | exact | refused |
+//! | patterned Gaussian, other mixtures | upper bound; simulation | refused |
 //! | discrete Gaussian | exact | exact |
 //! | exponential mechanism | pure and Rényi bound | pure and Rényi bound |
 //! | zero-concentrated | Rényi bound | Rényi bound |
@@ -70,8 +71,9 @@
 //! | repeat-and-select | Rényi bound | Rényi bound |
 //! | non-private | infinite | infinite |
 //!
-//! - Correlated Gaussian: a whole run is one Gaussian release, or one sampled release for each
-//!   round of cyclic Poisson sampling. The answer is exact if the sensitivity of the strategy is,
+//! - Correlated Gaussian: a whole run is one Gaussian release, one sampled release for each round
+//!   of cyclic Poisson sampling, or, with one band, the allocation of bins or the Poisson sampling
+//!   of a minimum separation. The answer is exact if the sensitivity of the strategy is,
 //!   and otherwise an upper bound: see [`correlated_noise`](crate::correlated_noise).
 //! - Poisson sampling under replace-one: the proof is next to the dominating pair in the source.
 //! - Fixed-size sampling, with and without replacement: add-or-remove-one is an error, because the
@@ -83,6 +85,9 @@
 //! - Random allocation (balls in bins): the likelihood ratio is a mean of log-normal variables,
 //!   bounded from both sides in convex order. The same bins in all epochs are one event; new bins
 //!   in each epoch compose. Several steps of an epoch are bounded by blocks with one step each.
+//! - Gaussian mixture: exact if all means are on one side of one line, as the number of drawn
+//!   examples of one unit ([`DpEvent::poisson_sampled_examples`](crate::DpEvent)). Otherwise the
+//!   component is counted as known.
 //! - Patterned Gaussian releases (minimum separation, bins and cyclic sampling with correlated
 //!   noise): the pattern as part of the outcome is certified. Cyclic Poisson sampling keeps its
 //!   amplification; the other patterns have it in the simulation only.

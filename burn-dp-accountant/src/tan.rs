@@ -87,7 +87,8 @@ impl RunPlan {
     /// and number of steps, `1/factor` of the compute.
     ///
     /// It is for choosing hyperparameters; never release its model, because its own ε is far
-    /// larger.
+    /// larger. On the private data, the choice is a release too: see
+    /// [`events_with_simulations`](Self::events_with_simulations).
     ///
     /// # Errors
     ///
@@ -104,6 +105,36 @@ impl RunPlan {
             noise_multiplier: self.noise_multiplier / factor,
             steps: self.steps,
         })
+    }
+
+    /// Returns the events of this run and of `simulations` runs that are
+    /// [scaled down](Self::scaled_down) by `factor` on the same data.
+    ///
+    /// # Privacy
+    ///
+    /// Hyperparameters that were chosen by small runs on the private data depend on all of these
+    /// runs: their ε belongs to the ε of the run. Small runs on public data cost nothing, and a
+    /// random number of them costs less: see the module [`search`](crate::search).
+    ///
+    /// # Errors
+    ///
+    /// Returns [`AccountantError::InvalidArgument`] if a number is outside of its domain.
+    pub fn events_with_simulations(
+        &self,
+        dataset_size: u64,
+        factor: f64,
+        simulations: u64,
+    ) -> Result<Vec<(DpEvent, u64)>, AccountantError> {
+        let small = self.scaled_down(factor)?;
+        let event = |run: &Self| {
+            let q = run.expected_batch_size / dataset_size as f64;
+            let event = DpEvent::dp_sgd_step(q, run.noise_multiplier);
+            event.validate().map(|()| event)
+        };
+        let steps = small.steps.checked_mul(simulations).ok_or_else(|| {
+            AccountantError::invalid("simulations", format!("overflows the steps: {simulations}"))
+        })?;
+        Ok(vec![(event(&small)?, steps), (event(self)?, self.steps)])
     }
 
     /// Returns the best run within a limit on the number of processed examples.
@@ -225,6 +256,32 @@ fn student_quantile_975(freedom: f64) -> f64 {
 mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
+
+    #[test]
+    fn small_runs_on_the_private_data_are_counted() {
+        use crate::{Accountant, NeighboringRelation, PldAccountant};
+        let run = RunPlan { expected_batch_size: 4_096.0, noise_multiplier: 3.0, steps: 250 };
+        let epsilon = |simulations| {
+            let events = run.events_with_simulations(50_000, 4.0, simulations).unwrap();
+            let events = events.iter().map(|(event, count)| (event, *count));
+            let relation = NeighboringRelation::AddOrRemoveOne;
+            PldAccountant::new(events, relation).unwrap().epsilon(1e-5).unwrap().upper
+        };
+        let step = DpEvent::dp_sgd_step(4_096.0 / 50_000.0, 3.0);
+        let relation = NeighboringRelation::AddOrRemoveOne;
+        let alone = PldAccountant::new([(&step, 250)], relation).unwrap();
+        let alone = alone.epsilon(1e-5).unwrap().upper;
+        assert!((epsilon(0) / alone - 1.0).abs() < 1e-6, "{}", epsilon(0));
+        // Below the wall of small noise, one small run costs more than the large one.
+        assert!(
+            epsilon(1) > 2.0 * alone && epsilon(4) > 1.5 * epsilon(1),
+            "{} {alone}",
+            epsilon(1)
+        );
+        assert!(run.events_with_simulations(50_000, 0.5, 1).is_err());
+        assert!(run.events_with_simulations(50_000, 2.0, u64::MAX).is_err());
+        assert!(run.events_with_simulations(1_000, 2.0, 1).is_err());
+    }
 
     #[test]
     fn approximate_epsilon_matches_figure_2_of_the_paper() {

@@ -9,7 +9,7 @@ mod golden_rows;
 
 use burn_dp_accountant::{
     Accountant, DpEvent, GaussianMixture, Method, MonteCarloAccountant, NeighboringRelation,
-    PatternedGaussian, PldAccountant, RandomParticipation, verified_delta,
+    PatternedGaussian, PldAccountant, RandomParticipation, RdpAccountant, verified_delta,
 };
 use golden_rows::number;
 use serde_json::{Value, json};
@@ -237,6 +237,42 @@ fn verified_delta_equals_the_golden_table() {
 }
 
 #[test]
+fn several_examples_of_a_unit_cost_what_dp_accounting_says() {
+    // dp_accounting 0.6.0, from_mixture_gaussian_mechanism, grid of 1e-4: optimistic (privacy
+    // buckets) and pessimistic (connect the dots).
+    for (sigma, examples, q, steps, delta, lower, upper) in [
+        (2.0, 3, 0.1, 50, 1e-5, 5.7862832140578675, 5.797900334704769),
+        (1.0, 2, 0.01, 200, 1e-6, 2.380734764306488, 2.3907362151686824),
+        (4.0, 8, 0.05, 100, 1e-5, 4.517880891778183, 4.69992952634561),
+    ] {
+        let event = DpEvent::poisson_sampled_examples(q, sigma, examples).unwrap();
+        let pld = PldAccountant::new([(&event, steps)], ADD_REMOVE).unwrap();
+        let found = pld.epsilon(delta).unwrap();
+        assert!(found.lower >= lower && found.upper <= upper * (1.0 + 1e-4), "{event}: {found:?}");
+        assert!(found.upper / found.lower < 1.0 + 1e-4, "{event}: {found:?}");
+        // Known draws cost more.
+        let group = DpEvent::gaussian(sigma / examples as f64);
+        let group = PldAccountant::new([(&group, steps)], ADD_REMOVE).unwrap();
+        assert!(found.upper < group.epsilon(delta).unwrap().lower);
+        let rdp = RdpAccountant::new([(&event, steps)], ADD_REMOVE).unwrap();
+        assert!(rdp.epsilon(delta).unwrap().upper >= found.lower);
+    }
+    let event = DpEvent::poisson_sampled_examples(0.1, 2.0, 3).unwrap();
+    let simulated = MonteCarloAccountant::new([(&event, 20)], ADD_REMOVE).unwrap();
+    let simulated = simulated.with_samples(50_000).epsilon(1e-2).unwrap().estimate;
+    let pld = PldAccountant::new([(&event, 20)], ADD_REMOVE).unwrap().epsilon(1e-2).unwrap();
+    assert!((simulated / pld.upper - 1.0).abs() < 0.05, "{simulated} {pld:?}");
+    let one = DpEvent::poisson_sampled_examples(0.1, 2.0, 1).unwrap();
+    assert_eq!(one, DpEvent::dp_sgd_step(0.1, 2.0));
+    let always = DpEvent::poisson_sampled_examples(1.0, 2.0, 4).unwrap();
+    assert_eq!(always, DpEvent::gaussian(0.5));
+    assert!(DpEvent::poisson_sampled_examples(0.1, 2.0, 0).is_err());
+    assert!(DpEvent::poisson_sampled_examples(1.5, 2.0, 3).is_err());
+    // Replacing the examples has no proof of an amplification.
+    assert!(PldAccountant::new([(&event, 5)], NeighboringRelation::ReplaceOne).is_err());
+}
+
+#[test]
 fn simulation_of_a_composition_is_above_its_certified_bracket() {
     let mixture = DpEvent::GaussianMixture(GaussianMixture {
         noise_multiplier: 1.0,
@@ -261,6 +297,16 @@ fn simulation_of_a_composition_is_above_its_certified_bracket() {
         let impossible = accountant.with_failure_probability(1e-3).unwrap();
         assert!(impossible.epsilon(1e-4).unwrap().upper.is_infinite());
     }
+    let ledger = PldAccountant::new([(&mixture, 7), (&gaussian, 2)], ADD_REMOVE).unwrap();
+    let ledger = ledger.epsilon(1e-3).unwrap();
+    assert!((ledger.upper / truth.upper - 1.0).abs() < 1e-4, "{ledger:?} {truth:?}");
+    assert!((ledger.lower / truth.lower - 1.0).abs() < 1e-4, "{ledger:?} {truth:?}");
+    // Means in several directions: the component is counted as known.
+    let mixture = DpEvent::GaussianMixture(GaussianMixture {
+        noise_multiplier: 1.0,
+        weights: vec![0.9, 0.1],
+        means: vec![vec![0.0, 0.0], vec![0.6, 0.8]],
+    });
     let ledger = PldAccountant::new([(&mixture, 7), (&gaussian, 2)], ADD_REMOVE).unwrap();
     let ledger = ledger.epsilon(1e-3).unwrap();
     assert!(ledger.upper > truth.upper && ledger.lower == 0.0, "{ledger:?}");

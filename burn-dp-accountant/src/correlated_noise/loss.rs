@@ -49,4 +49,24 @@ impl Strategy {
             sensitivity: self.sensitivity(times, separation)?,
         })
     }
+
+    /// Returns the errors of `workload` and the sensitivity if a unit takes part exactly every
+    /// `period` steps.
+    ///
+    /// # Errors
+    ///
+    /// Returns [`AccountantError::InvalidArgument`] if `period` is 0 or the workload has too few
+    /// learning rates, and [`AccountantError::Numerical`] if a number overflows.
+    pub fn loss_in_fixed_order(
+        &self,
+        workload: &Workload,
+        period: u64,
+    ) -> Result<StrategyLoss, AccountantError> {
+        let errors = self.squared_errors(workload)?;
+        Ok(StrategyLoss {
+            max_sq_error: errors.max(),
+            mean_sq_error: errors.mean(),
+            sensitivity: self.sensitivity_in_fixed_order(period)?,
+        })
+    }
 }

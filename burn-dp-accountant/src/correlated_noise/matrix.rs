@@ -88,6 +88,25 @@ impl Strategy {
         gram
     }
 
+    /// Returns the smallest absolute value on the diagonal of the matrix.
+    pub fn smallest_diagonal(&self) -> f64 {
+        let entry = |i: usize| match self.matrix() {
+            StrategyMatrix::Dense { rows } => rows[i][i].abs(),
+            StrategyMatrix::Tree => 1.0,
+            _ => self.toeplitz(1).map_or(0.0, |c| c[0].abs()),
+        };
+        if let Some(factors) = self.column_factors() {
+            let entries = factors.iter().enumerate().map(|(i, factor)| entry(i) * factor);
+            return entries.fold(f64::INFINITY, f64::min);
+        }
+        match self.matrix() {
+            StrategyMatrix::Dense { rows } => {
+                (0..rows.len()).map(entry).fold(f64::INFINITY, f64::min)
+            }
+            _ => entry(0),
+        }
+    }
+
     /// Returns whether no entry of the first `t` rows is negative.
     pub(super) fn is_non_negative(&self, t: usize) -> bool {
         if let Some(c) = self.toeplitz(t) {

@@ -17,7 +17,9 @@
 //!   one Gaussian release of noise multiplier σ over the sensitivity, and nothing is amplified.
 //! - **Amplification.** With at most as many bands as parts of [`Participation::CyclicPoisson`],
 //!   the participations of a unit do not overlap. A run then costs one Poisson-sampled Gaussian
-//!   release for each round over the parts.
+//!   release for each round over the parts. With one band, a random step in each epoch
+//!   ([`Participation::BallsInBins`], [`Participation::RandomAllocation`]) and a minimum separation
+//!   ([`Participation::MinSeparation`]) are amplified too.
 //! - **Error.** Let `A` be the workload that a run computes from its sums, such as prefix sums for
 //!   SGD. The squared error of answer `t` is the squared norm of row `t` of `A C^-1`
 //!   ([`Strategy::squared_errors`]). The loss of a strategy is the error times the squared
@@ -119,6 +121,7 @@ pub use loss::StrategyLoss;
 pub use noising::{NoiseRecipe, NoiseStream, Noising};
 pub use optimize::{Objective, StrategyFamily, StrategySearch};
 pub use participation::Participation;
+pub(crate) use sensitivity::Sensitivity;
 pub use strategy::Strategy;
 pub use strategy_matrix::StrategyMatrix;
 pub use workload::{SquaredErrors, Workload};

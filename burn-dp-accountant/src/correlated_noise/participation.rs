@@ -33,6 +33,41 @@ pub enum Participation {
         /// Probability that a unit of the part is drawn.
         sampling_probability: f64,
     },
+    /// A unit takes part in the steps of one class modulo `period`: the data is used in a fixed
+    /// order. Nothing is random, and nothing is amplified.
+    FixedOrder {
+        /// Number of steps from one participation to the next, at least 1.
+        period: u64,
+    },
+    /// Each unit is in one of `bins` bins, chosen independently and uniformly for the whole run.
+    /// Step `t` uses the units of bin `t mod bins`.
+    ///
+    /// With one band, the run is amplified. With more bands it costs as much as
+    /// [`FixedOrder`](Self::FixedOrder): the bin is counted as known.
+    BallsInBins {
+        /// Number of bins, at least 1.
+        bins: u64,
+    },
+    /// As balls in bins, with an independent choice in each epoch of `bins` steps.
+    ///
+    /// With one band, each epoch is amplified. With more bands the run costs as much as
+    /// [`AtMost`](Self::AtMost) one participation in each epoch.
+    RandomAllocation {
+        /// Number of bins, at least 1.
+        bins: u64,
+    },
+    /// Each unit takes part independently with the same probability, except in the
+    /// `separation - 1` steps after one of its steps.
+    ///
+    /// With one band, the run is amplified as Poisson sampling with this probability is, or costs
+    /// as much as [`AtMost`](Self::AtMost), whichever is smaller for many steps. With more bands it
+    /// costs as much as [`AtMost`](Self::AtMost).
+    MinSeparation {
+        /// Smallest difference between two steps of a unit, at least 1.
+        separation: u64,
+        /// Probability with which a unit takes part that may take part.
+        sampling_probability: f64,
+    },
 }
 
 impl Participation {
@@ -52,6 +87,14 @@ impl Participation {
             Self::AtMost { times, separation } => {
                 check_count("times", times)?;
                 check_count("separation", separation)
+            }
+            Self::FixedOrder { period } => check_count("period", period),
+            Self::BallsInBins { bins } | Self::RandomAllocation { bins } => {
+                check_count("bins", bins)
+            }
+            Self::MinSeparation { separation, sampling_probability } => {
+                check_count("separation", separation)?;
+                check_probability("sampling_probability", sampling_probability)
             }
             Self::CyclicPoisson { parts, sampling_probability } => {
                 check_count("parts", parts)?;
@@ -84,6 +127,16 @@ impl fmt::Display for Participation {
             Self::CyclicPoisson { parts, sampling_probability } => write!(
                 f,
                 "cyclic Poisson sampling of {parts} parts with probability {}",
+                Rounded::up(*sampling_probability).with_digits(4).shortest()
+            ),
+            Self::FixedOrder { period } => write!(f, "every {period} steps, in a fixed order"),
+            Self::BallsInBins { bins } => write!(f, "balls in {bins} bins"),
+            Self::RandomAllocation { bins } => {
+                write!(f, "random allocation to {bins} steps in each epoch")
+            }
+            Self::MinSeparation { separation, sampling_probability } => write!(
+                f,
+                "Poisson sampling with probability {} and a separation of {separation} steps",
                 Rounded::up(*sampling_probability).with_digits(4).shortest()
             ),
         }

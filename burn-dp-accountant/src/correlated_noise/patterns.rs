@@ -1,4 +1,5 @@
-//! Maxima over the patterns of participation: at most `times` steps, at least `separation` apart.
+//! Maxima over the patterns of participation: at most `times` steps, at least `separation` apart,
+//! or exactly so far apart in a fixed order.
 
 /// The participations of one unit in `steps` steps.
 #[derive(Debug, Clone, Copy)]
@@ -6,6 +7,8 @@ pub(super) struct Patterns {
     pub(super) steps: usize,
     pub(super) times: usize,
     pub(super) separation: usize,
+    /// Whether the steps of a unit are all steps of one class modulo `separation`.
+    pub(super) in_fixed_order: bool,
 }
 
 impl Patterns {
@@ -14,7 +17,27 @@ impl Patterns {
         let separation = usize::try_from(separation).unwrap_or(usize::MAX).max(1);
         let fits = steps.div_ceil(separation);
         let times = usize::try_from(times).unwrap_or(usize::MAX).min(fits);
-        Self { steps, times, separation }
+        Self { steps, times, separation, in_fixed_order: false }
+    }
+
+    /// Returns the patterns of the first `steps` steps in which a unit takes part exactly every
+    /// `period` steps.
+    pub(super) fn in_fixed_order(steps: usize, period: u64) -> Self {
+        Self { in_fixed_order: true, ..Self::new(steps, u64::MAX, period) }
+    }
+
+    /// Returns the patterns of a run of another length.
+    pub(super) fn with_steps(&self, steps: usize) -> Self {
+        let separation = self.separation as u64;
+        match self.in_fixed_order {
+            true => Self::in_fixed_order(steps, separation),
+            false => Self::new(steps, self.times as u64, separation),
+        }
+    }
+
+    /// Returns the sum of the values at the steps of the class of `step`.
+    fn sum_of_class(&self, step: usize, values: &[f64]) -> f64 {
+        values.iter().skip(step % self.separation).step_by(self.separation).sum()
     }
 
     /// Returns whether only the separation limits the number of participations.
@@ -55,6 +78,10 @@ impl Patterns {
 
     /// Returns the largest sum of non-negative values at the steps of one pattern.
     pub(super) fn largest_sum(&self, values: &[f64]) -> f64 {
+        if self.in_fixed_order {
+            let classes = 0..self.separation.min(self.steps);
+            return classes.map(|first| self.sum_of_class(first, values)).fold(0.0, f64::max);
+        }
         let lines = self.best_before(|i| values[i]);
         lines.last().and_then(|line| line.last()).copied().unwrap_or(0.0)
     }
@@ -71,6 +98,9 @@ impl Patterns {
 
     /// Returns the largest sum over the patterns that contain step `i`.
     fn largest_sum_with(&self, i: usize, values: &[f64]) -> f64 {
+        if self.in_fixed_order {
+            return self.sum_of_class(i, values);
+        }
         let n = self.steps;
         let before = self.best_before(|j| values[j]);
         let after = self.best_before(|j| values[n - 1 - j]);
@@ -92,6 +122,11 @@ pub(super) mod tests {
 
     /// Returns all patterns with at least one step.
     pub(in super::super) fn all(patterns: Patterns) -> Vec<Vec<usize>> {
+        if patterns.in_fixed_order {
+            let Patterns { steps, separation, .. } = patterns;
+            let class = |first: usize| (first..steps).step_by(separation).collect();
+            return (0..separation.min(steps)).map(class).collect();
+        }
         let mut found = Vec::new();
         let mut open: Vec<Vec<usize>> = (0..patterns.steps).map(|i| vec![i]).collect();
         while let Some(pattern) = open.pop() {
@@ -108,16 +143,18 @@ pub(super) mod tests {
     fn largest_sums_agree_with_all_patterns() {
         let value = |i: usize| ((i * 7919 + 13) % 101) as f64;
         for (steps, times, separation) in [(9, 3, 2), (10, 9, 3), (7, 2, 1), (5, 1, 1), (8, 3, 9)] {
-            let patterns = Patterns::new(steps, times, separation);
-            let values: Vec<f64> = (0..steps).map(value).collect();
-            let sum = |pattern: &Vec<usize>| pattern.iter().map(|&i| values[i]).sum::<f64>();
-            let all = all(patterns);
-            let largest = all.iter().map(sum).fold(0.0, f64::max);
-            assert_eq!(patterns.largest_sum(&values), largest, "{patterns:?}");
-            for i in 0..steps {
-                let with = all.iter().filter(|pattern| pattern.contains(&i)).map(sum);
-                let largest = with.fold(0.0, f64::max);
-                assert_eq!(patterns.largest_sum_with(i, &values), largest, "{patterns:?} {i}");
+            let free = Patterns::new(steps, times, separation);
+            for patterns in [free, Patterns::in_fixed_order(steps, separation)] {
+                let values: Vec<f64> = (0..steps).map(value).collect();
+                let sum = |pattern: &Vec<usize>| pattern.iter().map(|&i| values[i]).sum::<f64>();
+                let all = all(patterns);
+                let largest = all.iter().map(sum).fold(0.0, f64::max);
+                assert_eq!(patterns.largest_sum(&values), largest, "{patterns:?}");
+                for i in 0..steps {
+                    let with = all.iter().filter(|pattern| pattern.contains(&i)).map(sum);
+                    let largest = with.fold(0.0, f64::max);
+                    assert_eq!(patterns.largest_sum_with(i, &values), largest, "{patterns:?} {i}");
+                }
             }
         }
     }

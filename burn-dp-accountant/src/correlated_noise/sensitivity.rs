@@ -12,6 +12,9 @@ const GRAM_STEPS: usize = 2_048;
 /// Largest number of operations of a bound by dynamic programming.
 const LARGEST_WORK: usize = 1 << 28;
 
+/// Rounding of a bound that is attained.
+const ATTAINED: f64 = 1.0 + 1e-12;
+
 /// A sensitivity.
 pub(crate) struct Sensitivity {
     pub(crate) value: f64,
@@ -51,6 +54,20 @@ impl Strategy {
         Ok(self.bounded_sensitivity(steps, times, separation)?.value)
     }
 
+    /// Returns the sensitivity of the whole run if a unit takes part exactly every `period` steps:
+    /// the data is used in a fixed order.
+    ///
+    /// Besides the cases of [`sensitivity`](Self::sensitivity), the value is exact for matrices
+    /// without negative entries, and if the columns of one unit are orthogonal, as in the result of
+    /// a dense search.
+    ///
+    /// # Errors
+    ///
+    /// Returns [`AccountantError::InvalidArgument`] if `period` is 0.
+    pub fn sensitivity_in_fixed_order(&self, period: u64) -> Result<f64, AccountantError> {
+        Ok(self.bounded_sensitivity_in_fixed_order(self.steps(), period)?.value)
+    }
+
     /// Returns the sensitivity of the first `steps` steps, and whether it is exact.
     pub(crate) fn bounded_sensitivity(
         &self,
@@ -61,14 +78,34 @@ impl Strategy {
         check_count("times", times)?;
         check_count("separation", separation)?;
         self.check_steps(steps)?;
-        if steps == 0 {
+        self.largest_change(Patterns::new(steps as usize, times, separation))
+    }
+
+    /// Returns the sensitivity of the first `steps` steps in a fixed order, and whether it is
+    /// exact.
+    pub(crate) fn bounded_sensitivity_in_fixed_order(
+        &self,
+        steps: u64,
+        period: u64,
+    ) -> Result<Sensitivity, AccountantError> {
+        check_count("period", period)?;
+        self.check_steps(steps)?;
+        self.largest_change(Patterns::in_fixed_order(steps as usize, period))
+    }
+
+    fn largest_change(&self, patterns: Patterns) -> Result<Sensitivity, AccountantError> {
+        if patterns.steps == 0 {
             return Ok(Sensitivity { value: 0.0, is_exact: true });
         }
-        let patterns = Patterns::new(steps as usize, times, separation);
         let exact = self.exact_squared_sensitivity(patterns);
         let squared = exact.unwrap_or_else(|| self.squared_sensitivity_bound(patterns));
         if squared.is_finite() {
-            Ok(Sensitivity { value: squared.sqrt(), is_exact: exact.is_some() })
+            // Contributions in orthogonal directions attain the sum of the squared norms.
+            let is_attained = || {
+                let norms = self.of_separate_columns(patterns);
+                patterns.in_fixed_order && norms.is_ok_and(|sum| squared <= sum * ATTAINED)
+            };
+            Ok(Sensitivity { value: squared.sqrt(), is_exact: exact.is_some() || is_attained() })
         } else {
             Err(AccountantError::numerical("the sensitivity of the strategy overflows"))
         }
@@ -105,9 +142,12 @@ impl Strategy {
 
     /// Returns the squared sensitivity in the cases in which it is known.
     fn exact_squared_sensitivity(&self, patterns: Patterns) -> Option<f64> {
-        let Patterns { steps, times, separation } = patterns;
+        let Patterns { steps, times, separation, in_fixed_order } = patterns;
         if times == 1 || separation as u64 >= self.bands() {
             return self.of_separate_columns(patterns).ok();
+        }
+        if in_fixed_order && steps <= GRAM_STEPS && self.is_non_negative(steps) {
+            return Some(patterns.largest_quadratic_bound(&self.gram(steps, true)));
         }
         if self.has_normalized_columns() {
             return None;
@@ -118,9 +158,13 @@ impl Strategy {
     }
 
     fn squared_sensitivity_bound(&self, patterns: Patterns) -> f64 {
-        let Patterns { steps, times, separation } = patterns;
+        let steps = patterns.steps;
         // All terms do not decrease with the number of steps, so that their minimum does not.
         let mut bound = self.of_overlapping_columns(patterns);
+        if patterns.in_fixed_order {
+            let free = Patterns { in_fixed_order: false, ..patterns };
+            bound = bound.min(self.squared_sensitivity_bound(free));
+        }
         if !self.has_normalized_columns()
             && let Some(c) = self.toeplitz(steps)
         {
@@ -136,7 +180,7 @@ impl Strategy {
             bound = bound.min(patterns.largest_quadratic_bound(&self.gram(steps, true)));
         }
         // The signs help only the whole run: a part of a run has at most its sensitivity.
-        let whole = Patterns::new(self.len(), times as u64, separation as u64);
+        let whole = patterns.with_steps(self.len());
         if work_of_gram(whole) <= LARGEST_WORK
             && self.len() <= GRAM_STEPS
             && !self.is_non_negative(self.len())
@@ -196,7 +240,7 @@ fn non_increasing_majorant(coefficients: &[f64]) -> Vec<f64> {
 /// non-negative and non-increasing coefficients ("Banded Square Root Matrix Factorization for
 /// Differentially Private Model Training", Kalinin and Lampert 2024, Theorem 2).
 fn of_decreasing_coefficients(c: &[f64], patterns: Patterns) -> f64 {
-    let Patterns { steps, times, separation } = patterns;
+    let Patterns { steps, times, separation, .. } = patterns;
     let at = |t: usize| c.get(t).copied().unwrap_or(0.0);
     let mut rows = vec![0.0; steps];
     let reach = times.saturating_mul(separation);
@@ -309,6 +353,21 @@ mod tests {
                     before = bound;
                 }
             }
+            for period in [1, 2, 4, 9] {
+                let mut before = 0.0;
+                for steps in 1..=9 {
+                    let patterns = Patterns::in_fixed_order(steps as usize, period);
+                    let truth = by_brute_force(&strategy, patterns);
+                    let found = strategy.bounded_sensitivity_in_fixed_order(steps, period).unwrap();
+                    let free = strategy.sensitivity_after(steps, 9, period).unwrap();
+                    let context = format!("{strategy}: {patterns:?}, {} for {truth}", found.value);
+                    assert!(found.value >= truth * (1.0 - 1e-12), "{context}");
+                    assert!(found.value <= free * (1.0 + 1e-12), "{context}, {free}");
+                    assert!(!found.is_exact || found.value <= truth * (1.0 + 1e-12), "{context}");
+                    assert!(found.value >= before, "{context}, before: {before}");
+                    before = found.value;
+                }
+            }
         }
     }
 
@@ -326,6 +385,22 @@ mod tests {
             let value = strategy.sensitivity(1, 1).unwrap();
             assert!((value / truth - 1.0).abs() < 1e-14, "{strategy}: {value} {truth}");
         }
+    }
+
+    #[test]
+    fn fixed_order_costs_less_than_its_separation() {
+        // correlated_noise.json, row p066: orthogonal columns at a distance of 2, not of 3.
+        let rows = vec![
+            vec![0.6668510819946418],
+            vec![0.3804740701843965, 0.7050925311186275],
+            vec![-0.01659909871432333, 0.27524661438338804, 0.606307622203681],
+            vec![0.050232099920341305, 0.0, 0.2003531623835242, 0.6535165061658427],
+        ];
+        let strategy = Strategy::dense(rows).unwrap();
+        let fixed = strategy.bounded_sensitivity_in_fixed_order(4, 2).unwrap();
+        assert!((fixed.value - 1.0).abs() < 1e-12 && fixed.is_exact, "{}", fixed.value);
+        assert!(strategy.sensitivity(2, 2).unwrap() > 1.01);
+        assert!(strategy.sensitivity_in_fixed_order(0).is_err());
     }
 
     #[test]

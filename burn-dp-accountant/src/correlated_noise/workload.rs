@@ -89,9 +89,18 @@ impl Workload {
         Ok(self)
     }
 
-    /// Returns whether each step has its own learning rate.
-    pub(super) fn has_learning_rates(&self) -> bool {
-        self.rates.is_some()
+    /// Returns the number of learning rates, if steps have their own.
+    pub(super) fn learning_rates(&self) -> Option<usize> {
+        self.rates.as_ref().map(Vec::len)
+    }
+
+    /// Returns the workload with a learning rate of 1 in each step.
+    pub(super) fn without_learning_rates(&self) -> Self {
+        Self { rates: None, ..self.clone() }
+    }
+
+    fn rate(&self, step: usize) -> f64 {
+        self.rates.as_ref().map_or(1.0, |rates| rates[step])
     }
 
     /// Replaces inputs from step `first` on, with nothing before, by the answers of these steps.
@@ -105,7 +114,7 @@ impl Workload {
         let mut decayed = 0.0;
         for (step, value) in values.iter_mut().enumerate() {
             moment = self.momentum * moment + *value;
-            let rate = self.rates.as_ref().map_or(1.0, |rates| rates[first + step]);
+            let rate = self.rate(first + step);
             if self.coefficients.is_some() {
                 *value = rate * moment;
             } else if self.decay == 1.0 {
@@ -115,6 +124,28 @@ impl Workload {
                 decayed = self.decay * decayed + rate * moment;
                 *value = decayed;
             }
+        }
+    }
+}
+
+impl Workload {
+    /// Replaces values of the answers from step `first` on by their product with the transposed
+    /// matrix of [`apply`](Self::apply).
+    pub(super) fn apply_transposed(&self, first: usize, values: &mut [f64]) {
+        let (mut sum, mut moment) = (0.0, 0.0);
+        for (step, value) in values.iter_mut().enumerate().rev() {
+            sum = match self.coefficients {
+                Some(_) => *value,
+                None => self.decay * sum + *value,
+            };
+            moment = self.momentum * moment + self.rate(first + step) * sum;
+            *value = moment;
+        }
+        if let Some(coefficients) = &self.coefficients {
+            values.reverse();
+            let product = series::product(coefficients, values, values.len());
+            values.copy_from_slice(&product);
+            values.reverse();
         }
     }
 }
@@ -249,6 +280,26 @@ mod tests {
             strategy.squared_errors(&Workload::prefix_sums()).unwrap(),
         );
         assert!((a.mean() / b.mean() - 1.0).abs() < 1e-13);
+    }
+
+    #[test]
+    fn transposed_workload_has_the_same_products() {
+        let rates = [0.5, 1.0, 2.0, 1.5, 0.7];
+        let rated = |workload: Workload| workload.with_learning_rates(&rates).unwrap();
+        let sums = Workload::prefix_sums().with_momentum(0.9).unwrap();
+        let toeplitz = Workload::toeplitz(&[1.0, 0.3, -0.2]).unwrap();
+        for workload in [sums.clone(), rated(sums.with_decay(0.8).unwrap()), rated(toeplitz)] {
+            for first in [0, 2] {
+                let x: Vec<f64> = (first..5).map(|i| (i as f64 * 1.7).sin()).collect();
+                let y: Vec<f64> = (first..5).map(|i| (i as f64 * 0.9).cos()).collect();
+                let dot = |a: &[f64], b: &[f64]| a.iter().zip(b).map(|(a, b)| a * b).sum::<f64>();
+                let (mut forward, mut backward) = (x.clone(), y.clone());
+                workload.apply(first, &mut forward);
+                workload.apply_transposed(first, &mut backward);
+                let (a, b) = (dot(&forward, &y), dot(&x, &backward));
+                assert!((a - b).abs() < 1e-12, "{workload:?} {first}: {a} {b}");
+            }
+        }
     }
 
     #[test]

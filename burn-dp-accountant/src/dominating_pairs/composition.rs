@@ -85,6 +85,10 @@ pub(crate) fn largest_loss(parts: &[(Pair, u64)], direction: Direction) -> f64 {
 fn largest_loss_of(pair: &Pair, direction: Direction) -> f64 {
     match *pair {
         Pair::Sampled { q, .. } if direction == Direction::Add => -(-q).ln_1p(),
+        // The share of the means that are 0.
+        Pair::Line { ref components } if direction == Direction::Add => {
+            -components.iter().filter(|c| c.1 == 0.0).map(|c| c.0).sum::<f64>().ln()
+        }
         Pair::Laplace { mu } | Pair::SampledLaplace { mu, .. } => mu,
         Pair::RandomizedResponse { epsilon } => epsilon,
         Pair::Mixture { ref components, .. } => {

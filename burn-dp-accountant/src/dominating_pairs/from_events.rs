@@ -73,7 +73,7 @@ fn add_part(
             out.push(Pair::Gaussian { mu }, count);
         }
         DpEvent::CorrelatedGaussian { .. } => {
-            if let Some(run) = event.uncorrelated(count)? {
+            if let Some(run) = event.uncorrelated(count, relation)? {
                 out.loose |= !run.is_attained;
                 out.unattained |= !run.is_attained;
                 add(out, &run.event, run.count, relation)?;

@@ -22,6 +22,18 @@ pub(crate) fn ln_mixture(q: f64, mu: f64, x: f64) -> f64 {
     }
 }
 
+/// Returns `ln Σ_j w_j e^{μ_j x - μ_j²/2}` for weights that add up to 1.
+pub(crate) fn ln_line(components: &[(f64, f64)], x: f64) -> f64 {
+    let exponent = |mu: f64| mu * x - 0.5 * mu * mu;
+    if components.iter().any(|(_, mu)| exponent(*mu) > 30.0) {
+        let terms = components.iter().map(|(weight, mu)| weight.ln() + exponent(*mu));
+        terms.fold(f64::NEG_INFINITY, ln_add_exp)
+    } else {
+        // The terms of means of 0 are 0.
+        components.iter().map(|(weight, mu)| weight * exponent(*mu).exp_m1()).sum::<f64>().ln_1p()
+    }
+}
+
 /// Returns density and loss at outcome `x` of a sampled pair with Gaussian noise. `None` for pairs
 /// whose moments have closed forms or whose loss is not analytic.
 pub(crate) fn point(pair: &Pair, direction: Direction, x: f64) -> Option<Point> {

@@ -1,5 +1,7 @@
 //! The dominating pairs, whose privacy loss the accountants analyze.
 
+use std::sync::Arc;
+
 use super::allocation::Allocation;
 
 /// A pair of distributions `(P, Q)` that dominates a mechanism: at every ε its hockey-stick
@@ -41,6 +43,14 @@ pub(crate) enum Pair {
     /// is part of the outcome, so that the divergence is the weighted sum. `attained` is a pair of
     /// real data sets if no data sets attain the mixture itself.
     Mixture { components: Vec<(f64, Pair)>, attained: Option<Box<Pair>> },
+    /// `Σ_j w_j N(μ_j, 1)` against `N(0, 1)`, for `(w_j, μ_j)` with `μ_j >= 0` and weights that add
+    /// up to 1: a release in which a unit has a random number of contributions.
+    ///
+    /// Why it dominates means in any directions, of norms `μ_j`: the likelihood ratio is a sum of
+    /// exponentials of jointly Gaussian variables with covariances `<c_i, c_j>`, and by Kahane's
+    /// convexity inequality every convex functional of it is largest when all covariances are, that
+    /// is, for means in one direction.
+    Line { components: Arc<[(f64, f64)]> },
     /// Gaussian noise, where the unit takes part in one of several steps.
     Allocated(Allocation),
 }
@@ -49,7 +59,8 @@ impl Pair {
     /// Returns whether both directions have the same privacy loss.
     pub(crate) fn is_symmetric(&self) -> bool {
         match self {
-            Self::Sampled { .. } | Self::SampledLaplace { .. } | Self::Allocated(_) => false,
+            Self::Sampled { .. } | Self::SampledLaplace { .. } => false,
+            Self::Line { .. } | Self::Allocated(_) => false,
             Self::Mixture { components, .. } => {
                 components.iter().all(|(_, pair)| pair.is_symmetric())
             }

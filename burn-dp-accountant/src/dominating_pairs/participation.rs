@@ -1,5 +1,7 @@
 //! Pairs of releases in which a unit takes part at random steps.
 
+use std::sync::Arc;
+
 use super::allocation::{Allocation, LARGEST_SHIFT};
 use super::composition::DominatingPairs;
 use super::pair::Pair;
@@ -37,9 +39,12 @@ pub(super) fn add_allocation(
     out.unattained |= participations > 1;
 }
 
-/// Adds a mixture with its component as part of the outcome: a bound by joint convexity. A mixture
-/// of one mean is exact. `MonteCarloAccountant` has the mixture itself.
+/// Adds a mixture. Means on one side of a line are exact. Otherwise the component is part of the
+/// outcome: a bound by joint convexity; `MonteCarloAccountant` has the mixture itself.
 pub(super) fn add_mixture(out: &mut DominatingPairs, mixture: &GaussianMixture, count: u64) {
+    if let Some(components) = on_a_line(mixture) {
+        return out.push(Pair::Line { components }, count);
+    }
     let shift =
         |mean: &Vec<f64>| mean.iter().map(|m| m * m).sum::<f64>().sqrt() / mixture.noise_multiplier;
     let shifts = mixture.weights.iter().zip(mixture.means.iter().map(shift));
@@ -54,6 +59,22 @@ pub(super) fn add_mixture(out: &mut DominatingPairs, mixture: &GaussianMixture, 
             out.unattained = true;
         }
     }
+}
+
+/// Returns weights and shifts of several means of one number that is not negative.
+fn on_a_line(mixture: &GaussianMixture) -> Option<Arc<[(f64, f64)]>> {
+    let shift = |mean: &Vec<f64>| match mean[..] {
+        [mean] if mean >= 0.0 => Some(mean / mixture.noise_multiplier),
+        _ => None,
+    };
+    let shifts: Option<Vec<f64>> = mixture.means.iter().map(shift).collect();
+    let shifts = shifts.filter(|shifts| {
+        shifts.len() > 1
+            && shifts.iter().all(|mu| *mu <= LARGEST_SHIFT)
+            && shifts.iter().any(|mu| *mu > 0.0)
+    })?;
+    let total: f64 = mixture.weights.iter().sum();
+    Some(mixture.weights.iter().map(|weight| weight / total).zip(shifts).collect())
 }
 
 /// Adds patterned releases. `MonteCarloAccountant` has the exact mixture; this is certified.

@@ -1,8 +1,9 @@
 //! Steps with correlated noise, as events with independent noise.
 
 use super::DpEvent;
-use crate::correlated_noise::{Participation, Strategy};
+use crate::correlated_noise::{Participation, Sensitivity, Strategy};
 use crate::error::AccountantError;
+use crate::relation::NeighboringRelation;
 
 /// Room for the rounding of a sensitivity.
 const ROUNDING: f64 = 1.0 + 1e-12;
@@ -13,6 +14,14 @@ pub(crate) struct Uncorrelated {
     pub(crate) count: u64,
     /// Whether real data sets attain the cost.
     pub(crate) is_attained: bool,
+}
+
+/// Returns whether many steps of Poisson sampling cost less than all participations without
+/// sampling, by the central limits of both: the rule does not depend on the number of steps, so
+/// that the cost of a run does not fall while it goes on. Both are bounds.
+fn sampling_helps(q: f64, noise_multiplier: f64, separation: u64) -> bool {
+    let of_step = noise_multiplier.powi(-2);
+    q * q * of_step.exp_m1() < of_step / separation as f64
 }
 
 impl DpEvent {
@@ -44,17 +53,37 @@ impl DpEvent {
     /// # Privacy
     ///
     /// Multiplied by the strategy, the outputs of a run are one Gaussian release. Under
-    /// [`Participation::AtMost`] its sensitivity is [`Strategy::sensitivity`]. Under
-    /// [`Participation::CyclicPoisson`] the participations of a unit are in separate rows, and each
-    /// is a Poisson-sampled Gaussian release of the norm of a column; the units of the first part
-    /// have the most of them.
+    /// [`Participation::AtMost`] and [`Participation::FixedOrder`] its sensitivity is the
+    /// sensitivity of the strategy. Under [`Participation::CyclicPoisson`] the participations of a
+    /// unit are in separate rows, and each is a Poisson-sampled Gaussian release of the norm of a
+    /// column; the units of the first part have the most of them.
+    ///
+    /// A strategy of one band is diagonal, and each row is a release of its own:
+    ///
+    /// - [`Participation::BallsInBins`]: the rows of one bin are a Gaussian release of the root of
+    ///   the sum of their squared entries, which is at most the norm of a column times the root of
+    ///   the number of epochs. The run is a random allocation to one of the bins.
+    /// - [`Participation::RandomAllocation`]: each epoch is a random allocation of its own.
+    /// - [`Participation::MinSeparation`]: given the outputs of earlier steps and the choices of
+    ///   all other units, a unit takes part in a step with a probability of at most p, because it
+    ///   takes part with p if it may, and not otherwise. The hockey-stick divergence of
+    ///   `(1 - r) N(0) + r N(g)` and `N(0)`, in both directions, does not fall with `r` (it is
+    ///   convex in `r` and 0 at `r = 0`) nor with `|g|`, so that the pair of Poisson sampling with
+    ///   p dominates each step, and its composition the run (Zhu, Dong, Wang 2022, Theorem 10).
+    ///   Under replace-one both data sets have a probability of their own, and nothing is
+    ///   amplified.
+    ///
+    /// A run that ends inside of an epoch is a function of the run that completes the epoch. Epochs
+    /// of both allocations are therefore counted as a whole from their first step, and neither the
+    /// end of a run nor the steps that a resumed run repeats can change what was counted.
     ///
     /// # Errors
     ///
     /// Returns [`AccountantError::InvalidArgument`] if a parameter is outside of its domain, or the
     /// strategy has fewer steps.
     pub fn without_correlation(&self, count: u64) -> Result<(Self, u64), AccountantError> {
-        Ok(match self.uncorrelated(count)? {
+        // A bound under every relation.
+        Ok(match self.uncorrelated(count, NeighboringRelation::ReplaceOne)? {
             Some(Uncorrelated { event, count, .. }) => (event, count),
             None => (self.clone(), count),
         })
@@ -62,7 +91,11 @@ impl DpEvent {
 
     /// Returns the equivalent of `count` steps with correlated noise and all steps before them, or
     /// `None` for another event.
-    pub(crate) fn uncorrelated(&self, count: u64) -> Result<Option<Uncorrelated>, AccountantError> {
+    pub(crate) fn uncorrelated(
+        &self,
+        count: u64,
+        relation: NeighboringRelation,
+    ) -> Result<Option<Uncorrelated>, AccountantError> {
         let Self::CorrelatedGaussian { noise_multiplier, strategy, participation, first_step } =
             self
         else {
@@ -71,19 +104,66 @@ impl DpEvent {
         self.validate()?;
         let steps = first_step.saturating_add(count);
         strategy.check_steps(steps)?;
+        let one_release = |sensitivity: Sensitivity| Uncorrelated {
+            event: Self::gaussian(noise_multiplier / (sensitivity.value * ROUNDING)),
+            count: 1,
+            is_attained: sensitivity.is_exact,
+        };
+        let of_column = || noise_multiplier / (strategy.largest_column_norm() * ROUNDING);
+        let is_diagonal = strategy.bands() == 1;
+        let allocation = |bins: u64, epochs: u64| Self::RandomAllocation {
+            steps: bins,
+            participations: 1,
+            epochs,
+            event: Box::new(Self::gaussian(of_column())),
+        };
         Ok(Some(match *participation {
             Participation::AtMost { times, separation } => {
-                let sensitivity = strategy.bounded_sensitivity(steps, times, separation)?;
-                let multiplier = noise_multiplier / (sensitivity.value * ROUNDING);
-                let is_attained = sensitivity.is_exact;
-                Uncorrelated { event: Self::gaussian(multiplier), count: 1, is_attained }
+                one_release(strategy.bounded_sensitivity(steps, times, separation)?)
             }
-            Participation::CyclicPoisson { parts, sampling_probability } => {
-                let norm = strategy.largest_column_norm();
-                let multiplier = noise_multiplier / (norm * ROUNDING);
-                let event = Self::dp_sgd_step(sampling_probability, multiplier);
-                let is_attained = strategy.has_equal_columns(steps, parts);
-                Uncorrelated { event, count: steps.div_ceil(parts), is_attained }
+            Participation::FixedOrder { period } => {
+                one_release(strategy.bounded_sensitivity_in_fixed_order(steps, period)?)
+            }
+            Participation::CyclicPoisson { parts, sampling_probability } => Uncorrelated {
+                event: Self::dp_sgd_step(sampling_probability, of_column()),
+                count: steps.div_ceil(parts),
+                is_attained: strategy.has_equal_columns(steps, parts),
+            },
+            Participation::BallsInBins { bins } if is_diagonal => Uncorrelated {
+                event: allocation(bins, steps.div_ceil(bins)),
+                count: 1,
+                is_attained: steps % bins == 0 && strategy.has_equal_columns(steps, 1),
+            },
+            Participation::BallsInBins { bins } => Uncorrelated {
+                is_attained: false,
+                ..one_release(strategy.bounded_sensitivity_in_fixed_order(steps, bins)?)
+            },
+            Participation::RandomAllocation { bins } if is_diagonal => Uncorrelated {
+                event: allocation(bins, 1),
+                count: steps.div_ceil(bins),
+                is_attained: steps % bins == 0 && strategy.has_equal_columns(steps, 1),
+            },
+            Participation::RandomAllocation { bins } => Uncorrelated {
+                is_attained: false,
+                ..one_release(strategy.bounded_sensitivity(steps, steps.div_ceil(bins), 1)?)
+            },
+            Participation::MinSeparation { separation, sampling_probability }
+                if is_diagonal
+                    && relation != NeighboringRelation::ReplaceOne
+                    && sampling_helps(sampling_probability, of_column(), separation) =>
+            {
+                Uncorrelated {
+                    event: Self::dp_sgd_step(sampling_probability, of_column()),
+                    count: steps,
+                    is_attained: separation == 1 && strategy.has_equal_columns(steps, 1),
+                }
+            }
+            Participation::MinSeparation { separation, .. } => {
+                let times = steps.div_ceil(separation);
+                Uncorrelated {
+                    is_attained: false,
+                    ..one_release(strategy.bounded_sensitivity(steps, times, separation)?)
+                }
             }
         }))
     }
@@ -129,8 +209,8 @@ mod tests {
     use super::*;
     use crate::accountant::Accountant;
     use crate::{
-        Budget, Calibration, ExactAccountant, GdpAccountant, LedgerHeader, NeighboringRelation,
-        PldAccountant, PrivacyLedger, RdpAccountant, UnitOfPrivacy, calibrate_noise_multiplier,
+        Budget, Calibration, ExactAccountant, GdpAccountant, LedgerHeader, PldAccountant,
+        PrivacyLedger, RdpAccountant, UnitOfPrivacy, calibrate_noise_multiplier,
     };
 
     const RELATIONS: [NeighboringRelation; 3] = [
@@ -199,6 +279,94 @@ mod tests {
             };
             assert!((epsilon(&step) / epsilon(&independent) - 1.0).abs() < 1e-9);
         }
+    }
+
+    fn upper(event: &DpEvent, count: u64, relation: NeighboringRelation) -> f64 {
+        PldAccountant::new([(event, count)], relation).unwrap().epsilon(1e-5).unwrap().upper
+    }
+
+    #[test]
+    fn whole_epochs_of_bins_are_counted_from_their_first_step() {
+        let identity = Strategy::identity(60).unwrap();
+        let allocated = |epochs: u64| DpEvent::RandomAllocation {
+            steps: 20,
+            participations: 1,
+            epochs,
+            event: Box::new(DpEvent::gaussian(2.0)),
+        };
+        let added = RELATIONS[0];
+        let bins = Participation::BallsInBins { bins: 20 };
+        let fresh = Participation::RandomAllocation { bins: 20 };
+        let run = |participation| DpEvent::correlated_gaussian(2.0, &identity, participation);
+        for (steps, epochs) in [(1, 1), (20, 1), (21, 2), (59, 3), (60, 3)] {
+            let expected = upper(&allocated(epochs), 1, added);
+            let found = upper(&run(bins), steps, added);
+            assert!((found / expected - 1.0).abs() < 1e-6, "{steps}: {found} {expected}");
+            let expected = upper(&allocated(1), epochs, added);
+            let found = upper(&run(fresh), steps, added);
+            assert!((found / expected - 1.0).abs() < 1e-6, "{steps}: {found} {expected}");
+        }
+        // Far below three releases without amplification.
+        let all =
+            DpEvent::correlated_gaussian(2.0, &identity, Participation::FixedOrder { period: 20 });
+        assert!(upper(&run(bins), 60, added) < 0.7 * upper(&all, 60, added));
+        assert!(upper(&run(fresh), 60, added) < upper(&run(bins), 60, added));
+        // Replace-one has no proof of an amplification.
+        let replaced = RELATIONS[1];
+        let twice = DpEvent::gaussian(1.0);
+        assert!(upper(&run(bins), 60, replaced) >= upper(&twice, 3, added) * (1.0 - 1e-6));
+    }
+
+    #[test]
+    fn bands_across_bins_are_not_amplified() {
+        let added = RELATIONS[0];
+        let run = |participation| DpEvent::correlated_gaussian(2.0, &strategy(), participation);
+        let sensitivity = strategy().sensitivity_in_fixed_order(5).unwrap();
+        let whole = upper(&DpEvent::gaussian(2.0 / sensitivity), 1, added);
+        let found = upper(&run(Participation::BallsInBins { bins: 5 }), 20, added);
+        assert!((found / whole - 1.0).abs() < 1e-6, "{found} {whole}");
+        let sensitivity = strategy().sensitivity(4, 1).unwrap();
+        let whole = upper(&DpEvent::gaussian(2.0 / sensitivity), 1, added);
+        let found = upper(&run(Participation::RandomAllocation { bins: 5 }), 20, added);
+        assert!((found / whole - 1.0).abs() < 1e-6, "{found} {whole}");
+        let separated = Participation::MinSeparation { separation: 5, sampling_probability: 0.01 };
+        let at_most = Participation::AtMost { times: 4, separation: 5 };
+        assert_eq!(upper(&run(separated), 20, added), upper(&run(at_most), 20, added));
+    }
+
+    #[test]
+    fn separated_steps_cost_at_most_poisson_sampling() {
+        let added = RELATIONS[0];
+        let identity = Strategy::identity(60).unwrap();
+        let run = |separation: u64, q: f64| {
+            let participation =
+                Participation::MinSeparation { separation, sampling_probability: q };
+            DpEvent::correlated_gaussian(1.0, &identity, participation)
+        };
+        let poisson = upper(&DpEvent::dp_sgd_step(0.02, 1.0), 60, added);
+        assert!((upper(&run(5, 0.02), 60, added) / poisson - 1.0).abs() < 1e-6);
+        // With a large probability, the number of participations is the better bound.
+        let all = upper(&DpEvent::gaussian(1.0), 12, added);
+        assert!((upper(&run(5, 0.9), 60, added) / all - 1.0).abs() < 1e-6);
+        // Replace-one has no proof of an amplification.
+        let twice = upper(&DpEvent::gaussian(0.5), 12, added);
+        assert!((upper(&run(5, 0.02), 60, RELATIONS[1]) / twice - 1.0).abs() < 1e-6);
+        // The bound is above the simulation of the process, which starts in its stationary state.
+        let process = DpEvent::Patterned(crate::PatternedGaussian {
+            participation: crate::RandomParticipation::MinimumSeparation {
+                separation: 5,
+                sampling_probability: 0.02,
+                warm_start: true,
+            },
+            steps: 60,
+            column: vec![1.0],
+            noise_multiplier: 1.0,
+        });
+        let simulated = crate::MonteCarloAccountant::new([(&process, 1)], added).unwrap();
+        let simulated = simulated.with_samples(200_000).epsilon(1e-3).unwrap().estimate;
+        let bound = PldAccountant::new([(&run(5, 0.02), 60)], added).unwrap();
+        let bound = bound.epsilon(1e-3).unwrap().upper;
+        assert!(simulated <= bound * 1.02 && simulated > 0.7 * bound, "{simulated} {bound}");
     }
 
     #[test]

@@ -18,7 +18,12 @@ pub use mixture::{GaussianMixture, PatternedGaussian, RandomParticipation};
 use serde::{Deserialize, Serialize};
 
 use crate::correlated_noise::{Participation, Strategy};
+use crate::domain::{check_positive, check_probability};
 use crate::error::AccountantError;
+use crate::math::logarithms::ln_binomial;
+
+/// Largest number of examples of one unit.
+const MAX_EXAMPLES: u64 = 1_000;
 
 /// One release, or a structure of releases, on private data.
 ///
@@ -235,6 +240,57 @@ impl DpEvent {
     /// Returns `event` on a Poisson sample.
     pub fn poisson_sampled(sampling_probability: f64, event: DpEvent) -> Self {
         Self::PoissonSampled { sampling_probability, event: Box::new(event) }
+    }
+
+    /// Returns a Gaussian release on a Poisson sample of examples, of which one unit has at most
+    /// `examples`: each is drawn independently, and a drawn one contributes at most the clipping
+    /// threshold. The neighbor is the data set in which they contribute nothing.
+    ///
+    /// The number of drawn examples has a binomial distribution. Contributions of one direction are
+    /// the worst case.
+    ///
+    /// # Errors
+    ///
+    /// Returns [`AccountantError::InvalidArgument`] if a number is outside of its domain, or
+    /// `examples` is above 1,000.
+    ///
+    /// # References
+    ///
+    /// "Tight Group-Level DP Guarantees for DP-SGD with Sampling via Mixture of Gaussians
+    /// Mechanisms", Ganesh 2024.
+    pub fn poisson_sampled_examples(
+        sampling_probability: f64,
+        noise_multiplier: f64,
+        examples: u64,
+    ) -> Result<Self, AccountantError> {
+        check_probability("sampling_probability", sampling_probability)?;
+        check_positive("noise_multiplier", noise_multiplier)?;
+        if !(1..=MAX_EXAMPLES).contains(&examples) {
+            return Err(AccountantError::invalid(
+                "examples",
+                format!("must be between 1 and {MAX_EXAMPLES}, got {examples}"),
+            ));
+        }
+        if examples == 1 {
+            return Ok(Self::dp_sgd_step(sampling_probability, noise_multiplier));
+        }
+        if sampling_probability == 0.0 {
+            return Ok(Self::Composed { events: Vec::new() });
+        }
+        if sampling_probability == 1.0 {
+            return Ok(Self::gaussian(noise_multiplier / examples as f64));
+        }
+        let (k, q) = (examples as f64, sampling_probability);
+        let mass = |j: f64| (ln_binomial(k, j) + j * q.ln() + (k - j) * (-q).ln_1p()).exp();
+        // Mass that is moved to more examples only makes the release worse: above the rounding.
+        let drawn: Vec<f64> =
+            (1..=examples).map(|j| mass(j as f64) * (1.0 + 1e-12) + f64::MIN_POSITIVE).collect();
+        let none = (1.0 - drawn.iter().sum::<f64>()).max(f64::MIN_POSITIVE);
+        Ok(Self::GaussianMixture(GaussianMixture {
+            noise_multiplier,
+            weights: [&[none], &drawn[..]].concat(),
+            means: (0..=examples).map(|j| vec![j as f64]).collect(),
+        }))
     }
 
     /// Returns `event`, `count` times.

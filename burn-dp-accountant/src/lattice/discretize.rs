@@ -106,6 +106,12 @@ pub(crate) fn discretize(pair: &Pair, direction: Direction, width: f64, tail: f6
 fn bulk(pair: &Pair, direction: Direction, width: f64) -> f64 {
     let (q, mu) = match *pair {
         Pair::Sampled { q, mu } => (q, mu),
+        Pair::Line { ref components } => {
+            let contributing = || components.iter().filter(|(_, mu)| *mu > 0.0);
+            let q = contributing().map(|(weight, _)| weight).sum::<f64>();
+            let mean = contributing().map(|(weight, mu)| weight * mu).sum::<f64>();
+            (q, mean / q)
+        }
         // The component of the largest weight decides.
         Pair::Mixture { ref components, .. } => {
             let heaviest = components.iter().max_by(|a, b| a.0.total_cmp(&b.0));

@@ -1,11 +1,13 @@
 //! The privacy loss of a pair as monotone functions on a line, ready for quadrature.
 
-use crate::dominating_pairs::{Direction, Pair, ln_mixture};
+use std::sync::Arc;
+
+use crate::dominating_pairs::{Direction, Pair, ln_line, ln_mixture};
 use crate::math::normal;
 
 /// One continuous piece of a privacy loss: the loss increases in `x`, and `x` has a density under
 /// `P`.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 pub(crate) struct Piece {
     kind: Kind,
     /// Probability of the piece inside the pair.
@@ -18,12 +20,13 @@ pub(crate) struct Piece {
     pub(crate) high: f64,
 }
 
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 enum Kind {
     Gaussian { mu: f64 },
     Sampled { q: f64, mu: f64 },
     Substituted { q: f64, mu: f64 },
     Laplace { q: f64, mu: f64 },
+    Line { components: Arc<[(f64, f64)]> },
 }
 
 /// The parts of a pair: continuous pieces and atoms `(loss, mass under P)`.
@@ -59,6 +62,12 @@ impl Shape {
                     pieces: vec![piece(Kind::Sampled { q, mu }, -reach, high)],
                     ..Self::default()
                 }
+            }
+            Pair::Line { ref components } => {
+                let largest = components.iter().map(|(_, mu)| *mu).fold(0.0, f64::max);
+                let high = if reversed { reach } else { largest + reach };
+                let kind = Kind::Line { components: components.clone() };
+                Self { pieces: vec![piece(kind, -reach, high)], ..Self::default() }
             }
             Pair::Substituted { q, mu } => Self {
                 pieces: vec![Piece {
@@ -117,7 +126,13 @@ fn symmetrized(q: f64, components: &[(f64, f64)], reach: f64) -> Shape {
     for &(weight, mu) in components {
         let kind = Kind::Sampled { q, mu };
         let middle = 0.5 * mu;
-        shape.pieces.push(Piece { kind, weight, reversed: false, low: middle, high: mu + reach });
+        shape.pieces.push(Piece {
+            kind: kind.clone(),
+            weight,
+            reversed: false,
+            low: middle,
+            high: mu + reach,
+        });
         shape.pieces.push(Piece {
             kind,
             weight,
@@ -179,6 +194,7 @@ impl Piece {
             Kind::Sampled { q, mu } => ln_mixture(q, mu, x),
             Kind::Substituted { q, mu } => ln_mixture(q, mu, x) - ln_mixture(q, mu, -x),
             Kind::Laplace { q, mu } => (q * (2.0 * x - mu).exp_m1()).ln_1p(),
+            Kind::Line { ref components } => ln_line(components, x),
         }
     }
 
@@ -196,6 +212,14 @@ impl Piece {
                 t.ln().copysign(y) / mu
             }
             Kind::Laplace { q, mu } => 0.5 * (inverse_mixture(q, y) + mu),
+            Kind::Line { .. } => {
+                let (mut low, mut high) = (self.low, self.high);
+                for _ in 0..60 {
+                    let middle = 0.5 * (low + high);
+                    if self.loss(middle) < y { low = middle } else { high = middle }
+                }
+                high
+            }
         };
         if x.is_nan() { self.low } else { x }
     }
@@ -204,7 +228,7 @@ impl Piece {
     pub(crate) fn density(&self, x: f64, loss: f64) -> f64 {
         let ln_density = match self.kind {
             Kind::Gaussian { mu } => normal::LN_DENSITY_AT_ZERO - 0.5 * (x - mu) * (x - mu),
-            Kind::Sampled { .. } => {
+            Kind::Sampled { .. } | Kind::Line { .. } => {
                 normal::LN_DENSITY_AT_ZERO - 0.5 * x * x + if self.reversed { 0.0 } else { loss }
             }
             Kind::Substituted { q, mu } => {
@@ -223,6 +247,9 @@ impl Piece {
             Kind::Gaussian { mu } => 2.0 + (x - mu).abs(),
             Kind::Sampled { mu, .. } | Kind::Substituted { mu, .. } => 2.0 + x.abs() + 2.0 * mu,
             Kind::Laplace { .. } => 6.0,
+            Kind::Line { ref components } => {
+                2.0 + x.abs() + 2.0 * components.iter().map(|(_, mu)| *mu).fold(0.0, f64::max)
+            }
         }
     }
 }
@@ -243,10 +270,11 @@ mod tests {
             Pair::Sampled { q: 0.01, mu: 1.3 },
             Pair::Substituted { q: 0.2, mu: 0.9 },
             Pair::SampledLaplace { q: 0.1, mu: 2.0 },
+            Pair::Line { components: [(0.7, 0.0), (0.2, 0.5), (0.1, 1.0)].into() },
         ];
         for pair in pairs {
             let shape = Shape::new(&pair, Direction::Remove, 1e-10);
-            let piece = shape.pieces[0];
+            let piece = &shape.pieces[0];
             for share in [0.3, 0.5, 0.9] {
                 let x = piece.low + share * (piece.high - piece.low);
                 assert!((piece.position(piece.loss(x)) - x).abs() < 1e-6, "{pair:?} {x}");

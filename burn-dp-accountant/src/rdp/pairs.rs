@@ -31,6 +31,12 @@ pub(super) fn rdp_of_pair(pair: &Pair, order: f64) -> f64 {
         Pair::DiscreteGaussian { sigma, shift } => 0.5 * order * (shift / sigma).powi(2),
         // Quasi-convexity: the chosen step as part of the outcome.
         Pair::Allocated(ref allocation) => 0.5 * order * allocation.shift().powi(2),
+        // The component as part of the outcome, in both directions.
+        Pair::Line { ref components } => {
+            let term = |(w, mu): &(f64, f64)| w.ln() + 0.5 * order * (order - 1.0) * mu * mu;
+            let moment = components.iter().map(term).fold(f64::NEG_INFINITY, ln_add_exp);
+            moment.max(0.0) / (order - 1.0)
+        }
         // The component is part of the outcome: the moments add up.
         Pair::Mixture { ref components, .. } => {
             let terms =

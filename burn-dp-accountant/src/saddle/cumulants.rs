@@ -3,7 +3,7 @@
 use std::f64::consts::PI;
 
 use super::contour::{Contour, Target};
-use super::source::{Limit, Source};
+use super::source::{Limit, Rules, Source};
 use crate::dominating_pairs::{Direction, Pair};
 use crate::lattice;
 use crate::math::normal;
@@ -48,7 +48,10 @@ impl Cumulants {
         let source = |pair: &Pair| match *pair {
             Pair::Gaussian { mu } => Source::Gaussian { mu },
             _ => match limit.nodes(pair, direction, 64.0) {
-                Some(nodes) => Source::Nodes { pair: pair.clone(), direction, nodes, order: 64.0 },
+                Some(nodes) => {
+                    let rules = Rules::new(64.0, nodes);
+                    Source::Nodes { pair: pair.clone(), direction, rules }
+                }
                 None => {
                     let span = lattice::span(pair, direction, 1.0, tail) - 4.0;
                     let width = span.max(1e-9) / COARSE_POINTS;

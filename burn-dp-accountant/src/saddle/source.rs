@@ -36,10 +36,51 @@ impl Limit {
     }
 }
 
+/// Number of rules that are kept.
+const KEPT_RULES: usize = 12;
+
+/// Rules of quadrature with the orders up to which they hold. A search for a tilt goes back and
+/// forth between orders that differ by orders of magnitude.
+pub(super) struct Rules {
+    kept: Vec<(f64, Nodes)>,
+    /// The smallest order without a rule: a rule of more nodes than allowed was tried.
+    impossible: f64,
+}
+
+impl Rules {
+    pub(super) fn new(order: f64, nodes: Nodes) -> Self {
+        Self { kept: vec![(order, nodes)], impossible: f64::INFINITY }
+    }
+
+    /// Returns a rule for this order whose own order is at most ten times as large, or the nearest
+    /// one above if there is none and `rule` gives none.
+    fn up_to(&mut self, wanted: f64, rule: impl Fn(f64) -> Option<Nodes>) -> Option<&Nodes> {
+        let nearest = |rules: &[(f64, Nodes)]| {
+            let above = rules.iter().enumerate().filter(|(_, (order, _))| *order >= wanted);
+            above.min_by(|a, b| a.1.0.total_cmp(&b.1.0)).map(|(i, (order, _))| (i, *order))
+        };
+        let mut found = nearest(&self.kept);
+        let order = 2.0 * wanted;
+        if found.is_none_or(|(_, order)| 0.1 * order > wanted) && order < self.impossible {
+            match rule(order) {
+                Some(nodes) => {
+                    if self.kept.len() >= KEPT_RULES {
+                        self.kept.remove(0);
+                    }
+                    self.kept.push((order, nodes));
+                    found = nearest(&self.kept);
+                }
+                None => self.impossible = order,
+            }
+        }
+        found.map(|(i, _)| &self.kept[i].1)
+    }
+}
+
 /// What the cumulants are computed from.
 pub(super) enum Source {
     Gaussian { mu: f64 },
-    Nodes { pair: Pair, direction: Direction, nodes: Nodes, order: f64 },
+    Nodes { pair: Pair, direction: Direction, rules: Rules },
     Discrete { points: Vec<(f64, f64)> },
 }
 
@@ -51,19 +92,12 @@ impl Source {
                 let variance = *mu * *mu;
                 (0.5 * theta * (theta + 1.0) * variance, (theta + 0.5) * variance, variance)
             }
-            Self::Nodes { pair, direction, nodes, order } => {
-                let wanted = theta + 1.0;
-                if wanted > *order || wanted < 0.1 * *order {
-                    match limit.nodes(pair, *direction, 2.0 * wanted) {
-                        Some(rule) => {
-                            *nodes = rule;
-                            *order = 2.0 * wanted;
-                        }
-                        None if wanted > *order => return (f64::NAN, f64::NAN, f64::NAN),
-                        None => {}
-                    }
+            Self::Nodes { pair, direction, rules } => {
+                let rule = |order: f64| limit.nodes(pair, *direction, order);
+                match rules.up_to(theta + 1.0, rule) {
+                    Some(nodes) => nodes.cumulants(theta),
+                    None => (f64::NAN, f64::NAN, f64::NAN),
                 }
-                nodes.cumulants(theta)
             }
             Self::Discrete { points } => {
                 let peak =

@@ -41,6 +41,7 @@ mod run_count;
 use crate::accountant::Accountant;
 use crate::budget::Budget;
 use crate::calibration::Calibration;
+use crate::domain::check_count;
 use crate::epsilon::Epsilon;
 use crate::error::AccountantError;
 use crate::event::{DpEvent, RunCount};
@@ -128,11 +129,27 @@ impl PrivateSearch {
     ///
     /// Returns [`AccountantError::Numerical`] if the operating system has no entropy.
     pub fn draw_runs(&self) -> Result<u64, AccountantError> {
-        let mut bytes = [0; 8];
-        getrandom::fill(&mut bytes).map_err(|error| {
-            AccountantError::numerical(format!("no entropy of the operating system: {error}"))
-        })?;
-        Ok(self.draw_runs_from(u64::from_le_bytes(bytes)))
+        Ok(self.draw_runs_from(random_word()?))
+    }
+
+    /// Draws the candidate of a run, uniformly from `candidates`, with entropy of the operating
+    /// system. Draw one for each run.
+    ///
+    /// # Errors
+    ///
+    /// Returns [`AccountantError::InvalidArgument`] if there are no candidates, and
+    /// [`AccountantError::Numerical`] if the operating system has no entropy.
+    pub fn draw_candidate(candidates: usize) -> Result<usize, AccountantError> {
+        check_count("candidates", candidates as u64)?;
+        let number = candidates as u64;
+        // Below this, every candidate has the same number of words.
+        let limit = u64::MAX - u64::MAX % number;
+        loop {
+            let word = random_word()?;
+            if word < limit {
+                return Ok((word % number) as usize);
+            }
+        }
     }
 
     /// Returns the number of runs that belongs to a uniformly random word of a secure generator.
@@ -141,11 +158,31 @@ impl PrivateSearch {
     }
 }
 
+fn random_word() -> Result<u64, AccountantError> {
+    let mut bytes = [0; 8];
+    getrandom::fill(&mut bytes).map_err(|error| {
+        AccountantError::numerical(format!("no entropy of the operating system: {error}"))
+    })?;
+    Ok(u64::from_le_bytes(bytes))
+}
+
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
     use crate::ledger::UnitOfPrivacy;
+
+    #[test]
+    fn every_candidate_is_drawn() {
+        let mut drawn = [0; 3];
+        for _ in 0..3_000 {
+            drawn[PrivateSearch::draw_candidate(3).unwrap()] += 1;
+        }
+        // Seven standard deviations.
+        assert!(drawn.iter().all(|&count| (820..1_180).contains(&count)), "{drawn:?}");
+        assert_eq!(PrivateSearch::draw_candidate(1).unwrap(), 0);
+        assert!(PrivateSearch::draw_candidate(0).is_err());
+    }
 
     #[test]
     fn ledger_of_a_search_is_the_search_and_not_its_best_run() {

@@ -4,6 +4,7 @@ use burn_dp_accountant::correlated_noise::{Participation, Strategy, StrategyMatr
 use burn_dp_accountant::{DpEvent, effective_noise_multiplier};
 
 use crate::DpError;
+use crate::clipping::StepNoise;
 use crate::noise::{CorrelatedNoise, DEFAULT_MEMORY};
 use crate::sampling::{ParticipationPattern, Sampler, SamplingMechanism};
 
@@ -49,28 +50,33 @@ impl CorrelatedPlan {
 
     /// Returns the event of `step`, whose independent noise has the event `noise`.
     ///
-    /// Without correlation, several releases of a step are one Gaussian release of their effective
-    /// noise multiplier, in every step of the unit.
+    /// Counts have independent noise. Sums and counts of a run are one Gaussian release with the
+    /// strategy C for the sums and the identity for the counts. Let σ be the multiplier of the sums
+    /// and τ the root of the sum of the inverse squared multipliers of the counts. A unit that
+    /// takes part k times moves the outputs by at most `S²/σ² + k τ²`, where S is the sensitivity
+    /// of C. Contributions in orthogonal directions show that `S²` is at least the sum of the
+    /// squared norms of k columns, and so at least `k d²`, where d is the smallest entry of the
+    /// diagonal. With `d >= 1` the run costs at most as much as sums alone whose multiplier is
+    /// `(σ^-2 + τ²)^(-1/2)`. The same holds for each part of a run, and for the single
+    /// participation of a round of cyclic Poisson sampling. Counts and thresholds may depend on
+    /// earlier releases as sums may (Denisov et al. 2022, Theorem 2.1).
     ///
     /// # Errors
     ///
-    /// Returns [`DpError::InvalidArgument`] if the noise is correlated and anything but a sum is
-    /// released.
+    /// Returns [`DpError::InvalidArgument`] for counts beside a strategy with a smaller diagonal.
     fn event(&self, step: u64, noise: &DpEvent) -> Result<DpEvent, DpError> {
+        let diagonal = self.strategy.smallest_diagonal();
         let noise_multiplier = match noise {
             DpEvent::Gaussian { noise_multiplier } => *noise_multiplier,
-            DpEvent::JointGaussian { noise_multipliers } if self.is_independent() => {
-                let releases: Vec<_> =
-                    noise_multipliers.iter().map(|&sigma| (1.0, sigma)).collect();
-                effective_noise_multiplier(&releases)? * ROUND_DOWN
-            }
+            joint if diagonal >= 1.0 => one_multiplier(joint)?,
             _ => {
                 return Err(DpError::invalid(
-                    "clipping",
+                    "correlated_noise",
                     format!(
-                        "must release nothing but the clipped sum in a run with correlated noise, \
-                         got {noise}; use a threshold that does not adapt to counts, or \
-                         independent noise"
+                        "needs a strategy whose diagonal is at least 1 beside the counts of \
+                         adaptive clipping, got {diagonal}; divide its coefficients by the first \
+                         one, which changes neither error nor privacy at the same budget, or use a \
+                         threshold that does not adapt to counts"
                     ),
                 ));
             }
@@ -81,6 +87,26 @@ impl CorrelatedPlan {
             participation: self.participation,
             first_step: step,
         })
+    }
+
+    /// Returns an error for a step that releases something else than the sum and counts of their
+    /// own cost.
+    ///
+    /// # Errors
+    ///
+    /// Returns [`DpError::InvalidArgument`] if the noise is correlated, and the step releases no
+    /// sum (the noise of the next steps would not fit) or a slack (its noise is independent).
+    pub(super) fn check_release(&self, noise: &StepNoise) -> Result<(), DpError> {
+        let slack = noise.count_std.is_some() && matches!(noise.event, DpEvent::Gaussian { .. });
+        if self.is_independent() || !(noise.group_stds.is_empty() || slack) {
+            return Ok(());
+        }
+        Err(DpError::invalid(
+            "clipping",
+            "must release the sum in every step of a run with correlated noise, and counts with a \
+             cost of their own: counts alone and slack are refused; use quantile clipping, a \
+             threshold that does not adapt, or independent noise",
+        ))
     }
 
     fn is_independent(&self) -> bool {
@@ -103,26 +129,61 @@ impl CorrelatedPlan {
     }
 }
 
-/// Returns the event of `step`, whose noise has the event `noise`.
+/// Returns the event of `step`, whose noise has the event `noise`. A unit has at most `examples` of
+/// what is drawn.
 pub(super) fn event_of_step(
     correlated: Option<&CorrelatedPlan>,
     mechanism: &SamplingMechanism,
+    examples: u64,
     step: u64,
     noise: &DpEvent,
 ) -> Result<DpEvent, DpError> {
-    match correlated {
-        Some(correlated) => correlated.event(step, noise),
-        None => Ok(mechanism.event(noise.clone())),
+    match (correlated, mechanism) {
+        (Some(correlated), _) => correlated.event(step, noise),
+        (None, &SamplingMechanism::Poisson { sampling_probability }) if examples > 1 => {
+            let noise = one_multiplier(noise)?;
+            Ok(DpEvent::poisson_sampled_examples(sampling_probability, noise, examples)?)
+        }
+        (None, _) => Ok(mechanism.event(noise.clone())),
+    }
+}
+
+/// Returns the noise multiplier of the one Gaussian release that costs as much as the releases of a
+/// step. A unit with several examples changes all of them by as many contributions.
+fn one_multiplier(noise: &DpEvent) -> Result<f64, DpError> {
+    match noise {
+        DpEvent::Gaussian { noise_multiplier } => Ok(*noise_multiplier),
+        DpEvent::JointGaussian { noise_multipliers } => {
+            let releases: Vec<_> = noise_multipliers.iter().map(|&sigma| (1.0, sigma)).collect();
+            Ok(effective_noise_multiplier(&releases)? * ROUND_DOWN)
+        }
+        other => Err(DpError::invalid("clipping", format!("must add Gaussian noise, got {other}"))),
     }
 }
 
 /// Returns what `sampler` guarantees about the steps of a unit.
 fn participation(sampler: &dyn Sampler, steps: u64) -> Result<Participation, DpError> {
     let mechanism = sampler.mechanism();
-    if let SamplingMechanism::CyclicPoisson { parts, sampling_probability } = mechanism {
-        return Ok(Participation::CyclicPoisson { parts: parts as u64, sampling_probability });
+    match mechanism {
+        SamplingMechanism::CyclicPoisson { parts, sampling_probability } => {
+            return Ok(Participation::CyclicPoisson { parts: parts as u64, sampling_probability });
+        }
+        SamplingMechanism::BallsInBins { bins } => {
+            return Ok(Participation::BallsInBins { bins: bins as u64 });
+        }
+        SamplingMechanism::RandomAllocation { bins } => {
+            return Ok(Participation::RandomAllocation { bins: bins as u64 });
+        }
+        SamplingMechanism::MinSeparation { separation, sampling_probability } => {
+            let separation = separation as u64;
+            return Ok(Participation::MinSeparation { separation, sampling_probability });
+        }
+        _ => {}
     }
     let pattern = sampler.participation();
+    if let ParticipationPattern::Periodic { period } = pattern {
+        return Ok(Participation::FixedOrder { period });
+    }
     match (bounds_participation(pattern), pattern.times(steps)) {
         (true, Some(times)) => {
             Ok(Participation::AtMost { times, separation: pattern.separation() })
@@ -143,7 +204,9 @@ fn participation(sampler: &dyn Sampler, steps: u64) -> Result<Participation, DpE
 pub(super) fn bounds_participation(pattern: ParticipationPattern) -> bool {
     matches!(
         pattern,
-        ParticipationPattern::OncePerEpoch { .. } | ParticipationPattern::Separated { .. }
+        ParticipationPattern::OncePerEpoch { .. }
+            | ParticipationPattern::Separated { .. }
+            | ParticipationPattern::Periodic { .. }
     )
 }
 

@@ -7,7 +7,7 @@ use burn::tensor::Tensor;
 use super::{DpOptimizer, RefusedStep};
 use crate::clipping::PublicNorms;
 use crate::random::{Domain, Stream};
-use crate::sampling::{DistinctRecords, Draw, DrawPart, ExampleChoice, PhysicalBatch};
+use crate::sampling::{DistinctRecords, Draw, DrawPart, ExampleChoice, PhysicalBatch, Sampler};
 use crate::updates::federated::UserUpdate;
 use crate::{DpError, PublicData};
 
@@ -29,6 +29,8 @@ use crate::{DpError, PublicData};
 pub struct FederatedTraining {
     optim: DpOptimizer,
     update: UserUpdate,
+    /// The sampler of the last round: the next draw may follow from it at less cost.
+    sampler: Option<Box<dyn Sampler>>,
 }
 
 impl FederatedTraining {
@@ -39,7 +41,7 @@ impl FederatedTraining {
     /// Returns [`DpError::InvalidArgument`] if the unit of the plan is not the user.
     pub fn new(mut optim: DpOptimizer, update: UserUpdate) -> Result<Self, DpError> {
         optim.engine.begin_user_updates(&update)?;
-        Ok(Self { optim, update })
+        Ok(Self { optim, update, sampler: None })
     }
 
     /// Makes one round: users train, their clipped changes are added up and released with noise,
@@ -95,8 +97,10 @@ impl FederatedTraining {
         E: std::error::Error + Send + Sync + 'static,
     {
         self.optim.engine.check_key()?;
-        // Nothing that has the key outlives the round.
-        let sampler = self.optim.plan().sampler()?;
+        let sampler = match self.sampler.take() {
+            Some(sampler) => sampler,
+            None => self.optim.plan().sampler()?,
+        };
         if users.len() != sampler.dataset_size() {
             return Err(DpError::invalid(
                 "users",
@@ -105,6 +109,7 @@ impl FederatedTraining {
         }
         let round = self.optim.next_step();
         let draw = sampler.draw(round)?;
+        self.sampler = Some(sampler);
         let (update, key) = (&self.update, self.optim.engine.plan.key().clone());
         let choice = ExampleChoice::new(&key, round);
         let part = DrawPart::from(&draw).with_identity(users.identity());
@@ -143,6 +148,7 @@ impl FederatedTraining {
     ///
     /// Returns the errors of [`DpOptimizer::forget_key`].
     pub fn forget_key(&mut self) -> Result<(), DpError> {
+        self.sampler = None;
         self.optim.forget_key()
     }
 

@@ -3,6 +3,7 @@
 use burn_dp_accountant::{LedgerHeader, NeighboringRelation, UnitOfPrivacy};
 use serde::{Deserialize, Serialize};
 
+use super::SamplingScheme;
 use crate::DpError;
 use crate::sampling::OwnedExamples;
 
@@ -35,13 +36,19 @@ impl OwnerLimit {
         }
     }
 
-    /// Returns the unit: the user if neighbors differ in one selected example.
+    /// Returns the unit: the user if neighbors differ in one selected example, or if that was asked
+    /// for.
     ///
     /// # Errors
     ///
-    /// Returns [`DpError::InvalidArgument`] if another unit was given, or if a file has numbers
-    /// that no selection has.
-    pub(crate) fn unit(self, given: &UnitOfPrivacy) -> Result<UnitOfPrivacy, DpError> {
+    /// Returns [`DpError::InvalidArgument`] if another unit was given, if the unit is the user and
+    /// the sampling does not account for several of their examples, or if a file has numbers that
+    /// no selection has.
+    pub(crate) fn unit(
+        self,
+        given: &UnitOfPrivacy,
+        scheme: SamplingScheme,
+    ) -> Result<UnitOfPrivacy, DpError> {
         let Self { users, max_examples } = self;
         if users == 0 || max_examples == 0 {
             return Err(DpError::invalid(
@@ -52,12 +59,23 @@ impl OwnerLimit {
                 ),
             ));
         }
+        let user = || {
+            let user = "one user, with the content of all examples that they own alone or with \
+                        others";
+            Ok(UnitOfPrivacy::Other(user.into()))
+        };
         match given {
-            UnitOfPrivacy::Example if max_examples == 1 => Ok(UnitOfPrivacy::Other(
-                "one user, with the content of all examples that they own alone or with others"
-                    .into(),
-            )),
+            UnitOfPrivacy::Example if max_examples == 1 => user(),
             UnitOfPrivacy::Example => Ok(UnitOfPrivacy::Example),
+            UnitOfPrivacy::User if max_examples == 1 || scheme == SamplingScheme::Poisson => user(),
+            UnitOfPrivacy::User => Err(DpError::invalid(
+                "unit",
+                format!(
+                    "is one user, who owns up to {max_examples} examples, and several examples of \
+                     a user in one draw are accounted for with Poisson sampling alone; use Poisson \
+                     sampling, a selection of one example for each user, or leave the unit out"
+                ),
+            )),
             other => Err(DpError::invalid(
                 "unit",
                 format!(
@@ -68,8 +86,16 @@ impl OwnerLimit {
         }
     }
 
+    /// Returns the largest number of examples of one unit.
+    pub(crate) fn examples_of(self, unit: &UnitOfPrivacy) -> u64 {
+        match unit {
+            UnitOfPrivacy::Example => 1,
+            _ => self.max_examples as u64,
+        }
+    }
+
     /// Adds the numbers to a ledger, and what the guarantee does not cover.
-    pub(crate) fn describe(self, header: LedgerHeader) -> LedgerHeader {
+    pub(crate) fn describe(self, unit: &UnitOfPrivacy, header: LedgerHeader) -> LedgerHeader {
         let Self { users, max_examples } = self;
         let header = header
             .with_fact("owners", users)
@@ -79,12 +105,12 @@ impl OwnerLimit {
                  user at all. It is public, and a user who is added or removed with their examples \
                  changes which other examples are selected.",
             );
-        match max_examples {
-            1 => header,
-            _ => header.with_not_covered(format!(
+        match (max_examples, unit) {
+            (2.., UnitOfPrivacy::Example) => header.with_not_covered(format!(
                 "A user: they own up to {max_examples} of the examples, alone or with others, \
                  which is a group of {max_examples} units."
             )),
+            _ => header,
         }
     }
 }
@@ -93,7 +119,7 @@ impl OwnerLimit {
 mod tests {
     #![allow(clippy::unwrap_used)]
     use burn::config::Config;
-    use burn_dp_accountant::Budget;
+    use burn_dp_accountant::{Accountant, Budget, DpEvent, PldAccountant};
 
     use super::*;
     use crate::optim::{PrivacyPlan, PrivacyPlanConfig, SamplingScheme};
@@ -125,9 +151,44 @@ mod tests {
         let several = config(3).init().unwrap();
         assert_eq!(*several.unit(), UnitOfPrivacy::Example);
         assert!(not_covered(&several).contains("group of 3 units"));
-        let user = config(3).with_unit(UnitOfPrivacy::User);
-        let error = user.init().unwrap_err().to_string();
-        assert!(error.contains("up to 3 examples"), "{error}");
+        for scheme in [SamplingScheme::FixedSize, SamplingScheme::CyclicPoisson { parts: 2 }] {
+            let user = config(3).with_unit(UnitOfPrivacy::User).with_sampling(scheme);
+            let error = user.init().unwrap_err().to_string();
+            assert!(error.contains("up to 3 examples") && error.contains("Poisson"), "{error}");
+        }
+        let set = config(3).with_unit(UnitOfPrivacy::MiniSet);
+        assert!(set.init().unwrap_err().to_string().contains("up to 3 examples"));
+    }
+
+    #[test]
+    fn a_user_with_several_examples_in_a_draw_is_accounted_for() {
+        use crate::clipping::{CountNoise, QuantileClipping};
+        let epsilon = |plan: &PrivacyPlan| plan.epsilon_at_end(1e-3).unwrap();
+        let user = |k| config(k).with_unit(UnitOfPrivacy::User).init().unwrap();
+        let plan = user(3);
+        assert!(plan.unit().to_string().starts_with("one user, with the content"));
+        assert!(!not_covered(&plan).contains("group of"));
+        assert_eq!(user(1).unit(), config(1).init().unwrap().unit());
+        let q = plan.sampling_probability();
+        let event = DpEvent::poisson_sampled_examples(q, 1.0, 3).unwrap();
+        let relation = NeighboringRelation::ReplaceSpecial;
+        let expected = PldAccountant::new([(&event, 10)], relation).unwrap();
+        let expected = expected.epsilon(1e-3).unwrap().upper;
+        assert!((epsilon(&plan) / expected - 1.0).abs() < 1e-6, "{expected}");
+        assert!(epsilon(&plan) > epsilon(&config(3).init().unwrap()));
+        // The counts of adaptive clipping change by as many contributions as the sum.
+        let counts = QuantileClipping::new(0.5).unwrap().with_count_noise(CountNoise::Share(0.1));
+        let counted = config(3).with_unit(UnitOfPrivacy::User).with_clipping(counts);
+        assert!((epsilon(&counted.init().unwrap()) / expected - 1.0).abs() < 1e-6);
+        // A budget is met, with more noise than for an example.
+        let budget = Budget::new(1.0, 1e-3).unwrap();
+        let calibrated = |unit| {
+            let config = PrivacyPlanConfig::for_owned_examples(&selection(3), 5.0).with_steps(10);
+            config.with_budget(budget).with_unit(unit).init().unwrap()
+        };
+        let (user, example) = (calibrated(UnitOfPrivacy::User), calibrated(UnitOfPrivacy::Example));
+        assert!(epsilon(&user) <= 1.0 && epsilon(&user) > 0.99, "{}", epsilon(&user));
+        assert!(user.noise_multiplier() > 1.3 * example.noise_multiplier());
     }
 
     #[test]

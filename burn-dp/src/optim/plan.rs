@@ -11,7 +11,7 @@ use super::SamplingScheme;
 use super::correlated::{CorrelatedPlan, event_of_step};
 use super::owner_limit::OwnerLimit;
 use crate::DpError;
-use crate::clipping::Clipping;
+use crate::clipping::{Clipping, StepNoise};
 use crate::noise::CorrelatedNoise;
 use crate::random::{Key, NoiseSource};
 use crate::sampling::{
@@ -133,9 +133,13 @@ impl PrivacyPlan {
         }
     }
 
-    /// Returns the event of `step`, whose noise has the event `noise`.
-    pub(crate) fn event_of(&self, step: u64, noise: &DpEvent) -> Result<DpEvent, DpError> {
-        event_of_step(self.correlated.as_ref(), &self.mechanism, step, noise)
+    /// Returns the event of `step` with this noise.
+    pub(crate) fn event_of(&self, step: u64, noise: &StepNoise) -> Result<DpEvent, DpError> {
+        if let Some(correlated) = &self.correlated {
+            correlated.check_release(noise)?;
+        }
+        let examples = self.owners.map_or(1, |owners| owners.examples_of(&self.unit));
+        event_of_step(self.correlated.as_ref(), &self.mechanism, examples, step, &noise.event)
     }
 
     /// Returns what correlates the noise of the steps, before the first step.
@@ -288,7 +292,7 @@ impl PrivacyPlan {
             None => header,
         };
         let header = match self.owners {
-            Some(owners) => owners.describe(header),
+            Some(owners) => owners.describe(&self.unit, header),
             None => header,
         };
         PrivacyLedger::new(header)

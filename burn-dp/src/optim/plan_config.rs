@@ -222,8 +222,12 @@ impl PrivacyPlanConfig {
     /// none and are refused. Thresholds may depend on earlier releases: divided by its thresholds,
     /// a sum has a public bound in every step, and the correlated noise is added to that quotient
     /// with a constant standard deviation. The mechanism stays private for such adaptive inputs
-    /// (Denisov et al. 2022, section 2). Policies that release counts are refused, because the
-    /// counts have no part in the strategy.
+    /// (Denisov et al. 2022, section 2). Counts of adaptive clipping have independent noise; sums
+    /// and counts are one Gaussian release with a strategy of two blocks. If the diagonal of
+    /// `strategy` is at least 1, a share z⁻² of the counts costs at most what it costs with
+    /// independent noise (the proof stands beside the event, in `optim/correlated.rs`). A smaller
+    /// diagonal is refused: divide the coefficients by the first one. Steps that release counts
+    /// alone, and free counts of slack, are refused.
     ///
     /// The state of the noise is as secret as the key of the run. Checkpoints contain it encrypted
     /// under that key.

@@ -47,7 +47,9 @@ impl PrivacyPlanConfig {
         let unit = self.resolved_unit(relation)?;
         let runs = self.noise_schedule.runs(steps)?;
         let correlated = self.correlated(&*sampler, steps, &runs)?;
-        let event = |noise: &DpEvent| event_of_step(correlated.as_ref(), &mechanism, 0, noise);
+        let examples = self.owners.map_or(1, |owners| owners.examples_of(&unit));
+        let event =
+            |noise: &DpEvent| event_of_step(correlated.as_ref(), &mechanism, examples, 0, noise);
         let thresholds = clipping.thresholds(0)?;
         if correlated.is_none() {
             mechanism.check_accounted()?;
@@ -58,6 +60,9 @@ impl PrivacyPlanConfig {
             .map(|&(factor, count)| {
                 let noise = thresholds.noise(noise_multiplier * factor, batch)?;
                 check_deviations(&noise, noise_multiplier * factor)?;
+                if let Some(correlated) = &correlated {
+                    correlated.check_release(&noise)?;
+                }
                 Ok((event(&noise.event)?, count))
             })
             .collect::<Result<Vec<_>, DpError>>()?;
@@ -114,7 +119,7 @@ impl PrivacyPlanConfig {
     /// from the selection if examples have several owners.
     fn resolved_unit(&self, relation: NeighboringRelation) -> Result<UnitOfPrivacy, DpError> {
         if let Some(owners) = self.owners {
-            return owners.unit(&self.unit);
+            return owners.unit(&self.unit, self.sampling);
         }
         let Some(mini_sets) = &self.mini_sets else { return Ok(self.unit.clone()) };
         let one_example = mini_sets.size() == 1 || relation == NeighboringRelation::ReplaceOne;

@@ -6,7 +6,7 @@ use burn::tensor::{DType, DataError, TensorData};
 
 use super::releases::Mark;
 use crate::DpError;
-use crate::clipping::{ClippedSum, StepNoise, Thresholds};
+use crate::clipping::{ClippedSum, Count, StepNoise, Thresholds};
 use crate::model::for_each_trained;
 use crate::noise::{CorrelatedNoise, GaussianMechanism, NoiseAhead};
 use crate::random::NoiseStep;
@@ -19,6 +19,8 @@ pub(crate) struct Release {
     mechanisms: Vec<GaussianMechanism>,
     /// Mechanism of the counts, if there are any.
     counts: Option<GaussianMechanism>,
+    /// What was subtracted from the contributions to each count.
+    centers: Vec<f64>,
     /// Standard deviations, which the noise is bound to: if a repeated step has the same sum and
     /// other deviations, its noise must be independent.
     stds: Vec<f64>,
@@ -45,19 +47,20 @@ impl Release {
                 .map(|&std| mechanism(std))
                 .collect::<Result<_, _>>()?,
             counts: noise.count_std.map(mechanism).transpose()?,
+            centers: thresholds.counts().iter().map(Count::center).collect(),
             stds: noise.group_stds.iter().copied().chain(noise.count_std).collect(),
         })
     }
 
-    /// Adds noise to the counts. Returns the noisy fraction of units at or below each threshold.
+    /// Adds noise to the counts. Returns the noisy mean of what the units contributed to each.
     fn counts(&self, balances: &[f64], noise: Option<NoiseStep>) -> Result<Vec<f64>, DpError> {
         let (Some(mechanism), Some(mut noise)) = (self.counts, noise) else {
             return Ok(Vec::new());
         };
         (0u32..)
-            .zip(balances)
-            .map(|(position, &balance)| {
-                Ok(mechanism.release_scalar(noise.stream(position)?, balance)? + 0.5)
+            .zip(balances.iter().zip(&self.centers))
+            .map(|(position, (&balance, center))| {
+                Ok(mechanism.release_scalar(noise.stream(position)?, balance)? + center)
             })
             .collect()
     }

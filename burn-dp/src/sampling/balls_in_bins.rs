@@ -93,7 +93,7 @@ impl Sampler for BallsInBinsSampler {
         let steps = self.bins as u64;
         match self.fresh {
             true => ParticipationPattern::OncePerEpoch { steps },
-            false => ParticipationPattern::Separated { separation: steps },
+            false => ParticipationPattern::Periodic { period: steps },
         }
     }
 }

@@ -35,9 +35,11 @@ use crate::random::{Domain, InsecureSeed, Stream, permutation};
 /// | 1 | one user, with all examples that they own alone or with others | the selected example of the user contributes nothing |
 /// | larger | one example | the example contributes nothing |
 ///
-/// With a sampler of fixed size, the example is replaced by another one. For k larger than 1 the
-/// accounting of several examples of one user in one draw is missing, so the guarantee is stated
-/// for an example, and a user is a group of up to k of them.
+/// With a sampler of fixed size, the example is replaced by another one. For k larger than 1 a user
+/// is a group of up to k units, unless the plan has
+/// [`with_unit(UnitOfPrivacy::User)`](crate::optim::PrivacyPlanConfig::with_unit): with Poisson
+/// sampling, the number of drawn examples of a user is binomial, and each step is accounted for as
+/// the mixture of Gaussian releases of all of these numbers. The other samplers refuse that unit.
 ///
 /// Not covered: the graph itself. Who owns how many examples, with whom they share them, and that a
 /// user is there at all, is treated as public, like the number of selected examples. A user who

@@ -29,6 +29,12 @@ pub enum ParticipationPattern {
         /// The smallest difference between two steps of a unit.
         separation: u64,
     },
+    /// The steps of a unit are exactly this number of steps apart: the order of the units is the
+    /// same in all epochs.
+    Periodic {
+        /// The difference between one step of a unit and the next.
+        period: u64,
+    },
 }
 
 impl ParticipationPattern {
@@ -40,6 +46,7 @@ impl ParticipationPattern {
             Self::AnyStep => Some(steps),
             Self::OncePerEpoch { steps: epoch } => Some(steps.div_ceil(epoch)),
             Self::Separated { separation } => Some(steps.div_ceil(separation)),
+            Self::Periodic { period } => Some(steps.div_ceil(period)),
         }
     }
 
@@ -51,6 +58,7 @@ impl ParticipationPattern {
             Self::AnyStep => 1,
             Self::OncePerEpoch { .. } => 1,
             Self::Separated { separation } => separation,
+            Self::Periodic { period } => period,
         }
     }
 }
@@ -66,6 +74,7 @@ impl fmt::Display for ParticipationPattern {
             Self::Separated { separation } => {
                 write!(f, "at most once in any {separation} consecutive steps")
             }
+            Self::Periodic { period } => write!(f, "every {period} steps"),
         }
     }
 }

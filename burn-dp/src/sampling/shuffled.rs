@@ -107,7 +107,7 @@ impl Sampler for ShuffledSampler {
     fn participation(&self) -> ParticipationPattern {
         let steps = self.steps_per_epoch();
         match self.one_order {
-            true => ParticipationPattern::Separated { separation: steps },
+            true => ParticipationPattern::Periodic { period: steps },
             false => ParticipationPattern::OncePerEpoch { steps },
         }
     }

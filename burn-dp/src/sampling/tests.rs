@@ -94,6 +94,7 @@ fn a_pattern_limits_the_number_of_steps_of_a_unit() {
         (P::OncePerEpoch { steps: 4 }, Some(3), 1),
         (P::Separated { separation: 4 }, Some(3), 4),
         (P::Separated { separation: 10 }, Some(1), 10),
+        (P::Periodic { period: 4 }, Some(3), 4),
     ] {
         assert_eq!((pattern.times(10), pattern.separation()), (times, separation), "{pattern}");
         assert_eq!(pattern.times(0), times.map(|_| 0));

@@ -4,7 +4,8 @@ use burn::optim::SgdConfig;
 use burn::tensor::Tensor;
 use burn_dp::DpError;
 use burn_dp::checkpoint::DpOptimizerRecord;
-use burn_dp::clipping::QuantileClipping;
+use burn_dp::clipping::{CountNoise, QuantileClipping, QuantileTracker};
+use burn_dp::model::ParameterGroups;
 use burn_dp::optim::{DpOptimizer, PrivacyPlanConfig, SamplingScheme};
 use burn_dp::random::InsecureSeed;
 use burn_dp::schedule::Schedule;
@@ -159,6 +160,56 @@ fn lost_steps_of_correlated_noise_cannot_be_skipped() {
 }
 
 #[test]
+fn whole_epochs_of_bins_are_counted_whatever_is_lost() {
+    for scheme in [
+        SamplingScheme::BallsInBins { bins: 4 },
+        SamplingScheme::RandomAllocation { bins: 4 },
+        SamplingScheme::MinSeparation { separation: 4 },
+    ] {
+        let batch = if matches!(scheme, SamplingScheme::MinSeparation { .. }) { 5.0 } else { 50.0 };
+        let config = PrivacyPlanConfig::new(UNITS, batch).with_steps(8).with_sampling(scheme);
+        let config = config.with_noise_multiplier(2.0);
+        goes_on(&config);
+        let begin = || config.clone().init().unwrap().optimizer(SgdConfig::new().init());
+        let epsilon = |ledger: &PrivacyLedger| ledger.nominal_epsilon(1e-3).unwrap().upper;
+        let of_steps = |steps: u64| {
+            let mut ledger = PrivacyLedger::new(begin().ledger().header().clone());
+            ledger.record_many(&begin().plan().event(), steps).unwrap();
+            epsilon(&ledger)
+        };
+        // Sampling amplifies: far below the participations of a unit.
+        let mut known = PrivacyLedger::new(begin().ledger().header().clone());
+        known.record_many(&DpEvent::gaussian(2.0), 2).unwrap();
+        assert!(of_steps(8) < 0.85 * epsilon(&known), "{} {}", of_steps(8), epsilon(&known));
+        let folder = run_folder();
+        let log = folder.path().join("log");
+        let mut first = begin().with_release_log(&log).unwrap();
+        let model = train_on(&mut first, Net::new(), 2, 17);
+        let bytes = first.to_record().unwrap().to_bytes().unwrap();
+        train_on(&mut first, model.clone(), 3, 17);
+        assert_eq!(epsilon(first.ledger()), of_steps(5));
+        drop(first);
+        // The record is of step 2 and the log of step 5: repeated, then skipped.
+        let record = || DpOptimizerRecord::from_bytes(&bytes, &log).unwrap();
+        let mut repeats = begin().load_record(record()).unwrap();
+        train_on(&mut repeats, model.clone(), 3, 17);
+        assert_eq!((repeats.ledger().releases(), repeats.ledger().entries().len()), (5, 1));
+        assert_eq!(epsilon(repeats.ledger()), of_steps(5));
+        drop(repeats);
+        let mut skips = begin().load_record(record().skip_lost_steps()).unwrap();
+        assert_eq!((skips.next_step(), epsilon(skips.ledger())), (5, of_steps(5)));
+        train_on(&mut skips, model, 3, 17);
+        assert_eq!((skips.ledger().releases(), skips.ledger().entries().len()), (8, 1));
+        assert_eq!(epsilon(skips.ledger()), of_steps(8));
+        // A run that ends inside of an epoch costs the epoch.
+        if let SamplingScheme::BallsInBins { .. } | SamplingScheme::RandomAllocation { .. } = scheme
+        {
+            assert_eq!((of_steps(1), of_steps(5)), (of_steps(4), of_steps(8)));
+        }
+    }
+}
+
+#[test]
 fn what_the_strategy_does_not_cover_is_refused() {
     let strategy = |bands: &[f64]| Strategy::banded_toeplitz(8, bands).unwrap();
     let three = || strategy(&[1.0, 0.5, 0.2]);
@@ -180,14 +231,47 @@ fn what_the_strategy_does_not_cover_is_refused() {
     assert!(error.contains("parts") && error.contains("bands"), "{error}");
     assert!(cyclic(3).with_correlated_noise(three()).init().is_ok());
     let counts = QuantileClipping::new(0.5).unwrap();
-    let error = refused(shuffled().with_correlated_noise(three()).with_clipping(counts.clone()));
-    assert!(error.contains("counts"), "{error}");
+    let small = || strategy(&[0.9, 0.5]);
+    let error = refused(shuffled().with_correlated_noise(small()).with_clipping(counts.clone()));
+    assert!(error.contains("diagonal") && error.contains("got 0.9"), "{error}");
+    assert!(shuffled().with_correlated_noise(three()).with_clipping(counts.clone()).init().is_ok());
     // Without correlation, counts and sum are one release.
     assert!(shuffled().with_clipping(counts).init().is_ok());
+    // Slack has the noise of an independent release.
+    let slack = QuantileClipping::by_slack(0.3).unwrap();
+    let error = refused(shuffled().with_correlated_noise(three()).with_clipping(slack.clone()));
+    assert!(error.contains("slack"), "{error}");
+    assert!(shuffled().with_clipping(slack).init().is_ok());
+    let tracker = QuantileTracker::new(ParameterGroups::whole(), &[0.5]).unwrap();
+    let error = refused(shuffled().with_correlated_noise(three()).with_clipping(tracker));
+    assert!(error.contains("counts alone"), "{error}");
     let schedule = Schedule::steps([(3, 2.0)]).unwrap();
     let scheduled = shuffled().with_noise_schedule(schedule);
     let error = refused(scheduled.with_correlated_noise(three()));
     assert!(error.contains("noise_schedule must be constant"), "{error}");
+}
+
+#[test]
+fn counts_beside_correlated_noise_cost_at_most_their_share() {
+    let counts = || QuantileClipping::new(0.5).unwrap().with_count_noise(CountNoise::Share(0.2));
+    for strategy in strategies() {
+        let config = shuffled().with_correlated_noise(strategy.clone()).with_clipping(counts());
+        let plan = config.clone().init().unwrap();
+        // The run as one release: the strategy for the sums, the identity for the counts.
+        let sensitivity = strategy.sensitivity(2, 4).unwrap();
+        let (of_sums, of_counts): (f64, f64) = (0.8 * sensitivity.powi(2), 0.2 * 2.0);
+        let mut exact =
+            PrivacyLedger::new(plan.optimizer(SgdConfig::new().init()).ledger().header().clone());
+        exact.record(&DpEvent::gaussian((of_sums + of_counts).powf(-0.5))).unwrap();
+        let (_, optim) = run(config, SgdConfig::new().init(), 17);
+        let epsilon = |ledger: &PrivacyLedger| ledger.nominal_epsilon(1e-3).unwrap().upper;
+        let (found, truth) = (epsilon(optim.ledger()), epsilon(&exact));
+        assert!(
+            found >= truth * (1.0 - 1e-9) && found < 1.4 * truth,
+            "{strategy}: {found} {truth}"
+        );
+        goes_on(&shuffled().with_correlated_noise(strategy).with_clipping(counts()));
+    }
 }
 
 #[test]

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use burn_dp_accountant::AccountantError;
 use burn_dp_accountant::correlated_noise::{
-    Objective, Strategy, StrategyFamily, StrategySearch, Workload,
+    Objective, Participation, Strategy, StrategyFamily, StrategyLoss, StrategySearch, Workload,
 };
 use clap::{Args, ValueEnum};
 
@@ -45,10 +45,13 @@ pub(crate) struct StrategyOptions {
     omega: Vec<f64>,
     /// Largest number of participations of a unit.
     #[arg(long, value_name = "K", default_value_t = 1)]
-    pub(crate) participations: u64,
+    participations: u64,
     /// Smallest number of steps between two participations of a unit.
     #[arg(long, value_name = "B", default_value_t = 1)]
-    pub(crate) separation: u64,
+    separation: u64,
+    /// A unit takes part exactly every --separation steps: the data is used in a fixed order.
+    #[arg(long)]
+    fixed_order: bool,
     /// Error that a search minimizes.
     #[arg(long, value_enum, default_value = "mean")]
     objective: ObjectiveChoice,
@@ -58,6 +61,15 @@ pub(crate) struct StrategyOptions {
     /// Factor by which the parameters shrink in each step: 1 - learning rate x weight decay.
     #[arg(long, default_value_t = 1.0)]
     decay: f64,
+    /// Learning rate of each step, separated by white space or commas.
+    #[arg(long, value_name = "FILE")]
+    learning_rates: Option<PathBuf>,
+    /// Learning rates that fall to 0 after the last step.
+    #[arg(long, value_enum, conflicts_with = "learning_rates")]
+    schedule: Option<ScheduleChoice>,
+    /// Number of first steps in which the learning rate of --schedule grows from 0.
+    #[arg(long, value_name = "N", default_value_t = 0, requires = "schedule")]
+    warmup: u64,
     /// Folder of results of earlier searches, which are used and added to.
     #[arg(long, value_name = "DIR")]
     cache: Option<PathBuf>,
@@ -89,10 +101,75 @@ enum ObjectiveChoice {
     Max,
 }
 
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum ScheduleChoice {
+    /// The rate of the first steps, after --warmup.
+    Constant,
+    /// A straight line.
+    Linear,
+    /// Half a wave of the cosine.
+    Cosine,
+}
+
+impl ScheduleChoice {
+    /// Returns the rates of `steps` steps; the largest is about 1.
+    fn rates(self, steps: u64, warmup: u64) -> Vec<f64> {
+        let rate = |step: u64| {
+            let passed = step as f64 / steps as f64;
+            let factor = match self {
+                Self::Constant => 1.0,
+                Self::Linear => 1.0 - passed,
+                Self::Cosine => 0.5 * (1.0 + (std::f64::consts::PI * passed).cos()),
+            };
+            factor * if step < warmup { (step + 1) as f64 / warmup as f64 } else { 1.0 }
+        };
+        (0..steps).map(rate).collect()
+    }
+}
+
 impl StrategyOptions {
-    /// Returns the workload of momentum and decay.
-    pub(crate) fn workload(&self) -> Result<Workload, AccountantError> {
-        Workload::prefix_sums().with_momentum(self.momentum)?.with_decay(self.decay)
+    /// Returns the workload of momentum, decay and learning rates.
+    pub(crate) fn workload(&self, steps: u64) -> Result<Workload, AccountantError> {
+        let workload = Workload::prefix_sums().with_momentum(self.momentum)?;
+        let workload = workload.with_decay(self.decay)?;
+        match (&self.learning_rates, self.schedule) {
+            (Some(path), _) => workload.with_learning_rates(&numbers(path)?),
+            (None, Some(schedule)) => {
+                workload.with_learning_rates(&schedule.rates(steps, self.warmup))
+            }
+            (None, None) => Ok(workload),
+        }
+    }
+
+    /// Returns how often a unit takes part in `steps` steps.
+    pub(crate) fn participation(&self, steps: u64) -> Result<Participation, AccountantError> {
+        let (times, separation) = (self.participations, self.separation);
+        if !self.fixed_order {
+            return Ok(Participation::AtMost { times, separation });
+        }
+        let follows = steps.div_ceil(separation.max(1));
+        if times != 1 && times != follows {
+            return Err(invalid(
+                "--participations",
+                format!(
+                    "must be left out with --fixed-order, or be {follows}, the number of times in \
+                     {steps} steps, got {times}"
+                ),
+            ));
+        }
+        Ok(Participation::FixedOrder { period: separation })
+    }
+
+    /// Returns the errors and the sensitivity of a strategy.
+    pub(crate) fn loss(
+        &self,
+        strategy: &Strategy,
+        workload: &Workload,
+    ) -> Result<StrategyLoss, AccountantError> {
+        match self.participation(strategy.steps())? {
+            Participation::FixedOrder { period } => strategy.loss_in_fixed_order(workload, period),
+            _ => strategy.loss(workload, self.participations, self.separation),
+        }
     }
 
     /// Returns the given strategy, or the result of the search.
@@ -138,9 +215,12 @@ impl StrategyOptions {
             ObjectiveChoice::Max => Objective::Max,
         };
         let search = StrategySearch::new(steps)?
-            .with_participation(self.participations, self.separation)?
             .with_objective(objective)
-            .with_workload(self.workload()?)?;
+            .with_workload(self.workload(steps)?)?;
+        let search = match self.participation(steps)? {
+            Participation::FixedOrder { period } => search.with_fixed_order(period)?,
+            _ => search.with_participation(self.participations, self.separation)?,
+        };
         match &self.cache {
             Some(folder) => Strategy::load_or_search(folder, &search, family),
             None => search.run(family),
@@ -169,7 +249,7 @@ impl StrategyOptions {
 }
 
 /// Reads numbers, separated by white space, commas or brackets.
-pub(crate) fn numbers(path: &Path) -> Result<Vec<f64>, AccountantError> {
+fn numbers(path: &Path) -> Result<Vec<f64>, AccountantError> {
     let text = std::fs::read_to_string(path)
         .map_err(|source| AccountantError::Io { path: path.to_path_buf(), source })?;
     let words = text.split(|c: char| c.is_whitespace() || ",[];".contains(c));

@@ -187,6 +187,16 @@ fn strategies_have_their_known_losses() {
             "mean_loss_sq",
             10.219304081570197,
         ),
+        // Row p066.
+        (
+            "--kind dense --steps 4 --participations 2 --separation 2 --fixed-order",
+            "mean_loss_sq",
+            3.648693740918605,
+        ),
+        ("--kind identity --steps 8 --separation 4 --fixed-order", "sensitivity", 2f64.sqrt()),
+        // Rates of 1, 2/3 and 1/3: the errors are 1, 13/9 and 14/9.
+        ("--kind identity --steps 3 --schedule linear", "max_sq_error", 14.0 / 9.0),
+        ("--kind identity --steps 3 --schedule constant --warmup 2", "max_sq_error", 2.25),
     ] {
         let found = json(&format!("strategy --json {arguments}"));
         let value = found[field].as_f64().unwrap();
@@ -194,6 +204,25 @@ fn strategies_have_their_known_losses() {
         for field in ["kind", "steps", "max_sq_error", "mean_sq_error", "mean_loss_sq"] {
             assert!(found.get(field).is_some(), "{field} in {found}");
         }
+    }
+}
+
+#[test]
+fn searches_know_the_learning_rates() {
+    for kind in ["banded --bands 4", "blt --buffers 2", "banded-inverse --bands 3", "dense"] {
+        let loss = |arguments: &str| {
+            let found = json(&format!("strategy --json --kind {kind} --steps 40 {arguments}"));
+            (found["mean_loss_sq"].as_f64().unwrap(), found)
+        };
+        let folder = tempfile::tempdir().unwrap();
+        let saved = folder.path().join("s.json").display().to_string();
+        let rates = "--schedule cosine --warmup 4 --momentum 0.9";
+        let (known, _) = loss(rates);
+        // The strategy of constant rates, on the same workload.
+        loss(&format!("--momentum 0.9 --output {saved}"));
+        let constant = json(&format!("strategy --json --strategy {saved} {rates}"));
+        let constant = constant["mean_loss_sq"].as_f64().unwrap();
+        assert!(known < constant * (1.0 - 1e-4), "{kind}: {known} {constant}");
     }
 }
 
@@ -235,6 +264,8 @@ fn impossible_strategies_are_named_with_a_way_out() {
         ("--kind identity --steps 10 --participations 0", "times must be at least 1"),
         ("--kind identity --steps 10 --momentum 1", "momentum must be"),
         ("--strategy no-such-file.json", "no-such-file.json"),
+        ("--kind dense --steps 8 --separation 4 --participations 3 --fixed-order", "be 2, the"),
+        ("--kind blt --steps 20000 --schedule linear", "at most 10000 steps in a search"),
     ] {
         let error = refusal(&format!("strategy {arguments}"));
         assert!(error.contains(part), "{arguments}: {error}");

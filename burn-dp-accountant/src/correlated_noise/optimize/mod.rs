@@ -5,6 +5,7 @@ mod dense;
 mod minimizer;
 mod objective;
 mod problem;
+mod symmetric_root;
 mod toeplitz;
 
 use std::fmt;
@@ -134,7 +135,8 @@ impl StrategySearch {
         }
         let mut workload = vec![0.0; bands as usize];
         workload[0] = 1.0;
-        self.workload.apply(0, &mut workload);
+        // The start of a search: the workload of constant rates.
+        self.workload.without_learning_rates().apply(0, &mut workload);
         if workload[0] <= 0.0 {
             return Err(AccountantError::invalid(
                 "workload",
@@ -184,26 +186,27 @@ impl StrategySearch {
         Ok(best)
     }
 
-    /// Returns the best dense strategy of one participation, which is the best of all strategies.
+    /// Returns the best dense strategy.
     ///
-    /// The search ends when the loss is at most 1e-7 (relative) above a lower bound of all losses,
-    /// or after a fixed number of rounds. [`dense_lower_bound`](Self::dense_lower_bound) is that
-    /// bound.
+    /// With one participation and in a fixed order it is the best of all strategies:
+    /// [`dense_lower_bound`](Self::dense_lower_bound) is its loss. With a minimum separation it is
+    /// the better one of the best strategy with as many bands as the separation and the best
+    /// strategy of one participation.
     ///
     /// # Errors
     ///
-    /// Returns [`AccountantError::InvalidArgument`] for more than 128 steps or more than one
-    /// participation.
+    /// Returns [`AccountantError::InvalidArgument`] for more than 128 steps, or more than 2,500
+    /// pairs of steps in which one unit may take part.
     pub fn dense(&self) -> Result<Strategy, AccountantError> {
-        Ok(dense::search(self)?.0)
+        dense::search(self)
     }
 
-    /// Returns a lower bound of the loss of every strategy, for one participation.
+    /// Returns a lower bound of the loss of every strategy, by duality.
     ///
     /// # Errors
     ///
     /// Returns [`AccountantError::InvalidArgument`] if [`dense`](Self::dense) does.
     pub fn dense_lower_bound(&self) -> Result<f64, AccountantError> {
-        Ok(dense::search(self)?.1)
+        dense::lower_bound(self)
     }
 }

@@ -12,6 +12,9 @@ impl StrategySearch {
     /// Returns the squared error of noise with the coefficients `noise`, which are the
     /// coefficients of `C^-1`.
     pub(super) fn error_slope(&self, noise: &[f64]) -> Slope {
+        if self.workload.learning_rates().is_some() {
+            return self.error_slope_with_rates(noise);
+        }
         let n = noise.len();
         let mut rows = noise.to_vec();
         self.workload.apply(0, &mut rows);
@@ -26,11 +29,46 @@ impl StrategySearch {
             value += weight(t) * *row * *row;
             *row *= 2.0 * weight(t);
         }
-        // The transposed workload runs backwards.
-        rows.reverse();
-        self.workload.apply(0, &mut rows);
-        rows.reverse();
+        self.workload.apply_transposed(0, &mut rows);
         Slope { value, gradient: rows }
+    }
+
+    /// Returns the squared error if the matrix of the workload is not Toeplitz: column by column.
+    fn error_slope_with_rates(&self, noise: &[f64]) -> Slope {
+        let n = noise.len();
+        let column = |j: usize| {
+            let mut column = noise[..n - j].to_vec();
+            self.workload.apply(j, &mut column);
+            column
+        };
+        let mut errors = vec![0.0; n];
+        for j in 0..n {
+            let of_column = column(j);
+            errors[j..]
+                .iter_mut()
+                .zip(of_column)
+                .for_each(|(error, value)| *error += value * value);
+        }
+        let (weights, value) = match self.objective {
+            Objective::Mean => {
+                let weight = 1.0 / n as f64;
+                (vec![weight; n], errors.iter().sum::<f64>() * weight)
+            }
+            Objective::Max => {
+                let last = (0..n).max_by(|&a, &b| errors[a].total_cmp(&errors[b])).unwrap_or(0);
+                let mut weights = vec![0.0; n];
+                weights[last] = 1.0;
+                (weights, errors[last])
+            }
+        };
+        let mut gradient = vec![0.0; n];
+        for j in 0..n {
+            let mut back = column(j);
+            back.iter_mut().zip(&weights[j..]).for_each(|(value, weight)| *value *= 2.0 * weight);
+            self.workload.apply_transposed(j, &mut back);
+            gradient.iter_mut().zip(back).for_each(|(slope, value)| *slope += value);
+        }
+        Slope { value, gradient }
     }
 
     /// Returns a bound of the squared sensitivity for the coefficients of `C`, with the majorant of

@@ -8,6 +8,9 @@ use super::super::workload::Workload;
 use crate::domain::check_count;
 use crate::error::AccountantError;
 
+/// Largest number of steps of a search with learning rates.
+const MAX_RATED_STEPS: u64 = 10_000;
+
 /// Which error of the steps is minimized.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -40,6 +43,7 @@ pub struct StrategySearch {
     pub(super) steps: u64,
     pub(super) times: u64,
     pub(super) separation: u64,
+    pub(super) in_fixed_order: bool,
     pub(super) objective: Objective,
     pub(super) workload: Workload,
 }
@@ -53,7 +57,14 @@ impl StrategySearch {
     pub fn new(steps: u64) -> Result<Self, AccountantError> {
         Strategy::identity(steps)?;
         let workload = Workload::prefix_sums();
-        Ok(Self { steps, times: 1, separation: 1, objective: Objective::Mean, workload })
+        Ok(Self {
+            steps,
+            times: 1,
+            separation: 1,
+            in_fixed_order: false,
+            objective: Objective::Mean,
+            workload,
+        })
     }
 
     /// Sets the participation: at most `times` times, at least `separation` steps apart.
@@ -68,7 +79,19 @@ impl StrategySearch {
     ) -> Result<Self, AccountantError> {
         check_count("times", times)?;
         check_count("separation", separation)?;
-        (self.times, self.separation) = (times, separation);
+        (self.times, self.separation, self.in_fixed_order) = (times, separation, false);
+        Ok(self)
+    }
+
+    /// Sets the participation: exactly every `period` steps, in a fixed order of the data.
+    ///
+    /// # Errors
+    ///
+    /// Returns [`AccountantError::InvalidArgument`] if `period` is 0.
+    pub fn with_fixed_order(mut self, period: u64) -> Result<Self, AccountantError> {
+        check_count("period", period)?;
+        self.times = self.steps.div_ceil(period);
+        (self.separation, self.in_fixed_order) = (period, true);
         Ok(self)
     }
 
@@ -79,18 +102,26 @@ impl StrategySearch {
         self
     }
 
-    /// Sets the workload, without learning rates for each step.
+    /// Sets the workload. With learning rates for each step, an evaluation takes the square of the
+    /// number of steps.
     ///
     /// # Errors
     ///
-    /// Returns [`AccountantError::InvalidArgument`] if the workload has learning rates: the matrix
-    /// of such a workload is not Toeplitz.
+    /// Returns [`AccountantError::InvalidArgument`] if the workload has learning rates, but fewer
+    /// than steps or for more than 10,000 steps.
     pub fn with_workload(mut self, workload: Workload) -> Result<Self, AccountantError> {
-        if workload.has_learning_rates() {
+        if let Some(rates) = workload.learning_rates()
+            && (self.steps > MAX_RATED_STEPS || rates < self.len())
+        {
             return Err(AccountantError::invalid(
                 "workload",
-                "must not have learning rates for a search: search for a constant rate, and \
-                 compare strategies with squared_errors on the real workload",
+                format!(
+                    "must have a learning rate for each of the {} steps, and at most \
+                     {MAX_RATED_STEPS} steps in a search with learning rates, got {rates} rates; \
+                     search for a constant rate, and compare strategies with squared_errors on the \
+                     real workload",
+                    self.steps
+                ),
             ));
         }
         self.workload = workload;
@@ -112,7 +143,10 @@ impl StrategySearch {
     ///
     /// Returns [`AccountantError::Numerical`] if an error overflows.
     pub fn loss_of(&self, strategy: &Strategy) -> Result<f64, AccountantError> {
-        let loss = strategy.loss(&self.workload, self.times, self.separation)?;
+        let loss = match self.in_fixed_order {
+            true => strategy.loss_in_fixed_order(&self.workload, self.separation)?,
+            false => strategy.loss(&self.workload, self.times, self.separation)?,
+        };
         Ok(self.of_objective(&loss))
     }
 

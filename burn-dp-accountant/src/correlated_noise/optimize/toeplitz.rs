@@ -88,10 +88,17 @@ mod tests {
     fn gradient_agrees_with_differences() {
         let coefficients = [1.0, -0.3, -0.4, 0.1];
         let momentum = Workload::prefix_sums().with_momentum(0.7).unwrap();
-        for (objective, times, separation) in [(Objective::Mean, 1, 1), (Objective::Max, 3, 2)] {
+        let rates: Vec<f64> = (0..17).map(|t| 1.0 / (1.0 + 0.2 * f64::from(t))).collect();
+        let rated = momentum.clone().with_decay(0.9).unwrap().with_learning_rates(&rates).unwrap();
+        for (workload, objective, times, separation) in [
+            (&momentum, Objective::Mean, 1, 1),
+            (&momentum, Objective::Max, 3, 2),
+            (&rated, Objective::Mean, 3, 2),
+            (&rated, Objective::Max, 1, 1),
+        ] {
             let search = StrategySearch::new(17).unwrap().with_objective(objective);
             let search = search.with_participation(times, separation).unwrap();
-            let search = search.with_workload(momentum.clone()).unwrap();
+            let search = search.with_workload(workload.clone()).unwrap();
             for (side, participations) in [
                 (Side::Strategy, Participations::Regular),
                 (Side::Inverse, Participations::Regular),

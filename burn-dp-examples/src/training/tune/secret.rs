@@ -74,7 +74,10 @@ impl Search {
                 }
                 let search = PrivateSearch::new(DpEvent::gaussian(1.0), options.run_count());
                 let number = search.and_then(|search| search.draw_runs()).map_err(DpError::from)?;
-                let draw = |_| Ok(candidates[uniform(candidates.len())?].clone());
+                let draw = |_| {
+                    let index = PrivateSearch::draw_candidate(candidates.len());
+                    Ok(candidates[index.map_err(DpError::from)?].clone())
+                };
                 let runs = (0..number).map(draw).collect::<Result<Vec<_>, TrainError>>()?;
                 let scores = vec![None; runs.len()];
                 let content = Content { options: settings, runs, scores };
@@ -138,20 +141,6 @@ fn settings(options: &TuneOptions, noise_multiplier: f64) -> Vec<String> {
     options.choose.iter().chain(&options.train).cloned().chain(own).collect()
 }
 
-/// Returns a uniformly random index, from the entropy of the operating system.
-fn uniform(number: usize) -> Result<usize, TrainError> {
-    // Below this, every index has the same number of words.
-    let limit = u64::MAX - u64::MAX % number as u64;
-    loop {
-        let mut bytes = [0; 8];
-        getrandom::fill(&mut bytes).map_err(|error| DpError::Entropy(error.to_string()))?;
-        let word = u64::from_le_bytes(bytes);
-        if word < limit {
-            return Ok((word % number as u64) as usize);
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used)]
@@ -203,15 +192,5 @@ mod tests {
         assert_eq!(search.best(), Some((1, 0.7)));
         search.content.scores.clear();
         assert_eq!(search.best(), None);
-    }
-
-    #[test]
-    fn every_index_is_drawn() {
-        let mut drawn = [0; 3];
-        for _ in 0..3_000 {
-            drawn[uniform(3).unwrap()] += 1;
-        }
-        // Seven standard deviations.
-        assert!(drawn.iter().all(|&count| (820..1_180).contains(&count)), "{drawn:?}");
     }
 }

@@ -1,7 +1,7 @@
 use super::policy::Clipping;
 use super::quantile_estimate::{EstimateUpdates, QuantileEstimate, QuantileRule, restore, save};
 use crate::DpError;
-use crate::clipping::thresholds::{Count, CountNoise, NoiseSplit, Thresholds};
+use crate::clipping::thresholds::{Count, CountKind, CountNoise, NoiseSplit, Thresholds};
 use crate::model::ParameterGroups;
 use crate::schedule::Schedule;
 
@@ -48,6 +48,7 @@ pub struct QuantileClipping {
     /// As configured; otherwise it follows from the initial estimates.
     floor: Option<f64>,
     updates: EstimateUpdates,
+    kind: CountKind,
     noise: CountNoise,
     split: NoiseSplit,
 }
@@ -67,9 +68,30 @@ impl QuantileClipping {
             estimates: vec![estimate],
             floor: None,
             updates: EstimateUpdates::default(),
+            kind: CountKind::Indicator,
             noise: CountNoise::default(),
             split: NoiseSplit::default(),
         })
+    }
+
+    /// Creates flat clipping whose threshold moves until the mean slack of the units is
+    /// `target_slack`. The slack of a unit is `√(1 - (‖g‖/C)²)` below the threshold C, and 0 above:
+    /// a larger target means a larger threshold. If half of the units are clipped and the other
+    /// norms are uniform, the mean slack is 0.39.
+    ///
+    /// # Privacy
+    ///
+    /// The slack is released with the noise multiplier of the sum and costs nothing, because a unit
+    /// with slack uses that much less of the sensitivity: see [`CountKind::Slack`]. It says nothing
+    /// about how far clipped norms are above the threshold. Runs with correlated noise refuse it:
+    /// its proof needs the same noise on both.
+    ///
+    /// # Errors
+    ///
+    /// Returns [`DpError::InvalidArgument`] if the target is not between 0 and 1.
+    pub fn by_slack(target_slack: f64) -> Result<Self, DpError> {
+        let policy = Self::new(target_slack)?;
+        Ok(Self { kind: CountKind::Slack, noise: CountNoise::Free, ..policy })
     }
 
     /// Sets the threshold of the first step, in all groups. Default: 0.1.
@@ -156,7 +178,10 @@ impl Clipping for QuantileClipping {
     fn thresholds(&self, _step: u64) -> Result<Thresholds, DpError> {
         let values: Vec<f64> = self.estimates.iter().map(QuantileEstimate::value).collect();
         let (thresholds, counts) = match &self.groups {
-            None => (Thresholds::whole(values[0])?, vec![Count::whole(values[0])]),
+            None => {
+                let count = Count::whole(values[0]).with_kind(self.kind);
+                (Thresholds::whole(values[0])?, vec![count])
+            }
             Some(groups) => {
                 let counts = values.iter().enumerate();
                 let counts = counts.map(|(group, &value)| Count::of_group(group, value)).collect();
@@ -172,8 +197,9 @@ impl Clipping for QuantileClipping {
             |groups| format!("per group ({}; noise {:?})", groups.describe(), self.split),
         );
         format!(
-            "{groups}, to the {} quantile of the norms; from {:?}, {}, at least {:e}; {}",
+            "{groups}, to the {} {}; from {:?}, {}, at least {:e}; {}",
             self.estimates[0].target(),
+            if self.kind == CountKind::Slack { "mean slack" } else { "quantile of the norms" },
             self.initial,
             self.updates,
             self.estimates[0].floor(),
@@ -207,6 +233,43 @@ mod tests {
 
     use super::*;
     use crate::model::groups::three_groups;
+
+    // Sharp edge: slack is free only beside the clipped gradient that leaves it.
+    #[test]
+    fn slack_has_the_noise_of_the_sum_and_no_cost() {
+        let mut policy = QuantileClipping::by_slack(0.3).unwrap().with_initial(2.0).unwrap();
+        let thresholds = policy.thresholds(0).unwrap();
+        let noise = thresholds.noise(0.8, 100.0).unwrap();
+        assert_eq!((noise.event, noise.group_stds), (DpEvent::gaussian(0.8), vec![1.6]));
+        let std = noise.count_std.unwrap();
+        assert!((0.8..0.8 * (1.0 + 1e-11)).contains(&std), "{std}");
+        // A schedule of thresholds moves the slack with them.
+        let scaled = thresholds.clone().scaled(0.5).unwrap();
+        assert_eq!((scaled.norms(), scaled.counts()[0].threshold), (&[1.0][..], 1.0));
+        policy.update(0, &[0.1]);
+        assert!(policy.adapted()[0].1 > 2.0);
+        (0..20).for_each(|step| policy.update(step, &[0.9]));
+        assert!(policy.adapted()[0].1 < 2.0);
+        assert!(policy.describe().contains("mean slack"), "{}", policy.describe());
+        let slack = |threshold| Count::whole(threshold).with_kind(CountKind::Slack);
+        let whole = || Thresholds::whole(1.0).unwrap();
+        for (thresholds, counts, noise) in [
+            (whole(), vec![slack(2.0)], CountNoise::Free),
+            (whole(), vec![slack(1.0), slack(1.0)], CountNoise::Free),
+            (whole(), vec![Count::whole(1.0)], CountNoise::Free),
+            (whole(), vec![slack(1.0)], CountNoise::Std(5.0)),
+            (whole().normalized(0.01).unwrap(), vec![slack(1.0)], CountNoise::Free),
+        ] {
+            let error = thresholds.with_counts(counts, noise).unwrap_err().to_string();
+            assert!(error.contains("free for one count of slack"), "{error}");
+        }
+        let free = whole().with_counts(vec![slack(1.0)], CountNoise::Free).unwrap();
+        assert!(free.normalized(0.01).is_err());
+        let grouped = QuantileClipping::by_slack(0.3).unwrap().with_groups(three_groups());
+        assert!(grouped.thresholds(0).is_err());
+        let counted = QuantileClipping::new(0.3).unwrap().with_count_noise(CountNoise::Free);
+        assert!(counted.thresholds(0).is_err());
+    }
 
     // Sharp edge: a threshold moves by noisy counts, whose cost is in the event.
     #[test]

@@ -4,7 +4,7 @@ use super::statistics::ClippingStatistics;
 
 /// Relative increase of the measured norm, so that rounding in f32 does not lift a clipped gradient
 /// above the threshold.
-const ROUNDING: f64 = 1.0 / (1 << 20) as f64;
+pub(super) const ROUNDING: f64 = 1.0 / (1 << 20) as f64;
 
 /// How a gradient is brought below its threshold.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -43,7 +43,7 @@ pub(crate) struct Coefficients {
     /// `false` for units to leave out by selection: a product with 0 would keep NaN.
     pub(crate) keep: Vec<bool>,
     pub(crate) statistics: ClippingStatistics,
-    /// `Σ_i (b_i - ½)` of each count, exact.
+    /// `Σ_i (b_i - ½)` of each count (of slack: `Σ_i b_i`), exact.
     pub(crate) count_sums: Vec<f64>,
 }
 
@@ -95,7 +95,7 @@ impl Coefficients {
             found.statistics.non_finite += usize::from(!finite);
             for (sum, count) in found.count_sums.iter_mut().zip(counts) {
                 let squared_norm = count.group.map_or(whole, of_group);
-                *sum += count.contribution(finite.then(|| squared_norm.sqrt())) - 0.5;
+                *sum += count.contribution(finite.then(|| squared_norm.sqrt())) - count.center();
             }
         }
         found

@@ -2,6 +2,7 @@
 
 use burn_dp_accountant::AdaptiveClippingSplit;
 
+use super::coefficients::ROUNDING;
 use crate::DpError;
 use crate::error::positive;
 
@@ -15,6 +16,7 @@ const DEFAULT_FRACTION: f64 = 1.0 / 20.0;
 /// A step releases `Σ_i (b_i - ½)` with noise, where unit i contributes `b_i` from 0 to 1. One unit
 /// changes this sum by at most ½. So the sensitivity is ½ if a unit is added or removed, and 1 if
 /// one is replaced. A unit whose norm is not finite is above every threshold.
+/// [`CountKind::Slack`] has a rule of its own.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Count {
     /// The group whose norm is compared, or `None` for the whole gradient.
@@ -34,6 +36,20 @@ pub enum CountKind {
     /// The norm over the threshold, at most 1. The released fraction is the mean of the norms
     /// clipped to the threshold, over the threshold.
     ClippedNorm,
+    /// `√(1 - (‖g‖/C)²)` below the threshold C, else 0: what the clipped gradient leaves of its
+    /// sensitivity. Only with [`CountNoise::Free`].
+    ///
+    /// # Privacy
+    ///
+    /// The clipped gradient over C and its slack are together a vector of norm at most 1, and their
+    /// noise has the same standard deviation z. Both are one Gaussian release of multiplier z, as
+    /// the gradient alone: the slack costs nothing. It is added up without a shift by ½.
+    ///
+    /// # References
+    ///
+    /// S. Zou et al., "SlaClip: Gradient Norm Slacks can be Indicator for Adaptive Clipping in
+    /// DP-SGD", 2026.
+    Slack,
 }
 
 impl Count {
@@ -59,6 +75,20 @@ impl Count {
             (CountKind::Indicator, _) => 0.0,
             (CountKind::ClippedNorm, Some(norm)) if norm < self.threshold => norm / self.threshold,
             (CountKind::ClippedNorm, _) => 1.0,
+            (CountKind::Slack, norm) => {
+                let used = norm.map_or(1.0, |norm| norm * (1.0 + ROUNDING) / self.threshold);
+                let slack = (1.0 - used) * (1.0 + used);
+                // Rounded down; NaN becomes 0.
+                slack.max(0.0).sqrt() * (1.0 - 4.0 * f64::EPSILON)
+            }
+        }
+    }
+
+    /// Returns what is subtracted from each contribution before the noise, and added afterwards.
+    pub(crate) fn center(&self) -> f64 {
+        match self.kind {
+            CountKind::Slack => 0.0,
+            _ => 0.5,
         }
     }
 }
@@ -73,6 +103,9 @@ pub enum CountNoise {
     /// The share, between 0 and 1, of the step's privacy cost z⁻² that all counts together use. It
     /// is kept exactly.
     Share(f64),
+    /// The counts use none of the cost, and the noise follows from the sum. Only for one count of
+    /// the kind [`CountKind::Slack`] at the threshold of the whole gradient.
+    Free,
 }
 
 impl Default for CountNoise {
@@ -87,6 +120,7 @@ impl CountNoise {
         match self {
             Self::Std(std) => positive("count_noise", std),
             Self::BatchFraction(part) => positive("count_noise as a fraction of the batch", part),
+            Self::Free => Ok(()),
             Self::Share(share) if share > 0.0 && share < 1.0 => Ok(()),
             Self::Share(share) => Err(DpError::invalid(
                 "count_share",
@@ -109,6 +143,11 @@ impl CountNoise {
         let std = match self {
             Self::Std(std) => std,
             Self::BatchFraction(fraction) => fraction * expected_batch_size,
+            Self::Free => {
+                let reason =
+                    "must not be free beside a sum whose sensitivity the counts do not use";
+                return Err(DpError::invalid("count_noise", reason));
+            }
             Self::Share(share) => {
                 return Ok(AdaptiveClippingSplit::from_share(noise_multiplier, share, counts)?);
             }
@@ -126,6 +165,7 @@ impl std::fmt::Display for CountNoise {
                 "noise of standard deviation {fraction} times the expected batch on each count"
             ),
             Self::Share(share) => write!(f, "counts use {share} of the cost of a step"),
+            Self::Free => f.write_str("counts of slack, which cost nothing"),
         }
     }
 }
@@ -138,7 +178,7 @@ mod tests {
     #[test]
     fn contribution_to_a_count_is_between_zero_and_one() {
         for threshold in [f64::MIN_POSITIVE, 1e-9, 1.0, 1e60, f64::MAX] {
-            for kind in [CountKind::Indicator, CountKind::ClippedNorm] {
+            for kind in [CountKind::Indicator, CountKind::ClippedNorm, CountKind::Slack] {
                 let count = Count::whole(threshold).with_kind(kind);
                 let third = threshold / 3.0;
                 let norms = [0.0, f64::MIN_POSITIVE, third, threshold, 2.0 * threshold, f64::MAX];
@@ -147,6 +187,23 @@ mod tests {
                     let found = count.contribution(norm);
                     assert!((0.0..=1.0).contains(&found), "{kind:?} {threshold} {norm:?}: {found}");
                 }
+            }
+        }
+    }
+
+    // Sharp edge: gradient and slack together stay within one sensitivity.
+    #[test]
+    fn slack_and_clipped_gradient_have_a_norm_of_at_most_one() {
+        for threshold in [1e-9, 0.3, 1.0, 1e6] {
+            let count = Count::whole(threshold).with_kind(CountKind::Slack);
+            assert_eq!((count.center(), count.contribution(None)), (0.0, 0.0));
+            for share in [0.0, 1e-6, 0.1, 0.5, 0.9, 0.999_999, 1.0 - 1e-12, 1.0, 1.5, 1e9] {
+                let slack = count.contribution(Some(share * threshold));
+                // The norm may be underestimated by this much.
+                let used = (share * (1.0 + 1e-7)).min(1.0);
+                assert!(used * used + slack * slack <= 1.0, "{threshold} {share}: {slack}");
+                let exact = (1.0 - share * share).max(0.0).sqrt();
+                assert!((slack - exact).abs() < 2e-3, "{share}: {slack} {exact}");
             }
         }
     }

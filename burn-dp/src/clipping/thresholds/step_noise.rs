@@ -114,6 +114,11 @@ impl StepNoise {
         count_noise: CountNoise,
         expected_batch_size: f64,
     ) -> Result<Self, DpError> {
+        if count_noise == CountNoise::Free {
+            // Sum and slack are one vector, with the same noise in units of the threshold.
+            let sum = Self::of_sum(bound, noise_multiplier)?;
+            return Ok(Self { count_std: Some(noise_multiplier * ROUND_UP), ..sum });
+        }
         let split = count_noise.split(noise_multiplier, expected_batch_size, counts as u64)?;
         let sum = Self::of_sum(bound, split.update_noise_multiplier)?;
         Ok(Self { count_std: Some(split.count_noise_std), event: split.event(), ..sum })

@@ -4,7 +4,7 @@ use burn_dp_accountant::NeighboringRelation;
 
 use super::bound::{Bound, check_one_each};
 use super::coefficients::{Coefficients, Scaling};
-use super::count::{Count, CountNoise};
+use super::count::{Count, CountKind, CountNoise};
 use super::step_noise::{NoiseSplit, StepNoise};
 use crate::DpError;
 use crate::error::positive;
@@ -122,6 +122,10 @@ impl Thresholds {
     /// Returns [`DpError::InvalidArgument`] if `stability` is not positive and finite.
     pub fn normalized(self, stability: f64) -> Result<Self, DpError> {
         positive("stability", stability)?;
+        if self.inner.count_noise == CountNoise::Free {
+            let reason = "has no slack that is known; count without noise for free with clipping";
+            return Err(DpError::invalid("stability", reason));
+        }
         Ok(self.with(|inner| inner.scaling = Scaling::Normalize { stability }))
     }
 
@@ -138,6 +142,21 @@ impl Thresholds {
             if let Some(group) = count.group.filter(|&group| group >= self.groups().len()) {
                 let reason = format!("must be below {}, got {group}", self.groups().len());
                 return Err(DpError::invalid("group", reason));
+            }
+        }
+        let slack = |count: &Count| count.kind == CountKind::Slack;
+        if noise == CountNoise::Free || counts.iter().any(slack) {
+            let fits = match (&self.inner.bound, &counts[..]) {
+                (Bound::Whole { norm, .. }, [count]) => {
+                    count.group.is_none() && count.threshold == *norm && slack(count)
+                }
+                _ => false,
+            };
+            if !fits || noise != CountNoise::Free || self.inner.scaling != Scaling::Clip {
+                let reason = "must be free for one count of slack at the threshold of the whole \
+                              clipped gradient, and only for that; use another kind of count, or \
+                              flat clipping without groups";
+                return Err(DpError::invalid("count_noise", reason));
             }
         }
         Ok(self.with(|inner| {
@@ -172,7 +191,15 @@ impl Thresholds {
     ///
     /// Returns [`DpError::InvalidArgument`] if a product is not positive and finite.
     pub fn scaled(self, factor: f64) -> Result<Self, DpError> {
-        let scaled = self.with(|inner| inner.bound.scale(factor));
+        let scaled = self.with(|inner| {
+            inner.bound.scale(factor);
+            // Slack is what the present threshold leaves.
+            if let (CountNoise::Free, [count], [norm]) =
+                (inner.count_noise, &mut inner.counts[..], inner.bound.norms())
+            {
+                count.threshold = *norm;
+            }
+        });
         scaled.norms().iter().try_for_each(|&norm| positive("clipping norm", norm))?;
         Ok(scaled)
     }

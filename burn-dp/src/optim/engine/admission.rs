@@ -126,7 +126,7 @@ impl PrivacyEngine {
             None => self.plan.clipping.thresholds(self.next_step)?,
         };
         let noise = thresholds.noise(multiplier, batch)?;
-        self.check_budget(&self.plan.event_of(self.next_step, &noise.event)?)
+        self.check_budget(&self.plan.event_of(self.next_step, &noise)?)
     }
 
     /// Returns an error if the release would exceed the budget or follows the last planned step.

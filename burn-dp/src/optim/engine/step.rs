@@ -71,7 +71,7 @@ impl PrivacyEngine {
         let noise = thresholds.noise(multiplier, batch)?;
         let dimension = released_values(model, &thresholds);
         let noise = noise.enlarged(GaussianMechanism::snapping_factor(multiplier, dimension)?);
-        let event = self.plan.event_of(step, &noise.event)?;
+        let event = self.plan.event_of(step, &noise)?;
         self.check_budget(&event)?;
         let prepared = Release::new(model, &thresholds, &noise, batch)?;
         let gradient_noise = self.plan.source.begin_step(Purpose::Gradient, step)?;

@@ -92,6 +92,22 @@ fn both_rules_follow_any_quantile_with_noisy_counts() {
 }
 
 #[test]
+fn a_threshold_follows_the_slack_that_costs_nothing() {
+    // The mean slack of an exponential distribution.
+    let slack = |c: f64| {
+        let at = |k: u32| (f64::from(k) + 0.5) / 1_000.0;
+        let terms = (0..1_000).map(|k| (-c * at(k)).exp() * (1.0 - at(k) * at(k)).sqrt());
+        terms.sum::<f64>() * c / 1_000.0
+    };
+    for target in [0.2, 0.6] {
+        let clipping = QuantileClipping::by_slack(target).unwrap().with_initial(30.0).unwrap();
+        let path = follow(clipping, 300, 1.0, 0.0);
+        let mean = path[150..].iter().map(|at| slack(at[0])).sum::<f64>() / 150.0;
+        assert!((mean - target).abs() < 0.03, "{target}: {mean}");
+    }
+}
+
+#[test]
 fn a_tracker_alone_estimates_quantiles_and_keeps_the_model() {
     let quantiles = [0.1, 0.5, 0.9];
     let tracker = QuantileTracker::new(ParameterGroups::whole(), quantiles).unwrap();

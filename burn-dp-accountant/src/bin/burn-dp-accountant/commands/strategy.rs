@@ -2,16 +2,14 @@
 
 use std::path::{Path, PathBuf};
 
-use burn_dp_accountant::correlated_noise::{
-    Participation, Strategy, StrategyLoss, StrategyMatrix, Workload,
-};
+use burn_dp_accountant::correlated_noise::{Strategy, StrategyLoss, StrategyMatrix, Workload};
 use burn_dp_accountant::{AccountantError, Rounded};
 use clap::Args;
 use serde_json::{Value, json};
 
 use crate::output::{Output, json_text};
 use crate::plot;
-use crate::strategy_options::{StrategyOptions, numbers};
+use crate::strategy_options::StrategyOptions;
 
 #[derive(Debug, Args)]
 #[command(allow_negative_numbers = true)]
@@ -21,10 +19,6 @@ pub(crate) struct Arguments {
     /// Divide the columns of the strategy by their norms.
     #[arg(long)]
     normalize_columns: bool,
-    /// Learning rate of each step, separated by white space or commas, for the errors. A search
-    /// ignores the rates.
-    #[arg(long, value_name = "FILE")]
-    learning_rates: Option<PathBuf>,
     /// Write the strategy to a file.
     #[arg(long, value_name = "FILE.json")]
     output: Option<PathBuf>,
@@ -38,16 +32,12 @@ pub(crate) struct Arguments {
 
 pub(super) fn run(arguments: &Arguments) -> Output {
     let options = &arguments.strategy;
-    let (times, separation) = (options.participations, options.separation);
-    let mut workload = options.workload()?;
-    if let Some(path) = &arguments.learning_rates {
-        workload = workload.with_learning_rates(&numbers(path)?)?;
-    }
     let mut strategy = options.create()?;
+    let workload = options.workload(strategy.steps())?;
     if arguments.normalize_columns {
         strategy = strategy.with_normalized_columns();
     }
-    let loss = strategy.loss(&workload, times, separation)?;
+    let loss = options.loss(&strategy, &workload)?;
     if let Some(path) = &arguments.output {
         strategy.save(path)?;
     }
@@ -102,10 +92,9 @@ fn text(
     workload: &Workload,
     loss: &StrategyLoss,
 ) -> Output {
-    let (times, separation) = (arguments.strategy.participations, arguments.strategy.separation);
-    let independent = Strategy::identity(strategy.steps())?.loss(workload, times, separation)?;
+    let independent = arguments.strategy.loss(&Strategy::identity(strategy.steps())?, workload)?;
     let root = |value: f64| Rounded::nearest(value.sqrt()).to_string();
-    let pattern = Participation::AtMost { times, separation };
+    let pattern = arguments.strategy.participation(strategy.steps())?;
     let mut text = format!(
         "{strategy}\n  participation:          {pattern}\n  sensitivity:            {}\n\n\
          {:<26}{:<14}{}\n",
@@ -136,8 +125,7 @@ fn draw(
     path: &Path,
 ) -> Result<(), AccountantError> {
     let losses = |strategy: &Strategy| -> Result<Vec<f64>, AccountantError> {
-        let sensitivity = strategy
-            .sensitivity(arguments.strategy.participations, arguments.strategy.separation)?;
+        let sensitivity = arguments.strategy.loss(strategy, workload)?.sensitivity;
         let errors = strategy.squared_errors(workload)?;
         Ok(errors.of_steps().iter().map(|error| error * sensitivity.powi(2)).collect())
     };

@@ -30,6 +30,9 @@ pub(crate) struct Arguments {
     /// Factor by which batch and noise of the small run are smaller.
     #[arg(long, default_value_t = 32.0)]
     factor: f64,
+    /// Number of small runs on the same private data, whose ε is added.
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    simulations: u64,
     /// Results of small runs with equal steps and σ/B, as BATCH:ACCURACY, for a prediction.
     #[arg(long, value_name = "B:ACC", value_delimiter = ',')]
     run: Vec<String>,
@@ -52,6 +55,10 @@ pub(super) fn run(arguments: &Arguments) -> Output {
     let certified =
         PldAccountant::new([(&event, arguments.steps)], relation)?.epsilon(arguments.delta)?;
     let approximate = noise.approximate_epsilon(arguments.delta)?;
+    let simulations = arguments.simulations;
+    let all = run.events_with_simulations(arguments.dataset_size, arguments.factor, simulations)?;
+    let all = all.iter().map(|(event, count)| (event, *count)).filter(|(_, count)| *count > 0);
+    let with_search = PldAccountant::new(all, relation)?.epsilon(arguments.delta)?;
     let prediction = if arguments.run.is_empty() {
         None
     } else {
@@ -63,6 +70,7 @@ pub(super) fn run(arguments: &Arguments) -> Output {
         return Ok(json_text(&json!({
             "eta": noise.eta(), "sigma_total": noise.sigma(), "epsilon_tan": approximate,
             "epsilon": number(certified.upper), "delta": arguments.delta,
+            "simulations": simulations, "epsilon_with_simulations": number(with_search.upper),
             "small_batch_size": small.expected_batch_size,
             "small_noise_multiplier": small.noise_multiplier, "steps": small.steps,
             "predicted_accuracy": prediction.map(|(value, low, high)| json!([value, low, high])),
@@ -72,7 +80,8 @@ pub(super) fn run(arguments: &Arguments) -> Output {
         "eta = {}, total amount of noise = {}\n\
          epsilon = {} (guarantee), about {} by TAN, at delta = {:e}\n\
          small run: expected batch {}, noise multiplier {}, {} steps \
-         (choose hyperparameters with it; never release it)\n",
+         (choose hyperparameters with it; never release it)\n\
+         epsilon with {simulations} small runs on the same data: {}\n",
         Rounded::nearest(noise.eta()),
         Rounded::nearest(noise.sigma()),
         Rounded::up(certified.upper),
@@ -80,7 +89,8 @@ pub(super) fn run(arguments: &Arguments) -> Output {
         arguments.delta,
         Rounded::nearest(small.expected_batch_size),
         Rounded::nearest(small.noise_multiplier),
-        small.steps
+        small.steps,
+        Rounded::up(with_search.upper)
     );
     if arguments.noise_multiplier < TAN_APPROXIMATION_LIMIT {
         text += "the noise multiplier is below 2, where the epsilon by TAN may be too low\n";
