@@ -76,13 +76,15 @@ fn norm(values: impl Iterator<Item = f64>) -> f64 {
     values.map(|value| value * value).sum::<f64>().sqrt()
 }
 
-/// All parameters in the order of the visitor.
+/// The trained parameters in the order of the visitor.
 #[derive(Default)]
 struct Values(Vec<f64>);
 
 impl ModuleVisitor for Values {
     fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<D>>) {
-        self.0.extend(param.val().into_data().convert::<f64>().iter::<f64>());
+        if param.is_require_grad() {
+            self.0.extend(param.base().into_data().convert::<f64>().iter::<f64>());
+        }
     }
 }
 

@@ -2,7 +2,6 @@
 
 use std::time::Instant;
 
-use burn::nn::loss::CrossEntropyLossConfig;
 use burn::optim::{GradientsParams, ModuleOptimizer};
 use burn_dp::DpError;
 use burn_dp::baselines::{microbatch, reweight};
@@ -127,9 +126,7 @@ impl<M: Classifier> Contender<M> {
         let Some(model) = self.model.take() else { return Ok(()) };
         let model = match &mut self.optimizer {
             Optimizer::Ordinary(optimizer) => {
-                let scores = model.forward(batch.inputs.clone());
-                let loss = CrossEntropyLossConfig::new().init(&scores.device());
-                let grads = loss.forward(scores, batch.targets.clone()).backward();
+                let grads = model.mean_loss(batch.clone()).backward();
                 let grads = GradientsParams::from_grads(grads, &model);
                 optimizer.step(self.lr, model, grads)
             }

@@ -15,6 +15,7 @@ mod algorithm;
 mod chart;
 mod contender;
 mod cores;
+mod finetune;
 #[cfg(feature = "train")]
 mod learner;
 mod networks;
@@ -33,6 +34,7 @@ mod usage;
 mod worker;
 
 pub use algorithm::{Algorithm, InnerOptimizer};
+pub use finetune::{FinetuneOptions, FinetuneRow, Shape, StepperOptions, Way};
 pub use networks::{Network, Sizes};
 #[cfg(feature = "train")]
 pub use options::LearnerOptions;
@@ -59,6 +61,8 @@ pub fn run(options: BenchOptions) -> Result<(), TrainError> {
         Benchmark::Peers(options) => peers::run(&options),
         Benchmark::Scaling(options) => scaling::run(&options),
         Benchmark::Recurrent(options) => recurrent::run(&options),
+        Benchmark::Finetune(options) => finetune::run(&options),
+        Benchmark::FinetuneWorker(options) => finetune::serve(&options),
         Benchmark::Worker(options) => worker::run(&options),
     }
 }

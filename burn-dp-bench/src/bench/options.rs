@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand};
 
+use super::finetune::{FinetuneOptions, StepperOptions};
 use super::peers::PeerOptions;
 use super::scaling::ScalingOptions;
 use super::worker::WorkerOptions;
@@ -35,6 +36,11 @@ pub enum Benchmark {
     Learner(LearnerOptions),
     /// One step of recurrent layers: Burn's layers, private layers without clipping, and with it.
     Recurrent(RecurrentOptions),
+    /// Private fine-tuning of a network of the shape of GPT-2 against ordinary fine-tuning.
+    Finetune(FinetuneOptions),
+    /// Make steps of one way of fine-tuning on command; started by `finetune`.
+    #[command(hide = true)]
+    FinetuneWorker(StepperOptions),
     /// Make steps of one algorithm on command; started by the other benchmarks.
     #[command(hide = true)]
     Worker(WorkerOptions),

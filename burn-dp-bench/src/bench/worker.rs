@@ -101,20 +101,35 @@ impl Measure for Steps<'_> {
         };
         let (algorithm, size) = (self.options.algorithm, self.options.batch);
         let (lr, noise) = (LEARNING_RATE, NOISE_MULTIPLIER);
-        let mut contender = Contender::new(algorithm, model, inner, lr, size, noise, None)?;
-        say(&Ready { ready: true, base_mib: self.base_mib })?;
-        for line in std::io::stdin().lock().lines() {
-            let line = line.map_err(pipe)?;
-            let steps = line.strip_prefix(STEPS).and_then(|rest| rest.trim().parse().ok());
-            let Some(steps) = steps else {
-                let error = format!("expected `{STEPS} N`, got `{line}`");
-                return Err(pipe(std::io::Error::other(error)));
-            };
-            let ms = contender.timed_steps(&batch, steps, || synchronize(self.device))?;
-            say(&Times { ms })?;
-        }
-        Ok(())
+        let contender = Contender::new(algorithm, model, inner, lr, size, noise, None)?;
+        serve(contender, &batch, self.base_mib, self.device)
     }
+}
+
+/// Says that a contender is ready, and makes its steps for each command on the standard input,
+/// until its end.
+///
+/// # Errors
+///
+/// Returns the error of a step that is refused, and [`TrainError::Io`] for another command.
+pub(super) fn serve<M: Classifier>(
+    mut contender: Contender<M>,
+    batch: &Batch<M::Inputs>,
+    base_mib: Option<f64>,
+    device: &Device,
+) -> Result<(), TrainError> {
+    say(&Ready { ready: true, base_mib })?;
+    for line in std::io::stdin().lock().lines() {
+        let line = line.map_err(pipe)?;
+        let steps = line.strip_prefix(STEPS).and_then(|rest| rest.trim().parse().ok());
+        let Some(steps) = steps else {
+            let error = format!("expected `{STEPS} N`, got `{line}`");
+            return Err(pipe(std::io::Error::other(error)));
+        };
+        let ms = contender.timed_steps(batch, steps, || synchronize(device))?;
+        say(&Times { ms })?;
+    }
+    Ok(())
 }
 
 fn say(answer: &impl serde::Serialize) -> Result<(), TrainError> {

@@ -36,6 +36,7 @@ pub use transformer::{Transformer, TransformerConfig};
 pub use vgg::{Vgg, VggConfig, VggDepth};
 
 use burn::module::Module;
+use burn::nn::loss::CrossEntropyLossConfig;
 use burn::tensor::Tensor;
 use burn_dp::losses::CrossEntropyLoss;
 
@@ -57,5 +58,11 @@ pub trait Classifier: Module {
     /// Returns one loss for each example of a batch, `[batch_size]`.
     fn losses(&self, loss: &CrossEntropyLoss, batch: Batch<Self::Inputs>) -> Tensor<1> {
         loss.forward(self.forward(batch.inputs), batch.targets)
+    }
+
+    /// Returns the mean over the batch by Burn's loss, for ordinary training.
+    fn mean_loss(&self, batch: Batch<Self::Inputs>) -> Tensor<1> {
+        let scores = self.forward(batch.inputs);
+        CrossEntropyLossConfig::new().init(&scores.device()).forward(scores, batch.targets)
     }
 }

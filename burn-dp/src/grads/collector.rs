@@ -73,7 +73,7 @@ impl Recorder for Collector {
                 path: format!("parameter {id}"),
                 reason: "a private layer used it, but it is not a trained parameter of the model; \
                          pass the model that computed the losses; fold LoRA adapters on layers \
-                         that are not linear with `Module::materialize`"
+                         without a rule for them with `Module::materialize`"
                     .into(),
             })?;
             self.parameters[*index].add(contribution, self.rows, &self.planner);

@@ -105,7 +105,7 @@ mod tests {
         let backward = PrivateBackward::new().with_memory_bound(bound).with_materialize(true);
         let text = explained(&backward, 100).to_string();
         assert!(text.ends_with("over the bound"), "{text}");
-        let chunks = explained(&PrivateBackward::new().with_memory_bound(bound), 100);
+        let chunks = explained(&PrivateBackward::new().with_memory_bound(bound), 200);
         let wide = &chunks.parameters()[0];
         assert_eq!(wide.strategy, Some(Strategy::InstantiateInChunks(1)), "{chunks}");
         assert!(wide.temporary_bytes >= 300 * 200 * 4, "{chunks}");

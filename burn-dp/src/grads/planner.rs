@@ -111,20 +111,26 @@ impl Planner {
     pub(super) fn plan(&mut self, rule: &dyn Rule) -> Plan {
         let (cost, batch_size) = (rule.cost(), rule.batch_size());
         let kept = batch_size * cost.values * size_of::<f32>();
-        let ghost_is_cheaper =
-            cost.ghost_flops.is_some_and(|flops| flops <= FLOPS_PER_VALUE * cost.values as f64);
+        let moves = FLOPS_PER_VALUE * cost.values as f64;
+        let ghost_takes_at_most = |flops: f64| cost.ghost_flops.is_some_and(|ghost| ghost <= flops);
         let chunk = |values: usize| self.examples(values, self.chunk, batch_size);
 
         if self.formation == Formation::Always {
             return Plan { strategy: Strategy::Instantiate, chunk: batch_size };
         }
-        if ghost_is_cheaper {
-            return Plan { strategy: Strategy::Ghost, chunk: chunk(cost.ghost_temporary) };
+        let ghost = Plan { strategy: Strategy::Ghost, chunk: chunk(cost.ghost_temporary) };
+        if ghost_takes_at_most(moves) {
+            return ghost;
         }
         if kept <= self.left {
             self.left -= kept;
             let chunk = self.formation_chunk(rule);
             return Plan { strategy: Strategy::Instantiate, chunk };
+        }
+        // Gradients that are dropped are formed for the norm alone: the weighted sum uses the
+        // record.
+        if ghost_takes_at_most(moves + cost.formation_flops) {
+            return ghost;
         }
         let chunk = chunk(cost.values + cost.temporary);
         Plan { strategy: Strategy::InstantiateInChunks(chunk), chunk }
@@ -220,8 +226,30 @@ mod tests {
     #[test]
     fn gradients_beyond_the_memory_bound_are_measured_in_chunks() {
         let mut planner = Planner::new(MemoryBound::bytes(16 * 8000 * 4), Formation::Planned);
-        let outer = linear(60, 100, 80, 16);
+        let outer = linear(80, 100, 80, 16);
         assert_eq!(planner.plan(&outer).strategy, Strategy::Instantiate);
         assert_eq!(planner.plan(&outer).strategy, Strategy::InstantiateInChunks(4));
+    }
+
+    #[test]
+    fn gradients_that_cannot_be_kept_cost_their_formation() {
+        // The ghost norm takes more operations than moving the gradient, and fewer than forming it
+        // as well.
+        let mut planner = Planner::new(MemoryBound::bytes(16 * 8000 * 4), Formation::Planned);
+        let outer = linear(60, 100, 80, 16);
+        assert_eq!(planner.plan(&outer).strategy, Strategy::Instantiate);
+        assert_eq!(planner.plan(&outer).strategy, Strategy::Ghost);
+    }
+
+    #[test]
+    fn a_tied_vocabulary_of_two_examples_takes_the_ghost_norm() {
+        let device = Device::default();
+        let (vocabulary, width, positions) = (50_257, 768, 256);
+        // Views of one value, which take no memory.
+        let zeros =
+            |columns| Tensor::<3>::zeros([1, 1, 1], &device).expand([2, positions, columns]);
+        let tied = OuterProducts::dense(zeros(vocabulary), zeros(width));
+        let mut planner = Planner::new(MemoryBound::default(), Formation::Planned);
+        assert_eq!(planner.plan(&tied).strategy, Strategy::Ghost);
     }
 }

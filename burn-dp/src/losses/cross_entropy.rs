@@ -11,8 +11,9 @@ use super::reduction::no_losses;
 /// Configuration of [`CrossEntropyLoss`].
 #[derive(Config, Debug)]
 pub struct CrossEntropyLossConfig {
-    /// Targets to ignore, for example the index of a padding token, or -100. They need not be
-    /// classes.
+    /// Targets to ignore (`ignore_index`), for example the index of a padding token, or -100. They
+    /// need not be classes. If the padding token is also a token of texts, mark the padding by a
+    /// mask instead: [`forward_masked_sequence`](CrossEntropyLoss::forward_masked_sequence).
     pub pad_tokens: Option<Vec<i64>>,
     /// One positive factor for each class. The value at a position is multiplied by the factor of
     /// its target. Nothing is divided by a sum of factors.
@@ -108,7 +109,8 @@ impl CrossEntropyLoss {
     pub fn forward(&self, logits: Tensor<2>, targets: Tensor<1, Int>) -> Tensor<1> {
         let [batch_size, classes] = logits.dims();
         assert_shape!(targets, [batch_size]);
-        self.positions(logits.reshape([batch_size, 1, classes]), targets.reshape([batch_size, 1]))
+        let targets = targets.reshape([batch_size, 1]);
+        self.positions(logits.reshape([batch_size, 1, classes]), targets, None)
     }
 
     /// Computes the loss of each sequence with one target for each position.
@@ -125,7 +127,34 @@ impl CrossEntropyLoss {
     pub fn forward_sequence(&self, logits: Tensor<3>, targets: Tensor<2, Int>) -> Tensor<1> {
         let [batch_size, positions, _] = logits.dims();
         assert_shape!(targets, [batch_size, positions]);
-        self.positions(logits, targets)
+        self.positions(logits, targets, None)
+    }
+
+    /// Computes the loss of each sequence without the positions that are masked.
+    ///
+    /// Positions whose target is ignored are left out as well. The mean is over the positions that
+    /// are left, so a sequence has the same loss however far its batch is padded.
+    ///
+    /// # Shapes
+    ///
+    /// - logits: `[batch_size, positions, classes]`
+    /// - targets: `[batch_size, positions]`
+    /// - mask_pad: `[batch_size, positions]`, `true` for padding, as in attention
+    /// - output: `[batch_size]`
+    ///
+    /// # Panics
+    ///
+    /// Panics if the shapes do not match or there is not one class factor for each class.
+    pub fn forward_masked_sequence(
+        &self,
+        logits: Tensor<3>,
+        targets: Tensor<2, Int>,
+        mask_pad: Tensor<2, Bool>,
+    ) -> Tensor<1> {
+        let [batch_size, positions, _] = logits.dims();
+        assert_shape!(targets, [batch_size, positions]);
+        assert_shape!(mask_pad, [batch_size, positions]);
+        self.positions(logits, targets, Some(mask_pad))
     }
 
     /// Computes the loss of each example with the classes on axis 1, the layout of convolutions.
@@ -155,11 +184,17 @@ impl CrossEntropyLoss {
         self.positions(
             logits.reshape([batch_size, classes, positions]).swap_dims(1, 2),
             targets.reshape([batch_size, positions]),
+            None,
         )
     }
 
     /// `[batch_size, positions, classes]` and `[batch_size, positions]` to `[batch_size]`.
-    fn positions(&self, logits: Tensor<3>, targets: Tensor<2, Int>) -> Tensor<1> {
+    fn positions(
+        &self,
+        logits: Tensor<3>,
+        targets: Tensor<2, Int>,
+        mask_pad: Option<Tensor<2, Bool>>,
+    ) -> Tensor<1> {
         let [batch_size, positions, classes] = logits.dims();
         assert!(
             classes > 0 && positions > 0,
@@ -169,7 +204,7 @@ impl CrossEntropyLoss {
         if batch_size == 0 {
             return no_losses(&logits);
         }
-        let ignored = self.ignored(&targets);
+        let ignored = self.ignored(&targets, mask_pad);
         let targets = match &ignored {
             Some(ignored) => targets.mask_fill(ignored.clone(), 0),
             None => targets,
@@ -221,9 +256,13 @@ impl CrossEntropyLoss {
     }
 
     /// Returns where the target is ignored, or `None` if the loss ignores no target.
-    fn ignored(&self, targets: &Tensor<2, Int>) -> Option<Tensor<2, Bool>> {
+    fn ignored(
+        &self,
+        targets: &Tensor<2, Int>,
+        mask_pad: Option<Tensor<2, Bool>>,
+    ) -> Option<Tensor<2, Bool>> {
         let masks = self.pad_tokens.iter().map(|&token| targets.clone().equal_scalar(token));
-        masks.reduce(|mask, other| mask.bool_or(other))
+        masks.chain(mask_pad).reduce(|mask, other| mask.bool_or(other))
     }
 }
 
@@ -452,6 +491,28 @@ mod tests {
             let gradient = gradient.expect("the loss depends on the logits");
             assert_eq!((to_vec(&losses)[0], &gradient[..CLASSES]), (0.0, &[0.0; CLASSES][..]));
             assert!(to_vec(&losses)[1] > 0.0 && gradient[CLASSES] != 0.0);
+        }
+    }
+
+    #[test]
+    fn masked_positions_are_ignored_whatever_their_targets() {
+        for device in cpu_devices() {
+            for config in configs() {
+                let (loss, logits) = (config.init(), values([3, 3, CLASSES], &device));
+                let mask = Tensor::<2, Bool>::from_data(
+                    [[false, false, true], [false; 3], [true; 3]],
+                    &device,
+                );
+                let targets =
+                    Tensor::<2, Int>::from_ints([[0, 3, 2], [2, 1, 0], [3, 3, 9]], &device);
+                let found = loss.forward_masked_sequence(logits.clone(), targets, mask.clone());
+                let shorter = logits.clone().narrow(1, 0, 2).narrow(0, 0, 1);
+                let alone = Tensor::<2, Int>::from_ints([[0, 3]], &device);
+                let alone = to_vec(&loss.forward_sequence(shorter, alone));
+                let whole = Tensor::<2, Int>::from_ints([[2, 1, 0]], &device);
+                let whole = to_vec(&loss.forward_sequence(logits.narrow(0, 1, 1), whole));
+                assert_close(&to_vec(&found), &[alone[0], whole[0], 0.0], 1e-12);
+            }
         }
     }
 

@@ -1,16 +1,21 @@
 //! The parameters of a model, and whether it can be trained privately.
 //!
 //! - [`validate`] lists every part of a model that cannot be trained privately, with a way out.
+//! - [`Replacements`] reports which layers of a pre-trained model were replaced, and which values
+//!   were kept.
 //! - [`TrainableParameters`] are the parameters that a step clips, noises and updates.
+//! - [`LowRankAdapters`] adds trained low-rank adapters to chosen layers and freezes the rest.
 //! - [`ParameterGroups`] partitions them for clipping policies with several thresholds.
 //!
 //! Inside of the crate, `for_each_parameter` and `map_parameters` walk the float parameters of a
 //! model, and `tie` gives the copies of a tied parameter one value.
 
+mod adapters;
 pub(crate) mod groups;
 mod merged_groups;
 mod parameter_info;
 mod private_copy;
+mod replacements;
 mod scan;
 mod ties;
 mod trainable;
@@ -18,9 +23,11 @@ mod validate;
 mod walk;
 
 pub use crate::error::{Fault, FaultKind, Faults};
+pub use adapters::{AdapterFactors, LowRankAdapters};
 pub use groups::ParameterGroups;
 pub use parameter_info::ParameterInfo;
 pub use private_copy::private_copy;
+pub use replacements::{Replacement, Replacements};
 pub(crate) use scan::has_training_batch_norm;
 pub(crate) use ties::tie;
 pub use trainable::TrainableParameters;

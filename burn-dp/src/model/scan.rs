@@ -8,7 +8,7 @@ use burn::tensor::{DType, Tensor};
 use super::parameter_info::ParameterInfo;
 use crate::error::{Fault, FaultKind, Faults};
 use crate::nn::scope::PrivateScope;
-use crate::nn::{LAYERS, RANDOM_LAYERS};
+use crate::nn::{ADAPTED_LAYERS, LAYERS, RANDOM_LAYERS};
 
 /// The trained parameters and the faults of a model.
 #[derive(Default)]
@@ -110,14 +110,9 @@ impl ModelScan {
         self.containers.iter().position(|name| name == "Reparameterization")
     }
 
-    /// Returns whether the parameter whose path has `depth` parts is the weight of a linear layer
-    /// that is applied as one. Recurrent layers apply the linear layers of their gates together.
-    fn is_weight_of_linear(&self, depth: usize) -> bool {
-        depth.checked_sub(1).is_some_and(|holder| {
-            self.containers[holder] == "Struct:Linear"
-                && self.path[holder] == "weight"
-                && !self.containers.iter().any(|name| name == "Struct:GateController")
-        })
+    /// Returns whether the parameter whose path has `depth` parts may have a low-rank adapter.
+    fn may_be_adapted(&self, depth: usize) -> bool {
+        may_be_adapted(&self.path[..depth], &self.containers[..depth])
     }
 
     /// Checks that the current parameter, which is trained, has a per-example rule in its place.
@@ -136,13 +131,14 @@ impl ModelScan {
             self.fault(FaultKind::NotYet, self.path(), reason);
         } else if let Some(depth) = self.adapted() {
             let name = &self.path[depth];
-            if name == "lora" && self.is_weight_of_linear(depth) {
+            if name == "lora" && self.may_be_adapted(depth) {
                 return;
             }
             let reason = format!(
                 "the adapter `{name}` has no rule here: LoRA has one on the weight of a linear \
-                 layer outside of recurrent layers; leave this parameter out of the adapter's \
-                 `ParamGroup`, or merge the adapter with `Module::materialize`"
+                 layer outside of recurrent layers, an embedding or a convolution; leave this \
+                 parameter out of the adapter's `ParamGroup`, or merge the adapter with \
+                 `Module::materialize`"
             );
             let mut fault = Fault::new(FaultKind::NotYet, self.path[..depth].join("."), reason);
             // The recorded gradient is the gradient of the effective value, not of its parts.
@@ -182,9 +178,10 @@ impl ModuleVisitor for ModelScan {
             self.fault(FaultKind::Random, layer, reason);
         } else if holder == "BatchNorm" {
             let reason = "a BatchNorm in training mode mixes the examples of a batch and stores \
-                          statistics of them; use GroupNorm, LayerNorm or InstanceNorm, freeze it \
-                          with `Module::freeze_group` to use its stored statistics, or train with \
-                          mini-sets as units (`burn_dp::updates`)";
+                          statistics of them; use GroupNorm \
+                          (`Private::<GroupNorm>::in_place_of`), LayerNorm or InstanceNorm, freeze \
+                          it with `Module::freeze_group` to use its stored statistics, or train \
+                          with mini-sets as units (`burn_dp::updates`)";
             self.fault(FaultKind::Never, layer, reason);
         }
     }
@@ -216,6 +213,17 @@ impl ModuleVisitor for ModelScan {
             self.fault(FaultKind::Misconfigured, path, reason);
         }
     }
+}
+
+/// Returns whether the parameter at `path` is a weight that private layers apply with a low-rank
+/// adapter, by the types of the modules that hold the parts of the path.
+///
+/// Recurrent layers apply the linear layers of their gates together, and have no such rule.
+pub(super) fn may_be_adapted(path: &[String], containers: &[String]) -> bool {
+    let holder = containers.last().and_then(|name| name.strip_prefix("Struct:"));
+    holder.is_some_and(|holder| ADAPTED_LAYERS.contains(&holder))
+        && path.last().is_some_and(|name| name == "weight")
+        && !containers.iter().any(|name| name == "Struct:GateController")
 }
 
 /// Returns what takes the place of a layer of Burn.

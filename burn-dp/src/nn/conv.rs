@@ -3,8 +3,9 @@ use burn::nn::conv::{Conv1d, Conv2d, Conv3d};
 use burn::tensor::Tensor;
 use burn::tensor::ops::ConvOptions;
 
-use super::{Private, padding};
-use crate::ops::{self, Convolution, Primitive};
+use super::weight::convolved;
+use super::{Private, low_rank, padding};
+use crate::ops::Convolution;
 
 impl Private<Conv1d> {
     /// Applies the convolution.
@@ -86,19 +87,21 @@ pub(crate) fn conv3d(layer: &Conv3d, input: Tensor<5>) -> Tensor<5> {
     convolution(&layer.weight, layer.bias.as_ref(), Convolution::Conv3d(options), input)
 }
 
-/// Applies a convolution of one to three axes, which may be transposed.
+/// Applies a convolution of one to three axes, which may be transposed, with its LoRA adapter if it
+/// has one.
 pub(super) fn convolution<const D: usize>(
     weight: &Param<Tensor<D>>,
     bias: Option<&Param<Tensor<1>>>,
     convolution: Convolution,
     input: Tensor<D>,
 ) -> Tensor<D> {
-    let kept = input.clone();
-    ops::apply(
-        weight,
-        bias,
-        Primitive::Convolution(convolution.clone()),
-        || ops::keep(kept),
-        |weight, bias| ops::convolution(input, weight, bias, convolution),
-    )
+    let kernel = weight.dims();
+    match weight.adapter() {
+        None => convolved(weight, kernel, bias, convolution, input),
+        Some(adapter) => {
+            let base = low_rank::dense(weight, input.dtype());
+            convolved(&base, kernel, bias, convolution.clone(), input.clone())
+                + low_rank::convolution(adapter, kernel, convolution, input)
+        }
+    }
 }

@@ -1,11 +1,11 @@
 use burn::nn::Embedding;
-use burn::tensor::{Int, Tensor, assert_shape, module};
+use burn::tensor::{Int, Tensor, assert_shape};
 
-use super::{Private, matrix_product::without_rows};
-use crate::ops::{self, Primitive};
+use super::weight::{look_up, transposed_product};
+use super::{Private, low_rank};
 
 impl Private<Embedding> {
-    /// Looks up the rows of the weight.
+    /// Looks up the rows of the weight, with its LoRA adapter if it has one.
     ///
     /// The row of an id that is negative, or not below the number of rows, is NaN, on every
     /// backend. The private backward pass then returns an error with the id.
@@ -43,40 +43,25 @@ impl Private<Embedding> {
 
 /// Implements [`Private<Embedding>::forward`](Private).
 pub(crate) fn embedding(layer: &Embedding, input: Tensor<2, Int>) -> Tensor<3> {
-    let kept = input.clone();
-    let (ids, outside) = ops::bounded(input, layer.weight.dims()[0]);
-    ops::apply(
-        &layer.weight,
-        None,
-        Primitive::Embedding,
-        || ops::keep_ids(kept),
-        |weight, _| {
-            let output: Tensor<3> = module::embedding(weight, ids);
-            match outside {
-                Some(outside) => {
-                    let outside = outside.unsqueeze_dim::<3>(2).expand(output.dims());
-                    output.mask_fill(outside, f32::NAN)
-                }
-                None => output,
-            }
-        },
-    )
+    match layer.weight.adapter() {
+        None => look_up(&layer.weight, input),
+        Some(adapter) => {
+            let weight = low_rank::dense(&layer.weight, adapter.b.dtype());
+            look_up(&weight, input.clone()) + low_rank::embedding(adapter, input)
+        }
+    }
 }
 
 /// Implements [`Private<Embedding>::attend`](Private).
 pub(crate) fn attend<const D: usize>(layer: &Embedding, input: Tensor<D>) -> Tensor<D> {
     assert!(D >= 2, "the input of a tied output layer needs a batch axis, got rank {D}");
-    let [n_embedding, d_model] = layer.weight.dims();
+    let [_, d_model] = layer.weight.dims();
     assert_shape!(input, [.., d_model]);
-    if let Some(output) = without_rows(&input, n_embedding) {
-        return output;
+    match layer.weight.adapter() {
+        None => transposed_product(&layer.weight, input),
+        Some(adapter) => {
+            let weight = low_rank::dense(&layer.weight, input.dtype());
+            transposed_product(&weight, input.clone()) + low_rank::attend(adapter, input)
+        }
     }
-    let kept = input.clone();
-    ops::apply(
-        &layer.weight,
-        None,
-        Primitive::TransposedLinear,
-        || ops::keep(kept),
-        |weight, _| module::linear(input, weight.transpose(), None),
-    )
 }

@@ -1,10 +1,30 @@
 use burn::module::Param;
-use burn::nn::{GroupNorm, InstanceNorm};
+use burn::nn::{BatchNorm, GroupNorm, GroupNormConfig, InstanceNorm};
 use burn::tensor::{Tensor, assert_shape};
 
 use super::{Private, affine::affine};
 
 impl Private<GroupNorm> {
+    /// Creates the layer that takes the place of a BatchNorm.
+    ///
+    /// Scale, shift, epsilon and paths stay, so gamma and beta of the record of `layer` load.
+    /// The running statistics have no counterpart and are dropped: the outputs change, and a
+    /// pre-trained network needs some training to recover. There are 32 groups, or the largest
+    /// number below that divides both 32 and the number of channels.
+    ///
+    /// # References
+    ///
+    /// Wu and He, Group normalization, 2018 (32 groups).
+    pub fn in_place_of(layer: BatchNorm) -> Self {
+        let [num_channels] = layer.gamma.dims();
+        let num_groups = 1 << num_channels.trailing_zeros().min(5);
+        let config = GroupNormConfig::new(num_groups, num_channels).with_epsilon(layer.epsilon);
+        let GroupNorm { num_groups, num_channels, epsilon, affine, .. } =
+            config.init(&layer.gamma.lazy_device());
+        let (gamma, beta) = (Some(layer.gamma), Some(layer.beta));
+        Self::new(GroupNorm { gamma, beta, num_groups, num_channels, epsilon, affine })
+    }
+
     /// Applies the norm over groups of channels.
     ///
     /// # Shapes
@@ -71,5 +91,37 @@ fn normalize_groups<const D: usize>(
         None => normalized,
         Some((Some(gamma), beta)) => affine(normalized, gamma, beta.as_ref(), 1),
         Some((None, _)) => panic!("affine is set to true, but gamma is None"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use burn::nn::BatchNormConfig;
+    use burn::tensor::{Device, Distribution};
+
+    use super::*;
+    use crate::nn::IntoPrivate;
+
+    #[test]
+    fn group_norm_in_place_of_a_batch_norm_keeps_scale_shift_and_epsilon() {
+        let device = Device::flex().autodiff();
+        for (channels, groups) in [(64, 32), (48, 16), (6, 2), (7, 1), (1, 1)] {
+            let mut batch_norm = BatchNormConfig::new(channels).with_epsilon(1e-3).init(&device);
+            let values = || Tensor::random([channels], Distribution::Default, &device);
+            batch_norm.gamma = Param::from_tensor(values());
+            batch_norm.beta = Param::from_tensor(values());
+            let layer = Private::<GroupNorm>::in_place_of(batch_norm.clone()).into_inner();
+            assert_eq!((layer.num_groups, layer.num_channels), (groups, channels));
+            assert_eq!(layer.epsilon, 1e-3);
+            for (found, expected) in
+                [(&layer.gamma, &batch_norm.gamma), (&layer.beta, &batch_norm.beta)]
+            {
+                let found = found.as_ref().expect("the layer is affine");
+                assert_eq!(found.id, expected.id);
+                found.val().into_data().assert_eq(&expected.val().into_data(), true);
+            }
+            let output = layer.private().forward(Tensor::<4>::ones([2, channels, 3, 3], &device));
+            assert_eq!(output.dims(), [2, channels, 3, 3]);
+        }
     }
 }

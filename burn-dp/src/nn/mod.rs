@@ -15,7 +15,6 @@ mod layer_norm;
 mod layers;
 mod linear;
 mod low_rank;
-mod matrix_product;
 mod normalization;
 mod padding;
 mod parameter;
@@ -27,10 +26,12 @@ pub(crate) mod scope;
 mod swiglu;
 mod transformer;
 mod unit_scope;
+mod weight;
 
 pub use attention::{CrossAttentionCache, MhaCache, MhaInput, PrivateCrossAttention};
 pub(crate) use layers::RANDOM_LAYERS;
 pub use layers::{LAYERS, LayerSupport, NormRule, layer_table};
+pub(crate) use low_rank::ADAPTED_LAYERS;
 pub use parameter::parameter;
 pub use private::{IntoPrivate, Private, PrivateLayer};
 pub use transformer::{

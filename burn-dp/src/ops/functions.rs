@@ -31,6 +31,18 @@ pub(crate) fn convolution<const D: usize>(
     ))
 }
 
+/// Computes `input @ weight` with a packed, constant weight, which stays packed between the forward
+/// and the backward pass.
+///
+/// # Shapes
+///
+/// - weight: `[d_input, d_output]`
+/// - input: `[batch_size, …, d_input]`
+/// - output: `[batch_size, …, d_output]`
+pub(crate) fn packed_linear<const D: usize>(input: Tensor<D>, weight: Tensor<2>) -> Tensor<D> {
+    Tensor::from_dispatch(Dispatch::packed_linear(input.into_dispatch(), weight.into_dispatch()))
+}
+
 /// Returns the gradient of a weight, summed over the batch and flattened: `[values]`. All tensors
 /// are on a device without autodiff.
 pub(crate) fn weight_gradient<const D: usize>(

@@ -28,12 +28,13 @@ mod primitives;
 pub(crate) mod recording;
 mod recurrent;
 mod row_sums;
+mod same_memory;
 mod slot;
 mod tap;
 
 pub(crate) use functions::{
-    convolution, indexed_squared_norms, patches, put, single, take, take_ids, take_rows,
-    weight_gradient,
+    convolution, indexed_squared_norms, packed_linear, patches, put, single, take, take_ids,
+    take_rows, weight_gradient,
 };
 pub(crate) use ids::{bounded, first_outside};
 pub use kept::{Bias, Kept};
@@ -46,5 +47,6 @@ pub use recurrent::{
 };
 pub(crate) use recurrent::{activation, recurrent};
 pub(crate) use row_sums::{row_squared_norms, row_sums};
+pub(crate) use same_memory::is_same_memory;
 pub use slot::Slot;
 pub(crate) use tap::{apply, keep, keep_deformed, keep_ids, mark_unkeyed};

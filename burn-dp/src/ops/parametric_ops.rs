@@ -1,6 +1,6 @@
 use burn::backend::{
-    Backend, backend_extension,
-    tensor::{FloatTensor, IntTensor},
+    Backend, TensorMetadata, backend_extension,
+    tensor::{FloatTensor, IntTensor, QuantizedTensor},
 };
 use burn::tensor::Shape;
 
@@ -54,6 +54,24 @@ pub trait ParametricOps: Backend {
         convolution: Convolution,
     ) -> FloatTensor<Self> {
         convolution.input_gradient::<Self>(input, weight, grad)
+    }
+
+    /// Computes `input @ weight` with a packed, constant weight. The backward step keeps the packed
+    /// weight, and unpacks it again.
+    #[fusion(default)]
+    fn packed_linear(input: FloatTensor<Self>, weight: QuantizedTensor<Self>) -> FloatTensor<Self> {
+        let weight = Self::dequantize(weight, input.dtype().into());
+        Self::linear(input, weight, None)
+    }
+
+    /// Returns the gradient of the input of [`packed_linear`](Self::packed_linear).
+    #[fusion(default)]
+    fn packed_linear_input_gradient(
+        weight: QuantizedTensor<Self>,
+        grad: FloatTensor<Self>,
+    ) -> FloatTensor<Self> {
+        let weight = Self::dequantize(weight, grad.dtype().into());
+        Self::linear_x_backward(weight, grad)
     }
 
     /// Returns the gradient of a weight of shape `weight`, summed over the batch and flattened.

@@ -39,7 +39,12 @@ pub enum Primitive {
     /// stands for the randomness and is no parameter of the model; keeps nothing.
     Unkeyed,
     /// A convolution, also a transposed one; keeps the input.
-    Convolution(Convolution),
+    Convolution {
+        /// The convolution and its options.
+        convolution: Convolution,
+        /// Shape of the kernel, if the parameter stores it in another one (a factor of an adapter).
+        kernel: Option<Shape>,
+    },
     /// A deformable convolution; keeps the input, the offset and, if there is one, the mask.
     DeformConv2d(DeformConvOptions<2>),
 }
@@ -58,9 +63,17 @@ impl Primitive {
             Self::Embedding => embedding::layout(&shape),
             Self::Scale { axis, .. } => scale::layout(&shape, *axis),
             Self::Repeat | Self::Unkeyed => parameter::layout(&shape),
-            Self::Convolution(_) | Self::DeformConv2d(_) => shape,
+            Self::Convolution { .. } | Self::DeformConv2d(_) => shape,
         };
         Slot::new(B::float_reshape(tensor, shape))
+    }
+
+    /// Returns the shape in which the operation uses a weight that is stored as `stored`.
+    pub(super) fn weight_shape(&self, stored: &Shape) -> Shape {
+        match self {
+            Self::Convolution { kernel: Some(kernel), .. } => kernel.clone(),
+            _ => stored.clone(),
+        }
     }
 
     /// Returns the ordinary gradient of the weight, summed over the batch, in the shape `weight`.
@@ -81,7 +94,9 @@ impl Primitive {
             Self::Repeat => parameter::weight_gradient::<B>(weight, grad),
             // Nobody reads it.
             Self::Unkeyed => B::float_sum(grad),
-            Self::Convolution(convolution) => convolution.weight_gradient::<B>(kept, weight, grad),
+            Self::Convolution { convolution, .. } => {
+                convolution.weight_gradient::<B>(kept, weight, grad)
+            }
             Self::DeformConv2d(options) => {
                 conv::deformable_weight_gradient::<B>(kept, weight, grad, options)
             }
@@ -105,7 +120,7 @@ impl Primitive {
         let axis = match self {
             Self::Linear | Self::TransposedLinear => Some(rank - 1),
             Self::Scale { axis, .. } => *axis,
-            Self::Convolution(_) | Self::DeformConv2d(_) => Some(conv::BIAS_AXIS),
+            Self::Convolution { .. } | Self::DeformConv2d(_) => Some(conv::BIAS_AXIS),
             Self::Embedding | Self::Repeat | Self::Unkeyed => None,
         };
         sum_over_examples::<B>(output_grad, axis)

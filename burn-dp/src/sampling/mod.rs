@@ -80,6 +80,7 @@
 
 mod augmentation;
 mod balls_in_bins;
+mod cached_features;
 mod cyclic_poisson;
 mod data_loader;
 mod distinct;
@@ -109,6 +110,7 @@ mod with_replacement;
 
 pub use augmentation::AugmentationBatcher;
 pub use balls_in_bins::BallsInBinsSampler;
+pub use cached_features::cached_features;
 pub use cyclic_poisson::CyclicPoissonSampler;
 pub use data_loader::PrivateDataLoaderBuilder;
 pub use distinct::Distinct;

@@ -2,7 +2,7 @@
 
 mod chart;
 mod options;
-mod python;
+pub(super) mod python;
 mod row;
 mod system;
 

@@ -29,7 +29,8 @@ pub(super) const PACKAGES: [Package; 4] = [
 ];
 
 /// The scripts, which are written to a folder for the time of a run.
-const SCRIPTS: [(&str, &str); 3] = [
+const SCRIPTS: [(&str, &str); 4] = [
+    ("finetune_torch.py", include_str!("../../../peers/finetune_torch.py")),
     ("bench_torch.py", include_str!("../../../peers/bench_torch.py")),
     ("bench_jax.py", include_str!("../../../peers/bench_jax.py")),
     ("turns.py", include_str!("../../../peers/turns.py")),
@@ -37,7 +38,7 @@ const SCRIPTS: [(&str, &str); 3] = [
 
 /// An interpreter and the frameworks that it has.
 #[derive(Debug)]
-pub(super) struct Python {
+pub(in crate::bench) struct Python {
     interpreter: PathBuf,
     modules: Vec<&'static str>,
     scripts: TempDir,
@@ -50,7 +51,7 @@ impl Python {
     ///
     /// Returns [`TrainError::Option`] if the interpreter cannot be started, and [`TrainError::Io`]
     /// if the scripts cannot be written.
-    pub(super) fn new(interpreter: &Path) -> Result<Self, TrainError> {
+    pub(in crate::bench) fn new(interpreter: &Path) -> Result<Self, TrainError> {
         let modules = PACKAGES.map(|package| package.module);
         let script = format!(
             "import importlib.util as u\nprint(' '.join(m for m in {modules:?} if u.find_spec(m)))"
@@ -68,7 +69,7 @@ impl Python {
     }
 
     /// Returns which of these modules are missing, with the way out; `None` if all are there.
-    pub(super) fn lacks(&self, modules: &[&str]) -> Option<String> {
+    pub(in crate::bench) fn lacks(&self, modules: &[&str]) -> Option<String> {
         let needs = |package: &&Package| modules.contains(&package.module);
         let missing: Vec<_> = PACKAGES
             .iter()
@@ -86,12 +87,12 @@ impl Python {
     }
 
     /// Returns the interpreter.
-    pub(super) fn interpreter(&self) -> &Path {
+    pub(in crate::bench) fn interpreter(&self) -> &Path {
         &self.interpreter
     }
 
     /// Returns the path of a script.
-    pub(super) fn script(&self, name: &str) -> PathBuf {
+    pub(in crate::bench) fn script(&self, name: &str) -> PathBuf {
         self.scripts.path().join(name)
     }
 }

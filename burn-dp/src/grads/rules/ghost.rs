@@ -71,8 +71,9 @@ pub(super) fn cross(a: Tensor<3>, g: Tensor<3>, ids: Tensor<2, Int>, h: Tensor<3
     let ids = ids.unsqueeze_dim::<3>(1).expand([batch_size, positions_a, positions]);
     let products = g.matmul(h.swap_dims(1, 2));
     let total = totals(a.clone().gather(2, ids) * products);
-    // An inner product g · h can lose this much, and is multiplied by a component of a.
-    let underflow = totals(a.abs().max_dim(2)).add_scalar(positions_a as f64);
+    // An inner product g · h can lose this much, and is multiplied by a component of a, which is
+    // not larger than the norm of its position.
+    let underflow = row_sums(lengths(a)).add_scalar(positions_a as f64);
     total.mul_scalar(2.0) + underflow.mul_scalar(2.0 * positions as f64 * lost_squares(p))
 }
 

@@ -1,12 +1,14 @@
 //! Low-rank adapters, with and without a packed base.
 
+#![allow(clippy::unwrap_used)]
+
 use burn::module::{Lora, Module, ParamGroup, QLora, Quantizer};
-use burn::nn::{Linear, LinearConfig, LinearLayout};
+use burn::nn::{Embedding, EmbeddingConfig, Linear, LinearConfig, LinearLayout};
 use burn::tensor::quantization::{Calibration, QuantValue};
 use burn::tensor::{DType, Device, Tensor};
 
-use crate::grads::oracle::{self, TwoLayers, check, check_twins, numbers};
-use crate::model::{TrainableParameters, map_parameters};
+use crate::grads::oracle::{self, TwoLayers, check, check_layer, check_twins, losses, numbers};
+use crate::model::{LowRankAdapters, TrainableParameters, map_parameters};
 use crate::nn::IntoPrivate;
 use crate::test_devices::training_devices;
 
@@ -100,6 +102,43 @@ fn factors_of_a_packed_base_are_clipped_as_by_the_loop() {
 }
 
 #[test]
+fn biases_beside_a_packed_base_are_clipped_as_by_the_loop() {
+    for device in training_devices() {
+        let scheme = device.settings().quantization.scheme.with_value(QuantValue::Q8S);
+        let adapters = LowRankAdapters::new()
+            .with_layers(ParamGroup::from_predicate("first"), 2, 3.0)
+            .with_trained(ParamGroup::from_predicate("bias"))
+            .with_packed_base(scheme);
+        let layer = |d_input, d_output| LinearConfig::new(d_input, d_output).init(&device);
+        let model = TwoLayers { first: layer(6, 8), second: layer(8, 4) };
+        let model = adapters.attach(model).unwrap();
+        assert!(matches!(model.first.weight.base().dtype(), DType::QFloat(_)));
+        assert_eq!(TrainableParameters::of(&model).unwrap().iter().count(), 4);
+        compare(model);
+    }
+}
+
+#[test]
+fn packed_base_without_an_adapter_gives_the_gradient_of_its_input() {
+    for device in training_devices() {
+        let scheme = device.settings().quantization.scheme.with_value(QuantValue::Q8S);
+        let mut quantizer = Quantizer::new(Calibration::MinMax, scheme);
+        let layer = |d_input, d_output| LinearConfig::new(d_input, d_output).init(&device);
+        let mut packed = layer(8, 4).no_grad();
+        packed.weight = packed.weight.quantize_weights(&mut quantizer);
+        let dense = packed.weight.base().dequantize();
+        let mut unpacked = packed.clone();
+        unpacked.weight = unpacked.weight.map(|_| dense);
+        let first = layer(6, 8);
+        let private = TwoLayers { first: first.clone().private(), second: packed.private() };
+        let plain = TwoLayers { first, second: unpacked };
+        check_twins!(&private, &plain, numbers([5, 3, 6], 3, &device), |model, x| losses(
+            model.second.forward(model.first.forward(x).tanh())
+        ));
+    }
+}
+
+#[test]
 fn adapters_inside_of_an_attention_layer_are_clipped_as_by_the_loop() {
     use burn::nn::attention::{MhaInput, MultiHeadAttentionConfig};
     for device in training_devices() {
@@ -115,6 +154,69 @@ fn adapters_inside_of_an_attention_layer_are_clipped_as_by_the_loop() {
             numbers([3, 4, 6], 3, &device),
             |model, x| loss(model.forward(crate::nn::MhaInput::self_attn(x)).context),
             |model, x| loss(model.forward(MhaInput::self_attn(x)).context),
+        );
+    }
+}
+
+fn adapted<M: Module>(layer: M) -> M {
+    let adapters = LowRankAdapters::new().with_layers(ParamGroup::all(), 2, 3.0);
+    fill_factors(adapters.attach(layer).unwrap())
+}
+
+/// Checks the factors of a convolution with an adapter, alone and with the bias.
+macro_rules! check_adapted {
+    ($config:expr, $input:expr, $device:expr) => {{
+        let layer = adapted($config.init($device));
+        let biased = layer.clone().unfreeze_group(ParamGroup::from_path("bias"));
+        for layer in [layer, biased] {
+            check_layer!(layer, numbers($input, 23, $device), |model, x| losses(model.forward(x)));
+        }
+    }};
+}
+
+#[test]
+fn adapters_of_convolutions_are_clipped_as_by_the_loop() {
+    use burn::nn::conv::{Conv1dConfig, Conv2dConfig, Conv3dConfig};
+    use burn::nn::{PaddingConfig1d, PaddingConfig2d};
+    for device in training_devices() {
+        let same = PaddingConfig1d::Same;
+        check_adapted!(Conv1dConfig::new(4, 6, 3).with_padding(same), [3, 4, 7], &device);
+        check_adapted!(Conv1dConfig::new(4, 6, 2).with_groups(2), [3, 4, 7], &device);
+        let uneven = PaddingConfig2d::Explicit(1, 0, 2, 1);
+        let config = Conv2dConfig::new([4, 6], [3, 2]).with_stride([2, 1]).with_dilation([1, 2]);
+        let config = config.with_padding(uneven);
+        check_adapted!(config, [3, 4, 6, 5], &device);
+        check_adapted!(config.with_groups(2), [1, 4, 6, 5], &device);
+        check_adapted!(Conv3dConfig::new([2, 3], [1, 2, 2]), [2, 2, 2, 3, 3], &device);
+    }
+}
+
+#[test]
+fn adapters_of_transposed_convolutions_are_clipped_as_by_the_loop() {
+    use burn::nn::conv::{ConvTranspose1dConfig, ConvTranspose2dConfig, ConvTranspose3dConfig};
+    for device in training_devices() {
+        check_adapted!(ConvTranspose1dConfig::new([4, 2], 3).with_stride(2), [3, 4, 4], &device);
+        let config = ConvTranspose2dConfig::new([4, 6], [3, 2]).with_padding([1, 0]);
+        check_adapted!(config, [3, 4, 3, 3], &device);
+        check_adapted!(config.with_groups(2), [3, 4, 3, 3], &device);
+        check_adapted!(ConvTranspose3dConfig::new([2, 3], [1, 2, 2]), [2, 2, 2, 2, 2], &device);
+    }
+}
+
+#[test]
+fn adapters_of_a_tied_embedding_are_clipped_as_by_the_loop() {
+    for device in training_devices() {
+        let plain = adapted(EmbeddingConfig::new(7, 4).init(&device));
+        let ids = |x: Tensor<2>| ((x + 1.0) * 3.5).floor().int();
+        check(
+            &plain.clone().private(),
+            &plain,
+            numbers([3, 5], 3, &device),
+            |model, x| losses(model.attend(model.forward(ids(x)).tanh())),
+            |model: &Embedding, x| {
+                let hidden = model.forward(ids(x)).tanh();
+                losses(hidden.matmul(model.weight.val().transpose().unsqueeze()))
+            },
         );
     }
 }

@@ -12,6 +12,7 @@ mod half;
 mod recurrent;
 mod refusals;
 mod robustness;
+mod sequences;
 mod tied;
 mod transformer;
 mod wrappers;

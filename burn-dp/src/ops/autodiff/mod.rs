@@ -1,9 +1,10 @@
 //! The hand-written backward steps.
 
 mod convolution;
+mod packed_linear;
 mod tap;
 
-use burn::backend::tensor::FloatTensor;
+use burn::backend::tensor::{FloatTensor, QuantizedTensor};
 use burn_autodiff::{Autodiff, checkpoint::strategy::CheckpointStrategy};
 
 use super::{Bias, Convolution, Kept, LayerIds, ParametricOps, Primitive};
@@ -27,5 +28,9 @@ impl<B: ParametricOps, C: CheckpointStrategy> ParametricOps for Autodiff<B, C> {
         convolution: Convolution,
     ) -> FloatTensor<Self> {
         convolution::convolution::<B, C>(input, weight, bias, convolution)
+    }
+
+    fn packed_linear(input: FloatTensor<Self>, weight: QuantizedTensor<Self>) -> FloatTensor<Self> {
+        packed_linear::packed_linear::<B, C>(input, weight)
     }
 }

@@ -63,7 +63,7 @@ impl<B: ParametricOps, const N: usize> Backward<B, N> for TapStep {
         if recording::is_active() {
             recording::push(RawRecord {
                 layer,
-                weight: weight_node.map(|_| weight),
+                weight: weight_node.map(|_| primitive.weight_shape(&weight)),
                 bias: bias_node.is_some(),
                 kept: kept.into_iter().map(|tensor| primitive.lay_out::<B>(tensor)).collect(),
                 ids: ids.map(Slot::new),
@@ -78,7 +78,8 @@ impl<B: ParametricOps, const N: usize> Backward<B, N> for TapStep {
         }
         if let Some(node) = weight_node {
             let kept = Kept::from_parts(kept, ids);
-            let grad = B::weight_gradient(output_grad, kept, weight.clone(), primitive);
+            let used = primitive.weight_shape(&weight);
+            let grad = B::weight_gradient(output_grad, kept, used, primitive);
             grads.register::<B>(node.id, B::float_reshape(grad, weight));
         }
     }

@@ -34,6 +34,31 @@ impl Convolution {
         matches!(self, Self::Transpose1d(_) | Self::Transpose2d(_) | Self::Transpose3d(_))
     }
 
+    /// Returns the number of groups.
+    pub(crate) fn groups(&self) -> usize {
+        match self {
+            Self::Conv1d(options) => options.groups,
+            Self::Conv2d(options) => options.groups,
+            Self::Conv3d(options) => options.groups,
+            Self::Transpose1d(options) => options.groups,
+            Self::Transpose2d(options) => options.groups,
+            Self::Transpose3d(options) => options.groups,
+        }
+    }
+
+    /// Returns the convolution of one group.
+    pub(crate) fn of_one_group(mut self) -> Self {
+        match &mut self {
+            Self::Conv1d(options) => options.groups = 1,
+            Self::Conv2d(options) => options.groups = 1,
+            Self::Conv3d(options) => options.groups = 1,
+            Self::Transpose1d(options) => options.groups = 1,
+            Self::Transpose2d(options) => options.groups = 1,
+            Self::Transpose3d(options) => options.groups = 1,
+        }
+        self
+    }
+
     /// Applies Burn's convolution.
     pub(in crate::ops) fn forward<B: Backend>(
         self,
@@ -270,8 +295,8 @@ mod tests {
                 expected.push(product(0) + product(1));
             }
         }
-        let primitive =
-            Primitive::Convolution(Convolution::Conv1d(ConvOptions::new([2], [0], [1], 2)));
+        let convolution = Convolution::Conv1d(ConvOptions::new([2], [0], [1], 2));
+        let primitive = Primitive::Convolution { convolution, kernel: None };
         for device in devices() {
             let tensor = |values: &[f32], shape: [usize; 3]| {
                 Tensor::<3>::from_data(TensorData::new(values.to_vec(), shape), &device)

@@ -138,6 +138,7 @@ impl Sizes {
         Cost {
             ghost_flops: Some(2.0 * groups as f64 * squared * (d_input + d_output) as f64),
             ghost_temporary: groups * positions * (2 * positions + d_input),
+            formation_flops: 2.0 * (groups * positions * d_input * d_output) as f64,
             values: groups * d_input * d_output,
             temporary: groups * positions * d_input,
         }

@@ -119,7 +119,7 @@ impl<const D: usize> ColumnRule for ConvWeight<D> {
             output_grad,
             ops::keep(input),
             self.weight.clone(),
-            Primitive::Convolution(self.convolution.clone()),
+            Primitive::Convolution { convolution: self.convolution.clone(), kernel: None },
         )
     }
 

@@ -92,6 +92,7 @@ impl Rule for OuterProducts {
                 (1, 0) => 0,
                 (dense, indexed) => 2 * (dense + indexed) * (dense + indexed),
             },
+            formation_flops: 2.0 * (dense * rows * columns) as f64,
             values: rows * columns,
             temporary: 0,
         }

@@ -399,11 +399,8 @@ mod tests {
             equal(native, burn);
 
             let native = weight_gradient(&input, &grad, &weight.shape(), &convolution).unwrap();
-            let burn = Primitive::Convolution(convolution).flat_weight_gradient::<Flex>(
-                Kept::One(input),
-                weight.shape(),
-                grad,
-            );
+            let burn = Primitive::Convolution { convolution, kernel: None }
+                .flat_weight_gradient::<Flex>(Kept::One(input), weight.shape(), grad);
             equal(native, burn);
         }
     }

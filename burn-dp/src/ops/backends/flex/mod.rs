@@ -55,7 +55,7 @@ impl ParametricOps for Flex {
         primitive: Primitive,
     ) -> FloatTensor<Self> {
         let native = match (&primitive, &kept) {
-            (Primitive::Convolution(convolution), Kept::One(input)) => {
+            (Primitive::Convolution { convolution, .. }, Kept::One(input)) => {
                 convolution::weight_gradient(input, &output_grad, &weight, convolution)
             }
             _ => None,

@@ -1,0 +1,275 @@
+//! What was replaced to make a model private.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use burn::module::{Module, ModuleVisitor, Param};
+use burn::tensor::{DType, Tensor};
+
+use super::walk::AnyRank;
+use crate::nn::scope::PrivateScope;
+
+/// A layer that differs between two models.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Replacement {
+    /// Path of the layer.
+    pub path: String,
+    /// Type of the layer before, for example `BatchNorm`; `None` if there was none.
+    pub before: Option<String>,
+    /// Type of the layer after, for example `Private<GroupNorm>`; `None` if there is none.
+    pub after: Option<String>,
+    /// Names of the parameters and stored values with the same values.
+    pub kept: Vec<String>,
+    /// Names of those with other values or another shape.
+    pub changed: Vec<String>,
+    /// Names of those that are gone.
+    pub dropped: Vec<String>,
+    /// Names of those that are new.
+    pub added: Vec<String>,
+}
+
+/// The layers that differ between a model and the model that takes its place, sorted by path.
+///
+/// Use it after layers were replaced by hand, to see that every pre-trained weight has its place.
+///
+/// # Example
+///
+/// ```
+/// use burn::module::Module;
+/// use burn::nn::{BatchNorm, BatchNormConfig, GroupNorm, Linear, LinearConfig};
+/// use burn::tensor::Device;
+/// use burn_dp::model::Replacements;
+/// use burn_dp::prelude::*;
+///
+/// #[derive(Module, Debug)]
+/// struct Pretrained {
+///     fc: Linear,
+///     norm: BatchNorm,
+/// }
+///
+/// #[derive(Module, Debug)]
+/// struct Net {
+///     fc: Private<Linear>,
+///     norm: Private<GroupNorm>,
+/// }
+///
+/// let device = Device::flex().autodiff();
+/// let pretrained = Pretrained {
+///     fc: LinearConfig::new(4, 8).init(&device),
+///     norm: BatchNormConfig::new(8).init(&device),
+/// };
+/// let net = Net {
+///     fc: pretrained.fc.clone().private(),
+///     norm: Private::<GroupNorm>::in_place_of(pretrained.norm.clone()),
+/// };
+/// let replaced = Replacements::between(&pretrained, &net).to_string();
+/// assert_eq!(
+///     replaced,
+///     "fc: Linear -> Private<Linear>; kept bias, weight\n\
+///      norm: BatchNorm -> Private<GroupNorm>; kept beta, gamma; dropped running_mean, running_var"
+/// );
+/// ```
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Replacements {
+    replacements: Vec<Replacement>,
+}
+
+impl Replacements {
+    /// Compares two models, parameter by parameter and path by path.
+    pub fn between<A: Module, B: Module>(before: &A, after: &B) -> Self {
+        let (mut before, mut after) = (Layers::of(before), Layers::of(after));
+        let mut paths: Vec<String> = before.keys().chain(after.keys()).cloned().collect();
+        paths.sort();
+        paths.dedup();
+        let replacements = paths.into_iter().filter_map(|path| {
+            let before = before.remove(&path).unwrap_or_default();
+            let after = after.remove(&path).unwrap_or_default();
+            let replacement = Replacement::of(path, before, after);
+            let unchanged = replacement.before == replacement.after
+                && [&replacement.changed, &replacement.dropped, &replacement.added]
+                    .iter()
+                    .all(|names| names.is_empty());
+            (!unchanged).then_some(replacement)
+        });
+        Self { replacements: replacements.collect() }
+    }
+
+    /// Returns the layers that differ.
+    pub fn iter(&self) -> impl Iterator<Item = &Replacement> {
+        self.replacements.iter()
+    }
+
+    /// Returns whether no layer differs.
+    pub fn is_empty(&self) -> bool {
+        self.replacements.is_empty()
+    }
+}
+
+impl Replacement {
+    fn of(path: String, before: Layer, mut after: Layer) -> Self {
+        let mut replacement =
+            Self { path, before: before.name, after: after.name, ..Self::default() };
+        for (name, value) in before.values {
+            let names = match after.values.remove(&name) {
+                None => &mut replacement.dropped,
+                Some(other) if value.equals(&other) => &mut replacement.kept,
+                Some(_) => &mut replacement.changed,
+            };
+            names.push(name);
+        }
+        replacement.added = after.values.into_keys().collect();
+        replacement
+    }
+}
+
+/// Writes one line for each layer.
+impl fmt::Display for Replacements {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let lines: Vec<String> = self.replacements.iter().map(Replacement::to_string).collect();
+        f.write_str(&lines.join("\n"))
+    }
+}
+
+impl fmt::Display for Replacement {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let path = if self.path.is_empty() { "the model" } else { &self.path };
+        let [before, after] =
+            [&self.before, &self.after].map(|name| name.as_deref().unwrap_or("nothing"));
+        write!(f, "{path}: {before} -> {after}")?;
+        for (what, names) in [
+            ("kept", &self.kept),
+            ("changed", &self.changed),
+            ("dropped", &self.dropped),
+            ("added", &self.added),
+        ] {
+            if !names.is_empty() {
+                write!(f, "; {what} {}", names.join(", "))?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// A layer and its values by name.
+#[derive(Default)]
+struct Layer {
+    name: Option<String>,
+    values: BTreeMap<String, Value>,
+}
+
+/// A parameter or a stored value.
+struct Value {
+    shape: Vec<usize>,
+    dtype: DType,
+    /// `None` for a packed value.
+    flat: Option<Tensor<1>>,
+}
+
+impl Value {
+    /// Returns whether shape, type and every value are equal. Packed values are not compared.
+    fn equals(&self, other: &Self) -> bool {
+        if self.shape != other.shape || self.dtype != other.dtype {
+            return false;
+        }
+        match (&self.flat, &other.flat) {
+            (Some(a), Some(b)) => {
+                let b = b.clone().to_device(&a.device());
+                a.clone().equal(b).all().into_scalar::<bool>()
+            }
+            _ => false,
+        }
+    }
+}
+
+/// Collects the layers of a model by path.
+#[derive(Default)]
+struct Layers {
+    path: Vec<String>,
+    containers: Vec<String>,
+    layers: BTreeMap<String, Layer>,
+}
+
+impl Layers {
+    fn of<M: Module>(model: &M) -> BTreeMap<String, Layer> {
+        let mut layers = Self::default();
+        model.visit(&mut layers);
+        layers.layers
+    }
+}
+
+impl ModuleVisitor for Layers {
+    fn enter_module(&mut self, name: &str, container_type: &str) {
+        self.path.push(name.to_string());
+        self.containers.push(container_type.to_string());
+    }
+
+    fn exit_module(&mut self, _name: &str, _container_type: &str) {
+        self.path.pop();
+        self.containers.pop();
+    }
+
+    fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<D>>) {
+        let (value, name) = (param.base(), self.path.last().cloned().unwrap_or_default());
+        let holder = self.path.len().saturating_sub(1);
+        let layer = self.layers.entry(self.path[..holder].join(".")).or_default();
+        layer.name = self.containers.last().map(|container| {
+            let name = container.rsplit(':').next().unwrap_or(container);
+            if PrivateScope::is_open() { format!("Private<{name}>") } else { name.to_string() }
+        });
+        let dtype = value.dtype();
+        let flat = (!matches!(dtype, DType::QFloat(_))).then(|| AnyRank::flat(&value));
+        layer.values.insert(name, Value { shape: value.dims().to_vec(), dtype, flat });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use burn::nn::{BatchNorm, BatchNormConfig, GroupNorm, Linear, LinearConfig};
+    use burn::tensor::Device;
+
+    use super::*;
+    use crate::nn::{IntoPrivate, Private};
+
+    #[derive(Module, Debug)]
+    struct Before {
+        body: Linear,
+        norm: BatchNorm,
+        head: Linear,
+        gone: Linear,
+    }
+
+    #[derive(Module, Debug)]
+    struct After {
+        body: Private<Linear>,
+        norm: Private<GroupNorm>,
+        head: Linear,
+        new: Linear,
+    }
+
+    #[test]
+    fn every_layer_that_differs_is_reported_with_its_values() {
+        let device = Device::flex().autodiff();
+        let linear = |size| LinearConfig::new(4, size).init(&device);
+        let before = Before {
+            body: linear(8),
+            norm: BatchNormConfig::new(8).init(&device),
+            head: linear(2),
+            gone: linear(2),
+        };
+        assert!(Replacements::between(&before, &before).is_empty());
+        let after = After {
+            body: before.body.clone().private(),
+            norm: Private::<GroupNorm>::in_place_of(before.norm.clone()),
+            head: Linear { weight: linear(2).weight, ..before.head.clone() },
+            new: linear(2),
+        };
+        let expected = "body: Linear -> Private<Linear>; kept bias, weight\n\
+                        gone: Linear -> nothing; dropped bias, weight\n\
+                        head: Linear -> Linear; kept bias; changed weight\n\
+                        new: nothing -> Linear; added bias, weight\n\
+                        norm: BatchNorm -> Private<GroupNorm>; kept beta, gamma; dropped \
+                        running_mean, running_var";
+        assert_eq!(Replacements::between(&before, &after).to_string(), expected);
+    }
+}

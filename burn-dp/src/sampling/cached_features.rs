@@ -1,0 +1,199 @@
+//! Features of a frozen network, computed once.
+
+use std::error::Error;
+
+use burn::data::dataset::InMemDataset;
+use burn::tensor::{DType, Tensor};
+
+use super::DistinctRecords;
+use crate::DpError;
+use crate::error::at_least_one;
+
+/// Items whose features are also computed alone.
+const ALONE: usize = 16;
+
+/// How far a feature may differ from the feature of the item alone, for the largest magnitude in
+/// its row: √ε of single precision, as kernels may add in another order for another batch.
+const TOLERANCE: f32 = 3.5e-4;
+
+/// Computes the features of every item once, for a linear probe: the part of the network before
+/// the probe is frozen, so its outputs are the same in every step.
+///
+/// Returns a data set with the features and what `label` returns for each item, in the order of
+/// `dataset`. Features of `n` values take `4 n` bytes for each item.
+///
+/// # Arguments
+///
+/// - `batch_size`: the number of items in a call of `features`
+/// - `features`: `[batch_size, n]` for a batch of items, from a model without autodiff
+///   ([`Module::valid`](burn::module::Module::valid))
+///
+/// # Privacy
+///
+/// The features of an item must depend on that item alone: no checks of a private step can see how
+/// they were computed. So the features of up to 16 items, evenly distributed over the data set, are
+/// computed once more alone, and must be equal up to rounding. This finds padding to the longest
+/// item that is not masked, statistics of a batch and dropout; it cannot show that other items do
+/// not mix.
+///
+/// # Errors
+///
+/// Returns [`DpError::InvalidArgument`] if `batch_size` is zero, [`DpError::NotPerExample`] if the
+/// features are not one row for each item or depend on the batch, [`DpError::Device`] if they
+/// cannot be read, and [`DpError::Dataset`] if an item cannot be loaded.
+///
+/// # Example
+///
+/// ```
+/// use burn::data::dataset::{Dataset, InMemDataset};
+/// use burn::module::Module;
+/// use burn::nn::LinearConfig;
+/// use burn::tensor::{Device, Tensor};
+/// use burn_dp::sampling::cached_features;
+///
+/// # fn main() -> Result<(), burn_dp::DpError> {
+/// let device = Device::flex();
+/// let backbone = LinearConfig::new(2, 8).init(&device); // pre-trained on public data
+/// let dataset = InMemDataset::new(vec![([0.5f32, 1.0], 0usize), ([2.0, -1.0], 1)]);
+/// let features = cached_features(
+///     &dataset,
+///     64,
+///     |items| {
+///         let values: Vec<f32> = items.iter().flat_map(|(x, _)| *x).collect();
+///         let x = Tensor::<1>::from_floats(values.as_slice(), &device);
+///         backbone.forward(x.reshape([items.len(), 2])).tanh()
+///     },
+///     |(_, class)| *class,
+/// )?;
+/// let (row, class) = features.get(1).expect("the data set is in memory");
+/// assert_eq!((row.len(), class), (8, 1));
+/// # Ok(())
+/// # }
+/// ```
+pub fn cached_features<D, I, E, L>(
+    dataset: &D,
+    batch_size: usize,
+    features: impl Fn(Vec<I>) -> Tensor<2>,
+    label: impl Fn(&I) -> L,
+) -> Result<InMemDataset<(Vec<f32>, L)>, DpError>
+where
+    D: DistinctRecords<I, E>,
+    E: Error + Send + Sync + 'static,
+    L: Clone + Send + Sync,
+{
+    at_least_one("batch_size", batch_size)?;
+    let (units, mut rows) = (dataset.len(), Vec::with_capacity(dataset.len()));
+    let load = |indices: Vec<usize>| dataset.get_many(indices).map_err(DpError::dataset);
+    for start in (0..units).step_by(batch_size) {
+        let items = load((start..units.min(start + batch_size)).collect())?;
+        let labels: Vec<L> = items.iter().map(&label).collect();
+        rows.extend(read(features(items), labels.len())?.into_iter().zip(labels));
+    }
+    for unit in (0..units).step_by(units.div_ceil(ALONE).max(1)) {
+        let alone = read(features(load(vec![unit])?), 1)?.swap_remove(0);
+        if differs(&rows[unit].0, &alone) {
+            return Err(DpError::NotPerExample {
+                reason: format!(
+                    "the features of item {unit} are other values when they are computed alone, so \
+                     they depend on the other items of a batch or on random values; mask padding, \
+                     and compute them with `model.valid()`"
+                ),
+            });
+        }
+    }
+    Ok(InMemDataset::new(rows))
+}
+
+/// Returns the rows on the host.
+fn read(features: Tensor<2>, items: usize) -> Result<Vec<Vec<f32>>, DpError> {
+    let [rows, values] = features.dims();
+    if rows != items {
+        let reason = format!("expected one row of features for each of {items} items, got {rows}");
+        return Err(DpError::NotPerExample { reason });
+    }
+    let data = features.into_data().convert_dtype(DType::F32);
+    let data = data.try_into_vec::<f32>().map_err(|error| DpError::device(format!("{error:?}")))?;
+    Ok((0..rows).map(|row| data[row * values..(row + 1) * values].to_vec()).collect())
+}
+
+/// Returns whether two rows of one item differ by more than rounding.
+fn differs(row: &[f32], alone: &[f32]) -> bool {
+    let magnitude = row.iter().chain(alone).fold(0.0f32, |largest, value| largest.max(value.abs()));
+    let same =
+        |(a, b): (&f32, &f32)| (a - b).abs() <= TOLERANCE * magnitude || a.to_bits() == b.to_bits();
+    row.len() != alone.len() || !row.iter().zip(alone).all(same)
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use burn::data::dataset::Dataset;
+    use burn::nn::{DropoutConfig, LinearConfig};
+    use burn::tensor::Device;
+
+    use super::*;
+
+    /// Texts of one to five numbers.
+    fn texts(count: usize) -> InMemDataset<Vec<f32>> {
+        let text = |unit: usize| (0..unit % 5 + 1).map(|at| (unit + at) as f32 * 0.1).collect();
+        InMemDataset::new((0..count).map(text).collect())
+    }
+
+    /// The texts, padded with zeros to the longest of them.
+    fn padded(texts: &[Vec<f32>]) -> Tensor<2> {
+        let longest = texts.iter().map(Vec::len).max().unwrap();
+        let row = |text: &Vec<f32>| {
+            let mut row = text.clone();
+            row.resize(longest, 0.0);
+            row
+        };
+        let values: Vec<f32> = texts.iter().flat_map(row).collect();
+        Tensor::<1>::from_floats(values.as_slice(), &Device::flex()).reshape([texts.len(), longest])
+    }
+
+    #[test]
+    fn features_are_those_of_each_item_whatever_the_batch_size() {
+        let layer = LinearConfig::new(1, 3).init(&Device::flex());
+        let features = |texts: Vec<Vec<f32>>| layer.forward(padded(&texts).sum_dim(1));
+        let of = |size| cached_features(&texts(23), size, features, Vec::len).unwrap();
+        let expected = of(1);
+        assert_eq!(expected.len(), 23);
+        for size in [4, 23, 100] {
+            let found = of(size);
+            for unit in 0..23 {
+                let ((row, label), (expected, _)) =
+                    (found.get(unit).unwrap(), expected.get(unit).unwrap());
+                assert_eq!(label, unit % 5 + 1);
+                assert!(!differs(&row, &expected));
+            }
+        }
+    }
+
+    #[test]
+    fn features_that_depend_on_their_batch_are_refused() {
+        let dropout = DropoutConfig::new(0.5).init();
+        let refused = |name: &str, features: &dyn Fn(Tensor<2>) -> Tensor<2>| {
+            let features = |texts: Vec<Vec<f32>>| features(padded(&texts));
+            let found = cached_features(&texts(23), 8, features, Vec::len);
+            let error = found.map(drop).unwrap_err();
+            assert!(matches!(error, DpError::NotPerExample { .. }), "{name}: {error}");
+        };
+        refused("the mean over the longest", &|x| x.mean_dim(1));
+        refused("centered over the batch", &|x| x.clone().sum_dim(1) - x.sum_dim(1).mean_dim(0));
+        refused("dropout", &|x| dropout.forward(x.sum_dim(1).repeat_dim(1, 64).autodiff()).inner());
+        refused("not a number", &|x| {
+            let rows = x.dims()[0];
+            x.sum_dim(1).mul_scalar(if rows > 1 { f32::NAN } else { 1.0 })
+        });
+        refused("one row", &|x| x.sum_dim(1).narrow(0, 0, 1));
+    }
+
+    #[test]
+    fn empty_data_sets_have_no_features_and_batches_have_items() {
+        let features = |texts: Vec<Vec<f32>>| padded(&texts).sum_dim(1);
+        assert_eq!(cached_features(&texts(0), 4, features, Vec::len).unwrap().len(), 0);
+        let error = cached_features(&texts(2), 0, features, Vec::len).map(drop).unwrap_err();
+        let error = error.to_string();
+        assert!(error.contains("batch_size must be at least 1, got 0"), "{error}");
+    }
+}
