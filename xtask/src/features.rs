@@ -32,6 +32,9 @@ pub(crate) fn of_run(
     if binary == "train" && own.contains(&"folder") {
         features.push("images");
     }
+    if binary == "finetune" && own.first() == Some(&"images") {
+        features.push("images");
+    }
     if binary == "bench" && own.first() == Some(&"learner") {
         features.push("train");
     }
@@ -81,6 +84,8 @@ mod tests {
     fn folders_of_images_need_decoders() {
         assert_eq!(of("train", "folder --data-dir d", false), ["images"]);
         assert_eq!(of("train", "folder --backend ndarray", false), ["ndarray", "images"]);
+        assert_eq!(of("finetune", "images --data d", false), ["images"]);
+        assert!(of("finetune", "classify --data images.csv", false).is_empty());
     }
 
     #[test]

@@ -41,6 +41,9 @@ enum Command {
     /// Search hyperparameters privately (`cargo xtask tune --help` lists the options).
     #[command(disable_help_flag = true)]
     Tune(program::Args),
+    /// Fine-tune a pre-trained model, or compare it with Python (`cargo xtask finetune --help`).
+    #[command(disable_help_flag = true)]
+    Finetune(program::Args),
     /// Measure steps and algorithms (`cargo xtask bench --help` lists the benchmarks).
     #[command(disable_help_flag = true)]
     Bench(program::Args),
@@ -134,6 +137,7 @@ impl Command {
         Ok(match self {
             Self::Train(args) => vec![program::train(&args)?.into()],
             Self::Tune(args) => vec![program::tune(&args)?.into()],
+            Self::Finetune(args) => vec![program::finetune(&args)?.into()],
             Self::Bench(args) => vec![program::bench(&args)?.into()],
             Self::Experiment(args) => vec![program::experiment(&args)?.into()],
             Self::Soak(args) => vec![program::soak(&args).into()],
@@ -219,9 +223,8 @@ mod tests {
     fn the_soak_is_built_like_the_tests() {
         let cli = Cli::try_parse_from(["xtask", "soak", "--kills", "9", "--json", "f"]).unwrap();
         let text = cli.command.steps().unwrap()[0].to_string();
-        let end = "--features burn-dp-examples/full,burn-dp-bench/full --bin soak -- --kills 9 \
-                   --json f";
-        assert!(text.ends_with(end), "{text}");
+        let end = format!("--features {} --bin soak -- --kills 9 --json f", workspace::SOAK_FULL);
+        assert!(text.ends_with(&end), "{text}");
     }
 
     #[test]

@@ -8,7 +8,8 @@ use crate::features;
 use crate::process::Process;
 use crate::vulkan;
 use crate::workspace::{
-    self, ACCOUNTANT, AUDIT, BENCH, EXPERIMENT, FULL, FULL_PARTS, Program, SOAK, TRAIN, TUNE,
+    self, ACCOUNTANT, AUDIT, BENCH, EXPERIMENT, FINETUNE, FULL_PARTS, Program, SOAK, SOAK_FULL,
+    TRAIN, TUNE,
 };
 
 /// The variable that names a folder of data sets.
@@ -46,6 +47,15 @@ pub(crate) fn tune(args: &Args) -> Result<Process, String> {
     program(TUNE, args)
 }
 
+/// Returns the fine-tuning of a pre-trained model.
+///
+/// # Errors
+///
+/// Returns a message if `--backend` names no backend.
+pub(crate) fn finetune(args: &Args) -> Result<Process, String> {
+    program(FINETUNE, args)
+}
+
 /// Returns a benchmark: the accountant's is an example of its crate, the others are one program.
 ///
 /// # Errors
@@ -65,7 +75,7 @@ pub(crate) fn bench(args: &Args) -> Result<Process, String> {
 /// for debugging.
 pub(crate) fn soak(args: &Args) -> Process {
     Process::cargo()
-        .args(["run", "-p", SOAK.package, "--features", FULL, "--bin", SOAK.binary, "--"])
+        .args(["run", "-p", SOAK.package, "--features", SOAK_FULL, "--bin", SOAK.binary, "--"])
         .args(args.args.iter().cloned())
         .builds(Announcement::new("the soak", &FULL_PARTS))
 }
@@ -163,6 +173,12 @@ mod tests {
         let text =
             experiment(&Args::from(["batch-clipping", "--epochs", "1"])).unwrap().to_string();
         assert!(text.ends_with("--bin experiment -- batch-clipping --epochs 1"), "{text}");
+    }
+
+    #[test]
+    fn fine_tuning_is_a_program_of_its_own_crate() {
+        let text = finetune(&Args::from(["check", "--python", "p"])).unwrap().to_string();
+        assert_eq!(text, "cargo run -p burn-dp-models --bin finetune -- check --python p");
     }
 
     #[test]

@@ -99,7 +99,7 @@ mod tests {
     }
 
     const PACKAGES: &str = "-p burn-dp-accountant -p burn-dp -p burn-dp-examples -p burn-dp-bench \
-         --features burn-dp-examples/full,burn-dp-bench/full";
+         -p burn-dp-models --features burn-dp-examples/full,burn-dp-bench/full,burn-dp-models/full";
 
     #[test]
     fn nextest_is_used_where_it_is_installed_and_doc_tests_always() {

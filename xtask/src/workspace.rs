@@ -8,8 +8,8 @@ use std::path::{Path, PathBuf};
 pub(crate) const PUBLISHED: [&str; 3] = ["burn-dp-accountant", "burn-dp", "burn-dp-examples"];
 
 /// The crates with tests, without this one, which is built with no feature of theirs.
-pub(crate) const TESTED: [&str; 4] =
-    ["burn-dp-accountant", "burn-dp", "burn-dp-examples", "burn-dp-bench"];
+pub(crate) const TESTED: [&str; 5] =
+    ["burn-dp-accountant", "burn-dp", "burn-dp-examples", "burn-dp-bench", "burn-dp-models"];
 
 /// The package whose doc tests are the Rust blocks of the book.
 pub(crate) const BOOK: &str = "burn-dp-book";
@@ -18,13 +18,17 @@ pub(crate) const BOOK: &str = "burn-dp-book";
 pub(crate) const EXAMPLES: &str = "burn-dp-examples";
 
 /// The features with everything that runs on a CPU: tests, Clippy and the documentation have them.
-pub(crate) const FULL: &str = "burn-dp-examples/full,burn-dp-bench/full";
+pub(crate) const FULL: &str = "burn-dp-examples/full,burn-dp-bench/full,burn-dp-models/full";
+
+/// The features of the soak, whose package does not depend on the models.
+pub(crate) const SOAK_FULL: &str = "burn-dp-examples/full,burn-dp-bench/full";
 
 /// The packages whose `src` folder is checked for import circles and for the length of its files.
-pub(crate) const SOURCES: [&str; 5] = [
+pub(crate) const SOURCES: [&str; 6] = [
     "burn-dp-accountant/src",
     "burn-dp-bench/src",
     "burn-dp-examples/src",
+    "burn-dp-models/src",
     "burn-dp/src",
     "xtask/src",
 ];
@@ -43,6 +47,9 @@ pub(crate) const TRAIN: Program = Program { package: EXAMPLES, binary: "train" }
 
 /// Searches hyperparameters privately.
 pub(crate) const TUNE: Program = Program { package: EXAMPLES, binary: "tune" };
+
+/// Fine-tunes a pre-trained model.
+pub(crate) const FINETUNE: Program = Program { package: "burn-dp-models", binary: "finetune" };
 
 /// Measures steps and algorithms.
 pub(crate) const BENCH: Program = Program { package: "burn-dp-bench", binary: "bench" };

@@ -28,7 +28,7 @@ const SETTINGS_FILE: &str = "settings.json";
 /// With another learning rate, for example, the difference of the two results would have no noise.
 /// So all settings are compared, not only the settings that ε depends on.
 #[derive(Debug)]
-pub(crate) struct Checkpoints {
+pub struct Checkpoints {
     folder: PathBuf,
     settings: BTreeMap<String, String>,
     checkpointer: Checkpointer,
@@ -43,7 +43,7 @@ impl Checkpoints {
     ///
     /// - `output`: the output folder
     /// - `settings`: the settings that the steps depend on, by option
-    pub(super) fn new(output: &Path, settings: &impl Serialize) -> Result<Self, TrainError> {
+    pub fn new(output: &Path, settings: &impl Serialize) -> Result<Self, TrainError> {
         let folder = output.join(FOLDER);
         Ok(Self {
             settings: compared(settings)?,
@@ -60,7 +60,7 @@ impl Checkpoints {
 
     /// Continues after the last released step where the steps since the checkpoint cannot be
     /// repeated bit for bit.
-    pub(super) fn with_skip_lost_steps(self, skip_lost_steps: bool) -> Self {
+    pub fn with_skip_lost_steps(self, skip_lost_steps: bool) -> Self {
         Self { skip_lost_steps, ..self }
     }
 
@@ -71,7 +71,7 @@ impl Checkpoints {
     /// Returns [`TrainError::Option`] if there is something to resume and `resume` is false, or the
     /// reverse, or if a setting differs from the interrupted run; and [`TrainError::Privacy`] if
     /// the checkpoint is refused.
-    pub(super) fn begin_or_resume<M: Module>(
+    pub fn begin_or_resume<M: Module>(
         &self,
         resume: bool,
         plan: PrivacyPlan,
@@ -90,7 +90,7 @@ impl Checkpoints {
     /// # Errors
     ///
     /// Returns [`TrainError::Privacy`] if the folder cannot be read.
-    pub(super) fn are_in(output: &Path) -> Result<bool, TrainError> {
+    pub fn are_in(output: &Path) -> Result<bool, TrainError> {
         Ok(Self::checkpointer(output)?.latest()?.is_some())
     }
 
@@ -163,11 +163,7 @@ impl Checkpoints {
     /// # Errors
     ///
     /// Returns [`TrainError::Io`] and [`TrainError::Privacy`] if a file cannot be written.
-    pub(super) fn begin<M: Module>(
-        &self,
-        model: &M,
-        optim: &DpOptimizer,
-    ) -> Result<(), TrainError> {
+    pub fn begin<M: Module>(&self, model: &M, optim: &DpOptimizer) -> Result<(), TrainError> {
         files::make_folder(&self.folder)?;
         files::remove_incomplete(&self.folder)?;
         files::write_json(&self.folder.join(SETTINGS_FILE), &self.settings)?;
@@ -183,7 +179,7 @@ impl Checkpoints {
     /// # Errors
     ///
     /// Returns [`TrainError::Privacy`] if it cannot be written; the last one is then kept.
-    pub(super) fn save<M: Module>(&self, model: &M, optim: &DpOptimizer) -> Result<(), TrainError> {
+    pub fn save<M: Module>(&self, model: &M, optim: &DpOptimizer) -> Result<(), TrainError> {
         Ok(self.checkpointer.save(model, optim)?)
     }
 
@@ -192,7 +188,7 @@ impl Checkpoints {
     /// # Errors
     ///
     /// Returns [`TrainError::Io`] and [`TrainError::Privacy`] if a file cannot be deleted.
-    pub(super) fn remove(self) -> Result<(), TrainError> {
+    pub fn remove(self) -> Result<(), TrainError> {
         self.checkpointer.remove_run()?;
         // After the checkpoints: a run that is killed before is resumed with its settings.
         files::remove(&self.folder.join(SETTINGS_FILE))?;

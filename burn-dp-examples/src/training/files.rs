@@ -56,7 +56,7 @@ impl Complete {
 ///
 /// Returns [`TrainError::Io`] if the folder cannot be written to; the former file is then
 /// unchanged.
-pub(super) fn write(path: &Path, content: &[u8]) -> Result<(), TrainError> {
+pub fn write(path: &Path, content: &[u8]) -> Result<(), TrainError> {
     Complete::write(path, content)?.publish()
 }
 

@@ -20,20 +20,26 @@ mod options;
 mod output;
 mod privacy;
 mod program;
-mod progress;
+pub mod progress;
 mod public_data;
 mod recipes;
 mod statement;
 mod thresholds;
 pub mod tune;
 
+pub use checkpoints::Checkpoints;
 pub use device::device;
 pub use error::TrainError;
 pub use evaluation::Evaluation;
+pub use optimizer::optimizer;
 pub use options::{
     BackendName, DataOptions, DatasetName, Given, OptimizerName, PrivacyOptions, RunOptions,
     TrainingOptions, typed,
 };
-pub use output::{AVERAGED_MODEL_FILE, MODEL_FILE, STATEMENT_JSON, STATEMENT_TEXT, TRAINING_PLOT};
+pub use output::{
+    AVERAGED_MODEL_FILE, MODEL_FILE, Measurement, Output, STATEMENT_JSON, STATEMENT_TEXT,
+    TRAINING_PLOT,
+};
 pub use privacy::PrivacySettings;
 pub use program::Training;
+pub use statement::statement;

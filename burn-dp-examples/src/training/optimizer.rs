@@ -6,7 +6,7 @@ use burn::optim::{AdamConfig, ModuleOptimizer, SgdConfig};
 use super::options::OptimizerName;
 
 /// Returns an optimizer; the momentum is for sgd.
-pub(super) fn optimizer(name: OptimizerName, momentum: f64) -> ModuleOptimizer {
+pub fn optimizer(name: OptimizerName, momentum: f64) -> ModuleOptimizer {
     match name {
         OptimizerName::Adam => AdamConfig::new().init(),
         OptimizerName::Sgd => {

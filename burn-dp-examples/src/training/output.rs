@@ -23,18 +23,21 @@ pub const TRAINING_PLOT: &str = "training.svg";
 
 /// The output folder, and the file of the figures.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) struct Output {
-    pub(super) folder: PathBuf,
+pub struct Output {
+    /// The folder.
+    pub folder: PathBuf,
     json: PathBuf,
 }
 
 /// A measurement on the test set during a private run.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(super) struct Measurement {
-    pub(super) step: usize,
-    pub(super) accuracy: f64,
+pub struct Measurement {
+    /// Steps so far.
+    pub step: usize,
+    /// Share of correct predictions.
+    pub accuracy: f64,
     /// Infinite if nothing is guaranteed.
-    pub(super) epsilon: f64,
+    pub epsilon: f64,
 }
 
 impl Output {
@@ -44,7 +47,7 @@ impl Output {
     ///
     /// Returns [`TrainError::Option`] if the folder is a file, or the file is a folder or lies in a
     /// folder that does not exist.
-    pub(super) fn new(options: &RunOptions) -> Result<Self, TrainError> {
+    pub fn new(options: &RunOptions) -> Result<Self, TrainError> {
         let folder = options.output.clone();
         let json = options.json.clone().unwrap_or_else(|| folder.join("run.json"));
         checks::folder("--output", &folder)?;
@@ -57,13 +60,13 @@ impl Output {
     /// # Errors
     ///
     /// Returns [`TrainError::Io`] if the folder cannot be written.
-    pub(super) fn begin(&self) -> Result<(), TrainError> {
+    pub fn begin(&self) -> Result<(), TrainError> {
         files::make_folder(&self.folder)?;
         files::remove_incomplete(&self.folder)
     }
 
     /// Returns the path of a file with this name.
-    pub(super) fn file(&self, name: impl AsRef<Path>) -> PathBuf {
+    pub fn file(&self, name: impl AsRef<Path>) -> PathBuf {
         self.folder.join(name)
     }
 
@@ -75,7 +78,7 @@ impl Output {
     ///
     /// Returns [`TrainError::Record`] if a model cannot be recorded, and [`TrainError::Io`] if a
     /// file cannot be written.
-    pub(super) fn models<M: Module>(&self, model: M, average: Option<M>) -> Result<(), TrainError> {
+    pub fn models<M: Module>(&self, model: M, average: Option<M>) -> Result<(), TrainError> {
         let record = |name, model| files::record_model(&self.file(name), model);
         let average = average.map(|average| record(AVERAGED_MODEL_FILE, average)).transpose()?;
         let model = record(MODEL_FILE, model)?;
@@ -89,7 +92,7 @@ impl Output {
     /// # Errors
     ///
     /// Returns [`TrainError::Io`] if a file cannot be written.
-    pub(super) fn statement(&self, statement: &PrivacyStatement) -> Result<(), TrainError> {
+    pub fn statement(&self, statement: &PrivacyStatement) -> Result<(), TrainError> {
         files::write_json(&self.file(STATEMENT_JSON), statement)?;
         files::write(&self.file(STATEMENT_TEXT), statement.to_string().as_bytes())?;
         println!("\n{statement}");
@@ -102,7 +105,7 @@ impl Output {
     /// # Errors
     ///
     /// Returns [`TrainError::Io`] if the file cannot be written.
-    pub(super) fn plot(&self, title: &str, measurements: &[Measurement]) -> Result<(), TrainError> {
+    pub fn plot(&self, title: &str, measurements: &[Measurement]) -> Result<(), TrainError> {
         if measurements.is_empty() {
             return Ok(());
         }
@@ -128,7 +131,7 @@ impl Output {
     /// # Errors
     ///
     /// Returns [`TrainError::Io`] if the file cannot be written.
-    pub(super) fn figures(&self, figures: &impl Serialize) -> Result<(), TrainError> {
+    pub fn figures(&self, figures: &impl Serialize) -> Result<(), TrainError> {
         files::write_json(&self.json, figures)?;
         println!("files: {}", self.folder.display());
         Ok(())

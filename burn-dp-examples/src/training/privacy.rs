@@ -36,7 +36,7 @@ impl PrivacySettings {
     ///
     /// Returns [`TrainError::Option`] if a number is not positive and finite or δ is not less than
     /// 1.
-    pub(super) fn new(
+    pub fn new(
         options: &PrivacyOptions,
         epsilon: Option<f64>,
         delta: f64,
@@ -75,7 +75,7 @@ impl PrivacySettings {
     /// # Errors
     ///
     /// Returns [`TrainError::Option`] with the largest δ and a way out.
-    pub(super) fn check_delta(&self, units: usize, name: &str) -> Result<(), TrainError> {
+    pub fn check_delta(&self, units: usize, name: &str) -> Result<(), TrainError> {
         let largest = 1.0 / units as f64;
         if self.delta > 0.0 && self.delta < largest {
             return Ok(());
@@ -95,11 +95,7 @@ impl PrivacySettings {
     ///
     /// Returns [`TrainError::Option`] if the noise multiplier spends more than the budget in the
     /// first step, and [`TrainError::Privacy`] if the plan is refused or no noise meets the budget.
-    pub(super) fn plan(
-        &self,
-        config: PrivacyPlanConfig,
-        steps: u64,
-    ) -> Result<PrivacyPlan, TrainError> {
+    pub fn plan(&self, config: PrivacyPlanConfig, steps: u64) -> Result<PrivacyPlan, TrainError> {
         let mut config = config;
         if let Some(epsilon) = self.epsilon {
             config = config.with_budget(Budget::new(epsilon, self.delta).map_err(DpError::from)?);

@@ -8,12 +8,14 @@ use indicatif::{ProgressBar, ProgressStyle};
 use super::TrainError;
 
 /// A column of the table: name, width, and meaning.
-pub(super) type Column = (&'static str, usize, &'static str);
+pub type Column = (&'static str, usize, &'static str);
 
-/// Meanings of columns that several trainings have.
-pub(super) const TEST_LOSS: Column = ("test loss", 11, "mean cross entropy");
-pub(super) const TEST_ACCURACY: Column = ("test acc.", 11, "share of correct predictions");
-pub(super) const EPSILON: Column = ("epsilon", 10, "privacy spent so far, an upper bound");
+/// The loss on the test set.
+pub const TEST_LOSS: Column = ("test loss", 11, "mean cross entropy");
+/// The accuracy on the test set.
+pub const TEST_ACCURACY: Column = ("test acc.", 11, "share of correct predictions");
+/// The privacy that was spent.
+pub const EPSILON: Column = ("epsilon", 10, "privacy spent so far, an upper bound");
 
 /// Widest line of the legend.
 const LEGEND_WIDTH: usize = 96;
@@ -44,7 +46,7 @@ impl Waiting {
 }
 
 /// The progress bar and the table of a run.
-pub(super) struct Progress {
+pub struct Progress {
     bar: ProgressBar,
     columns: Vec<Column>,
     /// Name and number of steps of what is timed, for example a pass over the data.
@@ -68,7 +70,7 @@ impl Progress {
     ///
     /// - `first`, `steps`: steps made before this process, and steps of the whole training
     /// - `pass`: name and number of steps of what is timed
-    pub(super) fn start(
+    pub fn start(
         first: usize,
         steps: usize,
         pass: (&'static str, usize),
@@ -99,7 +101,7 @@ impl Progress {
     }
 
     /// Counts a step, and estimates the time of a pass once some steps were made.
-    pub(super) fn step(&mut self, number: usize) {
+    pub fn step(&mut self, number: usize) {
         self.bar.set_position(number as u64);
         self.made += 1;
         self.since_row += 1;
@@ -116,23 +118,23 @@ impl Progress {
     }
 
     /// Stops the clock for a measurement; [`Progress::row`] starts it again.
-    pub(super) fn pause(&mut self) {
+    pub fn pause(&mut self) {
         self.lap = self.since.elapsed();
         self.training += self.lap;
     }
 
     /// Returns the steps per second between the last row and the pause after it.
-    pub(super) fn steps_per_second(&self) -> f64 {
+    pub fn steps_per_second(&self) -> f64 {
         self.since_row as f64 / self.lap.as_secs_f64().max(1e-9)
     }
 
     /// Returns the time of the steps up to the last pause, without measurements.
-    pub(super) fn training(&self) -> Duration {
+    pub fn training(&self) -> Duration {
         self.training
     }
 
     /// Prints a row of the table and starts the clock.
-    pub(super) fn row(&mut self, cells: impl IntoIterator<Item = String>) {
+    pub fn row(&mut self, cells: impl IntoIterator<Item = String>) {
         let line = line(&self.columns, cells);
         self.bar.suspend(|| println!("{line}"));
         self.since_row = 0;
@@ -140,7 +142,7 @@ impl Progress {
     }
 
     /// Removes the bar and returns the time of the steps.
-    pub(super) fn finish(self) -> Duration {
+    pub fn finish(self) -> Duration {
         self.bar.finish_and_clear();
         self.training
     }
@@ -156,10 +158,7 @@ impl Progress {
 /// # Errors
 ///
 /// Returns [`TrainError::Privacy`] if the accountant cannot analyze the plan.
-pub(super) fn announce(
-    subject: &str,
-    privacy: Option<(&PrivacyPlan, f64)>,
-) -> Result<(), TrainError> {
+pub fn announce(subject: &str, privacy: Option<(&PrivacyPlan, f64)>) -> Result<(), TrainError> {
     println!("training {subject}");
     let Some((plan, delta)) = privacy else {
         println!("privacy: none");
@@ -184,17 +183,17 @@ pub(super) fn announce(
 }
 
 /// Returns an upper bound with four decimals, rounded up.
-pub(super) fn upwards(epsilon: f64) -> String {
+pub fn upwards(epsilon: f64) -> String {
     format!("{:.4}", (epsilon * 1e4).ceil() / 1e4)
 }
 
 /// Returns a share as a percentage.
-pub(super) fn percent(share: f64) -> String {
+pub fn percent(share: f64) -> String {
     format!("{:.2} %", 100.0 * share)
 }
 
 /// Returns a number with this many significant digits.
-pub(super) fn significant(value: f64, digits: i32) -> String {
+pub fn significant(value: f64, digits: i32) -> String {
     if value == 0.0 || !value.is_finite() {
         return value.to_string();
     }

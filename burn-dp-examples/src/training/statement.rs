@@ -16,7 +16,7 @@ use super::TrainError;
 /// # Errors
 ///
 /// Returns [`TrainError::Privacy`] if the accountant cannot analyze the releases.
-pub(super) fn statement(
+pub fn statement(
     optim: &DpOptimizer,
     deltas: &[f64],
     facts: impl IntoIterator<Item = (&'static str, String)>,

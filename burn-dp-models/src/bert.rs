@@ -1,0 +1,243 @@
+//! BERT and RoBERTa with classification heads.
+
+use burn::module::Module;
+use burn::nn::{Embedding, LayerNorm, Linear};
+use burn::tensor::{Bool, Device, Int, Tensor};
+use burn_dp::nn::Private;
+
+use crate::attention::attend;
+use crate::init::{linear, norm, table};
+use crate::{ActivationFunction, BertConfig, ClassifierHead, TextClassifier, Tokens};
+
+/// The encoder of both models; BERT has a pooler.
+#[derive(Module, Debug)]
+struct Encoder {
+    embeddings: Embeddings,
+    encoder: Layers,
+    pooler: Option<Dense>,
+}
+
+#[derive(Module, Debug)]
+struct Embeddings {
+    word_embeddings: Private<Embedding>,
+    position_embeddings: Private<Embedding>,
+    token_type_embeddings: Private<Embedding>,
+    layer_norm: Private<LayerNorm>,
+}
+
+#[derive(Module, Debug)]
+struct Layers {
+    layer: Vec<Layer>,
+}
+
+#[derive(Module, Debug)]
+struct Layer {
+    attention: Attention,
+    intermediate: Dense,
+    output: Output,
+    #[module(skip)]
+    activation: ActivationFunction,
+}
+
+#[derive(Module, Debug)]
+struct Attention {
+    self_attention: SelfAttention,
+    output: Output,
+}
+
+#[derive(Module, Debug)]
+struct SelfAttention {
+    query: Private<Linear>,
+    key: Private<Linear>,
+    value: Private<Linear>,
+    heads: usize,
+}
+
+/// A projection, and the norm of its sum with the input of the layer.
+#[derive(Module, Debug)]
+struct Output {
+    dense: Private<Linear>,
+    layer_norm: Private<LayerNorm>,
+}
+
+#[derive(Module, Debug)]
+struct Dense {
+    dense: Private<Linear>,
+}
+
+impl Encoder {
+    fn new(config: &BertConfig, device: &Device) -> Self {
+        let (width, epsilon) = (config.hidden_size, config.layer_norm_eps);
+        let project = || linear(width, width, device);
+        let output = |d_input| Output {
+            dense: linear(d_input, width, device),
+            layer_norm: norm(width, epsilon, device),
+        };
+        let layer = |_| Layer {
+            attention: Attention {
+                self_attention: SelfAttention {
+                    query: project(),
+                    key: project(),
+                    value: project(),
+                    heads: config.num_attention_heads,
+                },
+                output: output(width),
+            },
+            intermediate: Dense { dense: linear(width, config.intermediate_size, device) },
+            output: output(config.intermediate_size),
+            activation: config.hidden_act,
+        };
+        Self {
+            embeddings: Embeddings {
+                word_embeddings: table(config.vocab_size, width, device),
+                position_embeddings: table(config.max_position_embeddings, width, device),
+                token_type_embeddings: table(config.type_vocab_size, width, device),
+                layer_norm: norm(width, epsilon, device),
+            },
+            encoder: Layers { layer: (0..config.num_hidden_layers).map(layer).collect() },
+            pooler: None,
+        }
+    }
+
+    /// Returns the vectors of all positions; padding is masked.
+    fn forward(&self, tokens: &Tokens, positions: Tensor<2, Int>) -> Tensor<3> {
+        let [rows, length] = tokens.ids.dims();
+        let mask = tokens.padding.clone().reshape([rows, 1, 1, length]);
+        let Embeddings { word_embeddings, position_embeddings, .. } = &self.embeddings;
+        let embedded = word_embeddings.forward(tokens.ids.clone())
+            + position_embeddings.forward(positions)
+            // One segment.
+            + self.embeddings.token_type_embeddings.forward(tokens.ids.zeros_like());
+        let embedded = self.embeddings.layer_norm.forward(embedded);
+        self.encoder.layer.iter().fold(embedded, |hidden, layer| layer.forward(hidden, &mask))
+    }
+}
+
+impl Layer {
+    fn forward(&self, input: Tensor<3>, mask: &Tensor<4, Bool>) -> Tensor<3> {
+        let SelfAttention { query, key, value, heads } = &self.attention.self_attention;
+        let projected = [query, key, value].map(|layer| layer.forward(input.clone()));
+        let context = attend(projected, *heads, Some(mask.clone()));
+        let hidden = self.attention.output.forward(context, input);
+        let inner = self.activation.forward(self.intermediate.dense.forward(hidden.clone()));
+        self.output.forward(inner, hidden)
+    }
+}
+
+impl Output {
+    fn forward(&self, input: Tensor<3>, residual: Tensor<3>) -> Tensor<3> {
+        self.layer_norm.forward(self.dense.forward(input) + residual)
+    }
+}
+
+/// Returns the vector of the first token of each sequence, `[batch_size, width]`.
+fn first(hidden: Tensor<3>) -> Tensor<2> {
+    let [rows, _, width] = hidden.dims();
+    hidden.narrow(1, 0, 1).reshape([rows, width])
+}
+
+/// BERT that classifies a sequence by its first token.
+///
+/// # References
+///
+/// Devlin et al., BERT: pre-training of deep bidirectional transformers, 2019, section 3.
+#[derive(Module, Debug)]
+pub struct BertClassifier {
+    bert: Encoder,
+    classifier: Private<Linear>,
+}
+
+impl BertClassifier {
+    /// Creates a model with random weights.
+    pub fn new(config: &BertConfig, classes: usize, device: &Device) -> Self {
+        let width = config.hidden_size;
+        let pooler = Some(Dense { dense: linear(width, width, device) });
+        Self {
+            bert: Encoder { pooler, ..Encoder::new(config, device) },
+            classifier: linear(width, classes, device),
+        }
+    }
+}
+
+impl TextClassifier for BertClassifier {
+    type Head = Private<Linear>;
+
+    const HEAD: &'static str = "classifier";
+
+    fn features(&self, tokens: &Tokens) -> Tensor<2> {
+        let pooled = first(self.bert.forward(tokens, tokens.positions()));
+        match &self.bert.pooler {
+            Some(pooler) => pooler.dense.forward(pooled).tanh(),
+            None => pooled,
+        }
+    }
+
+    fn head(&self) -> &Self::Head {
+        &self.classifier
+    }
+
+    fn with_head(self, head: Self::Head) -> Self {
+        Self { classifier: head, ..self }
+    }
+}
+
+/// RoBERTa that classifies a sequence by its first token.
+///
+/// # References
+///
+/// Liu et al., RoBERTa: a robustly optimized BERT pretraining approach, 2019.
+#[derive(Module, Debug)]
+pub struct RobertaClassifier {
+    roberta: Encoder,
+    classifier: RobertaHead,
+    first_position: usize,
+}
+
+/// The head of [`RobertaClassifier`]: two layers.
+#[derive(Module, Debug)]
+pub struct RobertaHead {
+    dense: Private<Linear>,
+    out_proj: Private<Linear>,
+}
+
+impl RobertaClassifier {
+    /// Creates a model with random weights.
+    pub fn new(config: &BertConfig, classes: usize, device: &Device) -> Self {
+        let width = config.hidden_size;
+        Self {
+            roberta: Encoder::new(config, device),
+            classifier: RobertaHead {
+                dense: linear(width, width, device),
+                out_proj: linear(width, classes, device),
+            },
+            first_position: config.first_position(),
+        }
+    }
+}
+
+impl TextClassifier for RobertaClassifier {
+    type Head = RobertaHead;
+
+    const HEAD: &'static str = "classifier";
+
+    fn features(&self, tokens: &Tokens) -> Tensor<2> {
+        // Padding has the row before the first position.
+        let positions = tokens.positions() + self.first_position as i64;
+        let positions = positions.mask_fill(tokens.padding.clone(), self.first_position as i64 - 1);
+        first(self.roberta.forward(tokens, positions))
+    }
+
+    fn head(&self) -> &RobertaHead {
+        &self.classifier
+    }
+
+    fn with_head(self, head: RobertaHead) -> Self {
+        Self { classifier: head, ..self }
+    }
+}
+
+impl ClassifierHead for RobertaHead {
+    fn scores(&self, features: Tensor<2>) -> Tensor<2> {
+        self.out_proj.forward(self.dense.forward(features).tanh())
+    }
+}

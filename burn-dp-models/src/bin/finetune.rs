@@ -1,0 +1,20 @@
+//! Fine-tunes a pre-trained model with differential privacy. `cargo xtask finetune --help` lists
+//! the commands.
+
+use std::process::ExitCode;
+
+use burn_dp_models::finetune::Finetune;
+use clap::Parser;
+
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
+fn main() -> ExitCode {
+    match Finetune::parse().run() {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("error: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}

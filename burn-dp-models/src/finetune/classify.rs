@@ -1,0 +1,282 @@
+//! Fine-tuning of classifiers.
+
+use std::collections::HashMap;
+use std::marker::PhantomData;
+
+use burn::module::Module;
+use burn::tensor::{Device, Int, Tensor, TensorData};
+use burn_dp::losses::{CrossEntropyLoss, CrossEntropyLossConfig};
+use burn_dp_examples::training::{TrainError, device};
+
+use super::data::{self, Columns, Row};
+use super::encoding::Encoding;
+use super::export::{Export, Written};
+use super::figures::FinetuneFigures;
+use super::options::{FinetuneOptions, Labels, Texts, Way};
+use super::split::Split;
+use super::task::{EVALUATED, Evaluation, Task};
+use super::training::Run;
+use super::units::Source;
+use super::ways::Parts;
+use crate::{
+    BertClassifier, ClassifierHead, Config, Gpt2Classifier, ModelError, RobertaClassifier,
+    Sequence, TextClassifier, Tokens, Weights,
+};
+
+/// A text and its class.
+#[derive(Debug, Clone)]
+pub(super) struct Labeled {
+    sequence: Sequence,
+    label: usize,
+}
+
+/// The features of a text and its class.
+#[derive(Debug, Clone)]
+pub(super) struct Features {
+    values: Vec<f32>,
+    tokens: usize,
+    label: usize,
+}
+
+/// Trains the classifier that the options describe, and writes the results.
+///
+/// # Errors
+///
+/// Returns [`TrainError`] as [`super::Finetune::run`].
+pub(super) fn run(
+    options: &FinetuneOptions,
+    texts: &Texts,
+    labels: &Labels,
+) -> Result<FinetuneFigures, TrainError> {
+    let config = Config::read(&options.model)?;
+    let names = class_names(options, labels)?;
+    let request = Request { options, texts, labels, config: &config, names: &names };
+    let device = device(options.run.backend)?.autodiff();
+    // Only the values that are not loaded: noise and sampling have their own generators.
+    device.seed(options.recipe.seed);
+    let classes = names.len();
+    match &config {
+        Config::Gpt2(gpt2) => {
+            let model = Gpt2Classifier::new(gpt2, classes, &device);
+            request.run(model, "GPT2ForSequenceClassification", &["c_attn"])
+        }
+        Config::Bert(bert) => {
+            let model = BertClassifier::new(bert, classes, &device);
+            request.run(model, "BertForSequenceClassification", &["query", "value"])
+        }
+        Config::Roberta(bert) => {
+            let model = RobertaClassifier::new(bert, classes, &device);
+            request.run(model, "RobertaForSequenceClassification", &["query", "value"])
+        }
+        Config::Vit(_) => {
+            let reason = "must be GPT-2, BERT or RoBERTa; `finetune images` is for this model";
+            Err(TrainError::option("--model", reason))
+        }
+    }
+}
+
+/// What is asked for.
+struct Request<'a> {
+    options: &'a FinetuneOptions,
+    texts: &'a Texts,
+    labels: &'a Labels,
+    config: &'a Config,
+    names: &'a [String],
+}
+
+/// Returns the names of the classes: the names in the options, else in the configuration.
+fn class_names(options: &FinetuneOptions, labels: &Labels) -> Result<Vec<String>, TrainError> {
+    let names = match labels.labels.is_empty() {
+        true => Config::labels(&options.model)?,
+        false => labels.labels.clone(),
+    };
+    if names.len() < 2 {
+        let reason = format!(
+            "must name at least two classes, got {}; they are public, so they are not taken from \
+             the data",
+            names.len()
+        );
+        return Err(TrainError::option("--labels", reason));
+    }
+    Ok(names)
+}
+
+impl Request<'_> {
+    fn run<M: TextClassifier>(
+        &self,
+        model: M,
+        architecture: &'static str,
+        adapted: &'static [&'static str],
+    ) -> Result<FinetuneFigures, TrainError> {
+        let Self { options, texts, labels, config, names } = *self;
+        let parts = Parts { head: Some(M::HEAD), adapted };
+        let way = options.recipe.way(parts)?;
+        let weights = Weights::read(&options.model)?;
+        let has_head =
+            weights.tensors().keys().any(|name| name.starts_with(&format!("{}.", M::HEAD)));
+        let is_new = !has_head || !labels.labels.is_empty();
+        let model = weights.load_into(model, is_new.then_some(M::HEAD))?;
+        let encoding = Encoding::read(&options.model, config, texts.max_length)?;
+        let columns = Columns {
+            text: &texts.text,
+            label: Some(&labels.label),
+            prompt: None,
+            user: texts.user.as_deref(),
+        };
+        let ids: HashMap<&str, usize> =
+            names.iter().enumerate().map(|(id, name)| (name.as_str(), id)).collect();
+        let sample = |row: &Row| {
+            let label = ids.get(row.label.as_str()).ok_or_else(|| {
+                let names = names.join(", ");
+                format!("`{}` is {:?}, and the classes are {names}", labels.label, row.label)
+            });
+            match label {
+                Ok(label) => Ok(Labeled { sequence: encoding.text(&row.text)?, label: *label }),
+                Err(reason) => Err(ModelError::new(&texts.data, reason).into()),
+            }
+        };
+        let split = Split::read(texts, columns, data::read, sample)?;
+        let run =
+            Run::new("classify", options, way, Source::of_texts(texts, &labels.label, &split))?;
+        let all = model.num_params();
+        let export = Export { architecture, labels: Some(names), head: Some(M::HEAD) };
+        if way == Way::Probe {
+            let model = model.freeze();
+            let split = split.map(|samples| features(&model, &samples, run.device()));
+            let width = split.test.first().map_or(0, |sample| sample.values.len());
+            let task = Probe::<M::Head> { loss: loss(), width, head: PhantomData };
+            let head = model.head().clone().unfreeze();
+            let trained = run.train(&task, head, all, split)?;
+            return run.finish(trained, None, |head| {
+                Written::model(&export, &options.model, &model.with_head(head))
+            });
+        }
+        let (model, targets) = options.recipe.choose(model, parts)?;
+        let task = Classify::<M> { loss: loss(), model: PhantomData };
+        let trained = run.train(&task, model, all, split)?;
+        run.finish(trained, None, |model| match &targets {
+            Some(targets) if !options.recipe.merge => {
+                Written::adapter(&export, &options.model, &model, targets)
+            }
+            _ => Written::model(&export, &options.model, &model.materialize()),
+        })
+    }
+}
+
+fn loss() -> CrossEntropyLoss {
+    CrossEntropyLossConfig::new().init()
+}
+
+/// Returns the features of samples.
+fn features<M: TextClassifier>(model: &M, samples: &[Labeled], device: &Device) -> Vec<Features> {
+    let model = model.valid();
+    let chunk = |samples: &[Labeled]| {
+        let features = model.features(&tokens(samples, device));
+        let width = features.dims()[1];
+        let values = features.into_data().iter::<f32>().collect::<Vec<_>>();
+        let rows = values.chunks(width).zip(samples);
+        let features = rows.map(|(values, sample)| Features {
+            values: values.to_vec(),
+            tokens: sample.sequence.ids.len(),
+            label: sample.label,
+        });
+        features.collect::<Vec<_>>()
+    };
+    samples.chunks(EVALUATED).flat_map(chunk).collect()
+}
+
+fn tokens(samples: &[Labeled], device: &Device) -> Tokens {
+    Tokens::new(&samples.iter().map(|sample| &sample.sequence).collect::<Vec<_>>(), device)
+}
+
+fn targets(labels: impl Iterator<Item = usize>, device: &Device) -> Tensor<1, Int> {
+    let labels = labels.map(|label| label as i64).collect::<Vec<_>>();
+    let count = labels.len();
+    Tensor::from_data(TensorData::new(labels, [count]), device)
+}
+
+/// Training of a classifier.
+struct Classify<M> {
+    loss: CrossEntropyLoss,
+    model: PhantomData<fn() -> M>,
+}
+
+impl<M: TextClassifier> Task for Classify<M> {
+    type Model = M;
+    type Sample = Labeled;
+
+    fn losses(&self, model: &M, samples: &[Labeled], device: &Device) -> Tensor<1> {
+        let targets = targets(samples.iter().map(|sample| sample.label), device);
+        self.loss.forward(model.scores(&tokens(samples, device)), targets)
+    }
+
+    fn evaluate(&self, model: &M, samples: &[Labeled], device: &Device) -> Evaluation {
+        let model = model.valid();
+        let mut total = Evaluation::default();
+        for samples in samples.chunks(EVALUATED) {
+            let targets = targets(samples.iter().map(|sample| sample.label), device);
+            let scores = model.scores(&tokens(samples, device));
+            let losses = self.loss.forward(scores.clone(), targets.clone());
+            total.count(losses, scores, targets);
+        }
+        total.over(samples.len())
+    }
+
+    fn made_up(&self, count: usize) -> Vec<Labeled> {
+        let sequence = |row: usize| Sequence { ids: vec![0; 1 + row % 3], given: 1 };
+        (0..count).map(|row| Labeled { sequence: sequence(row), label: row % 2 }).collect()
+    }
+
+    fn tokens(sample: &Labeled) -> usize {
+        sample.sequence.ids.len()
+    }
+}
+
+/// Training of the head on features.
+struct Probe<H> {
+    loss: CrossEntropyLoss,
+    width: usize,
+    head: PhantomData<fn() -> H>,
+}
+
+impl<H> Probe<H> {
+    fn inputs(&self, samples: &[Features], device: &Device) -> (Tensor<2>, Tensor<1, Int>) {
+        let values = samples.iter().flat_map(|sample| sample.values.iter().copied());
+        let shape = [samples.len(), self.width];
+        let values = TensorData::new(values.collect::<Vec<_>>(), shape);
+        let labels = samples.iter().map(|sample| sample.label);
+        (Tensor::from_data(values, device), targets(labels, device))
+    }
+}
+
+impl<H: ClassifierHead> Task for Probe<H> {
+    type Model = H;
+    type Sample = Features;
+
+    fn losses(&self, head: &H, samples: &[Features], device: &Device) -> Tensor<1> {
+        let (features, targets) = self.inputs(samples, device);
+        self.loss.forward(head.scores(features), targets)
+    }
+
+    fn evaluate(&self, head: &H, samples: &[Features], device: &Device) -> Evaluation {
+        let head = head.valid();
+        let (features, targets) = self.inputs(samples, device);
+        let scores = head.scores(features);
+        let mut total = Evaluation::default();
+        total.count(self.loss.forward(scores.clone(), targets.clone()), scores, targets);
+        total.over(samples.len())
+    }
+
+    fn made_up(&self, count: usize) -> Vec<Features> {
+        let sample = |row: usize| Features {
+            values: (0..self.width).map(|i| ((i + row) as f32).sin()).collect(),
+            tokens: 1,
+            label: row % 2,
+        };
+        (0..count).map(sample).collect()
+    }
+
+    fn tokens(sample: &Features) -> usize {
+        sample.tokens
+    }
+}

@@ -1,0 +1,149 @@
+//! Rows of files.
+
+use std::path::Path;
+
+use burn_dp_examples::training::TrainError;
+use serde_json::{Map, Value};
+
+use crate::ModelError;
+
+/// The columns that a task reads.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub(super) struct Columns<'a> {
+    pub(super) text: &'a str,
+    pub(super) label: Option<&'a str>,
+    pub(super) prompt: Option<&'a str>,
+    pub(super) user: Option<&'a str>,
+}
+
+/// A row of a file. The columns that were not asked for are empty.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(super) struct Row {
+    pub(super) text: String,
+    pub(super) label: String,
+    pub(super) prompt: String,
+    pub(super) user: String,
+}
+
+/// Reads the rows of a file: `.csv` with a head line, or `.jsonl`.
+///
+/// # Errors
+///
+/// Returns [`TrainError::Record`] with the file and the row if a row cannot be read, lacks a column
+/// or has an empty text.
+pub(super) fn read(path: &Path, columns: Columns<'_>) -> Result<Vec<Row>, TrainError> {
+    let rows = match path.extension().and_then(|extension| extension.to_str()) {
+        Some("csv") => from_csv(path, columns),
+        Some("jsonl") => from_json_lines(path, columns),
+        _ => Err("must be a .csv or a .jsonl file".to_string()),
+    };
+    let rows = rows.and_then(|rows| match rows.is_empty() {
+        true => Err("has no rows".into()),
+        false => Ok(rows),
+    });
+    let rows = rows.map_err(|reason| TrainError::from(ModelError::new(path, reason)))?;
+    match rows.iter().position(|row| row.text.trim().is_empty()) {
+        None => Ok(rows),
+        Some(index) => {
+            let reason = format!("row {}: `{}` is empty; remove the row", index + 1, columns.text);
+            Err(ModelError::new(path, reason).into())
+        }
+    }
+}
+
+impl Columns<'_> {
+    /// Returns a row, each column looked up by `value`.
+    fn row(self, value: impl Fn(&str) -> Result<String, String>) -> Result<Row, String> {
+        let optional = |column: Option<&str>| column.map_or(Ok(String::new()), &value);
+        Ok(Row {
+            text: value(self.text)?,
+            label: optional(self.label)?,
+            prompt: optional(self.prompt)?,
+            user: optional(self.user)?,
+        })
+    }
+}
+
+fn from_csv(path: &Path, columns: Columns<'_>) -> Result<Vec<Row>, String> {
+    let mut reader = csv::Reader::from_path(path).map_err(|error| error.to_string())?;
+    let head = reader.headers().map_err(|error| error.to_string())?.clone();
+    let known = || head.iter().collect::<Vec<_>>().join(", ");
+    let place = |column: &str| {
+        let place = head.iter().position(|name| name == column);
+        place.ok_or_else(|| format!("has no column `{column}`; its columns are {}", known()))
+    };
+    let mut rows = Vec::new();
+    for record in reader.records() {
+        let record = record.map_err(|error| error.to_string())?;
+        let value = |column: &str| Ok(record[place(column)?].to_string());
+        rows.push(columns.row(value)?);
+    }
+    Ok(rows)
+}
+
+fn from_json_lines(path: &Path, columns: Columns<'_>) -> Result<Vec<Row>, String> {
+    let text = std::fs::read_to_string(path).map_err(|error| error.to_string())?;
+    let lines = text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty());
+    let row = |(index, line): (usize, &str)| {
+        let at = |reason: String| format!("row {}: {reason}", index + 1);
+        let object: Map<String, Value> =
+            serde_json::from_str(line).map_err(|error| at(error.to_string()))?;
+        let value = |column: &str| match object.get(column) {
+            Some(Value::String(text)) => Ok(text.clone()),
+            Some(value @ (Value::Number(_) | Value::Bool(_))) => Ok(value.to_string()),
+            Some(_) => Err(at(format!("`{column}` is neither a text nor a number"))),
+            None => {
+                let known = object.keys().cloned().collect::<Vec<_>>().join(", ");
+                Err(at(format!("has no column `{column}`; its columns are {known}")))
+            }
+        };
+        columns.row(value)
+    };
+    lines.map(row).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use super::*;
+
+    const COLUMNS: Columns<'_> =
+        Columns { text: "body", label: Some("stars"), prompt: None, user: Some("author") };
+
+    fn read_text(name: &str, content: &str) -> Result<Vec<Row>, String> {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join(name);
+        std::fs::write(&path, content).unwrap();
+        read(&path, COLUMNS).map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn both_formats_give_the_same_rows() {
+        let csv = "author,body,stars\nann,\"a \"\"quoted\"\", text\",5\nbo,\"two\nlines\",1\n";
+        let jsonl = "{\"author\":\"ann\",\"body\":\"a \\\"quoted\\\", text\",\"stars\":5}\n\n\
+                     {\"author\":\"bo\",\"body\":\"two\\nlines\",\"stars\":\"1\"}\n";
+        let rows = read_text("a.csv", csv).unwrap();
+        assert_eq!(rows, read_text("a.jsonl", jsonl).unwrap());
+        assert_eq!((rows[0].text.as_str(), rows[1].user.as_str()), ("a \"quoted\", text", "bo"));
+    }
+
+    #[test]
+    fn a_bad_file_is_named_with_its_row_and_the_way_out() {
+        for (name, content, expected) in [
+            ("a.txt", "", ".csv or a .jsonl"),
+            ("a.csv", "author,body,stars\n", "has no rows"),
+            ("a.csv", "author,text,stars\na,b,1\n", "no column `body`; its columns are author"),
+            ("a.csv", "author,body,stars\na,b\n", "2 fields"),
+            ("a.csv", "author,body,stars\na,b,1\na, ,1\n", "row 2: `body` is empty"),
+            ("a.jsonl", "{\"body\":\"x\"\n", "row 1: EOF"),
+            ("a.jsonl", "{\"body\":\"x\",\"stars\":1}", "no column `author`"),
+            ("a.jsonl", "{\"body\":[],\"stars\":1,\"author\":1}", "neither a text nor"),
+        ] {
+            let error = read_text(name, content).unwrap_err();
+            assert!(error.contains(expected) && error.contains(name), "{error}");
+        }
+        let error = read(Path::new("none.csv"), COLUMNS).unwrap_err().to_string();
+        assert!(error.contains("none.csv"), "{error}");
+    }
+}

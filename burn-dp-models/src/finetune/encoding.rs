@@ -1,0 +1,200 @@
+//! From texts to tokens.
+
+use std::path::Path;
+
+use burn_dp_examples::training::TrainError;
+use tokenizers::{Tokenizer, TruncationParams};
+
+use crate::{Config, ModelError, Sequence};
+
+/// Name of the file in the folder of a model.
+pub(super) const FILE: &str = "tokenizer.json";
+
+/// Token that ends a text of GPT-2, where the configuration names none.
+const END_OF_TEXT: &str = "<|endoftext|>";
+
+/// A tokenizer, and the limits of a model.
+pub(super) struct Encoding {
+    tokenizer: Tokenizer,
+    max_length: usize,
+    vocab_size: usize,
+    /// The token that begins and ends a generated text.
+    end: Option<u32>,
+    folder: std::path::PathBuf,
+}
+
+impl Encoding {
+    /// Reads the tokenizer of a model.
+    ///
+    /// # Arguments
+    ///
+    /// - `max_length`: longest text in tokens
+    ///
+    /// # Errors
+    ///
+    /// Returns [`TrainError::Record`] if the file is missing or damaged, and [`TrainError::Option`]
+    /// if the model has fewer positions than `max_length`.
+    pub(super) fn read(
+        folder: &Path,
+        config: &Config,
+        max_length: usize,
+    ) -> Result<Self, TrainError> {
+        let longest = config.max_length();
+        if max_length < 2 || max_length > longest {
+            let reason = format!("must be between 2 and the {longest} positions of the model");
+            return Err(TrainError::option("--max-length", format!("{reason}, got {max_length}")));
+        }
+        let path = folder.join(FILE);
+        let failed = |error: tokenizers::Error| TrainError::from(ModelError::new(&path, error));
+        let mut tokenizer = Tokenizer::from_file(&path).map_err(failed)?;
+        let truncation = TruncationParams { max_length, ..TruncationParams::default() };
+        tokenizer.with_truncation(Some(truncation)).map_err(failed)?;
+        // Batches are padded by the model.
+        tokenizer.with_padding(None);
+        let end = match config {
+            Config::Gpt2(config) => config.eos_token_id,
+            _ => None,
+        };
+        let vocab_size = config.vocab_size();
+        let end = end.filter(|id| (*id as usize) < vocab_size);
+        let end = end.or_else(|| tokenizer.token_to_id(END_OF_TEXT));
+        Ok(Self { tokenizer, max_length, vocab_size, end, folder: folder.into() })
+    }
+
+    /// Returns a text with the special tokens of the model, for a classifier.
+    ///
+    /// # Errors
+    ///
+    /// Returns [`TrainError::Record`] if the model lacks a token or the text has none.
+    pub(super) fn text(&self, text: &str) -> Result<Sequence, TrainError> {
+        let ids = self.ids(text, true)?;
+        if ids.is_empty() {
+            return Err(self.error(format!("gives no token for the text {text:?}")));
+        }
+        let given = ids.len();
+        Ok(Sequence { ids, given })
+    }
+
+    /// Returns a prompt and a text between two tokens for the end of a text. All tokens after the
+    /// prompt are predicted.
+    ///
+    /// # Errors
+    ///
+    /// Returns [`TrainError::Record`] if the model lacks a token.
+    pub(super) fn generated(&self, prompt: &str, text: &str) -> Result<Sequence, TrainError> {
+        let mut sequence = self.prompt(prompt)?;
+        sequence.ids.extend(self.ids(text, false)?);
+        sequence.ids.extend(self.end);
+        sequence.ids.truncate(self.max_length);
+        Ok(sequence)
+    }
+
+    /// Returns a prompt after a token for the end of a text.
+    ///
+    /// # Errors
+    ///
+    /// Returns [`TrainError::Record`] if the model lacks a token.
+    pub(super) fn prompt(&self, prompt: &str) -> Result<Sequence, TrainError> {
+        let Some(end) = self.end else {
+            return Err(self.error("needs a token for the end of a text; set `eos_token_id`"));
+        };
+        let mut ids = vec![end];
+        ids.extend(self.ids(prompt, false)?);
+        ids.truncate(self.max_length);
+        let given = ids.len();
+        Ok(Sequence { ids, given })
+    }
+
+    fn ids(&self, text: &str, special: bool) -> Result<Vec<u32>, TrainError> {
+        let encoding = self.tokenizer.encode_fast(text, special);
+        let ids = encoding.map_err(|error| self.error(error))?.get_ids().to_vec();
+        match ids.iter().find(|id| **id as usize >= self.vocab_size) {
+            None => Ok(ids),
+            Some(id) => {
+                let token = self.tokenizer.id_to_token(*id).unwrap_or_default();
+                let size = self.vocab_size;
+                Err(self.error(format!(
+                    "has the token `{token}` with id {id}, but the model has {size} tokens"
+                )))
+            }
+        }
+    }
+
+    /// Returns the text of tokens, without special ones.
+    pub(super) fn decode(&self, ids: &[u32]) -> String {
+        let text = self.tokenizer.decode(ids, true).unwrap_or_default();
+        text.trim().to_string()
+    }
+
+    /// Returns the token that ends a text.
+    pub(super) fn end(&self) -> Option<u32> {
+        self.end
+    }
+
+    /// Returns the longest text in tokens.
+    pub(super) fn max_length(&self) -> usize {
+        self.max_length
+    }
+
+    fn error(&self, reason: impl std::fmt::Display) -> TrainError {
+        ModelError::new(self.folder.join(FILE), reason).into()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use super::*;
+
+    fn golden(name: &str) -> std::path::PathBuf {
+        Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden").join(name)
+    }
+
+    fn encoding(name: &str, max_length: usize) -> Encoding {
+        let folder = golden(name);
+        Encoding::read(&folder, &Config::read(&folder).unwrap(), max_length).unwrap()
+    }
+
+    #[test]
+    fn a_long_text_is_cut_off_and_keeps_its_special_tokens() {
+        let text = "the film is good and the book is bad";
+        let ids = |length| encoding("bert-classify", length).text(text).unwrap().ids;
+        let (all, few) = (ids(14), ids(5));
+        assert_eq!((all.len(), few.len()), (11, 5));
+        assert_eq!((all[0], all[10], few[4]), (2, 3, 3));
+        assert_eq!(few[..4], all[..4]);
+    }
+
+    #[test]
+    fn a_generated_text_is_between_two_ends_and_after_its_prompt() {
+        let encoding = encoding("gpt2-generate", 7);
+        let sequence = encoding.generated("a film", "is good").unwrap();
+        assert_eq!(sequence.given, 3);
+        assert_eq!((sequence.ids.len(), sequence.ids[0], sequence.ids[5]), (6, 0, 0));
+        assert_eq!(encoding.decode(&sequence.ids[3..]), "is good");
+        let long = encoding.generated("a film is very good and the", "book").unwrap();
+        // The prompt leaves no room for the text, which then has no loss.
+        assert_eq!((long.ids.len(), long.given), (7, 7));
+    }
+
+    #[test]
+    fn a_token_that_the_model_lacks_is_named() {
+        let folder = tempfile::tempdir().unwrap();
+        for name in ["config.json", FILE] {
+            std::fs::copy(golden("gpt2-classify").join(name), folder.path().join(name)).unwrap();
+        }
+        let path = folder.path().join(FILE);
+        let text = std::fs::read_to_string(&path).unwrap();
+        let id = text.find("\"good\": ").map(|at| at + "\"good\": ".len()).unwrap();
+        let end = id + text[id..].find(',').unwrap();
+        std::fs::write(&path, format!("{}45{}", &text[..id], &text[end..])).unwrap();
+        let config = Config::read(folder.path()).unwrap();
+        let encoding = Encoding::read(folder.path(), &config, 8).unwrap();
+        assert!(encoding.text("the film").is_ok());
+        let error = encoding.text("is good").unwrap_err().to_string();
+        assert!(error.contains("`good` with id 45, but the model has 40 tokens"), "{error}");
+        let error = Encoding::read(folder.path(), &config, 99).err().unwrap().to_string();
+        assert!(error.contains("12 positions") && error.contains("--max-length"), "{error}");
+    }
+}

@@ -1,0 +1,172 @@
+//! The figures of a run.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use burn_dp_examples::training::progress::{Column, EPSILON, percent, significant, upwards};
+use serde::Serialize;
+
+pub use super::task::Evaluation;
+
+/// Settings and results of a run. All of it is public, except times and memory, which are a side
+/// channel.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct FinetuneFigures {
+    /// `classify` or `generate`.
+    pub task: &'static str,
+    /// Folder of the pre-trained model.
+    pub model: PathBuf,
+    /// What was trained.
+    pub train: String,
+    /// Number of values of the model.
+    pub parameters: usize,
+    /// Number of values that were trained.
+    pub trained_parameters: usize,
+    /// Whether the training was differentially private: false with an insecure seed.
+    pub private: bool,
+    /// What is protected.
+    pub unit: String,
+    /// Upper bound of ε at the end; absent if no finite bound is guaranteed.
+    pub epsilon: Option<f64>,
+    /// δ at which ε is stated.
+    pub delta: f64,
+    /// Standard deviation of the noise over the sensitivity.
+    pub noise_multiplier: f64,
+    /// Probability that a row or a user takes part in a step.
+    pub sampling_probability: f64,
+    /// Clipping threshold.
+    pub max_grad_norm: f64,
+    /// Number of steps.
+    pub steps: usize,
+    /// Expected size of a logical batch.
+    pub expected_batch_size: usize,
+    /// Number of rows or users to train on.
+    pub units: usize,
+    /// Numbers of rows to train on and to evaluate.
+    pub rows: [usize; 2],
+    /// Evaluation of the pre-trained model.
+    pub before: Evaluation,
+    /// Evaluation of the trained model.
+    pub after: Evaluation,
+    /// Exponential of the loss of a token.
+    pub perplexity: Option<f64>,
+    /// Generated texts.
+    pub generated: Option<Generated>,
+    /// The measurements.
+    pub measurements: Vec<Row>,
+    /// Time of the steps without evaluations.
+    pub train_seconds: f64,
+    /// Tokens in a second of the last pass.
+    pub tokens_per_second: f64,
+    /// Largest memory of the process; absent if the system does not report it.
+    pub peak_memory_bytes: Option<u64>,
+    /// Name of the optimizer.
+    pub optimizer: String,
+    /// Learning rate of the first step.
+    pub lr: f64,
+    /// Seed of new parameters and sampled texts.
+    pub seed: u64,
+    /// Known seed of sampling and noise; such a run is not private.
+    pub insecure_seed: Option<u64>,
+    /// Name of the backend.
+    pub backend: String,
+    /// Version of this crate.
+    pub version: &'static str,
+}
+
+/// Texts that the trained model wrote.
+#[derive(Debug, Clone, Default, PartialEq, Serialize)]
+pub struct Generated {
+    /// Sampled texts, after their prompts.
+    pub samples: Vec<String>,
+    /// BLEU score of texts after public prompts.
+    pub bleu: Option<f64>,
+}
+
+/// A measurement on the rows of the evaluation.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub struct Row {
+    /// Passes over the data so far.
+    pub epoch: f64,
+    /// Steps so far.
+    pub step: usize,
+    /// Loss and accuracy.
+    pub evaluation: Evaluation,
+    /// Upper bound of ε so far; absent if no finite bound is guaranteed.
+    pub epsilon: Option<f64>,
+    /// Tokens in a second of this pass.
+    pub tokens_per_second: f64,
+}
+
+/// Returns the columns of the table.
+pub(super) fn columns() -> Vec<Column> {
+    vec![
+        ("epoch", 7, "passes over the data"),
+        ("loss", 9, "mean cross entropy of a row or a token"),
+        ("accuracy", 11, "share of correct predictions, public rows"),
+        EPSILON,
+        ("tokens/s", 10, "tokens, or images, in a second"),
+        ("seconds", 8, "time of the steps"),
+    ]
+}
+
+impl Row {
+    /// Returns the cells of the table.
+    pub(super) fn cells(&self, seconds: Duration) -> [String; 6] {
+        [
+            format!("{:.1}", self.epoch),
+            format!("{:.4}", self.evaluation.loss),
+            percent(self.evaluation.accuracy),
+            self.epsilon.map_or("-".into(), upwards),
+            significant(self.tokens_per_second, 3),
+            format!("{:.0}", seconds.as_secs_f64()),
+        ]
+    }
+}
+
+impl Generated {
+    /// Prints the texts.
+    pub(super) fn print(&self) {
+        for (index, sample) in self.samples.iter().enumerate() {
+            println!("sample {}: {sample}", index + 1);
+        }
+        if let Some(bleu) = self.bleu {
+            println!("BLEU: {}", percent(bleu));
+        }
+    }
+}
+
+impl FinetuneFigures {
+    /// Returns the results in one line.
+    pub(super) fn summary(&self) -> String {
+        let mut text = format!(
+            "loss {:.4} -> {:.4}, accuracy {} -> {}",
+            self.before.loss,
+            self.after.loss,
+            percent(self.before.accuracy),
+            percent(self.after.accuracy)
+        );
+        if let Some(perplexity) = self.perplexity {
+            text += &format!(", perplexity {}", significant(perplexity, 4));
+        }
+        text += &match self.epsilon {
+            Some(epsilon) => {
+                format!(", epsilon <= {} at delta = {:e}", upwards(epsilon), self.delta)
+            }
+            None => ", NOT PRIVATE: the seed of the noise is known".into(),
+        };
+        text += &format!(", {} tokens/s", significant(self.tokens_per_second, 3));
+        if let Some(bytes) = self.peak_memory_bytes {
+            text += &format!(", {} MiB at most", bytes >> 20);
+        }
+        text
+    }
+}
+
+/// Returns the largest memory of this process, or `None` if the system does not report it.
+pub(super) fn peak_memory() -> Option<u64> {
+    let status = std::fs::read_to_string("/proc/self/status").ok()?;
+    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;
+    let kib: u64 = line.trim().trim_end_matches(" kB").parse().ok()?;
+    Some(kib << 10)
+}

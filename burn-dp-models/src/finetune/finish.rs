@@ -1,0 +1,56 @@
+//! The end of a run: what it writes and states.
+
+use std::path::PathBuf;
+
+use burn::module::Module;
+use burn_dp_examples::training::{TrainError, statement};
+
+use super::export::Written;
+use super::figures::{FinetuneFigures, Generated};
+use super::training::{Run, Trained};
+
+/// What ε does not cover.
+const NOT_COVERED: [&str; 3] = [
+    "The pre-trained model and its tokenizer, which are taken as public.",
+    "The rows of the evaluation, which measured the model, and the names of the columns and of \
+     the classes.",
+    "A fact that several rows, or several users, share.",
+];
+
+impl Run<'_> {
+    /// Writes the model, the statement and the figures, and removes the checkpoints.
+    ///
+    /// # Errors
+    ///
+    /// Returns [`TrainError`] if a file cannot be written.
+    pub(super) fn finish<M: Module>(
+        self,
+        trained: Trained<M>,
+        generated: Option<Generated>,
+        write: impl FnOnce(M) -> Result<Written, TrainError>,
+    ) -> Result<FinetuneFigures, TrainError> {
+        let Trained { model, optim, checkpoints, figures } = trained;
+        let figures = FinetuneFigures { generated, ..figures };
+        let folder: PathBuf = write(model)?.publish(&self.output)?;
+        let facts = [
+            ("model", self.options.model.display().to_string()),
+            ("trained", format!("{}, {} parameters", figures.train, figures.trained_parameters)),
+        ];
+        let mut statement = statement(&optim, &[self.privacy.delta], facts, &NOT_COVERED)?;
+        if let Some(rows) = self.source.user_rows {
+            // The rows of a user are not copies of one row.
+            statement.facts.remove("augmentation_multiplicity");
+            statement.facts.insert("rows_of_a_user_in_a_step".into(), rows.to_string());
+        }
+        self.output.statement(&statement)?;
+        if let Some(generated) = &figures.generated {
+            generated.print();
+        }
+        println!("{}", figures.summary());
+        println!("for transformers: {}", folder.display());
+        self.output.figures(&figures)?;
+        drop(optim);
+        checkpoints.remove()?;
+        Ok(figures)
+    }
+}

@@ -1,0 +1,209 @@
+//! Fine-tuning of language models.
+
+use burn::module::Module;
+use burn::tensor::activation::softmax;
+use burn::tensor::{Device, Distribution, Tensor};
+use burn_dp::losses::{CrossEntropyLoss, CrossEntropyLossConfig, ExampleReduction};
+use burn_dp_examples::training::{TrainError, device};
+
+use super::bleu::bleu;
+use super::data::{self, Columns, Row};
+use super::encoding::Encoding;
+use super::export::{Export, Written};
+use super::figures::{FinetuneFigures, Generated};
+use super::options::{FinetuneOptions, Prompts, Texts};
+use super::split::Split;
+use super::task::{EVALUATED, Evaluation, Task};
+use super::training::Run;
+use super::units::Source;
+use super::ways::Parts;
+use crate::{Config, Gpt2LanguageModel, Sequence, Tokens, Weights};
+
+/// Rows of the evaluation whose texts are generated for BLEU.
+const TRANSLATED: usize = 32;
+
+/// Trains the language model that the options describe, and writes the results.
+///
+/// # Errors
+///
+/// Returns [`TrainError`] as [`super::Finetune::run`].
+pub(super) fn run(
+    options: &FinetuneOptions,
+    texts: &Texts,
+    prompts: &Prompts,
+) -> Result<FinetuneFigures, TrainError> {
+    let Config::Gpt2(gpt2) = Config::read(&options.model)? else {
+        let reason = "must be a GPT-2: this model has no layer that predicts the next token";
+        return Err(TrainError::option("--model", reason));
+    };
+    let config = Config::Gpt2(gpt2.clone());
+    let parts = Parts { head: None, adapted: &["c_attn"] };
+    let way = options.recipe.way(parts)?;
+    let device = device(options.run.backend)?;
+    device.seed(options.recipe.seed);
+    let model = Gpt2LanguageModel::new(&gpt2, &device.clone().autodiff());
+    let model = Weights::read(&options.model)?.load_into(model, None)?;
+    let encoding = Encoding::read(&options.model, &config, texts.max_length)?;
+    let columns = Columns {
+        text: &texts.text,
+        label: None,
+        prompt: prompts.prompt.as_deref(),
+        user: texts.user.as_deref(),
+    };
+    let sample = |row: &Row| {
+        let sequence = encoding.generated(&row.prompt, &row.text)?;
+        Ok(Text { sequence, prompt: row.prompt.clone(), text: row.text.clone() })
+    };
+    let split = Split::read(texts, columns, data::read, sample)?;
+    let columns = format!("{:?} {:?}", prompts.prompt, prompts.loss);
+    let run = Run::new("generate", options, way, Source::of_texts(texts, &columns, &split))?;
+    let all = model.num_params();
+    let (model, targets) = options.recipe.choose(model, parts)?;
+    let test = split.test.clone();
+    let loss = |reduction| {
+        let config = CrossEntropyLossConfig::new().with_pad_tokens(Some(vec![Tokens::IGNORED]));
+        config.with_reduction(reduction).init()
+    };
+    let task = Generate { loss: loss(prompts.loss.into()), sum: loss(ExampleReduction::Sum) };
+    let trained = run.train(&task, model, all, split)?;
+    let writer = Writer { model: trained.model.valid(), encoding: &encoding, device };
+    let generated = writer.generate(prompts, &test, options.recipe.seed)?;
+    let export = Export { architecture: "GPT2LMHeadModel", labels: None, head: None };
+    run.finish(trained, Some(generated), |model| match &targets {
+        Some(targets) if !options.recipe.merge => {
+            Written::adapter(&export, &options.model, &model, targets)
+        }
+        _ => Written::model(&export, &options.model, &model.materialize()),
+    })
+}
+
+/// A text, and the prompt before it.
+#[derive(Debug, Clone)]
+pub(super) struct Text {
+    sequence: Sequence,
+    prompt: String,
+    text: String,
+}
+
+/// Training of a language model.
+struct Generate {
+    loss: CrossEntropyLoss,
+    /// The same with the sum over the tokens.
+    sum: CrossEntropyLoss,
+}
+
+fn tokens(samples: &[Text], device: &Device) -> Tokens {
+    Tokens::new(&samples.iter().map(|sample| &sample.sequence).collect::<Vec<_>>(), device)
+}
+
+impl Task for Generate {
+    type Model = Gpt2LanguageModel;
+    type Sample = Text;
+
+    fn losses(&self, model: &Gpt2LanguageModel, samples: &[Text], device: &Device) -> Tensor<1> {
+        let tokens = tokens(samples, device);
+        self.loss.forward_sequence(model.forward(&tokens), tokens.next)
+    }
+
+    /// Loss and accuracy of a token.
+    fn evaluate(&self, model: &Gpt2LanguageModel, samples: &[Text], device: &Device) -> Evaluation {
+        let model = model.valid();
+        let (mut loss, mut right, mut count) = (0.0, 0.0, 0.0);
+        for samples in samples.chunks(EVALUATED) {
+            let tokens = tokens(samples, device);
+            let scores = model.forward(&tokens);
+            let [rows, length, _] = scores.dims();
+            let predicted = scores.clone().argmax(2).reshape([rows, length]);
+            right += predicted.equal(tokens.next.clone()).int().sum().into_scalar::<i64>() as f64;
+            let is_predicted = tokens.next.clone().not_equal_elem(Tokens::IGNORED);
+            count += is_predicted.int().sum().into_scalar::<i64>() as f64;
+            loss += self.sum.forward_sequence(scores, tokens.next).sum().into_scalar::<f64>();
+        }
+        let count = f64::max(count, 1.0);
+        Evaluation { loss: loss / count, accuracy: right / count }
+    }
+
+    fn made_up(&self, count: usize) -> Vec<Text> {
+        let sequence = |row: usize| Sequence { ids: vec![0; 2 + row % 3], given: 1 };
+        let text =
+            |row| Text { sequence: sequence(row), prompt: String::new(), text: String::new() };
+        (0..count).map(text).collect()
+    }
+
+    fn tokens(sample: &Text) -> usize {
+        sample.sequence.ids.len()
+    }
+}
+
+/// A trained model that writes texts.
+struct Writer<'a> {
+    model: Gpt2LanguageModel,
+    encoding: &'a Encoding,
+    device: Device,
+}
+
+impl Writer<'_> {
+    /// Returns samples, and the BLEU score of texts after public prompts.
+    fn generate(
+        &self,
+        options: &Prompts,
+        test: &[Text],
+        seed: u64,
+    ) -> Result<Generated, TrainError> {
+        self.device.seed(seed);
+        let length = options.sample_length;
+        let mut samples = Vec::new();
+        for index in 0..options.samples {
+            let prompt = match &options.prompt {
+                Some(_) => test[index % test.len().max(1)].prompt.as_str(),
+                None => "",
+            };
+            let text = self.text(prompt, length, options.temperature)?;
+            samples.push(format!("{prompt} {text}").trim().to_string());
+        }
+        let bleu = match &options.prompt {
+            None => None,
+            Some(_) => {
+                let pairs = test.iter().take(TRANSLATED).map(|row| {
+                    // The most likely text, as long as the reference may be.
+                    let text = self.text(&row.prompt, self.encoding.max_length(), 0.0)?;
+                    Ok((text, row.text.clone()))
+                });
+                Some(bleu(&pairs.collect::<Result<Vec<_>, TrainError>>()?))
+            }
+        };
+        Ok(Generated { samples, bleu })
+    }
+
+    /// Returns the text after a prompt.
+    fn text(&self, prompt: &str, length: usize, temperature: f64) -> Result<String, TrainError> {
+        let mut sequence = self.encoding.prompt(prompt)?;
+        let begin = sequence.ids.len();
+        let end = self.encoding.max_length().min(begin + length);
+        while sequence.ids.len() < end {
+            let tokens = Tokens::new(&[&sequence], &self.device);
+            let id = self.next(self.model.next(&tokens), temperature);
+            if Some(id) == self.encoding.end() {
+                break;
+            }
+            sequence.ids.push(id);
+        }
+        Ok(self.encoding.decode(&sequence.ids[begin..]))
+    }
+
+    /// Draws a token from the scores `[1, vocabulary]`.
+    fn next(&self, scores: Tensor<2>, temperature: f64) -> u32 {
+        if temperature <= 0.0 {
+            return scores.argmax(1).into_scalar::<i64>() as u32;
+        }
+        let shares = softmax(scores.div_scalar(temperature), 1).into_data();
+        let shares = shares.iter::<f64>().collect::<Vec<_>>();
+        let uniform = Distribution::Uniform(0.0, 1.0);
+        let mut left = Tensor::<1>::random([1], uniform, &self.device).into_scalar::<f64>();
+        let drawn = shares.iter().position(|share| {
+            left -= share;
+            left < 0.0
+        });
+        drawn.unwrap_or(shares.len().saturating_sub(1)) as u32
+    }
+}

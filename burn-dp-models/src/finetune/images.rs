@@ -1,0 +1,206 @@
+//! Fine-tuning of classifiers of images.
+
+use std::path::Path;
+
+use burn::data::dataloader::batcher::Batcher;
+use burn::module::Module;
+use burn::tensor::{Device, Tensor};
+use burn_dp::losses::{CrossEntropyLoss, CrossEntropyLossConfig};
+use burn_dp_examples::data::{Encoder, ImageBatcher, ImageItem, folder};
+use burn_dp_examples::training::{TrainError, device};
+use serde::Deserialize;
+use serde_json::json;
+
+use super::export::{Export, PREPROCESSOR, Written};
+use super::figures::FinetuneFigures;
+use super::options::{FinetuneOptions, Images, Way};
+use super::split::Split;
+use super::task::{EVALUATED, Evaluation, Task};
+use super::training::Run;
+use super::units::Source;
+use super::ways::Parts;
+use crate::{Config, ModelError, ResNet, ResNetConfig, VitClassifier, Weights};
+
+/// Means and deviations of the colors for public residual networks.
+const IMAGENET: Colors =
+    Colors { image_mean: [0.485, 0.456, 0.406], image_std: [0.229, 0.224, 0.225] };
+
+/// The same for vision transformers without a file for it.
+const CENTERED: Colors = Colors { image_mean: [0.5; 3], image_std: [0.5; 3] };
+
+/// What is subtracted from the colors, and what they are divided by.
+#[derive(Debug, Clone, Copy, PartialEq, Deserialize)]
+struct Colors {
+    image_mean: [f32; 3],
+    image_std: [f32; 3],
+}
+
+/// Trains the classifier that the options describe, and writes the results.
+///
+/// # Errors
+///
+/// Returns [`TrainError`] as [`super::Finetune::run`].
+pub(super) fn run(
+    options: &FinetuneOptions,
+    images: &Images,
+) -> Result<FinetuneFigures, TrainError> {
+    let weights = Weights::read(&options.model)?;
+    let names = class_names(&images.data)?;
+    let device = device(options.run.backend)?.autodiff();
+    // Only the values that are not loaded: noise and sampling have their own generators.
+    device.seed(options.recipe.seed);
+    let request = Request { options, images, weights: &weights, names: &names };
+    if let Some(config) = ResNetConfig::of(&weights) {
+        let parts = Parts { head: Some("fc"), adapted: &[] };
+        let forward = Forward { scores: ResNet::forward, side: images.image_size };
+        let model = ResNet::new(&config, names.len(), &device);
+        return request.run(model, forward, parts, ("ResNet", IMAGENET));
+    }
+    let Config::Vit(config) = Config::read(&options.model)? else {
+        let reason = "must be a ViT, or a ResNet of torchvision: this model reads texts";
+        return Err(TrainError::option("--model", reason));
+    };
+    if config.num_channels != 3 {
+        let reason = format!("must read images of 3 colors, not {}", config.num_channels);
+        return Err(TrainError::option("--model", reason));
+    }
+    let parts = Parts { head: Some("classifier"), adapted: &["query", "value"] };
+    let forward = Forward { scores: VitClassifier::forward, side: config.image_size };
+    let model = VitClassifier::new(&config, names.len(), &device);
+    request.run(model, forward, parts, ("ViTForImageClassification", CENTERED))
+}
+
+/// Returns the names of the folders of the classes, in order.
+fn class_names(data: &Path) -> Result<Vec<String>, TrainError> {
+    let folder = data.join("train");
+    let entries = std::fs::read_dir(&folder)
+        .map_err(|source| TrainError::Io { path: folder.clone(), source })?;
+    let folders = entries.flatten().filter(|entry| entry.path().is_dir());
+    let mut names: Vec<_> =
+        folders.map(|entry| entry.file_name().to_string_lossy().into_owned()).collect();
+    names.sort();
+    Ok(names)
+}
+
+/// The forward pass of a model, and the height and width of its images.
+struct Forward<M> {
+    scores: fn(&M, Tensor<4>) -> Tensor<2>,
+    side: usize,
+}
+
+/// What is asked for.
+struct Request<'a> {
+    options: &'a FinetuneOptions,
+    images: &'a Images,
+    weights: &'a Weights,
+    names: &'a [String],
+}
+
+impl Request<'_> {
+    fn run<M: Module>(
+        &self,
+        model: M,
+        forward: Forward<M>,
+        parts: Parts,
+        (architecture, colors): (&'static str, Colors),
+    ) -> Result<FinetuneFigures, TrainError> {
+        let Self { options, images, weights, names } = *self;
+        let way = options.recipe.way(parts)?;
+        if way == Way::Probe {
+            let reason = "probe is for texts; --train head trains the same parameters";
+            return Err(TrainError::option("--train", reason));
+        }
+        if way == Way::Lora && !options.recipe.merge {
+            let reason = "must be given: versions of transformers name the layers of a ViT \
+                          differently, and have no ResNet of this kind, so that an adapter alone \
+                          would belong to none";
+            return Err(TrainError::option("--merge", reason));
+        }
+        let model = weights.load_into(model, parts.head)?;
+        let Colors { image_mean: mean, image_std: std } = colors_of(&options.model, colors)?;
+        let splits = folder::read(&images.data, forward.side)?;
+        let encoder = ImageBatcher { mean, std, ..splits.encoder };
+        let numbered = splits.train.items().iter().cloned().enumerate();
+        let split = Split::new(numbered.collect(), splits.test.items().to_vec());
+        let source = Source {
+            user_rows: None,
+            units: split.units(),
+            rows: split.train.len(),
+            settings: json!({
+                "data": images.data, "image-size": forward.side,
+                "the checksum of the data": checksum(&split.train),
+            }),
+        };
+        let run = Run::new("images", options, way, source)?;
+        let all = model.num_params();
+        let (model, _) = options.recipe.choose(model, parts)?;
+        let loss = CrossEntropyLossConfig::new().init();
+        let task = Classify { forward, encoder, loss, classes: names.len() };
+        let trained = run.train(&task, model, all, split)?;
+        let export = Export { architecture, labels: Some(names), head: parts.head };
+        run.finish(trained, None, |model| {
+            Written::model(&export, &options.model, &model.materialize())
+        })
+    }
+}
+
+/// Returns the colors in the file of a model, or `default` without a file.
+fn colors_of(model: &Path, default: Colors) -> Result<Colors, TrainError> {
+    let path = model.join(PREPROCESSOR);
+    match std::fs::read(&path) {
+        Err(_) => Ok(default),
+        Ok(text) => {
+            let colors = serde_json::from_slice(&text);
+            Ok(colors.map_err(|error| ModelError::new(&path, error))?)
+        }
+    }
+}
+
+/// A resumed run repeats noise, so it must have the same images.
+fn checksum(train: &[(usize, ImageItem)]) -> u32 {
+    let mut hasher = crc32fast::Hasher::new();
+    for (_, item) in train {
+        hasher.update(&item.image);
+        hasher.update(&item.label.to_le_bytes());
+    }
+    hasher.finalize()
+}
+
+/// Training of a classifier of images.
+struct Classify<M> {
+    forward: Forward<M>,
+    encoder: ImageBatcher,
+    loss: CrossEntropyLoss,
+    classes: usize,
+}
+
+impl<M: Module> Task for Classify<M> {
+    type Model = M;
+    type Sample = ImageItem;
+
+    fn losses(&self, model: &M, samples: &[ImageItem], device: &Device) -> Tensor<1> {
+        let batch = self.encoder.batch(samples.to_vec(), device);
+        self.loss.forward((self.forward.scores)(model, batch.inputs), batch.targets)
+    }
+
+    fn evaluate(&self, model: &M, samples: &[ImageItem], device: &Device) -> Evaluation {
+        let model = model.valid();
+        let mut total = Evaluation::default();
+        for samples in samples.chunks(EVALUATED) {
+            let batch = self.encoder.batch(samples.to_vec(), device);
+            let scores = (self.forward.scores)(&model, batch.inputs);
+            let losses = self.loss.forward(scores.clone(), batch.targets.clone());
+            total.count(losses, scores, batch.targets);
+        }
+        total.over(samples.len())
+    }
+
+    fn made_up(&self, count: usize) -> Vec<ImageItem> {
+        self.encoder.made_up(count, self.classes)
+    }
+
+    /// An image counts as one.
+    fn tokens(_: &ImageItem) -> usize {
+        1
+    }
+}

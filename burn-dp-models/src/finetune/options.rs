@@ -1,0 +1,259 @@
+//! Command-line options.
+
+use std::path::PathBuf;
+
+use burn_dp::losses::ExampleReduction;
+use burn_dp_examples::training::{OptimizerName, PrivacyOptions, RunOptions};
+use clap::{Args, Parser, ValueEnum};
+use serde::Serialize;
+
+/// Fine-tune a pre-trained model with differential privacy.
+///
+/// The model is a folder with config.json, tokenizer.json for texts, and model.safetensors or
+/// pytorch_model.bin. What is pre-trained, and the tokenizer, are taken as public.
+#[derive(Parser, Debug, Clone)]
+#[command(name = "cargo xtask finetune", bin_name = "cargo xtask finetune", version)]
+pub enum Finetune {
+    /// Train a classifier of texts: GPT-2, BERT or RoBERTa.
+    #[command(mut_arg("output", |arg| arg.default_value("out/finetune")))]
+    Classify {
+        /// Model, privacy and training.
+        #[command(flatten)]
+        options: Box<FinetuneOptions>,
+        /// Texts.
+        #[command(flatten)]
+        texts: Texts,
+        /// Classes.
+        #[command(flatten)]
+        labels: Labels,
+    },
+    /// Train a language model that generates texts: GPT-2.
+    #[command(mut_arg("output", |arg| arg.default_value("out/finetune")))]
+    Generate {
+        /// Model, privacy and training.
+        #[command(flatten)]
+        options: Box<FinetuneOptions>,
+        /// Texts.
+        #[command(flatten)]
+        texts: Texts,
+        /// Prompts and samples.
+        #[command(flatten)]
+        prompts: Prompts,
+    },
+    /// Train a classifier of images: ViT, or a ResNet of torchvision, whose norms keep their
+    /// statistics.
+    #[command(mut_arg("output", |arg| arg.default_value("out/finetune")))]
+    Images {
+        /// Model, privacy and training.
+        #[command(flatten)]
+        options: Box<FinetuneOptions>,
+        /// Images.
+        #[command(flatten)]
+        images: Images,
+    },
+    /// Compare models, gradients and files with transformers, torchvision and peft.
+    Check(CheckOptions),
+}
+
+/// Options of all trainings.
+#[derive(Args, Debug, Clone)]
+pub struct FinetuneOptions {
+    /// Folder of the pre-trained model.
+    #[arg(long, value_name = "DIR")]
+    pub model: PathBuf,
+    /// Budget and noise.
+    #[command(flatten)]
+    pub privacy: PrivacyOptions,
+    /// What is trained, and how.
+    #[command(flatten)]
+    pub recipe: Recipe,
+    /// Backend and output.
+    #[command(flatten)]
+    pub run: RunOptions,
+}
+
+/// The texts and where they lie.
+#[derive(Args, Debug, Clone)]
+#[command(next_help_heading = "Data")]
+pub struct Texts {
+    /// File with one row per example: .csv with a head line, or .jsonl.
+    #[arg(long, value_name = "FILE")]
+    pub data: PathBuf,
+    /// Public file with the rows of the evaluation [default: every tenth row of the data, or every
+    /// tenth user, which is then not trained on and not protected].
+    #[arg(long, value_name = "FILE")]
+    pub test: Option<PathBuf>,
+    /// Column of the text.
+    #[arg(long, value_name = "COLUMN")]
+    pub text: String,
+    /// Column of the user: protects all rows of a user together, not single rows.
+    #[arg(long, value_name = "COLUMN")]
+    pub user: Option<String>,
+    /// With --user: rows of a user that are used in a step.
+    #[arg(long, value_name = "N", default_value_t = 4)]
+    pub user_rows: usize,
+    /// Longest text in tokens; the rest of a longer text is cut off.
+    #[arg(long, value_name = "N", default_value_t = 128)]
+    pub max_length: usize,
+}
+
+/// The images and where they lie.
+#[derive(Args, Debug, Clone)]
+#[command(next_help_heading = "Data")]
+pub struct Images {
+    /// Folder with train/CLASS/*.png and test/CLASS/*.png, or JPEG files. The names of the folders
+    /// are public, and the images in test are not protected.
+    #[arg(long, value_name = "DIR")]
+    pub data: PathBuf,
+    /// ResNet: height and width to which images are scaled; ViT has the size of its configuration.
+    #[arg(long, value_name = "PIXELS", default_value_t = 224)]
+    pub image_size: usize,
+}
+
+/// The classes.
+#[derive(Args, Debug, Clone)]
+#[command(next_help_heading = "Data")]
+pub struct Labels {
+    /// Column of the class.
+    #[arg(long, value_name = "COLUMN")]
+    pub label: String,
+    /// Names of the classes, public and in order [default: those in config.json].
+    #[arg(long, value_name = "NAME,NAME", value_delimiter = ',')]
+    pub labels: Vec<String>,
+}
+
+/// Prompts and samples.
+#[derive(Args, Debug, Clone)]
+#[command(next_help_heading = "Data")]
+pub struct Prompts {
+    /// Column of a prompt before the text: the model sees it and is not trained to write it.
+    #[arg(long, value_name = "COLUMN")]
+    pub prompt: Option<String>,
+    /// The loss of a text.
+    #[arg(long, value_enum, default_value_t = Loss::Mean)]
+    pub loss: Loss,
+    /// Number of texts that are sampled at the end; with --prompt from prompts of the evaluation.
+    #[arg(long, value_name = "N", default_value_t = 3)]
+    pub samples: usize,
+    /// Longest sampled text in tokens.
+    #[arg(long, value_name = "N", default_value_t = 40)]
+    pub sample_length: usize,
+    /// Temperature of the samples; 0 takes the most likely token.
+    #[arg(long, value_name = "T", default_value_t = 0.8)]
+    pub temperature: f64,
+}
+
+/// What is trained, and how. A resumed run must share all of it.
+#[derive(Args, Debug, Clone, Serialize)]
+#[serde(rename_all = "kebab-case")]
+#[command(next_help_heading = "Training")]
+pub struct Recipe {
+    /// What is trained [default: lora with --lora, else full].
+    #[arg(long, value_enum, value_name = "WAY")]
+    #[serde(skip)]
+    pub train: Option<Way>,
+    /// Train low-rank adapters of this rank.
+    #[arg(long, value_name = "RANK")]
+    pub lora: Option<usize>,
+    /// Layers with adapters, by the end of their names, each with a rank of its own if it differs:
+    /// c_attn, or attn.c_proj=4 [default: c_attn, or query and value].
+    #[arg(long, value_name = "NAME,NAME=RANK", value_delimiter = ',')]
+    pub lora_layers: Vec<String>,
+    /// The product of the factors is multiplied by alpha / rank [default: the rank of --lora].
+    #[arg(long, value_name = "ALPHA")]
+    pub lora_alpha: Option<f64>,
+    /// With --train head: number of last blocks that are trained with the head [default: 0 to
+    /// classify, 1 to generate].
+    #[arg(long, value_name = "N")]
+    pub blocks: Option<usize>,
+    /// Expected size of a logical batch, in rows, or in users with --user.
+    #[arg(long, value_name = "N", default_value_t = 64)]
+    pub batch_size: usize,
+    /// Largest number of rows or users in memory at once. It changes only speed, memory and
+    /// rounding.
+    #[arg(long, value_name = "N", default_value_t = 16)]
+    pub physical_batch_size: usize,
+    /// Length of the training in passes over the data.
+    #[arg(long, value_name = "N", default_value_t = 3)]
+    pub epochs: usize,
+    /// Length of the training in steps, in place of --epochs.
+    #[arg(long, value_name = "N", conflicts_with = "epochs")]
+    pub steps: Option<usize>,
+    /// Rule that turns gradients into updates.
+    #[arg(long, value_enum, default_value_t = OptimizerName::Adam)]
+    #[serde(serialize_with = "as_typed")]
+    pub optimizer: OptimizerName,
+    /// Learning rate; it falls linearly to zero [default: 0.0005; 0.005 for lora, bias, head and
+    /// probe].
+    #[arg(long)]
+    pub lr: Option<f64>,
+    /// Clipping threshold of the gradient of a row or a user.
+    #[arg(long, value_name = "C", default_value_t = 0.1)]
+    pub max_grad_norm: f64,
+    /// Seed of new parameters and of sampled texts. Noise and the draws of a step never use it.
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    pub seed: u64,
+    /// With adapters: merge them, and write the whole model instead of the adapters.
+    #[arg(long)]
+    pub merge: bool,
+}
+
+fn as_typed<S: serde::Serializer>(name: &OptimizerName, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.serialize_str(&burn_dp_examples::training::typed(*name))
+}
+
+/// What is trained.
+#[derive(ValueEnum, Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Way {
+    /// All parameters.
+    Full,
+    /// The biases, and the head of a classifier.
+    Bias,
+    /// The head, and the last blocks with --blocks.
+    Head,
+    /// Low-rank adapters, and the head of a classifier.
+    Lora,
+    /// The head of a classifier, on features that are computed once.
+    Probe,
+}
+
+/// The loss of a text.
+#[derive(ValueEnum, Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Loss {
+    /// The mean over its tokens.
+    Mean,
+    /// The sum over its tokens: long texts are clipped more.
+    Sum,
+}
+
+impl From<Loss> for ExampleReduction {
+    fn from(loss: Loss) -> Self {
+        match loss {
+            Loss::Mean => Self::Mean,
+            Loss::Sum => Self::Sum,
+        }
+    }
+}
+
+/// Options of the comparison.
+#[derive(Args, Debug, Clone)]
+pub struct CheckOptions {
+    /// Python with torch, torchvision, transformers, tokenizers, peft and safetensors.
+    #[arg(long, value_name = "PYTHON", default_value = "python3")]
+    pub python: PathBuf,
+    /// Write the comparison as JSON to this file.
+    #[arg(long, value_name = "FILE")]
+    pub json: Option<PathBuf>,
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    use super::*;
+
+    #[test]
+    fn the_options_are_well_formed() {
+        Finetune::command().debug_assert();
+    }
+}

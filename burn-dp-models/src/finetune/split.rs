@@ -1,0 +1,135 @@
+//! Rows to train on, and public rows of the evaluation.
+
+use std::collections::HashMap;
+use std::path::Path;
+
+use burn_dp_examples::training::TrainError;
+
+use super::data::{Columns, Row};
+use super::options::Texts;
+
+/// Without a file for the evaluation, one of this many rows or users is evaluated.
+const TEST_EVERY: usize = 10;
+
+/// Samples by their use.
+#[derive(Debug, Clone)]
+pub(super) struct Split<S> {
+    /// Samples with their units: the index of the user, or of the sample.
+    pub(super) train: Vec<(usize, S)>,
+    /// Samples of the evaluation.
+    pub(super) test: Vec<S>,
+    /// Checksum of the file that is trained on. A resumed run repeats noise, so it must have the
+    /// same data.
+    pub(super) checksum: u32,
+}
+
+impl<S> Split<S> {
+    /// Reads the files and converts their rows.
+    ///
+    /// # Errors
+    ///
+    /// Returns the errors of reading and converting, and [`TrainError::Option`] if there are too
+    /// few rows or users to evaluate some of them.
+    pub(super) fn read(
+        texts: &Texts,
+        columns: Columns<'_>,
+        read: impl Fn(&Path, Columns<'_>) -> Result<Vec<Row>, TrainError>,
+        sample: impl Fn(&Row) -> Result<S, TrainError>,
+    ) -> Result<Self, TrainError> {
+        let rows = read(&texts.data, columns)?;
+        let content = std::fs::read(&texts.data)
+            .map_err(|source| TrainError::Io { path: texts.data.clone(), source })?;
+        let checksum = crc32fast::hash(&content);
+        let mut users: HashMap<&str, usize> = HashMap::new();
+        let units = rows.iter().enumerate().map(|(index, row)| match columns.user {
+            None => index,
+            Some(_) => {
+                let next = users.len();
+                *users.entry(&row.user).or_insert(next)
+            }
+        });
+        let units = units.collect::<Vec<_>>();
+        let is_test = |unit: usize| texts.test.is_none() && unit % TEST_EVERY == TEST_EVERY - 1;
+        let (mut train, mut test) = (Vec::new(), Vec::new());
+        for (unit, row) in units.into_iter().zip(&rows) {
+            match is_test(unit) {
+                true => test.push(sample(row)?),
+                false => train.push((unit, sample(row)?)),
+            }
+        }
+        if let Some(path) = &texts.test {
+            let columns = Columns { user: None, ..columns };
+            test = read(path, columns)?.iter().map(sample).collect::<Result<_, _>>()?;
+        }
+        if test.is_empty() {
+            let reason = format!(
+                "must be given: of fewer than {TEST_EVERY} rows or users none is kept for the \
+                 evaluation"
+            );
+            return Err(TrainError::option("--test", reason));
+        }
+        Ok(Self { train, test, checksum })
+    }
+
+    /// Creates a split of samples that were read elsewhere; each has its own unit.
+    pub(super) fn new(train: Vec<(usize, S)>, test: Vec<S>) -> Self {
+        Self { train, test, checksum: 0 }
+    }
+
+    /// Returns the number of units to train on.
+    pub(super) fn units(&self) -> usize {
+        let mut units = self.train.iter().map(|(unit, _)| *unit).collect::<Vec<_>>();
+        units.sort_unstable();
+        units.dedup();
+        units.len()
+    }
+
+    /// Converts the samples; each result belongs to the sample of its index.
+    pub(super) fn map<T>(self, convert: impl Fn(Vec<S>) -> Vec<T>) -> Split<T> {
+        let (units, samples): (Vec<_>, Vec<_>) = self.train.into_iter().unzip();
+        Split {
+            train: units.into_iter().zip(convert(samples)).collect(),
+            test: convert(self.test),
+            checksum: self.checksum,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use super::*;
+
+    fn split(user: Option<&str>, rows: usize) -> Result<Split<String>, TrainError> {
+        let folder = tempfile::tempdir().unwrap();
+        let data = folder.path().join("data.csv");
+        std::fs::write(&data, "x").unwrap();
+        let texts = Texts {
+            data,
+            test: None,
+            text: "text".into(),
+            user: user.map(String::from),
+            user_rows: 1,
+            max_length: 8,
+        };
+        let columns = Columns { text: "text", user, ..Columns::default() };
+        let row = |index: usize| Row {
+            text: index.to_string(),
+            user: (index / 2).to_string(),
+            ..Row::default()
+        };
+        let read = |_: &Path, _: Columns<'_>| Ok((0..rows).map(row).collect());
+        Split::read(&texts, columns, read, |row| Ok(row.text.clone()))
+    }
+
+    #[test]
+    fn no_row_of_a_user_of_the_evaluation_is_trained_on() {
+        let rows = split(None, 20).unwrap();
+        assert_eq!((rows.units(), rows.test), (18, vec!["9".to_string(), "19".into()]));
+        let users = split(Some("user"), 40).unwrap();
+        assert_eq!(users.test, ["18", "19", "38", "39"]);
+        assert_eq!((users.units(), users.train.len()), (18, 36));
+        assert!(split(None, 9).unwrap_err().to_string().starts_with("--test must be given"));
+    }
+}

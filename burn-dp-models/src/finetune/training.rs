@@ -1,0 +1,265 @@
+//! The private training that all tasks share.
+
+use std::cell::Cell;
+use std::time::Duration;
+
+use burn::tensor::{Device, Tensor};
+use burn_dp::grads::PrivateBackward;
+use burn_dp::model::TrainableParameters;
+use burn_dp::optim::{DpOptimizer, PrivacyPlanConfig};
+use burn_dp::sampling::PrivateDataLoaderBuilder;
+use burn_dp::{DpError, check_independence};
+use burn_dp_accountant::UnitOfPrivacy;
+use burn_dp_examples::training::progress::{Progress, announce};
+use burn_dp_examples::training::{
+    Checkpoints, Output, PrivacySettings, TrainError, checks, device, optimizer, typed,
+};
+use serde_json::{Value, json};
+
+use super::figures::{FinetuneFigures, Row, peak_memory};
+use super::options::{FinetuneOptions, Way};
+use super::split::Split;
+use super::task::Task;
+use super::units::{Source, UnitBatcher, batches};
+
+/// Default of `--epsilon` and `--delta`.
+const EPSILON: f64 = 8.0;
+const DELTA: f64 = 1e-5;
+
+/// Made-up samples on which independence is tested.
+const PROBED: usize = 4;
+
+/// A run before its model is known.
+pub(super) struct Run<'a> {
+    task: &'static str,
+    pub(super) options: &'a FinetuneOptions,
+    pub(super) privacy: PrivacySettings,
+    pub(super) output: Output,
+    device: Device,
+    way: Way,
+    lr: f64,
+    pub(super) source: Source,
+    settings: Value,
+}
+
+/// A model whose training has ended.
+pub(super) struct Trained<M> {
+    pub(super) model: M,
+    pub(super) optim: DpOptimizer,
+    pub(super) checkpoints: Checkpoints,
+    pub(super) figures: FinetuneFigures,
+}
+
+impl<'a> Run<'a> {
+    /// Checks the options. Writes nothing.
+    ///
+    /// # Errors
+    ///
+    /// Returns [`TrainError::Option`] if a number is impossible.
+    pub(super) fn new(
+        task: &'static str,
+        options: &'a FinetuneOptions,
+        way: Way,
+        source: Source,
+    ) -> Result<Self, TrainError> {
+        let recipe = &options.recipe;
+        checks::at_least_one([
+            ("--batch-size", recipe.batch_size),
+            ("--physical-batch-size", recipe.physical_batch_size),
+            ("--epochs", recipe.epochs),
+            ("--steps", recipe.steps.unwrap_or(1)),
+            ("--user-rows", source.user_rows.unwrap_or(1)),
+        ])?;
+        checks::countable(recipe.epochs)?;
+        let lr = recipe.lr.unwrap_or(if way == Way::Full { 5e-4 } else { 5e-3 });
+        checks::positive([("--lr", lr), ("--max-grad-norm", recipe.max_grad_norm)])?;
+        let privacy = PrivacySettings::new(&options.privacy, Some(EPSILON), DELTA)?;
+        let units = source.units;
+        let name = if source.user_rows.is_some() { "users" } else { "rows" };
+        privacy.check_delta(units, name)?;
+        if recipe.batch_size > units {
+            let reason = format!(
+                "must be at most the {units} {name} that are trained on, got {}",
+                recipe.batch_size
+            );
+            return Err(TrainError::option("--batch-size", reason));
+        }
+        let settings = json!({
+            "task": task, "train": typed(way), "lr": lr,
+            "epsilon": privacy.epsilon, "delta": privacy.delta,
+            "noise-multiplier": privacy.noise_multiplier, "insecure-seed": privacy.insecure_seed,
+            "model": options.model, "the samples": source.settings,
+            "recipe of the run": recipe, "backend": typed(options.run.backend),
+        });
+        Ok(Self {
+            task,
+            options,
+            privacy,
+            output: Output::new(&options.run)?,
+            device: device(options.run.backend)?,
+            way,
+            lr,
+            source,
+            settings,
+        })
+    }
+
+    /// Returns the device, without differentiation.
+    pub(super) fn device(&self) -> &Device {
+        &self.device
+    }
+
+    fn steps(&self) -> usize {
+        let recipe = &self.options.recipe;
+        recipe.steps.unwrap_or(recipe.epochs * self.steps_per_epoch())
+    }
+
+    fn steps_per_epoch(&self) -> usize {
+        self.source.units.div_ceil(self.options.recipe.batch_size)
+    }
+
+    /// Trains to the end of the plan or of the budget, with a checkpoint and an evaluation after
+    /// each pass over the data.
+    ///
+    /// # Arguments
+    ///
+    /// - `all`: number of values of the pre-trained model, of which `model` may be a part
+    ///
+    /// # Errors
+    ///
+    /// Returns [`TrainError::Privacy`] if the noise cannot be calibrated, the model mixes samples,
+    /// or a step is refused; and the errors of the checkpoints.
+    pub(super) fn train<T: Task>(
+        &self,
+        task: &T,
+        model: T::Model,
+        all: usize,
+        split: Split<T::Sample>,
+    ) -> Result<Trained<T::Model>, TrainError> {
+        let options = self.options;
+        let recipe = &options.recipe;
+        let trained = self.device.clone().autodiff();
+        let is_user = self.source.user_rows.is_some();
+        let rows = self.source.user_rows.unwrap_or(1);
+        let config = PrivacyPlanConfig::new(self.source.units, recipe.batch_size as f64)
+            .with_max_grad_norm(recipe.max_grad_norm);
+        let config = if is_user { config.with_unit(UnitOfPrivacy::User) } else { config };
+        let plan = self.privacy.plan(config, self.steps() as u64)?;
+        check_independence(&model, &task.made_up(PROBED), |model, samples| {
+            task.losses(model, &samples, &trained)
+        })?;
+        let parameters = [TrainableParameters::of(&model)?.num_values(), all];
+
+        let checkpoints = Checkpoints::new(&self.output.folder, &self.settings)?;
+        let inner = optimizer(recipe.optimizer, 0.9);
+        let (optim, mut model) =
+            checkpoints.begin_or_resume(options.run.resume, plan, inner, model)?;
+        let mut optim = optim.with_backward(PrivateBackward::new().with_group_size(rows));
+        self.output.begin()?;
+        checkpoints.begin(&model, &optim)?;
+        let subject = format!(
+            "{}, {}: {} of {} parameters, {} steps of {} {}",
+            options.model.display(),
+            typed(self.way),
+            parameters[0],
+            parameters[1],
+            self.steps(),
+            recipe.batch_size,
+            if is_user { "users" } else { "rows" }
+        );
+        announce(&subject, Some((optim.plan(), self.privacy.delta)))?;
+        let first = optim.next_step() as usize;
+        let pass = ("epoch", self.steps_per_epoch());
+        let mut progress = Progress::start(first, self.steps(), pass, super::figures::columns());
+        let initial = task.evaluate(&model, &split.test, &self.device);
+        let test_rows = split.test.len();
+        let (train, test) = (split.train, split.test);
+        let filler = task.made_up(1).remove(0);
+        let builder = PrivateDataLoaderBuilder::new(UnitBatcher { rows, filler });
+        let builder = builder.with_device(trained.clone());
+        let batches = batches(builder, train, is_user.then_some(rows), &optim, self.steps())?;
+        let counted = Cell::new(0_usize);
+        let mut measurements = Vec::new();
+        let (mut best_rate, mut seconds) = (0.0, Duration::ZERO);
+        for batch in batches.skip_to(optim.next_step())? {
+            let batch = batch?;
+            optim.backward_batch(&model, &batch, recipe.physical_batch_size, |model, batch| {
+                counted.set(counted.get() + batch.samples.iter().map(T::tokens).sum::<usize>());
+                let losses = task.losses(model, &batch.samples, &trained);
+                losses * Tensor::<1>::from_floats(batch.weights.as_slice(), &trained)
+            })?;
+            let done = optim.next_step() as f64 / self.steps() as f64;
+            model = match optim.step(self.lr * (1.0 - done), model, batch) {
+                Ok(model) => model,
+                Err(refused) if matches!(refused.error(), DpError::BudgetExhausted { .. }) => {
+                    model = refused.into_model();
+                    optim.discard();
+                    break;
+                }
+                Err(refused) => return Err(DpError::from(refused).into()),
+            };
+            let number = optim.next_step() as usize;
+            progress.step(number);
+            let ends_epoch = number.is_multiple_of(self.steps_per_epoch());
+            if !ends_epoch && number < self.steps() {
+                continue;
+            }
+            progress.pause();
+            if number < self.steps() {
+                checkpoints.save(&model, &optim)?;
+            }
+            let evaluation = task.evaluate(&model, &test, &self.device);
+            let lap = (progress.training() - seconds).as_secs_f64().max(1e-9);
+            best_rate = counted.replace(0) as f64 / lap;
+            seconds = progress.training();
+            let spent = optim.privacy_spent(self.privacy.delta)?.upper;
+            let row = Row {
+                epoch: number as f64 / self.steps_per_epoch() as f64,
+                step: number,
+                evaluation,
+                epsilon: spent.is_finite().then_some(spent),
+                tokens_per_second: best_rate,
+            };
+            progress.row(row.cells(seconds));
+            measurements.push(row);
+        }
+        let seconds = progress.finish();
+        // The key is erased: from now on no step can be repeated.
+        checkpoints.save(&model, &optim)?;
+        let spent = optim.privacy_spent(self.privacy.delta)?.upper;
+        let evaluation = task.evaluate(&model, &test, &self.device);
+        let figures = FinetuneFigures {
+            task: self.task,
+            model: options.model.clone(),
+            train: typed(self.way),
+            parameters: parameters[1],
+            trained_parameters: parameters[0],
+            private: spent.is_finite(),
+            unit: optim.plan().unit().to_string(),
+            epsilon: spent.is_finite().then_some(spent),
+            delta: self.privacy.delta,
+            noise_multiplier: optim.plan().noise_multiplier(),
+            sampling_probability: optim.plan().sampling_probability(),
+            max_grad_norm: recipe.max_grad_norm,
+            steps: optim.next_step() as usize,
+            expected_batch_size: recipe.batch_size,
+            units: self.source.units,
+            rows: [self.source.rows, test_rows],
+            before: initial,
+            after: evaluation,
+            perplexity: (self.task == "generate").then(|| evaluation.loss.exp()),
+            generated: None,
+            measurements,
+            train_seconds: seconds.as_secs_f64(),
+            tokens_per_second: best_rate,
+            peak_memory_bytes: peak_memory(),
+            optimizer: typed(recipe.optimizer),
+            lr: self.lr,
+            seed: recipe.seed,
+            insecure_seed: self.privacy.insecure_seed,
+            backend: typed(options.run.backend),
+            version: env!("CARGO_PKG_VERSION"),
+        };
+        Ok(Trained { model, optim, checkpoints, figures })
+    }
+}

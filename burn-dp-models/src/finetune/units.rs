@@ -1,0 +1,109 @@
+//! The units of privacy of a run: rows, or users with several rows.
+
+use burn::data::dataloader::batcher::Batcher;
+use burn::data::dataset::InMemDataset;
+use burn::tensor::Device;
+use burn_dp::optim::DpOptimizer;
+use burn_dp::sampling::{LogicalBatches, PrivateDataLoaderBuilder, UserDataset};
+use burn_dp_examples::training::TrainError;
+use serde_json::{Value, json};
+
+use super::options::Texts;
+use super::split::Split;
+
+/// Where the samples of a run come from.
+pub(super) struct Source {
+    /// Rows of a user in a step; absent if the unit is a row.
+    pub(super) user_rows: Option<usize>,
+    /// Numbers of units and rows to train on.
+    pub(super) units: usize,
+    pub(super) rows: usize,
+    /// All that the samples depend on. A resumed run must have the same.
+    pub(super) settings: Value,
+}
+
+impl Source {
+    /// Returns the source of rows of texts.
+    ///
+    /// # Arguments
+    ///
+    /// - `columns`: what else the samples depend on
+    pub(super) fn of_texts<S>(texts: &Texts, columns: &str, split: &Split<S>) -> Self {
+        let settings = json!({
+            "data": texts.data, "test": texts.test, "text": texts.text, "user": texts.user,
+            "user-rows": texts.user_rows, "max-length": texts.max_length,
+            "the columns": columns, "the checksum of the data": split.checksum,
+        });
+        Self {
+            user_rows: texts.user.is_some().then_some(texts.user_rows),
+            units: split.units(),
+            rows: split.train.len(),
+            settings,
+        }
+    }
+}
+
+/// The rows of a physical batch: the same number for each unit.
+pub(super) struct Rows<S> {
+    pub(super) samples: Vec<S>,
+    /// Multiplies the losses; zero for rows that fill a unit.
+    pub(super) weights: Vec<f32>,
+}
+
+/// Lays out the rows of units.
+pub(super) struct UnitBatcher<S> {
+    /// Rows of each unit.
+    pub(super) rows: usize,
+    pub(super) filler: S,
+}
+
+impl<S: Clone + Send + Sync> Batcher<Vec<(usize, S)>, Rows<S>> for UnitBatcher<S> {
+    fn batch(&self, units: Vec<Vec<(usize, S)>>, _: &Device) -> Rows<S> {
+        let (mut samples, mut weights) = (Vec::new(), Vec::new());
+        for unit in units {
+            // The gradient of a unit is the mean over `rows` rows: of the samples, after this.
+            let weight = self.rows as f32 / unit.len().max(1) as f32;
+            for row in 0..self.rows {
+                let sample = unit.get(row).map(|(_, sample)| sample);
+                samples.push(sample.unwrap_or(&self.filler).clone());
+                weights.push(if sample.is_some() { weight } else { 0.0 });
+            }
+        }
+        Rows { samples, weights }
+    }
+}
+
+/// Returns the batches of the run: rows by themselves, or all rows of a user together.
+pub(super) fn batches<S: Clone + Send + Sync + std::fmt::Debug + 'static>(
+    builder: PrivateDataLoaderBuilder<Vec<(usize, S)>, Rows<S>>,
+    train: Vec<(usize, S)>,
+    user_rows: Option<usize>,
+    optim: &DpOptimizer,
+    steps: usize,
+) -> Result<LogicalBatches<Rows<S>>, TrainError> {
+    let sampler = optim.plan().sampler()?;
+    Ok(match user_rows {
+        None => {
+            let rows = train.into_iter().map(|row| vec![row]).collect();
+            builder.build(InMemDataset::new(rows), sampler, steps as u64)?
+        }
+        Some(rows) => {
+            let users = UserDataset::by_key(InMemDataset::new(train), |row: &(usize, S)| row.0)?;
+            builder.build(users.with_max_examples(rows)?, sampler, steps as u64)?
+        }
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_weights_of_a_user_give_the_mean_over_their_rows() {
+        let batcher = UnitBatcher { rows: 4, filler: 0 };
+        let units = vec![vec![(7, 1), (7, 2)], vec![(8, 3)], vec![(9, 4), (9, 5), (9, 6), (9, 7)]];
+        let Rows { samples, weights } = batcher.batch(units, &Device::flex());
+        assert_eq!(samples, [1, 2, 0, 0, 3, 0, 0, 0, 4, 5, 6, 7]);
+        assert_eq!(weights, [2.0, 2.0, 0.0, 0.0, 4.0, 0.0, 0.0, 0.0, 1.0, 1.0, 1.0, 1.0]);
+    }
+}

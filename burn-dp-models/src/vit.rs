@@ -1,0 +1,147 @@
+//! The vision transformer.
+
+use burn::module::{Module, Param};
+use burn::nn::conv::{Conv2d, Conv2dConfig};
+use burn::nn::{LayerNorm, Linear};
+use burn::tensor::{Device, Tensor};
+use burn_dp::nn::{IntoPrivate, Private};
+
+use crate::attention::attend;
+use crate::init::{linear, norm};
+use crate::{ActivationFunction, VitConfig};
+
+/// A vision transformer that classifies images by its class token.
+///
+/// # References
+///
+/// Dosovitskiy et al., An image is worth 16x16 words, 2021, section 3.1.
+#[derive(Module, Debug)]
+pub struct VitClassifier {
+    vit: Encoder,
+    classifier: Private<Linear>,
+}
+
+#[derive(Module, Debug)]
+struct Encoder {
+    embeddings: Embeddings,
+    encoder: Layers,
+    layernorm: Private<LayerNorm>,
+}
+
+#[derive(Module, Debug)]
+struct Embeddings {
+    cls_token: Private<Param<Tensor<3>>>,
+    position_embeddings: Private<Param<Tensor<3>>>,
+    patch_embeddings: Patches,
+}
+
+#[derive(Module, Debug)]
+struct Patches {
+    projection: Private<Conv2d>,
+}
+
+#[derive(Module, Debug)]
+struct Layers {
+    layer: Vec<Layer>,
+}
+
+#[derive(Module, Debug)]
+struct Layer {
+    layernorm_before: Private<LayerNorm>,
+    attention: Attention,
+    layernorm_after: Private<LayerNorm>,
+    intermediate: Dense,
+    output: Dense,
+    heads: usize,
+    #[module(skip)]
+    activation: ActivationFunction,
+}
+
+#[derive(Module, Debug)]
+struct Attention {
+    attention: Projections,
+    output: Dense,
+}
+
+#[derive(Module, Debug)]
+struct Projections {
+    query: Private<Linear>,
+    key: Private<Linear>,
+    value: Private<Linear>,
+}
+
+#[derive(Module, Debug)]
+struct Dense {
+    dense: Private<Linear>,
+}
+
+impl VitClassifier {
+    /// Creates a model with random weights.
+    pub fn new(config: &VitConfig, classes: usize, device: &Device) -> Self {
+        let (width, epsilon) = (config.hidden_size, config.layer_norm_eps);
+        let dense = |d_input, d_output| Dense { dense: linear(d_input, d_output, device) };
+        let project = || linear(width, width, device);
+        let layer = |_| Layer {
+            layernorm_before: norm(width, epsilon, device),
+            attention: Attention {
+                attention: Projections { query: project(), key: project(), value: project() },
+                output: dense(width, width),
+            },
+            layernorm_after: norm(width, epsilon, device),
+            intermediate: dense(width, config.intermediate_size),
+            output: dense(config.intermediate_size, width),
+            heads: config.num_attention_heads,
+            activation: config.hidden_act,
+        };
+        let zeros = |rows| Param::from_tensor(Tensor::zeros([1, rows, width], device)).private();
+        let patch = [config.patch_size; 2];
+        let projection = Conv2dConfig::new([config.num_channels, width], patch).with_stride(patch);
+        Self {
+            vit: Encoder {
+                embeddings: Embeddings {
+                    cls_token: zeros(1),
+                    position_embeddings: zeros(config.patches() + 1),
+                    patch_embeddings: Patches { projection: projection.init(device).private() },
+                },
+                encoder: Layers { layer: (0..config.num_hidden_layers).map(layer).collect() },
+                layernorm: norm(width, epsilon, device),
+            },
+            classifier: linear(width, classes, device),
+        }
+    }
+
+    /// Returns the scores of the classes.
+    ///
+    /// # Shapes
+    ///
+    /// - images: `[batch_size, channels, side, side]`, the side of the configuration
+    /// - output: `[batch_size, classes]`
+    pub fn forward(&self, images: Tensor<4>) -> Tensor<2> {
+        let rows = images.dims()[0];
+        let Embeddings { cls_token, position_embeddings, patch_embeddings } = &self.vit.embeddings;
+        let patches = patch_embeddings.projection.forward(images);
+        let patches = patches.flatten::<3>(2, 3).swap_dims(1, 2);
+        let [_, _, width] = patches.dims();
+        let class = cls_token.forward::<4>(rows).reshape([rows, 1, width]);
+        let embedded = Tensor::cat(vec![class, patches], 1);
+        let [_, length, _] = embedded.dims();
+        let positions = position_embeddings.forward::<4>(rows).reshape([rows, length, width]);
+        let layers = self.vit.encoder.layer.iter();
+        let hidden = layers.fold(embedded + positions, |hidden, layer| layer.forward(hidden));
+        let class = self.vit.layernorm.forward(hidden).narrow(1, 0, 1);
+        self.classifier.forward(class.reshape([rows, width]))
+    }
+}
+
+impl Layer {
+    fn forward(&self, input: Tensor<3>) -> Tensor<3> {
+        let Projections { query, key, value } = &self.attention.attention;
+        let normalized = self.layernorm_before.forward(input.clone());
+        let projected = [query, key, value].map(|layer| layer.forward(normalized.clone()));
+        let context = attend(projected, self.heads, None);
+        let hidden = input + self.attention.output.dense.forward(context);
+        let inner = self.layernorm_after.forward(hidden.clone());
+        let inner = self.activation.forward(self.intermediate.dense.forward(inner));
+        hidden + self.output.dense.forward(inner)
+    }
+}

@@ -1,0 +1,229 @@
+//! Low-rank adapters in the format of the Python library `peft`.
+
+use std::collections::BTreeMap;
+
+use burn::module::{Module, ParamGroup};
+use burn_dp::DpError;
+use burn_dp::model::LowRankAdapters;
+use serde_json::{Value, json};
+
+use super::names::{Layer, Mapper, Name, parameters};
+use super::read::transposed;
+use super::write::Tensors;
+use super::{Weights, write};
+use crate::ModelError;
+
+/// Which layers have adapters, and of which rank.
+#[derive(Debug, Clone, PartialEq)]
+pub struct LoraTargets {
+    /// Rank by the path of the weight.
+    ranks: BTreeMap<String, usize>,
+    alpha: f64,
+}
+
+impl LoraTargets {
+    /// Selects linear layers, embeddings and convolutions of a model by the ends of their paths, as
+    /// `peft` does: `c_attn`, or `attn.c_proj`.
+    ///
+    /// # Arguments
+    ///
+    /// - `layers`: names, and their ranks
+    /// - `alpha`: the product of the factors is multiplied by `alpha / rank`
+    /// - `head`: path of the part that has no adapters because it is trained as a whole
+    ///
+    /// # Errors
+    ///
+    /// Returns a message with the first name that no such layer has, and the names that there are;
+    /// and for a rank of 0. The embedding of a language model is also its output layer, where
+    /// `peft` has no adapter, and cannot be selected.
+    pub fn new<M: Module>(
+        model: &M,
+        layers: &[(String, usize)],
+        alpha: f64,
+        head: Option<&str>,
+    ) -> Result<Self, String> {
+        let mut known = Vec::new();
+        parameters(model, |name, _| {
+            let is_head = head.is_some_and(|head| name.path.starts_with(&format!("{head}.")));
+            let is_weight = name.layer != Layer::Other && name.stored.ends_with(".weight");
+            let is_tied = head.is_none() && name.stored.ends_with("wte.weight");
+            if is_weight && !is_head && !is_tied {
+                known.push(name);
+            }
+        });
+        let mut ranks = BTreeMap::new();
+        for (layer, rank) in layers {
+            if *rank == 0 {
+                return Err(format!("the rank of {layer} must be at least 1, got 0"));
+            }
+            let ends = |name: &&Name| {
+                let module = name.stored.trim_end_matches(".weight");
+                module == layer || module.ends_with(&format!(".{layer}"))
+            };
+            let found = known.iter().filter(ends).collect::<Vec<_>>();
+            if found.is_empty() {
+                let module = |name: &Name| {
+                    let module = name.stored.trim_end_matches(".weight").rsplit('.').next();
+                    module.unwrap_or_default().to_string()
+                };
+                let mut names = known.iter().map(module).collect::<Vec<_>>();
+                names.sort();
+                names.dedup();
+                return Err(format!(
+                    "no layer is called {layer}; this model has {}",
+                    names.join(", ")
+                ));
+            }
+            ranks.extend(found.into_iter().map(|name| (name.path.clone(), *rank)));
+        }
+        Ok(Self { ranks, alpha })
+    }
+
+    /// Returns the model with adapters; everything else is frozen.
+    ///
+    /// One factor of each is zero, so the model computes what it computed before.
+    ///
+    /// # Errors
+    ///
+    /// Returns the errors of [`LowRankAdapters::attach`].
+    pub fn attach<M: Module>(&self, model: M) -> Result<M, DpError> {
+        let adapters = self.ranks.iter().fold(LowRankAdapters::new(), |adapters, (path, rank)| {
+            adapters.with_layers(ParamGroup::from_path(path), *rank, self.alpha)
+        });
+        adapters.attach(model)
+    }
+}
+
+/// The trained parameters of a model with adapters, as `peft` stores them.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Adapter {
+    tensors: Tensors,
+    config: Value,
+}
+
+impl Adapter {
+    /// Name of the file with the parameters.
+    pub const WEIGHTS_FILE: &'static str = "adapter_model.safetensors";
+    /// Name of the file with the configuration.
+    pub const CONFIG_FILE: &'static str = "adapter_config.json";
+
+    /// Collects the factors, and the head if there is one.
+    ///
+    /// # Arguments
+    ///
+    /// - `base`: name or folder of the model that the adapter belongs to
+    /// - `head`: path of the part that was trained as a whole
+    ///
+    /// # Errors
+    ///
+    /// Returns a message with the first convolution that has an adapter, which can only be merged.
+    pub fn of<M: Module>(
+        model: &M,
+        targets: &LoraTargets,
+        base: &str,
+        head: Option<&str>,
+    ) -> Result<Self, String> {
+        let mut convolution = None;
+        let mut tensors = Tensors::new();
+        let (mut modules, mut transposed) = (Vec::new(), true);
+        parameters(model, |name, parameter| {
+            let is_head = head.is_some_and(|head| name.path.starts_with(&format!("{head}.")));
+            if let Some(stored) = peft_name(&name) {
+                // PyTorch stores the transposed factors.
+                tensors.insert(stored, parameter.value(true));
+            } else if is_head {
+                let stored = format!("{PREFIX}{}", name.stored);
+                tensors.insert(stored, parameter.value(name.is_transposed));
+            } else if targets.ranks.contains_key(&name.path) {
+                if name.layer == Layer::Convolution {
+                    convolution.get_or_insert(name.stored.clone());
+                }
+                transposed &= name.is_transposed || name.layer != Layer::Linear;
+                modules.push((name.stored.trim_end_matches(".weight").to_string(), name.path));
+            }
+        });
+        let rank = targets.ranks.values().copied().max().unwrap_or(1);
+        let patterns = modules.iter().filter(|(_, path)| targets.ranks[path] != rank);
+        let patterns: BTreeMap<_, _> =
+            patterns.map(|(module, path)| (module.clone(), targets.ranks[path])).collect();
+        let config = json!({
+            "peft_type": "LORA",
+            "task_type": if head.is_some() { "SEQ_CLS" } else { "CAUSAL_LM" },
+            "base_model_name_or_path": base,
+            "r": rank,
+            "rank_pattern": patterns,
+            "lora_alpha": targets.alpha,
+            "lora_dropout": 0.0,
+            "bias": "none",
+            "fan_in_fan_out": !transposed,
+            "inference_mode": true,
+            "modules_to_save": head.map(|head| [head]),
+            "target_modules": modules.iter().map(|(module, _)| module).collect::<Vec<_>>(),
+        });
+        match convolution {
+            None => Ok(Self { tensors, config }),
+            Some(name) => Err(format!("the adapter of the convolution {name} can only be merged")),
+        }
+    }
+
+    /// Returns the content of [`CONFIG_FILE`](Self::CONFIG_FILE).
+    pub fn config(&self) -> &Value {
+        &self.config
+    }
+
+    /// Returns the content of [`WEIGHTS_FILE`](Self::WEIGHTS_FILE).
+    ///
+    /// # Errors
+    ///
+    /// Returns the message of the format.
+    pub fn weights(&self) -> Result<Vec<u8>, String> {
+        write::to_safetensors(&self.tensors)
+    }
+
+    /// Returns the model, which has adapters at the same layers, with the values of a file that
+    /// `peft` or [`weights`](Self::weights) wrote.
+    ///
+    /// # Errors
+    ///
+    /// Returns [`ModelError`] with the first factor that is missing or has another shape.
+    pub fn load_into<M: Module>(weights: &Weights, model: M) -> Result<M, ModelError> {
+        let mut fault = None;
+        let model = model.map(&mut Mapper::new(|name: Name, shape: &[usize]| {
+            let factor = peft_name(&name);
+            let stored = factor.clone().unwrap_or_else(|| format!("{PREFIX}{}", name.stored));
+            let is_transposed = factor.is_some() || name.is_transposed;
+            match weights.tensors().get(&stored) {
+                Some(found) => {
+                    let found = found.clone().convert::<f32>();
+                    let found = if is_transposed { transposed(found) } else { found };
+                    if **found.shape() == *shape {
+                        return Some(found);
+                    }
+                    let found = found.shape().clone();
+                    fault.get_or_insert(format!("`{stored}` has the shape {found:?}"));
+                }
+                None if factor.is_some() => {
+                    fault.get_or_insert(format!("has no factor `{stored}`"));
+                }
+                None => {}
+            }
+            None
+        }));
+        match fault {
+            None => Ok(model),
+            Some(fault) => Err(ModelError::new(weights.path(), fault)),
+        }
+    }
+}
+
+/// Begins the names of all parameters in a file of `peft`.
+const PREFIX: &str = "base_model.model.";
+
+/// Returns the name of a factor in a file of `peft`.
+fn peft_name(name: &Name) -> Option<String> {
+    let (module, factor) = name.factor()?;
+    Some(match name.layer {
+        Layer::Embedding => format!("{PREFIX}{module}.lora_embedding_{factor}"),
+        _ => format!("{PREFIX}{module}.lora_{factor}.weight"),
+    })
+}

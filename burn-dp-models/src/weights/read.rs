@@ -1,0 +1,189 @@
+//! Reading checkpoints.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+
+use burn::module::Module;
+use burn::tensor::TensorData;
+use burn_store::{ModuleStore, PytorchStore, SafetensorsStore, bridge, burn_pack};
+use serde_json::Value;
+
+use super::names::{Mapper, Name};
+use crate::ModelError;
+
+/// Names of the files in the folder of a model, the first that exists is read.
+const SAFETENSORS: &str = "model.safetensors";
+const SHARDS: &str = "model.safetensors.index.json";
+const PYTORCH: &str = "pytorch_model.bin";
+
+/// What a checkpoint can have in addition to the parameters of a model: the end of its name.
+const BUFFERS: [&str; 7] = [
+    ".attn.bias",
+    ".attn.masked_bias",
+    "position_ids",
+    "token_type_ids",
+    "num_batches_tracked",
+    // GroupNorm in place of BatchNorm has none.
+    "running_mean",
+    "running_var",
+];
+
+/// The parameters in the files of a checkpoint, by name.
+#[derive(Debug, Clone)]
+pub struct Weights {
+    path: PathBuf,
+    tensors: BTreeMap<String, TensorData>,
+}
+
+impl Weights {
+    /// Reads the checkpoint in a folder: `model.safetensors`, its shards, or `pytorch_model.bin`.
+    ///
+    /// # Errors
+    ///
+    /// Returns [`ModelError`] if there is none or a file is damaged.
+    pub fn read(folder: &Path) -> Result<Self, ModelError> {
+        let file = |name: &str| Some(folder.join(name)).filter(|path| path.is_file());
+        if let Some(path) = file(SAFETENSORS).or_else(|| file(PYTORCH)) {
+            return Self::read_file(&path);
+        }
+        if let Some(path) = file(SHARDS) {
+            return Self::read_shards(folder, &path);
+        }
+        Err(ModelError::new(folder, format!("has neither {SAFETENSORS} nor {PYTORCH}")))
+    }
+
+    /// Reads one file: safetensors, or PyTorch if its name ends in `.bin`, `.pt` or `.pth`.
+    ///
+    /// # Errors
+    ///
+    /// Returns [`ModelError`] if the file is missing or damaged.
+    pub fn read_file(path: &Path) -> Result<Self, ModelError> {
+        let failed = |error: &dyn std::fmt::Display| {
+            ModelError::new(path, format!("cannot be read as a checkpoint: {error}"))
+        };
+        let extension = path.extension().unwrap_or_default();
+        let tensors = if ["bin", "pt", "pth"].iter().any(|name| extension == *name) {
+            let mut store = PytorchStore::from_file(path).map_indices_contiguous(false);
+            data(store.get_all_tensors().map_err(|error| failed(&error))?)
+        } else {
+            let mut store = SafetensorsStore::from_file(path);
+            data(store.get_all_tensors().map_err(|error| failed(&error))?)
+        };
+        Ok(Self { path: path.into(), tensors: tensors.map_err(|error| failed(&error))? })
+    }
+
+    fn read_shards(folder: &Path, index: &Path) -> Result<Self, ModelError> {
+        let text = std::fs::read_to_string(index).map_err(|error| ModelError::new(index, error))?;
+        let json: Value =
+            serde_json::from_str(&text).map_err(|error| ModelError::new(index, error))?;
+        let files = json.get("weight_map").and_then(Value::as_object).into_iter().flatten();
+        let files: BTreeSet<_> = files.filter_map(|(_, file)| file.as_str()).collect();
+        let mut tensors = BTreeMap::new();
+        for file in files {
+            tensors.extend(Self::read_file(&folder.join(file))?.tensors);
+        }
+        Ok(Self { path: index.into(), tensors })
+    }
+
+    /// Returns the file that was read.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Returns the tensors by name.
+    pub fn tensors(&self) -> &BTreeMap<String, TensorData> {
+        &self.tensors
+    }
+
+    /// Returns the model with the values of the checkpoint.
+    ///
+    /// A checkpoint of the encoder alone, whose names lack the first part, is loaded like one of
+    /// the whole model.
+    ///
+    /// # Arguments
+    ///
+    /// - `new`: the path of the part that keeps its random values, for example a new head
+    ///
+    /// # Errors
+    ///
+    /// Returns [`ModelError`] with the first parameter that is missing or has another shape, or
+    /// that the model lacks.
+    pub fn load_into<M: Module>(&self, model: M, new: Option<&str>) -> Result<M, ModelError> {
+        let mut fault = None;
+        let mut used = BTreeSet::new();
+        let is_new = |path: &str| {
+            new.is_some_and(|new| {
+                path.strip_prefix(new).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
+            })
+        };
+        let model = model.map(&mut Mapper::new(|name: Name, shape: &[usize]| {
+            if is_new(&name.path) {
+                return None;
+            }
+            let Some((stored, found)) = self.find(&name.stored) else {
+                fault.get_or_insert_with(|| format!("has no parameter `{}`", name.stored));
+                return None;
+            };
+            used.insert(stored);
+            let expected = if name.is_transposed { vec![shape[1], shape[0]] } else { shape.into() };
+            if **found.shape() != *expected {
+                fault.get_or_insert_with(|| {
+                    format!(
+                        "`{stored}` has the shape {:?}, but the configuration needs {expected:?}",
+                        found.shape()
+                    )
+                });
+                return None;
+            }
+            let found = found.clone().convert::<f32>();
+            Some(if name.is_transposed { transposed(found) } else { found })
+        }));
+        // Other parts, for example the head of the pre-training, are not needed.
+        let first = |name: &str| name.split('.').next().unwrap_or_default().to_string();
+        let parts: BTreeSet<_> = used.iter().map(|name| first(name)).collect();
+        let is_left = |name: &&String| {
+            let is_buffer = BUFFERS.iter().any(|end| name.ends_with(end));
+            let is_needed = !is_buffer && !name.contains("pooler.") && parts.contains(&first(name));
+            is_needed && !used.contains(name.as_str())
+        };
+        let left = self.tensors.keys().find(is_left);
+        match fault.or_else(|| left.map(|name| format!("`{name}` is not in the configuration"))) {
+            None => Ok(model),
+            Some(fault) => Err(ModelError::new(&self.path, fault)),
+        }
+    }
+
+    /// Returns the name in the files, and the values, of a parameter.
+    fn find(&self, name: &str) -> Option<(&str, &TensorData)> {
+        let encoder = name.split_once('.').map(|(_, rest)| rest).unwrap_or(name);
+        [name, encoder].iter().find_map(|name| {
+            // Names of norms before 2019.
+            let old = match name.rsplit_once("LayerNorm.") {
+                Some((module, "weight")) => format!("{module}LayerNorm.gamma"),
+                Some((module, "bias")) => format!("{module}LayerNorm.beta"),
+                _ => String::new(),
+            };
+            let found =
+                self.tensors.get_key_value(*name).or_else(|| self.tensors.get_key_value(&old));
+            found.map(|(name, data)| (name.as_str(), data))
+        })
+    }
+}
+
+fn data(
+    tensors: &BTreeMap<String, burn_pack::Tensor>,
+) -> Result<BTreeMap<String, TensorData>, String> {
+    let data = |(name, tensor): (&String, &burn_pack::Tensor)| {
+        let data = bridge::to_data(tensor).map_err(|error| error.to_string())?;
+        Ok((name.clone(), data))
+    };
+    tensors.iter().map(data).collect()
+}
+
+/// Transposes a matrix of f32.
+pub(super) fn transposed(data: TensorData) -> TensorData {
+    let (rows, columns) = (data.shape()[0], data.shape()[1]);
+    let values = data.iter::<f32>().collect::<Vec<_>>();
+    let values = (0..rows * columns).map(|i| values[(i % rows) * columns + i / rows]);
+    TensorData::new(values.collect::<Vec<_>>(), [columns, rows])
+}

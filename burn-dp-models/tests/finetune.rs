@@ -1,0 +1,244 @@
+//! The program from its options to the files, on small models.
+
+#![allow(clippy::unwrap_used)]
+
+use std::path::{Path, PathBuf};
+
+use burn::module::Module;
+use burn::tensor::Device;
+use burn_dp_models::finetune::Finetune;
+use burn_dp_models::{Adapter, Config, Gpt2LanguageModel, LoraTargets, Sequence, Tokens, Weights};
+use clap::Parser;
+use serde_json::Value;
+
+fn golden(name: &str) -> PathBuf {
+    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/golden").join(name)
+}
+
+/// Sentences with a class that one word decides, by 20 authors.
+fn write_data(folder: &Path, rows: usize) -> PathBuf {
+    let mut text = String::from("author,body,stars,question\n");
+    for row in 0..rows {
+        let (word, class) = if row / 3 % 2 == 0 { ("good", "up") } else { ("bad", "down") };
+        let noun = ["film", "book"][row % 2];
+        text += &format!("{},the {noun} is {word},{class},a {noun}\n", row % 20);
+    }
+    let path = folder.join("data.csv");
+    std::fs::write(&path, text).unwrap();
+    path
+}
+
+fn run(folder: &Path, line: &str) -> Result<Value, String> {
+    run_on(folder, line, 120)
+}
+
+/// Runs a command of the program; its first word is the command.
+fn run_on(folder: &Path, line: &str, rows: usize) -> Result<Value, String> {
+    let data = write_data(folder, rows);
+    let output = folder.join("out");
+    let command = line.split_whitespace().next().unwrap();
+    let rest = line.split_whitespace().skip(1);
+    let words = match command {
+        "images" => vec!["finetune", command, "--data", folder.to_str().unwrap()],
+        _ => {
+            let data = data.to_str().unwrap();
+            vec!["finetune", command, "--data", data, "--text", "body", "--max-length", "10"]
+        }
+    };
+    let words = words.into_iter().map(String::from);
+    let words = words.chain(["--output".into(), output.to_string_lossy().into()]);
+    let length = if line.contains("--steps") { "" } else { "--epochs 2" };
+    let words = words.chain(length.split_whitespace().map(String::from));
+    let rest = rest.map(|word| match golden(word) {
+        path if path.is_dir() => path.to_string_lossy().into_owned(),
+        _ => word.to_string(),
+    });
+    let finetune = Finetune::try_parse_from(words.chain(rest)).map_err(|e| e.to_string())?;
+    finetune.run().map_err(|error| error.to_string())?;
+    let text = std::fs::read_to_string(output.join("run.json")).unwrap();
+    Ok(serde_json::from_str(&text).unwrap())
+}
+
+const CLASSIFY: &str = "--label stars --labels up,down --batch-size 32 --noise-multiplier 1";
+
+#[test]
+fn every_way_trains_a_classifier_and_states_its_privacy() {
+    for (way, trained) in [
+        ("bert-classify --train full", None),
+        ("gpt2-classify --train bias", None),
+        ("bert-classify --train head --blocks 1", None),
+        ("gpt2-classify --lora 2 --lora-layers c_attn,mlp.c_proj=3", Some(384)),
+        ("bert-classify --train probe", Some(18)),
+    ] {
+        let folder = tempfile::tempdir().unwrap();
+        let figures = run(folder.path(), &format!("classify {CLASSIFY} --model {way}")).unwrap();
+        assert!(figures["private"] == true && figures["epsilon"].as_f64().unwrap() > 0.0, "{way}");
+        assert_eq!(figures["rows"][0], 108);
+        let parameters = figures["trained_parameters"].as_u64().unwrap();
+        assert!(parameters < figures["parameters"].as_u64().unwrap() || way.contains("full"));
+        if let Some(trained) = trained {
+            assert_eq!(parameters, trained, "{way}");
+        }
+        let out = folder.path().join("out");
+        let kind =
+            if way.contains("lora") { "adapter/adapter_config.json" } else { "model/config.json" };
+        assert!(out.join(kind).is_file(), "{way}");
+        assert!(std::fs::read_to_string(out.join("privacy.txt")).unwrap().contains("one example"));
+        assert!(!out.join("checkpoints").exists());
+    }
+}
+
+#[test]
+fn a_classifier_learns_with_little_noise() {
+    let folder = tempfile::tempdir().unwrap();
+    // The seed makes the test the same every time.
+    let line = "classify --label stars --labels up,down --model gpt2-classify --batch-size 32 \
+                --noise-multiplier 0.2 --insecure-seed 1 --lr 0.01 --physical-batch-size 7 \
+                --steps 30";
+    let figures = run(folder.path(), line).unwrap();
+    assert!(figures["after"]["loss"].as_f64().unwrap() < 0.3, "{figures}");
+    assert_eq!((&figures["after"]["accuracy"], &figures["private"]), (&1.0.into(), &false.into()));
+}
+
+/// Dark and bright images.
+fn write_images(folder: &Path) {
+    for (part, count) in [("train", 20), ("test", 6)] {
+        for (class, brightness) in [("bright", 200), ("dark", 40)] {
+            let path = folder.join(part).join(class);
+            std::fs::create_dir_all(&path).unwrap();
+            for index in 0..count {
+                let color = image::Rgb([brightness + index, brightness, brightness]);
+                let image = image::RgbImage::from_pixel(9, 8, color);
+                image.save(path.join(format!("{index}.png"))).unwrap();
+            }
+        }
+    }
+}
+
+#[test]
+fn classifiers_of_images_learn_and_keep_their_names() {
+    for (model, options, layers) in [
+        ("vit-classify", "--lr 0.01", "--lora-layers query,projection=3"),
+        ("resnet-classify", "--lr 0.01 --image-size 32", "--lora-layers layer2.0.conv2"),
+    ] {
+        let folder = tempfile::tempdir().unwrap();
+        write_images(folder.path());
+        let line = format!(
+            "images --model {model} --batch-size 20 --noise-multiplier 0.2 --insecure-seed 2 \
+             --steps 20 {options}"
+        );
+        let figures = run(folder.path(), &line).unwrap();
+        assert_eq!(figures["after"]["accuracy"], 1.0, "{figures}");
+        let weights = Weights::read(&folder.path().join("out/model")).unwrap();
+        let before = Weights::read(&golden(model)).unwrap();
+        let names = |weights: &Weights| weights.tensors().keys().cloned().collect::<Vec<_>>();
+        let is_kept = |name: &String| !name.ends_with("num_batches_tracked");
+        let before = names(&before).into_iter().filter(is_kept).collect::<Vec<_>>();
+        assert_eq!(names(&weights), before);
+        let error = run(folder.path(), &format!("{line} --lora 2 {layers}")).unwrap_err();
+        assert!(error.contains("--merge must be given"), "{error}");
+        let figures = run(folder.path(), &format!("{line} --lora 2 --merge {layers}")).unwrap();
+        assert!(figures["trained_parameters"].as_u64() < figures["parameters"].as_u64());
+        let merged = Weights::read(&folder.path().join("out/model")).unwrap();
+        assert_eq!(merged.tensors().len(), weights.tensors().len());
+    }
+}
+
+#[test]
+fn users_are_the_unit_of_privacy_and_texts_are_generated() {
+    let folder = tempfile::tempdir().unwrap();
+    let line = "generate --model gpt2-generate --user author --user-rows 3 --batch-size 6 \
+                --noise-multiplier 1 --prompt question --loss sum --lora 2 --samples 2 \
+                --sample-length 3";
+    let figures = run(folder.path(), line).unwrap();
+    assert_eq!((figures["units"].as_u64(), figures["rows"][0].as_u64()), (Some(18), Some(108)));
+    assert!(figures["unit"].as_str().unwrap().contains("user"), "{figures}");
+    assert_eq!(figures["generated"]["samples"].as_array().unwrap().len(), 2);
+    assert!(figures["generated"]["bleu"].is_number() && figures["perplexity"].is_number());
+}
+
+/// The scores of a model with the adapter, and with the adapter merged, in the files of two runs.
+#[test]
+fn merged_weights_and_adapters_of_one_run_give_the_same_scores() {
+    let line = "generate --model gpt2-generate --batch-size 32 --noise-multiplier 1 --lora 2 \
+                --insecure-seed 5 --samples 0";
+    let (separate, merged) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    run(separate.path(), line).unwrap();
+    run(merged.path(), &format!("{line} --merge")).unwrap();
+    let (device, base) = (Device::default(), golden("gpt2-generate"));
+    let Config::Gpt2(config) = Config::read(&base).unwrap() else { panic!("not a GPT-2") };
+    let load = |folder: &Path| {
+        let model = Gpt2LanguageModel::new(&config, &device);
+        Weights::read(folder).unwrap().load_into(model, None).unwrap()
+    };
+    let plain = load(&base);
+    let targets = LoraTargets::new(&plain, &[("c_attn".into(), 2)], 2.0, None).unwrap();
+    let file = separate.path().join("out/adapter").join(Adapter::WEIGHTS_FILE);
+    let weights = Weights::read_file(&file).unwrap();
+    let adapted = Adapter::load_into(&weights, targets.attach(plain.clone()).unwrap()).unwrap();
+    let merged = load(&merged.path().join("out/model"));
+    let text = Sequence { ids: vec![5, 6, 7, 8], given: 1 };
+    let tokens = Tokens::new(&[&text], &device);
+    let scores = |model: &Gpt2LanguageModel| {
+        model.forward(&tokens).into_data().iter::<f64>().collect::<Vec<_>>()
+    };
+    let distance =
+        |a: &[f64], b: &[f64]| a.iter().zip(b).map(|(a, b)| (a - b).abs()).fold(0.0, f64::max);
+    let trained = scores(&adapted);
+    assert!(distance(&trained, &scores(&merged)) < 1e-5);
+    assert!(distance(&trained, &scores(&plain)) > 1e-4);
+    assert!(adapted.num_params() > merged.num_params());
+}
+
+#[test]
+fn a_run_is_not_resumed_with_other_data() {
+    let folder = tempfile::tempdir().unwrap();
+    let line = "generate --model gpt2-generate --batch-size 32 --noise-multiplier 1 --steps 4 \
+                --samples 0";
+    // The files of the end cannot be written, so that the checkpoints of the run remain.
+    let blocked = folder.path().join("out/model/config.json/x");
+    std::fs::create_dir_all(&blocked).unwrap();
+    assert!(run(folder.path(), line).unwrap_err().contains("config.json"));
+    std::fs::remove_dir_all(folder.path().join("out/model")).unwrap();
+    let error = run(folder.path(), line).unwrap_err();
+    assert!(error.contains("--resume must be given"), "{error}");
+    let error = run_on(folder.path(), &format!("{line} --resume"), 119).unwrap_err();
+    assert!(error.contains("the checksum of the data"), "{error}");
+    let error = run(folder.path(), &format!("{line} --resume --lr 1")).unwrap_err();
+    assert!(error.contains("--lr was"), "{error}");
+    let figures = run(folder.path(), &format!("{line} --resume")).unwrap();
+    assert_eq!(figures["steps"], 4);
+    assert!(folder.path().join("out/model/model.safetensors").is_file());
+}
+
+#[test]
+fn what_cannot_be_used_is_refused_with_the_value_and_a_way_out() {
+    let folder = tempfile::tempdir().unwrap();
+    for (line, expected) in [
+        (format!("classify {CLASSIFY} --model none"), "config.json"),
+        (format!("classify {CLASSIFY} --model vit-classify"), "finetune images"),
+        ("images --model gpt2-classify".into(), "train"),
+        (
+            format!("classify {CLASSIFY} --model gpt2-classify --lora 2 --lora-layers query"),
+            "c_attn",
+        ),
+        (format!("classify {CLASSIFY} --model gpt2-classify --train lora"), "--lora must be given"),
+        (format!("classify {CLASSIFY} --model gpt2-classify --merge"), "--merge is for adapters"),
+        (format!("classify {CLASSIFY} --model gpt2-classify --user nobody"), "no column `nobody`"),
+        (
+            "classify --model gpt2-classify --label stars --labels up,down --batch-size 1000"
+                .into(),
+            "at most",
+        ),
+        ("classify --model bert-classify --label stars --labels up,other".into(), "\"down\""),
+        ("classify --model bert-classify --label stars --labels up".into(), "at least two"),
+        ("classify --model roberta-classify --label stars".into(), "tokenizer.json"),
+        ("generate --model bert-classify".into(), "must be a GPT-2"),
+        ("generate --model gpt2-generate --train probe".into(), "for classifiers"),
+        ("generate --model gpt2-generate --delta 0.5".into(), "--delta"),
+    ] {
+        let error = run(folder.path(), &line).unwrap_err();
+        assert!(error.contains(expected), "{line}: {error}");
+    }
+    assert!(!folder.path().join("out").exists(), "nothing was written");
+}
