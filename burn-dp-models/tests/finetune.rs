@@ -151,7 +151,7 @@ fn users_are_the_unit_of_privacy_and_texts_are_generated() {
                 --noise-multiplier 1 --prompt question --loss sum --lora 2 --samples 2 \
                 --sample-length 3";
     let figures = run(folder.path(), line).unwrap();
-    assert_eq!((figures["units"].as_u64(), figures["rows"][0].as_u64()), (Some(18), Some(108)));
+    assert_eq!((figures["units"].as_u64(), figures["rows"][0].as_u64()), (Some(19), Some(114)));
     assert!(figures["unit"].as_str().unwrap().contains("user"), "{figures}");
     assert_eq!(figures["generated"]["samples"].as_array().unwrap().len(), 2);
     assert!(figures["generated"]["bleu"].is_number() && figures["perplexity"].is_number());

@@ -20,6 +20,7 @@ pub mod digits;
 mod drawing;
 mod error;
 mod features;
+mod fft2d;
 mod file;
 pub mod folder;
 mod glyphs;

@@ -9,12 +9,13 @@
 
 use std::f64::consts::PI;
 use std::fmt;
-use std::sync::Arc;
 
 use burn::tensor::{Tensor, TensorData};
 use rayon::prelude::*;
+use rustfft::FftPlanner;
 use rustfft::num_complex::Complex;
-use rustfft::{Fft, FftPlanner};
+
+use super::fft2d::Fft2d;
 
 /// Bandwidth of the finest wavelet, in pixels.
 const SIGMA: f64 = 0.8;
@@ -300,58 +301,10 @@ fn cropped(values: &[f64], size: [usize; 2], level: usize) -> Vec<f32> {
     rows.flat_map(|row| kept(size[1]).map(move |column| values[row + column] as f32)).collect()
 }
 
-/// The Fourier transform of images of one size.
-#[derive(Clone)]
-struct Fft2d<T = f32> {
-    size: [usize; 2],
-    /// Of rows and of columns.
-    forward: [Arc<dyn Fft<T>>; 2],
-    inverse: [Arc<dyn Fft<T>>; 2],
-}
-
-impl<T: rustfft::FftNum> Fft2d<T> {
-    fn new(size: [usize; 2], planner: &mut FftPlanner<T>) -> Self {
-        let [height, width] = size;
-        Self {
-            size,
-            forward: [width, height].map(|side| planner.plan_fft_forward(side)),
-            inverse: [width, height].map(|side| planner.plan_fft_inverse(side)),
-        }
-    }
-
-    fn forward(&self, values: &mut [Complex<T>]) {
-        self.process(&self.forward, values);
-    }
-
-    fn inverse(&self, values: &mut [Complex<T>]) {
-        self.process(&self.inverse, values);
-        if let Some(count) = T::from_usize(values.len()) {
-            let scale = T::one() / count;
-            values.iter_mut().for_each(|value| *value = *value * scale);
-        }
-    }
-
-    fn process(&self, [of_rows, of_columns]: &[Arc<dyn Fft<T>>; 2], values: &mut [Complex<T>]) {
-        let [height, width] = self.size;
-        of_rows.process(values);
-        let mut columns = vec![Complex::new(T::zero(), T::zero()); values.len()];
-        for (y, row) in values.chunks_exact(width).enumerate() {
-            for (x, value) in row.iter().enumerate() {
-                columns[x * height + y] = *value;
-            }
-        }
-        of_columns.process(&mut columns);
-        for (y, row) in values.chunks_exact_mut(width).enumerate() {
-            for (x, value) in row.iter_mut().enumerate() {
-                *value = columns[x * height + y];
-            }
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used)]
+    // 3.1415 is Kymatio's constant.
+    #![allow(clippy::unwrap_used, clippy::approx_constant)]
 
     use burn::tensor::Device;
 

@@ -7,7 +7,7 @@ use toml::{Table, Value};
 
 use super::TrainError;
 
-/// The recipes that the program knows by name.
+/// The recipes that have a name.
 const KNOWN: [(&str, &str); 2] = [
     ("mnist-scattering", include_str!("../../recipes/mnist-scattering.toml")),
     ("mnist-scattering-1", include_str!("../../recipes/mnist-scattering-1.toml")),
@@ -29,8 +29,8 @@ const RECIPE: &str = "--recipe";
 ///
 /// # Errors
 ///
-/// Returns [`TrainError::Option`] if the recipe is not known, cannot be read, or has a value that is
-/// not an option.
+/// Returns [`TrainError::Option`] if the recipe is not known or cannot be read, or if a value is not
+/// an option.
 pub(super) fn expanded(
     mut words: Vec<OsString>,
     dataset: Option<&str>,

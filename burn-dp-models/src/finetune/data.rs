@@ -17,7 +17,7 @@ pub(super) struct Columns<'a> {
 }
 
 /// A row of a file. The columns that were not asked for are empty.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
 pub(super) struct Row {
     pub(super) text: String,
     pub(super) label: String,

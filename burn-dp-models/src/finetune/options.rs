@@ -79,8 +79,8 @@ pub struct Texts {
     /// File with one row per example: .csv with a head line, or .jsonl.
     #[arg(long, value_name = "FILE")]
     pub data: PathBuf,
-    /// Public file with the rows of the evaluation [default: every tenth row of the data, or every
-    /// tenth user, which is then not trained on and not protected].
+    /// Public file with the rows of the evaluation [default: about a tenth of the rows of the
+    /// data, or of the users, which are then not trained on and not protected].
     #[arg(long, value_name = "FILE")]
     pub test: Option<PathBuf>,
     /// Column of the text.

@@ -8,8 +8,8 @@ use burn_dp_examples::training::TrainError;
 use super::data::{Columns, Row};
 use super::options::Texts;
 
-/// Without a file for the evaluation, one of this many rows or users is evaluated.
-const TEST_EVERY: usize = 10;
+/// Without a file for the evaluation, about one of this many rows or users is evaluated.
+const TEST_EVERY: u32 = 10;
 
 /// Samples by their use.
 #[derive(Debug, Clone)]
@@ -25,6 +25,12 @@ pub(super) struct Split<S> {
 
 impl<S> Split<S> {
     /// Reads the files and converts their rows.
+    ///
+    /// # Privacy
+    ///
+    /// Without a file for the evaluation, a checksum of a row, or of the name of its user, decides
+    /// whether it is trained on: a row or a user that is added or removed moves no other one. Equal
+    /// rows are numbered.
     ///
     /// # Errors
     ///
@@ -49,10 +55,22 @@ impl<S> Split<S> {
             }
         });
         let units = units.collect::<Vec<_>>();
-        let is_test = |unit: usize| texts.test.is_none() && unit % TEST_EVERY == TEST_EVERY - 1;
+        let mut equal: HashMap<&Row, u32> = HashMap::new();
+        let mut content = |row| match columns.user {
+            Some(_) => Row::clone(row).user,
+            None => {
+                let number = equal.entry(row).or_default();
+                *number += 1;
+                format!("{}\n{}\n{}\n{number}", row.text, row.prompt, row.label)
+            }
+        };
+        let mut is_test = |row| {
+            let content = content(row);
+            texts.test.is_none() && crc32fast::hash(content.as_bytes()).is_multiple_of(TEST_EVERY)
+        };
         let (mut train, mut test) = (Vec::new(), Vec::new());
         for (unit, row) in units.into_iter().zip(&rows) {
-            match is_test(unit) {
+            match is_test(row) {
                 true => test.push(sample(row)?),
                 false => train.push((unit, sample(row)?)),
             }
@@ -63,8 +81,9 @@ impl<S> Split<S> {
         }
         if test.is_empty() {
             let reason = format!(
-                "must be given: of fewer than {TEST_EVERY} rows or users none is kept for the \
-                 evaluation"
+                "must be given: about one row or user of {TEST_EVERY} is kept for the evaluation, \
+                 and of {} rows none is",
+                rows.len()
             );
             return Err(TrainError::option("--test", reason));
         }
@@ -99,9 +118,20 @@ impl<S> Split<S> {
 mod tests {
     #![allow(clippy::unwrap_used)]
 
+    use std::collections::HashSet;
+
     use super::*;
 
     fn split(user: Option<&str>, rows: usize) -> Result<Split<String>, TrainError> {
+        split_without(user, rows, rows)
+    }
+
+    /// Without the rows of one user: two rows each.
+    fn split_without(
+        user: Option<&str>,
+        rows: usize,
+        removed: usize,
+    ) -> Result<Split<String>, TrainError> {
         let folder = tempfile::tempdir().unwrap();
         let data = folder.path().join("data.csv");
         std::fs::write(&data, "x").unwrap();
@@ -119,17 +149,44 @@ mod tests {
             user: (index / 2).to_string(),
             ..Row::default()
         };
-        let read = |_: &Path, _: Columns<'_>| Ok((0..rows).map(row).collect());
+        let kept = |index: &usize| index / 2 != removed;
+        let read = |_: &Path, _: Columns<'_>| Ok((0..rows).filter(kept).map(row).collect());
         Split::read(&texts, columns, read, |row| Ok(row.text.clone()))
     }
 
     #[test]
     fn no_row_of_a_user_of_the_evaluation_is_trained_on() {
-        let rows = split(None, 20).unwrap();
-        assert_eq!((rows.units(), rows.test), (18, vec!["9".to_string(), "19".into()]));
-        let users = split(Some("user"), 40).unwrap();
-        assert_eq!(users.test, ["18", "19", "38", "39"]);
-        assert_eq!((users.units(), users.train.len()), (18, 36));
-        assert!(split(None, 9).unwrap_err().to_string().starts_with("--test must be given"));
+        let user_of = |text: &String| text.parse::<usize>().unwrap() / 2;
+        let users = split(Some("user"), 400).unwrap();
+        let tested: HashSet<_> = users.test.iter().map(user_of).collect();
+        assert!((10..30).contains(&tested.len()), "{}", tested.len());
+        assert!(users.train.iter().all(|(_, text)| !tested.contains(&user_of(text))));
+        assert_eq!(
+            (users.units(), users.train.len()),
+            (200 - tested.len(), 400 - 2 * tested.len())
+        );
+        let rows = split(None, 400).unwrap();
+        assert_eq!((rows.units(), rows.test.len()), (rows.train.len(), 400 - rows.train.len()));
+        assert!((20..60).contains(&rows.test.len()), "{}", rows.test.len());
+        assert!(split(None, 1).unwrap_err().to_string().starts_with("--test must be given"));
+    }
+
+    // Privacy: neighboring data have neighboring training sets.
+    #[test]
+    fn a_row_or_a_user_that_is_removed_moves_no_other() {
+        for user in [None, Some("user")] {
+            let texts = |split: Split<String>| -> [HashSet<String>; 2] {
+                let train = split.train.into_iter().map(|(_, text)| text);
+                [train.collect(), split.test.into_iter().collect()]
+            };
+            let all = texts(split(user, 400).unwrap());
+            for removed in [0, 7, 100, 199] {
+                let rest = texts(split_without(user, 400, removed).unwrap());
+                let gone = |text: &String| text.parse::<usize>().unwrap() / 2 == removed;
+                for (all, rest) in all.iter().zip(&rest) {
+                    assert!(all.symmetric_difference(rest).all(gone), "{user:?} {removed}");
+                }
+            }
+        }
     }
 }

@@ -63,7 +63,7 @@ impl CorrelatedPlan {
     ///
     /// # Errors
     ///
-    /// Returns [`DpError::InvalidArgument`] for counts beside a strategy with a smaller diagonal.
+    /// Returns [`DpError::InvalidArgument`] for counts with a strategy with a smaller diagonal.
     fn event(&self, step: u64, noise: &DpEvent) -> Result<DpEvent, DpError> {
         let diagonal = self.strategy.smallest_diagonal();
         let noise_multiplier = match noise {
@@ -73,7 +73,7 @@ impl CorrelatedPlan {
                 return Err(DpError::invalid(
                     "correlated_noise",
                     format!(
-                        "needs a strategy whose diagonal is at least 1 beside the counts of \
+                        "needs a strategy whose diagonal is at least 1 for the counts of \
                          adaptive clipping, got {diagonal}; divide its coefficients by the first \
                          one, which changes neither error nor privacy at the same budget, or use a \
                          threshold that does not adapt to counts"

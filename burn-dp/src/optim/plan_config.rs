@@ -225,7 +225,7 @@ impl PrivacyPlanConfig {
     /// (Denisov et al. 2022, section 2). Counts of adaptive clipping have independent noise; sums
     /// and counts are one Gaussian release with a strategy of two blocks. If the diagonal of
     /// `strategy` is at least 1, a share z⁻² of the counts costs at most what it costs with
-    /// independent noise (the proof stands beside the event, in `optim/correlated.rs`). A smaller
+    /// independent noise (the proof stands next to the event, in `optim/correlated.rs`). A smaller
     /// diagonal is refused: divide the coefficients by the first one. Steps that release counts
     /// alone, and free counts of slack, are refused.
     ///

@@ -242,7 +242,7 @@ fn what_the_strategy_does_not_cover_is_refused() {
     let error = refused(shuffled().with_correlated_noise(three()).with_clipping(slack.clone()));
     assert!(error.contains("slack"), "{error}");
     assert!(shuffled().with_clipping(slack).init().is_ok());
-    let tracker = QuantileTracker::new(ParameterGroups::whole(), &[0.5]).unwrap();
+    let tracker = QuantileTracker::new(ParameterGroups::whole(), [0.5]).unwrap();
     let error = refused(shuffled().with_correlated_noise(three()).with_clipping(tracker));
     assert!(error.contains("counts alone"), "{error}");
     let schedule = Schedule::steps([(3, 2.0)]).unwrap();

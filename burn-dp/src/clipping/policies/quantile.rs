@@ -234,7 +234,7 @@ mod tests {
     use super::*;
     use crate::model::groups::three_groups;
 
-    // Sharp edge: slack is free only beside the clipped gradient that leaves it.
+    // Sharp edge: slack is free only with the clipped gradient that leaves it.
     #[test]
     fn slack_has_the_noise_of_the_sum_and_no_cost() {
         let mut policy = QuantileClipping::by_slack(0.3).unwrap().with_initial(2.0).unwrap();

@@ -1,10 +1,6 @@
 use super::bound::Bound;
-use super::count::Count;
+use super::count::{Count, ROUNDING};
 use super::statistics::ClippingStatistics;
-
-/// Relative increase of the measured norm, so that rounding in f32 does not lift a clipped gradient
-/// above the threshold.
-pub(super) const ROUNDING: f64 = 1.0 / (1 << 20) as f64;
 
 /// How a gradient is brought below its threshold.
 #[derive(Clone, Copy, Debug, PartialEq)]

@@ -2,12 +2,15 @@
 
 use burn_dp_accountant::AdaptiveClippingSplit;
 
-use super::coefficients::ROUNDING;
 use crate::DpError;
 use crate::error::positive;
 
 /// Default standard deviation of the noise on a count, as a fraction of the expected batch size.
 const DEFAULT_FRACTION: f64 = 1.0 / 20.0;
+
+/// Relative increase of the measured norm, so that rounding in f32 does not lift a clipped gradient
+/// above the threshold.
+pub(super) const ROUNDING: f64 = 1.0 / (1 << 20) as f64;
 
 /// A count of the units whose norm is at most a threshold, or a mean of the norms clipped to it.
 ///
@@ -144,8 +147,7 @@ impl CountNoise {
             Self::Std(std) => std,
             Self::BatchFraction(fraction) => fraction * expected_batch_size,
             Self::Free => {
-                let reason =
-                    "must not be free beside a sum whose sensitivity the counts do not use";
+                let reason = "must not be free with a sum whose sensitivity the counts do not use";
                 return Err(DpError::invalid("count_noise", reason));
             }
             Self::Share(share) => {
