@@ -29,8 +29,8 @@ const RECIPE: &str = "--recipe";
 ///
 /// # Errors
 ///
-/// Returns [`TrainError::Option`] if the recipe is not known or cannot be read, or if a value is not
-/// an option.
+/// Returns [`TrainError::Option`] if the recipe is not known or cannot be read, or if a value is
+/// not an option.
 pub(super) fn expanded(
     mut words: Vec<OsString>,
     dataset: Option<&str>,
