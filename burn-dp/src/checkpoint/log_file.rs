@@ -106,7 +106,7 @@ impl LogFile {
                 return Err(error);
             }
         } else {
-            let found = log.take(bytes, Some(releases.run()))?;
+            let (found, end) = parse(path, &bytes, Some(releases.run()))?;
             if written(&found)? != written(releases)? {
                 return Err(DpError::saved_state(format!(
                     "{} has {} releases and the run {}; resume from the newest checkpoint there, \
@@ -116,6 +116,7 @@ impl LogFile {
                     releases.len()
                 )));
             }
+            log.mend(&bytes, end)?;
         }
         releases.attach(log);
         Ok(())
@@ -178,7 +179,8 @@ impl LogFile {
         }
         let mut log = Self::open(path, &mut OpenOptions::new())?;
         let bytes = log.read_all()?;
-        let mut releases = log.take(bytes, Some(run))?;
+        let (mut releases, end) = parse(path, &bytes, Some(run))?;
+        log.mend(&bytes, end)?;
         releases.attach(log);
         Ok(releases)
     }
@@ -241,9 +243,9 @@ impl LogFile {
         Ok(())
     }
 
-    /// Takes over the log with this content, and removes what follows its last complete line.
-    fn take(&mut self, bytes: Vec<u8>, run: Option<u64>) -> Result<Releases, DpError> {
-        let (releases, end) = parse(&self.path, &bytes, run)?;
+    /// Removes what follows the last complete line, which ends at `end`. A log that is refused is
+    /// left as it is.
+    fn mend(&mut self, bytes: &[u8], end: usize) -> Result<(), DpError> {
         self.end = end as u64;
         if end < bytes.len() {
             let cut = self.file.set_len(self.end);
@@ -252,7 +254,7 @@ impl LogFile {
         if !bytes[..end].ends_with(b"\n") {
             self.append_text("\n")?;
         }
-        Ok(releases)
+        Ok(())
     }
 }
 
@@ -312,6 +314,18 @@ mod tests {
         assert!(found.record(3, &event(), mark(3)).unwrap());
         drop(found);
         assert_eq!(fs::read_to_string(&path).unwrap(), text);
+    }
+
+    // Found by fuzzing.
+    #[test]
+    fn a_log_that_is_refused_keeps_its_cut_line() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = log(folder.path(), 4);
+        let text = fs::read_to_string(&path).unwrap();
+        let cut = &text[..text.len() - 9];
+        fs::write(&path, cut).unwrap();
+        assert!(refused(7, &path, UnusedLog::Refuse).contains("has 3 releases and the run 0"));
+        assert_eq!(fs::read_to_string(&path).unwrap(), cut);
     }
 
     // Sharp edge: one bit of the disk must not remove a release.
