@@ -284,8 +284,10 @@ impl DpEvent {
         let mass = |j: f64| (ln_binomial(k, j) + j * q.ln() + (k - j) * (-q).ln_1p()).exp();
         // Mass that is moved to more examples only makes the release worse: above the rounding.
         let drawn: Vec<f64> =
-            (1..=examples).map(|j| mass(j as f64) * (1.0 + 1e-12) + f64::MIN_POSITIVE).collect();
-        let none = (1.0 - drawn.iter().sum::<f64>()).max(f64::MIN_POSITIVE);
+            (1..=examples).map(|j| mass(j as f64) * (1.0 + 1e-11) + f64::MIN_POSITIVE).collect();
+        // Not above (1 - q)^k, also where the difference cancels.
+        let none = (1.0 - drawn.iter().sum::<f64>()).min(mass(0.0) * (1.0 - 1e-11));
+        let none = none.max(f64::MIN_POSITIVE);
         Ok(Self::GaussianMixture(GaussianMixture {
             noise_multiplier,
             weights: [&[none], &drawn[..]].concat(),

@@ -136,8 +136,9 @@ impl Request<'_> {
             }
         };
         let split = Split::read(texts, columns, data::read, sample)?;
-        let run =
-            Run::new("classify", options, way, Source::of_texts(texts, &labels.label, &split))?;
+        let classes = format!("{} {names:?}", labels.label);
+        let source = Source::of_texts(texts, &classes, &split);
+        let run = Run::new("classify", options, way, source)?;
         let all = model.num_params();
         let export = Export { architecture, labels: Some(names), head: Some(M::HEAD) };
         if way == Way::Probe {
@@ -182,7 +183,8 @@ fn features<M: TextClassifier>(model: &M, samples: &[Labeled], device: &Device) 
         });
         features.collect::<Vec<_>>()
     };
-    samples.chunks(EVALUATED).flat_map(chunk).collect()
+    // One at a time, so that no sample can change the features of another.
+    samples.chunks(1).flat_map(chunk).collect()
 }
 
 fn tokens(samples: &[Labeled], device: &Device) -> Tokens {

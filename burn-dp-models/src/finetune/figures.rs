@@ -42,8 +42,8 @@ pub struct FinetuneFigures {
     pub expected_batch_size: usize,
     /// Number of rows or users to train on.
     pub units: usize,
-    /// Numbers of rows to train on and to evaluate.
-    pub rows: [usize; 2],
+    /// Numbers of rows to train on and to evaluate. With users as the unit, the first is private.
+    pub rows: [Option<usize>; 2],
     /// Evaluation of the pre-trained model.
     pub before: Evaluation,
     /// Evaluation of the trained model.
@@ -56,7 +56,9 @@ pub struct FinetuneFigures {
     pub measurements: Vec<Row>,
     /// Time of the steps without evaluations.
     pub train_seconds: f64,
-    /// Tokens in a second of the last pass.
+    /// Tokens in a second of the last pass, for the person at the terminal only: with the time, it
+    /// gives the number of tokens of the private draws.
+    #[serde(skip)]
     pub tokens_per_second: f64,
     /// Largest memory of the process; absent if the system does not report it.
     pub peak_memory_bytes: Option<u64>,
@@ -94,7 +96,8 @@ pub struct Row {
     pub evaluation: Evaluation,
     /// Upper bound of ε so far; absent if no finite bound is guaranteed.
     pub epsilon: Option<f64>,
-    /// Tokens in a second of this pass.
+    /// Tokens in a second of this pass, at the terminal only.
+    #[serde(skip)]
     pub tokens_per_second: f64,
 }
 

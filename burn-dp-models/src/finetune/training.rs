@@ -84,7 +84,13 @@ impl<'a> Run<'a> {
             );
             return Err(TrainError::option("--batch-size", reason));
         }
+        let checksum = |name: &str| {
+            let content = std::fs::read(options.model.join(name));
+            content.ok().map(|content| crc32fast::hash(&content))
+        };
+        let checksums = ["config.json", "tokenizer.json"].map(checksum);
         let settings = json!({
+            "the checksums of the model": checksums,
             "task": task, "train": typed(way), "lr": lr,
             "epsilon": privacy.epsilon, "delta": privacy.delta,
             "noise-multiplier": privacy.noise_multiplier, "insecure-seed": privacy.insecure_seed,
@@ -244,7 +250,7 @@ impl<'a> Run<'a> {
             steps: optim.next_step() as usize,
             expected_batch_size: recipe.batch_size,
             units: self.source.units,
-            rows: [self.source.rows, test_rows],
+            rows: [self.source.user_rows.is_none().then_some(self.source.rows), Some(test_rows)],
             before: initial,
             after: evaluation,
             perplexity: (self.task == "generate").then(|| evaluation.loss.exp()),

@@ -46,7 +46,9 @@ pub enum CountKind {
     ///
     /// The clipped gradient over C and its slack are together a vector of norm at most 1, and their
     /// noise has the same standard deviation z. Both are one Gaussian release of multiplier z, as
-    /// the gradient alone: the slack costs nothing. It is added up without a shift by ½.
+    /// the gradient alone: the slack costs nothing. It is added up without a shift by ½, because a
+    /// unit that is absent has neither a gradient nor slack. A unit that takes part with a gradient
+    /// of zero has slack 1.
     ///
     /// # References
     ///
