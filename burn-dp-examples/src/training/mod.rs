@@ -6,6 +6,7 @@
 //! output.
 
 pub mod batch_clipping;
+mod budget;
 mod checkpoints;
 pub mod checks;
 mod device;
@@ -27,6 +28,7 @@ mod statement;
 mod thresholds;
 pub mod tune;
 
+pub use budget::within_budget;
 pub use checkpoints::Checkpoints;
 pub use device::device;
 pub use error::TrainError;

@@ -77,6 +77,14 @@ pub struct PrivacyOptions {
     pub insecure_seed: Option<u64>,
 }
 
+/// Options by name, which [`Training::parse`](super::Training::parse) replaces.
+#[derive(Args, Debug, Clone, Default)]
+pub struct RecipeOptions {
+    /// Options from a file, or from one of the recipes by name; an option of the command line wins.
+    #[arg(long, value_name = "RECIPE")]
+    pub recipe: Option<String>,
+}
+
 /// Where the training runs and what it writes.
 #[derive(Args, Debug, Clone)]
 #[command(next_help_heading = "Run")]
@@ -87,9 +95,6 @@ pub struct RunOptions {
     /// Continue from the last checkpoint in the output folder, with unchanged settings.
     #[arg(long)]
     pub resume: bool,
-    /// Options from a file, or from one of the recipes by name; an option of the command line wins.
-    #[arg(long, value_name = "RECIPE")]
-    pub recipe: Option<String>,
     /// Folder for the model, the privacy statement, the figures, the plots, and the checkpoints of
     /// an unfinished run.
     #[arg(long, value_name = "DIR", default_value = "out/train")]
@@ -249,8 +254,7 @@ pub trait TrainingOptions: Parser {
     fn read<W: Into<std::ffi::OsString> + Clone>(
         words: impl IntoIterator<Item = W>,
     ) -> Result<Self, clap::Error> {
-        // An option of the command line wins over one of a recipe.
-        let mut command = Self::command().args_override_self(true);
+        let mut command = Self::command();
         let matches = command.try_get_matches_from_mut(words)?;
         let options = Self::from_arg_matches(&matches);
         let mut options = options.map_err(|error| error.format(&mut command))?;

@@ -19,8 +19,7 @@ const DATASET: &str = "dataset";
 /// The option that names a recipe.
 const RECIPE: &str = "--recipe";
 
-/// Replaces `--recipe NAME` by the options of the recipe, in front of the others, so that an option
-/// of the command line wins.
+/// Replaces `--recipe NAME` by the options of the recipe that the command line does not give.
 ///
 /// # Arguments
 ///
@@ -52,13 +51,26 @@ pub(super) fn expanded(
         };
     }
     let Some(recipe) = recipe else { return Ok(words) };
-    let options = options(&recipe, dataset)?;
-    words.splice(1.min(words.len())..1.min(words.len()), options);
+    let is_given = |name: &str| {
+        let option = format!("--{name}");
+        let with_value =
+            |word: &str| word.strip_prefix(&option).is_some_and(|r| r.starts_with('='));
+        words.iter().filter_map(|word| word.to_str()).any(|word| word == option || with_value(word))
+    };
+    let options = options(&recipe)?.into_iter();
+    let options = options.filter(|(name, _)| match name.as_str() {
+        DATASET => dataset.is_none(),
+        name => !is_given(name),
+    });
+    let options: Vec<OsString> = options.map(|(_, word)| word.into()).collect();
+    // In front: what follows an incomplete option would be its value.
+    let first = 1.min(words.len());
+    words.splice(first..first, options);
     Ok(words)
 }
 
-/// Returns the options of a recipe as words of a command line.
-fn options(recipe: &OsStr, dataset: Option<&str>) -> Result<Vec<OsString>, TrainError> {
+/// Returns the names of the options of a recipe, with their words on a command line.
+fn options(recipe: &OsStr) -> Result<Vec<(String, String)>, TrainError> {
     let refused = |reason: String| {
         let recipe = recipe.display();
         TrainError::option(RECIPE, format!("{recipe} {reason}"))
@@ -87,13 +99,14 @@ fn options(recipe: &OsStr, dataset: Option<&str>) -> Result<Vec<OsString>, Train
                 return Err(refused(reason));
             }
         };
-        match (key.as_str(), value) {
-            (DATASET, value) => words.extend(value.filter(|_| dataset.is_none())),
-            (_, None) => words.push(format!("--{key}")),
-            (_, Some(value)) => words.push(format!("--{key}={value}")),
-        }
+        let word = match value {
+            Some(value) if key == DATASET => value,
+            Some(value) => format!("--{key}={value}"),
+            None => format!("--{key}"),
+        };
+        words.push((key, word));
     }
-    Ok(words.into_iter().map(Into::into).collect())
+    Ok(words)
 }
 
 fn names() -> String {
@@ -115,16 +128,16 @@ mod tests {
     }
 
     #[test]
-    fn a_file_gives_the_options_in_front_of_the_others() {
+    fn a_file_gives_the_options_that_the_command_line_does_not() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("mine.toml");
         let text = "dataset = \"mnist\"\nlr = 0.5\nsteps = 3\nscattering = true\nresume = false\n";
         std::fs::write(&path, text).unwrap();
         let path = path.display();
-        let expected = ["train", "mnist", "--lr=0.5", "--scattering", "--steps=3", "--lr", "2"];
+        let expected = ["train", "mnist", "--scattering", "--steps=3", "--lr", "2"];
         assert_eq!(expand(&format!("--lr 2 --recipe {path}")).unwrap(), expected);
-        let found = expand(&format!("digits --recipe={path}")).unwrap();
-        assert_eq!(found, ["train", "--lr=0.5", "--scattering", "--steps=3", "digits"]);
+        let found = expand(&format!("digits --recipe={path} --steps=4")).unwrap();
+        assert_eq!(found, ["train", "--lr=0.5", "--scattering", "digits", "--steps=4"]);
     }
 
     #[test]

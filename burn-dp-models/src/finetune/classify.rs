@@ -8,7 +8,7 @@ use burn::tensor::{Device, Int, Tensor, TensorData};
 use burn_dp::losses::{CrossEntropyLoss, CrossEntropyLossConfig};
 use burn_dp_examples::training::{TrainError, device};
 
-use super::data::{self, Columns, Row};
+use super::data::{Columns, Row};
 use super::encoding::Encoding;
 use super::export::{Export, Written};
 use super::figures::FinetuneFigures;
@@ -135,7 +135,7 @@ impl Request<'_> {
                 Err(reason) => Err(ModelError::new(&texts.data, reason).into()),
             }
         };
-        let split = Split::read(texts, columns, data::read, sample)?;
+        let split = Split::read(texts, columns, sample)?;
         let classes = format!("{} {names:?}", labels.label);
         let source = Source::of_texts(texts, &classes, &split);
         let run = Run::new("classify", options, way, source)?;

@@ -25,16 +25,20 @@ pub(super) struct Row {
     pub(super) user: String,
 }
 
-/// Reads the rows of a file: `.csv` with a head line, or `.jsonl`.
+/// Returns the rows of a file with this content: `.csv` with a head line, or `.jsonl`.
 ///
 /// # Errors
 ///
 /// Returns [`TrainError::Record`] with the file and the row if a row cannot be read, lacks a column
 /// or has an empty text.
-pub(super) fn read(path: &Path, columns: Columns<'_>) -> Result<Vec<Row>, TrainError> {
+pub(super) fn rows(
+    path: &Path,
+    content: &[u8],
+    columns: Columns<'_>,
+) -> Result<Vec<Row>, TrainError> {
     let rows = match path.extension().and_then(|extension| extension.to_str()) {
-        Some("csv") => from_csv(path, columns),
-        Some("jsonl") => from_json_lines(path, columns),
+        Some("csv") => from_csv(content, columns),
+        Some("jsonl") => from_json_lines(content, columns),
         _ => Err("must be a .csv or a .jsonl file".to_string()),
     };
     let rows = rows.and_then(|rows| match rows.is_empty() {
@@ -64,8 +68,8 @@ impl Columns<'_> {
     }
 }
 
-fn from_csv(path: &Path, columns: Columns<'_>) -> Result<Vec<Row>, String> {
-    let mut reader = csv::Reader::from_path(path).map_err(|error| error.to_string())?;
+fn from_csv(content: &[u8], columns: Columns<'_>) -> Result<Vec<Row>, String> {
+    let mut reader = csv::Reader::from_reader(content);
     let head = reader.headers().map_err(|error| error.to_string())?.clone();
     let known = || head.iter().collect::<Vec<_>>().join(", ");
     let place = |column: &str| {
@@ -81,8 +85,8 @@ fn from_csv(path: &Path, columns: Columns<'_>) -> Result<Vec<Row>, String> {
     Ok(rows)
 }
 
-fn from_json_lines(path: &Path, columns: Columns<'_>) -> Result<Vec<Row>, String> {
-    let text = std::fs::read_to_string(path).map_err(|error| error.to_string())?;
+fn from_json_lines(content: &[u8], columns: Columns<'_>) -> Result<Vec<Row>, String> {
+    let text = std::str::from_utf8(content).map_err(|error| error.to_string())?;
     let lines = text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty());
     let row = |(index, line): (usize, &str)| {
         let at = |reason: String| format!("row {}: {reason}", index + 1);
@@ -112,10 +116,7 @@ mod tests {
         Columns { text: "body", label: Some("stars"), prompt: None, user: Some("author") };
 
     fn read_text(name: &str, content: &str) -> Result<Vec<Row>, String> {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join(name);
-        std::fs::write(&path, content).unwrap();
-        read(&path, COLUMNS).map_err(|error| error.to_string())
+        rows(Path::new(name), content.as_bytes(), COLUMNS).map_err(|error| error.to_string())
     }
 
     #[test]
@@ -143,7 +144,5 @@ mod tests {
             let error = read_text(name, content).unwrap_err();
             assert!(error.contains(expected) && error.contains(name), "{error}");
         }
-        let error = read(Path::new("none.csv"), COLUMNS).unwrap_err().to_string();
-        assert!(error.contains("none.csv"), "{error}");
     }
 }

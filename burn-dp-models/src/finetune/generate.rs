@@ -7,7 +7,7 @@ use burn_dp::losses::{CrossEntropyLoss, CrossEntropyLossConfig, ExampleReduction
 use burn_dp_examples::training::{TrainError, device};
 
 use super::bleu::bleu;
-use super::data::{self, Columns, Row};
+use super::data::{Columns, Row};
 use super::encoding::Encoding;
 use super::export::{Export, Written};
 use super::figures::{FinetuneFigures, Generated};
@@ -54,7 +54,7 @@ pub(super) fn run(
         let sequence = encoding.generated(&row.prompt, &row.text)?;
         Ok(Text { sequence, prompt: row.prompt.clone(), text: row.text.clone() })
     };
-    let split = Split::read(texts, columns, data::read, sample)?;
+    let split = Split::read(texts, columns, sample)?;
     let columns = format!("{:?} {:?}", prompts.prompt, prompts.loss);
     let run = Run::new("generate", options, way, Source::of_texts(texts, &columns, &split))?;
     let all = model.num_params();

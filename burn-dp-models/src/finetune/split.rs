@@ -5,7 +5,7 @@ use std::path::Path;
 
 use burn_dp_examples::training::TrainError;
 
-use super::data::{Columns, Row};
+use super::data::{self, Columns, Row};
 use super::options::Texts;
 
 /// Without a file for the evaluation, about one of this many rows or users is evaluated.
@@ -39,13 +39,14 @@ impl<S> Split<S> {
     pub(super) fn read(
         texts: &Texts,
         columns: Columns<'_>,
-        read: impl Fn(&Path, Columns<'_>) -> Result<Vec<Row>, TrainError>,
         sample: impl Fn(&Row) -> Result<S, TrainError>,
     ) -> Result<Self, TrainError> {
-        let rows = read(&texts.data, columns)?;
-        let content = std::fs::read(&texts.data)
-            .map_err(|source| TrainError::Io { path: texts.data.clone(), source })?;
-        let checksum = crc32fast::hash(&content);
+        let content = |path: &Path| {
+            std::fs::read(path).map_err(|source| TrainError::Io { path: path.into(), source })
+        };
+        let private = content(&texts.data)?;
+        let checksum = crc32fast::hash(&private);
+        let rows = data::rows(&texts.data, &private, columns)?;
         let mut users: HashMap<&str, usize> = HashMap::new();
         let units = rows.iter().enumerate().map(|(index, row)| match columns.user {
             None => index,
@@ -56,28 +57,26 @@ impl<S> Split<S> {
         });
         let units = units.collect::<Vec<_>>();
         let mut equal: HashMap<&Row, u32> = HashMap::new();
-        let mut content = |row| match columns.user {
-            Some(_) => Row::clone(row).user,
-            None => {
-                let number = equal.entry(row).or_default();
-                *number += 1;
-                format!("{}\n{}\n{}\n{number}", row.text, row.prompt, row.label)
-            }
-        };
-        let mut is_test = |row| {
-            let content = content(row);
-            texts.test.is_none() && crc32fast::hash(content.as_bytes()).is_multiple_of(TEST_EVERY)
-        };
         let (mut train, mut test) = (Vec::new(), Vec::new());
         for (unit, row) in units.into_iter().zip(&rows) {
-            match is_test(row) {
+            let key = match columns.user {
+                Some(_) => row.user.clone(),
+                None => {
+                    let number = equal.entry(row).or_default();
+                    *number += 1;
+                    format!("{}\n{}\n{}\n{number}", row.text, row.prompt, row.label)
+                }
+            };
+            let is_test = crc32fast::hash(key.as_bytes()).is_multiple_of(TEST_EVERY);
+            match texts.test.is_none() && is_test {
                 true => test.push(sample(row)?),
                 false => train.push((unit, sample(row)?)),
             }
         }
         if let Some(path) = &texts.test {
             let columns = Columns { user: None, ..columns };
-            test = read(path, columns)?.iter().map(sample).collect::<Result<_, _>>()?;
+            let rows = data::rows(path, &content(path)?, columns)?;
+            test = rows.iter().map(sample).collect::<Result<_, _>>()?;
         }
         if test.is_empty() {
             let reason = format!(
@@ -132,9 +131,11 @@ mod tests {
         rows: usize,
         removed: usize,
     ) -> Result<Split<String>, TrainError> {
+        let kept = (0..rows).filter(|index| index / 2 != removed);
+        let lines = kept.map(|index| format!("{index},{}\n", index / 2));
         let folder = tempfile::tempdir().unwrap();
         let data = folder.path().join("data.csv");
-        std::fs::write(&data, "x").unwrap();
+        std::fs::write(&data, format!("text,user\n{}", lines.collect::<String>())).unwrap();
         let texts = Texts {
             data,
             test: None,
@@ -144,14 +145,7 @@ mod tests {
             max_length: 8,
         };
         let columns = Columns { text: "text", user, ..Columns::default() };
-        let row = |index: usize| Row {
-            text: index.to_string(),
-            user: (index / 2).to_string(),
-            ..Row::default()
-        };
-        let kept = |index: &usize| index / 2 != removed;
-        let read = |_: &Path, _: Columns<'_>| Ok((0..rows).filter(kept).map(row).collect());
-        Split::read(&texts, columns, read, |row| Ok(row.text.clone()))
+        Split::read(&texts, columns, |row| Ok(row.text.clone()))
     }
 
     #[test]

@@ -4,15 +4,16 @@ use std::cell::Cell;
 use std::time::Duration;
 
 use burn::tensor::{Device, Tensor};
+use burn_dp::check_independence;
 use burn_dp::grads::PrivateBackward;
 use burn_dp::model::TrainableParameters;
 use burn_dp::optim::{DpOptimizer, PrivacyPlanConfig};
 use burn_dp::sampling::PrivateDataLoaderBuilder;
-use burn_dp::{DpError, check_independence};
 use burn_dp_accountant::UnitOfPrivacy;
 use burn_dp_examples::training::progress::{Progress, announce};
 use burn_dp_examples::training::{
     Checkpoints, Output, PrivacySettings, TrainError, checks, device, optimizer, typed,
+    within_budget,
 };
 use serde_json::{Value, json};
 
@@ -195,15 +196,12 @@ impl<'a> Run<'a> {
                 losses * Tensor::<1>::from_floats(batch.weights.as_slice(), &trained)
             })?;
             let done = optim.next_step() as f64 / self.steps() as f64;
-            model = match optim.step(self.lr * (1.0 - done), model, batch) {
-                Ok(model) => model,
-                Err(refused) if matches!(refused.error(), DpError::BudgetExhausted { .. }) => {
-                    model = refused.into_model();
-                    optim.discard();
-                    break;
-                }
-                Err(refused) => return Err(DpError::from(refused).into()),
-            };
+            let stopped;
+            (model, stopped) = within_budget(optim.step(self.lr * (1.0 - done), model, batch))?;
+            if stopped.is_some() {
+                optim.discard();
+                break;
+            }
             let number = optim.next_step() as usize;
             progress.step(number);
             let ends_epoch = number.is_multiple_of(self.steps_per_epoch());

@@ -2,8 +2,8 @@
 //! the same parameters of the same network.
 //!
 //! The network has the shape of GPT-2, with its output layer tied to its embedding, and random
-//! parameters. The optimizer is Adam. The systems of one way take turns on the same cores; the
-//! processes of another way are not alive in the meantime.
+//! parameters. The optimizer is Adam. The systems of one way take turns on the same cores, and
+//! their processes end before the next way begins.
 
 mod model;
 mod options;

@@ -6,7 +6,7 @@ use serde::Serialize;
 
 use crate::models::{BnLeNet5, BnLeNet5Config};
 use crate::training::options::{
-    DataOptions, Given, PrivacyOptions, RunOptions, TrainingOptions, as_typed,
+    DataOptions, Given, PrivacyOptions, RecipeOptions, RunOptions, TrainingOptions, as_typed,
 };
 
 /// Help of `--noise-multiplier`, where the definition of the paper differs.
@@ -45,6 +45,9 @@ pub struct BatchOptions {
     /// Backend and output.
     #[command(flatten)]
     pub run: RunOptions,
+    /// Options by name.
+    #[command(flatten)]
+    pub recipe: RecipeOptions,
     #[arg(skip)]
     pub(super) given: Given,
 }

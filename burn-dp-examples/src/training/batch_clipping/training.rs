@@ -5,7 +5,6 @@ use std::time::{Duration, Instant};
 use burn::data::dataloader::batcher::Batcher;
 use burn::optim::SgdConfig;
 use burn::tensor::Device;
-use burn_dp::DpError;
 use burn_dp::model::ParameterGroups;
 use burn_dp::optim::{DpOptimizer, PrivacyPlan};
 use burn_dp::updates::{MiniSets, public_statistics};
@@ -14,6 +13,7 @@ use super::data::BatchData;
 use super::updates::Updates;
 use super::{BatchFigures, BatchSettings, EpochFigures};
 use crate::models::{BnLeNet5, Classifier};
+use crate::training::budget::within_budget;
 use crate::training::checkpoints::Checkpoints;
 use crate::training::{Evaluation, TrainError, typed};
 
@@ -155,16 +155,13 @@ impl<'a> BatchTraining<'a> {
                     let members = sets.members(set).iter().map(|&i| data.private[i].clone());
                     updates.of(copy, members.collect())
                 })?;
-                model = match optim.step(lr, model, draw) {
-                    Ok(model) => model,
-                    Err(refused) if matches!(refused.error(), DpError::BudgetExhausted { .. }) => {
-                        println!("stopped: {refused}");
-                        model = refused.into_model();
-                        optim.discard();
-                        break 'epochs;
-                    }
-                    Err(refused) => return Err(DpError::from(refused).into()),
-                };
+                let stopped;
+                (model, stopped) = within_budget(optim.step(lr, model, draw))?;
+                if let Some(reason) = stopped {
+                    println!("stopped: {reason}");
+                    optim.discard();
+                    break 'epochs;
+                }
                 progress(optim.next_step() as usize, None);
             }
             lr *= settings.training.lr_decay;

@@ -6,7 +6,8 @@ use clap::{Parser, ValueEnum};
 use serde::Serialize;
 
 use crate::training::options::{
-    Given, OptimizerName, PrivacyOptions, RunOptions, TrainingOptions, as_typed, with_default,
+    Given, OptimizerName, PrivacyOptions, RecipeOptions, RunOptions, TrainingOptions, as_typed,
+    with_default,
 };
 
 /// Train a language model on the text of many users with user-level differential privacy.
@@ -43,6 +44,9 @@ pub struct FederatedOptions {
     /// Backend and output.
     #[command(flatten)]
     pub run: RunOptions,
+    /// Options by name.
+    #[command(flatten)]
+    pub recipe: RecipeOptions,
     #[arg(skip)]
     pub(super) given: Given,
 }

@@ -11,6 +11,7 @@ use super::{FederatedFigures, FederatedOptions, RoundFigures, norms};
 use crate::data::shakespeare::{Tokens, Window};
 use crate::models::{NextToken, NextTokenConfig, WindowBatch};
 use crate::plot::{self, Series};
+use crate::training::budget::within_budget;
 use crate::training::checkpoints::Checkpoints;
 use crate::training::output::{Measurement, Output};
 use crate::training::progress::{
@@ -87,15 +88,12 @@ pub fn run(options: FederatedOptions) -> Result<FederatedFigures, TrainError> {
     };
     while (training.rounds() as usize) < rounds {
         let lr = options.training.server_lr;
-        model = match training.round(lr, model, &users.train, losses) {
-            Ok(model) => model,
-            Err(refused) if matches!(refused.error(), DpError::BudgetExhausted { .. }) => {
-                println!("stopped: {refused}");
-                model = refused.into_model();
-                break;
-            }
-            Err(refused) => return Err(DpError::from(refused).into()),
-        };
+        let stopped;
+        (model, stopped) = within_budget(training.round(lr, model, &users.train, losses))?;
+        if let Some(reason) = stopped {
+            println!("stopped: {reason}");
+            break;
+        }
         let round = training.rounds() as usize;
         progress.step(round);
         if round.is_multiple_of(options.evaluate_every) || round == rounds {

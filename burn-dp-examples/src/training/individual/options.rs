@@ -7,8 +7,8 @@ use clap::Parser;
 use super::{ClippingOptions, InputOptions, ScheduleName};
 use crate::models::ModelName;
 use crate::training::options::{
-    DataOptions, Given, OptimizerName, PrivacyOptions, RunOptions, SamplingName, TrainingOptions,
-    with_default,
+    DataOptions, Given, OptimizerName, PrivacyOptions, RecipeOptions, RunOptions, SamplingName,
+    TrainingOptions, with_default,
 };
 
 /// Train a classifier of images or texts with differential privacy.
@@ -40,6 +40,9 @@ pub struct IndividualOptions {
     /// Backend and output.
     #[command(flatten)]
     pub run: RunOptions,
+    /// Options by name.
+    #[command(flatten)]
+    pub recipe: RecipeOptions,
     /// With --resume: continue after the last released step where the steps since the checkpoint
     /// cannot be repeated bit for bit (on another machine, for example). Their privacy stays spent;
     /// their updates are lost.

@@ -2,17 +2,18 @@
 
 use burn::optim::ModuleOptimizer;
 use burn::tensor::Device;
+use burn_dp::check_independence;
 use burn_dp::clipping::Clipping;
 use burn_dp::losses::{CrossEntropyLoss, CrossEntropyLossConfig};
 use burn_dp::optim::{DpOptimizer, PrivacyPlan, PrivacyPlanConfig, SamplingScheme};
 use burn_dp::sampling::PrivateDataLoaderBuilder;
-use burn_dp::{DpError, check_independence};
 
 use super::public_items::{PublicInputs, PublicItems};
 use super::{PrivateSettings, Settings};
 use crate::data::{Encoder, ItemDataset, Splits};
 use crate::models::Classifier;
 use crate::training::TrainError;
+use crate::training::budget::within_budget;
 use crate::training::checkpoints::Checkpoints;
 use crate::training::options::BackendName;
 
@@ -128,15 +129,12 @@ impl<E: Encoder, M: Classifier<Inputs = E::Inputs>> PrivateRun<E, M> {
             let losses = |model: &M, examples| model.losses(&loss, examples);
             optim.backward_batch(&model, &batch, settings.physical_batch_size, losses)?;
             let lr = settings.lr_of_step(optim.next_step() as usize, steps);
-            model = match optim.step(lr, model, batch) {
-                Ok(model) => model,
-                Err(refused) if matches!(refused.error(), DpError::BudgetExhausted { .. }) => {
-                    model = refused.into_model();
-                    optim.discard();
-                    break;
-                }
-                Err(refused) => return Err(DpError::from(refused).into()),
-            };
+            let stopped;
+            (model, stopped) = within_budget(optim.step(lr, model, batch))?;
+            if stopped.is_some() {
+                optim.discard();
+                break;
+            }
             let number = optim.next_step() as usize;
             let ends_epoch = number.is_multiple_of(steps_per_epoch);
             if ends_epoch && let Some(public) = &public {

@@ -59,7 +59,7 @@ const CHOOSABLE: [&str; 7] =
     ["lr", "max-grad-norm", "momentum", "optimizer", "schedule", "ema-decay", "seed"];
 
 /// Options that the search sets itself, or that contradict it.
-const REFUSED: [&str; 9] = [
+const REFUSED: [&str; 10] = [
     "--epsilon",
     "--delta",
     "--noise-multiplier",
@@ -69,6 +69,8 @@ const REFUSED: [&str; 9] = [
     "--insecure-seed",
     "--non-private",
     "--skip-lost-steps",
+    // It has an ε of its own.
+    "--recipe",
 ];
 
 /// Most combinations of values.
@@ -189,6 +191,7 @@ mod tests {
             ("--choose lr", "must be like lr=0.1,0.3"),
             ("--choose lr=", "combinations"),
             ("--choose lr=1 -- --epsilon 3", "must not contain --epsilon"),
+            ("--choose lr=1 -- --recipe mnist-scattering", "must not contain --recipe"),
             ("--choose lr=1 -- --noise-multiplier=1", "must not contain --noise-multiplier=1"),
             ("--choose lr=1 --mean-runs 0.5", "must be at least 1"),
             ("--choose lr=1 --epsilon 0", "--epsilon must be"),
@@ -196,6 +199,9 @@ mod tests {
             let error = options(line).candidates().unwrap_err().to_string();
             assert!(error.contains(expected), "{line}: {error}");
         }
+        // An option that is chosen twice is not a choice.
+        let twice = options("--choose lr=1 --choose lr=2");
+        assert!(twice.training(&twice.candidates().unwrap()[0], None).is_err());
         let unknown = options("--choose lr=fast");
         let candidates = unknown.candidates().unwrap();
         assert!(unknown.training(&candidates[0], None).is_err());
