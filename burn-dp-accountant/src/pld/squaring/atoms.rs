@@ -24,6 +24,7 @@
 use std::cmp::Ordering;
 
 use super::super::side::Side;
+use super::products::{Products, Row};
 
 /// Masses below this are raised to the next atom or dropped: below every δ, but not subnormal.
 const NEGLIGIBLE: f64 = 1e-100;
@@ -55,7 +56,7 @@ impl Atoms {
     pub(super) fn of_cells(
         side: Side,
         grid: &[f64],
-        cells: &[(f64, f64)],
+        cells: &[[f64; 2]],
         relative_error: f64,
     ) -> Self {
         let mut atoms = Self {
@@ -74,46 +75,21 @@ impl Atoms {
     /// Composes two distributions of one side, on the cells of a grid that ends at 1.
     pub(super) fn compose(&self, other: &Self, grid: &[f64]) -> Self {
         let same = std::ptr::eq(self, other);
-        let mut cells = vec![(0.0, 0.0); grid.len()];
-        let last = grid.len() - 1;
         let (own, others) = (self.nudged(), other.nudged());
-        let mut first_cell = 0;
+        let mut products = Products::new(self.side, grid, others.len());
         for (i, (&fi, &pi)) in own.iter().zip(&self.masses).enumerate() {
-            let start = if same { i } else { 0 };
-            // A square counts each pair of different atoms twice.
-            let factor = if same { 2.0 * pi } else { pi };
             let rest = 1.0 - self.positions[i];
-            let mut cell = first_cell;
-            let (mut mass, mut distance) = (0.0, 0.0);
-            let pairs = others[start..].iter().zip(&other.masses[start..]);
-            for (j, (&fj, &pj)) in pairs.enumerate() {
-                let f = (fi + fj * rest).min(1.0);
-                if cell < last && f >= grid[cell + 1] {
-                    cells[cell].0 += mass;
-                    cells[cell].1 += distance;
-                    (mass, distance) = (0.0, 0.0);
-                    while cell < last && f >= grid[cell + 1] {
-                        cell += 1;
-                    }
-                }
-                if j == 0 && !same {
-                    first_cell = cell;
-                }
-                let product = if same && j == 0 { pi * pj } else { factor * pj };
-                let above = f - grid[cell];
-                if above >= 0.0 {
-                    mass += product;
-                    distance += product * above;
-                } else if self.side == Side::Upper {
-                    // Below the grid: raised to its lower end.
-                    mass += product;
-                }
+            let row = Row { start: fi, rest };
+            if same {
+                // A square counts each pair of different atoms twice.
+                products.add(i, row, pi, &others[i..=i], &other.masses[i..=i]);
+                products.add(i + 1, row, 2.0 * pi, &others[i + 1..], &other.masses[i + 1..]);
+            } else {
+                products.add(0, row, pi, &others, &other.masses);
             }
-            cells[cell].0 += mass;
-            cells[cell].1 += distance;
+            products.end_row();
         }
-        // Each mass is a sum over at most this many terms.
-        let terms = (self.masses.len() + other.masses.len() + 16) as f64;
+        let (cells, terms) = products.finish();
         let error = terms * f64::EPSILON;
         let mut composed = Self::of_cells(self.side, grid, &cells, error);
         composed.relative = self.relative + other.relative + 2.0 * error;
@@ -124,9 +100,9 @@ impl Atoms {
     ///
     /// If the rounding of the difference lowers the mass at the lower end, a relative error of the
     /// whole mass, at the upper end if more than half of it is there, makes up for it.
-    fn split(&mut self, grid: &[f64], cells: &[(f64, f64)]) {
+    fn split(&mut self, grid: &[f64], cells: &[[f64; 2]]) {
         let mut carried = 0.0;
-        for (c, &(mass, distance)) in cells.iter().enumerate() {
+        for (c, &[mass, distance]) in cells.iter().enumerate() {
             let up = match grid.get(c + 1) {
                 Some(next) => (distance / (next - grid[c])).min(mass),
                 None => 0.0,
@@ -142,8 +118,8 @@ impl Atoms {
     }
 
     /// Merges the mass of each cell at its mean, lowered by its rounding.
-    fn merge(&mut self, grid: &[f64], cells: &[(f64, f64)], error: f64) {
-        for (&low, &(mass, distance)) in grid.iter().zip(cells) {
+    fn merge(&mut self, grid: &[f64], cells: &[[f64; 2]], error: f64) {
+        for (&low, &[mass, distance]) in grid.iter().zip(cells) {
             if mass >= NEGLIGIBLE {
                 self.push(low + distance / mass * (1.0 - 3.0 * error), mass);
             }
@@ -230,10 +206,10 @@ mod tests {
         let position = -(-1f64).exp_m1();
         let grid: Vec<f64> = (0..4000).map(|i| -0.1 + f64::from(i) * 2.75e-4).collect();
         let grid: Vec<f64> = grid.into_iter().filter(|f| *f < 0.99999).chain([1.0]).collect();
-        let mut cells = vec![(0.0, 0.0); grid.len()];
+        let mut cells = vec![[0.0; 2]; grid.len()];
         for (f, mass) in [(0.0, 0.75), (position, 0.25)] {
             let cell = grid.partition_point(|g| *g <= f) - 1;
-            cells[cell] = (mass, mass * (f - grid[cell]));
+            cells[cell] = [mass, mass * (f - grid[cell])];
         }
         (Atoms::of_cells(side, &grid, &cells, 1e-15), grid)
     }

@@ -6,6 +6,7 @@
 
 mod atoms;
 mod grid;
+mod products;
 mod sampled;
 
 use atoms::Atoms;

@@ -108,29 +108,29 @@ impl Release {
             *last = if self.direction == Direction::Add { ends.0 } else { ends.1 };
         }
         let mut positions: Vec<f64> = outcomes.iter().map(|x| self.position(*x)).collect();
-        let mut cells: Vec<(f64, f64)> = Vec::with_capacity(positions.len() + 1);
+        let mut cells: Vec<[f64; 2]> = Vec::with_capacity(positions.len() + 1);
         for (ends, low) in outcomes.windows(2).zip(&positions) {
             let (left, right) = (ends[0].min(ends[1]), ends[0].max(ends[1]));
             let (mass, distance) = self.cell(left, right, *low);
             let high = positions[cells.len() + 1];
             let error = mass * MEAN_ERROR * (low.abs() + high.abs() + 2.0 * self.q);
             cells.push(match side {
-                Side::Upper => (mass, distance + error),
-                Side::Lower => (mass, (distance - error).max(0.0)),
+                Side::Upper => [mass, distance + error],
+                Side::Lower => [mass, (distance - error).max(0.0)],
             });
         }
-        cells.push((0.0, 0.0));
+        cells.push([0.0; 2]);
         positions.push(1.0);
-        cells.push((0.0, 0.0));
+        cells.push([0.0; 2]);
         if side == Side::Upper {
             let (below, above) = (self.beyond(ends.0, false), self.beyond(ends.1, true));
             let (lowest, highest) = match self.direction {
                 Direction::Remove => (below, above),
                 Direction::Add => (above, below),
             };
-            cells[0].0 += lowest;
+            cells[0][0] += lowest;
             if let Some(last) = cells.last_mut() {
-                last.0 += highest;
+                last[0] += highest;
             }
         }
         let mut atoms = Atoms::of_cells(side, &positions, &cells, MASS_ERROR);
