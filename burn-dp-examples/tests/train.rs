@@ -491,3 +491,35 @@ fn averaged_weights_are_evaluated_and_written() {
         assert_eq!(averaged["epsilon"], last["epsilon"]);
     }
 }
+
+#[cfg(unix)]
+#[test]
+fn augmented_images_are_one_unit_also_of_a_resumed_run() {
+    let line = format!("{SMALL} --epochs 4 --insecure-seed 5 --augmentation 3 --crop 2 --mirror");
+    let (whole, whole_figures) = figures(&line);
+    let statement = std::fs::read_to_string(whole.path().join("out/privacy.json")).unwrap();
+    let statement: Value = serde_json::from_str(&statement).unwrap();
+    assert_eq!(statement["facts"]["augmentation_multiplicity"], "3");
+    // Copies cost no privacy, and they change the result.
+    let (plain, plain_figures) = figures(&format!("{SMALL} --epochs 4 --insecure-seed 5"));
+    assert_eq!(whole_figures["epsilon"], plain_figures["epsilon"]);
+    let model = |folder: &TempDir| values(&folder.path().join("out/model.bpk"));
+    assert_ne!(model(&whole), model(&plain));
+
+    let folder = tempfile::tempdir().unwrap();
+    interrupted(folder.path(), &format!("{line} --output out"), 40);
+    let other = refusal_in(folder.path(), &format!("{line} --output out --resume --crop 3"));
+    assert!(other.contains("cannot be used multiple times"), "{other}");
+    let other = line.replace("--crop 2", "--crop 3");
+    let other = refusal_in(folder.path(), &format!("{other} --output out --resume"));
+    assert!(other.contains("--crop was 2 and is now 3"), "{other}");
+    figures_in(folder.path(), &format!("{line} --resume"));
+    assert_eq!(model(&folder), model(&whole));
+}
+
+#[test]
+fn augmentation_also_serves_ordinary_training_and_layerwise_thresholds() {
+    let moved = "--augmentation 2 --crop 1 --steps 3";
+    figures(&format!("{SMALL} {moved} --non-private"));
+    figures(&format!("{SMALL} {moved} --clipping layerwise"));
+}

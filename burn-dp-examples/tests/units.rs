@@ -272,6 +272,27 @@ fn merged_layers_and_decaying_thresholds_are_options_of_mini_sets_also_of_a_resu
 }
 
 #[test]
+fn other_networks_local_adam_and_sparsification_are_options_also_of_a_resumed_run() {
+    let folder = tempfile::tempdir().unwrap();
+    let line = format!(
+        "digits {SETS} --model bn-convnet --local-steps 2 --local-optimizer adam --local-lr 0.01 \
+         --sparsify 4 --sparsify-factor 50 --insecure-seed 4"
+    );
+    let (whole, _) = figures(folder.path(), &line);
+    assert_eq!(whole["model"], "bn-convnet");
+    let statement = std::fs::read_to_string(folder.path().join("out/privacy.json")).unwrap();
+    let statement: Value = serde_json::from_str(&statement).unwrap();
+    let facts = &statement["facts"];
+    assert!(facts["sparsification"].as_str().unwrap().contains("4 steps"), "{facts}");
+    assert!(facts["running_statistics"].as_str().is_some(), "{facts}");
+
+    let folder = tempfile::tempdir().unwrap();
+    interrupted(folder.path(), &format!("{line} --output out"), "epoch");
+    let (resumed, _) = figures(folder.path(), &format!("{line} --resume"));
+    assert_eq!(resumed["epochs"][0], whole["epochs"][1]);
+}
+
+#[test]
 fn no_part_of_the_private_images_is_public() {
     let folder = tempfile::tempdir().unwrap();
     let line = SETS.replace("--public-size 100", "--output out");

@@ -8,7 +8,6 @@
 
 use std::path::PathBuf;
 
-use burn_dp::model::ParameterGroups;
 use burn_dp_accountant::Rounded;
 use clap::Args;
 use serde::Serialize;
@@ -16,7 +15,7 @@ use serde::Serialize;
 use burn_dp_examples::plot::{self, Series};
 use burn_dp_examples::training::batch_clipping::{
     BatchFigures, BatchModelName, BatchPolicyName, BatchPolicyOptions, BatchSettings,
-    BatchTraining, MiniSetOptions, load,
+    MiniSetOptions, figures, load,
 };
 use burn_dp_examples::training::{
     BackendName, DataOptions, PrivacySettings, TrainError, checks, device, files,
@@ -90,12 +89,12 @@ pub(super) fn run(options: BatchClippingOptions) -> Result<BatchClippingExperime
         ("--lr-decay", options.lr_decay),
     ])?;
     let device = device(options.backend)?;
-    let data = load(&options.data)?;
+    let network = BatchModelName::BnLenet5;
+    let data = load(&options.data, network)?;
     files::make_folder(&options.output)?;
     let (layerwise, flat) = (BatchPolicyName::Layerwise, BatchPolicyName::Flat);
     let zhang = BatchPolicyName::Zhang;
-    let network = BatchModelName::BnLenet5;
-    let layers = ParameterGroups::per_layer(&network.init(&device.clone().autodiff()))?.len();
+    let layers = network.layers(&data)?;
     // Layerwise clipping with noise 2 C_h sigma in each layer has the privacy of a noise of sigma /
     // √L.
     let split = 1.0 / (layers as f64).sqrt();
@@ -112,6 +111,7 @@ pub(super) fn run(options: BatchClippingOptions) -> Result<BatchClippingExperime
         Contender { name: "IC+ALC", individual: true, policy: layerwise, noise: split },
     ];
     println!("{:<24}{:>8}{:>12}{:>12}{:>14}", "run", "epochs", "accuracy", "epsilon", "seconds");
+    let paper = BatchSettings::of_paper()?;
     let mut runs = Vec::new();
     for contender in contenders {
         let epochs = if contender.individual { options.individual_epochs } else { options.epochs };
@@ -131,12 +131,10 @@ pub(super) fn run(options: BatchClippingOptions) -> Result<BatchClippingExperime
                 model: network,
                 mini_set_size,
                 mini_sets,
-                poisson: false,
-                local_steps: None,
-                local_lr: 1.0,
                 epochs,
                 lr: options.lr,
                 lr_decay: options.lr_decay,
+                ..paper.training.clone()
             },
             privacy: PrivacySettings {
                 epsilon: None,
@@ -147,7 +145,7 @@ pub(super) fn run(options: BatchClippingOptions) -> Result<BatchClippingExperime
             },
             seed: options.data.seed,
         };
-        let figures = BatchTraining::new(&settings, &data, &device)?.figures()?;
+        let figures = figures(&settings, &data, &device)?;
         println!(
             "{:<24}{:>8}{:>12}{:>12}{:>14.0}",
             contender.name,

@@ -9,6 +9,10 @@ mod clipping_time;
 mod clipping_utility;
 mod correlated_noise;
 mod figure;
+mod layer_norms;
+mod layerwise;
+mod layerwise_clipping;
+mod layerwise_noise;
 mod measured;
 mod quantile_tracking;
 mod tan_data_size;
@@ -70,6 +74,17 @@ pub enum Experiment {
     ClippingUtility(FigureOptions),
     /// How adaptive clipping tracks a quantile from a threshold that is far off.
     QuantileTracking(FigureOptions),
+    /// Batch and individual clipping, layerwise and full gradient clipping (batch clipping, figures
+    /// 4 and 18).
+    LayerwiseClipping(FigureOptions),
+    /// Accuracy of batch and layerwise clipping against σ (batch clipping, figures 5, 9 and 12).
+    LayerwiseNoise(FigureOptions),
+    /// Accuracy of batch and layerwise clipping against C (batch clipping, figures 6, 7 and 11).
+    LayerwiseThreshold(FigureOptions),
+    /// With and without BatchNorm (batch clipping, figures 13 and 14).
+    BatchNorm(FigureOptions),
+    /// Norms of the gradients of the layers over a training (batch clipping, figure 1).
+    LayerNorms(FigureOptions),
     /// Error of prefix sums under correlated noise, against the number of steps.
     CorrelatedNoise(FigureOptions),
     /// Accuracy at equal ε with correlated and with independent noise.
@@ -79,7 +94,7 @@ pub enum Experiment {
 }
 
 /// The experiments with a verdict.
-const FIGURES: [FigureExperiment; 12] = [
+const FIGURES: [FigureExperiment; 17] = [
     (clipping_time::MODELS, clipping_time::models),
     (clipping_time::BATCHES, clipping_time::batches),
     (clipping_time::DEPTHS, clipping_time::depths),
@@ -90,6 +105,11 @@ const FIGURES: [FigureExperiment; 12] = [
     (tan_privacy::NAME, tan_privacy::run),
     (tan_scaling::NAME, tan_scaling::run),
     (tan_data_size::NAME, tan_data_size::run),
+    (layer_norms::NAME, layer_norms::run),
+    (layerwise_clipping::NAME, layerwise_clipping::run),
+    (layerwise_noise::NOISE, layerwise_noise::noise),
+    (layerwise_noise::THRESHOLD, layerwise_noise::threshold),
+    (layerwise_noise::BATCH_NORM, layerwise_noise::batch_norm),
     (correlated_noise::ERROR, correlated_noise::errors),
     (correlated_noise::ACCURACY, correlated_noise::accuracy),
 ];
@@ -120,6 +140,11 @@ pub fn run(options: ExperimentOptions) -> Result<(), TrainError> {
         Experiment::ClippingUtility(options) => clipping_utility::run(&options).map(|_| ()),
         Experiment::TanScaling(options) => tan_scaling::run(&options).map(|_| ()),
         Experiment::QuantileTracking(options) => quantile_tracking::run(&options).map(|_| ()),
+        Experiment::LayerwiseClipping(options) => layerwise_clipping::run(&options).map(|_| ()),
+        Experiment::LayerwiseNoise(options) => layerwise_noise::noise(&options).map(|_| ()),
+        Experiment::LayerwiseThreshold(options) => layerwise_noise::threshold(&options).map(|_| ()),
+        Experiment::BatchNorm(options) => layerwise_noise::batch_norm(&options).map(|_| ()),
+        Experiment::LayerNorms(options) => layer_norms::run(&options).map(|_| ()),
         Experiment::CorrelatedNoise(options) => correlated_noise::errors(&options).map(|_| ()),
         Experiment::CorrelatedNoiseAccuracy(options) => {
             correlated_noise::accuracy(&options).map(|_| ())

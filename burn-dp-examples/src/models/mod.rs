@@ -9,8 +9,10 @@
 //! J. Lee, D. Kifer: Scaling up differentially private deep learning with fast per-example gradient
 //! clipping, 2021, sections 6.1 and 6.5.
 
+mod augmented;
 mod bn_lenet5;
 mod cnn;
+mod convnet;
 mod linear;
 mod mlp;
 mod network;
@@ -22,8 +24,10 @@ mod sequence;
 mod transformer;
 mod vgg;
 
+pub use augmented::Augmented;
 pub use bn_lenet5::{BnLeNet5, BnLeNet5Config};
 pub use cnn::{Cnn, CnnConfig};
+pub use convnet::{ConvNet, ConvNetConfig};
 pub use linear::{LinearClassifier, LinearClassifierConfig};
 pub use mlp::{Mlp, MlpConfig};
 pub use network::{ImageNetwork, ModelName, NetworkVisitor, SequenceModel, TextNetwork};

@@ -4,15 +4,20 @@ use burn::nn::{BatchNorm, BatchNormConfig, GroupNorm, GroupNormConfig};
 use burn::tensor::{Device, Tensor};
 use burn_dp::nn::{IntoPrivate, Private};
 use clap::ValueEnum;
+use clap::builder::PossibleValue;
 
-/// A normalization that does not mix examples.
-#[derive(Config, Debug, ValueEnum, Copy, PartialEq, Eq)]
+/// How the channels of a deep network are normalized.
+#[derive(Config, Debug, Copy, PartialEq, Eq)]
 pub enum NormName {
     /// Group normalization: statistics of each example.
     Group,
     /// Batch normalization with frozen statistics, which come with the initial weights; its scale
     /// and shift are trained.
     FrozenBatch,
+    /// Batch normalization with the statistics of the mini-set, for batch clipping alone.
+    Batch,
+    /// No normalization.
+    None,
 }
 
 /// A normalization layer of a deep network.
@@ -30,10 +35,34 @@ pub enum Norm {
     Group(Private<GroupNorm>),
     /// Batch normalization with frozen statistics.
     FrozenBatch(Private<BatchNorm>),
+    /// Batch normalization, which mixes examples.
+    Batch(BatchNorm),
+    /// No normalization of this many channels.
+    None(usize),
 }
 
 /// Number of groups, as in the paper that introduced them.
 const GROUPS: usize = 32;
+
+/// The names that an option takes: networks with private layers have no others.
+impl ValueEnum for NormName {
+    fn value_variants<'a>() -> &'a [Self] {
+        &[Self::Group, Self::FrozenBatch]
+    }
+
+    fn to_possible_value(&self) -> Option<PossibleValue> {
+        match self {
+            Self::Group => Some(
+                PossibleValue::new("group").help("Group normalization: statistics of each example"),
+            ),
+            Self::FrozenBatch => Some(PossibleValue::new("frozen-batch").help(
+                "Batch normalization with frozen statistics, which come with the initial weights; \
+                 its scale and shift are trained",
+            )),
+            Self::Batch | Self::None => None,
+        }
+    }
+}
 
 impl NormName {
     /// Initializes the layer for this number of channels.
@@ -48,6 +77,8 @@ impl NormName {
                 norm.training = burn::module::Param::from_bool(false);
                 Norm::FrozenBatch(norm.private())
             }
+            Self::Batch => Norm::Batch(BatchNormConfig::new(channels).init(device)),
+            Self::None => Norm::None(channels),
         }
     }
 }
@@ -62,6 +93,8 @@ impl Norm {
         match self {
             Self::Group(norm) => norm.forward(input),
             Self::FrozenBatch(norm) => norm.forward(input),
+            Self::Batch(norm) => norm.forward(input),
+            Self::None(_) => input,
         }
     }
 }

@@ -74,7 +74,7 @@ pub(super) fn assert_equal<const D: usize>(found: Tensor<D>, expected: Tensor<D>
     }
 }
 
-pub(super) fn host<const D: usize>(tensor: Tensor<D>) -> Vec<f64> {
+pub(crate) fn host<const D: usize>(tensor: Tensor<D>) -> Vec<f64> {
     let data = tensor.into_data().convert_dtype(burn::tensor::DType::F64);
     data.try_into_vec::<f64>().unwrap()
 }

@@ -20,6 +20,7 @@ mod padding;
 mod parameter;
 mod prelu;
 mod private;
+mod random_crop;
 mod recurrent;
 mod rms_norm;
 pub(crate) mod scope;
@@ -34,6 +35,7 @@ pub use layers::{LAYERS, LayerSupport, NormRule, layer_table};
 pub(crate) use low_rank::ADAPTED_LAYERS;
 pub use parameter::parameter;
 pub use private::{IntoPrivate, Private, PrivateLayer};
+pub use random_crop::RandomCrop;
 pub use transformer::{
     TransformerDecoderAutoregressiveCache, TransformerDecoderInput,
     TransformerDecoderLayerAutoregressiveCache, TransformerEncoderAutoregressiveCache,

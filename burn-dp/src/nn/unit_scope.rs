@@ -182,7 +182,7 @@ impl ModuleVisitor for RandomLayers {
 
     fn visit_flag(&mut self, flag: &Param<Flag>) {
         let layer = self.containers.last().and_then(|name| name.strip_prefix("Struct:"));
-        if layer.is_some_and(|layer| RANDOM_LAYERS.contains(&layer)) {
+        if layer.is_some_and(|layer| RANDOM_LAYERS.contains(&layer) || layer == "RandomCrop") {
             // A layer that is held twice has one path: its uses are counted.
             self.layers.entry(flag.id).or_insert_with(|| self.path.join("."));
         }

@@ -4,7 +4,8 @@ use std::path::PathBuf;
 
 use burn_dp::PublicData;
 
-use crate::data::{ImageBatcher, ImageDataset, ImageItem};
+use super::BatchModelName;
+use crate::data::{ImageBatcher, ImageDataset, ImageItem, Splits};
 use crate::training::TrainError;
 use crate::training::options::{DataOptions, DatasetName, typed};
 
@@ -18,36 +19,84 @@ pub struct BatchData {
     /// Public images, where the training needs them.
     pub(super) public: Option<PublicData<ImageItem>>,
     pub(super) test: ImageDataset,
+    pub(super) classes: usize,
+}
+
+impl BatchData {
+    /// Creates the data of a training from images whose public part was set apart.
+    pub fn new(splits: Splits<ImageBatcher>, public: Option<PublicData<ImageItem>>) -> Self {
+        let Splits { name, encoder, train, test, classes } = splits;
+        Self { name, encoder, private: train.items().to_vec(), public, test, classes }
+    }
+
+    /// Converts images into tensors.
+    pub fn encoder(&self) -> ImageBatcher {
+        self.encoder
+    }
+
+    /// Returns the images to train on.
+    pub fn private(&self) -> &[ImageItem] {
+        &self.private
+    }
+
+    /// Returns the public images, if there are any.
+    pub fn public(&self) -> Option<&PublicData<ImageItem>> {
+        self.public.as_ref()
+    }
+
+    /// Returns the images to test on.
+    pub fn test(&self) -> &ImageDataset {
+        &self.test
+    }
+
+    /// Returns the number of classes.
+    pub fn classes(&self) -> usize {
+        self.classes
+    }
 }
 
 /// Reads the images of checked options.
 ///
 /// # Arguments
 ///
+/// - `model`: the network that will read the images
 /// - `public`: whether public images are needed
 ///
 /// # Errors
 ///
-/// Returns [`TrainError::Option`] for a data set without gray images of 28 x 28 pixels or if there
-/// is no public source, and [`TrainError::Data`] if the data cannot be read.
-pub(super) fn read(options: &DataOptions, public: bool) -> Result<BatchData, TrainError> {
-    use DatasetName::{Digits, FashionMnist, Mnist};
-    if !matches!(options.dataset, Digits | Mnist | FashionMnist) {
+/// Returns [`TrainError::Option`] for a data set that the network cannot read or if there is no
+/// public source, and [`TrainError::Data`] if the data cannot be read.
+pub(super) fn read(
+    options: &DataOptions,
+    model: BatchModelName,
+    public: bool,
+) -> Result<BatchData, TrainError> {
+    use DatasetName::{Cifar10, Digits, FashionMnist, Mnist};
+    if !matches!(options.dataset, Digits | Mnist | FashionMnist | Cifar10) {
         let reason = format!(
-            "batch trains on gray images of 28 x 28 pixels, not on {}; give digits, mnist or \
-             fashion-mnist",
+            "batch does not train on {}; give digits, mnist, fashion-mnist or cifar10",
             typed(options.dataset)
         );
         return Err(TrainError::option("--clipping", reason));
     }
+    let colored = options.dataset == Cifar10;
+    let shape = if colored { ImageBatcher::CIFAR10.shape } else { ImageBatcher::MNIST.shape };
+    if !model.reads(shape) {
+        let reason = format!(
+            "{} reads gray images of 28 x 28 pixels, not {}; give bn-convnet or bn-resnet18",
+            typed(model),
+            typed(options.dataset)
+        );
+        return Err(TrainError::option("--model", reason));
+    }
     if public {
-        let instead = "`--model lenet5` with `--policy flat`";
-        options.check_public("BatchNorm or this policy", instead)?;
+        let plain = if model.has_batch_norm() { model.other() } else { model };
+        let instead = format!("`--model {}` with `--policy flat`", typed(plain));
+        options.check_public("BatchNorm or this policy", &instead)?;
     }
     let splits = options.images(0)?;
     let public = public.then(|| options.public_images(&splits, 0)).transpose()?;
-    let private = splits.train.items().to_vec();
-    Ok(BatchData { name: splits.name, encoder: splits.encoder, private, public, test: splits.test })
+    Ok(BatchData::new(splits, public))
 }
 
 /// Checks the options and reads the images, with public ones.
@@ -56,9 +105,9 @@ pub(super) fn read(options: &DataOptions, public: bool) -> Result<BatchData, Tra
 ///
 /// Returns [`TrainError::Option`] for an impossible option, and [`TrainError::Data`] if the data
 /// cannot be read.
-pub fn load(options: &DataOptions) -> Result<BatchData, TrainError> {
+pub fn load(options: &DataOptions, model: BatchModelName) -> Result<BatchData, TrainError> {
     let environment: Option<PathBuf> = DataOptions::environment();
-    read(&options.clone().checked(environment)?, true)
+    read(&options.clone().checked(environment)?, model, true)
 }
 
 #[cfg(test)]
@@ -82,11 +131,14 @@ mod tests {
             ),
             ("mnist --data-dir nowhere --public-data digits", "nowhere holds none of"),
             ("mnist --data-dir nowhere", "--public-data must be given for mnist with BatchNorm"),
+            ("cifar10 --data-dir d", "--model bn-lenet5 reads gray images of 28 x 28 pixels, not"),
+            ("imdb --data-dir d", "--clipping batch does not train on imdb; give digits, mnist"),
             ("--public-size 10000001", "--public-size must be at most 10000000 drawn digits"),
         ] {
             let words = ["train", "--clipping", "batch"].into_iter().chain(line.split(' '));
             let options = BatchOptions::read(words).unwrap();
-            let error = load(&options.data).err().unwrap().to_string();
+            let model = options.training.model;
+            let error = load(&options.data, model).err().unwrap().to_string();
             assert!(error.contains(expected), "{error}");
         }
     }

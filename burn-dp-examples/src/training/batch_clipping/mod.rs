@@ -13,9 +13,9 @@ mod updates;
 pub use data::{BatchData, load};
 pub use figures::{BatchFigures, EpochFigures};
 pub use options::{
-    BatchModelName, BatchOptions, BatchPolicyName, BatchPolicyOptions, MiniSetOptions,
-    UnitClippingName,
+    BatchModelName, BatchOptions, BatchPolicyName, BatchPolicyOptions, LocalOptimizerName,
+    MiniSetOptions, UnitClippingName,
 };
 pub use run::run;
 pub use settings::BatchSettings;
-pub use training::BatchTraining;
+pub use training::figures;

@@ -1,10 +1,17 @@
 //! Command-line options of batch clipping.
 
-use burn::tensor::Device;
+use burn::tensor::{Device, Tensor};
+use burn_dp::DpError;
+use burn_dp::model::ParameterGroups;
 use clap::{Parser, ValueEnum};
 use serde::Serialize;
 
-use crate::models::{BnLeNet5, BnLeNet5Config};
+use super::BatchData;
+use crate::data::{ImageBatcher, ImageShape};
+use crate::models::{
+    BnLeNet5Config, Classifier, ConvNetConfig, NetworkVisitor, NormName, ResNetConfig, ResNetDepth,
+};
+use crate::training::TrainError;
 use crate::training::options::{
     DataOptions, Given, PrivacyOptions, RecipeOptions, RunOptions, TrainingOptions, as_typed,
 };
@@ -27,7 +34,7 @@ const NOISE_MULTIPLIER: &str = "Noise multiplier of a step. With one threshold i
 #[command(mut_arg("noise_multiplier", |arg| arg.help(NOISE_MULTIPLIER)))]
 #[command(mut_arg("output", |arg| arg.default_value("out/batch-clipping")))]
 pub struct BatchOptions {
-    /// Data set and its size: digits, mnist or fashion-mnist.
+    /// Data set and its size: digits, mnist, fashion-mnist or cifar10.
     #[command(flatten)]
     pub data: DataOptions,
     /// Budget and noise.
@@ -92,13 +99,17 @@ pub struct MiniSetOptions {
     /// removed. Without it, exactly K are drawn and the guarantee is for one image replaced.
     #[arg(long)]
     pub poisson: bool,
-    /// Steps of local SGD with momentum on the mini-set, whose total change is clipped (general
-    /// batch clipping); without it, the gradient is clipped.
+    /// Steps of a local optimizer on the mini-set, whose total change is clipped (general batch
+    /// clipping); without it, the gradient is clipped.
     #[arg(long, value_name = "N")]
     pub local_steps: Option<usize>,
     /// Learning rate of the local steps.
     #[arg(long, default_value_t = 0.05, allow_hyphen_values = true)]
     pub local_lr: f64,
+    /// Optimizer of the local steps.
+    #[arg(long, value_enum, default_value_t = LocalOptimizerName::Momentum)]
+    #[serde(serialize_with = "as_typed")]
+    pub local_optimizer: LocalOptimizerName,
     /// Passes over the data.
     #[arg(long, value_name = "N", default_value_t = 50)]
     pub epochs: usize,
@@ -108,6 +119,13 @@ pub struct MiniSetOptions {
     /// Factor of the learning rate after each epoch.
     #[arg(long, default_value_t = 0.9, allow_hyphen_values = true)]
     pub lr_decay: f64,
+    /// Fix weights that have converged, after each window of this many steps (sparsification).
+    #[arg(long, value_name = "STEPS")]
+    pub sparsify: Option<u64>,
+    /// A weight has converged if its deviation within a window is at most this, times the
+    /// deviation that the noise gives it in one step.
+    #[arg(long, value_name = "FACTOR", default_value_t = 2.0, allow_hyphen_values = true)]
+    pub sparsify_factor: f64,
 }
 
 impl TrainingOptions for BatchOptions {
@@ -138,6 +156,15 @@ pub enum BatchPolicyName {
     Multipliers,
 }
 
+/// The optimizer of general batch clipping.
+#[derive(ValueEnum, Debug, Clone, Copy, PartialEq, Eq)]
+pub enum LocalOptimizerName {
+    /// SGD with momentum 0.9.
+    Momentum,
+    /// Adam.
+    Adam,
+}
+
 /// A network that batch clipping trains.
 #[derive(ValueEnum, Debug, Clone, Copy, PartialEq, Eq)]
 pub enum BatchModelName {
@@ -147,12 +174,83 @@ pub enum BatchModelName {
     /// LeNet-5 without BatchNorm.
     #[value(name = "lenet5")]
     Lenet5,
+    /// Four convolutions, each with a BatchNorm.
+    BnConvnet,
+    /// Four convolutions.
+    Convnet,
+    /// ResNet-18 for small images, with BatchNorm.
+    #[value(name = "bn-resnet18")]
+    BnResnet18,
+    /// ResNet-18 for small images, without normalization.
+    #[value(name = "resnet18")]
+    Resnet18,
 }
 
 impl BatchModelName {
-    /// Initializes the network.
-    pub fn init(self, device: &Device) -> BnLeNet5 {
-        BnLeNet5Config::new().with_batch_norm(self == Self::BnLenet5).init(device)
+    /// Returns whether the network has BatchNorm.
+    pub fn has_batch_norm(self) -> bool {
+        matches!(self, Self::BnLenet5 | Self::BnConvnet | Self::BnResnet18)
+    }
+
+    /// Returns whether the network reads images of this shape.
+    pub fn reads(self, shape: ImageShape) -> bool {
+        !matches!(self, Self::BnLenet5 | Self::Lenet5) || shape == ImageBatcher::MNIST.shape
+    }
+
+    /// Returns the number of layers with trained parameters.
+    ///
+    /// # Errors
+    ///
+    /// Returns [`TrainError::Privacy`] if the network has no groups.
+    pub fn layers(self, data: &BatchData) -> Result<usize, TrainError> {
+        struct Layers;
+        impl NetworkVisitor<Tensor<4>> for Layers {
+            type Output = Result<usize, DpError>;
+
+            fn visit<M: Classifier<Inputs = Tensor<4>>>(self, model: M) -> Self::Output {
+                Ok(ParameterGroups::per_layer(&model)?.len())
+            }
+        }
+        let channels = data.encoder.shape.channels;
+        Ok(self.visit(channels, data.classes, &Device::flex().autodiff(), Layers)?)
+    }
+
+    /// Returns the same network with or without BatchNorm.
+    pub(super) fn other(self) -> Self {
+        match self {
+            Self::BnLenet5 => Self::Lenet5,
+            Self::Lenet5 => Self::BnLenet5,
+            Self::BnConvnet => Self::Convnet,
+            Self::Convnet => Self::BnConvnet,
+            Self::BnResnet18 => Self::Resnet18,
+            Self::Resnet18 => Self::BnResnet18,
+        }
+    }
+
+    /// Initializes the network for images of this many channels, and passes it to the visitor.
+    pub fn visit<V: NetworkVisitor<Tensor<4>>>(
+        self,
+        channels: usize,
+        classes: usize,
+        device: &Device,
+        visitor: V,
+    ) -> V::Output {
+        let batch_norm = self.has_batch_norm();
+        match self {
+            Self::BnLenet5 | Self::Lenet5 => {
+                let config = BnLeNet5Config::new().with_batch_norm(batch_norm);
+                visitor.visit(config.init(device))
+            }
+            Self::BnConvnet | Self::Convnet => {
+                let config = ConvNetConfig::new(channels, classes).with_batch_norm(batch_norm);
+                visitor.visit(config.init(device))
+            }
+            Self::BnResnet18 | Self::Resnet18 => {
+                let norm = if batch_norm { NormName::Batch } else { NormName::None };
+                let config = ResNetConfig::new(ResNetDepth::D18, classes).with_channels(channels);
+                visitor.visit(config.with_norm(norm).with_small_stem(true).init(device))
+            }
+        }
     }
 }
 
@@ -165,5 +263,30 @@ mod tests {
     #[test]
     fn the_options_are_well_formed() {
         BatchOptions::command().debug_assert();
+    }
+
+    #[test]
+    fn every_network_scores_the_images_that_it_reads() {
+        struct Score([usize; 2]);
+        impl NetworkVisitor<Tensor<4>> for Score {
+            type Output = ();
+
+            fn visit<M: Classifier<Inputs = Tensor<4>>>(self, model: M) {
+                let [channels, side] = self.0;
+                let images = Tensor::zeros([2, channels, side, side], &Device::flex());
+                assert_eq!(model.forward(images).dims(), [2, 10]);
+            }
+        }
+        for &name in BatchModelName::value_variants() {
+            for shape in [ImageBatcher::MNIST.shape, ImageBatcher::CIFAR10.shape] {
+                if name.reads(shape) {
+                    let score = Score([shape.channels, shape.height]);
+                    name.visit(shape.channels, 10, &Device::flex(), score);
+                }
+            }
+            assert_eq!(name.other().other(), name);
+            assert_ne!(name.other().has_batch_norm(), name.has_batch_norm());
+        }
+        assert!(!BatchModelName::Lenet5.reads(ImageBatcher::CIFAR10.shape));
     }
 }

@@ -1,5 +1,6 @@
 //! The clipping policy of a training with mini-sets.
 
+use burn::module::Module;
 use burn_dp::DpError;
 use burn_dp::clipping::{
     Clipping, FlatClipping, LayerwiseClipping, MultipliedClipping, PublicNorms,
@@ -7,7 +8,6 @@ use burn_dp::clipping::{
 use burn_dp::model::ParameterGroups;
 
 use super::{BatchPolicyName, BatchSettings};
-use crate::models::BnLeNet5;
 use crate::training::TrainError;
 use crate::training::thresholds::decaying;
 
@@ -22,9 +22,9 @@ impl BatchSettings {
     ///
     /// Returns the errors of `public_norms`, and [`TrainError::Privacy`] if the policy refuses the
     /// norms.
-    pub(super) fn clipping(
+    pub(super) fn clipping<M: Module>(
         &self,
-        model: &BnLeNet5,
+        model: &M,
         steps_per_epoch: usize,
         public_norms: impl Fn(ParameterGroups) -> Result<PublicNorms, TrainError>,
     ) -> Result<Box<dyn Clipping>, TrainError> {
@@ -72,11 +72,14 @@ mod tests {
 
     use super::super::settings::tests::settings;
     use super::*;
+    use crate::models::BnLeNet5Config;
 
     /// The policy, where the norms of the layers are 1, 2, 4 …
     fn policy(line: &str) -> (BatchSettings, Box<dyn Clipping>) {
         let settings = settings(line).unwrap();
-        let model = settings.training.model.init(&Device::flex().autodiff());
+        let batch_norm = settings.training.model.has_batch_norm();
+        let config = BnLeNet5Config::new().with_batch_norm(batch_norm);
+        let model = config.init(&Device::flex().autodiff());
         let norms = |groups: ParameterGroups| {
             let means = (0..groups.len()).map(|group| 2f64.powi(group as i32)).collect();
             Ok(PublicNorms::from_means(PublicSource::generated("norms"), 1, groups, means)?)

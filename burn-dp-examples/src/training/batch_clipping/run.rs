@@ -1,7 +1,11 @@
 //! A run with batch clipping, from options to files.
 
+use burn::tensor::{Device, Tensor};
+
 use super::settings::Compared;
-use super::{BatchFigures, BatchModelName, BatchOptions, BatchSettings, BatchTraining, data};
+use super::training::{BatchTraining, visit_network};
+use super::{BatchData, BatchFigures, BatchOptions, BatchSettings, data};
+use crate::models::{Classifier, NetworkVisitor};
 use crate::plot::{self, Series};
 use crate::training::checkpoints::Checkpoints;
 use crate::training::options::DataOptions;
@@ -25,67 +29,90 @@ pub fn run(options: BatchOptions) -> Result<BatchFigures, TrainError> {
     let output = Output::new(&run)?;
     let device = device(run.backend)?;
     let data_options = data.checked(DataOptions::environment())?;
-    let data = data::read(&data_options, settings.needs_public())?;
+    let data = data::read(&data_options, settings.training.model, settings.needs_public())?;
     let compared = Compared { data: &data_options, settings: &settings, backend: run.backend };
     let checkpoints = Checkpoints::new(&output.folder, &compared)?;
-    // Everything that can be refused is refused before the first file.
-    let training =
-        BatchTraining::prepare(&settings, &data, &device, Some((&checkpoints, run.resume)))?;
-    output.begin()?;
-    let steps_per_epoch = training.steps_per_epoch();
-    let steps = settings.training.epochs * steps_per_epoch;
-    let subject = format!(
-        "{} on {}: {} images in mini-sets of {}, {steps} steps of {} mini-sets, {steps_per_epoch} \
+    let resume = run.resume;
+    let run =
+        Run { settings: &settings, data: &data, device: &device, output, checkpoints, resume };
+    visit_network(&settings, &data, &device, run)
+}
+
+/// A run whose options were checked.
+struct Run<'a> {
+    settings: &'a BatchSettings,
+    data: &'a BatchData,
+    device: &'a Device,
+    output: Output,
+    checkpoints: Checkpoints,
+    resume: bool,
+}
+
+impl NetworkVisitor<Tensor<4>> for Run<'_> {
+    type Output = Result<BatchFigures, TrainError>;
+
+    fn visit<M: Classifier<Inputs = Tensor<4>>>(self, model: M) -> Self::Output {
+        let Self { settings, data, device, output, checkpoints, resume } = self;
+        // Everything that can be refused is refused before the first file.
+        let training =
+            BatchTraining::prepare(model, settings, data, device, Some((&checkpoints, resume)))?;
+        output.begin()?;
+        let steps_per_epoch = training.steps_per_epoch();
+        let steps = settings.training.epochs * steps_per_epoch;
+        let subject = format!(
+            "{} on {}: {} images in mini-sets of {}, {steps} steps of {} mini-sets, {steps_per_epoch} \
          steps per pass over the data",
-        typed(settings.training.model),
-        data.name,
-        data.private.len(),
-        settings.training.mini_set_size,
-        settings.training.mini_sets
-    );
-    announce(&subject, Some((training.plan(), settings.privacy.delta)))?;
-    let columns = vec![("epoch", 8, "passes over the data"), TEST_LOSS, TEST_ACCURACY, EPSILON];
-    let pass = ("pass over the data", steps_per_epoch);
-    let mut progress = Progress::start(training.first_step(), steps, pass, columns);
-    let (model, mut optim, figures) =
-        training.train(Some(&checkpoints), |step, epoch| match epoch {
-            None => progress.step(step),
-            Some(epoch) => {
-                progress.pause();
-                progress.row([
-                    epoch.epoch.to_string(),
-                    format!("{:.4}", epoch.test_loss),
-                    percent(epoch.test_accuracy),
-                    epoch.epsilon.map_or("none".into(), upwards),
-                ]);
-            }
-        })?;
-    progress.finish();
-    output.models(model, None)?;
-    optim.forget_key()?;
-    let mut facts = vec![("dataset", data.name.clone())];
-    if settings.training.model == BatchModelName::BnLenet5 {
-        let statistics = "of public images, computed after the training; private batches changed \
+            typed(settings.training.model),
+            data.name,
+            data.private.len(),
+            settings.training.mini_set_size,
+            settings.training.mini_sets
+        );
+        announce(&subject, Some((training.plan(), settings.privacy.delta)))?;
+        let columns = vec![("epoch", 8, "passes over the data"), TEST_LOSS, TEST_ACCURACY, EPSILON];
+        let pass = ("pass over the data", steps_per_epoch);
+        let mut progress = Progress::start(training.first_step(), steps, pass, columns);
+        let (model, mut optim, figures) =
+            training.train(Some(&checkpoints), |step, epoch| match epoch {
+                None => progress.step(step),
+                Some(epoch) => {
+                    progress.pause();
+                    progress.row([
+                        epoch.epoch.to_string(),
+                        format!("{:.4}", epoch.test_loss),
+                        percent(epoch.test_accuracy),
+                        epoch.epsilon.map_or("none".into(), upwards),
+                    ]);
+                }
+            })?;
+        progress.finish();
+        output.models(model, None)?;
+        optim.forget_key()?;
+        let mut facts = vec![("dataset", data.name.clone())];
+        if settings.has_statistics() {
+            let statistics = "of public images, computed after the training; private batches changed \
                           copies of the model only";
-        facts.push(("running_statistics", statistics.into()));
+            facts.push(("running_statistics", statistics.into()));
+        }
+        let not_covered = [
+            "The public images, and the images and labels of the test set, which is taken as public.",
+        ];
+        let statement = statement(&optim, &[settings.privacy.delta], facts, &not_covered)?;
+        output.statement(&statement)?;
+        let points = figures.epochs.iter().map(|epoch| (epoch.epoch as f64, epoch.test_accuracy));
+        let series = Series { name: figures.clipping.clone(), points: points.collect() };
+        let titles = ["Batch clipping", "epoch", "test accuracy"];
+        plot::lines(&output.file("accuracy.svg"), titles, &[series])?;
+        let measured = figures.epochs.iter().map(|epoch| Measurement {
+            step: epoch.epoch * steps_per_epoch,
+            accuracy: epoch.test_accuracy,
+            epsilon: epoch.epsilon.unwrap_or(f64::INFINITY),
+        });
+        let title = format!("{} on {}, batch clipping", typed(settings.training.model), data.name);
+        output.plot(&title, &measured.collect::<Vec<_>>())?;
+        output.figures(&figures)?;
+        drop(optim);
+        checkpoints.remove()?;
+        Ok(figures)
     }
-    let not_covered =
-        ["The public images, and the images and labels of the test set, which is taken as public."];
-    let statement = statement(&optim, &[settings.privacy.delta], facts, &not_covered)?;
-    output.statement(&statement)?;
-    let points = figures.epochs.iter().map(|epoch| (epoch.epoch as f64, epoch.test_accuracy));
-    let series = Series { name: figures.clipping.clone(), points: points.collect() };
-    let titles = ["Batch clipping", "epoch", "test accuracy"];
-    plot::lines(&output.file("accuracy.svg"), titles, &[series])?;
-    let measured = figures.epochs.iter().map(|epoch| Measurement {
-        step: epoch.epoch * steps_per_epoch,
-        accuracy: epoch.test_accuracy,
-        epsilon: epoch.epsilon.unwrap_or(f64::INFINITY),
-    });
-    let title = format!("{} on {}, batch clipping", typed(settings.training.model), data.name);
-    output.plot(&title, &measured.collect::<Vec<_>>())?;
-    output.figures(&figures)?;
-    drop(optim);
-    checkpoints.remove()?;
-    Ok(figures)
 }

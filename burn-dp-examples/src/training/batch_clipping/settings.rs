@@ -5,8 +5,10 @@ use burn_dp::optim::{PrivacyPlan, PrivacyPlanConfig, SamplingScheme};
 use burn_dp::updates::MiniSets;
 use serde::Serialize;
 
-use super::{BatchModelName, BatchOptions, BatchPolicyName, BatchPolicyOptions, MiniSetOptions};
-use crate::training::options::{BackendName, DataOptions, PUBLIC_OPTIONS, as_typed, typed};
+use super::{BatchOptions, BatchPolicyName, BatchPolicyOptions, MiniSetOptions};
+use crate::training::options::{
+    BackendName, DataOptions, PUBLIC_OPTIONS, TrainingOptions, as_typed, typed,
+};
 use crate::training::{PrivacySettings, TrainError, checks};
 
 /// The noise multiplier of the paper's experiments, over each threshold: σ = 0.5, times two for the
@@ -41,6 +43,19 @@ pub(super) struct Compared<'a> {
 }
 
 impl BatchSettings {
+    /// Returns the settings of `train --clipping batch` without further options: BN-LeNet-5 at the
+    /// settings of the paper.
+    ///
+    /// # Errors
+    ///
+    /// Returns [`TrainError::Option`] if the defaults are impossible.
+    pub fn of_paper() -> Result<Self, TrainError> {
+        let words = ["train", "--clipping", "batch"];
+        let options = BatchOptions::read(words)
+            .map_err(|error| TrainError::option("--clipping", error.to_string()))?;
+        Self::new(&options)
+    }
+
     /// Checks the options.
     ///
     /// # Errors
@@ -63,12 +78,19 @@ impl BatchSettings {
             ("--lr", training.lr),
             ("--lr-decay", training.lr_decay),
             ("--local-lr", training.local_lr),
+            ("--sparsify-factor", training.sparsify_factor),
         ])?;
+        if let Some(window @ 0..2) = training.sparsify {
+            let reason = format!("must be at least 2 steps, got {window}");
+            return Err(TrainError::option("--sparsify", reason));
+        }
         let privacy = PrivacySettings::new(&options.privacy, None, 1e-5)?;
         let settings = Self { policy, training, privacy, seed: options.data.seed };
         if !settings.needs_public() {
-            let choice = "with --model lenet5 --policy flat";
-            options.given.refuse(&PUBLIC_OPTIONS, choice, "--model bn-lenet5")?;
+            let model = settings.training.model;
+            let choice = format!("with --model {} --policy flat", typed(model));
+            let instead = format!("--model {}", typed(model.other()));
+            options.given.refuse(&PUBLIC_OPTIONS, &choice, &instead)?;
         }
         Ok(settings)
     }
@@ -80,7 +102,7 @@ impl BatchSettings {
 
     /// Returns whether the network has running statistics, which come from public images.
     pub(super) fn has_statistics(&self) -> bool {
-        self.training.model == BatchModelName::BnLenet5
+        self.training.model.has_batch_norm()
     }
 
     /// Divides the private images into mini-sets; their membership is public.
@@ -138,7 +160,11 @@ impl BatchSettings {
 fn refuse_foreign(options: &BatchOptions) -> Result<(), TrainError> {
     let given = &options.given;
     if options.training.local_steps.is_none() {
-        given.refuse(&["--local-lr"], "without --local-steps", "--local-steps")?;
+        let local = ["--local-lr", "--local-optimizer"];
+        given.refuse(&local, "without --local-steps", "--local-steps")?;
+    }
+    if options.training.sparsify.is_none() {
+        given.refuse(&["--sparsify-factor"], "without --sparsify", "--sparsify")?;
     }
     let choice = format!("with --policy {}", typed(options.policy.policy));
     match options.policy.policy {
@@ -158,7 +184,6 @@ pub(super) mod tests {
 
     use super::*;
     use crate::training::checkpoints::compared;
-    use crate::training::options::TrainingOptions;
 
     fn options(line: &str) -> BatchOptions {
         let words = ["train", "--clipping", "batch"].into_iter().chain(line.split_whitespace());
@@ -202,6 +227,7 @@ pub(super) mod tests {
             ("--lr 0", "--lr must be a number greater than 0, got 0"),
             ("--threshold-decay 0", "--threshold-decay must be a number greater than 0, got 0"),
             ("--policy zhang --layer-groups 0", "--layer-groups must be at least 1, got 0"),
+            ("--sparsify 1", "--sparsify must be at least 2 steps, got 1"),
             ("--noise-multiplier 0", "--noise-multiplier must be a number greater than 0"),
         ] {
             let error = settings(line).unwrap_err().to_string();
@@ -224,6 +250,8 @@ pub(super) mod tests {
                 "--local-lr 0.1",
                 "--local-lr has no meaning without --local-steps; leave it out, or give",
             ),
+            ("--local-optimizer adam", "--local-optimizer has no meaning without --local-steps"),
+            ("--sparsify-factor 3", "--sparsify-factor has no meaning without --sparsify"),
             (
                 "--policy zhang --max-grad-norm 1",
                 "--max-grad-norm has no meaning with --policy zhang; leave it out, or give",
@@ -233,11 +261,18 @@ pub(super) mod tests {
                 "--model lenet5 --public-size 9",
                 "--public-size has no meaning with --model lenet5 --policy flat; leave it out",
             ),
+            (
+                "--model resnet18 --public-size 9",
+                "--policy flat; leave it out, or give --model bn-resnet18",
+            ),
         ] {
             let error = settings(line).unwrap_err().to_string();
             assert!(error.contains(expected), "{error}");
         }
-        for line in ["--local-steps 2 --local-lr 0.1", "--policy multipliers --layer-groups 3"] {
+        for line in [
+            "--local-steps 2 --local-lr 0.1 --local-optimizer adam",
+            "--policy multipliers --layer-groups 3",
+        ] {
             assert!(settings(line).is_ok(), "{line}");
         }
     }
@@ -261,6 +296,7 @@ pub(super) mod tests {
             "--max-grad-norm 9",
             "--threshold-decay 0.9",
             "--layer-groups 2",
+            "--sparsify 9",
             "--noise-multiplier 9",
             "--epsilon 9",
             "--delta 1e-9",

@@ -4,15 +4,15 @@ use std::time::{Duration, Instant};
 
 use burn::data::dataloader::batcher::Batcher;
 use burn::optim::SgdConfig;
-use burn::tensor::Device;
+use burn::tensor::{Device, Tensor};
 use burn_dp::model::ParameterGroups;
-use burn_dp::optim::{DpOptimizer, PrivacyPlan};
+use burn_dp::optim::{DpOptimizer, PrivacyPlan, Sparsifier};
 use burn_dp::updates::{MiniSets, public_statistics};
 
 use super::data::BatchData;
 use super::updates::Updates;
 use super::{BatchFigures, BatchSettings, EpochFigures};
-use crate::models::{BnLeNet5, Classifier};
+use crate::models::{Classifier, NetworkVisitor};
 use crate::training::budget::within_budget;
 use crate::training::checkpoints::Checkpoints;
 use crate::training::{Evaluation, TrainError, typed};
@@ -25,7 +25,7 @@ const PUBLIC_BATCH: usize = 64;
 const PUBLIC_BATCHES: usize = 100;
 
 /// A training that has been checked and can begin or continue.
-pub struct BatchTraining<'a> {
+pub(super) struct BatchTraining<'a, M> {
     settings: &'a BatchSettings,
     data: &'a BatchData,
     device: &'a Device,
@@ -33,26 +33,12 @@ pub struct BatchTraining<'a> {
     updates: Updates,
     /// The groups whose public norms the policy follows, if it follows any.
     followed: Option<ParameterGroups>,
-    model: BnLeNet5,
+    model: M,
     optim: DpOptimizer,
 }
 
-impl<'a> BatchTraining<'a> {
-    /// Creates the model without checkpoints. Writes nothing.
-    ///
-    /// # Errors
-    ///
-    /// Returns [`TrainError::Option`] or [`TrainError::Privacy`] if the settings do not fit the
-    /// data.
-    pub fn new(
-        settings: &'a BatchSettings,
-        data: &'a BatchData,
-        device: &'a Device,
-    ) -> Result<Self, TrainError> {
-        Self::prepare(settings, data, device, None)
-    }
-
-    /// Creates the model and the plan, and reads the last checkpoint if the run is resumed. Writes
+impl<'a, M: Classifier<Inputs = Tensor<4>>> BatchTraining<'a, M> {
+    /// Creates the plan of a model, and reads the last checkpoint if the run is resumed. Writes
     /// nothing.
     ///
     /// # Arguments
@@ -64,17 +50,14 @@ impl<'a> BatchTraining<'a> {
     /// Returns [`TrainError::Option`] or [`TrainError::Privacy`] if the settings do not fit the
     /// data, or there is something to resume and the run is not resumed, or the reverse.
     pub(super) fn prepare(
+        model: M,
         settings: &'a BatchSettings,
         data: &'a BatchData,
         device: &'a Device,
         checkpoints: Option<(&Checkpoints, bool)>,
     ) -> Result<Self, TrainError> {
         let sets = settings.sets(data.private.len())?;
-        // Only the initial weights: noise and sampling have their own generators.
-        device.seed(settings.seed);
-        let trained = device.clone().autodiff();
-        let model = settings.training.model.init(&trained);
-        let updates = Updates::new(settings, data.encoder, trained)?;
+        let updates = Updates::new(settings, data.encoder, device.clone().autodiff())?;
         let public_norms = |groups: ParameterGroups| {
             updates.public_norms(&model, groups, data, settings.training.mini_set_size)
         };
@@ -89,7 +72,12 @@ impl<'a> BatchTraining<'a> {
             }
             None => (plan.optimizer(inner), model),
         };
-        let mut optim = optim;
+        // A checkpoint holds the sparsifier of the interrupted run.
+        let mut optim = match settings.training.sparsify.filter(|_| optim.sparsifier().is_none()) {
+            Some(window) => optim
+                .with_sparsifier(Sparsifier::new(window, settings.training.sparsify_factor)?)?,
+            None => optim,
+        };
         if let Some(public) = data.public.as_ref().filter(|_| settings.has_statistics()) {
             optim.name_public_data(public);
         }
@@ -111,15 +99,6 @@ impl<'a> BatchTraining<'a> {
         self.optim.plan()
     }
 
-    /// Trains without checkpoints and returns the figures.
-    ///
-    /// # Errors
-    ///
-    /// Returns [`TrainError::Privacy`] if a step is refused.
-    pub fn figures(self) -> Result<BatchFigures, TrainError> {
-        Ok(self.train(None, |_, _| ())?.2)
-    }
-
     /// Trains on the private images, and measures after each epoch.
     ///
     /// # Arguments
@@ -136,7 +115,7 @@ impl<'a> BatchTraining<'a> {
         self,
         checkpoints: Option<&Checkpoints>,
         mut progress: impl FnMut(usize, Option<&EpochFigures>),
-    ) -> Result<(BnLeNet5, DpOptimizer, BatchFigures), TrainError> {
+    ) -> Result<(M, DpOptimizer, BatchFigures), TrainError> {
         let Self { settings, data, device, sets, updates, followed, mut model, mut optim } = self;
         if let Some(checkpoints) = checkpoints {
             checkpoints.begin(&model, &optim)?;
@@ -147,11 +126,11 @@ impl<'a> BatchTraining<'a> {
         let (mut epochs, mut lr) =
             (Vec::new(), settings.training.lr * settings.training.lr_decay.powi(first as i32));
         let (mut time, mut since) = (Duration::ZERO, Instant::now());
-        let measured = |model: &BnLeNet5| Evaluation::of(model, &data.encoder, &data.test, device);
+        let measured = |model: &M| Evaluation::of(model, &data.encoder, &data.test, device);
         'epochs: for epoch in first + 1..=settings.training.epochs {
             for _ in 0..steps_per_epoch {
                 let draw = sampler.draw(optim.next_step())?;
-                optim.unit_updates(&model, &draw, |copy: BnLeNet5, set| {
+                optim.unit_updates(&model, &draw, |copy: M, set| {
                     let members = sets.members(set).iter().map(|&i| data.private[i].clone());
                     updates.of(copy, members.collect())
                 })?;
@@ -215,9 +194,57 @@ impl<'a> BatchTraining<'a> {
     }
 }
 
+/// Initializes the network of the settings and passes it to the visitor.
+pub(super) fn visit_network<V: NetworkVisitor<Tensor<4>>>(
+    settings: &BatchSettings,
+    data: &BatchData,
+    device: &Device,
+    visitor: V,
+) -> V::Output {
+    // Only the initial weights: noise and sampling have their own generators.
+    device.seed(settings.seed);
+    let channels = data.encoder.shape.channels;
+    let trained = device.clone().autodiff();
+    settings.training.model.visit(channels, data.classes, &trained, visitor)
+}
+
+/// Trains without checkpoints and files, and returns the figures.
+///
+/// # Errors
+///
+/// Returns [`TrainError::Option`] or [`TrainError::Privacy`] if the settings do not fit the data or
+/// a step is refused.
+pub fn figures(
+    settings: &BatchSettings,
+    data: &BatchData,
+    device: &Device,
+) -> Result<BatchFigures, TrainError> {
+    visit_network(settings, data, device, Figures { settings, data, device })
+}
+
+struct Figures<'a> {
+    settings: &'a BatchSettings,
+    data: &'a BatchData,
+    device: &'a Device,
+}
+
+impl NetworkVisitor<Tensor<4>> for Figures<'_> {
+    type Output = Result<BatchFigures, TrainError>;
+
+    fn visit<M: Classifier<Inputs = Tensor<4>>>(self, model: M) -> Self::Output {
+        let Self { settings, data, device } = self;
+        let training = BatchTraining::prepare(model, settings, data, device, None)?;
+        Ok(training.train(None, |_, _| ())?.2)
+    }
+}
+
 /// Returns the model for release: the statistics of BatchNorm come from public images. Without
 /// them, there is no BatchNorm.
-fn with_public_statistics(model: &BnLeNet5, data: &BatchData, trained: &Device) -> BnLeNet5 {
+fn with_public_statistics<M: Classifier<Inputs = Tensor<4>>>(
+    model: &M,
+    data: &BatchData,
+    trained: &Device,
+) -> M {
     let Some(public) = &data.public else { return model.clone() };
     public_statistics(
         model.clone(),

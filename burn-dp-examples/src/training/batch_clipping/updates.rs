@@ -1,23 +1,26 @@
 //! The update of a mini-set.
 
 use burn::data::dataloader::batcher::Batcher;
-use burn::optim::SgdConfig;
-use burn::optim::momentum::MomentumConfig;
-use burn::tensor::Device;
+use burn::tensor::{Device, Tensor};
 use burn_dp::DpError;
 use burn_dp::clipping::PublicNorms;
 use burn_dp::losses::{CrossEntropyLoss, CrossEntropyLossConfig};
 use burn_dp::model::ParameterGroups;
 use burn_dp::updates::{LocalTraining, UnitUpdate, public_update_norms};
 
-use super::BatchSettings;
 use super::data::BatchData;
+use super::{BatchSettings, LocalOptimizerName};
 use crate::data::{ImageBatcher, ImageItem};
-use crate::models::{BnLeNet5, Classifier};
+use crate::models::Classifier;
 use crate::training::TrainError;
+use crate::training::optimizer::optimizer;
+use crate::training::options::OptimizerName;
 
 /// Public units whose norms the layerwise thresholds follow.
 const PUBLIC_UNITS: usize = 100;
+
+/// Momentum of the local steps.
+const MOMENTUM: f64 = 0.9;
 
 /// Computation of the update of a mini-set.
 pub(super) struct Updates {
@@ -47,9 +50,12 @@ impl Updates {
         let local = match settings.training.local_steps {
             None => None,
             Some(steps) => {
-                let momentum = MomentumConfig::new().with_momentum(0.9).with_dampening(0.0);
-                let sgd = SgdConfig::new().with_momentum(Some(momentum)).init();
-                Some((steps, LocalTraining::new(sgd, settings.training.local_lr)?))
+                let name = match settings.training.local_optimizer {
+                    LocalOptimizerName::Momentum => OptimizerName::Sgd,
+                    LocalOptimizerName::Adam => OptimizerName::Adam,
+                };
+                let local = optimizer(name, MOMENTUM);
+                Some((steps, LocalTraining::new(local, settings.training.local_lr)?))
             }
         };
         Ok(Self { encoder, local, loss: CrossEntropyLossConfig::new().init(), device })
@@ -60,8 +66,12 @@ impl Updates {
     /// # Errors
     ///
     /// Returns [`DpError`] if the losses or the model are refused.
-    pub(super) fn of(&self, model: BnLeNet5, items: Vec<ImageItem>) -> Result<UnitUpdate, DpError> {
-        let losses = |model: &BnLeNet5, items: Vec<ImageItem>| {
+    pub(super) fn of<M: Classifier<Inputs = Tensor<4>>>(
+        &self,
+        model: M,
+        items: Vec<ImageItem>,
+    ) -> Result<UnitUpdate, DpError> {
+        let losses = |model: &M, items: Vec<ImageItem>| {
             model.losses(&self.loss, self.encoder.batch(items, &self.device))
         };
         match &self.local {
@@ -84,9 +94,9 @@ impl Updates {
     ///
     /// Returns [`TrainError::Option`] without public images, and [`TrainError::Privacy`] if an
     /// update is refused or has other parameters than the groups.
-    pub(super) fn public_norms(
+    pub(super) fn public_norms<M: Classifier<Inputs = Tensor<4>>>(
         &self,
-        model: &BnLeNet5,
+        model: &M,
         groups: ParameterGroups,
         data: &BatchData,
         mini_set_size: usize,

@@ -2,13 +2,16 @@
 
 use std::path::PathBuf;
 
+use burn_dp::nn::RandomCrop;
 use clap::Args;
-
 use serde::Serialize;
 
 use crate::models::{ModelName, NormName};
 use crate::training::TrainError;
 use crate::training::options::{DatasetName, as_typed, typed};
+
+/// Shift of an image, unless another is given: that of De et al., 2022.
+const CROP: usize = 4;
 
 /// Options that belong to some data sets or networks only.
 #[derive(Args, Debug, Clone, Default)]
@@ -32,6 +35,16 @@ pub struct InputOptions {
     /// trained [default: vectors are trained from scratch].
     #[arg(long, value_name = "FILE")]
     pub word_vectors: Option<PathBuf>,
+    /// Images: move each image of a step at random, K times, and clip the mean gradient of the K
+    /// copies (augmentation multiplicity). It costs no privacy, and the time of K images.
+    #[arg(long, value_name = "K")]
+    pub augmentation: Option<usize>,
+    /// With --augmentation: largest shift of an image in each direction [default: 4].
+    #[arg(long, value_name = "PIXELS")]
+    pub crop: Option<usize>,
+    /// With --augmentation: also mirror images from left to right at random; not for digits.
+    #[arg(long)]
+    pub mirror: bool,
     /// resnet: how channels are normalized [default: group].
     #[arg(long, value_enum)]
     pub norm: Option<NormName>,
@@ -51,6 +64,9 @@ pub struct InputSettings {
     pub vocabulary_size: usize,
     /// File of word vectors.
     pub word_vectors: Option<PathBuf>,
+    /// Random copies of each image.
+    #[serde(flatten)]
+    pub augmentation: Option<Augmentation>,
     /// Normalization of a residual network.
     #[serde(serialize_with = "as_typed")]
     pub norm: NormName,
@@ -112,6 +128,7 @@ impl InputSettings {
                 format!("{norm} is for the resnets, {model} has no such layer; leave it out");
             return Err(TrainError::option("--norm", reason));
         }
+        let augmentation = Augmentation::new(&options, texts)?;
         let image_size = at_least("--image-size", options.image_size, 64, model.smallest_side())?;
         Ok(Self {
             image_size,
@@ -119,8 +136,55 @@ impl InputSettings {
             sequence_length: at_least("--sequence-length", options.sequence_length, 128, 1)?,
             vocabulary_size: at_least("--vocabulary-size", options.vocabulary_size, 10_000, 1)?,
             word_vectors: options.word_vectors,
+            augmentation,
             norm: options.norm.unwrap_or(NormName::Group),
         })
+    }
+}
+
+/// Random copies of each image.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+pub struct Augmentation {
+    /// Number of copies.
+    #[serde(rename = "augmentation")]
+    pub copies: usize,
+    /// Largest shift of an image in each direction, in pixels.
+    pub crop: usize,
+    /// Whether images are mirrored at random.
+    pub mirror: bool,
+}
+
+impl Augmentation {
+    /// Checks the options; `None` if no copies are asked for.
+    fn new(options: &InputOptions, texts: bool) -> Result<Option<Self>, TrainError> {
+        let Some(copies) = options.augmentation else {
+            let given = [("--crop", options.crop.is_some()), ("--mirror", options.mirror)];
+            return match given.into_iter().find(|(_, is_given)| *is_given) {
+                None => Ok(None),
+                Some((name, _)) => {
+                    let reason = "has no meaning without --augmentation; leave it out, or give \
+                                  --augmentation 1";
+                    Err(TrainError::option(name, reason))
+                }
+            };
+        };
+        if texts || options.scattering {
+            let what = if texts { "texts" } else { "scattering features" };
+            let reason = format!("moves images, and the network reads {what}; leave it out");
+            return Err(TrainError::option("--augmentation", reason));
+        }
+        let copies = at_least("--augmentation", Some(copies), 1, 1)?;
+        let crop = at_least("--crop", options.crop, CROP, 0)?;
+        Ok(Some(Self { copies, crop, mirror: options.mirror }))
+    }
+
+    /// Returns the layer that moves the images.
+    ///
+    /// # Errors
+    ///
+    /// Returns [`TrainError::Privacy`] if the shift is impossible.
+    pub(super) fn layer(&self) -> Result<RandomCrop, TrainError> {
+        Ok(RandomCrop::new(self.crop)?.with_mirror(self.mirror))
     }
 }
 
@@ -178,6 +242,11 @@ mod tests {
                 "--word-vectors glove.txt is for the data set imdb",
             ),
             ("mnist --model vgg11 --norm group", "--norm group is for the resnets, vgg11 has no"),
+            ("mnist --mirror", "--mirror has no meaning without --augmentation; leave it out"),
+            ("mnist --crop 2", "--crop has no meaning without --augmentation; leave it out"),
+            ("mnist --augmentation 0", "--augmentation must be at least 1, got 0"),
+            ("imdb --augmentation 2", "--augmentation moves images, and the network reads texts"),
+            ("mnist --scattering --augmentation 2", "the network reads scattering features"),
         ] {
             assert!(error(line).contains(expected), "{}", error(line));
         }

@@ -4,6 +4,7 @@ use burn::optim::ModuleOptimizer;
 use burn::tensor::Device;
 use burn_dp::check_independence;
 use burn_dp::clipping::Clipping;
+use burn_dp::grads::PrivateBackward;
 use burn_dp::losses::{CrossEntropyLoss, CrossEntropyLossConfig};
 use burn_dp::optim::{DpOptimizer, PrivacyPlan, PrivacyPlanConfig, SamplingScheme};
 use burn_dp::sampling::PrivateDataLoaderBuilder;
@@ -75,6 +76,7 @@ impl<E: Encoder, M: Classifier<Inputs = E::Inputs>> PrivateRun<E, M> {
         let checkpoints = checkpoints.with_skip_lost_steps(settings.skip_lost_steps);
         let (mut optim, model) =
             checkpoints.begin_or_resume(settings.resume, plan, inner, model)?;
+        optim = optim.with_backward(PrivateBackward::new().with_group_size(settings.copies()));
         if let Some(words) = &words {
             optim.name_public_data(words);
         }
@@ -118,7 +120,8 @@ impl<E: Encoder, M: Classifier<Inputs = E::Inputs>> PrivateRun<E, M> {
         let (steps, steps_per_epoch) = (settings.steps(items), settings.steps_per_epoch(items));
         checkpoints.begin(&model, &optim)?;
         let plan = optim.plan();
-        let builder = PrivateDataLoaderBuilder::new(encoder.clone()).with_device(device.clone());
+        let batcher = settings.augmented(encoder)?;
+        let builder = PrivateDataLoaderBuilder::new(batcher).with_device(device.clone());
         // Fixed shapes keep the kernels of a GPU in use.
         let is_truncated = matches!(plan.sampling(), SamplingScheme::TruncatedPoisson { .. });
         let is_gpu = matches!(settings.backend, BackendName::Wgpu | BackendName::Cuda);

@@ -7,12 +7,15 @@
 
 use std::path::PathBuf;
 
+use burn::data::dataloader::batcher::Batcher;
 use burn_dp::optim::{SamplingScheme, WeightAverage};
+use burn_dp::sampling::AugmentationBatcher;
 use burn_dp_accountant::correlated_noise::Strategy;
 use serde::Serialize;
 
 use super::recipe::{self, Recipe};
 use super::{ClippingSettings, IndividualOptions, InputSettings, ScheduleName};
+use crate::data::{Batch, Encoder};
 use crate::models::ModelName;
 use crate::training::options::{
     BackendName, DataOptions, OptimizerName, PUBLIC_OPTIONS, SamplingName, as_typed, typed,
@@ -219,6 +222,24 @@ impl Settings {
         let decay = settings.ema_decay.map(|decay| ("--ema-decay", decay));
         checks::below_one([("--momentum", settings.momentum)].into_iter().chain(decay))?;
         Ok(settings)
+    }
+
+    /// Returns the number of copies of each example.
+    pub(super) fn copies(&self) -> usize {
+        self.inputs.augmentation.map_or(1, |augmentation| augmentation.copies)
+    }
+
+    /// Returns the batcher of a training: it repeats each example as often as it is augmented.
+    ///
+    /// # Errors
+    ///
+    /// Returns [`TrainError::Privacy`] if there are no copies.
+    pub(super) fn augmented<E: Encoder>(
+        &self,
+        encoder: &E,
+    ) -> Result<impl Batcher<E::Item, Batch<E::Inputs>> + use<E>, TrainError> {
+        let copy = |item: &E::Item, _| item.clone();
+        Ok(AugmentationBatcher::new(encoder.clone(), self.copies(), copy)?)
     }
 
     /// Returns whether the clipping policy needs public examples.

@@ -2,14 +2,18 @@
 
 use burn::data::dataloader::batcher::Batcher;
 use burn::data::dataset::InMemDataset;
+use burn::module::Module;
 use burn::nn::{Linear, LinearConfig};
 use burn::optim::SgdConfig;
 use burn::tensor::{Device, Tensor, TensorData};
 
-use super::{config, device, values};
+use super::{config, device, layer, values};
+use crate::clipping::{Clipping, FlatClipping};
 use crate::grads::PrivateBackward;
-use crate::nn::{IntoPrivate, Private};
-use crate::optim::DpOptimizer;
+use crate::grads::oracle::numbers;
+use crate::nn::{IntoPrivate, Private, RandomCrop, UnitScope, Units};
+use crate::optim::{DpOptimizer, Independence};
+use crate::random::{InsecureSeed, LayerRandomness};
 use crate::sampling::{AugmentationBatcher, PrivateDataLoaderBuilder, Sampler};
 
 const COPIES: usize = 4;
@@ -124,4 +128,70 @@ fn exchanging_one_unit_moves_the_model_by_twice_the_threshold_at_most() {
     }
     // A unit does move it: the copies of one are clipped together, not each to the threshold.
     assert!(largest > 0.2 * bound, "{largest}");
+}
+
+/// Moves images of 5 × 5 pixels before a linear layer.
+#[derive(Module, Debug)]
+struct Moving {
+    crop: RandomCrop,
+    fc: Private<Linear>,
+}
+
+impl Moving {
+    fn new() -> Self {
+        Self { crop: RandomCrop::new(2).unwrap().with_mirror(true), fc: layer(25, 3, 1) }
+    }
+
+    fn losses(&self, images: Tensor<4>) -> Tensor<1> {
+        let moved: Tensor<2> = self.crop.forward(images).flatten(1, 3);
+        self.fc.forward(moved).powi_scalar(2).sum_dim(1).reshape([-1])
+    }
+}
+
+#[derive(Clone)]
+struct Images;
+
+impl Batcher<usize, Tensor<4>> for Images {
+    fn batch(&self, items: Vec<usize>, _: &Device) -> Tensor<4> {
+        let image = |item| numbers([1, 1, 5, 5], item as u64 + 1, &device());
+        Tensor::cat(items.into_iter().map(image).collect(), 0)
+    }
+}
+
+#[test]
+fn removing_an_image_that_moves_changes_the_sum_by_one_threshold() {
+    let model = Moving::new();
+    let clipped_sum = |units: &[usize]| -> Vec<f32> {
+        let randomness = LayerRandomness::new(&InsecureSeed(3).into(), 0);
+        let scope = Units::Rows { units: units.to_vec(), copies: COPIES };
+        let _scope = UnitScope::enter(&model, &randomness, scope);
+        let batcher = AugmentationBatcher::new(Images, COPIES, |&unit: &usize, _| unit).unwrap();
+        let losses = model.losses(batcher.batch(units.to_vec(), &device()));
+        let backward = PrivateBackward::new().with_group_size(COPIES);
+        let grads = backward.run(losses, &model).unwrap();
+        let sum = FlatClipping::new(CLIP).unwrap().clip(grads).unwrap();
+        let mut sums: Vec<_> = sum.sums.into_iter().collect();
+        sums.sort_by_key(|(id, _)| id.val());
+        let values = |sum: Tensor<1>| sum.into_data().try_into_vec::<f32>().unwrap();
+        sums.into_iter().flat_map(|(_, sum)| values(sum)).collect()
+    };
+    let all: Vec<usize> = (0..20).collect();
+    for removed in [0, 7, 19] {
+        let rest: Vec<usize> = all.iter().copied().filter(|&unit| unit != removed).collect();
+        let moved = distance(&clipped_sum(&all), &clipped_sum(&rest));
+        assert!(moved <= CLIP * (1.0 + 1e-4) && moved > 0.5 * CLIP, "unit {removed}: {moved}");
+    }
+}
+
+#[test]
+fn images_that_move_pass_the_test_of_independence_by_value() {
+    let model = Moving::new();
+    let mut optim = optimizer();
+    let batcher = AugmentationBatcher::new(Images, COPIES, |&unit: &usize, _| unit).unwrap();
+    let dataset = InMemDataset::new((0..12).collect::<Vec<usize>>());
+    let batches = optim.plan().batches(dataset, batcher, &device()).unwrap();
+    let batch = batches.into_iter().next().unwrap().unwrap();
+    optim.backward_batch(&model, &batch, 4, |model: &Moving, x| model.losses(x)).unwrap();
+    optim.step(0.1, model, batch).unwrap();
+    assert_eq!(optim.independence(), Independence::ByValue { step: 0 });
 }

@@ -1,0 +1,232 @@
+//! Batch clipping with adaptive layerwise clipping: what is trained, and on which images.
+//!
+//! # References
+//!
+//! T. N. Nguyen et al.: Batch clipping and adaptive layerwise clipping for differential private
+//! stochastic gradient descent, 2023.
+
+use std::path::Path;
+
+use burn::data::dataloader::DataLoaderBuilder;
+use burn::data::dataloader::batcher::Batcher;
+use burn::optim::{GradientsParams, SgdConfig};
+use burn::tensor::{Device, Tensor};
+use burn_dp::DpError;
+use burn_dp::clipping::PublicNorms;
+use burn_dp::losses::CrossEntropyLossConfig;
+use burn_dp::model::ParameterGroups;
+use burn_dp::updates::{UnitUpdate, public_update_norms};
+use burn_dp::{PublicData, PublicSource};
+use burn_dp_examples::data::{
+    DataError, ImageBatcher, ImageItem, ItemDataset, Splits, cifar10, digits, mnist,
+};
+use burn_dp_examples::models::{Classifier, NetworkVisitor};
+use burn_dp_examples::training::batch_clipping::{
+    BatchData, BatchFigures, BatchModelName, BatchPolicyName, BatchSettings, figures,
+};
+use burn_dp_examples::training::{Evaluation, TrainError};
+use clap::ValueEnum;
+
+use super::measured::Measured;
+
+/// Images of the quick preset.
+const QUICK: [usize; 2] = [4_000, 2_000];
+
+/// Images of a step.
+pub(super) const BATCH: usize = 64;
+
+/// Factor of the learning rate after each epoch.
+const LR_DECAY: f64 = 0.9;
+
+/// Public mini-sets on which norms are measured.
+const NORM_UNITS: usize = 30;
+
+/// What is trained, at the settings of the paper or at settings that fit few images.
+#[derive(Clone, Debug)]
+pub(super) struct Setting {
+    pub(super) model: BatchModelName,
+    pub(super) max_grad_norm: f64,
+    /// The σ of the paper: the noise on each layer is 2 C_h σ.
+    pub(super) sigma: f64,
+    pub(super) lr: f64,
+    pub(super) epochs: usize,
+    pub(super) images: Option<[usize; 2]>,
+}
+
+impl Setting {
+    /// Returns the setting for the images that `measured` trains on: ResNet-18 on CIFAR-10, and
+    /// BN-LeNet-5 otherwise.
+    pub(super) fn of(measured: &Measured) -> Result<Self, TrainError> {
+        if measured.quick() {
+            let model = BatchModelName::BnLenet5;
+            let images = Some(QUICK);
+            return Ok(Self { model, max_grad_norm: 0.5, sigma: 0.02, lr: 0.2, epochs: 6, images });
+        }
+        let (model, max_grad_norm, sigma) = match &measured.data_dir {
+            Some(folder) if colored(folder)?.is_some() => {
+                (BatchModelName::BnResnet18, 0.095, 0.01875)
+            }
+            _ => (BatchModelName::BnLenet5, 0.2, 0.5),
+        };
+        Ok(Self { model, max_grad_norm, sigma, lr: 0.025, epochs: 50, images: None })
+    }
+
+    /// Returns the images. The last tenth of the training images is taken as public, as in the
+    /// paper.
+    pub(super) fn data(&self, measured: &Measured, seed: u64) -> Result<BatchData, TrainError> {
+        let mut splits = match &measured.data_dir {
+            None => {
+                let [train, test] =
+                    self.images.unwrap_or([digits::TRAIN_ITEMS, digits::TEST_ITEMS]);
+                digits::splits(seed, train, test)
+            }
+            Some(folder) => match colored(folder)? {
+                Some(splits) => splits,
+                None => mnist::from_folder(folder)?,
+            },
+        };
+        if let Some([train, test]) = self.images {
+            splits = splits.truncated(train, test);
+        }
+        let mut items = splits.train.items().to_vec();
+        let public = items.split_off(items.len() - items.len() / 10);
+        let source = PublicSource::published("a tenth of the training images, set apart");
+        splits.train = ItemDataset::new(items);
+        Ok(BatchData::new(splits, Some(source.data(public)?)))
+    }
+
+    /// Describes the training in a sentence.
+    pub(super) fn sentence(&self, data: &str) -> String {
+        let model = self.model.to_possible_value();
+        format!(
+            "{} on {data}, mini-sets of {BATCH}, {} epochs, learning rate {} times {LR_DECAY} \
+             after each epoch",
+            model.as_ref().map_or("a network", |model| model.get_name()),
+            self.epochs,
+            self.lr
+        )
+    }
+
+    /// Trains privately.
+    ///
+    /// # Arguments
+    ///
+    /// - `noise`: the noise of the whole release over the σ of the paper
+    /// - `individual`: whether each image is clipped by itself
+    pub(super) fn train(
+        &self,
+        policy: BatchPolicyName,
+        noise: f64,
+        individual: bool,
+        data: &BatchData,
+        seed: u64,
+    ) -> Result<BatchFigures, TrainError> {
+        let mut settings = BatchSettings::of_paper()?;
+        settings.policy.policy = policy;
+        settings.policy.max_grad_norm = self.max_grad_norm;
+        let training = &mut settings.training;
+        training.model = self.model;
+        (training.mini_set_size, training.mini_sets) =
+            if individual { (1, BATCH) } else { (BATCH, 1) };
+        (training.epochs, training.lr, training.lr_decay) = (self.epochs, self.lr, LR_DECAY);
+        // The sensitivity is 2 C.
+        settings.privacy.noise_multiplier = Some(2.0 * self.sigma * noise);
+        settings.seed = seed;
+        figures(&settings, data, &Device::flex())
+    }
+
+    /// Trains with layerwise clipping, where the noise on each layer is 2 C_h σ.
+    pub(super) fn layerwise(
+        &self,
+        data: &BatchData,
+        seed: u64,
+    ) -> Result<BatchFigures, TrainError> {
+        let noise = 1.0 / (self.model.layers(data)? as f64).sqrt();
+        self.train(BatchPolicyName::Layerwise, noise, false, data, seed)
+    }
+
+    /// Trains without privacy. Returns the accuracy and the norms of the gradients of the layers on
+    /// public mini-sets, after each epoch.
+    pub(super) fn ordinary(&self, data: &BatchData, seed: u64) -> Result<Ordinary, TrainError> {
+        let device = Device::flex();
+        device.seed(seed);
+        let trained = device.clone().autodiff();
+        let training = OrdinaryTraining { setting: self, data, seed, device: trained.clone() };
+        self.model.visit(data.encoder().shape.channels, data.classes(), &trained, training)
+    }
+}
+
+/// What an ordinary training reached.
+#[derive(Clone, Debug, serde::Serialize, serde::Deserialize)]
+pub(super) struct Ordinary {
+    pub(super) accuracy: f64,
+    /// Names of the layers.
+    pub(super) layers: Vec<String>,
+    /// Mean norms of the gradients of the layers after each epoch, before the first one too.
+    pub(super) norms: Vec<Vec<f64>>,
+}
+
+struct OrdinaryTraining<'a> {
+    setting: &'a Setting,
+    data: &'a BatchData,
+    seed: u64,
+    device: Device,
+}
+
+impl NetworkVisitor<Tensor<4>> for OrdinaryTraining<'_> {
+    type Output = Result<Ordinary, TrainError>;
+
+    fn visit<M: Classifier<Inputs = Tensor<4>>>(self, mut model: M) -> Self::Output {
+        let Self { setting, data, seed, device } = self;
+        let groups = ParameterGroups::per_layer(&model)?;
+        let layers = groups.names().to_vec();
+        let encoder = data.encoder();
+        let public = data.public().ok_or_else(|| {
+            TrainError::option("--data-dir", "has no public images; give another folder")
+        })?;
+        let measure = |model: &M| norms(model, &groups, encoder, public, &device);
+        let mut measured = vec![measure(&model)?.means()];
+        let loader = DataLoaderBuilder::new(encoder)
+            .batch_size(BATCH)
+            .shuffle(seed)
+            .set_device(device.clone())
+            .build(ItemDataset::new(data.private().to_vec()));
+        let (mut optimizer, mut lr) = (SgdConfig::new().init(), setting.lr);
+        for _ in 0..setting.epochs {
+            for batch in loader.iter() {
+                let gradients = model.mean_loss(batch?).backward();
+                let gradients = GradientsParams::from_grads(gradients, &model);
+                model = optimizer.step(lr, model, gradients);
+            }
+            lr *= LR_DECAY;
+            measured.push(measure(&model)?.means());
+        }
+        let tested = Evaluation::of(&model, &encoder, data.test(), &Device::flex());
+        Ok(Ordinary { accuracy: tested.accuracy, layers, norms: measured })
+    }
+}
+
+/// Returns the mean norms of the gradients of public mini-sets.
+fn norms<M: Classifier<Inputs = Tensor<4>>>(
+    model: &M,
+    groups: &ParameterGroups,
+    encoder: ImageBatcher,
+    public: &PublicData<ImageItem>,
+    device: &Device,
+) -> Result<PublicNorms, DpError> {
+    let loss = CrossEntropyLossConfig::new().init();
+    let units = public.batches(BATCH).truncated(NORM_UNITS);
+    public_update_norms(groups.clone(), &units, model, |copy, items: &Vec<ImageItem>| {
+        let losses = copy.losses(&loss, encoder.batch(items.clone(), device));
+        UnitUpdate::gradient(&copy, losses)
+    })
+}
+
+/// Returns CIFAR-10, if it is in the folder.
+fn colored(folder: &Path) -> Result<Option<Splits<ImageBatcher>>, TrainError> {
+    match cifar10::read(folder) {
+        Ok(splits) => Ok(Some(splits)),
+        Err(DataError::Missing { .. }) => Ok(None),
+        Err(error) => Err(error.into()),
+    }
+}

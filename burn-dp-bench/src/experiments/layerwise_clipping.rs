@@ -1,0 +1,100 @@
+//! Batch and individual clipping, layerwise and full gradient clipping.
+//!
+//! # References
+//!
+//! T. N. Nguyen et al.: Batch clipping and adaptive layerwise clipping for differential private
+//! stochastic gradient descent, 2023, figures 4 and 18.
+
+use burn_dp_examples::training::TrainError;
+use burn_dp_examples::training::batch_clipping::BatchPolicyName;
+
+use super::figure::{Figure, FigurePoint, FigureSeries, Verdict};
+use super::layerwise::Setting;
+use super::measured::{FigureOptions, Measured};
+
+pub(super) const NAME: &str = "layerwise-clipping";
+
+/// A way to clip: its name, the policy, whether the noise is that of σ/√L, and whether images are
+/// clipped individually.
+type Contender = (&'static str, BatchPolicyName, bool, bool);
+
+const CONTENDERS: [Contender; 5] = [
+    ("BC+ALC", BatchPolicyName::Layerwise, true, false),
+    ("BC+ALC of Zhang et al.", BatchPolicyName::Zhang, true, false),
+    ("BC+FGC, same noise", BatchPolicyName::Flat, false, false),
+    ("BC+FGC, same privacy", BatchPolicyName::Flat, true, false),
+    ("IC+ALC", BatchPolicyName::Layerwise, true, true),
+];
+
+pub(super) fn run(options: &FigureOptions) -> Result<Figure, TrainError> {
+    let mut measured = Measured::open(NAME, options)?;
+    let setting = Setting::of(&measured)?;
+    let seeds = measured.seeds.clone();
+    measured.expect(CONTENDERS.len() * seeds.len());
+    let (mut series, mut ends, mut name) = (Vec::new(), Vec::new(), String::new());
+    for (contender, policy, is_split, individual) in CONTENDERS {
+        // Accuracy after each epoch, for each seed.
+        let mut runs: Vec<Vec<f64>> = Vec::new();
+        for &seed in &seeds {
+            let data = setting.data(&measured, seed)?;
+            name.clone_from(&data.name);
+            let layers = setting.model.layers(&data)? as f64;
+            let noise = if is_split { 1.0 / layers.sqrt() } else { 1.0 };
+            let run = || -> Result<Vec<f64>, TrainError> {
+                let figures = setting.train(policy, noise, individual, &data, seed)?;
+                Ok(figures.epochs.iter().map(|epoch| epoch.test_accuracy).collect())
+            };
+            runs.push(measured.measure(&format!("{contender}, {setting:?}, {seed}"), run)?);
+        }
+        let points: Vec<FigurePoint> = (0..setting.epochs)
+            .filter_map(|epoch| {
+                let values: Vec<f64> =
+                    runs.iter().filter_map(|run| run.get(epoch).copied()).collect();
+                FigurePoint::of((epoch + 1) as f64, &values)
+            })
+            .collect();
+        ends.push(points.last().map_or(f64::NAN, |point| point.y));
+        series.push(FigureSeries { name: contender.into(), points });
+    }
+    let [layerwise, zhang, same_noise, same_privacy, individual] = ends[..] else {
+        return Err(TrainError::option("--seeds", "left a contender without a run"));
+    };
+    let against = |claim: &str, name, other: f64| {
+        Verdict::new(claim, layerwise > other, [("BC+ALC", layerwise), (name, other)])
+    };
+    let verdicts = vec![
+        against("Batch clipping trains better than individual clipping.", "IC+ALC", individual),
+        against(
+            "A master threshold is better than the layers' own norms as thresholds.",
+            "Zhang et al.",
+            zhang,
+        ),
+        against(
+            "Layerwise clipping is better than full gradient clipping with the same σ.",
+            "FGC",
+            same_noise,
+        ),
+        against(
+            "Layerwise clipping is better than full gradient clipping also with the same privacy.",
+            "FGC",
+            same_privacy,
+        ),
+    ];
+    measured.finish(Figure {
+        experiment: NAME.into(),
+        figure: "Batch clipping and adaptive layerwise clipping, figures 4 and 18".into(),
+        preset: measured.preset,
+        setting: format!(
+            "{}, C = {}, σ = {}, {} seeds. BC: the gradient of a mini-set is clipped; IC: of each \
+             image. ALC: each layer is clipped, to a threshold that follows public norms; FGC: the \
+             whole gradient.",
+            setting.sentence(&name),
+            setting.max_grad_norm,
+            setting.sigma,
+            seeds.len()
+        ),
+        labels: ["Test accuracy", "epoch", "test accuracy"].map(String::from),
+        series,
+        verdicts,
+    })
+}

@@ -1,0 +1,146 @@
+//! Accuracy of batch clipping with layerwise clipping against σ and C, with and without BatchNorm.
+//!
+//! # References
+//!
+//! T. N. Nguyen et al.: Batch clipping and adaptive layerwise clipping for differential private
+//! stochastic gradient descent, 2023, figures 5 to 7, 9 and 11 to 14.
+
+use burn_dp_examples::training::TrainError;
+use burn_dp_examples::training::batch_clipping::BatchModelName;
+
+use super::figure::{Figure, FigurePoint, FigureSeries, Verdict};
+use super::layerwise::Setting;
+use super::measured::{FigureOptions, Measured};
+
+pub(super) const NOISE: &str = "layerwise-noise";
+pub(super) const THRESHOLD: &str = "layerwise-threshold";
+pub(super) const BATCH_NORM: &str = "batch-norm";
+
+/// Factors of σ and of C.
+const FACTORS: [f64; 5] = [0.25, 0.5, 1.0, 2.0, 4.0];
+
+/// Measures the accuracies of a setting, one for each seed.
+fn accuracies(
+    measured: &mut Measured,
+    setting: &Setting,
+    is_private: bool,
+) -> Result<Vec<f64>, TrainError> {
+    let mut found = Vec::new();
+    for seed in measured.seeds.clone() {
+        let data = setting.data(measured, seed)?;
+        let kind = if is_private { "private" } else { "ordinary" };
+        let run = || match is_private {
+            true => Ok(setting.layerwise(&data, seed)?.test_accuracy),
+            false => Ok(setting.ordinary(&data, seed)?.accuracy),
+        };
+        found.push(measured.measure(&format!("{kind}, {setting:?}, {seed}"), run)?);
+    }
+    Ok(found)
+}
+
+/// Runs a sweep over [`FACTORS`] of one value of the setting.
+fn sweep(
+    measured: &mut Measured,
+    setting: &Setting,
+    value: impl Fn(&mut Setting) -> &mut f64,
+) -> Result<Vec<FigurePoint>, TrainError> {
+    let mut points = Vec::new();
+    for factor in FACTORS {
+        let mut changed = setting.clone();
+        *value(&mut changed) *= factor;
+        let x = *value(&mut changed);
+        points.extend(FigurePoint::of(x, &accuracies(measured, &changed, true)?));
+    }
+    Ok(points)
+}
+
+/// The figure of a sweep.
+fn figure(
+    measured: &Measured,
+    setting: &Setting,
+    (name, figures, label): (&str, &str, &str),
+    series: Vec<FigureSeries>,
+    verdicts: Vec<Verdict>,
+) -> Result<Figure, TrainError> {
+    let seed = measured.seeds[0];
+    measured.finish(Figure {
+        experiment: name.into(),
+        figure: format!("Batch clipping and adaptive layerwise clipping, {figures}"),
+        preset: measured.preset,
+        setting: format!(
+            "{}, C = {}, σ = {}, {} seeds, unless it is varied. BC and ALC with public norms.",
+            setting.sentence(&setting.data(measured, seed)?.name),
+            setting.max_grad_norm,
+            setting.sigma,
+            measured.seeds.len()
+        ),
+        labels: ["Test accuracy", label, "test accuracy"].map(String::from),
+        series,
+        verdicts,
+    })
+}
+
+pub(super) fn noise(options: &FigureOptions) -> Result<Figure, TrainError> {
+    let mut measured = Measured::open(NOISE, options)?;
+    let setting = Setting::of(&measured)?;
+    measured.expect(FACTORS.len() * measured.seeds.len());
+    let points = sweep(&mut measured, &setting, |setting| &mut setting.sigma)?;
+    let ends = [points[0], points[points.len() - 1]];
+    let verdict = Verdict::new(
+        "Accuracy falls as σ grows, so that deep networks need a small σ.",
+        ends[1].y < ends[0].y - 0.02,
+        [("smallest σ", ends[0].y), ("largest σ", ends[1].y)],
+    );
+    let series = vec![FigureSeries { name: "BC+ALC".into(), points }];
+    let words = (NOISE, "figures 5, 9 and 12", "σ");
+    figure(&measured, &setting, words, series, vec![verdict])
+}
+
+pub(super) fn threshold(options: &FigureOptions) -> Result<Figure, TrainError> {
+    let mut measured = Measured::open(THRESHOLD, options)?;
+    let setting = Setting::of(&measured)?;
+    measured.expect(FACTORS.len() * measured.seeds.len());
+    let points = sweep(&mut measured, &setting, |setting| &mut setting.max_grad_norm)?;
+    let best = points.iter().map(|point| point.y).fold(0.0, f64::max);
+    let near = points.iter().filter(|point| point.y > best - 0.05).count();
+    let verdict = Verdict::new(
+        "There is a range of C, at least a factor of two, in which accuracy is within five points \
+         of the best.",
+        near >= 2,
+        [("best", best), ("values of C within five points", near as f64)],
+    );
+    let series = vec![FigureSeries { name: "BC+ALC".into(), points }];
+    let words = (THRESHOLD, "figures 6, 7, 9 and 11", "C");
+    figure(&measured, &setting, words, series, vec![verdict])
+}
+
+pub(super) fn batch_norm(options: &FigureOptions) -> Result<Figure, TrainError> {
+    let mut measured = Measured::open(BATCH_NORM, options)?;
+    let setting = Setting::of(&measured)?;
+    measured.expect(4 * measured.seeds.len());
+    let without = Setting {
+        model: match setting.model {
+            BatchModelName::BnResnet18 => BatchModelName::Resnet18,
+            _ => BatchModelName::Lenet5,
+        },
+        ..setting.clone()
+    };
+    let (mut series, mut ends) = (Vec::new(), Vec::new());
+    for (name, is_private) in [("ordinary", false), ("BC+ALC", true)] {
+        let mut points = Vec::new();
+        for (x, setting) in [(0.0, &without), (1.0, &setting)] {
+            points.extend(FigurePoint::of(x, &accuracies(&mut measured, setting, is_private)?));
+        }
+        ends.push([points[0].y, points[1].y]);
+        series.push(FigureSeries { name: name.into(), points });
+    }
+    let verdict = |claim: &str, [without, with]: [f64; 2]| {
+        Verdict::new(claim, with > without, [("with BatchNorm", with), ("without", without)])
+    };
+    let verdicts = vec![
+        verdict("BatchNorm raises the accuracy of ordinary training.", ends[0]),
+        verdict("BatchNorm raises the accuracy of private training by batch clipping.", ends[1]),
+    ];
+    let words = (BATCH_NORM, "figures 13 and 14", "BatchNorm (0 without, 1 with)");
+    figure(&measured, &setting, words, series, verdicts)
+}
