@@ -12,6 +12,7 @@ let workers;
 let budget = 1;
 let run;
 let planned = 0;
+let isRecovering = false;
 
 const say = (text) => ($("message").textContent = text);
 const fail = (error) => ($("error").textContent = error?.message ?? String(error ?? ""));
@@ -107,12 +108,26 @@ function settings() {
 
 const fromFiles = () => document.querySelector("input[name=source]:checked").value === "files";
 
-async function sources() {
-  if (!fromFiles()) return { source: { kind: "drawn", count: Number($("count").value) } };
+/** What the worker has read, so that files are read once. */
+let given = { key: "" };
+
+/** Gives the worker the images, and returns their number. */
+async function giveImages() {
+  const [files, publicFiles] = [[...$("train-files").files], [...$("test-files").files]];
+  const name = ({ name, size, lastModified }) => [name, size, lastModified];
+  const key = JSON.stringify(
+    fromFiles() ? [files.map(name), publicFiles.map(name)] : Number($("count").value),
+  );
+  if (given.key === key) return given.count;
   const progress = (part) => say(`Reading the images: ${Math.round(100 * part)} %`);
-  const source = await sourceOf($("train-files").files, progress);
-  const publicFiles = $("test-files").files;
-  return { source, testSource: publicFiles.length ? await sourceOf(publicFiles, progress) : undefined };
+  const sources = fromFiles()
+    ? {
+        source: await sourceOf(files, progress),
+        testSource: publicFiles.length ? await sourceOf(publicFiles, progress) : undefined,
+      }
+    : { source: { kind: "drawn", count: Number($("count").value) } };
+  given = { key, count: await workers.call("data", sources) };
+  return given.count;
 }
 
 /** Shows what the budget buys. The number of images of files is known when they are read. */
@@ -125,7 +140,7 @@ async function planning() {
     if (fromFiles()) {
       if (!$("train-files").files.length) return;
       say("Reading the images…");
-      count = await workers.call("data", await sources());
+      count = await giveImages();
       say(`${count} images were read; they stay in this browser.`);
     }
     const plan = await workers.call("plan", { settings: settings(), count });
@@ -148,7 +163,7 @@ const start = guarded(async (event) => {
   $("start").disabled = true;
   const chosen = settings();
   say("Preparing the images…");
-  await workers.call("data", await sources());
+  await giveImages();
   say("Preparing the training…");
   const begun = await workers.call("begin", { backend: $("backend").value, settings: chosen });
   show("setup", false);
@@ -171,6 +186,7 @@ const resume = guarded(async () => {
 });
 
 const remove = guarded(async () => {
+  $("confirm").close();
   await workers.call("remove");
   for (const id of ["stored", "training", "try", "results"]) show(id, false);
   history.epsilon.length = history.accuracy.length = 0;
@@ -243,7 +259,12 @@ const stopped = guarded(async ({ detail: { finished } }) => {
 
 const gpuLost = guarded(async ({ detail: { message } }) => {
   say(`The GPU was lost (${message}). The training continues on the processor.`);
-  await workers.start();
+  isRecovering = true;
+  try {
+    await workers.start();
+  } finally {
+    isRecovering = false;
+  }
   const resumed = await workers.call("resume", { backend: "flex" });
   await begin(resumed);
   const text = $("message").textContent;
@@ -261,7 +282,11 @@ function listen() {
     say(`The run continues with step ${detail.step}; the steps that were lost stay paid.`),
   );
   for (const name of ["failed", "panic"]) {
-    workers.addEventListener(name, ({ detail }) => fail(detail.message));
+    // A program whose GPU is lost may fail before the loss is reported.
+    workers.addEventListener(name, ({ detail }) => {
+      const { worker } = workers;
+      setTimeout(() => worker === workers.worker && !isRecovering && fail(detail.message), 2000);
+    });
   }
 }
 
@@ -334,8 +359,11 @@ $("setup").addEventListener("input", () => {
 });
 $("setup").addEventListener("submit", start);
 $("resume").addEventListener("click", resume);
-$("delete").addEventListener("click", remove);
-$("delete-run").addEventListener("click", remove);
+for (const id of ["delete", "delete-run"]) {
+  $(id).addEventListener("click", () => $("confirm").showModal());
+}
+$("keep").addEventListener("click", () => $("confirm").close());
+$("confirm-delete").addEventListener("click", remove);
 $("stop").addEventListener("click", guarded(() => workers.call("stop")));
 $("go-on").addEventListener("click", guarded(go));
 $("clear").addEventListener("click", cleared);

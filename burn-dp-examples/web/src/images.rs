@@ -62,7 +62,9 @@ pub fn idx_images(images: &[u8], labels: &[u8]) -> Result<Images, JsError> {
 pub fn labeled_images(pixels: &[u8], labels: &[u8]) -> Result<Images, JsError> {
     let (images, rest) = pixels.as_chunks::<PIXELS>();
     if !rest.is_empty() || images.len() != labels.len() || labels.is_empty() {
-        return Err(JsError::new("there must be 784 pixels for each digit, and at least one digit"));
+        return Err(JsError::new(
+            "there must be 784 pixels for each digit, and at least one digit",
+        ));
     }
     if let Some(label) = labels.iter().find(|&&label| label > 9) {
         return Err(JsError::new(&format!("{label} is not a digit from 0 to 9")));

@@ -37,7 +37,7 @@ struct Options {
 
 /// The training on the processor, with the settings that the page begins with.
 const WHOLE: Settings =
-    Settings { backend: "flex", count: 20_000, batch_size: 600, epochs: 12, epsilon: 3.0 };
+    Settings { backend: "flex", count: 20_000, batch_size: 1_000, epochs: 15, epsilon: 3.0 };
 
 /// A short training that loses its GPU.
 const SHORT: Settings =
@@ -129,10 +129,8 @@ fn results(page: &Page) -> Outcome {
     page.click("example")?;
     page.wait_for_text("guess", "it was drawn as a", Duration::from_secs(30))?;
     let statement = page.text("statement")?;
-    for part in ["in the storage of the browser", "secure"] {
-        ensure(statement.contains(part), || format!("no \"{part}\" in {statement}"))?;
-    }
-    Ok(())
+    let key = "in the storage of the browser";
+    ensure(statement.contains(key), || format!("no \"{key}\" in {statement}"))
 }
 
 fn pictures(page: &Page, options: &Options) -> Outcome {

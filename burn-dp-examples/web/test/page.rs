@@ -286,6 +286,7 @@ impl Page {
 
     pub(super) fn delete(&self) -> Outcome {
         self.click("delete-run")?;
+        self.click("confirm-delete")?;
         self.wait("!document.getElementById('setup').hidden", Duration::from_secs(60))?;
         let stored = self.call("stored")?;
         ensure(stored.is_null(), || format!("still stored: {stored}"))
