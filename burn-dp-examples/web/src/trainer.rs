@@ -82,8 +82,8 @@ impl Trainer {
     pub async fn begin(
         backend: String,
         settings: String,
-        train: Images,
-        test: Images,
+        train: &Images,
+        test: &Images,
     ) -> Result<Trainer, JsError> {
         let device = device(&backend).await?;
         let settings = Settings::parse(&settings)?;
@@ -104,8 +104,8 @@ impl Trainer {
     pub async fn resume(
         backend: String,
         settings: String,
-        train: Images,
-        test: Images,
+        train: &Images,
+        test: &Images,
         model: Vec<u8>,
         record: Vec<u8>,
         log: String,
@@ -126,15 +126,15 @@ impl Trainer {
         settings: Settings,
         optim: DpOptimizer,
         model: Network,
-        train: Images,
-        test: Images,
+        train: &Images,
+        test: &Images,
         device: Device,
     ) -> Result<Trainer, JsError> {
-        let train = ImageDataset::new(train.items);
+        let train = ImageDataset::new(train.items.clone());
         let autodiff = device.clone().autodiff();
         let batches = optim.plan().batches(train, ImageBatcher::MNIST, &autodiff)?;
         let batches = batches.skip_to(optim.next_step())?;
-        let loss = CrossEntropyLossConfig::new().init();
+        let (loss, test) = (CrossEntropyLossConfig::new().init(), test.clone());
         Ok(Self { settings, optim, model: Some(model), batches, test, loss, device })
     }
 

@@ -9,8 +9,10 @@ use std::error::Error;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use burn::data::dataset::Dataset;
 use burn_dp::optim::{PrivacyPlan, PrivacyPlanConfig};
 use burn_dp_accountant::Budget;
+use burn_dp_examples::data::{digits, idx};
 use burn_dp_examples::seeded_step;
 use clap::Parser;
 
@@ -50,6 +52,7 @@ fn main() -> Outcome {
     let page = Page::open(&options.address, &options.requests)?;
     passed("the page loads, and has a label for everything", page.check_labels())?;
     passed("a seeded step releases the same bits as natively", seeded(&page))?;
+    passed("files of the user are read, and others refused", files(&page))?;
     passed("a private training survives reloads and is accurate", training(&page))?;
     passed("a digit is classified, and the statement names the key", results(&page))?;
     passed("the page fits a phone, light and dark", pictures(&page, &options))?;
@@ -89,6 +92,41 @@ fn seeded(page: &Page) -> Outcome {
     ensure(found.as_str() == Some(&expected), || "the bits differ".into())
 }
 
+/// IDX files and PNG images of the user are read, and other files are refused.
+fn files(page: &Page) -> Outcome {
+    page.set("batch-size", "20")?;
+    let folder = tempfile::tempdir()?;
+    let digits = digits::splits(0, 1_200, 0).train;
+    let [images, labels] =
+        ["train-images-idx3-ubyte", "train-labels-idx1-ubyte"].map(|name| folder.path().join(name));
+    let header = |words: &[u32]| words.iter().flat_map(|word| word.to_be_bytes()).collect();
+    let count = digits.len() as u32;
+    let mut bytes: Vec<u8> = header(&[idx::IMAGES_MAGIC, count, 28, 28]);
+    bytes.extend(digits.items().iter().flat_map(|item| item.image.iter()));
+    std::fs::write(&images, bytes)?;
+    let mut bytes: Vec<u8> = header(&[idx::LABELS_MAGIC, count]);
+    bytes.extend(digits.items().iter().map(|item| item.label as u8));
+    std::fs::write(&labels, bytes)?;
+    page.choose_files(&[labels, images])?;
+    page.wait_for_text("plan-n", "1200", Duration::from_secs(60))?;
+
+    let mut pictures = Vec::new();
+    for (number, item) in digits.items().iter().take(40).enumerate() {
+        let path = folder.path().join(format!("{}-{number}.png", item.label));
+        image::save_buffer(&path, &item.image, 28, 28, image::ExtendedColorType::L8)?;
+        pictures.push(path);
+    }
+    page.choose_files(&pictures)?;
+    page.wait_for_text("plan-n", "40", Duration::from_secs(60))?;
+
+    let text = folder.path().join("notes.txt");
+    std::fs::write(&text, "no image")?;
+    page.choose_files(&[text])?;
+    let error = page.text("error")?;
+    ensure(error.contains("choose two IDX files"), || format!("the error is \"{error}\""))?;
+    page.pick("drawn")
+}
+
 fn training(page: &Page) -> Outcome {
     let plan = plan(&WHOLE)?;
     page.choose(&WHOLE)?;
@@ -103,15 +141,15 @@ fn training(page: &Page) -> Outcome {
     page.wait_for_step(13)?;
     let before = page.spent()?;
     page.reload()?;
-    page.resume()?;
-    page.wait_for_step(20)?;
-    let after = page.spent()?;
+    let after = page.resume()?;
     ensure(after >= before, || format!("ε fell from {before} to {after}"))?;
+    page.wait_for_step(20)?;
 
     // The same with another state: the repetition differs, so the run continues after it.
     page.reload()?;
     page.change_stored_model()?;
-    page.resume()?;
+    let resumed = page.resume()?;
+    ensure(resumed >= after, || format!("ε fell from {after} to {resumed}"))?;
     page.wait_for_text("message", "stay paid", Duration::from_secs(60))?;
 
     page.wait_until_finished(Duration::from_secs(1200))?;

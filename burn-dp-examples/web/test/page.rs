@@ -1,4 +1,6 @@
 //! The page in Chromium, by Chrome's DevTools protocol.
+//!
+//! Length: one short method for each thing that a user does or sees.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -202,6 +204,20 @@ impl Page {
         ensure(unlabeled == Value::Array(Vec::new()), || format!("no label: {unlabeled}"))
     }
 
+    /// Fills in one setting.
+    pub(super) fn set(&self, id: &str, value: &str) -> Outcome {
+        let script = format!(
+            "(() => {{
+                const it = document.getElementById('{id}');
+                it.value = '{value}';
+                it.dispatchEvent(new Event('input', {{ bubbles: true }}));
+                return it.value;
+            }})()"
+        );
+        let found = self.value(&script)?;
+        ensure(found.as_str() == Some(value), || format!("{id} is {found}, not {value}"))
+    }
+
     /// Fills in the settings and waits for the plan.
     pub(super) fn choose(&self, settings: &Settings) -> Outcome {
         for (id, value) in [
@@ -211,21 +227,29 @@ impl Page {
             ("epochs", settings.epochs.to_string()),
             ("epsilon", settings.epsilon.to_string()),
         ] {
-            let script = format!(
-                "(() => {{
-                    const it = document.getElementById('{id}');
-                    it.value = '{value}';
-                    it.dispatchEvent(new Event('input', {{ bubbles: true }}));
-                    return it.value;
-                }})()"
-            );
-            let found = self.value(&script)?;
-            ensure(found.as_str() == Some(&value), || format!("{id} is {found}, not {value}"))?;
+            self.set(id, &value)?;
         }
         self.wait_for_text("plan-n", &settings.count.to_string(), Duration::from_secs(60))?;
         let ready = "document.getElementById('plan').ariaBusy === 'false'
             && !document.getElementById('start').disabled";
         self.wait(ready, Duration::from_secs(60))
+    }
+
+    /// Chooses files to train on, and waits until they are read.
+    pub(super) fn choose_files(&self, files: &[PathBuf]) -> Outcome {
+        self.pick("files")?;
+        let paths: Vec<String> =
+            files.iter().map(|path| path.to_string_lossy().into_owned()).collect();
+        let paths: Vec<&str> = paths.iter().map(String::as_str).collect();
+        self.tab.find_element("#train-files")?.set_input_files(&paths)?;
+        sleep(Duration::from_millis(500));
+        self.wait("document.getElementById('plan').ariaBusy === 'false'", Duration::from_secs(60))
+    }
+
+    /// Trains on drawn digits, or on files.
+    pub(super) fn pick(&self, source: &str) -> Outcome {
+        let picked = format!("document.querySelector('input[value={source}]').click()");
+        self.value(&picked).map(drop)
     }
 
     pub(super) fn start(&self) -> Outcome {
@@ -241,9 +265,13 @@ impl Page {
         self.loaded()
     }
 
-    pub(super) fn resume(&self) -> Outcome {
+    /// Resumes the stored run. Returns ε of its ledger, before a further step.
+    pub(super) fn resume(&self) -> Outcome<f64> {
         self.wait("!document.getElementById('stored').hidden", Duration::from_secs(10))?;
-        self.click("resume")
+        self.click("resume")?;
+        let shown = "document.getElementById('epsilon-text').dataset.value !== undefined";
+        self.wait(shown, Duration::from_secs(60))?;
+        self.spent()
     }
 
     /// Changes a weight of the stored model, so that the next step differs from the step that was
