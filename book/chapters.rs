@@ -28,4 +28,5 @@ chapters! {
     samplers: "samplers.md",
     troubleshooting: "troubleshooting.md",
     user_level: "user-level.md",
+    web: "web.md",
 }

@@ -78,7 +78,7 @@
 //! | `dominating_pairs` | from events to pairs of distributions |
 //! | `split`, `budget`, `event`, `epsilon` | data: splits of noise, budgets, events, answers |
 //! | `correlated_noise` | strategies of correlated noise, their errors and sensitivities |
-//! | `math`, `domain`, `relation`, `rounded`, `atomic_file`, `error` | numerics, checks, texts, files, errors |
+//! | `math`, `domain`, `relation`, `rounded`, `atomic_file`, `threads`, `error` | numerics, checks, texts, files, threads, errors |
 //!
 //! # Features
 //!
@@ -115,6 +115,7 @@ pub mod search;
 mod split;
 mod statement;
 mod tan;
+mod threads;
 
 pub use accountant::Accountant;
 pub use budget::Budget;

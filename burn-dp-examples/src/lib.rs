@@ -4,10 +4,17 @@
 //! - [`models`]: the networks of the fast-clipping paper, and others.
 //! - [`training`]: the program `train`, which `cargo xtask train` starts.
 //! - [`plot`]: figures as SVG.
+//! - [`seeded_step`]: a step that is the same on every machine.
+//!
+//! For a browser the data sets alone are compiled.
 //!
 //! The scenarios in the folder `examples` use the data sets; each is a program to read and to copy.
 
 pub mod data;
+#[cfg(not(target_family = "wasm"))]
 pub mod models;
+#[cfg(not(target_family = "wasm"))]
 pub mod plot;
+pub mod seeded_step;
+#[cfg(not(target_family = "wasm"))]
 pub mod training;

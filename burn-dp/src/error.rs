@@ -78,7 +78,7 @@ pub enum DpError {
         /// The error of the data set.
         source: Box<dyn std::error::Error + Send + Sync>,
     },
-    /// The operating system provides no entropy for the noise. There is no weaker fallback.
+    /// The operating system, or the browser, provides no entropy for the noise. There is no weaker fallback.
     Entropy(String),
     /// The accountant cannot compute a number, for example the noise multiplier for a budget that
     /// no noise can meet.
@@ -151,7 +151,7 @@ impl fmt::Display for DpError {
             Self::Device { reason } => write!(f, "cannot read from the device: {reason}"),
             Self::Dataset { source } => write!(f, "the data set cannot load an item: {source}"),
             Self::Entropy(reason) => {
-                write!(f, "the operating system provides no entropy for the noise: {reason}")
+                write!(f, "there is no entropy of the system or browser for the noise: {reason}")
             }
             Self::Accountant(error) => write!(f, "{error}"),
             Self::Io { path, source } => {

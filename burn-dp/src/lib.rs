@@ -107,6 +107,7 @@ pub mod audit;
 pub mod baselines;
 pub mod checkpoint;
 pub mod clipping;
+mod device_read;
 mod error;
 pub mod grads;
 pub mod losses;
@@ -136,6 +137,6 @@ pub mod from_burn {}
 mod test_devices;
 
 pub use error::DpError;
-pub use grads::check_independence;
+pub use grads::{check_independence, check_independence_async};
 pub use non_private::NonPrivate;
 pub use public_data::{PublicData, PublicSource};

@@ -8,6 +8,7 @@ use crate::process::Process;
 use crate::program;
 use crate::step::Step;
 use crate::test;
+use crate::web;
 
 /// Parts of names of the tests that run on a software driver within a few minutes together: the
 /// oracle tests of all primitives. The tests of recurrent layers and of transformers take a minute
@@ -37,10 +38,13 @@ pub(crate) const NO_DRIVER: &str = "no Vulkan driver, so the tests on wgpu are l
 /// # Errors
 ///
 /// Returns the message of the training program, whose fixed arguments are valid.
-pub(crate) fn steps(nextest: bool, vulkan: bool) -> Result<Vec<Step>, String> {
+pub(crate) fn steps(nextest: bool, vulkan: bool, browser: bool) -> Result<Vec<Step>, String> {
     let mut steps = checks::lint(false);
     steps.push(checks::package(false).into());
     steps.push(checks::doc(false).into());
+    if browser {
+        steps.push(web::target::check().into());
+    }
     steps.extend(test::processes(None, &[], nextest).into_iter().map(Step::from));
     let output = std::env::temp_dir().join(format!("burn-dp-ci-{}", std::process::id()));
     steps.push(short_training(&output)?.into());
@@ -76,7 +80,7 @@ mod tests {
     use super::*;
 
     fn lines(vulkan: bool) -> Vec<String> {
-        steps(true, vulkan).unwrap().iter().map(Step::to_string).collect()
+        steps(true, vulkan, true).unwrap().iter().map(Step::to_string).collect()
     }
 
     #[test]
@@ -88,6 +92,7 @@ mod tests {
             "clippy",
             "package",
             "doc",
+            "wasm32-unknown-unknown",
             "nextest",
             "burn-dp-book",
             "--bin train",
@@ -96,6 +101,13 @@ mod tests {
         for word in wanted {
             assert!(rest.any(|line| line.contains(word)), "{word} in its order in {lines:?}");
         }
+    }
+
+    #[test]
+    fn browsers_are_checked_only_where_their_target_is() {
+        let wasm = |steps: Vec<Step>| steps.iter().any(|step| step.to_string().contains("wasm32"));
+        assert!(wasm(steps(true, false, true).unwrap()));
+        assert!(!wasm(steps(true, false, false).unwrap()));
     }
 
     #[test]

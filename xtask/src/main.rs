@@ -18,6 +18,7 @@ mod program;
 mod step;
 mod test;
 mod vulkan;
+mod web;
 mod workspace;
 
 use clap::{Parser, Subcommand};
@@ -123,6 +124,21 @@ enum Command {
     CheckWgpu,
     /// Type-check the workspace with the CUDA backend; needs no GPU.
     CheckCuda,
+    /// Type-check the libraries for browsers (wasm32).
+    CheckWasm,
+    /// Build the page that trains in a browser, and serve it on this machine.
+    Web {
+        #[command(flatten)]
+        options: web::Options,
+        /// Port of the server.
+        #[arg(long, default_value_t = 8080)]
+        port: u16,
+    },
+    /// Build the page and run it in Chromium, without a window.
+    TestWeb {
+        #[command(flatten)]
+        options: web::Options,
+    },
     /// Check the spelling (needs `cargo install typos-cli`).
     Typos,
     /// Check licenses and advisories of the dependencies (needs `cargo install cargo-deny`).
@@ -162,6 +178,16 @@ impl Command {
             Self::Package { verify } => vec![checks::package(verify).into()],
             Self::CheckWgpu => vec![checks::type_check(Backend::Wgpu).into()],
             Self::CheckCuda => vec![checks::type_check(Backend::Cuda).into()],
+            Self::CheckWasm => {
+                web::target::ensure()?;
+                vec![web::target::check().into()]
+            }
+            Self::Web { options, port } => {
+                vec![Step::Web(web::Task::Build(options)), Step::Web(web::Task::Serve(port))]
+            }
+            Self::TestWeb { options } => {
+                vec![Step::Web(web::Task::Build(options)), Step::Web(web::Task::Test(options))]
+            }
             Self::Typos => vec![checks::typos().into()],
             Self::Deny => vec![checks::deny().into()],
             Self::Ci => {
@@ -169,7 +195,11 @@ impl Command {
                 if !vulkan {
                     eprintln!("note: {}", ci::NO_DRIVER);
                 }
-                ci::steps(test::nextest_found(), vulkan)?
+                let browser = web::target::found();
+                if !browser {
+                    eprintln!("note: {}", web::target::MISSING);
+                }
+                ci::steps(test::nextest_found(), vulkan, browser)?
             }
         })
     }
@@ -252,6 +282,17 @@ mod tests {
         assert!(all[0].starts_with("cargo test --doc -p burn-dp-book"), "{all:?}");
         assert_eq!(all[1], "mdbook build book");
         assert_eq!(steps(&["xtask", "book", "--blocks"]), all[..1]);
+    }
+
+    #[test]
+    fn the_page_is_built_before_it_is_served_or_tested() {
+        let steps = |line: &[&str]| {
+            let steps = Cli::try_parse_from(line).unwrap().command.steps().unwrap();
+            steps.iter().map(Step::to_string).collect::<Vec<_>>()
+        };
+        assert_eq!(steps(&["xtask", "web", "--port", "9"]), ["build the page", "serve the page"]);
+        let tested = ["build the page", "run the page in a browser"];
+        assert_eq!(steps(&["xtask", "test-web", "--flex-only"]), tested);
     }
 
     #[test]

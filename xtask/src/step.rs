@@ -6,6 +6,7 @@ use std::time::Instant;
 use crate::guards;
 use crate::lint;
 use crate::process::Process;
+use crate::web;
 use crate::workspace;
 
 /// What a command does, one after the other.
@@ -17,6 +18,8 @@ pub(crate) enum Step {
     Structure,
     /// Takes the guards of the library away.
     Guards(guards::Options),
+    /// Builds, serves or tests the page for browsers.
+    Web(web::Task),
 }
 
 impl Step {
@@ -33,6 +36,10 @@ impl Step {
                 lint::run(&workspace::root())
             }
             Self::Guards(options) => guards::run(options, &workspace::root()),
+            Self::Web(task) => {
+                eprintln!("$ {self}");
+                task.run()
+            }
         }
     }
 
@@ -61,6 +68,7 @@ impl fmt::Display for Step {
             Self::Process(process) => process.fmt(f),
             Self::Structure => f.write_str("check imports, words, columns, documents and lengths"),
             Self::Guards(_) => f.write_str("take each guard away and run its tests"),
+            Self::Web(task) => task.fmt(f),
         }
     }
 }

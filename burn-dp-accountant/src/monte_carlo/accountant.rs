@@ -10,6 +10,7 @@ use crate::error::AccountantError;
 use crate::event::DpEvent;
 use crate::math::random::Generator;
 use crate::relation::NeighboringRelation;
+use crate::threads;
 
 /// Largest number of random numbers of one estimate.
 const MOST_WORK: f64 = 2e10;
@@ -90,15 +91,12 @@ impl MonteCarloAccountant {
             let mut losses = vec![0.0; self.samples];
             let threads = std::thread::available_parallelism().map_or(1, |n| n.get());
             let share = blocks.div_ceil(threads).max(1) * BLOCK;
-            std::thread::scope(|scope| {
-                for (part, chunk) in losses.chunks_mut(share).enumerate() {
-                    scope.spawn(move || {
-                        for (i, block) in chunk.chunks_mut(BLOCK).enumerate() {
-                            let stream = stream(part * share / BLOCK + i);
-                            let mut generator = Generator::new(self.seed, stream);
-                            block.fill_with(|| self.sources.loss(direction, &mut generator));
-                        }
-                    });
+            let parts = losses.chunks_mut(share).enumerate().collect();
+            threads::share(parts, threads, |(part, chunk): (usize, &mut [f64])| {
+                for (i, block) in chunk.chunks_mut(BLOCK).enumerate() {
+                    let stream = stream(part * share / BLOCK + i);
+                    let mut generator = Generator::new(self.seed, stream);
+                    block.fill_with(|| self.sources.loss(direction, &mut generator));
                 }
             });
             losses

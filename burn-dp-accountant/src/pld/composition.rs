@@ -7,6 +7,7 @@ use super::window::Composed;
 use crate::dominating_pairs::{Direction, Pair};
 use crate::lattice::{Discretized, Lattice, discretize, span};
 use crate::saddle::Target;
+use crate::threads;
 
 /// The lattices of one direction at one grid width.
 pub(super) struct Lattices {
@@ -74,12 +75,11 @@ impl Lattices {
         target: Target,
         max_points: usize,
     ) -> Result<(Spectrum, Spectrum), GridError> {
-        let (pessimistic, optimistic) = std::thread::scope(|scope| {
-            let optimistic = scope.spawn(|| self.spectrum(OPTIMISTIC, target, max_points));
-            let pessimistic = self.spectrum(PESSIMISTIC, target, max_points);
-            (pessimistic, optimistic.join().unwrap_or(Err(GridError::Overflow)))
-        });
-        Ok((pessimistic?, optimistic?))
+        let (pessimistic, optimistic) = threads::both(
+            || self.spectrum(PESSIMISTIC, target, max_points),
+            || self.spectrum(OPTIMISTIC, target, max_points),
+        );
+        Ok((pessimistic?, optimistic.unwrap_or(Err(GridError::Overflow))?))
     }
 }
 

@@ -14,8 +14,20 @@ use super::DataError;
 ///
 /// Returns [`DataError::Io`] if it cannot be opened.
 pub(super) fn open(path: &Path) -> Result<Box<dyn Read>, DataError> {
+    let file = File::open(path).map_err(|source| DataError::Io { path: path.into(), source })?;
+    Ok(Box::new(unpacked(path, BufReader::new(file))?))
+}
+
+/// Returns the content of a file, plain or compressed.
+///
+/// # Errors
+///
+/// Returns [`DataError::Io`] if it cannot be read.
+pub(super) fn unpacked<'a>(
+    path: &Path,
+    mut file: impl BufRead + 'a,
+) -> Result<Box<dyn Read + 'a>, DataError> {
     let io = |source| DataError::Io { path: path.into(), source };
-    let mut file = BufReader::new(File::open(path).map_err(io)?);
     // Decided by the first bytes, not the name: browsers unpack or rename downloads.
     let compressed = file.fill_buf().map_err(io)?.starts_with(&[0x1f, 0x8b]);
     if compressed { Ok(Box::new(MultiGzDecoder::new(file))) } else { Ok(Box::new(file)) }

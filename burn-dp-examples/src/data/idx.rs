@@ -7,7 +7,7 @@
 //!
 //! Y. LeCun, C. Cortes, C. Burges: The MNIST database of handwritten digits, "File formats".
 
-use std::io::Read;
+use std::io::{BufRead, Read};
 use std::path::Path;
 
 use super::{CLASSES, DataError, PIXELS, SIDE, file};
@@ -25,7 +25,24 @@ pub const LABELS_MAGIC: u32 = 0x0000_0801;
 /// Returns [`DataError::Damaged`] if the file is not a file of images of this size, ends early, has
 /// bytes after its last image, or holds no image, and [`DataError::Io`] if it cannot be read.
 pub fn read_images(path: &Path) -> Result<Vec<[u8; PIXELS]>, DataError> {
-    let mut file = IdxFile::open(path, IMAGES_MAGIC)?;
+    images(path, file::open(path)?)
+}
+
+/// Reads the content of a file of images of 28 × 28 pixels.
+///
+/// # Arguments
+///
+/// - `name`: the file, for messages
+///
+/// # Errors
+///
+/// Returns the errors of [`read_images`].
+pub fn images_of(name: &str, content: impl BufRead) -> Result<Vec<[u8; PIXELS]>, DataError> {
+    images(Path::new(name), file::unpacked(Path::new(name), content)?)
+}
+
+fn images(path: &Path, reader: impl Read) -> Result<Vec<[u8; PIXELS]>, DataError> {
+    let mut file = IdxFile::new(path, reader, IMAGES_MAGIC)?;
     let count = file.dimension()?;
     let (rows, columns) = (file.dimension()?, file.dimension()?);
     if (rows, columns) != (SIDE, SIDE) {
@@ -45,7 +62,24 @@ pub fn read_images(path: &Path) -> Result<Vec<[u8; PIXELS]>, DataError> {
 /// its last label, holds no label, or a label is greater than 9, and [`DataError::Io`] if it cannot
 /// be read.
 pub fn read_labels(path: &Path) -> Result<Vec<u8>, DataError> {
-    let mut file = IdxFile::open(path, LABELS_MAGIC)?;
+    labels(path, file::open(path)?)
+}
+
+/// Reads the content of a file of labels from 0 to 9.
+///
+/// # Arguments
+///
+/// - `name`: the file, for messages
+///
+/// # Errors
+///
+/// Returns the errors of [`read_labels`].
+pub fn labels_of(name: &str, content: impl BufRead) -> Result<Vec<u8>, DataError> {
+    labels(Path::new(name), file::unpacked(Path::new(name), content)?)
+}
+
+fn labels(path: &Path, reader: impl Read) -> Result<Vec<u8>, DataError> {
+    let mut file = IdxFile::new(path, reader, LABELS_MAGIC)?;
     let count = file.dimension()?;
     let labels = file.items(count, 1, "labels")?;
     match labels.iter().position(|&label| usize::from(label) >= CLASSES) {
@@ -59,14 +93,14 @@ pub fn read_labels(path: &Path) -> Result<Vec<u8>, DataError> {
 }
 
 /// An open file, positioned after its magic number.
-struct IdxFile<'a> {
+struct IdxFile<'a, R> {
     path: &'a Path,
-    reader: Box<dyn Read>,
+    reader: R,
 }
 
-impl<'a> IdxFile<'a> {
-    fn open(path: &'a Path, magic: u32) -> Result<Self, DataError> {
-        let mut file = Self { path, reader: file::open(path)? };
+impl<'a, R: Read> IdxFile<'a, R> {
+    fn new(path: &'a Path, reader: R, magic: u32) -> Result<Self, DataError> {
+        let mut file = Self { path, reader };
         let found = file.word()?;
         if found == magic {
             return Ok(file);
@@ -181,6 +215,7 @@ mod tests {
         for content in [plain.clone(), gzip(&plain)] {
             let (_folder, path) = file(&content);
             let read = read_images(&path).unwrap();
+            assert_eq!(images_of("images", &*content).unwrap(), read);
             assert_eq!(read.len(), 2);
             assert_eq!(read[0][..3], [0, 1, 2]);
             assert_eq!(read[1][0], (PIXELS % 251) as u8);
@@ -188,6 +223,7 @@ mod tests {
         for content in [labels(&[5, 0, 9]), gzip(&labels(&[5, 0, 9]))] {
             let (_folder, path) = file(&content);
             assert_eq!(read_labels(&path).unwrap(), [5, 0, 9]);
+            assert_eq!(labels_of("labels", &*content).unwrap(), [5, 0, 9]);
         }
     }
 

@@ -6,6 +6,7 @@ use burn::module::Module;
 use burn::tensor::{DType, Tensor};
 
 use crate::DpError;
+use crate::device_read::{blocking, read_f32};
 use crate::error::positive;
 use crate::model::{TrainableParameters, for_each_trained, map_parameters};
 use crate::updates::UnitUpdate;
@@ -98,7 +99,16 @@ impl GradientCanaries {
     /// Returns [`DpError::InvalidArgument`] if the models are not of the kind that the canaries
     /// were made for, and [`DpError::Device`] if they cannot be read from the device.
     pub fn observe<M: Module>(&mut self, before: &M, after: &M) -> Result<(), DpError> {
-        let (before, after) = (values(before)?, values(after)?);
+        blocking(self.observe_async(before, after), "GradientCanaries::observe_async")
+    }
+
+    /// Runs [`observe`](Self::observe) without blocking the thread.
+    ///
+    /// # Errors
+    ///
+    /// Returns the errors of [`observe`](Self::observe).
+    pub async fn observe_async<M: Module>(&mut self, before: &M, after: &M) -> Result<(), DpError> {
+        let (before, after) = (values(before).await?, values(after).await?);
         let change = |&(parameter, value): &(usize, usize)| {
             let at = |model: &[Vec<f32>]| model.get(parameter)?.get(value).copied();
             Some(f64::from(at(&before)?) - f64::from(at(&after)?))
@@ -128,14 +138,14 @@ impl fmt::Debug for GradientCanaries {
 }
 
 /// Returns the values of every trained parameter, in order.
-fn values<M: Module>(model: &M) -> Result<Vec<Vec<f32>>, DpError> {
+async fn values<M: Module>(model: &M) -> Result<Vec<Vec<f32>>, DpError> {
     let mut tensors = Vec::new();
     for_each_trained(model, |_, parameter| tensors.push(parameter.value.flat()));
-    let values = tensors.into_iter().map(|tensor| {
-        let data = tensor.into_data().convert_dtype(DType::F32);
-        data.try_to_vec::<f32>().map_err(|error| DpError::device(format!("the model: {error:?}")))
-    });
-    values.collect()
+    let mut values = Vec::new();
+    for tensor in tensors {
+        values.push(read_f32(tensor, "the model").await?);
+    }
+    Ok(values)
 }
 
 #[cfg(test)]

@@ -1,9 +1,10 @@
 //! Checks that a second forward pass computes the same losses as the first one.
 
 use burn::module::Module;
-use burn::tensor::{DType, Device, FloatDType, Tensor};
+use burn::tensor::{Device, FloatDType, Tensor};
 
 use crate::DpError;
+use crate::device_read::{blocking, read_f64};
 use crate::model::for_each_parameter;
 
 /// Largest accepted difference in standard deviations of the rounding of two passes. Under the
@@ -96,8 +97,7 @@ pub(super) fn check_repeated(
 }
 
 fn host(losses: Tensor<1>) -> Result<Vec<f64>, DpError> {
-    let data = losses.into_data().convert_dtype(DType::F64);
-    data.try_into_vec().map_err(|error| DpError::device(format!("losses: {error:?}")))
+    blocking(read_f64(losses, "losses"), "DpOptimizer::backward_async")
 }
 
 #[cfg(test)]

@@ -4,6 +4,7 @@ use burn::tensor::Tensor;
 use super::repeated_losses::{check_repeated, rounding};
 use crate::DpError;
 use crate::clipping::{ClippedSum, Clipping, FlatClipping};
+use crate::device_read::blocking;
 use crate::grads::PrivateBackward;
 use crate::model::tie;
 use crate::updates::UnitUpdate;
@@ -40,7 +41,8 @@ pub fn reweight<M: Module>(
     let first = losses(model);
     let grads = PrivateBackward::new().run(first.clone(), model)?;
     let thresholds = clipping.thresholds(0)?;
-    let squared_norms = grads.squared_norms(thresholds.groups())?;
+    let squared_norms = grads.squared_norms(thresholds.groups());
+    let squared_norms = blocking(squared_norms, "DpOptimizer::backward_async")?;
     let coefficients = thresholds.coefficients(&squared_norms, |_| true);
     if coefficients.keep.contains(&false) {
         // A weight of zero does not stop NaN in an ordinary backward pass.

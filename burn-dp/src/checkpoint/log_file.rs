@@ -12,7 +12,7 @@ use super::log_content::{Header, Line, is_unused, parse, written};
 use super::log_lines::{self, checked};
 use super::log_lock::locked;
 use crate::DpError;
-use crate::optim::releases::{Lock, Mark, ReleaseSink, Releases};
+use crate::optim::releases::{Appended, Lock, Mark, ReleaseSink, Releases};
 
 /// The name of the log in a folder of checkpoints.
 pub(super) const RELEASES: &str = "releases.log";
@@ -57,9 +57,9 @@ pub(crate) enum UnusedLog {
 }
 
 impl ReleaseSink for LogFile {
-    fn append(&mut self, step: u64, mark: Mark, event: Option<&DpEvent>) -> Result<(), DpError> {
-        let line = log_lines::line(&Line { step, mark, event: event.cloned() })?;
-        self.append_text(&line)
+    fn append<'a>(&'a mut self, step: u64, mark: Mark, event: Option<&'a DpEvent>) -> Appended<'a> {
+        let line = log_lines::line(&Line { step, mark, event: event.cloned() });
+        Box::pin(std::future::ready(line.and_then(|line| self.append_text(&line))))
     }
 
     fn path(&self) -> &Path {
@@ -268,6 +268,7 @@ mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
     use crate::checkpoint::log_content::FORMAT;
+    use crate::device_read::wait;
 
     fn event() -> DpEvent {
         DpEvent::dp_sgd_step(0.01, 1.0)
@@ -280,10 +281,10 @@ mod tests {
     fn log(folder: &Path, releases: u8) -> PathBuf {
         let path = folder.join("releases.log");
         let mut log = Releases::new(7);
-        log.record(0, &event(), mark(0)).unwrap();
+        wait(log.record(0, &event(), mark(0))).unwrap();
         LogFile::attach(&mut log, &path, UnusedLog::Refuse).unwrap();
         for step in 1..releases {
-            log.record(step.into(), &event(), mark(step)).unwrap();
+            wait(log.record(step.into(), &event(), mark(step))).unwrap();
         }
         path
     }
@@ -311,7 +312,7 @@ mod tests {
         fs::write(&path, &text[..text.len() - 9]).unwrap();
         let mut found = LogFile::read(&path, 7).unwrap();
         assert_eq!(found.len(), 3);
-        assert!(found.record(3, &event(), mark(3)).unwrap());
+        assert!(wait(found.record(3, &event(), mark(3))).unwrap());
         drop(found);
         assert_eq!(fs::read_to_string(&path).unwrap(), text);
     }
@@ -380,7 +381,7 @@ mod tests {
             }
             fs::write(&path, left).unwrap();
             let mut run = Releases::new(8);
-            run.record(0, &event(), mark(3)).unwrap();
+            wait(run.record(0, &event(), mark(3))).unwrap();
             LogFile::attach(&mut run, &path, UnusedLog::Replace).unwrap();
             drop(run);
             assert_eq!(LogFile::read(&path, 8).unwrap().len(), 1);
@@ -491,7 +492,7 @@ mod tests {
         let mut run = LogFile::read(&path, 7).unwrap();
         // Where locks are mandatory, as on Windows, no other handle could read the file now.
         assert!(LogFile::abandoned(&path).err().unwrap().to_string().contains("is in use"));
-        assert!(run.record(2, &event(), mark(2)).unwrap());
+        assert!(wait(run.record(2, &event(), mark(2))).unwrap());
         drop(run);
         assert_eq!(LogFile::read(&path, 7).unwrap().len(), 3);
     }

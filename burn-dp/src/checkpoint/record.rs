@@ -11,9 +11,10 @@ use super::Checkpointer;
 use super::log_file::{LogFile, UnusedLog};
 use super::saved_run::{KeyIn, PrivacyState, SavedRun};
 use crate::DpError;
+use crate::device_read::blocking;
 use crate::optim::DpOptimizer;
-use crate::optim::engine::{LostSteps, damaged};
-use crate::optim::releases::KeyStorage;
+use crate::optim::engine::{LostSteps, RunSource, damaged};
+use crate::optim::releases::{KeyStorage, Releases};
 
 /// The name of a record in messages.
 const NAME: &str = "the record of the optimizer";
@@ -35,7 +36,8 @@ const NAME: &str = "the record of the optimizer";
 #[derive(Clone)]
 pub struct DpOptimizerRecord {
     saved: SavedRun,
-    log: PathBuf,
+    /// `None` if the log is in a store.
+    log: Option<PathBuf>,
     lost: LostSteps,
 }
 
@@ -87,6 +89,16 @@ impl DpOptimizerRecord {
     ///
     /// Returns [`DpError::SavedState`] if the bytes are damaged or of another version.
     pub fn from_bytes(bytes: &[u8], log: impl Into<PathBuf>) -> Result<Self, DpError> {
+        Ok(Self { log: Some(log.into()), ..Self::from_stored_bytes(bytes)? })
+    }
+
+    /// Returns the record of these bytes, whose log of releases is in a
+    /// [store](super::ReleaseStore).
+    ///
+    /// # Errors
+    ///
+    /// Returns [`DpError::SavedState`] if the bytes are damaged or of another version.
+    pub fn from_stored_bytes(bytes: &[u8]) -> Result<Self, DpError> {
         let source = Path::new(NAME);
         let cut = || damaged(source, "it is cut off");
         let (length, rest) = bytes.split_first_chunk::<8>().ok_or_else(cut)?;
@@ -106,9 +118,25 @@ impl DpOptimizerRecord {
         });
         let saved = saved.map_err(|error| damaged(source, error))?;
         match rest {
-            [] => Ok(Self { saved, log: log.into(), lost: LostSteps::Repeat }),
+            [] => Ok(Self { saved, log: None, lost: LostSteps::Repeat }),
             _ => Err(damaged(source, "something follows its end")),
         }
+    }
+
+    /// Continues the run with the options of `optim`, which is new.
+    ///
+    /// # Arguments
+    ///
+    /// - `log`: the log of releases, for messages
+    /// - `open`: opens the log of the run with this identity
+    pub(super) fn resume(
+        &self,
+        optim: DpOptimizer,
+        log: &Path,
+        open: impl FnOnce(u64) -> Result<Releases, DpError>,
+    ) -> Result<DpOptimizer, DpError> {
+        let source = RunSource { name: Path::new(NAME), log, open, lost: self.lost };
+        self.saved.resume_from(optim, source)
     }
 }
 
@@ -171,11 +199,23 @@ impl DpOptimizer {
     /// # }
     /// ```
     pub fn to_record(&self) -> Result<DpOptimizerRecord, DpError> {
+        blocking(self.to_record_async(), "DpOptimizer::to_record_async")
+    }
+
+    /// Runs [`to_record`](Self::to_record) without blocking the thread, as a browser needs it.
+    ///
+    /// Burn itself reads the state of the optimizer inside, and blocks for it. On a GPU of a
+    /// browser use an optimizer without state, for example SGD without momentum.
+    ///
+    /// # Errors
+    ///
+    /// Returns the errors of [`to_record`](Self::to_record).
+    pub async fn to_record_async(&self) -> Result<DpOptimizerRecord, DpError> {
         let log = self.engine.release_log()?.ok_or_else(|| {
             DpError::state(
                 "a record without a log of releases would give budget back when it is loaded; \
-                 begin the run with `DpOptimizer::with_release_log`, or save it with \
-                 `DpOptimizer::save`",
+                 begin the run with `DpOptimizer::with_release_log` or \
+                 `DpOptimizer::with_release_store`, or save it with `DpOptimizer::save`",
             )
         })?;
         if self.engine.is_within_step() {
@@ -184,9 +224,9 @@ impl DpOptimizer {
                  `discard` what was accumulated",
             ));
         }
-        let saved = SavedRun::of_optimizer(self)?;
+        let saved = SavedRun::of_optimizer(self).await?;
         self.engine.releases()?.key.0 = KeyStorage::Records;
-        Ok(DpOptimizerRecord { saved, log, lost: LostSteps::Repeat })
+        Ok(DpOptimizerRecord { saved, log: Some(log), lost: LostSteps::Repeat })
     }
 
     /// Continues the run of a record: T steps, a record and T further steps are 2T steps, bit for
@@ -209,8 +249,13 @@ impl DpOptimizer {
     /// damaged, and if the log of releases is missing, older than the record, of another run, or in
     /// use: drop the optimizer that made the record first.
     pub fn load_record(self, record: DpOptimizerRecord) -> Result<Self, DpError> {
-        let DpOptimizerRecord { saved, log, lost } = record;
-        let optim = saved.resume(self, (Path::new(NAME), &log), lost)?;
+        let Some(log) = &record.log else {
+            return Err(DpError::state(
+                "the log of releases of this record is in a store; continue its run by \
+                 `DpOptimizer::load_record_from_store`",
+            ));
+        };
+        let optim = record.resume(self, log, |run| LogFile::read(log, run))?;
         optim.engine.releases()?.key.0 = KeyStorage::Records;
         Ok(optim)
     }

@@ -14,6 +14,7 @@ use super::owned::{self, Kind};
 use super::saved_run::{MODEL, load_model};
 use super::saved_run::{PRIVACY, PrivacyState, SavedRun};
 use crate::DpError;
+use crate::device_read::blocking;
 use crate::optim::engine::LostSteps;
 use crate::optim::engine::PrivacyEngine;
 use crate::optim::{DpOptimizer, PrivacyPlan};
@@ -84,7 +85,7 @@ impl Checkpoint {
         let model = saved.load_model(&self.privacy(), model)?;
         let mut optim = saved.resume(optim, (&self.privacy(), &self.log()), self.lost)?;
         self.resumed(&optim.engine)?;
-        optim.engine.buffers.begin(&model);
+        blocking(optim.engine.buffers.begin(&model), "DpOptimizer::load_record_from_store")?;
         Ok((optim, model))
     }
 

@@ -12,6 +12,7 @@ use zeroize::{Zeroize, Zeroizing};
 
 use crate::DpError;
 use crate::optim::engine::{EngineState, LostSteps, PrivacyEngine, RunSource, damaged};
+use crate::optim::releases::Releases;
 use crate::optim::{DpOptimizer, Sparsifier, WeightAverage};
 
 use super::log_file::LogFile;
@@ -98,13 +99,13 @@ impl PrivacyState {
 
 impl SavedRun {
     /// Returns the state of `engine` after its last step. Model and optimizer are not in it yet.
-    pub(crate) fn of_engine(engine: &PrivacyEngine) -> Result<Self, DpError> {
+    pub(crate) async fn of_engine(engine: &PrivacyEngine) -> Result<Self, DpError> {
         let mut saved = Self { run: engine.state()?, parts: BTreeMap::new() };
         if let Some(sparsifier) = &engine.sparsifier {
             saved.insert(SPARSIFIER, sparsifier.to_bytes()?);
         }
         if let Some(average) = &engine.average {
-            saved.insert(AVERAGE, average.to_bytes()?);
+            saved.insert(AVERAGE, average.to_bytes_async().await?);
         }
         if let Some(memory) = saved.run.noise_memory.take() {
             saved.insert(NOISE, memory);
@@ -113,8 +114,8 @@ impl SavedRun {
     }
 
     /// Returns the state of `optim` after its last step, without the model.
-    pub(crate) fn of_optimizer(optim: &DpOptimizer) -> Result<Self, DpError> {
-        Self::of_engine(&optim.engine)?.with_optimizer(&optim.inner)
+    pub(crate) async fn of_optimizer(optim: &DpOptimizer) -> Result<Self, DpError> {
+        Self::of_engine(&optim.engine).await?.with_optimizer(&optim.inner)
     }
 
     pub(crate) fn with_optimizer(mut self, inner: &ModuleOptimizer) -> Result<Self, DpError> {
@@ -221,6 +222,7 @@ impl SavedRun {
     }
 
     /// Continues the run with the options of `engine`, which is new.
+    #[cfg(feature = "train")]
     pub(crate) fn resume_engine(
         &self,
         engine: PrivacyEngine,
@@ -232,17 +234,30 @@ impl SavedRun {
     }
 
     /// Continues the run with the options of `optim`, which is new.
+    pub(crate) fn resume_from<F>(
+        &self,
+        optim: DpOptimizer,
+        source: RunSource<'_, F>,
+    ) -> Result<DpOptimizer, DpError>
+    where
+        F: FnOnce(u64) -> Result<Releases, DpError>,
+    {
+        let DpOptimizer { engine, inner } = optim;
+        let record = OptimizerRecord::from_bytes(self.part(source.name, OPTIMIZER)?)
+            .map_err(|error| refused(&source.name.with_file_name(OPTIMIZER), error))?;
+        let engine = engine.resume(self.run.clone(), source)?;
+        Ok(DpOptimizer { engine, inner: inner.load_record(record) })
+    }
+
+    /// Continues the run with the options of `optim`, which is new.
     pub(crate) fn resume(
         &self,
         optim: DpOptimizer,
         (source, log): (&Path, &Path),
         lost: LostSteps,
     ) -> Result<DpOptimizer, DpError> {
-        let DpOptimizer { engine, inner } = optim;
-        let record = OptimizerRecord::from_bytes(self.part(source, OPTIMIZER)?)
-            .map_err(|error| refused(&source.with_file_name(OPTIMIZER), error))?;
-        let engine = self.resume_engine(engine, (source, log), lost)?;
-        Ok(DpOptimizer { engine, inner: inner.load_record(record) })
+        let open = |run| LogFile::read(log, run);
+        self.resume_from(optim, RunSource { name: source, log, open, lost })
     }
 }
 

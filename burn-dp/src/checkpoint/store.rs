@@ -13,6 +13,7 @@ use super::owned::{self, Kind};
 use super::saved_run::{KeyIn, PRIVACY, SavedRun};
 use super::{Checkpoint, fail_point};
 use crate::DpError;
+use crate::device_read::blocking;
 use crate::optim::DpOptimizer;
 use crate::optim::buffers::Extent;
 use crate::optim::engine::PrivacyEngine;
@@ -78,8 +79,10 @@ impl Checkpointer {
     /// run is elsewhere, and [`DpError::UnsupportedModel`] if a value of the model that is not
     /// trained changed during the run.
     pub fn save<M: Module>(&self, model: &M, optim: &DpOptimizer) -> Result<(), DpError> {
-        optim.engine.buffers.verify(model, Extent::Whole)?;
-        let saved = SavedRun::of_optimizer(optim)?.with_model(model)?;
+        let verified = optim.engine.buffers.verify(model, Extent::Whole);
+        blocking(verified, "DpOptimizer::to_record_async")?;
+        let saved = blocking(SavedRun::of_optimizer(optim), "DpOptimizer::to_record_async")?;
+        let saved = saved.with_model(model)?;
         let target = self.write(&saved, Some(&optim.engine))?;
         owned::discard_where(&self.folder, |folder, _| folder != target);
         Ok(())

@@ -9,6 +9,7 @@ use super::planner::{Formation, Planner};
 use super::rows::Rows;
 use super::{MemoryBound, PerExampleGradients};
 use crate::DpError;
+use crate::device_read::blocking;
 use crate::model::TrainableParameters;
 use crate::ops::recording::Recording;
 
@@ -135,11 +136,12 @@ impl PrivateBackward {
         losses: Tensor<1>,
         model: &M,
     ) -> Result<PerExampleGradients, DpError> {
-        self.run_checked(losses, model, &mut ())
+        // Without a check nothing is read, so nothing is waited for.
+        blocking(self.run_checked(losses, model, &mut ()), "DpOptimizer::backward_async")
     }
 
     /// Runs the backward pass under a check.
-    pub(crate) fn run_checked<M: Module, C: PassCheck>(
+    pub(crate) async fn run_checked<M: Module, C: PassCheck>(
         &self,
         losses: Tensor<1>,
         model: &M,
@@ -177,6 +179,6 @@ impl PrivateBackward {
         let recorder = recording.finish();
         parameters.refuse_ordinary_gradients(model, &grads)?;
         drop(grads);
-        Ok(check.end(recorder?)?.finish())
+        Ok(check.end(recorder?).await?.finish())
     }
 }

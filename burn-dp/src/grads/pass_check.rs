@@ -30,7 +30,10 @@ pub(crate) trait PassCheck {
     /// # Errors
     ///
     /// Returns an error if the check finds a fault.
-    fn end<R: Recorder + 'static>(&mut self, recorder: Self::Recorder<R>) -> Result<R, DpError>;
+    async fn end<R: Recorder + 'static>(
+        &mut self,
+        recorder: Self::Recorder<R>,
+    ) -> Result<R, DpError>;
 }
 
 /// No check.
@@ -47,7 +50,7 @@ impl PassCheck for () {
         (losses, recorder)
     }
 
-    fn end<R: Recorder + 'static>(&mut self, recorder: R) -> Result<R, DpError> {
+    async fn end<R: Recorder + 'static>(&mut self, recorder: R) -> Result<R, DpError> {
         Ok(recorder)
     }
 }

@@ -9,6 +9,7 @@ use super::planner::{MemoryBound, Strategy};
 use super::precision::Precision;
 use super::rules::{Keep, Rounding, SquaredNorms};
 use crate::DpError;
+use crate::device_read::read_f32;
 use crate::model::{ParameterGroups, ParameterInfo};
 
 /// The gradients of the examples of one physical batch, in the form that is cheapest to clip.
@@ -106,7 +107,10 @@ impl PerExampleGradients {
     ///
     /// Returns an error of [`ParameterGroups::index_of`] if a parameter belongs to no group, and
     /// [`DpError::Device`] if the norms cannot be read.
-    pub(crate) fn squared_norms(&self, groups: &ParameterGroups) -> Result<Vec<Vec<f64>>, DpError> {
+    pub(crate) async fn squared_norms(
+        &self,
+        groups: &ParameterGroups,
+    ) -> Result<Vec<Vec<f64>>, DpError> {
         let mut totals = vec![vec![0.0f64; self.batch_size]; groups.len()];
         if self.parameters.is_empty() {
             return Ok(totals);
@@ -133,9 +137,8 @@ impl PerExampleGradients {
             };
             kinds.push((group, round_up));
         }
-        let table = Tensor::<1>::stack::<2>(rows, 0).into_data().convert_dtype(DType::F32);
-        let table =
-            table.as_slice::<f32>().map_err(|error| DpError::device(format!("{error:?}")))?;
+        let table = Tensor::<1>::stack::<2>(rows, 0);
+        let table = read_f32(table, "the norms of the gradients").await?;
         let mut rows = table.chunks_exact(self.batch_size);
         let precision = Precision::of(&self.device);
         for (group, round_up) in kinds {

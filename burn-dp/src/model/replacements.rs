@@ -7,6 +7,7 @@ use burn::module::{Module, ModuleVisitor, Param};
 use burn::tensor::{DType, Tensor};
 
 use super::walk::AnyRank;
+use crate::device_read::{blocking, read};
 use crate::nn::scope::PrivateScope;
 
 /// A layer that differs between two models.
@@ -175,7 +176,10 @@ impl Value {
         match (&self.flat, &other.flat) {
             (Some(a), Some(b)) => {
                 let b = b.clone().to_device(&a.device());
-                a.clone().equal(b).all().into_scalar::<bool>()
+                let equal = read(a.clone().equal(b).all(), "a comparison");
+                // What cannot be read counts as changed.
+                blocking(equal, "a device of the host")
+                    .is_ok_and(|equal| equal.iter::<bool>().all(|equal| equal))
             }
             _ => false,
         }

@@ -3,6 +3,9 @@
 use burn::backend::DispatchDevice;
 use burn::tensor::{Bool, DType, Device, Int, Tensor};
 
+use crate::DpError;
+use crate::device_read::{blocking, read};
+
 /// Returns indices below `rows`, and where others were replaced; `None` if all of them are known to
 /// be below.
 ///
@@ -11,7 +14,7 @@ pub(crate) fn bounded(
     ids: Tensor<2, Int>,
     rows: usize,
 ) -> (Tensor<2, Int>, Option<Tensor<2, Bool>>) {
-    if is_host(&ids.device()) && first_outside(&ids, rows).is_none() {
+    if is_host(&ids.device()) && matches!(first_outside(&ids, rows), Ok(None)) {
         return (ids, None);
     }
     let last = rows.saturating_sub(1) as i64;
@@ -19,11 +22,20 @@ pub(crate) fn bounded(
     (ids.clamp(0, last), Some(outside))
 }
 
-/// Returns the first index that is negative or not below `rows`.
-pub(crate) fn first_outside(ids: &Tensor<2, Int>, rows: usize) -> Option<i64> {
-    let data = ids.to_data().convert_dtype(DType::I64);
+/// Returns the first index that is negative or not below `rows`; none on a GPU of a browser, which
+/// cannot be waited for within a pass.
+///
+/// # Errors
+///
+/// Returns [`DpError::Device`] if the indices cannot be read.
+pub(crate) fn first_outside(ids: &Tensor<2, Int>, rows: usize) -> Result<Option<i64>, DpError> {
+    if cfg!(target_family = "wasm") && !is_host(&ids.device()) {
+        return Ok(None);
+    }
+    let data = blocking(read(ids.clone(), "indices"), "DpOptimizer::backward_async")?;
+    let data = data.convert_dtype(DType::I64);
     let ids = data.as_slice::<i64>().unwrap_or_default();
-    ids.iter().copied().find(|&id| usize::try_from(id).map_or(true, |id| id >= rows))
+    Ok(ids.iter().copied().find(|&id| usize::try_from(id).map_or(true, |id| id >= rows)))
 }
 
 /// Whether the values are in the memory of the host: reading them costs no synchronization.

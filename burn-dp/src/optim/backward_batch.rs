@@ -5,6 +5,7 @@ use burn::tensor::Tensor;
 
 use super::DpOptimizer;
 use crate::DpError;
+use crate::device_read::blocking;
 use crate::sampling::LogicalBatch;
 
 impl DpOptimizer {
@@ -71,21 +72,39 @@ impl DpOptimizer {
         physical_batch_size: usize,
         losses: impl Fn(&M, O) -> Tensor<1>,
     ) -> Result<(), DpError> {
+        let clipped = self.backward_batch_async(model, batch, physical_batch_size, losses);
+        blocking(clipped, "DpOptimizer::backward_batch_async")
+    }
+
+    /// Runs [`backward_batch`](Self::backward_batch) without blocking the thread, as a browser
+    /// needs it.
+    ///
+    /// # Errors
+    ///
+    /// Returns the errors of [`backward_batch`](Self::backward_batch). If the future is dropped
+    /// before its end, [`discard`](Self::discard) the logical batch before clipping it again.
+    pub async fn backward_batch_async<M: Module, O: Send + 'static>(
+        &mut self,
+        model: &M,
+        batch: &LogicalBatch<O>,
+        physical_batch_size: usize,
+        losses: impl Fn(&M, O) -> Tensor<1>,
+    ) -> Result<(), DpError> {
         // Before any forward pass: no pass of the test may set what later passes are compared to.
-        self.engine.buffers.begin(model);
+        self.engine.buffers.begin(model).await?;
         let losses = |model: &M, input| (losses(model, input), ());
         let forward = self.engine.forward(batch, None, &losses);
         for physical in batch.physical_batches(physical_batch_size)? {
             let (input, part) = physical?.into_parts();
             self.engine.check_part(&part)?;
             if self.engine.begin_comparison() {
-                let outcome = forward.compare(model, part.private_indices());
+                let outcome = forward.compare(model, part.private_indices()).await;
                 self.engine.compared(&outcome);
                 outcome?;
             }
-            let task = self.engine.clip_task(model)?;
+            let task = self.engine.clip_task(model).await?;
             let (losses, ()) = forward.run(model, input, &part);
-            let (sum, probe) = task.run(losses, &part, model);
+            let (sum, probe) = task.run(losses, &part, model).await;
             self.engine.end_task(probe);
             self.engine.accumulate(part, sum?)?;
         }

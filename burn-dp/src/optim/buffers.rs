@@ -1,13 +1,16 @@
 //! The check that nothing but the optimizer changes a model.
 
 use std::collections::BTreeMap;
+use std::future::Future;
+use std::pin::Pin;
 use std::sync::Arc;
 
 use burn::module::{Module, ModuleVisitor, Param};
 use burn::tensor::kind::Basic;
-use burn::tensor::{Bool, DType, Int, Tensor};
+use burn::tensor::{Bool, DType, Int, Tensor, TensorData};
 
 use crate::DpError;
+use crate::device_read::read;
 use crate::ops::is_same_memory;
 
 /// The values of a model that are not trained, by path.
@@ -52,16 +55,18 @@ enum Stored {
 
 impl BufferCheck {
     /// Begins with the present values of `model`, which no private data has reached yet.
-    pub(crate) fn begin<M: Module>(&mut self, model: &M) {
-        if self.known.is_none() {
-            self.renew(model);
+    pub(crate) async fn begin<M: Module>(&mut self, model: &M) -> Result<(), DpError> {
+        match self.known {
+            Some(_) => Ok(()),
+            None => self.renew(model).await,
         }
     }
 
     /// Takes the present values of `model` as those that must not change.
-    pub(crate) fn renew<M: Module>(&mut self, model: &M) {
+    pub(crate) async fn renew<M: Module>(&mut self, model: &M) -> Result<(), DpError> {
         synchronize(model);
-        *self = Self { known: Some(Arc::new(collect(model, true))), released: false };
+        *self = Self { known: Some(Arc::new(collect(model, true).await?)), released: false };
+        Ok(())
     }
 
     /// Checks that `model` has the values that the run began with.
@@ -69,8 +74,8 @@ impl BufferCheck {
     /// # Errors
     ///
     /// Returns [`DpError::UnsupportedModel`] with the path of a value that changed.
-    pub(crate) fn verify<M: Module>(&self, model: &M, extent: Extent) -> Result<(), DpError> {
-        self.verified(model, extent).map(drop)
+    pub(crate) async fn verify<M: Module>(&self, model: &M, extent: Extent) -> Result<(), DpError> {
+        self.verified(model, extent).await.map(drop)
     }
 
     /// Checks `model` before a release. What is frozen from now on is compared from now on.
@@ -78,9 +83,9 @@ impl BufferCheck {
     /// # Errors
     ///
     /// Returns [`DpError::UnsupportedModel`] with the path of a value that changed.
-    pub(crate) fn end_of_step<M: Module>(&mut self, model: &M) -> Result<(), DpError> {
-        self.begin(model);
-        let mut found = self.verified(model, Extent::Step)?;
+    pub(crate) async fn end_of_step<M: Module>(&mut self, model: &M) -> Result<(), DpError> {
+        self.begin(model).await?;
+        let mut found = self.verified(model, Extent::Step).await?;
         if let Some(known) = self.known.as_deref().filter(|_| self.released) {
             let packed = known.iter().filter(|(_, value)| matches!(value, Stored::Packed(_)));
             found.extend(packed.map(|(path, value)| (path.clone(), value.clone())));
@@ -90,13 +95,13 @@ impl BufferCheck {
     }
 
     /// Checks `model` and returns its present values.
-    fn verified<M: Module>(&self, model: &M, extent: Extent) -> Result<Values, DpError> {
+    async fn verified<M: Module>(&self, model: &M, extent: Extent) -> Result<Values, DpError> {
         synchronize(model);
-        let found = collect(model, extent == Extent::Whole || !self.released);
+        let found = collect(model, extent == Extent::Whole || !self.released).await?;
         let Some(before) = self.known.as_deref() else { return Ok(found) };
         // What was trained at the beginning is not in it.
         let pairs = found.iter().filter_map(|(path, now)| Some((path, before.get(path)?, now)));
-        match changed(pairs.collect()) {
+        match changed(pairs.collect()).await? {
             None => Ok(found),
             Some(path) => Err(DpError::UnsupportedModel {
                 path,
@@ -117,16 +122,24 @@ fn synchronize<M: Module>(model: &M) {
     drop(model.valid());
 }
 
-fn collect<M: Module>(model: &M, packed: bool) -> Values {
-    let mut walk = Walk { path: Vec::new(), packed, found: Values::new() };
+async fn collect<M: Module>(model: &M, packed: bool) -> Result<Values, DpError> {
+    let reads = packed.then(Vec::new);
+    let mut walk = Walk { path: Vec::new(), reads, found: Values::new() };
     model.visit(&mut walk);
-    walk.found
+    let Walk { reads, mut found, .. } = walk;
+    for (path, read) in reads.unwrap_or_default() {
+        found.insert(path, Stored::Packed(blake3::hash(read.await?.as_bytes())));
+    }
+    Ok(found)
 }
+
+/// The read of a value of any rank.
+type Read = Pin<Box<dyn Future<Output = Result<TensorData, DpError>>>>;
 
 struct Walk {
     path: Vec<String>,
-    /// Whether packed values are read.
-    packed: bool,
+    /// The reads of packed values, if they are read.
+    reads: Option<Vec<(String, Read)>>,
     found: Values,
 }
 
@@ -151,10 +164,10 @@ impl ModuleVisitor for Walk {
             return;
         }
         match value.dtype() {
-            DType::QFloat(_) if !self.packed => {}
             DType::QFloat(_) => {
-                let hash = blake3::hash(value.to_data().as_bytes());
-                self.add(Stored::Packed(hash));
+                if let Some(reads) = &mut self.reads {
+                    reads.push((self.path.join("."), Box::pin(read(value, "a packed value"))));
+                }
             }
             _ => {
                 let values = value.shape().num_elements();
@@ -177,22 +190,27 @@ impl ModuleVisitor for Walk {
 }
 
 /// Returns the path of a value that differs, if there is one. There is one read for all values.
-fn changed(pairs: Vec<(&String, &Stored, &Stored)>) -> Option<String> {
+async fn changed(pairs: Vec<(&String, &Stored, &Stored)>) -> Result<Option<String>, DpError> {
     let mut compared = Vec::new();
     for (path, before, now) in pairs {
         match before.differs(now) {
             Differs::Known(false) => {}
-            Differs::Known(true) => return Some(path.clone()),
+            Differs::Known(true) => return Ok(Some(path.clone())),
             Differs::OnDevice(flag) => compared.push((path, before, now, *flag)),
         }
     }
-    let device = compared.first().map(|(.., flag)| flag.device())?;
+    let Some(device) = compared.first().map(|(.., flag)| flag.device()) else { return Ok(None) };
     let flags = compared.iter().map(|(.., flag)| flag.clone().to_device(&device)).collect();
-    let flags = Tensor::cat(flags, 0).into_data();
+    let flags = read(Tensor::cat(flags, 0), "the comparison of values that are not trained");
+    let flags = flags.await?;
     let found = compared.iter().zip(flags.iter::<bool>()).filter(|(_, differs)| *differs);
     // A value that is not a number differs from itself.
-    let mut found = found.filter(|((_, before, now, _), _)| before.bytes() != now.bytes());
-    found.next().map(|((path, ..), _)| path.to_string())
+    for ((path, before, now, _), _) in found {
+        if before.bytes().await? != now.bytes().await? {
+            return Ok(Some(path.to_string()));
+        }
+    }
+    Ok(None)
 }
 
 /// Whether two values differ.
@@ -217,14 +235,15 @@ impl Stored {
     }
 
     /// Returns the bytes of the value.
-    fn bytes(&self) -> Vec<u8> {
+    async fn bytes(&self) -> Result<Vec<u8>, DpError> {
+        let what = "a value that is not trained";
         let data = match self {
-            Self::Float(value) => value.to_data(),
-            Self::Int(value) => value.to_data(),
-            Self::Bool(value) => value.to_data(),
-            Self::Packed(hash) => return hash.as_bytes().to_vec(),
+            Self::Float(value) => read(value.clone(), what).await?,
+            Self::Int(value) => read(value.clone(), what).await?,
+            Self::Bool(value) => read(value.clone(), what).await?,
+            Self::Packed(hash) => return Ok(hash.as_bytes().to_vec()),
         };
-        data.as_bytes().to_vec()
+        Ok(data.as_bytes().to_vec())
     }
 }
 

@@ -9,6 +9,7 @@ use burn_dp_accountant::{Epsilon, PrivacyLedger, PrivacyStatement};
 use super::engine::PrivacyEngine;
 use super::{Independence, IndependenceCheck, PrivacyPlan, RefusedStep, Sparsifier, WeightAverage};
 use crate::clipping::{ClippedSum, ClippingStatistics, PublicNorms, Thresholds};
+use crate::device_read::blocking;
 use crate::grads::PrivateBackward;
 use crate::nn::{UnitScope, Units};
 use crate::sampling::{Draw, DrawPart, PhysicalBatch};
@@ -178,6 +179,20 @@ impl DpOptimizer {
         batch: impl Into<PhysicalBatch<O>>,
         losses: impl FnOnce(&M, O) -> Tensor<1>,
     ) -> Result<(), DpError> {
+        blocking(self.backward_async(model, batch, losses), "DpOptimizer::backward_async")
+    }
+
+    /// Runs [`backward`](Self::backward) without blocking the thread, as a browser needs it.
+    ///
+    /// # Errors
+    ///
+    /// Returns the errors of [`backward`](Self::backward).
+    pub async fn backward_async<M: Module, O>(
+        &mut self,
+        model: &M,
+        batch: impl Into<PhysicalBatch<O>>,
+        losses: impl FnOnce(&M, O) -> Tensor<1>,
+    ) -> Result<(), DpError> {
         let (input, part) = batch.into().into_parts();
         self.engine.check_part(&part)?;
         if part.rows() == 0 {
@@ -185,12 +200,12 @@ impl DpOptimizer {
         }
         self.engine.independence.losses_alone();
         // Before the forward pass, which must not change what is not trained.
-        let task = self.engine.clip_task(model)?;
+        let task = self.engine.clip_task(model).await?;
         let losses = {
             let _scope = self.engine.unit_scope(model, &part);
             losses(model, input)
         };
-        let (sum, probe) = task.run(losses, &part, model);
+        let (sum, probe) = task.run(losses, &part, model).await;
         self.engine.end_task(probe);
         self.engine.accumulate(part, sum?)
     }
@@ -249,6 +264,21 @@ impl DpOptimizer {
         &mut self,
         model: &M,
         units: impl Into<PhysicalBatch<Vec<U>>>,
+        update: impl FnMut(M, U) -> Result<UnitUpdate, DpError>,
+    ) -> Result<(), DpError> {
+        blocking(self.unit_updates_async(model, units, update), "DpOptimizer::unit_updates_async")
+    }
+
+    /// Runs [`unit_updates`](Self::unit_updates) without blocking the thread, as a browser needs
+    /// it.
+    ///
+    /// # Errors
+    ///
+    /// Returns the errors of [`unit_updates`](Self::unit_updates).
+    pub async fn unit_updates_async<M: Module, U>(
+        &mut self,
+        model: &M,
+        units: impl Into<PhysicalBatch<Vec<U>>>,
         mut update: impl FnMut(M, U) -> Result<UnitUpdate, DpError>,
     ) -> Result<(), DpError> {
         let (units, part) = units.into().into_parts();
@@ -270,9 +300,9 @@ impl DpOptimizer {
             let _scope = UnitScope::enter(&copy, &randomness, Units::One(index));
             update(copy, unit)
         };
-        let task = self.engine.unit_task(model)?;
-        let sum = task.run(model, units.into_iter().zip(indices), update)?;
-        self.engine.end_unit_task(model)?;
+        let task = self.engine.unit_task(model).await?;
+        let sum = task.run(model, units.into_iter().zip(indices), update).await?;
+        self.engine.end_unit_task(model).await?;
         self.engine.accumulate(part, sum)
     }
 
@@ -328,6 +358,21 @@ impl DpOptimizer {
         &mut self,
         model: &M,
         units: impl Into<PhysicalBatch<Vec<U>>>,
+        loss: impl FnMut(&M, U) -> Tensor<1>,
+    ) -> Result<(), DpError> {
+        blocking(self.backward_each_async(model, units, loss), "DpOptimizer::backward_each_async")
+    }
+
+    /// Runs [`backward_each`](Self::backward_each) without blocking the thread, as a browser needs
+    /// it.
+    ///
+    /// # Errors
+    ///
+    /// Returns the errors of [`backward_each`](Self::backward_each).
+    pub async fn backward_each_async<M: Module, U>(
+        &mut self,
+        model: &M,
+        units: impl Into<PhysicalBatch<Vec<U>>>,
         mut loss: impl FnMut(&M, U) -> Tensor<1>,
     ) -> Result<(), DpError> {
         static WARNING: Once = Once::new();
@@ -337,9 +382,8 @@ impl DpOptimizer {
                  a batch by about the size of the batch"
             );
         });
-        self.unit_updates(model, units, |model, unit| {
-            UnitUpdate::gradient(&model, loss(&model, unit))
-        })
+        let gradient = |model: M, unit| UnitUpdate::gradient(&model, loss(&model, unit));
+        self.unit_updates_async(model, units, gradient).await
     }
 
     /// Returns the clipping thresholds of the current logical step, which are fixed until
@@ -399,7 +443,20 @@ impl DpOptimizer {
     ///
     /// Returns [`DpError::InvalidState`] within a logical step.
     pub fn accept_public_buffers<M: Module>(&mut self, model: &M) -> Result<(), DpError> {
-        self.engine.accept_public_buffers(model)
+        let accepted = self.accept_public_buffers_async(model);
+        blocking(accepted, "DpOptimizer::accept_public_buffers_async")
+    }
+
+    /// Runs [`accept_public_buffers`](Self::accept_public_buffers) without blocking the thread.
+    ///
+    /// # Errors
+    ///
+    /// Returns the errors of [`accept_public_buffers`](Self::accept_public_buffers).
+    pub async fn accept_public_buffers_async<M: Module>(
+        &mut self,
+        model: &M,
+    ) -> Result<(), DpError> {
+        self.engine.accept_public_buffers(model).await
     }
 
     /// Drops what was accumulated since the last step. Nothing of it was released.
@@ -437,7 +494,32 @@ impl DpOptimizer {
         model: M,
         draw: impl Into<Draw>,
     ) -> Result<M, Box<RefusedStep<M>>> {
-        let outcome = self.engine.step(&mut self.inner, lr.into(), model, &draw.into());
+        // Natively no copy of the model is kept: the optimizer changes its weights in place.
+        #[cfg(not(target_family = "wasm"))]
+        return crate::device_read::wait(self.step_async(lr, model, draw));
+        #[cfg(target_family = "wasm")]
+        {
+            use crate::device_read::{at_once, not_ready};
+            let unchanged = model.clone();
+            let refused = || Err(RefusedStep::new(unchanged, not_ready("DpOptimizer::step_async")));
+            at_once(self.step_async(lr, model, draw)).unwrap_or_else(refused)
+        }
+    }
+
+    /// Makes a [`step`](Self::step) without blocking the thread, as a browser needs it.
+    ///
+    /// # Errors
+    ///
+    /// Returns the errors of [`step`](Self::step). If the future is dropped before its end, the
+    /// release may be in the log and in the ledger, and the noise of the step is used up; resume
+    /// from the last checkpoint.
+    pub async fn step_async<M: Module>(
+        &mut self,
+        lr: impl Into<ModuleLearningRate>,
+        model: M,
+        draw: impl Into<Draw>,
+    ) -> Result<M, Box<RefusedStep<M>>> {
+        let outcome = self.engine.step(&mut self.inner, lr.into(), model, &draw.into()).await;
         match outcome.error {
             None => Ok(outcome.model),
             Some(error) => Err(RefusedStep::new(outcome.model, error)),

@@ -6,6 +6,7 @@ use burn::tensor::Tensor;
 
 use super::{DpOptimizer, RefusedStep};
 use crate::clipping::PublicNorms;
+use crate::device_read::blocking;
 use crate::random::{Domain, Stream};
 use crate::sampling::{DistinctRecords, Draw, DrawPart, ExampleChoice, PhysicalBatch, Sampler};
 use crate::updates::federated::UserUpdate;
@@ -74,8 +75,36 @@ impl FederatedTraining {
         I: Clone,
         E: std::error::Error + Send + Sync + 'static,
     {
-        let made = match self.collect(&model, users, losses) {
+        let collected = self.collect(&model, users, losses);
+        let made = match blocking(collected, "FederatedTraining::round_async") {
             Ok(draw) => self.optim.step(lr, model, draw),
+            Err(error) => Err(RefusedStep::new(model, error)),
+        };
+        if made.is_err() {
+            self.optim.discard();
+        }
+        made
+    }
+
+    /// Makes one [`round`](Self::round) without blocking the thread, as a browser needs it.
+    ///
+    /// # Errors
+    ///
+    /// Returns the errors of [`round`](Self::round).
+    pub async fn round_async<M, I, E>(
+        &mut self,
+        lr: impl Into<ModuleLearningRate>,
+        model: M,
+        users: &impl DistinctRecords<Vec<I>, E>,
+        losses: impl FnMut(&M, Vec<I>) -> Result<Tensor<1>, DpError>,
+    ) -> Result<M, Box<RefusedStep<M>>>
+    where
+        M: Module,
+        I: Clone,
+        E: std::error::Error + Send + Sync + 'static,
+    {
+        let made = match self.collect(&model, users, losses).await {
+            Ok(draw) => self.optim.step_async(lr, model, draw).await,
             Err(error) => Err(RefusedStep::new(model, error)),
         };
         if made.is_err() {
@@ -85,7 +114,7 @@ impl FederatedTraining {
         made
     }
 
-    fn collect<M, I, E>(
+    async fn collect<M, I, E>(
         &mut self,
         model: &M,
         users: &impl DistinctRecords<Vec<I>, E>,
@@ -114,7 +143,7 @@ impl FederatedTraining {
         let choice = ExampleChoice::new(&key, round);
         let part = DrawPart::from(&draw).with_identity(users.identity());
         let units = PhysicalBatch::new(draw.private_indices().to_vec(), part);
-        self.optim.unit_updates(model, units, |copy, user| {
+        let computed = |copy, user| {
             let mut items = users.items_of_step(vec![user], &choice).map_err(DpError::dataset)?;
             let Some(examples) = items.pop().filter(|_| items.is_empty()) else {
                 return Err(DpError::invalid("users", "must return one item for each index"));
@@ -122,7 +151,8 @@ impl FederatedTraining {
             users.check_record(user, &examples)?;
             let order = Stream::new(&key, Domain::Shuffling, round, user as u64);
             update.compute(copy, examples, order, &mut losses)
-        })?;
+        };
+        self.optim.unit_updates_async(model, units, computed).await?;
         Ok(draw)
     }
 

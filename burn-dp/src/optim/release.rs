@@ -7,6 +7,7 @@ use burn::tensor::{DType, DataError, TensorData};
 use super::releases::Mark;
 use crate::DpError;
 use crate::clipping::{ClippedSum, Count, StepNoise, Thresholds};
+use crate::device_read::{read, read_f32};
 use crate::model::for_each_trained;
 use crate::noise::{CorrelatedNoise, GaussianMechanism, NoiseAhead};
 use crate::random::NoiseStep;
@@ -67,7 +68,7 @@ impl Release {
 
     /// Reads everything that is to be released from the device and binds the noise to it. Nothing
     /// is released yet.
-    pub(crate) fn bind<M: Module>(
+    pub(crate) async fn bind<M: Module>(
         self,
         model: &M,
         sum: ClippedSum,
@@ -80,14 +81,17 @@ impl Release {
             count_noise.map(|noise| noise.bound_to([bytemuck::cast_slice(&balances), stds]));
         let mut sums = Vec::new();
         if releases_sum {
-            let mut clipped = sum.sums;
+            let (mut clipped, mut on_device) = (sum.sums, Vec::new());
             for_each_trained(model, |_, parameter| {
-                sums.push(match clipped.remove(&parameter.id) {
-                    Some(sum) => sum.into_data().convert_dtype(DType::F32),
-                    // No example contributed.
-                    None => TensorData::zeros::<f32, _>(parameter.value.shape()),
-                });
+                on_device.push((clipped.remove(&parameter.id), parameter.value.shape()));
             });
+            for (sum, shape) in on_device {
+                sums.push(match sum {
+                    Some(sum) => read(sum, "a clipped sum").await?.convert_dtype(DType::F32),
+                    // No example contributed.
+                    None => TensorData::zeros::<f32, _>(shape),
+                });
+            }
         }
         let mut content = Vec::with_capacity(sums.len() + 1);
         for sums in &sums {
@@ -181,7 +185,7 @@ fn unreadable(error: DataError) -> DpError {
 /// # Privacy
 ///
 /// Post-processing of the released gradient.
-pub(super) fn signal_to_noise<M: Module>(
+pub(super) async fn signal_to_noise<M: Module>(
     model: &M,
     grads: &GradientsParams,
     thresholds: &Thresholds,
@@ -189,14 +193,18 @@ pub(super) fn signal_to_noise<M: Module>(
     expected_batch_size: f64,
 ) -> Result<f64, DpError> {
     let groups = thresholds.groups().of_model(model)?;
-    let (mut squared_norm, mut sizes) = (0.0, Vec::new());
+    let (mut squares, mut sizes) = (Vec::new(), Vec::new());
     for_each_trained(model, |_, parameter| {
         if let Some(grad) = parameter.value.registered(parameter.id, grads) {
             sizes.push(grad.dims()[0]);
-            let squared = grad.powi_scalar(2).sum().try_into_scalar::<f32>();
-            squared_norm += squared.map_or(f64::NAN, f64::from);
+            squares.push(grad.powi_scalar(2).sum());
         }
     });
+    let mut squared_norm = 0.0;
+    for square in squares {
+        let square = read_f32(square, "the norm of a released gradient").await;
+        squared_norm += square.map_or(f64::NAN, |square| square.into_iter().map(f64::from).sum());
+    }
     let variance: f64 = (sizes.iter().zip(groups))
         .map(|(&size, group)| size as f64 * (noise.group_stds[group] / expected_batch_size).powi(2))
         .sum();

@@ -1,7 +1,9 @@
 //! The releases of a run, in order.
 
 use std::fmt;
+use std::future::Future;
 use std::path::{Path, PathBuf};
+use std::pin::Pin;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use burn_dp_accountant::{DpEvent, PrivacyLedger};
@@ -25,7 +27,7 @@ pub(crate) trait ReleaseSink: Send {
     /// # Arguments
     ///
     /// - `event`: `None` if it continues the event of the step before
-    fn append(&mut self, step: u64, mark: Mark, event: Option<&DpEvent>) -> Result<(), DpError>;
+    fn append<'a>(&'a mut self, step: u64, mark: Mark, event: Option<&'a DpEvent>) -> Appended<'a>;
 
     /// Where the releases are stored.
     fn path(&self) -> &Path;
@@ -33,6 +35,9 @@ pub(crate) trait ReleaseSink: Send {
     /// Whether other processes are kept from the store.
     fn lock(&self) -> Lock;
 }
+
+/// What [`ReleaseSink::append`] returns.
+pub(crate) type Appended<'a> = Pin<Box<dyn Future<Output = Result<(), DpError>> + 'a>>;
 
 /// Whether a log of releases keeps other processes from its run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -146,7 +151,7 @@ impl Releases {
     ///
     /// Returns [`DpError::InvalidState`] if the step was released before with another content, or
     /// if it does not follow the last release, and [`DpError::Io`] if the sink cannot store it.
-    pub(crate) fn record(
+    pub(crate) async fn record(
         &mut self,
         step: u64,
         event: &DpEvent,
@@ -172,7 +177,7 @@ impl Releases {
         }
         let is_new = self.events.following().is_none_or(|following| following != *event);
         if let Some(sink) = &mut self.sink {
-            sink.append(step, mark, is_new.then_some(event))?;
+            sink.append(step, mark, is_new.then_some(event)).await?;
         }
         self.push(mark, event);
         Ok(true)
@@ -218,6 +223,7 @@ impl fmt::Debug for Releases {
 mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
+    use crate::device_read::wait;
 
     fn event(sigma: f64) -> DpEvent {
         DpEvent::dp_sgd_step(0.01, sigma)
@@ -227,12 +233,12 @@ mod tests {
     fn a_repeated_step_is_free_if_it_is_the_same_and_refused_otherwise() {
         let mut releases = Releases::new(7);
         for step in 0..3 {
-            assert!(releases.record(step, &event(1.0), Mark([step as u8; 16])).unwrap());
+            assert!(wait(releases.record(step, &event(1.0), Mark([step as u8; 16]))).unwrap());
         }
-        assert!(!releases.record(1, &event(1.0), Mark([1; 16])).unwrap());
-        let error = releases.record(2, &event(1.0), Mark([9; 16])).unwrap_err().to_string();
+        assert!(!wait(releases.record(1, &event(1.0), Mark([1; 16]))).unwrap());
+        let error = wait(releases.record(2, &event(1.0), Mark([9; 16]))).unwrap_err().to_string();
         assert!(error.contains("step 2") && error.contains("skip_lost_steps"), "{error}");
-        let error = releases.record(4, &event(1.0), Mark([4; 16])).unwrap_err().to_string();
+        let error = wait(releases.record(4, &event(1.0), Mark([4; 16]))).unwrap_err().to_string();
         assert!(error.contains("step 4 cannot follow 3 releases"), "{error}");
     }
 

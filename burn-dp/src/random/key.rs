@@ -52,7 +52,7 @@ impl Key {
     /// Length of [`to_bytes`](Self::to_bytes).
     pub const LENGTH: usize = 34;
 
-    /// Returns a new key from the operating system.
+    /// Returns a new key from the operating system, in a browser from `crypto.getRandomValues`.
     ///
     /// # Errors
     ///

@@ -3,10 +3,11 @@
 use std::error::Error;
 
 use burn::data::dataset::InMemDataset;
-use burn::tensor::{DType, Tensor};
+use burn::tensor::Tensor;
 
 use super::DistinctRecords;
 use crate::DpError;
+use crate::device_read::{blocking, read_f32};
 use crate::error::at_least_one;
 
 /// Items whose features are also computed alone.
@@ -81,16 +82,37 @@ where
     E: Error + Send + Sync + 'static,
     L: Clone + Send + Sync,
 {
+    let rows = cached_features_async(dataset, batch_size, features, label);
+    blocking(rows, "cached_features_async")
+}
+
+/// Runs [`cached_features`] without blocking the thread, as a browser needs it.
+///
+/// # Errors
+///
+/// Returns the errors of [`cached_features`].
+pub async fn cached_features_async<D, I, E, L>(
+    dataset: &D,
+    batch_size: usize,
+    features: impl Fn(Vec<I>) -> Tensor<2>,
+    label: impl Fn(&I) -> L,
+) -> Result<InMemDataset<(Vec<f32>, L)>, DpError>
+where
+    D: DistinctRecords<I, E>,
+    E: Error + Send + Sync + 'static,
+    L: Clone + Send + Sync,
+{
     at_least_one("batch_size", batch_size)?;
     let (units, mut rows) = (dataset.len(), Vec::with_capacity(dataset.len()));
     let load = |indices: Vec<usize>| dataset.get_many(indices).map_err(DpError::dataset);
     for start in (0..units).step_by(batch_size) {
         let items = load((start..units.min(start + batch_size)).collect())?;
         let labels: Vec<L> = items.iter().map(&label).collect();
-        rows.extend(read(features(items), labels.len())?.into_iter().zip(labels));
+        let read = read(features(items), labels.len()).await?;
+        rows.extend(read.into_iter().zip(labels));
     }
     for unit in (0..units).step_by(units.div_ceil(ALONE).max(1)) {
-        let alone = read(features(load(vec![unit])?), 1)?.swap_remove(0);
+        let alone = read(features(load(vec![unit])?), 1).await?.swap_remove(0);
         if differs(&rows[unit].0, &alone) {
             return Err(DpError::NotPerExample {
                 reason: format!(
@@ -105,14 +127,13 @@ where
 }
 
 /// Returns the rows on the host.
-fn read(features: Tensor<2>, items: usize) -> Result<Vec<Vec<f32>>, DpError> {
+async fn read(features: Tensor<2>, items: usize) -> Result<Vec<Vec<f32>>, DpError> {
     let [rows, values] = features.dims();
     if rows != items {
         let reason = format!("expected one row of features for each of {items} items, got {rows}");
         return Err(DpError::NotPerExample { reason });
     }
-    let data = features.into_data().convert_dtype(DType::F32);
-    let data = data.try_into_vec::<f32>().map_err(|error| DpError::device(format!("{error:?}")))?;
+    let data = read_f32(features, "the features").await?;
     Ok((0..rows).map(|row| data[row * values..(row + 1) * values].to_vec()).collect())
 }
 

@@ -110,7 +110,7 @@ mod with_replacement;
 
 pub use augmentation::AugmentationBatcher;
 pub use balls_in_bins::BallsInBinsSampler;
-pub use cached_features::cached_features;
+pub use cached_features::{cached_features, cached_features_async};
 pub use cyclic_poisson::CyclicPoissonSampler;
 pub use data_loader::PrivateDataLoaderBuilder;
 pub use distinct::Distinct;

@@ -43,9 +43,10 @@ pub(super) struct UnitLoader<O> {
 }
 
 impl<O: Send + 'static> PhysicalBatches<O> {
-    /// Returns the batches of `units`, with up to `prefetch` of them loaded ahead.
+    /// Returns the batches of `units`, with up to `prefetch` of them loaded ahead; none in a
+    /// browser, which has no threads.
     pub(super) fn new(units: UnitLoader<O>, prefetch: usize) -> Result<Self, DpError> {
-        if prefetch == 0 {
+        if prefetch == 0 || cfg!(target_family = "wasm") {
             return Ok(Self { source: Source::Direct(Box::new(units)) });
         }
         let (sender, receiver) = sync_channel(prefetch);

@@ -8,6 +8,7 @@ use burn::tensor::{Device, Tensor};
 use super::logical_step::ReleaseSlot;
 use super::session::Session;
 use crate::DpError;
+use crate::device_read::wait;
 use crate::optim::engine::{Forward, PrivacyEngine};
 use crate::sampling::{LogicalBatch, PhysicalBatches};
 
@@ -53,7 +54,7 @@ impl<O: Send + 'static> PrivateBatch<O> {
         if !session.configure(PrivacyEngine::begin_comparison) {
             return Ok(());
         }
-        let outcome = forward.compare(model, units);
+        let outcome = wait(forward.compare(model, units));
         session.configure(|engine| engine.compared(&outcome));
         outcome.map(drop)
     }

@@ -15,6 +15,7 @@ use super::unit_output::UnitOutput;
 use super::{PrivateBatch, StepOutput};
 use crate::DpError;
 use crate::clipping::PublicNorms;
+use crate::device_read::wait;
 use crate::nn::{UnitScope, Units};
 use crate::optim::engine::PrivacyEngine;
 use crate::random::{Domain, Stream};
@@ -258,7 +259,7 @@ impl<M: PrivateTrainStep> PrivateModel<M> {
             PrivateBatch::compare(&self.session, &forward, &self.model, units)?;
             let (losses, output) = forward.run(&self.model, input, &part);
             let Some(task) = self.session.clip_task(&self.model)? else { break };
-            let (sum, probe) = task.run(losses, &part, &self.model);
+            let (sum, probe) = wait(task.run(losses, &part, &self.model));
             self.session.end_task(probe);
             self.session.add(part, sum?)?;
             if keeps_outputs {
@@ -285,10 +286,11 @@ impl<M: PrivateTrainStep> PrivateModel<M> {
                 (input, unit)
             });
             let Some(task) = self.session.unit_task(&self.model)? else { break };
-            let sum = task.run(&self.model, inputs, |copy, (input, unit)| {
+            let update = |copy, (input, unit): (M::Input, Unit)| {
                 let _scope = UnitScope::enter(&copy, &randomness, Units::One(unit.index));
                 update(copy, input, unit, keeps_outputs.then_some(&mut outputs))
-            })?;
+            };
+            let sum = wait(task.run(&self.model, inputs, update))?;
             self.session.add(part, sum)?;
             any = true;
         }

@@ -10,6 +10,7 @@ use super::logical_step::Ended;
 use super::session::Session;
 use crate::DpError;
 use crate::checkpoint::SavedRun;
+use crate::device_read::wait;
 use crate::optim::buffers::Extent;
 use crate::optim::engine::PrivacyEngine;
 
@@ -26,7 +27,7 @@ impl Session {
     /// calls this before each validation, which every checkpoint follows.
     pub(super) fn check_buffers<M: Module>(&self, model: &M) {
         let buffers = self.with_engine(|engine| engine.buffers.clone());
-        if let Err(error) = buffers.verify(model, Extent::Whole) {
+        if let Err(error) = wait(buffers.verify(model, Extent::Whole)) {
             self.fail(error);
         }
     }
@@ -43,7 +44,7 @@ impl Session {
         if engine.next_step() > 0 || engine.ledger.releases() > 0 {
             return Ok(());
         }
-        let saved = SavedRun::of_engine(engine)?.with_optimizer(optim)?.with_model(model)?;
+        let saved = wait(SavedRun::of_engine(engine))?.with_optimizer(optim)?.with_model(model)?;
         checkpointer.write(&saved, Some(engine)).map(drop)
     }
 
@@ -59,7 +60,7 @@ impl Session {
         if state.current.is_some() {
             return Err(DpError::state("a checkpoint within a logical step cannot be resumed"));
         }
-        let saved = SavedRun::of_engine(&state.engine)?;
+        let saved = wait(SavedRun::of_engine(&state.engine))?;
         if let Some(checkpointer) = &self.checkpointer
             && state.engine.release_log()?.is_none()
         {

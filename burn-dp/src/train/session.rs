@@ -16,6 +16,7 @@ use super::release::StepRelease;
 use crate::DpError;
 use crate::checkpoint::Checkpointer;
 use crate::clipping::{ClippedSum, PublicNorms};
+use crate::device_read::wait;
 use crate::grads::Probe;
 use crate::optim::engine::{ClipTask, PrivacyEngine, UnitTask, given_twice};
 use crate::optim::releases::Events;
@@ -120,7 +121,7 @@ impl Session {
         let mut state = self.state();
         match state.ended {
             Some(_) => Ok(None),
-            None => state.engine.clip_task(model).map(Some),
+            None => wait(state.engine.clip_task(model)).map(Some),
         }
     }
 
@@ -134,12 +135,12 @@ impl Session {
         let mut state = self.state();
         match state.ended {
             Some(_) => Ok(None),
-            None => state.engine.unit_task(model).map(Some),
+            None => wait(state.engine.unit_task(model)).map(Some),
         }
     }
 
     pub(super) fn end_unit_task<M: Module>(&self, model: &M) -> Result<(), DpError> {
-        self.state().engine.end_unit_task(model)
+        wait(self.state().engine.end_unit_task(model))
     }
 
     /// Adds the sum of a physical batch of the logical step.
@@ -185,7 +186,7 @@ impl Session {
                 return (model, false);
             }
         };
-        let outcome = state.engine.step(optim, lr, model, &current.draw);
+        let outcome = wait(state.engine.step(optim, lr, model, &current.draw));
         if outcome.released {
             let (empty, events) = (self.empty.clone(), self.events.clone());
             let (step, epoch) = (current.draw.step(), self.steps_per_epoch);

@@ -24,6 +24,7 @@ use super::session::Session;
 use super::{PrivateBatch, PrivateCheckpointing, PrivateModel, PrivateTrainStep};
 use crate::checkpoint::{Checkpoint, MODEL, OPTIMIZER, SCHEDULER, forget_key};
 use crate::clipping::{Clipping, PublicNorms};
+use crate::device_read::wait;
 use crate::optim::engine::PrivacyEngine;
 use crate::optim::{Sparsifier, WeightAverage};
 use crate::sampling::{DistinctRecords, PrivateDataLoaderBuilder};
@@ -169,7 +170,7 @@ impl PrivateTraining {
             Some(resumed) => resumed.checkpoint.load_model(model)?,
             None => model,
         };
-        self.session.configure(|engine| engine.buffers.begin(&model));
+        self.session.configure(|engine| wait(engine.buffers.begin(&model)))?;
         Ok(PrivateModel::new(model, self.session.clone()))
     }
 

@@ -6,6 +6,7 @@ use super::running_statistics::private_copy;
 use super::unit_update::{UnitUpdate, squared_norm};
 use crate::DpError;
 use crate::clipping::{ClippedSum, Thresholds};
+use crate::device_read::blocking;
 use crate::model::{TrainableParameters, tie};
 use crate::nn::refuse_unkeyed;
 
@@ -39,6 +40,20 @@ pub fn clip_updates<M: Module, U>(
     thresholds: &Thresholds,
     model: &M,
     units: impl IntoIterator<Item = U>,
+    update: impl FnMut(M, U) -> Result<UnitUpdate, DpError>,
+) -> Result<ClippedSum, DpError> {
+    blocking(clip_updates_async(thresholds, model, units, update), "clip_updates_async")
+}
+
+/// Runs [`clip_updates`] without blocking the thread, as a browser needs it.
+///
+/// # Errors
+///
+/// Returns the errors of [`clip_updates`].
+pub async fn clip_updates_async<M: Module, U>(
+    thresholds: &Thresholds,
+    model: &M,
+    units: impl IntoIterator<Item = U>,
     mut update: impl FnMut(M, U) -> Result<UnitUpdate, DpError>,
 ) -> Result<ClippedSum, DpError> {
     let parameters = TrainableParameters::of_units(model)?;
@@ -50,20 +65,20 @@ pub fn clip_updates<M: Module, U>(
     for unit in units {
         let update = refuse_unkeyed(|| update(tie(private_copy(model)), unit))?;
         update.check(&parameters)?;
-        total.accumulate(clip_one(thresholds, &groups, update)?)?;
+        total.accumulate(clip_one(thresholds, &groups, update).await?)?;
     }
     Ok(total)
 }
 
 /// Clips one update. `groups` holds the group of every parameter.
-fn clip_one(
+async fn clip_one(
     thresholds: &Thresholds,
     groups: &HashMap<ParamId, usize>,
     update: UnitUpdate,
 ) -> Result<ClippedSum, DpError> {
     let mut squared_norms = vec![vec![0.0]; thresholds.groups().len()];
     for (id, values) in &update.values {
-        squared_norms[groups[id]][0] += squared_norm(values)?;
+        squared_norms[groups[id]][0] += squared_norm(values).await?;
     }
     let coefficients = thresholds.coefficients(&squared_norms, |_| true);
     let kept = update.values.into_iter().filter(|_| coefficients.keep[0]);

@@ -98,7 +98,7 @@ mod unit_update;
 #[cfg(test)]
 mod tests;
 
-pub use clip_updates::clip_updates;
+pub use clip_updates::{clip_updates, clip_updates_async};
 pub use local_training::LocalTraining;
 pub use mini_sets::{MiniSetDataset, MiniSets};
 pub use public_update_norms::public_update_norms;

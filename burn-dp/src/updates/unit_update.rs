@@ -1,8 +1,9 @@
 use std::collections::HashMap;
 
 use burn::module::{Module, ParamId};
-use burn::tensor::{DType, Gradients, Tensor};
+use burn::tensor::{Gradients, Tensor};
 
+use crate::device_read::{blocking, read_f32};
 use crate::grads::single;
 use crate::model::{TrainableParameters, for_each_parameter, for_each_trained};
 use crate::{DpError, NonPrivate};
@@ -107,12 +108,27 @@ impl UnitUpdate {
     /// Returns [`DpError::UnsupportedModel`] if `model` trains nothing, and [`DpError::Device`] if
     /// a value cannot be read from the device.
     pub fn norms<M: Module>(&self, model: &M) -> Result<NonPrivate<Vec<(String, f64)>>, DpError> {
-        let parameters = TrainableParameters::of_units(model)?;
-        let norms = parameters.iter().map(|info| {
-            let square = self.values.get(&info.id).map_or(Ok(0.0), squared_norm)?;
-            Ok((info.path.clone(), square.sqrt()))
-        });
-        Ok(NonPrivate::new(norms.collect::<Result<_, DpError>>()?))
+        blocking(self.norms_async(model), "UnitUpdate::norms_async")
+    }
+
+    /// Runs [`norms`](Self::norms) without blocking the thread.
+    ///
+    /// # Errors
+    ///
+    /// Returns the errors of [`norms`](Self::norms).
+    pub async fn norms_async<M: Module>(
+        &self,
+        model: &M,
+    ) -> Result<NonPrivate<Vec<(String, f64)>>, DpError> {
+        let mut norms = Vec::new();
+        for info in TrainableParameters::of_units(model)?.iter() {
+            let square = match self.values.get(&info.id) {
+                Some(values) => squared_norm(values).await?,
+                None => 0.0,
+            };
+            norms.push((info.path.clone(), square.sqrt()));
+        }
+        Ok(NonPrivate::new(norms))
     }
 
     /// Checks that all values belong to one of `parameters` and have its size.
@@ -167,10 +183,7 @@ pub(super) fn mean_gradients(losses: Tensor<1>) -> Result<Option<Gradients>, DpE
 /// # Errors
 ///
 /// Returns [`DpError::Device`] if the values cannot be read from the device.
-pub(super) fn squared_norm(values: &Tensor<1>) -> Result<f64, DpError> {
-    let data = values.to_data().convert_dtype(DType::F32);
-    let values = data
-        .as_slice::<f32>()
-        .map_err(|error| DpError::device(format!("the update of a unit: {error:?}")))?;
+pub(super) async fn squared_norm(values: &Tensor<1>) -> Result<f64, DpError> {
+    let values = read_f32(values.clone(), "the update of a unit").await?;
     Ok(values.iter().map(|&value| f64::from(value).powi(2)).sum())
 }

@@ -29,6 +29,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use super::direction::Direction;
 use crate::math::normal;
+use crate::threads;
 use sums::{Side, Sums};
 
 /// Distance of the cut from the mean of the shifted component.
@@ -186,11 +187,9 @@ impl Bound {
 
 impl Table {
     fn new(bins: u64, shift: f64) -> Self {
-        let (upper, lower) = std::thread::scope(|scope| {
-            let lower = scope.spawn(|| Sums::of(Side::Lower, bins, shift, REACH));
-            let upper = Sums::of(Side::Upper, bins, shift, REACH);
-            (upper, lower.join().unwrap_or_else(|_| Sums::nothing(Side::Lower)))
-        });
+        let sums = |side| Sums::of(side, bins, shift, REACH);
+        let (upper, lower) = threads::both(|| sums(Side::Upper), || sums(Side::Lower));
+        let lower = lower.unwrap_or_else(|| Sums::nothing(Side::Lower));
         let cut = normal::cdf(-REACH) * (1.0 + 1e-9) + upper.lost();
         let mut upper_bound = Bound::new(&upper, bins);
         upper_bound.zero += upper.lost();

@@ -17,6 +17,7 @@ use super::bounds::Bracket;
 use super::side::Side;
 use crate::dominating_pairs::{Direction, Pair};
 use crate::math::normal;
+use crate::threads;
 
 /// The most products of two masses, on both sides together: less than a second.
 const MOST_PRODUCTS: f64 = 4e8;
@@ -141,12 +142,8 @@ impl Search {
     /// Returns a lower and an upper bound of ε.
     fn bracket(&self, grid: &Grid) -> (f64, Option<f64>) {
         let side = |side| self.composed(grid, side).epsilon(self.delta, 4.0 * LARGEST_EPSILON);
-        let (lower, upper) = std::thread::scope(|scope| {
-            let lower = scope.spawn(|| side(Side::Lower));
-            let upper = side(Side::Upper);
-            (lower.join().unwrap_or(None), upper)
-        });
-        (lower.unwrap_or(0.0), upper)
+        let (upper, lower) = threads::both(|| side(Side::Upper), || side(Side::Lower));
+        (lower.flatten().unwrap_or(0.0), upper)
     }
 
     /// Returns the composition, by squarings and products from the highest bit of the count.

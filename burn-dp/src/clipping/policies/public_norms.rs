@@ -1,6 +1,7 @@
 use burn::module::Module;
 use burn::tensor::Tensor;
 
+use crate::device_read::blocking;
 use crate::grads::PrivateBackward;
 use crate::model::ParameterGroups;
 use crate::{DpError, PublicData, PublicSource};
@@ -59,12 +60,27 @@ impl PublicNorms {
         groups: ParameterGroups,
         data: &PublicData<B>,
         model: &M,
+        losses: impl FnMut(&M, &B) -> Tensor<1>,
+    ) -> Result<Self, DpError> {
+        let measured = Self::measure_async(groups, data, model, losses);
+        blocking(measured, "PublicNorms::measure_async")
+    }
+
+    /// Runs [`measure`](Self::measure) without blocking the thread.
+    ///
+    /// # Errors
+    ///
+    /// Returns the errors of [`measure`](Self::measure).
+    pub async fn measure_async<M: Module, B>(
+        groups: ParameterGroups,
+        data: &PublicData<B>,
+        model: &M,
         mut losses: impl FnMut(&M, &B) -> Tensor<1>,
     ) -> Result<Self, DpError> {
         let mut norms = Self::new(groups, data.origin().into());
         for batch in data.items() {
             let grads = PrivateBackward::new().run(losses(model, batch), model)?;
-            let squared_norms = grads.squared_norms(&norms.groups)?;
+            let squared_norms = grads.squared_norms(&norms.groups).await?;
             let examples = squared_norms.first().map_or(0, Vec::len);
             for example in 0..examples {
                 norms.add_squares(squared_norms.iter().map(|group| group[example]).collect());

@@ -8,6 +8,7 @@ use super::statistics::ClippingStatistics;
 use super::thresholds::Thresholds;
 use crate::DpError;
 use crate::NonPrivate;
+use crate::device_read::blocking;
 use crate::grads::PerExampleGradients;
 
 /// The sum of clipped per-example gradients, to which noise is added.
@@ -44,7 +45,20 @@ impl ClippedSum {
         grads: PerExampleGradients,
         thresholds: &Thresholds,
     ) -> Result<Self, DpError> {
-        let squared_norms = grads.squared_norms(thresholds.groups())?;
+        let sum = Self::from_gradients_async(grads, thresholds);
+        blocking(sum, "ClippedSum::from_gradients_async")
+    }
+
+    /// Runs [`from_gradients`](Self::from_gradients) without blocking the thread.
+    ///
+    /// # Errors
+    ///
+    /// Returns the errors of [`from_gradients`](Self::from_gradients).
+    pub async fn from_gradients_async(
+        grads: PerExampleGradients,
+        thresholds: &Thresholds,
+    ) -> Result<Self, DpError> {
+        let squared_norms = grads.squared_norms(thresholds.groups()).await?;
         let coefficients = thresholds.coefficients(&squared_norms, |unit| grads.is_real(unit));
         Self::weighted(grads, thresholds.clone(), coefficients)
     }

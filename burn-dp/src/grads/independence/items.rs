@@ -6,6 +6,7 @@ use burn::tensor::Tensor;
 use super::values::compare_values;
 use super::whole_batch::check_reach;
 use crate::DpError;
+use crate::device_read::blocking;
 use crate::grads::PrivateBackward;
 use crate::nn::{UnitScope, Units};
 use crate::random::LayerRandomness;
@@ -71,6 +72,19 @@ pub fn check_independence<M: Module, I: Clone>(
     items: &[I],
     losses: impl Fn(&M, Vec<I>) -> Tensor<1>,
 ) -> Result<(), DpError> {
+    blocking(check_independence_async(model, items, losses), "check_independence_async")
+}
+
+/// Runs [`check_independence`] without blocking the thread, as a browser needs it.
+///
+/// # Errors
+///
+/// Returns the errors of [`check_independence`].
+pub async fn check_independence_async<M: Module, I: Clone>(
+    model: &M,
+    items: &[I],
+    losses: impl Fn(&M, Vec<I>) -> Tensor<1>,
+) -> Result<(), DpError> {
     let randomness = LayerRandomness::known();
     let losses_of = |model: &M, positions: &[usize]| {
         let units = Units::Rows { units: positions.to_vec(), copies: 1 };
@@ -89,7 +103,8 @@ pub fn check_independence<M: Module, I: Clone>(
             ),
         });
     }
-    check_reach(batch, model)?;
+    check_reach(batch, model).await?;
     let mut losses_of = |model: &M, positions: &[usize]| Ok(losses_of(model, positions));
-    compare_values(model, &PrivateBackward::new(), items.len(), &mut losses_of).map(drop)
+    let backward = PrivateBackward::new();
+    compare_values(model, &backward, items.len(), &mut losses_of).await.map(drop)
 }

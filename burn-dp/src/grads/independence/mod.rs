@@ -8,7 +8,7 @@ mod unscale;
 mod values;
 mod whole_batch;
 
-pub use items::check_independence;
+pub use items::{check_independence, check_independence_async};
 pub(crate) use probe::Probe;
 pub(crate) use values::compare_values;
 #[cfg(test)]

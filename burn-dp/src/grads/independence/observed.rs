@@ -4,6 +4,7 @@ use burn::module::Module;
 use burn::tensor::{DType, Device, Tensor};
 
 use crate::DpError;
+use crate::device_read::read_f64;
 use crate::grads::PrivateBackward;
 use crate::model::ParameterGroups;
 
@@ -25,7 +26,7 @@ impl Observed {
     ///
     /// Returns [`DpError::NotPerExample`] if there is not one loss for each row, the errors of
     /// [`PrivateBackward::run`], and [`DpError::Device`] if a value cannot be read.
-    pub(super) fn new<M: Module>(
+    pub(super) async fn new<M: Module>(
         losses: Tensor<1>,
         units: usize,
         model: &M,
@@ -42,10 +43,9 @@ impl Observed {
             });
         }
         let precision = (losses.dtype(), losses.device());
-        let host = losses.clone().inner().into_data().convert_dtype(DType::F64);
-        let host: Vec<f64> =
-            host.try_into_vec().map_err(|error| DpError::device(format!("losses: {error:?}")))?;
-        let squared_norms = backward.run(losses, model)?.squared_norms(groups)?;
+        let host = read_f64(losses.clone().inner(), "losses").await?;
+        let grads = backward.run_checked(losses, model, &mut ()).await?;
+        let squared_norms = grads.squared_norms(groups).await?;
 
         let losses = (0..copies).map(|copy| host.iter().skip(copy).step_by(copies).copied());
         let mut values: Vec<Vec<f64>> = losses.map(Iterator::collect).collect();

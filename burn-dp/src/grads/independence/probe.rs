@@ -93,8 +93,8 @@ impl Probe {
     /// # Errors
     ///
     /// Returns [`DpError::NotPerExample`] if a loss reached the rows of other examples.
-    fn judge(&mut self, batch: ScaledBatch) -> Result<(), DpError> {
-        for Magnitudes { small, mut large } in batch.into_unit_magnitudes()? {
+    async fn judge(&mut self, batch: ScaledBatch) -> Result<(), DpError> {
+        for Magnitudes { small, mut large } in batch.into_unit_magnitudes().await? {
             large.retain(|&magnitude| magnitude > 0.0);
             if small.len() < 2 || large.is_empty() {
                 continue;
@@ -137,10 +137,10 @@ impl PassCheck for Option<Probe> {
         }
     }
 
-    fn end<R: Recorder + 'static>(&mut self, recorder: Unscale<R>) -> Result<R, DpError> {
+    async fn end<R: Recorder + 'static>(&mut self, recorder: Unscale<R>) -> Result<R, DpError> {
         let Unscale { recorder, batch } = recorder;
         if let (Some(probe), Some(batch)) = (self, batch) {
-            probe.judge(batch)?;
+            probe.judge(batch).await?;
         }
         Ok(recorder)
     }

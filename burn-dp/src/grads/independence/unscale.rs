@@ -1,6 +1,7 @@
-use burn::tensor::{DType, Tensor};
+use burn::tensor::Tensor;
 
 use crate::DpError;
+use crate::device_read::read_f32;
 use crate::ops::recording::{RawRecord, Recorder};
 use crate::ops::{self, Slot};
 
@@ -71,14 +72,12 @@ impl ScaledBatch {
     /// # Errors
     ///
     /// Returns [`DpError::Device`] if the magnitudes cannot be read.
-    pub(super) fn into_unit_magnitudes(self) -> Result<Vec<Magnitudes>, DpError> {
+    pub(super) async fn into_unit_magnitudes(self) -> Result<Vec<Magnitudes>, DpError> {
         let Some(rows) = self.magnitudes.first().map(|first| first.dims()[0]) else {
             return Ok(Vec::new());
         };
-        let table = Tensor::<1>::stack::<2>(self.magnitudes, 0).into_data();
-        let table = table.convert_dtype(DType::F32);
-        let table =
-            table.as_slice::<f32>().map_err(|error| DpError::device(format!("{error:?}")))?;
+        let table = Tensor::<1>::stack::<2>(self.magnitudes, 0);
+        let table = read_f32(table, "the magnitudes of the gradients").await?;
         let units_of_record = |rows: &[f32]| {
             let mut magnitudes = Magnitudes::default();
             for (unit, &is_small) in rows.chunks_exact(self.group_size).zip(&self.small) {

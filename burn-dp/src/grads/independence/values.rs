@@ -32,7 +32,7 @@ pub(crate) type LossesOf<'a, M> = dyn FnMut(&M, &[usize]) -> Result<Tensor<1>, D
 ///
 /// Returns [`DpError::NotPerExample`] if two units differ, and the errors of `losses_of` and of
 /// [`PrivateBackward::run`].
-pub(crate) fn compare_values<M: Module>(
+pub(crate) async fn compare_values<M: Module>(
     model: &M,
     backward: &PrivateBackward,
     units: usize,
@@ -44,15 +44,15 @@ pub(crate) fn compare_values<M: Module>(
     let model = private_copy(model);
     let groups = ParameterGroups::per_parameter(&model)?;
     let all: Vec<usize> = (0..units).collect();
-    let mut observe = |model: &M, positions: &[usize]| {
+    let mut observe = async |model: &M, positions: &[usize]| {
         let losses = losses_of(model, positions)?;
-        Observed::new(losses, positions.len(), model, backward, &groups)
+        Observed::new(losses, positions.len(), model, backward, &groups).await
     };
-    let batch = observe(&model, &all)?;
+    let batch = observe(&model, &all).await?;
     let rounding = Rounding::of(&model, &batch.precision);
     // A clone would share the running states of the copy.
-    let perturbed = observe(&rounding.perturb(private_copy(&model)), &all)?;
-    let again = observe(&model, &all)?;
+    let perturbed = observe(&rounding.perturb(private_copy(&model)), &all).await?;
+    let again = observe(&model, &all).await?;
     if let Some(quantity) = rounding.repeats(&batch, &again, &perturbed) {
         return Err(random(&name(&groups, backward, quantity)));
     }
@@ -78,7 +78,7 @@ pub(crate) fn compare_values<M: Module>(
     let mut found = BTreeMap::new();
     for (arrangement, batches) in arrangements(units) {
         for positions in batches {
-            differing(&observe(&model, &positions)?, &positions, &mut found);
+            differing(&observe(&model, &positions).await?, &positions, &mut found);
         }
         if found.len() < 2 {
             continue;

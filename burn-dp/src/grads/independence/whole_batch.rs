@@ -1,8 +1,9 @@
 //! Which rows the gradient of one loss reaches.
 
 use burn::module::Module;
-use burn::tensor::{DType, Tensor};
+use burn::tensor::Tensor;
 
+use crate::device_read::read_f32;
 use crate::grads::rows::check_batch_size;
 use crate::model::TrainableParameters;
 use crate::ops::recording::{RawRecord, Recorder, Recording};
@@ -15,7 +16,7 @@ use crate::{DpError, ops};
 ///
 /// Returns [`DpError::NotPerExample`] if an example reaches another one, and the errors of
 /// [`PrivateBackward::run`](crate::grads::PrivateBackward::run) if that pass would be refused.
-pub(super) fn check_reach<M: Module>(losses: Tensor<1>, model: &M) -> Result<(), DpError> {
+pub(super) async fn check_reach<M: Module>(losses: Tensor<1>, model: &M) -> Result<(), DpError> {
     let parameters = TrainableParameters::of(model)?;
     let [batch_size] = losses.dims();
     if !losses.is_tracked() {
@@ -31,7 +32,7 @@ pub(super) fn check_reach<M: Module>(losses: Tensor<1>, model: &M) -> Result<(),
 
     for output_grad in recorder?.rows {
         check_batch_size(output_grad.dims()[0], batch_size)?;
-        let reached = row_magnitudes(output_grad)?;
+        let reached = row_magnitudes(output_grad).await?;
         if let Some(other) = (0..batch_size).find(|&row| row != probe && reached[row] != 0.0) {
             return Err(DpError::NotPerExample {
                 reason: format!(
@@ -67,7 +68,6 @@ impl Recorder for OutputGrads {
 }
 
 /// Returns the sum of the magnitudes in each row, on the host; NaN if the row has a NaN.
-fn row_magnitudes(rows: Tensor<2>) -> Result<Vec<f32>, DpError> {
-    let data = rows.abs().sum_dim(1).into_data().convert_dtype(DType::F32);
-    data.try_into_vec::<f32>().map_err(|error| DpError::device(format!("{error:?}")))
+async fn row_magnitudes(rows: Tensor<2>) -> Result<Vec<f32>, DpError> {
+    read_f32(rows.abs().sum_dim(1), "the magnitudes of the gradients").await
 }

@@ -28,7 +28,7 @@ use crate::ops;
 pub(super) fn lift(record: &mut Record) -> Result<(), DpError> {
     let output_grad = record.output_grad::<3>();
     if let (Some(weight), Some(ids)) = (record.weight(), record.ids()) {
-        if let Some(id) = ops::first_outside(&ids, weight[0]) {
+        if let Some(id) = ops::first_outside(&ids, weight[0])? {
             return Err(DpError::invalid(
                 "id",
                 format!(
@@ -38,6 +38,8 @@ pub(super) fn lift(record: &mut Record) -> Result<(), DpError> {
                 ),
             ));
         }
+        // In a browser the indices on a GPU are not compared; the losses of others are NaN.
+        let ids = if cfg!(target_family = "wasm") { ops::bounded(ids, weight[0]).0 } else { ids };
         record.push_outer(OuterProducts::indexed(weight[0], ids, output_grad));
     }
     Ok(())

@@ -61,7 +61,7 @@ impl<M: Module, O: Send + 'static, T> Forward<'_, M, O, T> {
     }
 
     /// Compares the values of `units` between different batches; see [`compare_values`].
-    pub(crate) fn compare(&self, model: &M, units: &[usize]) -> Result<bool, DpError> {
+    pub(crate) async fn compare(&self, model: &M, units: &[usize]) -> Result<bool, DpError> {
         // The larger batch of the test has one eighth more units; it is to fit into memory too.
         let units = &units[..units.len() - units.len().div_ceil(9).min(units.len() / 3)];
         let mut losses_of = |model: &M, positions: &[usize]| {
@@ -69,7 +69,7 @@ impl<M: Module, O: Send + 'static, T> Forward<'_, M, O, T> {
             let input = self.batch.load(&units, self.device.as_ref())?;
             Ok(self.losses_of(model, input, &units, units.len()).0)
         };
-        compare_values(model, &self.backward, units.len(), &mut losses_of)
+        compare_values(model, &self.backward, units.len(), &mut losses_of).await
     }
 
     fn losses_of(&self, model: &M, input: O, units: &[usize], rows: usize) -> (Tensor<1>, T) {

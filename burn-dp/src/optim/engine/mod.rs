@@ -158,7 +158,10 @@ impl PrivacyEngine {
     }
 
     /// Takes the values of `model` that are not trained as public ones.
-    pub(crate) fn accept_public_buffers<M: Module>(&mut self, model: &M) -> Result<(), DpError> {
+    pub(crate) async fn accept_public_buffers<M: Module>(
+        &mut self,
+        model: &M,
+    ) -> Result<(), DpError> {
         // A pass of this step that was refused leaves its thresholds, but no sum.
         if self.pending.is_some() || self.frozen.is_some() {
             return Err(DpError::state(
@@ -166,7 +169,7 @@ impl PrivacyEngine {
                  step first, or `discard` what was accumulated",
             ));
         }
-        self.buffers.renew(model);
+        self.buffers.renew(model).await?;
         self.note("values_not_trained", "replaced during the run, declared to be public");
         Ok(())
     }

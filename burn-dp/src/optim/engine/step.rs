@@ -28,14 +28,17 @@ pub(crate) struct StepOutcome<M> {
 
 impl PrivacyEngine {
     /// Makes the step of `draw`: the only place where anything is released.
-    pub(crate) fn step<M: Module>(
+    pub(crate) async fn step<M: Module>(
         &mut self,
         inner: &mut ModuleOptimizer,
         lr: ModuleLearningRate,
         model: M,
         draw: &Draw,
     ) -> StepOutcome<M> {
-        let released = check_learning_rate(&model, &lr).and_then(|()| self.release(&model, draw));
+        let released = match check_learning_rate(&model, &lr) {
+            Ok(()) => self.release(&model, draw).await,
+            Err(error) => Err(error),
+        };
         let gradients = match released {
             Ok(gradients) => gradients,
             Err(error) => return StepOutcome { model, released: false, error: Some(error) },
@@ -45,7 +48,7 @@ impl PrivacyEngine {
             return StepOutcome { model, released: true, error: None };
         };
         let model = inner.step(lr.clone(), model, gradients);
-        let (model, sparsified) = self.sparsify(model, &lr);
+        let (model, sparsified) = self.sparsify(model, &lr).await;
         // The optimizers of Burn update the first copy of a tied parameter.
         let model = tie(model);
         let averaged = sparsified.and_then(|()| match &mut self.average {
@@ -57,13 +60,13 @@ impl PrivacyEngine {
 
     /// Adds the noise and records the release in the ledger. Returns no gradients if only counts
     /// were released.
-    fn release<M: Module>(
+    async fn release<M: Module>(
         &mut self,
         model: &M,
         draw: &Draw,
     ) -> Result<Option<GradientsParams>, DpError> {
         self.check_draw(draw)?;
-        self.buffers.end_of_step(model)?;
+        self.buffers.end_of_step(model).await?;
         let (step, batch) = (self.next_step, self.plan.expected_batch_size);
         let thresholds = self.thresholds()?;
         // Noise and event follow from the very object that clipped.
@@ -88,10 +91,10 @@ impl PrivacyEngine {
         };
         self.frozen = None;
         let statistics = sum.statistics().reveal();
-        let bound = prepared.bind(model, sum, gradient_noise, count_noise)?;
+        let bound = prepared.bind(model, sum, gradient_noise, count_noise).await?;
         // Recorded before it is made: an interrupted release is paid for.
         let releases = self.releases.get_mut().map_err(|_| super::poisoned())?;
-        if releases.record(step, &event, bound.mark())? {
+        if releases.record(step, &event, bound.mark()).await? {
             self.ledger.record(&event)?;
         }
         self.independence.end_of_step(step);
@@ -103,7 +106,7 @@ impl PrivacyEngine {
         self.plan.clipping.update(step, &fractions);
         let signal_to_noise = match &gradients {
             Some(gradients) if self.measures_signal => {
-                Some(signal_to_noise(model, gradients, &thresholds, &noise, batch)?)
+                Some(signal_to_noise(model, gradients, &thresholds, &noise, batch).await?)
             }
             _ => None,
         };
@@ -117,15 +120,15 @@ impl PrivacyEngine {
     }
 
     /// Returns the model with converged weights fixed in the first copy of each parameter.
-    fn sparsify<M: Module>(
+    async fn sparsify<M: Module>(
         &mut self,
         model: M,
         lr: &ModuleLearningRate,
     ) -> (M, Result<(), DpError>) {
         let Some(mut sparsifier) = self.sparsifier.take() else { return (model, Ok(())) };
-        let fixed = sparsifier.apply(model, |id, path| {
-            Ok(lr.lr_from_param(id, Some(path)) * self.gradient_noise_std(path)?)
-        });
+        let noise_std =
+            |id, path: &str| Ok(lr.lr_from_param(id, Some(path)) * self.gradient_noise_std(path)?);
+        let fixed = sparsifier.apply(model, noise_std).await;
         self.sparsifier = Some(sparsifier);
         match fixed {
             Ok(model) => (model, Ok(())),

@@ -13,12 +13,12 @@ use crate::optim::buffers::{BufferCheck, Extent};
 use crate::random::Key;
 use crate::sampling::DrawPart;
 use crate::updates::federated::UserUpdate;
-use crate::updates::{UnitUpdate, clip_updates};
+use crate::updates::{UnitUpdate, clip_updates_async};
 
 impl PrivacyEngine {
     /// Returns what a thread needs to clip a physical batch of the current logical step.
-    pub(crate) fn clip_task<M: Module>(&mut self, model: &M) -> Result<ClipTask, DpError> {
-        self.buffers.begin(model);
+    pub(crate) async fn clip_task<M: Module>(&mut self, model: &M) -> Result<ClipTask, DpError> {
+        self.buffers.begin(model).await?;
         if !self.facts.contains_key(PRODUCTS) && model.devices().iter().any(has_coarse_products) {
             self.note(PRODUCTS, "TF32 where the device chooses it");
         }
@@ -36,14 +36,14 @@ impl PrivacyEngine {
     }
 
     /// Returns what a thread needs to clip the updates of units of the current logical step.
-    pub(crate) fn unit_task<M: Module>(&mut self, model: &M) -> Result<UnitTask, DpError> {
-        self.buffers.begin(model);
+    pub(crate) async fn unit_task<M: Module>(&mut self, model: &M) -> Result<UnitTask, DpError> {
+        self.buffers.begin(model).await?;
         Ok(UnitTask { thresholds: self.thresholds()? })
     }
 
     /// Checks that the updates left `model` as it was.
-    pub(crate) fn end_unit_task<M: Module>(&mut self, model: &M) -> Result<(), DpError> {
-        self.buffers.verify(model, Extent::Step)?;
+    pub(crate) async fn end_unit_task<M: Module>(&mut self, model: &M) -> Result<(), DpError> {
+        self.buffers.verify(model, Extent::Step).await?;
         if has_training_batch_norm(model) {
             self.note(
                 "running_statistics",
@@ -93,26 +93,26 @@ pub(crate) struct ClipTask {
 impl ClipTask {
     /// Returns the clipped sum, and the probe for [`end_task`](PrivacyEngine::end_task), which
     /// needs it whatever the outcome.
-    pub(crate) fn run<M: Module>(
+    pub(crate) async fn run<M: Module>(
         mut self,
         losses: Tensor<1>,
         part: &DrawPart,
         model: &M,
     ) -> (Result<ClippedSum, DpError>, Option<Probe>) {
-        let sum = self.clip(losses, part, model);
+        let sum = self.clip(losses, part, model).await;
         (sum, self.probe)
     }
 
-    fn clip<M: Module>(
+    async fn clip<M: Module>(
         &mut self,
         losses: Tensor<1>,
         part: &DrawPart,
         model: &M,
     ) -> Result<ClippedSum, DpError> {
-        self.buffers.verify(model, Extent::Step)?;
-        let grads = self.backward.run_checked(losses, model, &mut self.probe)?;
+        self.buffers.verify(model, Extent::Step).await?;
+        let grads = self.backward.run_checked(losses, model, &mut self.probe).await?;
         let real = part.is_padding().map(|padding| !padding).collect();
-        ClippedSum::from_gradients(grads.with_padding(real)?, &self.thresholds)
+        ClippedSum::from_gradients_async(grads.with_padding(real)?, &self.thresholds).await
     }
 }
 
@@ -122,12 +122,12 @@ pub(crate) struct UnitTask {
 }
 
 impl UnitTask {
-    pub(crate) fn run<M: Module, U>(
+    pub(crate) async fn run<M: Module, U>(
         self,
         model: &M,
         units: impl IntoIterator<Item = U>,
         update: impl FnMut(M, U) -> Result<UnitUpdate, DpError>,
     ) -> Result<ClippedSum, DpError> {
-        clip_updates(&self.thresholds, model, units, update)
+        clip_updates_async(&self.thresholds, model, units, update).await
     }
 }

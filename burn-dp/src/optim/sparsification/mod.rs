@@ -7,11 +7,12 @@ use std::collections::{BTreeMap, HashMap};
 use std::fmt;
 
 use burn::module::{Module, ParamId};
-use burn::tensor::{DType, Tensor};
+use burn::tensor::{DType, Device, Tensor};
 
 use crate::DpError;
+use crate::device_read::read_f32;
 use crate::error::positive;
-use crate::model::{TrainableParameters, map_parameters};
+use crate::model::{TrainableParameters, for_each_trained, map_parameters};
 use weights::Weights;
 
 /// Fixes weights that have converged: over a window of steps they stay around an average with no
@@ -92,7 +93,7 @@ impl Sparsifier {
     ///
     /// - `noise_std`: standard deviation that the noise gives each weight of a parameter in one
     ///   step
-    pub(super) fn apply<M: Module>(
+    pub(super) async fn apply<M: Module>(
         &mut self,
         model: M,
         noise_std: impl Fn(ParamId, &str) -> Result<f64, DpError>,
@@ -101,32 +102,23 @@ impl Sparsifier {
             Ok(known) => known,
             Err(error) => return Err((model, error)),
         };
+        let mut read = match values(&model).await {
+            Ok(read) => read,
+            Err(error) => return Err((model, error)),
+        };
         self.steps += 1;
         let end = self.steps == self.window;
-        let mut error = None;
         let model = map_parameters(model, |_, parameter| {
-            if error.is_some() || !parameter.is_trained {
-                return None;
-            }
             // Further copies of a parameter are skipped.
             let (path, noise_std) = known.remove(&parameter.id)?;
-            let tensor = parameter.value.flat();
-            let device = tensor.device();
-            let data = tensor.into_data().convert_dtype(DType::F32);
-            let Ok(mut values) = data.try_into_vec::<f32>() else {
-                error = Some(DpError::device(format!("the values of `{path}`")));
-                return None;
-            };
+            let (mut values, device) = read.remove(&parameter.id)?;
             let changed = self.fix(path, noise_std, &mut values, end);
             changed.then(|| Tensor::from_data(values.as_slice(), (&device, DType::F32)))
         });
         if end {
             self.steps = 0;
         }
-        match error {
-            None => Ok(model),
-            Some(error) => Err((model, error)),
-        }
+        Ok(model)
     }
 
     /// Fixes the converged values of a parameter. Returns whether any value changed.
@@ -151,6 +143,21 @@ impl fmt::Display for Sparsifier {
     }
 }
 
+/// Returns the values of each trained parameter, and their device.
+async fn values<M: Module>(model: &M) -> Result<HashMap<ParamId, (Vec<f32>, Device)>, DpError> {
+    let mut tensors = Vec::new();
+    for_each_trained(model, |path, parameter| {
+        tensors.push((parameter.id, path.to_string(), parameter.value.flat()));
+    });
+    let mut values = HashMap::new();
+    for (id, path, tensor) in tensors {
+        let device = tensor.device();
+        let read = read_f32(tensor, &format!("the values of `{path}`")).await?;
+        values.insert(id, (read, device));
+    }
+    Ok(values)
+}
+
 /// Returns path and noise of each trained parameter.
 fn noise_of_parameters<M: Module>(
     model: &M,
@@ -168,9 +175,10 @@ fn noise_of_parameters<M: Module>(
 mod tests {
     #![allow(clippy::unwrap_used)]
     use burn::nn::{Linear, LinearConfig};
-    use burn::tensor::{Device, TensorData};
+    use burn::tensor::TensorData;
 
     use super::*;
+    use crate::device_read::wait;
 
     fn model(values: [f32; 3]) -> Linear {
         let device = Device::flex().autodiff();
@@ -185,7 +193,8 @@ mod tests {
     }
 
     fn after(sparsifier: &mut Sparsifier, model: Linear, noise_std: f64) -> Linear {
-        sparsifier.apply(model, |_, _| Ok(noise_std)).map_err(|(_, error)| error).unwrap()
+        let applied = wait(sparsifier.apply(model, |_, _| Ok(noise_std)));
+        applied.map_err(|(_, error)| error).unwrap()
     }
 
     #[test]
@@ -225,7 +234,7 @@ mod tests {
         let refused = sparsifier.apply(model([1.0, 2.0, 3.0]), |_, path| {
             Err(DpError::state(format!("no group for {path}")))
         });
-        let (model, error) = refused.unwrap_err();
+        let (model, error) = wait(refused).unwrap_err();
         assert_eq!(values(&model), [1.0, 2.0, 3.0]);
         assert!(error.to_string().contains("no group for weight"), "{error}");
         assert_eq!(sparsifier, Sparsifier::new(2, 1.0).unwrap());

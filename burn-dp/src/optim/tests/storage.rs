@@ -5,16 +5,15 @@ use std::path::Path;
 use burn::optim::SgdConfig;
 use burn_dp_accountant::DpEvent;
 
-use crate::DpError;
 use crate::optim::PrivacyPlanConfig;
-use crate::optim::releases::{Lock, Mark, ReleaseSink};
+use crate::optim::releases::{Appended, Lock, Mark, ReleaseSink};
 
 /// A log on a file system with or without locks.
 struct Log(Lock);
 
 impl ReleaseSink for Log {
-    fn append(&mut self, _: u64, _: Mark, _: Option<&DpEvent>) -> Result<(), DpError> {
-        Ok(())
+    fn append<'a>(&'a mut self, _: u64, _: Mark, _: Option<&'a DpEvent>) -> Appended<'a> {
+        Box::pin(std::future::ready(Ok(())))
     }
 
     fn path(&self) -> &Path {

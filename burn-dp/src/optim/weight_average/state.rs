@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{Average, WeightAverage};
 use crate::DpError;
+use crate::device_read::{blocking, read};
 use crate::optim::pack;
 
 #[derive(Serialize, Deserialize)]
@@ -25,14 +26,27 @@ impl WeightAverage {
     ///
     /// Returns [`DpError::InvalidState`] if the record cannot be written.
     pub fn to_bytes(&self) -> Result<Bytes, DpError> {
+        blocking(self.to_bytes_async(), "WeightAverage::to_bytes_async")
+    }
+
+    /// Runs [`to_bytes`](Self::to_bytes) without blocking the thread, as a browser needs it.
+    ///
+    /// # Errors
+    ///
+    /// Returns the errors of [`to_bytes`](Self::to_bytes), and [`DpError::Device`] if a value
+    /// cannot be read.
+    pub async fn to_bytes_async(&self) -> Result<Bytes, DpError> {
         let steps = self.averages.iter().map(|(path, average)| (path.clone(), average.steps));
         let settings = Settings {
             decay: self.decay,
             bias_correction: self.bias_correction,
             steps: steps.collect(),
         };
-        let tensors = self.averages.iter();
-        let tensors = tensors.map(|(path, average)| (path.clone(), average.values.to_data()));
+        let mut tensors = Vec::new();
+        for (path, average) in &self.averages {
+            let data = read(average.values.clone(), "an average").await?;
+            tensors.push((path.clone(), data));
+        }
         pack::write(&settings, tensors)
     }
 

@@ -1,0 +1,34 @@
+//! The network: two convolutions and a linear layer.
+
+use burn::module::Module;
+use burn::nn::conv::{Conv2d, Conv2dConfig};
+use burn::nn::{Linear, LinearConfig};
+use burn::tensor::activation::relu;
+use burn::tensor::{Device, Tensor};
+use burn_dp::nn::{IntoPrivate, Private};
+
+/// Scores the ten digits.
+#[derive(Module, Debug)]
+pub(crate) struct Network {
+    conv1: Private<Conv2d>,
+    conv2: Private<Conv2d>,
+    output: Private<Linear>,
+}
+
+impl Network {
+    pub(crate) fn new(device: &Device) -> Self {
+        let conv = |channels| Conv2dConfig::new(channels, [5, 5]).with_stride([2, 2]);
+        Self {
+            conv1: conv([1, 16]).init(device).private(),
+            conv2: conv([16, 32]).init(device).private(),
+            output: LinearConfig::new(32 * 4 * 4, 10).init(device).private(),
+        }
+    }
+
+    /// Returns the scores of images, `[batch_size, 1, 28, 28]` to `[batch_size, 10]`.
+    pub(crate) fn forward(&self, images: Tensor<4>) -> Tensor<2> {
+        let x = relu(self.conv1.forward(images));
+        let x = relu(self.conv2.forward(x));
+        self.output.forward(x.flatten::<2>(1, 3))
+    }
+}

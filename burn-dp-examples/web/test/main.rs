@@ -1,0 +1,200 @@
+//! Runs the page for browsers in Chromium: `cargo xtask test-web`.
+//!
+//! One training on Flex is interrupted by a reload and by a changed state, a second one on WebGPU
+//! loses its GPU. What the page shows is compared with what this program computes natively.
+
+mod page;
+
+use std::error::Error;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use burn::data::dataset::Dataset;
+use burn_dp::optim::{PrivacyPlan, PrivacyPlanConfig};
+use burn_dp_accountant::Budget;
+use burn_dp_examples::data::{digits, idx};
+use burn_dp_examples::seeded_step;
+use clap::Parser;
+
+use page::{Page, Settings};
+
+type Outcome<T = ()> = Result<T, Box<dyn Error>>;
+
+/// Runs the page for browsers in Chromium.
+#[derive(Parser, Debug)]
+struct Options {
+    /// Address of the page.
+    #[arg(long)]
+    address: String,
+    /// File to which the server writes the path of every request.
+    #[arg(long)]
+    requests: PathBuf,
+    /// Folder for the pictures of the page.
+    #[arg(long)]
+    figures: PathBuf,
+    /// The page was built without WebGPU.
+    #[arg(long)]
+    flex_only: bool,
+}
+
+/// The training on the processor, with the settings that the page begins with.
+const WHOLE: Settings =
+    Settings { backend: "flex", count: 20_000, batch_size: 1_000, epochs: 15, epsilon: 3.0 };
+
+/// A short training that loses its GPU.
+const SHORT: Settings =
+    Settings { backend: "webgpu", count: 2_000, batch_size: 200, epochs: 4, epsilon: 3.0 };
+
+const DELTA: f64 = 1e-5;
+
+fn main() -> Outcome {
+    let options = Options::parse();
+    let page = Page::open(&options.address, &options.requests)?;
+    passed("the page loads, and has a label for everything", page.check_labels())?;
+    passed("a seeded step releases the same bits as natively", seeded(&page))?;
+    passed("files of the user are read, and others refused", files(&page))?;
+    passed("a private training survives reloads and is accurate", training(&page))?;
+    passed("a digit is classified, and the statement names the key", results(&page))?;
+    passed("the page fits a phone, light and dark", pictures(&page, &options))?;
+    passed("a run that is deleted is gone", page.delete())?;
+    if options.flex_only {
+        println!("left out: the page was built without WebGPU");
+    } else {
+        passed("a training whose GPU is lost continues on the processor", gpu_lost(&page))?;
+    }
+    passed("nothing was requested after a page was loaded", page.check_requests())
+}
+
+fn passed(what: &str, outcome: Outcome) -> Outcome {
+    outcome.map_err(|error| format!("{what}: {error}"))?;
+    println!("passed: {what}");
+    Ok(())
+}
+
+fn ensure(holds: bool, otherwise: impl FnOnce() -> String) -> Outcome {
+    if holds { Ok(()) } else { Err(otherwise().into()) }
+}
+
+/// The plan that the page should have made.
+fn plan(settings: &Settings) -> Outcome<PrivacyPlan> {
+    let config = PrivacyPlanConfig::new(settings.count, f64::from(settings.batch_size));
+    let budget = Budget::new(settings.epsilon, DELTA)?;
+    Ok(config.with_epochs(f64::from(settings.epochs)).with_budget(budget).init()?)
+}
+
+fn close(found: f64, expected: f64, tolerance: f64) -> bool {
+    (found - expected).abs() <= tolerance * expected
+}
+
+fn seeded(page: &Page) -> Outcome {
+    let found = page.call("seededStep")?;
+    let expected = seeded_step::released_bits()?;
+    ensure(found.as_str() == Some(&expected), || "the bits differ".into())
+}
+
+/// IDX files and PNG images of the user are read, and other files are refused.
+fn files(page: &Page) -> Outcome {
+    page.set("batch-size", "20")?;
+    let folder = tempfile::tempdir()?;
+    let digits = digits::splits(0, 1_200, 0).train;
+    let [images, labels] =
+        ["train-images-idx3-ubyte", "train-labels-idx1-ubyte"].map(|name| folder.path().join(name));
+    let header = |words: &[u32]| words.iter().flat_map(|word| word.to_be_bytes()).collect();
+    let count = digits.len() as u32;
+    let mut bytes: Vec<u8> = header(&[idx::IMAGES_MAGIC, count, 28, 28]);
+    bytes.extend(digits.items().iter().flat_map(|item| item.image.iter()));
+    std::fs::write(&images, bytes)?;
+    let mut bytes: Vec<u8> = header(&[idx::LABELS_MAGIC, count]);
+    bytes.extend(digits.items().iter().map(|item| item.label as u8));
+    std::fs::write(&labels, bytes)?;
+    page.choose_files(&[labels, images])?;
+    page.wait_for_text("plan-n", "1200", Duration::from_secs(60))?;
+
+    let mut pictures = Vec::new();
+    for (number, item) in digits.items().iter().take(40).enumerate() {
+        let path = folder.path().join(format!("{}-{number}.png", item.label));
+        image::save_buffer(&path, &item.image, 28, 28, image::ExtendedColorType::L8)?;
+        pictures.push(path);
+    }
+    page.choose_files(&pictures)?;
+    page.wait_for_text("plan-n", "40", Duration::from_secs(60))?;
+
+    let text = folder.path().join("notes.txt");
+    std::fs::write(&text, "no image")?;
+    page.choose_files(&[text])?;
+    let error = page.text("error")?;
+    ensure(error.contains("choose two IDX files"), || format!("the error is \"{error}\""))?;
+    page.pick("drawn")
+}
+
+fn training(page: &Page) -> Outcome {
+    let plan = plan(&WHOLE)?;
+    page.choose(&WHOLE)?;
+    let sigma = page.number("plan-sigma")?;
+    ensure(close(sigma, plan.noise_multiplier(), 1e-4), || {
+        format!("σ is {sigma}, natively {}", plan.noise_multiplier())
+    })?;
+    page.start()?;
+
+    // A reload in the middle of a step: what was released stays in the ledger, and the repetition
+    // of the steps after the stored state is free.
+    page.wait_for_step(13)?;
+    let before = page.spent()?;
+    page.reload()?;
+    let after = page.resume()?;
+    ensure(after >= before, || format!("ε fell from {before} to {after}"))?;
+    page.wait_for_step(20)?;
+
+    // The same with another state: the repetition differs, so the run continues after it.
+    page.reload()?;
+    page.change_stored_model()?;
+    let resumed = page.resume()?;
+    ensure(resumed >= after, || format!("ε fell from {after} to {resumed}"))?;
+    page.wait_for_text("message", "stay paid", Duration::from_secs(60))?;
+
+    page.wait_until_finished(Duration::from_secs(1200))?;
+    let (spent, planned) = (page.spent()?, plan.epsilon_at_end(DELTA)?);
+    println!("  ε {spent} in the browser, {planned} natively");
+    ensure(close(spent, planned, 1e-6), || format!("ε is {spent}, natively {planned}"))?;
+    let accuracy = page.number("accuracy")?;
+    println!("  accuracy {accuracy} %, {} a step", page.text("time")?);
+    ensure(accuracy >= 90.0, || format!("the accuracy is {accuracy} %"))
+}
+
+fn results(page: &Page) -> Outcome {
+    page.draw_a_one()?;
+    page.wait_for_text("guess", "This is a 1,", Duration::from_secs(30))?;
+    page.click("example")?;
+    page.wait_for_text("guess", "it was drawn as a", Duration::from_secs(30))?;
+    let statement = page.text("statement")?;
+    let key = "in the storage of the browser";
+    ensure(statement.contains(key), || format!("no \"{key}\" in {statement}"))
+}
+
+fn pictures(page: &Page, options: &Options) -> Outcome {
+    std::fs::create_dir_all(&options.figures)?;
+    for (name, width, dark) in [("web.png", 900, false), ("web-phone.png", 390, true)] {
+        let overflow = page.resize(width, dark)?;
+        ensure(overflow <= 0.0, || format!("{overflow} pixels too wide at {width}"))?;
+        std::fs::write(options.figures.join(name), page.picture()?)?;
+    }
+    page.resize(900, false).map(drop)
+}
+
+fn gpu_lost(page: &Page) -> Outcome {
+    let plan = plan(&SHORT)?;
+    page.choose(&SHORT)?;
+    page.start()?;
+    page.wait_for_step(6)?;
+    let before = page.spent()?;
+    println!("  {} a step on WebGPU", page.text("time")?);
+    page.crash_gpu()?;
+    page.wait_for_text("message", "The GPU was lost", Duration::from_secs(60))?;
+    page.wait_for_text("device", "Flex", Duration::from_secs(60))?;
+    page.wait_until_finished(Duration::from_secs(300))?;
+    let (spent, planned) = (page.spent()?, plan.epsilon_at_end(DELTA)?);
+    ensure(spent >= before && close(spent, planned, 1e-6), || {
+        format!("ε is {spent}, natively {planned}")
+    })?;
+    page.delete()
+}

@@ -1,0 +1,177 @@
+//! The one place where values are read from a device, and where a read is waited for.
+
+use std::future::Future;
+use std::pin::pin;
+use std::task::{Context, Poll};
+
+use burn::tensor::kind::Basic;
+use burn::tensor::{DType, Tensor, TensorData};
+
+use crate::DpError;
+
+/// Returns the values of a tensor, on the host.
+///
+/// # Arguments
+///
+/// - `what`: the tensor, for the message of an error
+///
+/// # Errors
+///
+/// Returns [`DpError::Device`] if the values cannot be read.
+pub(crate) async fn read<const D: usize, K: Basic>(
+    tensor: Tensor<D, K>,
+    what: &str,
+) -> Result<TensorData, DpError> {
+    tensor.into_data_async().await.map_err(|error| unreadable(what, error))
+}
+
+/// Returns the values of a tensor in single precision, on the host.
+///
+/// # Errors
+///
+/// Returns [`DpError::Device`] if the values cannot be read.
+pub(crate) async fn read_f32<const D: usize>(
+    tensor: Tensor<D>,
+    what: &str,
+) -> Result<Vec<f32>, DpError> {
+    let data = read(tensor, what).await?.convert_dtype(DType::F32);
+    data.try_into_vec().map_err(|error| unreadable(what, error))
+}
+
+/// Returns the values of a tensor in double precision, on the host.
+///
+/// # Errors
+///
+/// Returns [`DpError::Device`] if the values cannot be read.
+pub(crate) async fn read_f64<const D: usize>(
+    tensor: Tensor<D>,
+    what: &str,
+) -> Result<Vec<f64>, DpError> {
+    let data = read(tensor, what).await?.convert_dtype(DType::F64);
+    data.try_into_vec().map_err(|error| unreadable(what, error))
+}
+
+fn unreadable(what: &str, error: impl std::fmt::Debug) -> DpError {
+    DpError::device(format!("{what}: {error:?}"))
+}
+
+/// Waits for `future` and returns its output: what makes a blocking call of an asynchronous one.
+///
+/// # Arguments
+///
+/// - `instead`: the asynchronous call, for the message of the error
+///
+/// # Errors
+///
+/// Returns [`DpError::InvalidState`] in a browser, where nothing can wait, if `future` is not ready
+/// at once.
+pub(crate) fn blocking<T>(
+    future: impl Future<Output = Result<T, DpError>>,
+    instead: &str,
+) -> Result<T, DpError> {
+    #[cfg(not(target_family = "wasm"))]
+    {
+        let _ = instead;
+        wait(future)
+    }
+    #[cfg(target_family = "wasm")]
+    at_once(future).unwrap_or_else(|| Err(not_ready(instead)))
+}
+
+/// The error of a blocking call whose future is not ready in a browser.
+#[cfg(any(test, target_family = "wasm"))]
+pub(crate) fn not_ready(instead: &str) -> DpError {
+    DpError::state(format!(
+        "nothing can wait for a device or a store in a browser; call `{instead}` and await it"
+    ))
+}
+
+/// Polls `future` once, which is all that a browser allows.
+#[cfg(any(test, target_family = "wasm"))]
+pub(crate) fn at_once<T>(future: impl Future<Output = T>) -> Option<T> {
+    match pin!(future).poll(&mut Context::from_waker(std::task::Waker::noop())) {
+        Poll::Ready(output) => Some(output),
+        Poll::Pending => None,
+    }
+}
+
+/// Parks this thread until `future` is ready.
+#[cfg(not(target_family = "wasm"))]
+pub(crate) fn wait<T>(future: impl Future<Output = T>) -> T {
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicBool, Ordering};
+    use std::thread::{self, Thread};
+
+    /// Other code may unpark the thread too, or use up the token of this one.
+    struct Unpark(Thread, AtomicBool);
+
+    impl std::task::Wake for Unpark {
+        fn wake(self: Arc<Self>) {
+            self.1.store(true, Ordering::Release);
+            self.0.unpark();
+        }
+    }
+
+    let mut future = pin!(future);
+    // Most reads are of the CPU backends, which are ready at once.
+    if let Poll::Ready(output) =
+        future.as_mut().poll(&mut Context::from_waker(std::task::Waker::noop()))
+    {
+        return output;
+    }
+    let unpark = Arc::new(Unpark(thread::current(), AtomicBool::new(false)));
+    let waker = Arc::clone(&unpark).into();
+    loop {
+        if let Poll::Ready(output) = future.as_mut().poll(&mut Context::from_waker(&waker)) {
+            return output;
+        }
+        while !unpark.1.swap(false, Ordering::Acquire) {
+            thread::park();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use std::sync::mpsc;
+    use std::thread;
+
+    use super::*;
+
+    /// A future that another thread wakes some times before it is ready.
+    fn woken(times: usize) -> impl Future<Output = usize> {
+        let (sender, receiver) = mpsc::channel::<std::task::Waker>();
+        thread::spawn(move || receiver.into_iter().for_each(std::task::Waker::wake));
+        let mut polls = 0;
+        std::future::poll_fn(move |context| {
+            polls += 1;
+            if polls > times {
+                return Poll::Ready(times);
+            }
+            sender.send(context.waker().clone()).unwrap();
+            Poll::Pending
+        })
+    }
+
+    #[test]
+    fn a_future_of_another_thread_is_waited_for() {
+        for times in [0, 1, 5, 100] {
+            assert_eq!(wait(woken(times)), times);
+        }
+    }
+
+    #[test]
+    fn a_future_that_is_not_ready_in_a_browser_is_an_error_with_the_way_out() {
+        assert_eq!(at_once(async { 7 }), Some(7));
+        assert_eq!(at_once(std::future::pending::<u8>()), None);
+        let error = not_ready("DpOptimizer::step_async").to_string();
+        assert!(error.contains("call `DpOptimizer::step_async` and await it"), "{error}");
+    }
+
+    #[test]
+    fn a_thread_that_was_unparked_by_others_still_waits() {
+        thread::current().unpark();
+        assert_eq!(wait(woken(3)), 3);
+    }
+}
