@@ -88,7 +88,9 @@ impl PrivacyEngine {
         };
         self.frozen = None;
         let statistics = sum.statistics().reveal();
-        let bound = prepared.bind(model, sum, gradient_noise, count_noise)?;
+        // Correlated noise is combined on the host.
+        let on_host = self.correlated.is_some();
+        let bound = prepared.bind(model, sum, gradient_noise, count_noise, on_host)?;
         // Recorded before it is made: an interrupted release is paid for.
         let releases = self.releases.get_mut().map_err(|_| super::poisoned())?;
         if releases.record(step, &event, bound.mark())? {
