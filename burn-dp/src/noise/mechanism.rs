@@ -48,10 +48,11 @@ const SCALES: std::ops::RangeInclusive<f64> = 1e-40..=1e40;
 ///
 /// Not proven: that this distribution of integers, which differs from the rounded normal one, costs
 /// no privacy. 2^64 words cannot give every integer its exact probability. Near the center each
-/// integer has about 2^22 words, so its probability is off by a relative 2^-22. Words of pairs
-/// extend each other, so that integers out to 7.9 standard deviations are reached by a word at all;
-/// beyond (probability 2^-48 for each value) some are never reached, and beyond 9.15 (7·10^-20)
-/// none. A result in single precision shows a single integer only if sum and noise cancel to
+/// integer has about 2^22 words, so its probability is off by a relative 2^-22. Beyond 5.6 standard
+/// deviations (2·10^-8) words are fewer than integers. There the words of a pair extend each other,
+/// so that every integer out to 9.15 (7·10^-20) is reached, but not independently of the other
+/// value of its pair: given that one, near the center, integers beyond 7.9 (3·10^-15) are not all
+/// reached. A result in single precision shows a single integer only if sum and noise cancel to
 /// 2^-16 standard deviations. A sampler of the discrete Gaussian (Canonne, Kamath and Steinke,
 /// 2020) would be exact in distribution.
 ///

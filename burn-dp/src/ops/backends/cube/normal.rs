@@ -7,18 +7,21 @@ use super::wide::{Wide, add, copy, leading_zeros, negate_if, product, shift_left
 
 /// Returns the normal value of `word`, in units of 2^-40.
 ///
-/// - other: the word whose lowest bits extend `word`
+/// - other: the word whose bits extend `word`
 /// - table: six words for each polynomial
 #[cube]
 pub(super) fn normal(word: Wide, other: Wide, table: &[u32]) -> Wide {
     let magnitude = Wide { low: word.low << 1, high: (word.high << 1) | (word.low >> 31) };
     let octave = leading_zeros(copy(&magnitude));
-    // The lowest octave + 1 bits.
-    let above = shift_left(Wide { low: 2u32.runtime(), high: 0u32.runtime() }, octave);
-    let borrow = select(above.low == 0, 1u32, 0u32);
+    // octave + 1 bits, the lowest 22 first: turned to the left by 42.
+    let turned = Wide {
+        low: (other.high << 10) | (other.low >> 22),
+        high: (other.low << 10) | (other.high >> 22),
+    };
+    let extension = shift_right(turned, 63 - octave, 0);
     let shifted = shift_left(magnitude, octave);
-    let low = shifted.low | (other.low & (above.low - 1));
-    let high = shifted.high | (other.high & (above.high - borrow));
+    let low = shifted.low | extension.low;
+    let high = shifted.high | extension.high;
     // Everything after the leading one.
     let place = Wide { low: low << 1, high: (high << 1) | (low >> 31) };
     let row = usize::cast_from(octave * 64 + (place.high >> 26)) * 6;
