@@ -11,6 +11,8 @@ pub(crate) fn devices() -> Vec<Device> {
         Device::ndarray(),
         #[cfg(feature = "wgpu")]
         Device::wgpu(burn::tensor::DeviceKind::DefaultDevice),
+        #[cfg(feature = "cuda")]
+        Device::cuda(0),
     ]
 }
 

@@ -11,9 +11,10 @@ use crate::test;
 use crate::web;
 
 /// Parts of names of the tests that run on a software driver within a few minutes together: the
-/// oracle tests of all primitives. The tests of recurrent layers and of transformers take a minute
-/// or more each; `cargo xtask test --backend wgpu` runs them too.
-const WGPU_TESTS: [&str; 11] = [
+/// oracle tests of all primitives, the release by kernels, and whole steps. The tests of recurrent
+/// layers and of transformers take a minute or more each; `cargo xtask test --backend wgpu` runs
+/// them too.
+const WGPU_TESTS: [&str; 14] = [
     "ops::row_sums",
     "rules::linear",
     "rules::conv",
@@ -25,6 +26,9 @@ const WGPU_TESTS: [&str; 11] = [
     "tests::robustness",
     "tests::frozen",
     "every_option_of_cross_attention",
+    "noise::on_device",
+    "optim::tests::devices",
+    "steps::",
 ];
 
 /// Printed when the tests on the WGPU backend are left out.

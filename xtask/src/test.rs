@@ -8,6 +8,9 @@ use crate::process::Process;
 use crate::vulkan;
 use crate::workspace::{BOOK, EXAMPLES, FULL, FULL_PARTS, TESTED};
 
+/// The variable that says on which backend `burn-dp/tests/runs` makes its steps.
+const TEST_BACKEND: &str = "BURN_DP_TEST_BACKEND";
+
 /// Returns whether `cargo nextest` is installed.
 pub(crate) fn nextest_found() -> bool {
     Command::new("cargo")
@@ -42,12 +45,17 @@ pub(crate) fn processes(backend: Option<Backend>, args: &[String], nextest: bool
     processes
 }
 
-/// Returns the tests of the libraries alone whose names contain one of `filters`.
+/// Returns the tests of the libraries, and of whole runs, whose names contain one of `filters`.
 ///
 /// Nothing else is linked: every other program would be built once more for the backend.
 pub(crate) fn of_libraries(backend: Backend, filters: &[&str], nextest: bool) -> Process {
     let runner: &[&str] = if nextest { &["nextest", "run"] } else { &["test"] };
-    let tests = Process::cargo().args(runner.iter().copied()).args(["--lib", "--no-fail-fast"]);
+    let tests = Process::cargo().args(runner.iter().copied()).args([
+        "--lib",
+        "--test",
+        "runs",
+        "--no-fail-fast",
+    ]);
     selected(tests, Some(backend)).args(["--"]).args(filters.iter().copied())
 }
 
@@ -56,6 +64,11 @@ fn selected(mut process: Process, backend: Option<Backend>) -> Process {
         process = process.args(["-p", package]);
     }
     process = process.args(features(backend, vulkan::gpu_found()));
+    // The whole steps of `tests/runs` are made on the device of this backend.
+    let other = backend.filter(|backend| !backend.is_in_full());
+    if let Some(name) = other.and_then(Backend::feature) {
+        process = process.env(TEST_BACKEND, name);
+    }
     if backend == Some(Backend::Wgpu) {
         process = process
             .envs(vulkan::environment())
@@ -163,8 +176,8 @@ mod tests {
             assert_eq!(
                 of_libraries(Backend::Cuda, &["ghost", "clip"], nextest).to_string(),
                 format!(
-                    "cargo {runner} --lib --no-fail-fast {PACKAGES},burn-dp-examples/cuda \
-                     -- ghost clip"
+                    "BURN_DP_TEST_BACKEND=cuda cargo {runner} --lib --test runs --no-fail-fast \
+                     {PACKAGES},burn-dp-examples/cuda -- ghost clip"
                 )
             );
         }

@@ -42,6 +42,9 @@ pub(crate) trait AnyRank {
 
     /// Adds `values` to `grads` as the gradient of the parameter `id`, in its shape and precision.
     fn register(&self, id: ParamId, grads: &mut GradientsParams, values: TensorData);
+
+    /// Adds the tensor `values` to `grads`, as [`register`](Self::register) does.
+    fn register_tensor(&self, id: ParamId, grads: &mut GradientsParams, values: Tensor<1>);
 }
 
 impl<const D: usize> AnyRank for Tensor<D> {
@@ -74,6 +77,11 @@ impl<const D: usize> AnyRank for Tensor<D> {
         let values = TensorData::from_bytes(bytes, Tensor::shape(self), dtype);
         let device = self.device().inner();
         grads.register(id, Tensor::<D>::from_data(values, (&device, Tensor::dtype(self))));
+    }
+
+    fn register_tensor(&self, id: ParamId, grads: &mut GradientsParams, values: Tensor<1>) {
+        let values = values.to_device(&self.device().inner()).reshape(Tensor::shape(self));
+        grads.register::<D>(id, values.cast(Tensor::dtype(self)));
     }
 }
 

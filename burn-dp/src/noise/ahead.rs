@@ -13,7 +13,7 @@ use crate::random::{GROUP_WORDS, Key, Keystream, NoiseSource, Purpose, Stream};
 pub(super) const PIECE_GROUPS: usize = 8;
 /// Values in a piece.
 pub(super) const PIECE_VALUES: usize = PIECE_GROUPS * GROUP_WORDS;
-/// Values that are drawn ahead at most, 32 MiB of doubles; the rest is drawn when it is needed.
+/// Values that are drawn ahead at most, 32 MiB; the rest is drawn when it is needed.
 const LIMIT: usize = 1 << 22;
 
 /// The standard normal values of a step, which idle threads draw while the model computes.
@@ -49,7 +49,8 @@ pub(super) struct Piece {
     memory: Mutex<Option<Normal>>,
 }
 
-type Normal = Zeroizing<Vec<f64>>;
+/// Standard normal values in units of 2^-40.
+type Normal = Zeroizing<Vec<i64>>;
 
 impl NoiseAhead {
     /// Begins to draw the noise of a step, for parameters with `lengths` values each, in the memory
@@ -116,12 +117,12 @@ impl Pieces {
 
 impl Piece {
     /// Returns the values. Draws them now if they are not drawn yet.
-    pub(super) fn normal(&self) -> &[f64] {
+    pub(super) fn normal(&self) -> &[i64] {
         self.normal.get_or_init(|| {
             let memory = self.memory.lock().ok().and_then(|mut memory| memory.take());
             let mut normal = match memory {
                 Some(normal) if normal.len() == self.values => normal,
-                _ => Zeroizing::new(vec![0.0; self.values]),
+                _ => Zeroizing::new(vec![0; self.values]),
             };
             standard_normal(&self.keystream, self.first_group, &mut normal);
             normal
@@ -185,7 +186,7 @@ mod tests {
             std::thread::yield_now();
         }
         let pieces = Arc::get_mut(&mut drawn.pieces).unwrap();
-        pieces.pieces[0].normal = OnceLock::from(Zeroizing::new(vec![8.0; PIECE_VALUES]));
+        pieces.pieces[0].normal = OnceLock::from(Zeroizing::new(vec![8 << 40; PIECE_VALUES]));
         let (with, without) = (release(&mut one, Some(&drawn)), release(&mut other, None));
         assert!(with[0][..PIECE_VALUES].iter().all(|&value| value == 8.0 * 1.5 * 0.25));
         assert_eq!(with[0][PIECE_VALUES..], without[0][PIECE_VALUES..]);

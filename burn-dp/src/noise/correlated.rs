@@ -6,6 +6,7 @@ use burn_dp_accountant::correlated_noise::Strategy;
 use pulp::Simd;
 use zeroize::{Zeroize, Zeroizing};
 
+use super::grid::to_double;
 use super::recurrence::{Recurrence, Recurrences};
 use super::standard_normal::NormalGroup;
 use crate::DpError;
@@ -308,7 +309,7 @@ impl Correlation<'_> {
                 let Some(keystream) = keystream else { continue };
                 let earlier = group.draw(simd, keystream, self.first + index as u64);
                 for (value, z) in values.0.iter_mut().zip(earlier) {
-                    *value += factor * z;
+                    *value += factor * to_double(*z);
                 }
             }
             return self.scale(values);

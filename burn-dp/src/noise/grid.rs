@@ -1,43 +1,70 @@
-//! The grid that sums and noise are rounded to.
+//! The grid that sums are rounded to, and the addition of noise on it.
 
-/// The grid is this many binary places below the standard deviation.
-const PLACES: i32 = 40;
+/// The grid is this many binary places below the standard deviation of the noise.
+pub(super) const PLACES: i32 = 40;
 
-/// Adds noise to sums in integers: multiples of a power of two that is 2^40 to 2^41 times smaller
-/// than the standard deviation of the noise.
+/// 2^40 as a double.
+const ONE: f64 = (1u64 << PLACES) as f64;
+
+/// Largest power of two by which a sum may exceed the range in which every bit of noise counts.
+/// Sums saturate at 2^75 standard deviations.
+const MAX_SHIFT: i32 = 60;
+
+/// Adds noise to sums in integers: multiples of the grid, which is 2^-40 times the standard
+/// deviation of the noise.
+///
+/// # Privacy
+///
+/// A sum is divided by the grid, rounded once to the nearest integer, and saturates far beyond all
+/// use; saturation brings no two sums further apart. The sum of integers is exact. The result is a
+/// function of it: rounded to 24 bits, times two public factors.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(super) struct Grid {
-    spacing: f64,
-    /// 1 / spacing; exact, because the spacing is a power of two.
-    per_spacing: f64,
-    /// Standard deviation of the noise, as a multiple of the spacing.
-    noise_std: f64,
-    /// What one integer is worth in the result: the spacing times the scale.
-    factor: f64,
+pub(crate) struct Grid {
+    /// 1/g = `reciprocal` · 2^`exponent`, with the upper bit set.
+    pub(crate) reciprocal: u32,
+    pub(crate) exponent: i32,
+    /// Standard deviation of the noise times the scale.
+    pub(crate) factor: f32,
+    /// What one integer is worth in a result of double precision.
+    unit: f64,
 }
 
 impl Grid {
-    /// Largest spacing of a grid, as a multiple of the standard deviation of the noise.
-    pub(super) const FINENESS: f64 = 1.0 / (1u64 << PLACES) as f64;
+    /// The spacing of a grid, as a multiple of the standard deviation of its noise.
+    pub(super) const FINENESS: f64 = 1.0 / ONE;
 
+    /// Returns the finest grid whose noise has at least the deviation `noise_std`, by at most 2^-31
+    /// of it more.
+    ///
+    /// Both numbers are normal, and their product is in the range of [`Grid::FACTORS`].
     pub(super) fn new(noise_std: f64, scale: f64) -> Self {
-        let spacing = power_of_two_below(noise_std) * 2f64.powi(-PLACES);
-        Self {
-            spacing,
-            per_spacing: 1.0 / spacing,
-            noise_std: noise_std / spacing,
-            factor: spacing * scale,
-        }
+        // noise_std = mantissa · 2^power with 53 bits.
+        let bits = noise_std.to_bits();
+        let mantissa = u128::from((bits & ((1 << 52) - 1)) | (1 << 52));
+        let power = (bits >> 52) as i32 - 1075;
+        // 2^84 / mantissa has 32 bits, or is 2^32 for a power of two.
+        let places = if mantissa == 1 << 52 { 83 } else { 84 };
+        let reciprocal = ((1u128 << places) / mantissa) as u32;
+        let exponent = PLACES - power - places;
+        let unit = 2f64.powi(-exponent) / f64::from(reciprocal) * scale;
+        Self { reciprocal, exponent, factor: (unit * ONE) as f32, unit }
     }
 
+    /// Products of deviation and scale for which no result is subnormal or infinite. Some devices
+    /// do not compute with either.
+    pub(super) const FACTORS: std::ops::RangeInclusive<f64> = 1e-25..=1e15;
+    /// Deviations whose grid is coarser than all subnormal sums, which therefore count as zero.
+    pub(super) const DEVIATIONS: std::ops::RangeInclusive<f64> = 1e-25..=1e25;
+
+    /// Returns the grid, rounded to a double.
     pub(super) fn spacing(&self) -> f64 {
-        self.spacing
+        2f64.powi(-self.exponent) / f64::from(self.reciprocal)
     }
 
-    /// Replaces sums by their noisy, scaled values, given at least as many standard normal values.
-    /// Returns whether all sums were finite.
+    /// Replaces sums by their noisy, scaled values, given at least as many normal integers. Returns
+    /// whether all sums were finite.
     #[inline(always)]
-    pub(super) fn release(&self, sums: &mut [f32], normal: &[f64]) -> bool {
+    pub(super) fn release(&self, sums: &mut [f32], normal: &[i64]) -> bool {
         let grid = *self;
         let mut finite = true;
         for (sum, normal) in sums.iter_mut().zip(normal) {
@@ -48,49 +75,137 @@ impl Grid {
     }
 
     #[inline(always)]
-    fn release_one(&self, sum: f32, normal: f64) -> f32 {
-        let sum = snap(f64::from(sum) * self.per_spacing);
-        let released = (sum + snap(normal * self.noise_std)) * self.factor;
-        released.clamp(-f64::from(f32::MAX), f64::from(f32::MAX)) as f32
+    fn release_one(&self, sum: f32, noise: i64) -> f32 {
+        let bits = sum.to_bits();
+        let exponent = ((bits >> 23) & 255) as i32;
+        let mantissa = if exponent == 0 { 0 } else { (bits & 0x7f_ffff) | 0x80_0000 };
+        // |sum| / g = product · 2^shift, exactly; a product that is not zero has 55 or 56 bits.
+        let product = u64::from(mantissa).wrapping_mul(self.reciprocal.into());
+        let shift = exponent.wrapping_add(self.exponent - 150);
+        // Down: round to nearest, half away from zero. There is nothing left after 58 places.
+        let down = shift.wrapping_neg().clamp(0, 63) as u32;
+        let half = 1u64.wrapping_shl(down) >> 1;
+        let rounded = product.wrapping_add(half).wrapping_shr(down);
+        // Up: keep the integer as a multiple of 2^up, and saturate at 2^(55 + 60).
+        let up = shift.clamp(0, MAX_SHIFT) as u32;
+        let beyond = (shift >= MAX_SHIFT) as u32;
+        let doubled = (shift > MAX_SHIFT) as u32;
+        let limit = if beyond == 0 { u64::MAX } else { 1 << 55 };
+        let rounded = rounded.wrapping_shl(doubled).min(limit).cast_signed();
+        let sign = i64::from(bits.cast_signed() >> 31);
+        let sum = (rounded ^ sign).wrapping_sub(sign);
+        // The integer sum / 2^up, rounded down; an odd last bit stands for the bits below, of which
+        // one may be set. It is far below the 24 bits of the result, so these are rounded as if all
+        // bits were there.
+        let high = noise.wrapping_shr(up);
+        let rest = (high.wrapping_shl(up) != noise) as i64;
+        let total = sum.wrapping_add(high) | rest;
+        // Two exact operations and a rounded one.
+        total as f32 * f32::from_bits((up + 127 - PLACES as u32) << 23) * self.factor
     }
 
     /// Returns one sum with noise, in double precision.
-    pub(super) fn release_scalar(&self, sum: f64, normal: f64) -> f64 {
-        // A limit of the snapped sum increases no distance, and therefore no sensitivity.
-        let sum = snap(sum * self.per_spacing).clamp(-1e200, 1e200);
-        (sum + snap(normal * self.noise_std)) * self.factor
+    pub(super) fn release_scalar(&self, sum: f64, noise: i64) -> f64 {
+        let total = self.round(sum) + i128::from(noise);
+        total as f64 * self.unit
+    }
+
+    /// Returns a finite sum as a multiple of the grid, rounded to nearest, half away from zero. It
+    /// saturates at 2^120: no distance, and therefore no sensitivity, grows by that.
+    fn round(&self, sum: f64) -> i128 {
+        let bits = sum.to_bits();
+        let exponent = ((bits >> 52) & 2047) as i32;
+        let mantissa = (bits & ((1 << 52) - 1)) | if exponent == 0 { 0 } else { 1 << 52 };
+        let product = u128::from(mantissa) * u128::from(self.reciprocal);
+        let shift = exponent.max(1) - 1075 + self.exponent;
+        let magnitude = match shift {
+            ..=-120 => 0,
+            -119..0 => (product + (1 << (-shift - 1))) >> -shift,
+            _ if product == 0 => 0,
+            _ if shift as u32 > product.leading_zeros() - 8 => 1 << 120,
+            _ => product << shift,
+        };
+        if sum < 0.0 { -magnitude.cast_signed() } else { magnitude.cast_signed() }
     }
 }
 
-/// Returns the nearest integer, without the sign of zero: minus zero would reveal that a tiny
-/// negative sum met a tiny negative noise.
+/// Returns a normal integer as a double, in standard deviations; exact.
 #[inline(always)]
-fn snap(value: f64) -> f64 {
-    value.round_ties_even() + 0.0
+pub(super) fn to_double(normal: i64) -> f64 {
+    normal as f64 * Grid::FINENESS
 }
 
-/// Returns the greatest power of two that is at most `value`, which is positive and normal.
-fn power_of_two_below(value: f64) -> f64 {
-    f64::from_bits(value.to_bits() & 0x7ff0_0000_0000_0000)
+/// Returns noise in standard deviations as an integer, rounded to nearest.
+#[inline(always)]
+pub(super) fn from_double(noise: f64) -> i64 {
+    (noise * ONE).round_ties_even() as i64
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    /// A grid with integers as multiples and standard normal values as noise.
-    const INTEGERS: Grid = Grid { spacing: 1.0, per_spacing: 1.0, noise_std: 1.0, factor: 1.0 };
+    /// A grid with integers as multiples, whose results are the integers.
+    fn integers() -> Grid {
+        Grid::new(ONE, 1.0)
+    }
+
+    /// Returns a release by the definition, in 128-bit integers.
+    fn exact(grid: &Grid, sum: f32, noise: i64) -> f32 {
+        let limit = 1 << 115;
+        let total = grid.round(sum.into()).clamp(-limit, limit) + i128::from(noise);
+        total as f32 * 2f32.powi(-PLACES) * grid.factor
+    }
+
+    #[test]
+    fn a_release_is_a_function_of_the_sum_of_integers() {
+        let mut word = 1u64;
+        let mut next = || {
+            word = word.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            word >> 11
+        };
+        for (std, scale) in [(1.0, 1.0), (0.7, 0.01), (1e-25, 1e3), (1e25, 1e-10), (3e-9, 1.0)] {
+            let grid = Grid::new(std, scale);
+            for _ in 0..200_000 {
+                // All exponents of a float, all lengths of noise, both signs.
+                let sum = f32::from_bits((next() as u32).rotate_left(next() as u32 & 31));
+                let noise = (next() as i64 - (1 << 52)) >> (next() % 53);
+                if sum.is_finite() {
+                    let noise = noise.clamp(-(1 << 44), 1 << 44);
+                    let released = grid.release_one(sum, noise);
+                    assert_eq!(released, exact(&grid, sum, noise), "{sum} {noise} {std}");
+                    assert!(released == 0.0 || released.is_normal());
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn saturation_is_monotonic_and_far_away() {
+        let grid = Grid::new(1e-25, 1.0);
+        let mut last = f32::NEG_INFINITY;
+        for exponent in -149..128 {
+            let sum = 2f32.powi(exponent);
+            for sum in [sum, sum.next_up(), 1.5 * sum, (2.0 * sum).min(f32::MAX).next_down()] {
+                let released = grid.release_one(sum, 12_345);
+                assert!(released >= last, "{sum}");
+                assert_eq!(grid.release_one(-sum, -12_345), -released);
+                last = released;
+            }
+        }
+        // 2^75 standard deviations.
+        assert_eq!(last, 2f32.powi(75) * 1e-25);
+    }
 
     #[test]
     fn a_result_that_resolves_the_grid_depends_on_the_integers_alone() {
         // Where sum and noise nearly cancel, f32 resolves far less than a grid unit.
-        let grid = Grid { factor: 0.25, ..INTEGERS };
+        let grid = integers();
         for integer in -20i32..=20 {
-            for noise in -20i32..=20 {
-                for (a, b) in [(-0.49f32, 0.3), (0.499, -0.499), (0.25, 1e-30), (0.0, 0.125)] {
-                    let sum = integer as f32 + a;
-                    let noise = f64::from(noise) + b;
-                    let expected = (f64::from(integer) + noise.round()) as f32 * 0.25;
+            for noise in -20i64..=20 {
+                for fraction in [-0.49f32, 0.499, 0.25, 0.0] {
+                    let sum = integer as f32 + fraction;
+                    let expected = (i64::from(integer) + noise) as f32;
                     assert_eq!(grid.release_one(sum, noise), expected, "{sum} {noise}");
                 }
             }
@@ -99,29 +214,41 @@ mod tests {
 
     #[test]
     fn zero_has_one_sign() {
-        for (sum, noise) in [(-0.0, -0.0), (-0.0, 0.0), (0.0, -0.0), (-1e-40, -1e-20)] {
-            assert_eq!(INTEGERS.release_one(sum, noise).to_bits(), 0, "{sum} {noise}");
-        }
-        assert_eq!(INTEGERS.release_one(-3.0, 3.0).to_bits(), 0);
-    }
-
-    #[test]
-    fn the_spacing_is_a_power_of_two_2_to_the_40_below_the_deviation() {
-        for noise_std in [1e-60, 1e-6, 0.1, 1.0, 1.999, 2.0, 1e6, 1e60] {
-            let spacing = Grid::new(noise_std, 1.0).spacing();
-            assert_eq!(spacing.to_bits() & ((1 << 52) - 1), 0);
-            let ratio = noise_std / spacing;
-            assert!((2f64.powi(40)..2f64.powi(41)).contains(&ratio), "{noise_std}: {ratio}");
+        for (sum, noise) in [(-0.0, 0), (0.0, 0), (-1e-40, 0), (-3.0, 3), (3.0, -3)] {
+            assert_eq!(integers().release_one(sum, noise).to_bits(), 0, "{sum} {noise}");
+            assert_eq!(integers().release_scalar(sum.into(), noise).to_bits(), 0);
         }
     }
 
     #[test]
-    fn snapping_separates_two_values_by_at_most_one_spacing_more() {
+    fn the_noise_of_a_grid_is_never_below_the_declared_deviation() {
+        let mut stds = vec![1e-25, 1e-6, 0.1, 1.0, 2f64.next_down(), 2.0, 1e6, 1e25];
+        stds.extend((0..1000).map(|i| 1.0 + f64::from(i) / 999.0));
+        for std in stds {
+            let grid = Grid::new(std, 1.0);
+            assert!(grid.reciprocal >> 31 == 1);
+            // reciprocal · 2^exponent · std <= 2^40, in exact integers.
+            let scaled = std * 2f64.powi(grid.exponent + 32 - PLACES + 52);
+            assert_eq!(scaled, scaled.trunc());
+            let product = u128::from(grid.reciprocal) * scaled as u128;
+            let whole = 1u128 << (32 + 52);
+            assert!(product <= whole && whole - product < whole >> 31, "{std}");
+        }
+    }
+
+    #[test]
+    fn rounding_separates_two_values_by_at_most_one_spacing_more() {
         // Worst case: one value is rounded up and the other down.
         let grid = Grid::new(1.3, 1.0);
-        let snapped = |x: f64| snap(x * grid.per_spacing) * grid.spacing;
-        let (a, b) = (0.500_001 * grid.spacing, 0.499_999 * grid.spacing);
-        let growth = snapped(a) - snapped(b) - (a - b);
-        assert!(growth <= grid.spacing && growth > 0.999 * grid.spacing);
+        let (a, b) = (0.500_001 * grid.spacing(), 0.499_999 * grid.spacing());
+        assert_eq!((grid.round(a), grid.round(b)), (1, 0));
+        assert_eq!((grid.round(-a), grid.round(-b)), (-1, 0));
+    }
+
+    #[test]
+    fn doubles_hold_the_noise_exactly() {
+        for noise in [0, 1, -1, (1 << 44) - 1, -(1 << 44) + 1] {
+            assert_eq!(from_double(to_double(noise)), noise);
+        }
     }
 }

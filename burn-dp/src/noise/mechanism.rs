@@ -1,56 +1,67 @@
 //! The Gaussian mechanism on a grid.
 
+use burn::tensor::Tensor;
+
 use super::ahead::NoiseAhead;
 use super::correlated::CorrelatedNoise;
 use super::grid::Grid;
+use super::integer_normal::TABLE;
 use super::release::release;
 use super::standard_normal::standard_normal;
 use crate::DpError;
+use crate::ops::{KeyedNoise, native_release};
 use crate::random::Stream;
 
-/// Smallest and largest standard deviation and scale: far beyond all use, and far from where
-/// doubles lose precision.
-const USABLE: std::ops::RangeInclusive<f64> = 1e-60..=1e60;
+/// Smallest and largest scale: far beyond all use.
+const SCALES: std::ops::RangeInclusive<f64> = 1e-40..=1e40;
 
 /// Adds Gaussian noise to sums of bounded sensitivity.
 ///
-/// `release = (snap(sum) + snap(noise)) · scale`, where `snap` rounds to the nearest multiple of
-/// the [`grid`](Self::grid) g, the power of two that is 2^40 to 2^41 times smaller than the
-/// standard deviation. All arithmetic is in doubles, whatever the precision of the parameter; the
-/// result is converted to `f32` once.
+/// `release = (round(sum / g) + Z) · g · scale`, where Z is a normal integer with standard
+/// deviation 2^40 and the [`grid`](Self::grid) g is 2^-40 times the standard deviation of the
+/// noise. All arithmetic before the last product is in integers, so every backend releases the same
+/// bits; the result is rounded to the 24 bits of `f32`, and once more by the product.
 ///
 /// # Privacy
 ///
-/// Sensitivity: `noise_std` is the noise multiplier times the L2 sensitivity of the *snapped* sums.
-/// Snapping moves each of d coordinates by at most g/2, so the distance of two snapped sums is
+/// Sensitivity: `noise_std` is the noise multiplier times the L2 sensitivity of the *rounded* sums.
+/// Rounding moves each of d coordinates by at most g/2, so the distance of two rounded sums is
 /// larger than the distance of the sums by at most [`snapping_overhead`](Self::snapping_overhead) =
 /// g √d. With d = 10^8 this is less than 10^-8 standard deviations. A step of a
 /// [`DpOptimizer`](crate::optim::DpOptimizer) adds it to the sensitivity: see
-/// [`snapping_factor`](Self::snapping_factor).
+/// [`snapping_factor`](Self::snapping_factor). A sum beyond 2^75 standard deviations saturates,
+/// which brings no two sums further apart.
 ///
 /// Proven, for any sum:
 ///
-/// - The output is a function of the integers (snap(sum) + snap(noise))/g. Both terms are integers
-///   that doubles hold exactly, an IEEE 754 sum is a function of the exact sum, and the rest is
-///   post-processing; zero has one sign. So the low-order bits reveal nothing about the sum beyond
-///   the integers, which prevents the attack of Mironov (2012).
-/// - If the noise were exactly normal, the integers would be the result of the Gaussian mechanism
-///   on the snapped sum, rounded, because snapping commutes with the addition of a multiple of g.
-///   So its guarantee holds.
+/// - The output is a function of the integers round(sum/g) + Z: the division is exact until it is
+///   rounded once, the sum is exact, and the rest is post-processing; zero has one sign. So the
+///   low-order bits reveal nothing about the sum beyond the integers, which prevents the attack of
+///   Mironov (2012).
+/// - If Z were an exactly normal value, rounded, the integers would be the result of the Gaussian
+///   mechanism on the rounded sum, rounded: rounding commutes with the addition of an integer. So
+///   its guarantee holds.
+/// - Z is the normal quantile of a uniform word, with an error of at most 0.76 units of the grid,
+///   2^-40.3 standard deviations, for every word: `normal_table.py` computes the bound of each
+///   polynomial, and its rounding is part of it. Z is symmetric, so its mean is exactly zero. g is
+///   rounded upwards, so the noise has at least the declared deviation, up to that error.
 ///
-/// Not proven: that the noise is normal to the last place. The radius has 64 bits and the angle 54.
-/// The kernels err by a few units in the last place, 2^-53 relative, against a grid of 2^-40
-/// standard deviations: the probability of a single integer is off by a small relative amount that
-/// averages out over all words that lead to it. Beyond 9.49 standard deviations (probability
-/// 2.3·10^-21 for each value) there is no noise. A sampler of the discrete Gaussian (Canonne,
-/// Kamath and Steinke, 2020) would be exact in distribution.
+/// Not proven: that this distribution of integers, which differs from the rounded normal one, costs
+/// no privacy. 2^64 words cannot give every integer its exact probability. Near the center each
+/// integer has about 2^22 words, so its probability is off by a relative 2^-22. Beyond 5.6 standard
+/// deviations (2·10^-8) words are fewer than integers. There the words of a pair extend each other,
+/// so that every integer out to 9.15 (7·10^-20) is reached, but not independently of the other
+/// value of its pair: given that one, near the center, integers beyond 7.9 (3·10^-15) are not all
+/// reached. A result in single precision shows a single integer only if sum and noise cancel to
+/// 2^-16 standard deviations. A sampler of the discrete Gaussian (Canonne, Kamath and Steinke,
+/// 2020) would be exact in distribution.
 ///
 /// Not covered: the rounding of the sums themselves before the release, and the time that the
 /// release takes.
 ///
 /// # References
 ///
-/// - G. E. P. Box, M. E. Muller, "A Note on the Generation of Random Normal Deviates", 1958.
+/// - M. J. Wichura, "Algorithm AS 241: The Percentage Points of the Normal Distribution", 1988.
 /// - I. Mironov, "On Significance of the Least Significant Bits For Differential Privacy", 2012.
 /// - C. L. Canonne, G. Kamath, T. Steinke, "The Discrete Gaussian for Differential Privacy", 2020.
 /// - C. Dwork, A. Roth, "The Algorithmic Foundations of Differential Privacy", 2014, section 3.5.
@@ -68,22 +79,28 @@ impl GaussianMechanism {
     ///
     /// # Errors
     ///
-    /// Returns [`DpError::InvalidArgument`] if `noise_std` or `scale` is not between 1e-60 and
-    /// 1e60. Zero is refused: clipped sums without noise are not private.
+    /// Returns [`DpError::InvalidArgument`] if `noise_std` is not between 1e-25 and 1e25, or its
+    /// product with `scale` not between 1e-25 and 1e15: far beyond all use, and inside of what
+    /// every device computes without subnormal numbers. Zero is refused: clipped sums without noise
+    /// are not private.
     pub fn new(noise_std: f64, scale: f64) -> Result<Self, DpError> {
-        if !USABLE.contains(&noise_std) {
+        if !Grid::DEVIATIONS.contains(&noise_std) {
             return Err(DpError::invalid(
                 "noise_std",
                 format!(
-                    "must be positive (1e-60 to 1e60), got {noise_std}; a clipped sum without \
+                    "must be positive (1e-25 to 1e25), got {noise_std}; a clipped sum without \
                      noise is not private, so train without privacy instead if that is intended"
                 ),
             ));
         }
-        if !USABLE.contains(&scale) {
+        let product = noise_std * scale;
+        if !SCALES.contains(&scale) || !Grid::FACTORS.contains(&product) {
             return Err(DpError::invalid(
                 "scale",
-                format!("must be positive (1e-60 to 1e60), got {scale}; it is 1 / expected batch"),
+                format!(
+                    "must be positive, and the noise in the result between 1e-25 and 1e15, got \
+                     {scale} times {noise_std}; the scale is 1 / expected batch"
+                ),
             ));
         }
         Ok(Self { noise_std, scale, grid: Grid::new(noise_std, scale) })
@@ -99,7 +116,8 @@ impl GaussianMechanism {
         self.scale
     }
 
-    /// Returns the grid, a power of two. Before scaling, every result is a multiple of it.
+    /// Returns the grid, 2^-40 times the standard deviation of the noise, which is between
+    /// [`noise_std`](Self::noise_std) and (1 + 2^-31) times that.
     pub fn grid(&self) -> f64 {
         self.grid.spacing()
     }
@@ -107,9 +125,10 @@ impl GaussianMechanism {
     /// Returns an upper bound of the increase of the L2 sensitivity by snapping, g √dimension, for
     /// `dimension` sums that are released together.
     pub fn snapping_overhead(&self, dimension: u64) -> f64 {
-        // The conversion and the root each err by half a unit in the last place at most, and the
-        // product with a power of two is exact.
-        self.grid() * (dimension as f64).sqrt().next_up().next_up()
+        // The conversion and the root each err by half a unit in the last place at most, and so do
+        // the grid and the product.
+        let root = (dimension as f64).sqrt().next_up().next_up();
+        (self.grid() * root).next_up().next_up()
     }
 
     /// Returns the factor by which all standard deviations of a release grow so that snapping is
@@ -117,7 +136,7 @@ impl GaussianMechanism {
     ///
     /// In units of the standard deviations σ_h, the sums of neighbors differ by at most 1/z, where
     /// z is the noise multiplier that the accountant is told, and snapping adds at most 2^-40 √d,
-    /// because the grid is at most 2^-40 σ_h in every coordinate. With the factor f they differ by
+    /// because the grid is 2^-40 σ_h in every coordinate. With the factor f they differ by
     /// at most 1/(z f) + 2^-40 √d, which is 1/z for f = 1/(1 − z 2^-40 √d).
     ///
     /// # Arguments
@@ -195,6 +214,19 @@ impl GaussianMechanism {
         if release(parameters, ahead, step) { Ok(()) } else { Err(not_finite()) }
     }
 
+    /// Returns sums with noise, scaled, on a device that [`has_release`](crate::ops::has_release):
+    /// the same bits as [`release`](Self::release) of the same sums, which have to be finite.
+    pub(crate) fn release_on_device(&self, stream: Stream, sums: Tensor<1>) -> Tensor<1> {
+        let noise = KeyedNoise {
+            stream: stream.into_keystream().words(),
+            reciprocal: self.grid.reciprocal,
+            exponent: self.grid.exponent,
+            factor: self.grid.factor,
+            table: TABLE,
+        };
+        native_release(sums, noise)
+    }
+
     /// Returns one sum with noise, scaled, in double precision: a count or another statistic.
     ///
     /// # Errors
@@ -204,13 +236,14 @@ impl GaussianMechanism {
         if !sum.is_finite() {
             return Err(not_finite());
         }
-        let mut normal = [0.0];
+        let mut normal = [0];
         standard_normal(&stream.into_keystream(), 0, &mut normal);
         Ok(self.grid.release_scalar(sum, normal[0]))
     }
 }
 
-fn not_finite() -> DpError {
+/// The error for sums that are not finite.
+pub(crate) fn not_finite() -> DpError {
     DpError::invalid(
         "sums",
         "must be finite, got an infinity or NaN; nothing was released. Give units whose norm is \
@@ -256,21 +289,30 @@ mod tests {
     }
 
     #[test]
-    fn a_release_equals_the_snapped_sum_plus_the_snapped_noise_in_integers() {
+    fn a_release_equals_the_rounded_sum_plus_the_noise_in_integers() {
         // Oracle: 128-bit integers, one value at a time.
         let number = 2 * TASK_VALUES + 131;
         for (noise_std, scale) in [(1.0, 1.0), (0.7, 1.0 / 256.0), (3e-5, 2.0), (1e6, 1e-3)] {
             let mechanism = GaussianMechanism::new(noise_std, scale).unwrap();
+            let grid = mechanism.grid;
             let sums = sums(number);
             let released = release(&mechanism, &sums);
-            let mut normal = vec![0.0; number];
+            let mut normal = vec![0; number];
             standard_normal(&stream(1).into_keystream(), 0, &mut normal);
             for i in 0..number {
-                let integer = |x: f64| x.round_ties_even() as i128;
-                let sum = integer(f64::from(sums[i]) / mechanism.grid());
-                let noise = integer(normal[i] * (noise_std / mechanism.grid()));
-                let expected = ((sum + noise) as f64 * (mechanism.grid() * scale)) as f32;
+                // sum · reciprocal · 2^exponent, as an integer and its rounded binary places.
+                let places = 66 - grid.exponent;
+                let scaled = (f64::from(sums[i]) * 2f64.powi(66)) as i128;
+                assert_eq!(scaled as f64, f64::from(sums[i]) * 2f64.powi(66));
+                let product = scaled.unsigned_abs() * u128::from(grid.reciprocal);
+                let sum = ((product + (1 << (places - 1))) >> places) as i128 * scaled.signum();
+                let total = (sum + i128::from(normal[i])) as f32;
+                let expected = total * 2f32.powi(-40) * grid.factor;
                 assert_eq!(released[i].to_bits(), expected.to_bits(), "{i}: {}", sums[i]);
+                let near =
+                    (f64::from(sums[i]) + normal[i] as f64 * 2f64.powi(-40) * noise_std) * scale;
+                let error = (f64::from(released[i]) - near).abs();
+                assert!(error <= 2e-7 * near.abs() + noise_std * scale * 1e-9, "{i}: {near}");
             }
         }
     }
@@ -279,13 +321,22 @@ mod tests {
     fn before_scaling_every_value_is_a_multiple_of_the_grid() {
         for noise_std in [1e-6, 0.3, 1.0, 7.7, 1e6] {
             let mechanism = GaussianMechanism::new(noise_std, 1.0).unwrap();
-            let sums: Vec<f32> = sums(20_000).iter().map(|x| x * noise_std as f32).collect();
-            for value in release(&mechanism, &sums) {
-                let multiple = f64::from(value) / mechanism.grid();
-                assert_eq!(multiple, multiple.round(), "{value} for {noise_std}");
+            for step in 0..100u64 {
+                let sum = (0.1 + step as f64 * 1e-3) * noise_std;
+                let value = mechanism.release_scalar(stream(step), sum).unwrap();
+                let multiple = value / mechanism.grid();
+                assert!((multiple - multiple.round()).abs() < 0.01, "{multiple}");
             }
-            let value = mechanism.release_scalar(stream(2), 0.1 * noise_std).unwrap();
-            let multiple = value / mechanism.grid();
+        }
+        // In single precision only results next to zero resolve the grid: here the sum takes back
+        // the noise, but for one unit.
+        let mechanism = GaussianMechanism::new(1.0, 1.0).unwrap();
+        let mut normal = vec![0; 3000];
+        standard_normal(&stream(1).into_keystream(), 0, &mut normal);
+        let unit = 2f64.powi(-40);
+        let sums: Vec<f32> = normal.iter().map(|&z| -(z as f64 * unit) as f32).collect();
+        for value in release(&mechanism, &sums) {
+            let multiple = f64::from(value) / unit;
             assert_eq!(multiple, multiple.round());
         }
     }
@@ -295,7 +346,7 @@ mod tests {
         let mechanism = GaussianMechanism::new(1.0, 0.37).unwrap();
         let grid = mechanism.grid() as f32;
         let reference = bits(&release(&mechanism, &[0.0; 3000]));
-        for sum in [-0.0, 1e-45, -1e-45, f32::MIN_POSITIVE, -1e-30, 0.49 * grid, -0.5 * grid] {
+        for sum in [-0.0, 1e-45, -1e-45, f32::MIN_POSITIVE, -1e-30, 0.49 * grid, -0.49 * grid] {
             assert!(bits(&release(&mechanism, &[sum; 3000])) == reference, "{sum}");
         }
         // In double precision the next grid point differs, and no value between the two.
@@ -314,7 +365,9 @@ mod tests {
             let exact = mechanism.grid() * (dimension as f64).sqrt();
             assert!(overhead >= exact && exact > 0.999 * overhead);
         }
-        // Also where the conversion and the root round: in exact integers.
+        // Also where the conversion and the root round: in exact integers, with a grid that is a
+        // power of two.
+        let mechanism = GaussianMechanism::new(1.0, 1.0).unwrap();
         for dimension in [1, 2, 3, 5, (1 << 53) + 1, u64::MAX - 1, u64::MAX] {
             let units = mechanism.snapping_overhead(dimension) / mechanism.grid();
             let places = 52 - units.log2().floor() as i32;
@@ -343,7 +396,7 @@ mod tests {
     #[test]
     fn released_sums_of_neighbors_stay_within_the_accounted_sensitivity() {
         // The more noise and dimensions, the coarser the grid compared with the sums.
-        for (z, dimension) in [(1024.0, 1u64 << 16), (3.7e5, 1), (0.9, 1 << 40)] {
+        for (z, dimension) in [(1000.0, 1u64 << 16), (3.7e5, 1), (0.9, 1 << 40)] {
             let (sensitivity, allowed) = (0.37, 1.0 / z);
             let distance = |factor: f64| {
                 let mechanism = GaussianMechanism::new(z * sensitivity * factor, 1.0).unwrap();
@@ -393,7 +446,7 @@ mod tests {
 
     #[test]
     fn releases_of_the_largest_sums_are_finite() {
-        for (noise_std, scale) in [(1e-60, 1e60), (1.0, 1.0), (1e60, 1e60), (1e-60, 1e-60)] {
+        for (noise_std, scale) in [(1e-25, 9e39), (1.0, 1.0), (1e25, 9e-11), (1.0, 1e-25)] {
             let mechanism = GaussianMechanism::new(noise_std, scale).unwrap();
             let values = release(&mechanism, &[f32::MAX, f32::MIN, 0.0, 1e-45]);
             assert!(values.iter().all(|value| value.is_finite()), "{values:?}");
@@ -404,8 +457,15 @@ mod tests {
     }
 
     #[test]
+    fn deviations_that_leave_the_range_of_a_float_are_refused() {
+        for (noise_std, scale) in [(1e-26, 1.0), (1e26, 1e-20), (1e-20, 1e-6), (1e10, 1e6)] {
+            assert!(GaussianMechanism::new(noise_std, scale).is_err(), "{noise_std} {scale}");
+        }
+    }
+
+    #[test]
     fn unusable_deviations_and_scales_are_refused_by_value() {
-        for bad in [0.0, -1.0, -0.0, f64::NAN, f64::INFINITY, 1e-61, 1e61] {
+        for bad in [0.0, -1.0, -0.0, f64::NAN, f64::INFINITY, 1e-41, 1e41] {
             let error = GaussianMechanism::new(bad, 1.0).unwrap_err();
             assert!(matches!(error, DpError::InvalidArgument { name: "noise_std", .. }));
             assert!(error.to_string().contains(&format!("got {bad}")), "{error}");

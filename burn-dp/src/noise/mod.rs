@@ -22,10 +22,12 @@
 //! and the time that a release takes.
 
 mod ahead;
-mod box_muller;
 mod correlated;
 mod grid;
+mod integer_normal;
 mod mechanism;
+#[cfg(all(test, feature = "cube"))]
+mod on_device;
 mod recurrence;
 mod release;
 mod standard_normal;
@@ -35,3 +37,4 @@ mod statistics;
 pub(crate) use ahead::NoiseAhead;
 pub(crate) use correlated::{CorrelatedNoise, CorrelatedNoiseState, DEFAULT_MEMORY};
 pub use mechanism::GaussianMechanism;
+pub(crate) use mechanism::not_finite;

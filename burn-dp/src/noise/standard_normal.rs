@@ -1,23 +1,22 @@
-//! Standard normal values from a keystream, with the vector unit of the machine.
+//! Standard normal values of a keystream, with the vector unit of the machine.
 
 use pulp::{Arch, Simd, WithSimd};
-use zeroize::Zeroize;
 
-use super::box_muller::box_muller;
-use crate::random::{GROUP_BLOCKS, GROUP_WORDS, Group, Keystream};
+use super::integer_normal::NormalValues;
+use crate::random::{GROUP_WORDS, Group, Keystream};
 
-/// Fills `out` with the values of a keystream, from group `first` on.
+/// Fills `out` with the values of a keystream, from group `first` on, in units of 2^-40.
 ///
 /// Not inlined, so that there is one compiled instance whatever surrounds the call.
 #[inline(never)]
-pub(super) fn standard_normal(keystream: &Keystream, first: u64, out: &mut [f64]) {
+pub(super) fn standard_normal(keystream: &Keystream, first: u64, out: &mut [i64]) {
     Arch::new().dispatch(StandardNormal { keystream, first, out });
 }
 
 struct StandardNormal<'a> {
     keystream: &'a Keystream,
     first: u64,
-    out: &'a mut [f64],
+    out: &'a mut [i64],
 }
 
 impl WithSimd for StandardNormal<'_> {
@@ -33,42 +32,26 @@ impl WithSimd for StandardNormal<'_> {
 }
 
 /// The words of one group and the normal values that they give; erased on drop.
-///
-/// Values 32 j + b and 32 j + 16 + b are the pair that words 2 j (radius) and 2 j + 1 (angle) of
-/// block b give.
 pub(super) struct NormalGroup {
     words: Group,
-    values: [f64; GROUP_WORDS],
+    values: NormalValues,
 }
 
 impl NormalGroup {
     #[inline(always)]
     pub(super) fn new() -> Self {
-        Self { words: Group::new(), values: [0.0; GROUP_WORDS] }
+        Self { words: Group::new(), values: NormalValues::new() }
     }
 
-    /// Returns the values of group `index`.
+    /// Returns the values of group `index`, in units of 2^-40.
     #[inline(always)]
     pub(super) fn draw<S: Simd>(
         &mut self,
         simd: S,
         keystream: &Keystream,
         index: u64,
-    ) -> &[f64; GROUP_WORDS] {
+    ) -> &[i64; GROUP_WORDS] {
         keystream.fill(simd, index, &mut self.words);
-        for (j, values) in self.values.chunks_exact_mut(2 * GROUP_BLOCKS).enumerate() {
-            let (first, second) = values.split_at_mut(GROUP_BLOCKS);
-            for b in 0..GROUP_BLOCKS {
-                let (radius, angle) = (self.words.word(2 * j, b), self.words.word(2 * j + 1, b));
-                (first[b], second[b]) = box_muller(radius, angle);
-            }
-        }
-        &self.values
-    }
-}
-
-impl Drop for NormalGroup {
-    fn drop(&mut self) {
-        self.values.zeroize();
+        self.values.of(&self.words)
     }
 }

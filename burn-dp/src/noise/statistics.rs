@@ -4,10 +4,11 @@
 #![allow(clippy::unwrap_used)]
 
 use super::GaussianMechanism;
-use super::box_muller::box_muller;
+use super::grid::to_double;
+use super::integer_normal::NormalValues;
 use super::standard_normal::standard_normal;
 use crate::random::statistics::{assert_chi_squared, chi_squared};
-use crate::random::{Domain, InsecureSeed, NoiseSource, Purpose, Stream};
+use crate::random::{Domain, GROUP_WORDS, Group, InsecureSeed, NoiseSource, Purpose, Stream};
 
 /// Two-sided quantile of the normal distribution for an error rate of 1e-6.
 const Z_1E_6: f64 = 4.8916;
@@ -17,9 +18,9 @@ const Z_1E_8: f64 = 5.7307;
 fn normal(seed: u64, purpose: Purpose, step: u64, parameter: u32, number: usize) -> Vec<f64> {
     let mut source = NoiseSource::insecure(InsecureSeed(seed));
     let stream = source.begin_step(purpose, step).unwrap().stream(parameter).unwrap();
-    let mut values = vec![0.0; number];
+    let mut values = vec![0; number];
     standard_normal(&stream.into_keystream(), 0, &mut values);
-    values
+    values.into_iter().map(to_double).collect()
 }
 
 /// Returns P(Z <= z).
@@ -93,19 +94,25 @@ fn values_beyond_four_and_five_deviations_have_the_right_frequency() {
 
 #[test]
 fn the_tails_beyond_five_to_eight_deviations_are_exact() {
-    // |z| > b needs a radius above b, that is U < e^(-b²/2). With 2^-k above that, draw U below
-    // 2^-k only, by a shift of the radius word: then |z| > b has probability P(|Z| > b) 2^k, large
-    // enough to count. Error rate 1e-8 for each of the eight bounds.
+    // |z| > b needs a probability below P(Z > b). With 2^-k above that, draw below 2^-k only, by a
+    // shift of the words under their sign: then z > b has probability P(Z > b) 2^k, large enough to
+    // count. Error rate 1e-8 for each of the eight bounds.
     let number = 1 << 20;
-    for (b, k) in [(5.0f64, 18u64), (6.0, 25), (7.0, 35), (8.0, 46)] {
-        assert!((-b * b / 2.0).exp() < 2f64.powi(-(k as i32)));
+    for (b, k) in [(5.0f64, 20u64), (6.0, 28), (7.0, 38), (8.0, 49)] {
+        assert!(two_sided_tail(b) < 2f64.powi(-(k as i32)));
         let mut words = Stream::new(&InsecureSeed(7).into(), Domain::Sampling, k, 0).into_words();
         let (mut above, mut below) = (0.0, 0.0);
-        for _ in 0..number {
-            let (radius, angle) = (words.next().unwrap(), words.next().unwrap());
-            let (value, _) = box_muller(radius >> k, angle);
-            above += f64::from(value > b);
-            below += f64::from(value < -b);
+        let (mut group, mut normal) = (Group::new(), NormalValues::new());
+        for _ in 0..number / GROUP_WORDS {
+            group.set_words(|| {
+                let word = words.next().unwrap();
+                // The sign, zeros, and the other bits from above.
+                (word & (1 << 63)) | ((word << 1 >> 1) >> k)
+            });
+            for value in normal.of(&group).map(to_double) {
+                above += f64::from(value > b);
+                below += f64::from(value < -b);
+            }
         }
         let p = two_sided_tail(b) / 2.0 * 2f64.powi(k as i32);
         let mean = number as f64 * p;
@@ -114,6 +121,37 @@ fn the_tails_beyond_five_to_eight_deviations_are_exact() {
             assert!((count - mean).abs() < bound, "{b}: {count} of {mean}");
         }
     }
+}
+
+#[test]
+fn the_octaves_of_the_tail_have_their_probabilities() {
+    // Every second octave has half of the values of the one before. Error rate 1e-6.
+    let values = normal(12, Purpose::Gradient, 0, 0, 1 << 22);
+    let mut counts = vec![0.0; 32];
+    for value in values {
+        // -log2 of the tail, minus one; the last cell has all the rest of its sign.
+        let octave = -(two_sided_tail(value.abs())).log2();
+        let cell = (octave as usize).min(15);
+        counts[cell + if value < 0.0 { 16 } else { 0 }] += 1.0;
+    }
+    let total: f64 = counts.iter().sum();
+    let expected: Vec<f64> =
+        (0..32).map(|cell| total * 2f64.powi(-((cell % 16).min(14) + 2))).collect();
+    assert_chi_squared(chi_squared(&counts, &expected), 31);
+}
+
+#[test]
+fn segments_of_an_octave_are_equally_likely() {
+    // 64 parts of the first octave: |z| below the upper quartile. Error rate 1e-6.
+    let mut counts = vec![0.0; 64];
+    for value in normal(13, Purpose::Gradient, 0, 0, 1 << 22) {
+        let part = (1.0 - two_sided_tail(value.abs())) * 128.0;
+        if part < 64.0 {
+            counts[part as usize] += 1.0;
+        }
+    }
+    let expected = vec![counts.iter().sum::<f64>() / 64.0; 64];
+    assert_chi_squared(chi_squared(&counts, &expected), 63);
 }
 
 #[test]
@@ -132,7 +170,7 @@ fn nearby_values_are_uncorrelated() {
 }
 
 #[test]
-fn the_two_values_of_a_pair_are_jointly_normal() {
+fn words_that_extend_each_other_are_jointly_normal() {
     // 32 by 32 equally likely cells of (value b, value 16 + b) of each half group. Error rate 1e-6.
     let values = normal(9, Purpose::Gradient, 0, 0, 1 << 22);
     let mut counts = vec![0.0; 1024];

@@ -14,6 +14,7 @@
 //! | `tap` | the forward pass |
 //! | `autodiff/` | the backward steps |
 //! | `recording` | the recording of one thread |
+//! | `release_ops` | the release of sums where they are |
 //! | `recurrent/` | recurrent layers, one primitive per sequence |
 //! | `backends/` | native kernels, with Burn's operations as their oracles |
 
@@ -27,11 +28,14 @@ mod primitive;
 mod primitives;
 pub(crate) mod recording;
 mod recurrent;
+mod release_ops;
 mod row_sums;
 mod same_memory;
 mod slot;
 mod tap;
 
+#[cfg(all(test, feature = "cube"))]
+pub(crate) use backends::cube::normal_values;
 pub(crate) use functions::{
     convolution, indexed_squared_norms, packed_linear, patches, put, single, take, take_ids,
     take_rows, weight_gradient,
@@ -46,6 +50,8 @@ pub use recurrent::{
     RecurrentOps, RnnCell,
 };
 pub(crate) use recurrent::{activation, recurrent};
+pub use release_ops::{ContentHash, KeyedNoise, ReleaseOps};
+pub(crate) use release_ops::{has_release, native_content_hash, native_release};
 pub(crate) use row_sums::{row_squared_norms, row_sums};
 pub(crate) use same_memory::is_same_memory;
 pub use slot::Slot;

@@ -270,7 +270,7 @@ impl PrivacyPlan {
             .with_fact("noise_schedule", &self.noise_schedule)
             .with_not_covered(
                 "The rounding of the sum of clipped gradients, which is in single precision before \
-                 the noise is added in double precision.",
+                 the noise is added in integers.",
             )
             .with_fact("noise", "Gaussian on a grid, ChaCha20, keyed by run, step and parameter");
         let header = match &self.correlated {

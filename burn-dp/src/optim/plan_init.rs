@@ -59,7 +59,7 @@ impl PrivacyPlanConfig {
             .iter()
             .map(|&(factor, count)| {
                 let noise = thresholds.noise(noise_multiplier * factor, batch)?;
-                check_deviations(&noise, noise_multiplier * factor)?;
+                check_deviations(&noise, noise_multiplier * factor, batch)?;
                 if let Some(correlated) = &correlated {
                     correlated.check_release(&noise)?;
                 }
@@ -263,13 +263,14 @@ impl PrivacyPlanConfig {
 }
 
 /// Returns an error if the noise cannot be added, before anything is trained.
-fn check_deviations(noise: &StepNoise, noise_multiplier: f64) -> Result<(), DpError> {
+fn check_deviations(noise: &StepNoise, noise_multiplier: f64, batch: f64) -> Result<(), DpError> {
     let deviations = noise.group_stds.iter().copied().chain(noise.count_std);
     for deviation in deviations {
-        if GaussianMechanism::new(deviation, 1.0).is_err() {
+        if GaussianMechanism::new(deviation, 1.0 / batch).is_err() {
             let reason = format!(
-                "times the clipping norm must be between 1e-60 and 1e60: {noise_multiplier:e} \
-                 gives noise of standard deviation {deviation:e}; change one of the two"
+                "times the clipping norm must be between 1e-25 and 1e25, and between 1e-25 and \
+                 1e15 over the expected batch size ({batch}): {noise_multiplier:e} gives noise of \
+                 standard deviation {deviation:e}; change one of the two"
             );
             return Err(DpError::invalid("noise_multiplier", reason));
         }

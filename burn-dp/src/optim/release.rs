@@ -2,15 +2,16 @@
 
 use burn::module::Module;
 use burn::optim::GradientsParams;
-use burn::tensor::{DType, DataError, TensorData};
+use burn::tensor::{DType, DataError, Device, Tensor, TensorData};
 
 use super::releases::Mark;
 use crate::DpError;
 use crate::clipping::{ClippedSum, Count, StepNoise, Thresholds};
 use crate::device_read::{read, read_f32};
-use crate::model::for_each_trained;
-use crate::noise::{CorrelatedNoise, GaussianMechanism, NoiseAhead};
-use crate::random::NoiseStep;
+use crate::model::{AnyRank, for_each_trained};
+use crate::noise::{CorrelatedNoise, GaussianMechanism, NoiseAhead, not_finite};
+use crate::ops::{ContentHash, has_release, native_content_hash};
+use crate::random::{ContentKey, ContentMark, NoiseStep};
 
 /// A release that has been checked and may begin.
 pub(crate) struct Release {
@@ -66,14 +67,20 @@ impl Release {
             .collect()
     }
 
-    /// Reads everything that is to be released from the device and binds the noise to it. Nothing
-    /// is released yet.
+    /// Binds the noise to everything that is to be released. Nothing is released yet.
+    ///
+    /// Sums whose device has kernels for the release stay there: only their hashes are read.
+    ///
+    /// # Arguments
+    ///
+    /// - `on_host`: releases on the host, whatever the device has
     pub(crate) async fn bind<M: Module>(
         self,
         model: &M,
         sum: ClippedSum,
         gradient_noise: NoiseStep,
         count_noise: Option<NoiseStep>,
+        on_host: bool,
     ) -> Result<BoundRelease, DpError> {
         let (balances, releases_sum) = (sum.count_sums.clone(), sum.thresholds().releases_sum());
         let stds: &[f32] = bytemuck::cast_slice(&self.stds);
@@ -81,42 +88,140 @@ impl Release {
             count_noise.map(|noise| noise.bound_to([bytemuck::cast_slice(&balances), stds]));
         let mut sums = Vec::new();
         if releases_sum {
-            let (mut clipped, mut on_device) = (sum.sums, Vec::new());
+            let (mut clipped, mut found) = (sum.sums, Vec::new());
             for_each_trained(model, |_, parameter| {
-                on_device.push((clipped.remove(&parameter.id), parameter.value.shape()));
+                let sum = clipped.remove(&parameter.id);
+                let device = match &sum {
+                    Some(sum) => sum.device(),
+                    None => parameter.value.flat().device(),
+                };
+                found.push((sum, parameter.value.shape().num_elements(), device));
             });
-            for (sum, shape) in on_device {
-                sums.push(match sum {
-                    Some(sum) => read(sum, "a clipped sum").await?.convert_dtype(DType::F32),
-                    // No example contributed.
-                    None => TensorData::zeros::<f32, _>(shape),
-                });
+            for (sum, values, device) in found {
+                sums.push(Sum::new(sum, values, &device, on_host).await?);
             }
         }
-        let mut content = Vec::with_capacity(sums.len() + 1);
-        for sums in &sums {
-            content.push(sums.as_slice::<f32>().map_err(unreadable)?);
-        }
-        content.push(stds);
-        let gradient = gradient_noise.bound_to(content);
+        let key = gradient_noise.content_key();
+        let mut marks = marks(&sums, key.as_ref()).await?;
+        let gradient = match &key {
+            Some(key) => {
+                marks.push(key.mark(sums.len() as u32, stds));
+                gradient_noise.bound_to_marks(marks)
+            }
+            None => gradient_noise,
+        };
         Ok(BoundRelease { prepared: self, balances, sums, releases_sum, gradient, counts })
     }
+}
+
+/// The sum of one parameter.
+enum Sum {
+    Host(TensorData),
+    /// On a device that has kernels for the release.
+    Device(Tensor<1>),
+}
+
+impl Sum {
+    /// Takes the sum of a parameter, and reads it if its device has no kernels for the release.
+    ///
+    /// # Arguments
+    ///
+    /// - `sum`: `None` if no example contributed
+    async fn new(
+        sum: Option<Tensor<1>>,
+        values: usize,
+        device: &Device,
+        on_host: bool,
+    ) -> Result<Self, DpError> {
+        if !on_host && has_release(device) && is_single(sum.as_ref()) {
+            let zeros = || Tensor::zeros([values], (device, DType::F32));
+            return Ok(Self::Device(sum.unwrap_or_else(zeros)));
+        }
+        Ok(Self::Host(match sum {
+            Some(sum) => read(sum, "a clipped sum").await?.convert_dtype(DType::F32),
+            None => TensorData::zeros::<f32, _>([values]),
+        }))
+    }
+}
+
+fn is_single(sum: Option<&Tensor<1>>) -> bool {
+    sum.is_none_or(|sum| sum.dtype() == DType::F32)
+}
+
+/// Returns the marks of the sums under `key`. Without a key nothing is bound to the sums, and only
+/// the sums of a device are looked at, for values that are not finite: the host finds its own.
+async fn marks(sums: &[Sum], key: Option<&ContentKey>) -> Result<Vec<ContentMark>, DpError> {
+    let on_device = read_marks(sums, key).await?;
+    let (Some(key), mut on_device) = (key, on_device.into_iter()) else { return Ok(Vec::new()) };
+    (0u32..)
+        .zip(sums)
+        .map(|(position, sum)| match sum {
+            Sum::Host(sum) => Ok(key.mark(position, sum.as_slice::<f32>().map_err(unreadable)?)),
+            Sum::Device(_) => on_device.next().ok_or_else(|| DpError::device("a hash is missing")),
+        })
+        .collect()
+}
+
+/// Hashes the sums that are on a device, and reads the hashes at once: the only read of a release
+/// there.
+///
+/// # Errors
+///
+/// Returns [`DpError::InvalidArgument`] if a sum is not finite.
+async fn read_marks(
+    sums: &[Sum],
+    key: Option<&ContentKey>,
+) -> Result<Vec<ContentMark>, DpError> {
+    let public = key.is_none().then(ContentKey::public);
+    let Some(key) = key.or(public.as_ref()) else { return Ok(Vec::new()) };
+    let (mut hashes, mut lengths) = (Vec::new(), Vec::new());
+    for (position, sum) in (0u32..).zip(sums) {
+        let Sum::Device(sum) = sum else { continue };
+        let values = sum.dims()[0];
+        let hash = (values > 0).then(|| {
+            let keys = ContentHash { words: key.words(position) };
+            native_content_hash(sum.clone(), keys)
+        });
+        lengths.push((values, hash.as_ref().map_or(0, |hash| hash.dims()[0])));
+        hashes.extend(hash);
+    }
+    let words = match hashes.first().map(Tensor::device) {
+        Some(device) => {
+            let hashes = hashes.into_iter().map(|hash| hash.to_device(&device)).collect();
+            let words = read(Tensor::cat(hashes, 0), "hashes of clipped sums").await?;
+            words.try_into_vec::<i32>().map_err(unreadable)?
+        }
+        None => Vec::new(),
+    };
+    let (rows, _) = words.as_chunks::<9>();
+    if rows.iter().any(|row| row[8] != 0) {
+        return Err(not_finite());
+    }
+    let mut rows = rows.iter().map(|row| std::array::from_fn(|word| row[word].cast_unsigned()));
+    let marks = lengths.into_iter();
+    Ok(marks
+        .map(|(length, parts)| ContentKey::combine(length, rows.by_ref().take(parts)))
+        .collect())
 }
 
 /// The content of a release, and the noise that is bound to it.
 pub(crate) struct BoundRelease {
     prepared: Release,
     balances: Vec<f64>,
-    sums: Vec<TensorData>,
+    sums: Vec<Sum>,
     releases_sum: bool,
     gradient: NoiseStep,
     counts: Option<NoiseStep>,
 }
 
 impl BoundRelease {
-    /// Returns the number of values of each parameter that noise is added to.
+    /// Returns the number of values of each parameter that the host adds noise to.
     pub(crate) fn lengths(&self) -> Vec<usize> {
-        self.sums.iter().map(TensorData::num_elements).collect()
+        let length = |sum: &Sum| match sum {
+            Sum::Host(sum) => sum.num_elements(),
+            Sum::Device(_) => 0,
+        };
+        self.sums.iter().map(length).collect()
     }
 
     /// Returns the mark of this release: equal for an equal release of the step, and only then.
@@ -139,8 +244,8 @@ impl BoundRelease {
     /// The parameters that get noise are those that require gradients, in the order in which the
     /// model visits them, each once however many copies the model holds: a parameter that no
     /// example reached is released as noise, so the set of changed parameters reveals nothing. The
-    /// noise is added in double precision on the host, and the result is divided by the expected
-    /// batch size; the cast to the precision of the parameter is post-processing.
+    /// noise is added in integers on a grid, where the sum is, and the result is divided by the
+    /// expected batch size; the cast to the precision of the parameter is post-processing.
     ///
     /// # Arguments
     ///
@@ -157,19 +262,32 @@ impl BoundRelease {
         if !releases_sum {
             return Ok((None, fractions));
         }
-        let parameters = (0u32..).zip(sums.iter_mut().zip(&prepared.groups));
-        let parameters = parameters.map(|(position, (sums, &group))| {
-            // In place: a copy would cost as much as the digest.
-            let values = sums.as_mut_slice::<f32>().map_err(unreadable)?;
-            Ok((prepared.mechanisms[group], noise.stream(position)?, values))
-        });
-        let parameters = parameters.collect::<Result<_, DpError>>()?;
-        GaussianMechanism::release_with(parameters, drawn, correlated)?;
+        let mut on_host = Vec::new();
+        for ((position, sum), &group) in (0u32..).zip(&mut sums).zip(&prepared.groups) {
+            let (mechanism, stream) = (prepared.mechanisms[group], noise.stream(position)?);
+            match sum {
+                // In place: a copy would cost as much as the hash.
+                Sum::Host(sum) => {
+                    let values = sum.as_mut_slice::<f32>().map_err(unreadable)?;
+                    on_host.push((mechanism, stream, values));
+                }
+                Sum::Device(sum) => {
+                    if sum.dims()[0] > 0 {
+                        *sum = mechanism.release_on_device(stream, sum.clone());
+                    }
+                }
+            }
+        }
+        GaussianMechanism::release_with(on_host, drawn, correlated)?;
         let (mut released, mut grads) = (sums.into_iter(), GradientsParams::new());
-        for_each_trained(model, |_, parameter| {
-            if let Some(values) = released.next() {
+        for_each_trained(model, |_, parameter| match released.next() {
+            Some(Sum::Host(values)) => {
                 parameter.value.register(parameter.id, &mut grads, values);
             }
+            Some(Sum::Device(values)) => {
+                parameter.value.register_tensor(parameter.id, &mut grads, values);
+            }
+            None => {}
         });
         Ok((Some(grads), fractions))
     }

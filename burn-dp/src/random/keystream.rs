@@ -35,6 +35,18 @@ impl Group {
         u64::from(low) | (u64::from(high) << 32)
     }
 
+    /// Sets all 64-bit words, in the order of index and block.
+    #[cfg(test)]
+    pub(crate) fn set_words(&mut self, mut next: impl FnMut() -> u64) {
+        for index in 0..8 {
+            for block in 0..GROUP_BLOCKS {
+                let word = next();
+                self.words[2 * index][block] = word as u32;
+                self.words[2 * index + 1][block] = (word >> 32) as u32;
+            }
+        }
+    }
+
     /// Returns the 32-bit word `index`, in `0..16`, of block `block`.
     #[inline(always)]
     pub(crate) fn half_word(&self, index: usize, block: usize) -> u32 {
@@ -73,6 +85,14 @@ impl Keystream {
             *word = u32::from_le_bytes(*bytes);
         }
         Self { key: words, stream }
+    }
+
+    /// Returns the eight words of the key and the two of the stream number, for a device.
+    pub(crate) fn words(&self) -> [u32; 10] {
+        let mut words = [0; 10];
+        words[..8].copy_from_slice(&self.key);
+        (words[8], words[9]) = (self.stream as u32, (self.stream >> 32) as u32);
+        words
     }
 
     /// Computes blocks `16 index .. 16 index + 16` with the vector unit of this machine.

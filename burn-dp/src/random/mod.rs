@@ -35,6 +35,7 @@
 //! a call takes.
 
 mod bernoulli;
+mod content;
 mod key;
 mod keystream;
 mod layer;
@@ -49,6 +50,7 @@ mod uniform;
 mod words;
 
 pub(crate) use bernoulli::Bernoulli;
+pub(crate) use content::{ContentKey, ContentMark};
 pub use key::{InsecureSeed, Key};
 pub(crate) use keystream::{GROUP_BLOCKS, GROUP_WORDS, Group, Keystream};
 pub(crate) use layer::{LayerKey, LayerRandomness};

@@ -5,14 +5,11 @@ use std::fmt;
 
 use zeroize::Zeroizing;
 
+use super::content::{ContentKey, ContentMark};
 use super::key::Key;
 use super::purpose::Purpose;
-use super::share::share;
 use super::stream::Stream;
 use crate::DpError;
-
-/// Values of one digest of the content that noise is bound to.
-const HASHED_VALUES: usize = 1 << 14;
 
 /// Whether a step can be made again by somebody else who has the key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -55,8 +52,9 @@ impl NoiseStep {
     /// A step that is made again after a crash has the same noise if the sums are the same, and
     /// then releases nothing new. If anything differs (a learning rate, the data, the order of a
     /// sum) the noise is independent, and the difference of the two releases is protected by the
-    /// noise of both. The key is a pseudo-random function (keyed BLAKE3) of the content under the
-    /// secret key of the step, so for any given sums the noise is as good as fresh.
+    /// noise of both. The key is a pseudo-random function (a universal hash, then keyed BLAKE3) of
+    /// the content under the secret key of the step, so for any given sums the noise is as good as
+    /// fresh. Two contents have the same key with a probability below 2^-124.
     ///
     /// A step is returned unchanged if the key was never outside of its source: the source begins
     /// each step once, so there is no second release, and the noise can be drawn before the sums
@@ -66,28 +64,30 @@ impl NoiseStep {
     /// The noise of an insecure step does not change either: it hides nothing, and tests compare
     /// it.
     pub fn bound_to<'a>(self, content: impl IntoIterator<Item = &'a [f32]>) -> Self {
+        let Some(key) = self.content_key() else { return self };
+        let content = (0..).zip(content).map(|(part, values)| key.mark(part, values)).collect();
+        self.bound_to_marks(content)
+    }
+
+    /// Returns the keys under which the content is hashed that the step is to be
+    /// [bound to](Self::bound_to), or `None` if it needs no content.
+    pub(crate) fn content_key(&self) -> Option<ContentKey> {
+        (self.repetition == Repetition::Possible).then(|| ContentKey::new(self.key.bytes()))
+    }
+
+    /// Returns the step [bound to](Self::bound_to) content with these hashes, in this order, under
+    /// its [`content_key`](Self::content_key).
+    pub(crate) fn bound_to_marks(self, content: Vec<ContentMark>) -> Self {
         if self.repetition == Repetition::Impossible {
             return self;
         }
-        // Several threads make the digests of the parts; a digest of these in order follows.
-        let parts: Vec<&[f32]> = content.into_iter().collect();
-        let mut digests: Vec<Vec<[u8; 32]>> =
-            parts.iter().map(|part| vec![[0; 32]; part.len().div_ceil(HASHED_VALUES)]).collect();
-        let tasks = parts
-            .iter()
-            .zip(&mut digests)
-            .flat_map(|(part, digests)| part.chunks(HASHED_VALUES).zip(digests));
-        let key = self.key.bytes();
-        share(tasks.collect(), |(values, digest)| {
-            *digest = *blake3::keyed_hash(key, bytemuck::cast_slice(values)).as_bytes();
-        });
-        let mut hash = blake3::Hasher::new_keyed(key);
-        for (part, digests) in parts.iter().zip(&digests) {
-            hash.update(&(part.len() as u64).to_le_bytes());
-            hash.update(digests.as_flattened());
+        let mut hash = blake3::Hasher::new_keyed(self.key.bytes());
+        for mark in content {
+            hash.update(&(mark.length as u64).to_le_bytes());
+            mark.hash.iter().for_each(|word| {
+                hash.update(&word.to_le_bytes());
+            });
         }
-        // Values have four bytes, so no part of the content equals the input of another digest.
-        hash.update(&[1]);
         let bound = Zeroizing::new(*hash.finalize().as_bytes());
         hash.reset();
         let mark = blake3::keyed_hash(&bound, b"mark of the content of a burn-dp release");

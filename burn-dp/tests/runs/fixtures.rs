@@ -45,10 +45,24 @@ thread_local! {
     static DEVICE: RefCell<Option<Device>> = const { RefCell::new(None) };
 }
 
-/// The device of the models and tensors of this thread: Flex, unless the test is run [`on`]
-/// another.
+/// The device of the models and tensors of this thread, unless the test is run [`on`] another: of
+/// the backend that the variable `BURN_DP_TEST_BACKEND` names, or Flex.
 pub(crate) fn device() -> Device {
-    DEVICE.with_borrow(|device| device.clone().unwrap_or_else(|| Device::flex().autodiff()))
+    DEVICE.with_borrow(|device| device.clone().unwrap_or_else(|| chosen_device().autodiff()))
+}
+
+#[allow(deprecated)] // Burn's name for its second CPU backend.
+fn chosen_device() -> Device {
+    match std::env::var("BURN_DP_TEST_BACKEND").as_deref() {
+        #[cfg(feature = "ndarray")]
+        Ok("ndarray") => Device::ndarray(),
+        #[cfg(feature = "wgpu")]
+        Ok("wgpu") => Device::wgpu(burn::tensor::DeviceKind::DefaultDevice),
+        #[cfg(feature = "cuda")]
+        Ok("cuda") => Device::cuda(0),
+        Ok("flex") | Err(_) => Device::flex(),
+        Ok(other) => panic!("BURN_DP_TEST_BACKEND={other} is not compiled into the tests"),
+    }
 }
 
 /// Runs a test on a device.
@@ -66,6 +80,8 @@ pub(crate) fn other_devices() -> Vec<Device> {
         Device::ndarray(),
         #[cfg(feature = "wgpu")]
         Device::wgpu(burn::tensor::DeviceKind::DefaultDevice),
+        #[cfg(feature = "cuda")]
+        Device::cuda(0),
     ]
 }
 

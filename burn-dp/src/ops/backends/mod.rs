@@ -1,12 +1,14 @@
 //! The backends. Each has Burn's own operations; a folder holds the native kernels of its backend.
 
+#[cfg(feature = "cube")]
+pub(super) mod cube;
 #[cfg(feature = "flex")]
 mod flex;
 
 use burn::backend::Dispatch;
 use burn_autodiff::{Autodiff, checkpoint::strategy::CheckpointStrategy};
 
-use super::{FusedOps, RecurrentOps};
+use super::{FusedOps, RecurrentOps, ReleaseOps};
 
 #[cfg(any(feature = "ndarray", feature = "cube", feature = "remote"))]
 use super::ParametricOps;
@@ -25,6 +27,16 @@ impl FusedOps for burn::backend::NdArray {}
 
 #[cfg(feature = "ndarray")]
 impl RecurrentOps for burn::backend::NdArray {}
+
+/// The CPU backends release on the host, where their sums are.
+#[cfg(feature = "flex")]
+impl ReleaseOps for burn::backend::Flex {}
+
+#[cfg(feature = "ndarray")]
+impl ReleaseOps for burn::backend::NdArray {}
+
+/// Sums have no gradient.
+impl<B: ReleaseOps, C: CheckpointStrategy> ReleaseOps for Autodiff<B, C> {}
 
 #[cfg(feature = "cube")]
 impl ParametricOps for burn_cubecl::CubeBackend {}
@@ -48,3 +60,6 @@ impl<C: burn_router::RouterChannel> FusedOps for burn_router::BackendRouter<C> {
 
 #[cfg(feature = "remote")]
 impl<C: burn_router::RouterChannel> RecurrentOps for burn_router::BackendRouter<C> {}
+
+#[cfg(feature = "remote")]
+impl<C: burn_router::RouterChannel> ReleaseOps for burn_router::BackendRouter<C> {}

@@ -91,7 +91,9 @@ impl PrivacyEngine {
         };
         self.frozen = None;
         let statistics = sum.statistics().reveal();
-        let bound = prepared.bind(model, sum, gradient_noise, count_noise).await?;
+        // Correlated noise is combined on the host.
+        let on_host = self.correlated.is_some();
+        let bound = prepared.bind(model, sum, gradient_noise, count_noise, on_host).await?;
         // Recorded before it is made: an interrupted release is paid for.
         let releases = self.releases.get_mut().map_err(|_| super::poisoned())?;
         if releases.record(step, &event, bound.mark()).await? {

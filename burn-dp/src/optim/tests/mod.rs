@@ -4,6 +4,7 @@
 
 mod asynchronous;
 mod augmentation;
+mod devices;
 mod dropout;
 mod empty;
 mod fallback;
@@ -37,12 +38,15 @@ fn config() -> PrivacyPlanConfig {
 
 /// A layer with weights that follow from a number.
 fn layer(d_input: usize, d_output: usize, seed: u64) -> Private<Linear> {
-    let mut layer = LinearConfig::new(d_input, d_output).init(&device());
-    layer.weight =
-        layer.weight.map(|weight| numbers(weight.dims(), seed, &device()).require_grad());
+    layer_on(&device(), d_input, d_output, seed)
+}
+
+fn layer_on(device: &Device, d_input: usize, d_output: usize, seed: u64) -> Private<Linear> {
+    let mut layer = LinearConfig::new(d_input, d_output).init(device);
+    layer.weight = layer.weight.map(|weight| numbers(weight.dims(), seed, device).require_grad());
     layer.bias = layer
         .bias
-        .map(|bias| bias.map(|bias| numbers(bias.dims(), seed + 100, &device()).require_grad()));
+        .map(|bias| bias.map(|bias| numbers(bias.dims(), seed + 100, device).require_grad()));
     layer.private()
 }
 

@@ -1,0 +1,131 @@
+//! Kernels of the CubeCL backends (CUDA, Vulkan, Metal, WebGPU): the release of a private sum.
+//!
+//! They compute in 32-bit integers what the host computes in 64-bit ones, and give the same bits.
+
+// The macros of CubeCL make modules of their own, and know no rotation.
+#![allow(unreachable_pub, missing_docs, clippy::manual_rotate)]
+
+mod content;
+mod keystream;
+mod normal;
+mod release;
+mod wide;
+
+use std::sync::{Mutex, PoisonError};
+
+use burn::backend::tensor::{FloatTensor, IntTensor};
+use burn::tensor::{DType, Shape};
+use burn_cubecl::cubecl::prelude::CubeDim;
+use burn_cubecl::cubecl::{calculate_cube_count_elemwise, client::Client};
+use burn_cubecl::kernel::into_contiguous;
+use burn_cubecl::ops::numeric::empty_device_contiguous_dtype;
+use burn_cubecl::tensor::CubeTensor;
+use burn_cubecl::{CubeBackend, CubeDevice};
+
+use crate::ops::release_ops::hash_shape;
+use crate::ops::{ContentHash, KeyedNoise, ReleaseOps};
+
+impl ReleaseOps for CubeBackend {
+    fn native_release(sums: FloatTensor<Self>, noise: KeyedNoise) -> FloatTensor<Self> {
+        let sums = bits_of(sums);
+        let (client, device) = (sums.client.clone(), sums.device.clone());
+        let shape = sums.meta.shape().clone();
+        let values = shape.num_elements();
+        let released =
+            empty_device_contiguous_dtype(client.clone(), device.clone(), shape, DType::F32);
+        if values == 0 {
+            return released;
+        }
+        let mechanism = upload(&client, &device, &noise.words());
+        let table = table(&client, &device, noise.table);
+        let units = values.div_ceil(release::GROUP_VALUES) * 16;
+        let cube = CubeDim::new(&client, units);
+        release::release_values::launch(
+            &client,
+            calculate_cube_count_elemwise(&client, units, cube),
+            cube,
+            sums.into_buffer_arg(),
+            mechanism.into_buffer_arg(),
+            table.into_buffer_arg(),
+            released.clone().into_buffer_arg(),
+        );
+        released
+    }
+
+    fn native_content_hash(values: FloatTensor<Self>, hash: ContentHash) -> IntTensor<Self> {
+        let values = bits_of(values);
+        let (client, device) = (values.client.clone(), values.device.clone());
+        let shape = hash_shape(values.meta.shape());
+        let units = shape[0];
+        let results =
+            empty_device_contiguous_dtype(client.clone(), device.clone(), shape, DType::I32);
+        if units == 0 {
+            return results;
+        }
+        let key = upload(&client, &device, &hash.words);
+        let mut words = results.clone();
+        words.dtype = DType::U32;
+        let cube = CubeDim::new(&client, units);
+        content::content_hash::launch(
+            &client,
+            calculate_cube_count_elemwise(&client, units, cube),
+            cube,
+            values.into_buffer_arg(),
+            key.into_buffer_arg(),
+            words.into_buffer_arg(),
+        );
+        results
+    }
+}
+
+/// Returns the bits of single-precision values, one after the other in memory.
+fn bits_of(values: CubeTensor) -> CubeTensor {
+    let mut values = into_contiguous(values);
+    assert_eq!(values.dtype, DType::F32);
+    // The same memory as integers: a device may change what it loads as a float.
+    values.dtype = DType::U32;
+    values
+}
+
+fn upload(client: &Client, device: &CubeDevice, words: &[u32]) -> CubeTensor {
+    let handle = client.create_from_slice(bytemuck::cast_slice(words));
+    let shape = Shape::new([words.len()]);
+    CubeTensor::new_contiguous(client.clone(), device.clone(), shape, handle, DType::U32)
+}
+
+/// Returns a table on a device, where it stays.
+fn table(client: &Client, device: &CubeDevice, bytes: &'static [u8]) -> CubeTensor {
+    static TABLES: Mutex<Vec<(CubeDevice, CubeTensor)>> = Mutex::new(Vec::new());
+    let mut tables = TABLES.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some((_, table)) = tables.iter().find(|(found, _)| found == device) {
+        return table.clone();
+    }
+    let words: Vec<u32> =
+        bytes.as_chunks().0.iter().map(|&word| u32::from_le_bytes(word)).collect();
+    let table = upload(client, device, &words);
+    tables.push((device.clone(), table.clone()));
+    table
+}
+
+/// Returns the normal values of the first words of pairs, on the default device.
+#[cfg(test)]
+pub(crate) fn normal_values(pairs: &[(u64, u64)], bytes: &'static [u8]) -> Vec<i64> {
+    let device = CubeDevice::default();
+    let client = device.client();
+    let halves = |word: u64| [word as u32, (word >> 32) as u32];
+    let words: Vec<u32> =
+        pairs.iter().flat_map(|&(word, other)| [halves(word), halves(other)]).flatten().collect();
+    let shape = Shape::new([2 * pairs.len()]);
+    let values = empty_device_contiguous_dtype(client.clone(), device.clone(), shape, DType::U32);
+    let cube = CubeDim::new(&client, pairs.len());
+    normal::normal_values::launch(
+        &client,
+        calculate_cube_count_elemwise(&client, pairs.len(), cube),
+        cube,
+        upload(&client, &device, &words).into_buffer_arg(),
+        table(&client, &device, bytes).into_buffer_arg(),
+        values.clone().into_buffer_arg(),
+    );
+    let bytes = client.read_one_unchecked(values.handle);
+    bytes.as_chunks().0.iter().map(|&value| i64::from_le_bytes(value)).collect()
+}

@@ -1,0 +1,98 @@
+//! The release on a device and on the host.
+
+use burn::module::{Module, ParamId};
+use burn::nn::Linear;
+use burn::tensor::{Device, Tensor, TensorData};
+
+use super::{config, layer_on};
+use crate::DpError;
+use crate::clipping::ClippedSum;
+use crate::model::for_each_trained;
+use crate::nn::Private;
+use crate::optim::release::Release;
+use crate::optim::releases::Mark;
+use crate::random::{InsecureSeed, Key, NoiseSource, Purpose};
+use crate::test_devices::devices;
+
+#[derive(Module, Debug)]
+struct Net {
+    first: Private<Linear>,
+    second: Private<Linear>,
+}
+
+impl Net {
+    fn new(device: &Device) -> Self {
+        Self { first: layer_on(device, 40, 60, 1), second: layer_on(device, 60, 3, 2) }
+    }
+}
+
+/// Returns the bits and the mark of a release of the same sums on a device. No example reaches the
+/// last parameter.
+fn release(
+    key: &Key,
+    device: &Device,
+    on_host: bool,
+    last: f32,
+) -> Result<(Vec<Vec<u32>>, Mark, usize), DpError> {
+    let net = Net::new(&device.clone().autodiff());
+    let mut sums: Vec<(ParamId, Tensor<1>)> = Vec::new();
+    for_each_trained(&net, |_, parameter| {
+        let number = parameter.value.shape().num_elements();
+        let mut values: Vec<f32> =
+            (0..number).map(|i| (i as f32 * 0.7 + sums.len() as f32).sin()).collect();
+        values[number - 1] = last;
+        let values = Tensor::from_data(TensorData::new(values, [number]), device);
+        sums.push((parameter.id, values));
+    });
+    sums.pop();
+    let thresholds = config().init().unwrap().clipping().thresholds(0)?;
+    let noise = thresholds.noise(1.3, 8.0)?;
+    let coefficients = thresholds.coefficients(&[], |_| true);
+    let sum = ClippedSum::new(sums, thresholds.clone(), coefficients);
+    let mut source = NoiseSource::resume(key.clone(), 2);
+    let step = source.begin_step(Purpose::Gradient, 2)?;
+    let prepared = Release::new(&net, &thresholds, &noise, 8.0)?;
+    let bound = prepared.bind(&net, sum, step, None, on_host)?;
+    let (mark, on_host) = (bound.mark(), bound.lengths().into_iter().sum());
+    let (grads, _) = bound.release(&net, None, None)?;
+    let (grads, mut bits) = (grads.unwrap(), Vec::new());
+    for_each_trained(&net, |_, parameter| {
+        let grad = parameter.value.registered(parameter.id, &grads).unwrap();
+        let grad: Vec<f32> = grad.into_data().try_into_vec().unwrap();
+        bits.push(grad.into_iter().map(f32::to_bits).collect());
+    });
+    Ok((bits, mark, on_host))
+}
+
+#[test]
+fn a_release_has_the_same_bits_on_every_device() {
+    for key in [Key::from_os().unwrap(), InsecureSeed(4).into()] {
+        let (expected, mark, lengths) = release(&key, &Device::flex(), false, 0.5).unwrap();
+        assert_eq!(lengths, 40 * 60 + 60 + 60 * 3 + 3, "the host releases");
+        for device in devices() {
+            let on_device = crate::ops::has_release(&device);
+            for on_host in [false, true] {
+                let found = release(&key, &device, on_host, 0.5).unwrap();
+                assert_eq!(found.0, expected, "{device:?}");
+                assert_eq!(found.1, mark);
+                assert_eq!(found.2 == 0, on_device && !on_host);
+            }
+            // One bit of a sum changes the noise of a secret key everywhere.
+            let other = release(&key, &device, false, 0.5f32.next_up()).unwrap();
+            assert_ne!(other.1, mark);
+            let differing = other.0[3].iter().zip(&expected[3]).filter(|(a, b)| a != b).count();
+            assert_eq!(differing == 3, key.is_secure(), "{device:?}");
+        }
+    }
+}
+
+#[test]
+fn sums_that_are_not_finite_are_refused_on_every_device() {
+    let key = Key::from_os().unwrap();
+    for device in devices() {
+        for bad in [f32::NAN, f32::INFINITY, f32::NEG_INFINITY] {
+            let error = release(&key, &device, false, bad).unwrap_err();
+            assert!(matches!(error, DpError::InvalidArgument { name: "sums", .. }), "{error}");
+        }
+    }
+}
