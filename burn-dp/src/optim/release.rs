@@ -168,10 +168,7 @@ async fn marks(sums: &[Sum], key: Option<&ContentKey>) -> Result<Vec<ContentMark
 /// # Errors
 ///
 /// Returns [`DpError::InvalidArgument`] if a sum is not finite.
-async fn read_marks(
-    sums: &[Sum],
-    key: Option<&ContentKey>,
-) -> Result<Vec<ContentMark>, DpError> {
+async fn read_marks(sums: &[Sum], key: Option<&ContentKey>) -> Result<Vec<ContentMark>, DpError> {
     let public = key.is_none().then(ContentKey::public);
     let Some(key) = key.or(public.as_ref()) else { return Ok(Vec::new()) };
     let (mut hashes, mut lengths) = (Vec::new(), Vec::new());

@@ -4,6 +4,8 @@ use burn::tensor::Tensor;
 use crate::device_read::blocking;
 use crate::grads::PrivateBackward;
 use crate::model::ParameterGroups;
+use crate::nn::{UnitScope, Units};
+use crate::random::LayerRandomness;
 use crate::{DpError, PublicData, PublicSource};
 
 /// Mean gradient norms of public units, one mean for each group of parameters.
@@ -78,8 +80,14 @@ impl PublicNorms {
         mut losses: impl FnMut(&M, &B) -> Tensor<1>,
     ) -> Result<Self, DpError> {
         let mut norms = Self::new(groups, data.origin().into());
-        for batch in data.items() {
-            let grads = PrivateBackward::new().run(losses(model, batch), model)?;
+        for (number, batch) in data.items().iter().enumerate() {
+            let losses = {
+                // Public examples have nothing to hide: their random values may be known.
+                let randomness = LayerRandomness::known();
+                let _scope = UnitScope::enter(model, &randomness, Units::One(number));
+                losses(model, batch)
+            };
+            let grads = PrivateBackward::new().run(losses, model)?;
             let squared_norms = grads.squared_norms(&norms.groups).await?;
             let examples = squared_norms.first().map_or(0, Vec::len);
             for example in 0..examples {
@@ -242,12 +250,12 @@ pub(super) fn of_drawings(groups: ParameterGroups, means: Vec<f64>) -> PublicNor
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used)]
-    use burn::nn::LinearConfig;
+    use burn::nn::{Dropout, DropoutConfig, Linear, LinearConfig};
     use burn::tensor::Device;
 
     use super::*;
     use crate::model::groups::three_groups;
-    use crate::nn::IntoPrivate;
+    use crate::nn::{IntoPrivate, Private};
 
     fn drawings<T>(items: Vec<T>) -> PublicData<T> {
         PublicSource::generated("drawings").data(items).unwrap()
@@ -277,6 +285,33 @@ mod tests {
         }
         let error = measure(vec![x[2]], 1).unwrap_err().to_string();
         assert!(error.contains("at least one example with a finite gradient"), "{error}");
+    }
+
+    #[test]
+    fn a_model_with_random_layers_is_measured_with_known_values() {
+        #[derive(Module, Debug)]
+        struct Net {
+            dropout: Private<Dropout>,
+            fc: Private<Linear>,
+        }
+        let device = Device::flex().autodiff();
+        let model = Net {
+            dropout: DropoutConfig::new(0.5).init().private(),
+            fc: LinearConfig::new(40, 1).init(&device).private(),
+        };
+        let groups = ParameterGroups::per_parameter(&model).unwrap();
+        let measure = || {
+            let batches = drawings(vec![1.0f32, 2.0]).batches(2);
+            let norms = PublicNorms::measure(groups.clone(), &batches, &model, |model, _| {
+                let hidden = model.dropout.forward(Tensor::<2>::ones([2, 40], &device));
+                model.fc.forward(hidden).reshape([-1])
+            });
+            norms.unwrap().means()
+        };
+        let means = measure();
+        // Inputs of 0 and 2 in place of 1: the norm of the weight differs from √40.
+        assert!((means[0] - 40f64.sqrt()).abs() > 0.1, "{means:?}");
+        assert_eq!(measure(), means);
     }
 
     #[test]
