@@ -78,7 +78,8 @@ pub enum DpError {
         /// The error of the data set.
         source: Box<dyn std::error::Error + Send + Sync>,
     },
-    /// The operating system, or the browser, provides no entropy for the noise. There is no weaker fallback.
+    /// The operating system, or the browser, provides no entropy for the noise. There is no weaker
+    /// fallback.
     Entropy(String),
     /// The accountant cannot compute a number, for example the noise multiplier for a budget that
     /// no noise can meet.

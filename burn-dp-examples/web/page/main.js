@@ -352,6 +352,9 @@ const downloadStatement = guarded(async () => {
 
 let timer;
 $("setup").addEventListener("input", () => {
+  fail("");
+  $("plan").setAttribute("aria-busy", "true");
+  $("start").disabled = true;
   show("drawn-options", !fromFiles());
   show("file-options", fromFiles());
   clearTimeout(timer);

@@ -191,6 +191,13 @@ impl Page {
         self.wait(&made, Duration::from_secs(300))
     }
 
+    /// Waits until this step is made, and further ones that are not in the stored state yet.
+    pub(super) fn wait_for_unsaved_step(&self, step: u64) -> Outcome {
+        let value = "document.getElementById('steps-progress').value";
+        let made = format!("{value} >= {step} && {value} % 5 === 2");
+        self.wait(&made, Duration::from_secs(300))
+    }
+
     pub(super) fn wait_until_finished(&self, limit: Duration) -> Outcome {
         self.wait("document.documentElement.dataset.state === 'finished'", limit)
     }

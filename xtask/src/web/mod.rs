@@ -10,18 +10,9 @@ use std::sync::Arc;
 use crate::process::Process;
 use crate::workspace;
 
+pub(crate) use build::Options;
+
 use server::Server;
-
-/// The package of the page, relative to the root; it is its own workspace.
-const PACKAGE: &str = "burn-dp-examples/web";
-
-/// What is built of the page.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::Args)]
-pub(crate) struct Options {
-    /// Leave out WebGPU: a build of a third of the time and a quarter of the size.
-    #[arg(long)]
-    flex_only: bool,
-}
 
 /// What happens to the page.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
