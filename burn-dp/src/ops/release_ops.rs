@@ -67,7 +67,7 @@ impl Drop for ContentHash {
 )]
 pub trait ReleaseOps: Backend {
     /// Returns sums with noise, scaled: the same bits as the release on the host. Only for backends
-    /// that [`has_release`] names.
+    /// that `has_release` names.
     #[fusion(dtype = sums, shape = sums)]
     #[allow(unused_variables)]
     fn native_release(sums: FloatTensor<Self>, noise: KeyedNoise) -> FloatTensor<Self> {
@@ -76,7 +76,7 @@ pub trait ReleaseOps: Backend {
 
     /// Returns the hashes of parts of `values`: `[parts, 9]`. The first eight words of a part are
     /// four integers of 64 bits; the ninth is one if a value of the part is not finite. Only for
-    /// backends that [`has_release`] names.
+    /// backends that `has_release` names.
     #[fusion(dtype = burn::tensor::DType::I32, shape = hash_shape(values))]
     #[allow(unused_variables)]
     fn native_content_hash(values: FloatTensor<Self>, hash: ContentHash) -> IntTensor<Self> {
