@@ -8,8 +8,8 @@ use crate::random::{GROUP_BLOCKS, GROUP_WORDS, Group};
 const OCTAVES: usize = 64;
 /// Polynomials in an octave.
 const SEGMENTS: usize = 64;
-/// Lowest bits of a word that its own value, in units of 2^-40, does not show: near the center, where
-/// the values are densest, 2^22 words have one value.
+/// Lowest bits of a word that its own value, in units of 2^-40, does not show: near the center,
+/// where the values are densest, 2^22 words have one value.
 const UNSEEN: u32 = 22;
 const POLYNOMIALS: usize = OCTAVES * SEGMENTS;
 /// Number of binary places that a polynomial has and its result has not.
@@ -60,7 +60,8 @@ impl NormalValues {
     /// below one half, and the value is the p-quantile of the normal distribution, up to 9.15: the
     /// leading zeros say in which octave p is, and the bits after them where. A word with many
     /// leading zeros has few bits after them. They are extended by the word next to it (of 0 and 1,
-    /// of 2 and 3, ...), beginning with the lowest bits, which the value of that word does not show.
+    /// of 2 and 3, ...), beginning with its lowest bits, which the value of that word does not
+    /// show.
     ///
     /// A value is at most 0.76 units from the exact quantile. There are only integer operations, so
     /// every machine and device computes the same value.

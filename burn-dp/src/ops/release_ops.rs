@@ -1,12 +1,13 @@
 use burn::backend::{
-    Backend, Dispatch, DispatchDevice, backend_extension,
+    Backend, Dispatch, backend_extension,
     tensor::{FloatTensor, IntTensor},
 };
-use burn::tensor::{DType, Device, Int, Shape, Tensor};
+use burn::tensor::{Device, Int, Shape, Tensor};
 use zeroize::Zeroize;
 
 /// The noise of one parameter in one step, for a device.
 #[derive(Clone)]
+#[cfg_attr(not(feature = "cube"), allow(dead_code))]
 pub struct KeyedNoise {
     /// The key of the step and the number of the stream.
     pub(crate) stream: [u32; 10],
@@ -41,6 +42,7 @@ impl Drop for KeyedNoise {
 
 /// The keys of the hash of one parameter's sums; see `random::content`.
 #[derive(Clone)]
+#[cfg_attr(not(feature = "cube"), allow(dead_code))]
 pub struct ContentHash {
     pub(crate) words: Vec<u32>,
 }
@@ -65,7 +67,7 @@ impl Drop for ContentHash {
 )]
 pub trait ReleaseOps: Backend {
     /// Returns sums with noise, scaled: the same bits as the release on the host. Only for backends
-    /// that [`has_release`] names.
+    /// that `has_release` names.
     #[fusion(dtype = sums, shape = sums)]
     #[allow(unused_variables)]
     fn native_release(sums: FloatTensor<Self>, noise: KeyedNoise) -> FloatTensor<Self> {
@@ -74,8 +76,8 @@ pub trait ReleaseOps: Backend {
 
     /// Returns the hashes of parts of `values`: `[parts, 9]`. The first eight words of a part are
     /// four integers of 64 bits; the ninth is one if a value of the part is not finite. Only for
-    /// backends that [`has_release`] names.
-    #[fusion(dtype = DType::I32, shape = hash_shape(values))]
+    /// backends that `has_release` names.
+    #[fusion(dtype = burn::tensor::DType::I32, shape = hash_shape(values))]
     #[allow(unused_variables)]
     fn native_content_hash(values: FloatTensor<Self>, hash: ContentHash) -> IntTensor<Self> {
         no_kernel()
@@ -88,6 +90,7 @@ fn no_kernel() -> ! {
 
 /// Returns the shape of the hashes of a tensor: one part for each of the units that share its
 /// blocks.
+#[cfg_attr(not(feature = "cube"), allow(dead_code))]
 pub(super) fn hash_shape(values: &Shape) -> Shape {
     /// More would have more to read.
     const MAX_UNITS: usize = 1024;
@@ -98,7 +101,7 @@ pub(super) fn hash_shape(values: &Shape) -> Shape {
 pub(crate) fn has_release(device: &Device) -> bool {
     match device.clone().inner().as_dispatch() {
         #[cfg(feature = "cube")]
-        DispatchDevice::Cube(_) => true,
+        burn::backend::DispatchDevice::Cube(_) => true,
         #[allow(unreachable_patterns)] // without the feature
         _ => false,
     }

@@ -8,7 +8,7 @@ use super::releases::Mark;
 use crate::DpError;
 use crate::clipping::{ClippedSum, Count, StepNoise, Thresholds};
 use crate::device_read::{read, read_f32};
-use crate::model::{AnyRank, for_each_trained};
+use crate::model::for_each_trained;
 use crate::noise::{CorrelatedNoise, GaussianMechanism, NoiseAhead, not_finite};
 use crate::ops::{ContentHash, has_release, native_content_hash};
 use crate::random::{ContentKey, ContentMark, NoiseStep};
@@ -73,7 +73,7 @@ impl Release {
     ///
     /// # Arguments
     ///
-    /// - `on_host`: releases on the host, whatever the device has
+    /// - `on_host`: releases on the host also what is on a device with kernels
     pub(crate) async fn bind<M: Module>(
         self,
         model: &M,
@@ -169,6 +169,9 @@ async fn marks(sums: &[Sum], key: Option<&ContentKey>) -> Result<Vec<ContentMark
 ///
 /// Returns [`DpError::InvalidArgument`] if a sum is not finite.
 async fn read_marks(sums: &[Sum], key: Option<&ContentKey>) -> Result<Vec<ContentMark>, DpError> {
+    if !sums.iter().any(|sum| matches!(sum, Sum::Device(_))) {
+        return Ok(Vec::new());
+    }
     let public = key.is_none().then(ContentKey::public);
     let Some(key) = key.or(public.as_ref()) else { return Ok(Vec::new()) };
     let (mut hashes, mut lengths) = (Vec::new(), Vec::new());

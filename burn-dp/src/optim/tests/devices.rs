@@ -7,6 +7,7 @@ use burn::tensor::{Device, Tensor, TensorData};
 use super::{config, layer_on};
 use crate::DpError;
 use crate::clipping::ClippedSum;
+use crate::device_read::wait;
 use crate::model::for_each_trained;
 use crate::nn::Private;
 use crate::optim::release::Release;
@@ -52,7 +53,7 @@ fn release(
     let mut source = NoiseSource::resume(key.clone(), 2);
     let step = source.begin_step(Purpose::Gradient, 2)?;
     let prepared = Release::new(&net, &thresholds, &noise, 8.0)?;
-    let bound = prepared.bind(&net, sum, step, None, on_host)?;
+    let bound = wait(prepared.bind(&net, sum, step, None, on_host))?;
     let (mark, on_host) = (bound.mark(), bound.lengths().into_iter().sum());
     let (grads, _) = bound.release(&net, None, None)?;
     let (grads, mut bits) = (grads.unwrap(), Vec::new());
