@@ -32,7 +32,7 @@ pub(crate) use scan::has_training_batch_norm;
 pub(crate) use ties::tie;
 pub use trainable::TrainableParameters;
 pub use validate::validate;
-pub(crate) use walk::{AnyRank, for_each_parameter, for_each_trained, map_parameters};
+pub(crate) use walk::{for_each_parameter, for_each_trained, map_parameters};
 
 #[cfg(test)]
 mod tests;
