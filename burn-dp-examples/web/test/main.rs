@@ -183,18 +183,19 @@ fn results(page: &Page) -> Outcome {
 fn pictures(page: &Page, options: &Options) -> Outcome {
     std::fs::create_dir_all(&options.figures)?;
     for (name, width, dark) in [("web.png", 900, false), ("web-phone.png", 390, true)] {
-        let overflow = page.resize(width, dark)?;
+        let overflow = page.resize(width, 1200, dark)?;
         ensure(overflow <= 0.0, || format!("{overflow} pixels too wide at {width}"))?;
-        std::fs::write(options.figures.join(name), page.picture()?)?;
+        std::fs::write(options.figures.join(name), page.picture(width, dark)?)?;
     }
-    page.resize(900, false).map(drop)
+    page.resize(900, 1200, false).map(drop)
 }
 
 fn gpu_lost(page: &Page) -> Outcome {
     let plan = plan(&SHORT)?;
     page.choose(&SHORT)?;
     page.start()?;
-    page.wait_for_step(6)?;
+    // The first step compiles the shaders, and compares the values of the examples.
+    page.wait_for_step(3)?;
     let before = page.spent()?;
     println!("  {} a step on WebGPU", page.text("time")?);
     page.crash_gpu()?;

@@ -334,11 +334,11 @@ impl Page {
         Ok(())
     }
 
-    /// Sets width and colors. Returns by how many pixels the page is wider than the window.
-    pub(super) fn resize(&self, width: u32, dark: bool) -> Outcome<f64> {
+    /// Sets size and colors. Returns by how many pixels the page is wider than the window.
+    pub(super) fn resize(&self, width: u32, height: u32, dark: bool) -> Outcome<f64> {
         self.tab.call_method(Emulation::SetDeviceMetricsOverride {
             width,
-            height: 1200,
+            height,
             device_scale_factor: 1.0,
             mobile: false,
             scale: None,
@@ -365,13 +365,13 @@ impl Page {
     }
 
     /// Returns the whole page as PNG.
-    pub(super) fn picture(&self) -> Outcome<Vec<u8>> {
-        let size = self.value(
-            "[document.documentElement.clientWidth, document.documentElement.scrollHeight]",
-        )?;
-        let side = |index: usize| size[index].as_f64().unwrap_or(800.0);
-        let clip = Pages::Viewport { x: 0.0, y: 0.0, width: side(0), height: side(1), scale: 1.0 };
+    pub(super) fn picture(&self, width: u32, dark: bool) -> Outcome<Vec<u8>> {
+        let height = self.value("document.documentElement.scrollHeight")?;
+        let height = height.as_u64().and_then(|height| u32::try_from(height).ok());
+        self.resize(width, height.unwrap_or(1200), dark)?;
+        self.value("scrollTo(0, 0)")?;
+        sleep(Duration::from_millis(300));
         let format = Pages::CaptureScreenshotFormatOption::Png;
-        Ok(self.tab.capture_screenshot(format, None, Some(clip), true)?)
+        Ok(self.tab.capture_screenshot(format, None, None, true)?)
     }
 }
