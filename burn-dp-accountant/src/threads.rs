@@ -49,7 +49,7 @@ fn share_by<T: Send>(
         }
     };
     scope(|scope| {
-        let mut spawned = (1..threads).map(|_| thread().spawn_scoped(scope, &work));
+        let mut spawned = (1..threads).map(|_| thread().spawn_scoped(scope, work));
         while spawned.next().is_some_and(|spawned| spawned.is_ok()) {}
         work();
     });
