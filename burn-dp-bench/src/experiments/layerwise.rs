@@ -135,13 +135,18 @@ impl Setting {
         figures(&settings, data, &Device::flex())
     }
 
+    /// Returns the number of layers with trained parameters.
+    pub(super) fn layers(&self, data: &BatchData) -> Result<usize, TrainError> {
+        self.model.layers(data.encoder().shape.channels, data.classes())
+    }
+
     /// Trains with layerwise clipping, where the noise on each layer is 2 C_h σ.
     pub(super) fn layerwise(
         &self,
         data: &BatchData,
         seed: u64,
     ) -> Result<BatchFigures, TrainError> {
-        let noise = 1.0 / (self.model.layers(data)? as f64).sqrt();
+        let noise = 1.0 / (self.layers(data)? as f64).sqrt();
         self.train(BatchPolicyName::Layerwise, noise, false, data, seed)
     }
 

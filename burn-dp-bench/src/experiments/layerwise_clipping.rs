@@ -14,7 +14,7 @@ use super::measured::{FigureOptions, Measured};
 
 pub(super) const NAME: &str = "layerwise-clipping";
 
-/// A way to clip: its name, the policy, whether the noise is that of σ/√L, and whether images are
+/// A way to clip: its name, the policy, whether the noise is divided by √L, and whether images are
 /// clipped individually.
 type Contender = (&'static str, BatchPolicyName, bool, bool);
 
@@ -38,7 +38,7 @@ pub(super) fn run(options: &FigureOptions) -> Result<Figure, TrainError> {
         for &seed in &seeds {
             let data = setting.data(&measured, seed)?;
             name.clone_from(&data.name);
-            let layers = setting.model.layers(&data)? as f64;
+            let layers = setting.layers(&data)? as f64;
             let noise = if is_split { 1.0 / layers.sqrt() } else { 1.0 };
             let run = || -> Result<Vec<f64>, TrainError> {
                 let figures = setting.train(policy, noise, individual, &data, seed)?;

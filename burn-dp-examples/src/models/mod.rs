@@ -24,7 +24,7 @@ mod sequence;
 mod transformer;
 mod vgg;
 
-pub use augmented::Augmented;
+pub use augmented::{Augment, Augmented};
 pub use bn_lenet5::{BnLeNet5, BnLeNet5Config};
 pub use cnn::{Cnn, CnnConfig};
 pub use convnet::{ConvNet, ConvNetConfig};

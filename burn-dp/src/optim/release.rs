@@ -133,7 +133,8 @@ impl Sum {
         device: &Device,
         on_host: bool,
     ) -> Result<Self, DpError> {
-        if !on_host && has_release(device) && is_single(sum.as_ref()) {
+        let is_single = sum.as_ref().is_none_or(|sum| sum.dtype() == DType::F32);
+        if !on_host && has_release(device) && is_single {
             let zeros = || Tensor::zeros([values], (device, DType::F32));
             return Ok(Self::Device(sum.unwrap_or_else(zeros)));
         }
@@ -142,10 +143,6 @@ impl Sum {
             None => TensorData::zeros::<f32, _>([values]),
         }))
     }
-}
-
-fn is_single(sum: Option<&Tensor<1>>) -> bool {
-    sum.is_none_or(|sum| sum.dtype() == DType::F32)
 }
 
 /// Returns the marks of the sums under `key`. Without a key nothing is bound to the sums, and only

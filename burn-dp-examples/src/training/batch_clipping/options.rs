@@ -6,7 +6,6 @@ use burn_dp::model::ParameterGroups;
 use clap::{Parser, ValueEnum};
 use serde::Serialize;
 
-use super::BatchData;
 use crate::data::{ImageBatcher, ImageShape};
 use crate::models::{
     BnLeNet5Config, Classifier, ConvNetConfig, NetworkVisitor, NormName, ResNetConfig, ResNetDepth,
@@ -202,7 +201,7 @@ impl BatchModelName {
     /// # Errors
     ///
     /// Returns [`TrainError::Privacy`] if the network has no groups.
-    pub fn layers(self, data: &BatchData) -> Result<usize, TrainError> {
+    pub fn layers(self, channels: usize, classes: usize) -> Result<usize, TrainError> {
         struct Layers;
         impl NetworkVisitor<Tensor<4>> for Layers {
             type Output = Result<usize, DpError>;
@@ -211,8 +210,7 @@ impl BatchModelName {
                 Ok(ParameterGroups::per_layer(&model)?.len())
             }
         }
-        let channels = data.encoder.shape.channels;
-        Ok(self.visit(channels, data.classes, &Device::flex().autodiff(), Layers)?)
+        Ok(self.visit(channels, classes, &Device::flex().autodiff(), Layers)?)
     }
 
     /// Returns the same network with or without BatchNorm.

@@ -60,8 +60,8 @@ impl NetworkVisitor<Tensor<4>> for Run<'_> {
         let steps_per_epoch = training.steps_per_epoch();
         let steps = settings.training.epochs * steps_per_epoch;
         let subject = format!(
-            "{} on {}: {} images in mini-sets of {}, {steps} steps of {} mini-sets, {steps_per_epoch} \
-         steps per pass over the data",
+            "{} on {}: {} images in mini-sets of {}, {steps} steps of {} mini-sets, \
+             {steps_per_epoch} steps per pass over the data",
             typed(settings.training.model),
             data.name,
             data.private.len(),
@@ -90,13 +90,13 @@ impl NetworkVisitor<Tensor<4>> for Run<'_> {
         optim.forget_key()?;
         let mut facts = vec![("dataset", data.name.clone())];
         if settings.has_statistics() {
-            let statistics = "of public images, computed after the training; private batches changed \
-                          copies of the model only";
+            let statistics = "of public images, computed after the training; private batches \
+                              changed copies of the model only";
             facts.push(("running_statistics", statistics.into()));
         }
-        let not_covered = [
-            "The public images, and the images and labels of the test set, which is taken as public.",
-        ];
+        let not_covered =
+            ["The public images, and the images and labels of the test set, which is taken as \
+             public."];
         let statement = statement(&optim, &[settings.privacy.delta], facts, &not_covered)?;
         output.statement(&statement)?;
         let points = figures.epochs.iter().map(|epoch| (epoch.epoch as f64, epoch.test_accuracy));

@@ -3,16 +3,15 @@
 use std::path::{Path, PathBuf};
 
 use burn::optim::ModuleOptimizer;
-use burn::tensor::{Device, Tensor};
+use burn::tensor::Device;
 use burn_dp::PublicSource;
-use burn_dp::nn::RandomCrop;
 
 use super::figures::Outcome;
 use super::private::{PrivateRun, Step};
 use super::public_items::PublicInputs;
 use super::{IndividualOptions, RunFigures, Settings, ordinary};
-use crate::data::{Encoder, FeatureBatcher, ImageBatcher, Splits, WordVectors};
-use crate::models::{Augmented, Classifier, ImageNetwork, NetworkVisitor, TextNetwork};
+use crate::data::{Encoder, FeatureBatcher, Splits, WordVectors};
+use crate::models::{Augment, Classifier, ImageNetwork, NetworkVisitor, TextNetwork};
 use crate::training::checkpoints::Checkpoints;
 use crate::training::optimizer::optimizer;
 use crate::training::options::{DataOptions, DatasetName, typed};
@@ -55,7 +54,9 @@ pub fn run(options: IndividualOptions) -> Result<RunFigures, TrainError> {
             let run = Run::new(data, public, &settings, &device);
             return match &inputs.augmentation {
                 None => network.visit(&trained, run),
-                Some(copies) => network.visit(&trained, Moved { run, crop: copies.layer()? }),
+                Some(copies) => {
+                    network.visit(&trained, Augment { visitor: run, crop: copies.layer()? })
+                }
             };
         }
         let batcher = FeatureBatcher::new(data.encoder).ok_or_else(|| {
@@ -147,20 +148,6 @@ impl<E: Encoder> NetworkVisitor<E::Inputs> for Run<'_, E> {
 
     fn visit<M: Classifier<Inputs = E::Inputs>>(self, model: M) -> Self::Output {
         train(model, self.data, self.public, self.settings, self.device)
-    }
-}
-
-/// A run on images that are moved at random.
-struct Moved<'a> {
-    run: Run<'a, ImageBatcher>,
-    crop: RandomCrop,
-}
-
-impl NetworkVisitor<Tensor<4>> for Moved<'_> {
-    type Output = Result<RunFigures, TrainError>;
-
-    fn visit<M: Classifier<Inputs = Tensor<4>>>(self, network: M) -> Self::Output {
-        self.run.visit(Augmented { network, crop: self.crop })
     }
 }
 
