@@ -94,7 +94,7 @@ pub(super) fn run(options: BatchClippingOptions) -> Result<BatchClippingExperime
     files::make_folder(&options.output)?;
     let (layerwise, flat) = (BatchPolicyName::Layerwise, BatchPolicyName::Flat);
     let zhang = BatchPolicyName::Zhang;
-    let layers = network.layers(data.encoder().shape.channels, data.classes())?;
+    let layers = network.layers(data.encoder.shape.channels, data.classes)?;
     // Layerwise clipping with noise 2 C_h sigma in each layer has the privacy of a noise of sigma /
     // √L.
     let split = 1.0 / (layers as f64).sqrt();

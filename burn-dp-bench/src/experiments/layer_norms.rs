@@ -18,10 +18,9 @@ pub(super) fn run(options: &FigureOptions) -> Result<Figure, TrainError> {
     let setting = Setting::of(&measured)?;
     let seeds = measured.seeds.clone();
     measured.expect(seeds.len());
-    let (mut runs, mut name): (Vec<Ordinary>, _) = (Vec::new(), String::new());
+    let mut runs: Vec<Ordinary> = Vec::new();
     for &seed in &seeds {
         let data = setting.data(&measured, seed)?;
-        name.clone_from(&data.name);
         let run = || setting.ordinary(&data, seed);
         runs.push(measured.measure(&format!("{setting:?}, {seed}"), run)?);
     }
@@ -63,7 +62,7 @@ pub(super) fn run(options: &FigureOptions) -> Result<Figure, TrainError> {
         preset: measured.preset,
         setting: format!(
             "{}, without privacy, {} seeds. Norms of the gradients of public mini-sets.",
-            setting.sentence(&name),
+            setting.sentence(),
             seeds.len()
         ),
         labels: ["Norms of the layers", "epoch", "norm of the gradient"].map(String::from),

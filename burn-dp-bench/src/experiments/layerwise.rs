@@ -18,7 +18,7 @@ use burn_dp::model::ParameterGroups;
 use burn_dp::updates::{UnitUpdate, public_update_norms};
 use burn_dp::{PublicData, PublicSource};
 use burn_dp_examples::data::{
-    DataError, ImageBatcher, ImageItem, ItemDataset, Splits, cifar10, digits, mnist,
+    DataError, ImageBatcher, ImageItem, ItemDataset, cifar10, digits, mnist,
 };
 use burn_dp_examples::models::{Classifier, NetworkVisitor};
 use burn_dp_examples::training::batch_clipping::{
@@ -28,9 +28,11 @@ use burn_dp_examples::training::{Evaluation, TrainError};
 use clap::ValueEnum;
 
 use super::measured::Measured;
+use super::trial::images;
 
-/// Images of the quick preset.
+/// Images to train and to test on: of the quick preset, and the most of the other.
 const QUICK: [usize; 2] = [4_000, 2_000];
+const PAPER: [usize; 2] = [60_000, 10_000];
 
 /// Images of a step.
 pub(super) const BATCH: usize = 64;
@@ -45,49 +47,47 @@ const NORM_UNITS: usize = 30;
 #[derive(Clone, Debug)]
 pub(super) struct Setting {
     pub(super) model: BatchModelName,
+    /// Name of the data set.
+    pub(super) data: &'static str,
     pub(super) max_grad_norm: f64,
     /// The σ of the paper: the noise on each layer is 2 C_h σ.
     pub(super) sigma: f64,
     pub(super) lr: f64,
     pub(super) epochs: usize,
-    pub(super) images: Option<[usize; 2]>,
+    pub(super) images: [usize; 2],
 }
 
 impl Setting {
-    /// Returns the setting for the images that `measured` trains on: ResNet-18 on CIFAR-10, and
-    /// BN-LeNet-5 otherwise.
+    /// Returns the setting for the images that `measured` trains on: ResNet-18 on CIFAR-10 at the
+    /// full preset, and BN-LeNet-5 otherwise.
     pub(super) fn of(measured: &Measured) -> Result<Self, TrainError> {
-        if measured.quick() {
-            let model = BatchModelName::BnLenet5;
-            let images = Some(QUICK);
-            return Ok(Self { model, max_grad_norm: 0.5, sigma: 0.02, lr: 0.2, epochs: 6, images });
-        }
-        let (model, max_grad_norm, sigma) = match &measured.data_dir {
-            Some(folder) if colored(folder)?.is_some() => {
-                (BatchModelName::BnResnet18, 0.095, 0.01875)
-            }
-            _ => (BatchModelName::BnLenet5, 0.2, 0.5),
+        let data = match &measured.data_dir {
+            None => digits::NAME,
+            Some(folder) if is_cifar10(folder)? => cifar10::NAME,
+            Some(_) => mnist::NAME,
         };
-        Ok(Self { model, max_grad_norm, sigma, lr: 0.025, epochs: 50, images: None })
+        let model = BatchModelName::BnLenet5;
+        if measured.quick() {
+            let (lr, epochs, images) = (0.2, 6, QUICK);
+            return Ok(Self { model, data, max_grad_norm: 0.5, sigma: 0.02, lr, epochs, images });
+        }
+        let (model, max_grad_norm, sigma) = match data {
+            cifar10::NAME => (BatchModelName::BnResnet18, 0.095, 0.01875),
+            _ => (model, 0.2, 0.5),
+        };
+        Ok(Self { model, data, max_grad_norm, sigma, lr: 0.025, epochs: 50, images: PAPER })
     }
 
     /// Returns the images. The last tenth of the training images is taken as public, as in the
     /// paper.
     pub(super) fn data(&self, measured: &Measured, seed: u64) -> Result<BatchData, TrainError> {
+        let [train, test] = self.images;
         let mut splits = match &measured.data_dir {
-            None => {
-                let [train, test] =
-                    self.images.unwrap_or([digits::TRAIN_ITEMS, digits::TEST_ITEMS]);
-                digits::splits(seed, train, test)
+            Some(folder) if self.data == cifar10::NAME => {
+                cifar10::read(folder)?.truncated(train, test)
             }
-            Some(folder) => match colored(folder)? {
-                Some(splits) => splits,
-                None => mnist::from_folder(folder)?,
-            },
+            _ => images(measured, seed, self.images)?,
         };
-        if let Some([train, test]) = self.images {
-            splits = splits.truncated(train, test);
-        }
         let mut items = splits.train.items().to_vec();
         let public = items.split_off(items.len() - items.len() / 10);
         let source = PublicSource::published("a tenth of the training images, set apart");
@@ -96,12 +96,13 @@ impl Setting {
     }
 
     /// Describes the training in a sentence.
-    pub(super) fn sentence(&self, data: &str) -> String {
+    pub(super) fn sentence(&self) -> String {
         let model = self.model.to_possible_value();
         format!(
-            "{} on {data}, mini-sets of {BATCH}, {} epochs, learning rate {} times {LR_DECAY} \
-             after each epoch",
+            "{} on {}, mini-sets of {BATCH}, {} epochs, learning rate {} times {LR_DECAY} after \
+             each epoch",
             model.as_ref().map_or("a network", |model| model.get_name()),
+            self.data,
             self.epochs,
             self.lr
         )
@@ -137,7 +138,7 @@ impl Setting {
 
     /// Returns the number of layers with trained parameters.
     pub(super) fn layers(&self, data: &BatchData) -> Result<usize, TrainError> {
-        self.model.layers(data.encoder().shape.channels, data.classes())
+        self.model.layers(data.encoder.shape.channels, data.classes)
     }
 
     /// Trains with layerwise clipping, where the noise on each layer is 2 C_h σ.
@@ -157,7 +158,7 @@ impl Setting {
         device.seed(seed);
         let trained = device.clone().autodiff();
         let training = OrdinaryTraining { setting: self, data, seed, device: trained.clone() };
-        self.model.visit(data.encoder().shape.channels, data.classes(), &trained, training)
+        self.model.visit(data.encoder.shape.channels, data.classes, &trained, training)
     }
 }
 
@@ -185,8 +186,8 @@ impl NetworkVisitor<Tensor<4>> for OrdinaryTraining<'_> {
         let Self { setting, data, seed, device } = self;
         let groups = ParameterGroups::per_layer(&model)?;
         let layers = groups.names().to_vec();
-        let encoder = data.encoder();
-        let public = data.public().ok_or_else(|| {
+        let encoder = data.encoder;
+        let public = data.public.as_ref().ok_or_else(|| {
             TrainError::option("--data-dir", "has no public images; give another folder")
         })?;
         let measure = |model: &M| norms(model, &groups, encoder, public, &device);
@@ -195,7 +196,7 @@ impl NetworkVisitor<Tensor<4>> for OrdinaryTraining<'_> {
             .batch_size(BATCH)
             .shuffle(seed)
             .set_device(device.clone())
-            .build(ItemDataset::new(data.private().to_vec()));
+            .build(ItemDataset::new(data.private.clone()));
         let (mut optimizer, mut lr) = (SgdConfig::new().init(), setting.lr);
         for _ in 0..setting.epochs {
             for batch in loader.iter() {
@@ -206,7 +207,7 @@ impl NetworkVisitor<Tensor<4>> for OrdinaryTraining<'_> {
             lr *= LR_DECAY;
             measured.push(measure(&model)?.means());
         }
-        let tested = Evaluation::of(&model, &encoder, data.test(), &Device::flex());
+        let tested = Evaluation::of(&model, &encoder, &data.test, &Device::flex());
         Ok(Ordinary { accuracy: tested.accuracy, layers, norms: measured })
     }
 }
@@ -227,11 +228,11 @@ fn norms<M: Classifier<Inputs = Tensor<4>>>(
     })
 }
 
-/// Returns CIFAR-10, if it is in the folder.
-fn colored(folder: &Path) -> Result<Option<Splits<ImageBatcher>>, TrainError> {
+/// Returns whether the folder has CIFAR-10.
+fn is_cifar10(folder: &Path) -> Result<bool, TrainError> {
     match cifar10::read(folder) {
-        Ok(splits) => Ok(Some(splits)),
-        Err(DataError::Missing { .. }) => Ok(None),
+        Ok(_) => Ok(true),
+        Err(DataError::Missing { .. }) => Ok(false),
         Err(error) => Err(error.into()),
     }
 }

@@ -31,13 +31,12 @@ pub(super) fn run(options: &FigureOptions) -> Result<Figure, TrainError> {
     let setting = Setting::of(&measured)?;
     let seeds = measured.seeds.clone();
     measured.expect(CONTENDERS.len() * seeds.len());
-    let (mut series, mut ends, mut name) = (Vec::new(), Vec::new(), String::new());
+    let (mut series, mut ends) = (Vec::new(), Vec::new());
     for (contender, policy, is_split, individual) in CONTENDERS {
         // Accuracy after each epoch, for each seed.
         let mut runs: Vec<Vec<f64>> = Vec::new();
         for &seed in &seeds {
             let data = setting.data(&measured, seed)?;
-            name.clone_from(&data.name);
             let layers = setting.layers(&data)? as f64;
             let noise = if is_split { 1.0 / layers.sqrt() } else { 1.0 };
             let run = || -> Result<Vec<f64>, TrainError> {
@@ -88,7 +87,7 @@ pub(super) fn run(options: &FigureOptions) -> Result<Figure, TrainError> {
             "{}, C = {}, σ = {}, {} seeds. BC: the gradient of a mini-set is clipped; IC: of each \
              image. ALC: each layer is clipped, to a threshold that follows public norms; FGC: the \
              whole gradient.",
-            setting.sentence(&name),
+            setting.sentence(),
             setting.max_grad_norm,
             setting.sigma,
             seeds.len()

@@ -6,7 +6,6 @@
 //! stochastic gradient descent, 2023, figures 5 to 7, 9 and 11 to 14.
 
 use burn_dp_examples::training::TrainError;
-use burn_dp_examples::training::batch_clipping::BatchModelName;
 
 use super::figure::{Figure, FigurePoint, FigureSeries, Verdict};
 use super::layerwise::Setting;
@@ -62,14 +61,13 @@ fn figure(
     series: Vec<FigureSeries>,
     verdicts: Vec<Verdict>,
 ) -> Result<Figure, TrainError> {
-    let seed = measured.seeds[0];
     measured.finish(Figure {
         experiment: name.into(),
         figure: format!("Batch clipping and adaptive layerwise clipping, {figures}"),
         preset: measured.preset,
         setting: format!(
             "{}, C = {}, σ = {}, {} seeds, unless it is varied. BC and ALC with public norms.",
-            setting.sentence(&setting.data(measured, seed)?.name),
+            setting.sentence(),
             setting.max_grad_norm,
             setting.sigma,
             measured.seeds.len()
@@ -118,13 +116,7 @@ pub(super) fn batch_norm(options: &FigureOptions) -> Result<Figure, TrainError> 
     let mut measured = Measured::open(BATCH_NORM, options)?;
     let setting = Setting::of(&measured)?;
     measured.expect(4 * measured.seeds.len());
-    let without = Setting {
-        model: match setting.model {
-            BatchModelName::BnResnet18 => BatchModelName::Resnet18,
-            _ => BatchModelName::Lenet5,
-        },
-        ..setting.clone()
-    };
+    let without = Setting { model: setting.model.other(), ..setting.clone() };
     let (mut series, mut ends) = (Vec::new(), Vec::new());
     for (name, is_private) in [("ordinary", false), ("BC+ALC", true)] {
         let mut points = Vec::new();

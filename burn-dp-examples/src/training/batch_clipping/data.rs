@@ -14,12 +14,16 @@ use crate::training::options::{DataOptions, DatasetName, typed};
 pub struct BatchData {
     /// Name of the data set in reports.
     pub name: String,
-    pub(super) encoder: ImageBatcher,
-    pub(super) private: Vec<ImageItem>,
+    /// Converts images into tensors.
+    pub encoder: ImageBatcher,
+    /// Images to train on.
+    pub private: Vec<ImageItem>,
     /// Public images, where the training needs them.
-    pub(super) public: Option<PublicData<ImageItem>>,
-    pub(super) test: ImageDataset,
-    pub(super) classes: usize,
+    pub public: Option<PublicData<ImageItem>>,
+    /// Images to test on.
+    pub test: ImageDataset,
+    /// Number of classes.
+    pub classes: usize,
 }
 
 impl BatchData {
@@ -27,31 +31,6 @@ impl BatchData {
     pub fn new(splits: Splits<ImageBatcher>, public: Option<PublicData<ImageItem>>) -> Self {
         let Splits { name, encoder, train, test, classes } = splits;
         Self { name, encoder, private: train.items().to_vec(), public, test, classes }
-    }
-
-    /// Converts images into tensors.
-    pub fn encoder(&self) -> ImageBatcher {
-        self.encoder
-    }
-
-    /// Returns the images to train on.
-    pub fn private(&self) -> &[ImageItem] {
-        &self.private
-    }
-
-    /// Returns the public images, if there are any.
-    pub fn public(&self) -> Option<&PublicData<ImageItem>> {
-        self.public.as_ref()
-    }
-
-    /// Returns the images to test on.
-    pub fn test(&self) -> &ImageDataset {
-        &self.test
-    }
-
-    /// Returns the number of classes.
-    pub fn classes(&self) -> usize {
-        self.classes
     }
 }
 

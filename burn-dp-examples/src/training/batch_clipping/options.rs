@@ -214,7 +214,7 @@ impl BatchModelName {
     }
 
     /// Returns the same network with or without BatchNorm.
-    pub(super) fn other(self) -> Self {
+    pub fn other(self) -> Self {
         match self {
             Self::BnLenet5 => Self::Lenet5,
             Self::Lenet5 => Self::BnLenet5,

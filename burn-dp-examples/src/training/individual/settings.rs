@@ -7,15 +7,13 @@
 
 use std::path::PathBuf;
 
-use burn::data::dataloader::batcher::Batcher;
 use burn_dp::optim::{SamplingScheme, WeightAverage};
-use burn_dp::sampling::AugmentationBatcher;
 use burn_dp_accountant::correlated_noise::Strategy;
 use serde::Serialize;
 
 use super::recipe::{self, Recipe};
 use super::{ClippingSettings, IndividualOptions, InputSettings, ScheduleName};
-use crate::data::{Batch, Encoder};
+use crate::data::{Encoder, Repeated};
 use crate::models::ModelName;
 use crate::training::options::{
     BackendName, DataOptions, OptimizerName, PUBLIC_OPTIONS, SamplingName, as_typed, typed,
@@ -230,16 +228,8 @@ impl Settings {
     }
 
     /// Returns the batcher of a training: it repeats each example as often as it is augmented.
-    ///
-    /// # Errors
-    ///
-    /// Returns [`TrainError::Privacy`] if there are no copies.
-    pub(super) fn augmented<E: Encoder>(
-        &self,
-        encoder: &E,
-    ) -> Result<impl Batcher<E::Item, Batch<E::Inputs>> + use<E>, TrainError> {
-        let copy = |item: &E::Item, _| item.clone();
-        Ok(AugmentationBatcher::new(encoder.clone(), self.copies(), copy)?)
+    pub(super) fn repeated<E: Encoder>(&self, encoder: &E) -> Repeated<E> {
+        Repeated { encoder: encoder.clone(), copies: self.copies() }
     }
 
     /// Returns whether the clipping policy needs public examples.
