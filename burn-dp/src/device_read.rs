@@ -1,7 +1,7 @@
 //! The one place where values are read from a device, and where a read is waited for.
 
 use std::future::Future;
-use std::pin::pin;
+use std::pin::{Pin, pin};
 use std::task::{Context, Poll};
 
 use burn::tensor::kind::Basic;
@@ -24,6 +24,9 @@ pub(crate) async fn read<const D: usize, K: Basic>(
 ) -> Result<TensorData, DpError> {
     tensor.into_data_async().await.map_err(|error| unreadable(what, error))
 }
+
+/// The read of a tensor of any rank and kind.
+pub(crate) type Read = Pin<Box<dyn Future<Output = Result<TensorData, DpError>>>>;
 
 /// Returns the values of a tensor in single precision, on the host.
 ///

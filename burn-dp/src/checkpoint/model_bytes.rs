@@ -1,14 +1,11 @@
 //! The record of a model, read without blocking.
 
-use std::future::Future;
-use std::pin::Pin;
-
 use burn::module::{Module, ModuleVisitor, Param, ParamId};
 use burn::tensor::kind::Basic;
-use burn::tensor::{Bool, Bytes, Int, Tensor, TensorData};
+use burn::tensor::{Bool, Bytes, Int, Tensor};
 
 use crate::DpError;
-use crate::device_read::read;
+use crate::device_read::{Read, read};
 
 /// Returns the record of a model as bytes: what `model.into_record().into_bytes()` returns, where
 /// a thread can wait for the device. `ModuleRecord::from_bytes` reads them.
@@ -28,9 +25,6 @@ pub async fn model_to_bytes_async<M: Module>(model: &M) -> Result<Bytes, DpError
     let written = burn_pack::Writer::new(tensors).into_bytes();
     written.map_err(|error| DpError::state(format!("the model cannot be written: {error}")))
 }
-
-/// The read of a parameter of any rank.
-type Read = Pin<Box<dyn Future<Output = Result<TensorData, DpError>>>>;
 
 #[derive(Default)]
 struct Walk {

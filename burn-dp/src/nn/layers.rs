@@ -217,6 +217,9 @@ pub const LAYERS: &[LayerSupport] = &[
 /// `Dropout` has a private counterpart.
 pub(crate) const RANDOM_LAYERS: [&str; 3] = ["Dropout", "RRelu", "GaussianNoise"];
 
+/// The layers whose random values are keyed by the unit, by the names of their types.
+pub(crate) const KEYED_LAYERS: [&str; 2] = ["Dropout", "RandomCrop"];
+
 /// Returns [`LAYERS`] as a Markdown table.
 pub fn layer_table() -> String {
     let mut table =

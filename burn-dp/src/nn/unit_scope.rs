@@ -6,7 +6,7 @@ use std::marker::PhantomData;
 
 use burn::module::{Flag, Module, ModuleVisitor, Param, ParamId};
 
-use super::RANDOM_LAYERS;
+use super::layers::KEYED_LAYERS;
 use crate::DpError;
 use crate::random::{LayerKey, LayerRandomness, share};
 
@@ -182,7 +182,7 @@ impl ModuleVisitor for RandomLayers {
 
     fn visit_flag(&mut self, flag: &Param<Flag>) {
         let layer = self.containers.last().and_then(|name| name.strip_prefix("Struct:"));
-        if layer.is_some_and(|layer| RANDOM_LAYERS.contains(&layer) || layer == "RandomCrop") {
+        if layer.is_some_and(|layer| KEYED_LAYERS.contains(&layer)) {
             // A layer that is held twice has one path: its uses are counted.
             self.layers.entry(flag.id).or_insert_with(|| self.path.join("."));
         }

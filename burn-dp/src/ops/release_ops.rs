@@ -5,6 +5,8 @@ use burn::backend::{
 use burn::tensor::{Device, Int, Shape, Tensor};
 use zeroize::Zeroize;
 
+use crate::random::CONTENT_BLOCK;
+
 /// The noise of one parameter in one step, for a device.
 #[derive(Clone)]
 #[cfg_attr(not(feature = "cube"), allow(dead_code))]
@@ -94,7 +96,7 @@ fn no_kernel() -> ! {
 pub(super) fn hash_shape(values: &Shape) -> Shape {
     /// More would have more to read.
     const MAX_UNITS: usize = 1024;
-    Shape::new([values.num_elements().div_ceil(1024).min(MAX_UNITS), 9])
+    Shape::new([values.num_elements().div_ceil(CONTENT_BLOCK).min(MAX_UNITS), 9])
 }
 
 /// Returns whether a device has kernels for the release of sums of single precision.

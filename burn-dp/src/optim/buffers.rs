@@ -1,16 +1,14 @@
 //! The check that nothing but the optimizer changes a model.
 
 use std::collections::BTreeMap;
-use std::future::Future;
-use std::pin::Pin;
 use std::sync::Arc;
 
 use burn::module::{Module, ModuleVisitor, Param};
 use burn::tensor::kind::Basic;
-use burn::tensor::{Bool, DType, Int, Tensor, TensorData};
+use burn::tensor::{Bool, DType, Int, Tensor};
 
 use crate::DpError;
-use crate::device_read::read;
+use crate::device_read::{Read, read};
 use crate::ops::is_same_memory;
 
 /// The values of a model that are not trained, by path.
@@ -132,9 +130,6 @@ async fn collect<M: Module>(model: &M, packed: bool) -> Result<Values, DpError> 
     }
     Ok(found)
 }
-
-/// The read of a value of any rank.
-type Read = Pin<Box<dyn Future<Output = Result<TensorData, DpError>>>>;
 
 struct Walk {
     path: Vec<String>,

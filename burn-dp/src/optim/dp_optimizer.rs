@@ -494,16 +494,8 @@ impl DpOptimizer {
         model: M,
         draw: impl Into<Draw>,
     ) -> Result<M, Box<RefusedStep<M>>> {
-        // Natively no copy of the model is kept: the optimizer changes its weights in place.
-        #[cfg(not(target_family = "wasm"))]
-        return crate::device_read::wait(self.step_async(lr, model, draw));
-        #[cfg(target_family = "wasm")]
-        {
-            use crate::device_read::{at_once, not_ready};
-            let unchanged = model.clone();
-            let refused = || Err(RefusedStep::new(unchanged, not_ready("DpOptimizer::step_async")));
-            at_once(self.step_async(lr, model, draw)).unwrap_or_else(refused)
-        }
+        let step = async |model| self.step_async(lr, model, draw).await;
+        RefusedStep::blocking(model, step, "DpOptimizer::step_async")
     }
 
     /// Makes a [`step`](Self::step) without blocking the thread, as a browser needs it.

@@ -6,7 +6,6 @@ use burn::tensor::Tensor;
 
 use super::{DpOptimizer, RefusedStep};
 use crate::clipping::PublicNorms;
-use crate::device_read::blocking;
 use crate::random::{Domain, Stream};
 use crate::sampling::{DistinctRecords, Draw, DrawPart, ExampleChoice, PhysicalBatch, Sampler};
 use crate::updates::federated::UserUpdate;
@@ -75,12 +74,10 @@ impl FederatedTraining {
         I: Clone,
         E: std::error::Error + Send + Sync + 'static,
     {
-        let collected = self.collect(&model, users, losses);
-        let made = match blocking(collected, "FederatedTraining::round_async") {
-            Ok(draw) => self.optim.step(lr, model, draw),
-            Err(error) => Err(RefusedStep::new(model, error)),
-        };
+        let round = async |model| self.round_async(lr, model, users, losses).await;
+        let made = RefusedStep::blocking(model, round, "FederatedTraining::round_async");
         if made.is_err() {
+            // In a browser the round may have ended in its middle.
             self.optim.discard();
         }
         made

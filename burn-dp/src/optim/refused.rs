@@ -21,6 +21,33 @@ impl<M> RefusedStep<M> {
         Box::new(Self { model, error })
     }
 
+    /// Waits for a step: what makes a blocking call of an asynchronous one.
+    ///
+    /// # Arguments
+    ///
+    /// - `instead`: the asynchronous call, for the message of the error in a browser, where nothing
+    ///   can wait
+    pub(super) fn blocking(
+        model: M,
+        step: impl AsyncFnOnce(M) -> Result<M, Box<Self>>,
+        instead: &str,
+    ) -> Result<M, Box<Self>>
+    where
+        M: Clone,
+    {
+        // Natively no copy of the model is kept: the optimizer changes its weights in place.
+        #[cfg(not(target_family = "wasm"))]
+        {
+            let _ = instead;
+            crate::device_read::wait(step(model))
+        }
+        #[cfg(target_family = "wasm")]
+        {
+            let refused = Self::new(model.clone(), crate::device_read::not_ready(instead));
+            crate::device_read::at_once(step(model)).unwrap_or(Err(refused))
+        }
+    }
+
     /// Returns why the step was refused.
     pub fn error(&self) -> &DpError {
         &self.error

@@ -7,7 +7,7 @@ use super::keystream::{GROUP_BLOCKS, Group, Keystream};
 use super::share::share;
 
 /// Values of a block. The first half is multiplied with the second.
-const BLOCK: usize = 1024;
+pub(crate) const BLOCK: usize = 1024;
 const HALF: usize = BLOCK / 2;
 /// Independent hashes.
 const LANES: usize = 4;

@@ -50,7 +50,7 @@ mod uniform;
 mod words;
 
 pub(crate) use bernoulli::Bernoulli;
-pub(crate) use content::{ContentKey, ContentMark};
+pub(crate) use content::{BLOCK as CONTENT_BLOCK, ContentKey, ContentMark};
 pub use key::{InsecureSeed, Key};
 pub(crate) use keystream::{GROUP_BLOCKS, GROUP_WORDS, Group, Keystream};
 pub(crate) use layer::{LayerKey, LayerRandomness};
