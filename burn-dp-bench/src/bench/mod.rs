@@ -18,6 +18,7 @@ mod cores;
 mod finetune;
 #[cfg(feature = "train")]
 mod learner;
+mod memory;
 mod networks;
 mod options;
 mod peer_lines;
@@ -35,6 +36,7 @@ mod worker;
 
 pub use algorithm::{Algorithm, InnerOptimizer};
 pub use finetune::{FinetuneOptions, FinetuneRow, Shape, StepperOptions, Way};
+pub(crate) use memory::{largest_batch, step_peak_mib};
 pub use networks::{Network, Sizes};
 #[cfg(feature = "train")]
 pub use options::LearnerOptions;
@@ -44,6 +46,7 @@ pub use report::Row;
 pub use scaling::{Axis, Growth, Point, ScalingFigures, ScalingOptions};
 pub(crate) use timing::step_times;
 pub use worker::WorkerOptions;
+pub(crate) use worker::run as work;
 
 use burn_dp_examples::training::TrainError;
 

@@ -74,7 +74,7 @@ pub(super) fn start(options: &WorkerOptions) -> Result<Process, String> {
 /// # Errors
 ///
 /// Returns the error of a step that is refused.
-pub(super) fn run(options: &WorkerOptions) -> Result<(), TrainError> {
+pub(crate) fn run(options: &WorkerOptions) -> Result<(), TrainError> {
     let base_mib = own_peak_mib();
     let device = device(options.backend)?.autodiff();
     let subject = Subject {

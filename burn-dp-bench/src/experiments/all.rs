@@ -7,7 +7,8 @@ use burn_dp_examples::training::{TrainError, checks, files};
 use clap::Args;
 
 use super::figure::{Figure, Preset};
-use super::measured::{FigureExperiment, FigureOptions};
+use super::figures::FigureExperiment;
+use super::measured::FigureOptions;
 
 /// Options of the page of all figures.
 #[derive(Args, Debug, Clone)]
@@ -33,7 +34,7 @@ pub(super) fn run(options: &AllOptions, all: &[FigureExperiment]) -> Result<(), 
     files::make_folder(&pictures)?;
     let preset = if options.quick { Preset::Quick } else { Preset::Paper };
     let mut figures = Vec::new();
-    for &(name, run) in all {
+    for FigureExperiment { name, run, .. } in all {
         figures.push(match finished(options, name, preset)? {
             Some(figure) => figure,
             None => run(&FigureOptions {
@@ -98,6 +99,7 @@ mod tests {
 
     use super::*;
     use crate::experiments::figure::{FigureSeries, Verdict};
+    use crate::experiments::figures::figure as experiment;
 
     fn options(output: &std::path::Path) -> AllOptions {
         AllOptions { quick: true, data_dir: None, seeds: vec![0], output: output.into() }
@@ -132,7 +134,7 @@ mod tests {
         std::fs::create_dir(&pictures).unwrap();
         figure().write(&pictures).unwrap();
         let never = |_: &FigureOptions| panic!("measured again");
-        run(&options, &[("one", never)]).unwrap();
+        run(&options, &[experiment("one", never, "")]).unwrap();
         let text = std::fs::read_to_string(folder.path().join("RESULTS.md")).unwrap();
         assert!(text.contains("1 of 2"), "{text}");
         // The setting of the paper is another figure.

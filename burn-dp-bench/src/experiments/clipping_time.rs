@@ -31,7 +31,7 @@ const ALGORITHMS: [(Algorithm, &str); 5] = [
     (Algorithm::BookKeeping, "book-keeping"),
 ];
 /// Without the loop over single examples, which takes minutes for a step of a large network.
-const FAST: [(Algorithm, &str); 4] = [
+pub(super) const FAST: [(Algorithm, &str); 4] = [
     (Algorithm::NonPrivate, "NonPrivate"),
     (Algorithm::Materialize, "multiLoss"),
     (Algorithm::Reweight, "ReweightGP"),

@@ -101,5 +101,5 @@ fn train(
         None => plan.with_clipping(QuantileClipping::new(0.5)?),
     };
     let lr = |step: u64, threshold: f64| RATE / threshold * (steps - step) as f64 / steps as f64;
-    Ok(Trial { plan, optimizer: momentum_sgd(), lr: &lr }.run(data, seed)?.accuracy)
+    Ok(Trial::new(plan, momentum_sgd(), &lr).run(data, seed)?.accuracy)
 }

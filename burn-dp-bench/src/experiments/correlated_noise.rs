@@ -249,5 +249,5 @@ fn train(
         _ => plan.with_correlated_noise(strategy.clone()),
     };
     let lr = move |step: u64, _: f64| 0.3 * (steps - step) as f64 / steps as f64;
-    Ok(Trial { plan, optimizer: momentum_sgd(), lr: &lr }.run(data, seed)?.accuracy)
+    Ok(Trial::new(plan, momentum_sgd(), &lr).run(data, seed)?.accuracy)
 }

@@ -33,9 +33,6 @@ pub struct FigureOptions {
     pub json: Option<PathBuf>,
 }
 
-/// An experiment with a verdict: its name, and what runs it.
-pub(super) type FigureExperiment = (&'static str, fn(&FigureOptions) -> Result<Figure, TrainError>);
-
 /// The measurements of one experiment, each stored when it is complete.
 pub(crate) struct Measured {
     pub(crate) preset: Preset,
@@ -107,6 +104,11 @@ impl Measured {
     /// Announces how many measurements follow.
     pub(crate) fn expect(&self, measurements: usize) {
         self.bar.set_length(measurements as u64);
+    }
+
+    /// Announces one more measurement.
+    pub(crate) fn expect_one(&self) {
+        self.bar.inc_length(1);
     }
 
     /// Returns a measurement: the stored one, or a new one, which is stored at once.

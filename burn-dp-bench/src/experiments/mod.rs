@@ -5,16 +5,19 @@ mod adaptive_clipping;
 mod all;
 mod batch_clipping;
 mod batch_clipping_privacy;
+mod clipping_memory;
 mod clipping_time;
 mod clipping_utility;
 mod correlated_noise;
 mod figure;
+mod figures;
 mod layer_norms;
 mod layerwise;
 mod layerwise_clipping;
 mod layerwise_noise;
 mod measured;
 mod quantile_tracking;
+mod tan_averages;
 mod tan_data_size;
 mod tan_privacy;
 mod tan_scaling;
@@ -26,12 +29,14 @@ pub use all::AllOptions;
 pub use batch_clipping::{BatchClippingExperiment, BatchClippingOptions};
 pub use batch_clipping_privacy::{BatchClippingPrivacy, BatchClippingPrivacyOptions};
 pub use figure::{Figure, FigurePoint, FigureSeries, Preset, Verdict};
-use measured::FigureExperiment;
+pub use figures::FigureCommand;
 pub use measured::FigureOptions;
 
 use clap::{Parser, Subcommand};
 
 use burn_dp_examples::training::TrainError;
+
+use crate::bench::{self, WorkerOptions};
 
 /// Run an experiment: it prints a table and writes JSON and a plot.
 #[derive(Parser, Debug, Clone)]
@@ -53,66 +58,15 @@ pub enum Experiment {
     BatchClipping(BatchClippingOptions),
     /// Trade-off functions of batch clipping with layerwise clipping: the limit and the guarantee.
     BatchClippingPrivacy(BatchClippingPrivacyOptions),
-    /// Time of an epoch of five networks (fast clipping, figure 5).
-    ClippingModels(FigureOptions),
-    /// Time of an epoch against the batch size (fast clipping, figure 6).
-    ClippingBatchSize(FigureOptions),
-    /// Time of an epoch against the depth (fast clipping, figure 7).
-    ClippingDepth(FigureOptions),
-    /// Time of an epoch of residual and VGG networks (fast clipping, figure 8).
-    ClippingArchitectures(FigureOptions),
-    /// Time of an epoch against the size of the images (fast clipping, figure 9).
-    ClippingPixels(FigureOptions),
-    /// ε against σ at a constant total amount of noise (TAN, figure 2).
-    TanPrivacy(FigureOptions),
-    /// Accuracy against the batch size at constant σ/B: small runs predict a large one (TAN, figure
-    /// 1).
-    TanScaling(FigureOptions),
-    /// ε against the size of the data set (TAN, section 4).
-    TanDataSize(FigureOptions),
-    /// Adaptive clipping without tuning, and fixed thresholds at several ε.
-    ClippingUtility(FigureOptions),
-    /// How adaptive clipping tracks a quantile from a threshold that is far off.
-    QuantileTracking(FigureOptions),
-    /// Batch and individual clipping, layerwise and full gradient clipping (batch clipping, figures
-    /// 4 and 18).
-    LayerwiseClipping(FigureOptions),
-    /// Accuracy of batch and layerwise clipping against σ (batch clipping, figures 5, 9 and 12).
-    LayerwiseNoise(FigureOptions),
-    /// Accuracy of batch and layerwise clipping against C (batch clipping, figures 6, 7 and 11).
-    LayerwiseThreshold(FigureOptions),
-    /// With and without BatchNorm (batch clipping, figures 13 and 14).
-    BatchNorm(FigureOptions),
-    /// Norms of the gradients of the layers over a training (batch clipping, figure 1).
-    LayerNorms(FigureOptions),
-    /// Error of prefix sums under correlated noise, against the number of steps.
-    CorrelatedNoise(FigureOptions),
-    /// Accuracy at equal ε with correlated and with independent noise.
-    CorrelatedNoiseAccuracy(FigureOptions),
+    /// A figure with a verdict.
+    #[command(flatten)]
+    Figure(FigureCommand),
     /// All figures with a verdict, and a page of them.
     All(AllOptions),
+    /// Make the steps whose memory is measured.
+    #[command(hide = true)]
+    Worker(WorkerOptions),
 }
-
-/// The experiments with a verdict.
-const FIGURES: [FigureExperiment; 17] = [
-    (clipping_time::MODELS, clipping_time::models),
-    (clipping_time::BATCHES, clipping_time::batches),
-    (clipping_time::DEPTHS, clipping_time::depths),
-    (clipping_time::ARCHITECTURES, clipping_time::architectures),
-    (clipping_time::PIXELS, clipping_time::pixels),
-    (quantile_tracking::NAME, quantile_tracking::run),
-    (clipping_utility::NAME, clipping_utility::run),
-    (tan_privacy::NAME, tan_privacy::run),
-    (tan_scaling::NAME, tan_scaling::run),
-    (tan_data_size::NAME, tan_data_size::run),
-    (layer_norms::NAME, layer_norms::run),
-    (layerwise_clipping::NAME, layerwise_clipping::run),
-    (layerwise_noise::NOISE, layerwise_noise::noise),
-    (layerwise_noise::THRESHOLD, layerwise_noise::threshold),
-    (layerwise_noise::BATCH_NORM, layerwise_noise::batch_norm),
-    (correlated_noise::ERROR, correlated_noise::errors),
-    (correlated_noise::ACCURACY, correlated_noise::accuracy),
-];
 
 /// Runs the experiment.
 ///
@@ -128,28 +82,9 @@ pub fn run(options: ExperimentOptions) -> Result<(), TrainError> {
             batch_clipping_privacy::run(options).map(|_| ())
         }
         Experiment::BatchClipping(options) => batch_clipping::run(options).map(|_| ()),
-        Experiment::ClippingModels(options) => clipping_time::models(&options).map(|_| ()),
-        Experiment::ClippingBatchSize(options) => clipping_time::batches(&options).map(|_| ()),
-        Experiment::ClippingDepth(options) => clipping_time::depths(&options).map(|_| ()),
-        Experiment::ClippingArchitectures(options) => {
-            clipping_time::architectures(&options).map(|_| ())
-        }
-        Experiment::ClippingPixels(options) => clipping_time::pixels(&options).map(|_| ()),
-        Experiment::TanPrivacy(options) => tan_privacy::run(&options).map(|_| ()),
-        Experiment::TanDataSize(options) => tan_data_size::run(&options).map(|_| ()),
-        Experiment::ClippingUtility(options) => clipping_utility::run(&options).map(|_| ()),
-        Experiment::TanScaling(options) => tan_scaling::run(&options).map(|_| ()),
-        Experiment::QuantileTracking(options) => quantile_tracking::run(&options).map(|_| ()),
-        Experiment::LayerwiseClipping(options) => layerwise_clipping::run(&options).map(|_| ()),
-        Experiment::LayerwiseNoise(options) => layerwise_noise::noise(&options).map(|_| ()),
-        Experiment::LayerwiseThreshold(options) => layerwise_noise::threshold(&options).map(|_| ()),
-        Experiment::BatchNorm(options) => layerwise_noise::batch_norm(&options).map(|_| ()),
-        Experiment::LayerNorms(options) => layer_norms::run(&options).map(|_| ()),
-        Experiment::CorrelatedNoise(options) => correlated_noise::errors(&options).map(|_| ()),
-        Experiment::CorrelatedNoiseAccuracy(options) => {
-            correlated_noise::accuracy(&options).map(|_| ())
-        }
-        Experiment::All(options) => all::run(&options, &FIGURES),
+        Experiment::Figure(figure) => figure.run().map(|_| ()),
+        Experiment::All(options) => all::run(&options, &figures::FIGURES),
+        Experiment::Worker(options) => bench::work(&options),
     }
 }
 

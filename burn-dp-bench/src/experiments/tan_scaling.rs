@@ -128,6 +128,7 @@ fn accuracy(
     let config = PrivacyPlanConfig::new(items, plan.expected_batch_size)
         .with_steps(plan.steps)
         .with_noise_multiplier(plan.noise_multiplier);
-    let trial = Trial { plan: config, optimizer: SgdConfig::new().init(), lr: &|_, _| lr };
+    let lr = |_, _| lr;
+    let trial = Trial::new(config, SgdConfig::new().init(), &lr);
     Ok(trial.run(data, seed)?.accuracy)
 }

@@ -2,12 +2,14 @@
 
 use burn::optim::momentum::MomentumConfig;
 use burn::optim::{ModuleOptimizer, SgdConfig};
-use burn::tensor::Device;
+use burn::tensor::{Device, Tensor};
 use burn_dp::DpError;
+use burn_dp::grads::PrivateBackward;
 use burn_dp::losses::CrossEntropyLossConfig;
-use burn_dp::optim::PrivacyPlanConfig;
-use burn_dp_examples::data::{ImageBatcher, Splits, digits, mnist};
-use burn_dp_examples::models::{Classifier, CnnConfig};
+use burn_dp::nn::RandomCrop;
+use burn_dp::optim::{PrivacyPlanConfig, WeightAverage};
+use burn_dp_examples::data::{ImageBatcher, Repeated, Splits, digits, mnist};
+use burn_dp_examples::models::{Augmented, Classifier, CnnConfig};
 use burn_dp_examples::training::{Evaluation, TrainError};
 
 use super::measured::Measured;
@@ -20,10 +22,11 @@ const PHYSICAL_BATCH: usize = 256;
 
 /// A training: everything but the data and the seed.
 pub(crate) struct Trial<'a> {
-    pub(crate) plan: PrivacyPlanConfig,
-    pub(crate) optimizer: ModuleOptimizer,
-    /// Learning rate of a step and its clipping threshold.
-    pub(crate) lr: &'a dyn Fn(u64, f64) -> f64,
+    plan: PrivacyPlanConfig,
+    optimizer: ModuleOptimizer,
+    lr: &'a dyn Fn(u64, f64) -> f64,
+    copies: Option<(usize, RandomCrop)>,
+    average: Option<WeightAverage>,
 }
 
 /// What a training reached.
@@ -31,9 +34,8 @@ pub(crate) struct Trial<'a> {
 pub(crate) struct Outcome {
     /// Share of the test images that are classified correctly.
     pub(crate) accuracy: f64,
-    /// Mean cross entropy of the test images.
-    pub(crate) loss: f64,
-    pub(crate) noise_multiplier: f64,
+    /// The same of the averaged weights, if they are averaged.
+    pub(crate) averaged: Option<f64>,
 }
 
 /// Returns the images of an experiment.
@@ -55,27 +57,78 @@ pub(super) fn momentum_sgd() -> ModuleOptimizer {
     SgdConfig::new().with_momentum(Some(momentum)).init()
 }
 
-impl Trial<'_> {
+impl<'a> Trial<'a> {
+    /// Creates a training.
+    ///
+    /// # Arguments
+    ///
+    /// - `lr`: returns the learning rate of a step and its clipping threshold
+    pub(crate) fn new(
+        plan: PrivacyPlanConfig,
+        optimizer: ModuleOptimizer,
+        lr: &'a dyn Fn(u64, f64) -> f64,
+    ) -> Self {
+        Self { plan, optimizer, lr, copies: None, average: None }
+    }
+
+    /// Clips the mean gradient of `copies` of each image, which `crop` moves.
+    pub(crate) fn with_copies(self, copies: usize, crop: RandomCrop) -> Self {
+        Self { copies: Some((copies, crop)), ..self }
+    }
+
+    /// Averages the weights as well.
+    pub(crate) fn with_average(self, average: WeightAverage) -> Self {
+        Self { average: Some(average), ..self }
+    }
+
     /// Trains the CNN and tests it.
     pub(crate) fn run(self, data: &Splits<ImageBatcher>, seed: u64) -> Result<Outcome, TrainError> {
-        let device = Device::flex();
-        let trained = device.clone().autodiff();
+        let device = Device::flex().autodiff();
         device.seed(seed);
-        let mut model = CnnConfig::new().init(&trained);
+        let model = CnnConfig::new().init(&device);
+        match self.copies.clone() {
+            None => self.train(model, 1, data, &device),
+            Some((copies, crop)) => {
+                self.train(Augmented { network: model, crop }, copies, data, &device)
+            }
+        }
+    }
+
+    fn train<M: Classifier<Inputs = Tensor<4>>>(
+        self,
+        mut model: M,
+        copies: usize,
+        data: &Splits<ImageBatcher>,
+        device: &Device,
+    ) -> Result<Outcome, TrainError> {
         let plan = self.plan.init()?;
-        let noise_multiplier = plan.noise_multiplier();
-        let batches = plan.batches(data.train.clone(), data.encoder, &trained)?;
+        let batcher = Repeated { encoder: data.encoder, copies };
+        let batches = plan.batches(data.train.clone(), batcher, device)?;
         let mut optim = plan.optimizer(self.optimizer);
+        if copies > 1 {
+            optim = optim.with_backward(PrivateBackward::new().with_group_size(copies));
+        }
+        if let Some(average) = self.average {
+            optim = optim.with_weight_average(average)?;
+        }
         let loss = CrossEntropyLossConfig::new().init();
         for (step, batch) in (0..).zip(batches) {
             let batch = batch?;
-            optim.backward_batch(&model, &batch, PHYSICAL_BATCH, |model, images| {
-                loss.forward(model.forward(images.inputs), images.targets)
-            })?;
+            optim.backward_batch(
+                &model,
+                &batch,
+                (PHYSICAL_BATCH / copies).max(1),
+                |model, images| loss.forward(model.forward(images.inputs), images.targets),
+            )?;
             let lr = (self.lr)(step, optim.thresholds()?.total_norm());
             model = optim.step(lr, model, batch).map_err(DpError::from)?;
         }
-        let tested = Evaluation::of(&model, &data.encoder, &data.test, &device);
-        Ok(Outcome { accuracy: tested.accuracy, loss: tested.loss, noise_multiplier })
+        let accuracy =
+            |model: &M| Evaluation::of(model, &data.encoder, &data.test, &Device::flex()).accuracy;
+        let averaged = match optim.weight_average() {
+            Some(average) => Some(accuracy(&average.averaged(model.clone())?)),
+            None => None,
+        };
+        Ok(Outcome { accuracy: accuracy(&model), averaged })
     }
 }

@@ -1,7 +1,7 @@
-//! The networks of the fast-clipping paper.
+//! The networks of the fast-clipping paper, and wide residual networks.
 //!
 //! The small networks are [`Mlp`], [`Cnn`], [`Recurrent`] and [`Transformer`], the deep networks
-//! for images [`ResNet`] and [`Vgg`]; [`LinearClassifier`] is for features. [`ImageNetwork`] and
+//! for images [`ResNet`], [`Vgg`] and [`WideResNet`]; [`LinearClassifier`] is for features. [`ImageNetwork`] and
 //! [`TextNetwork`] create one by its [name](ModelName).
 //!
 //! # References
@@ -23,6 +23,7 @@ mod resnet;
 mod sequence;
 mod transformer;
 mod vgg;
+mod wide_resnet;
 
 pub use augmented::{Augment, Augmented};
 pub use bn_lenet5::{BnLeNet5, BnLeNet5Config};
@@ -38,6 +39,7 @@ pub use resnet::{ResNet, ResNetConfig, ResNetDepth};
 pub use sequence::{Rows, Sequence, Words};
 pub use transformer::{Transformer, TransformerConfig};
 pub use vgg::{Vgg, VggConfig, VggDepth};
+pub use wide_resnet::{WideBlock, WideResNet, WideResNetConfig};
 
 use burn::module::Module;
 use burn::nn::loss::CrossEntropyLossConfig;

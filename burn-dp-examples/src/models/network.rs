@@ -5,11 +5,12 @@ use clap::ValueEnum;
 
 use super::{
     Classifier, CnnConfig, LinearClassifierConfig, MlpConfig, NormName, RecurrentConfig,
-    ResNetConfig, ResNetDepth, Rows, Sequence, TransformerConfig, VggConfig, VggDepth, Words,
+    ResNetConfig, ResNetDepth, Rows, Sequence, TransformerConfig, VggConfig, VggDepth,
+    WideResNetConfig, Words,
 };
 use crate::data::{ImageShape, Inputs, WordVectors};
 
-/// A network of the fast-clipping paper.
+/// A network for a data set.
 #[derive(ValueEnum, Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ModelName {
     /// Linear classifier, for features.
@@ -45,6 +46,15 @@ pub enum ModelName {
     /// VGG network of 19 layers.
     #[value(name = "vgg19")]
     Vgg19,
+    /// Wide residual network of 16 layers.
+    #[value(name = "wrn-16-1")]
+    Wrn16x1,
+    /// Wide residual network of 16 layers, four times as wide.
+    #[value(name = "wrn-16-4")]
+    Wrn16x4,
+    /// Wide residual network of 40 layers, four times as wide.
+    #[value(name = "wrn-40-4")]
+    Wrn40x4,
 }
 
 impl ModelName {
@@ -115,6 +125,10 @@ impl ImageNetwork {
             config.with_norm(self.norm).init(device)
         };
         let vgg = |depth| VggConfig::new(depth, image, classes).init(device);
+        let wide = |depth, factor| {
+            let config = WideResNetConfig::new(depth, factor, classes);
+            config.with_channels(channels).init(device)
+        };
         let rows = Rows { width: channels * width };
         match self.name {
             ModelName::Linear => {
@@ -143,6 +157,9 @@ impl ImageNetwork {
             ModelName::Vgg11 => visitor.visit(vgg(VggDepth::D11)),
             ModelName::Vgg16 => visitor.visit(vgg(VggDepth::D16)),
             ModelName::Vgg19 => visitor.visit(vgg(VggDepth::D19)),
+            ModelName::Wrn16x1 => visitor.visit(wide(16, 1)),
+            ModelName::Wrn16x4 => visitor.visit(wide(16, 4)),
+            ModelName::Wrn40x4 => visitor.visit(wide(40, 4)),
         }
     }
 }

@@ -81,7 +81,7 @@ pub struct PrivacyOptions {
 #[derive(Args, Debug, Clone, Default)]
 pub struct RecipeOptions {
     /// Options from a file, or from one of the recipes by name; an option of the command line wins.
-    #[arg(long, value_name = "RECIPE")]
+    #[arg(long, visible_alias = "preset", value_name = "RECIPE")]
     pub recipe: Option<String>,
 }
 

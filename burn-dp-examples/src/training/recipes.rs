@@ -19,6 +19,9 @@ const DATASET: &str = "dataset";
 /// The option that names a recipe.
 const RECIPE: &str = "--recipe";
 
+/// Another name of the same option.
+const PRESET: &str = "--preset";
+
 /// Replaces `--recipe NAME` by the options of the recipe that the command line does not give.
 ///
 /// # Arguments
@@ -34,9 +37,13 @@ pub(super) fn expanded(
     mut words: Vec<OsString>,
     dataset: Option<&str>,
 ) -> Result<Vec<OsString>, TrainError> {
-    let joined = |word: &OsString| word.to_str()?.strip_prefix("--recipe=").map(OsString::from);
+    let joined = |word: &OsString| {
+        let (name, recipe) = word.to_str()?.split_once('=')?;
+        [RECIPE, PRESET].contains(&name).then(|| OsString::from(recipe))
+    };
+    let is_option = |word: &OsString| word == RECIPE || word == PRESET || joined(word).is_some();
     let mut recipe = None;
-    while let Some(at) = words.iter().position(|word| word == RECIPE || joined(word).is_some()) {
+    while let Some(at) = words.iter().position(is_option) {
         if recipe.is_some() {
             return Err(TrainError::option(RECIPE, "is given twice; leave one of them out"));
         }
@@ -136,7 +143,8 @@ mod tests {
         let path = path.display();
         let expected = ["train", "mnist", "--scattering", "--steps=3", "--lr", "2"];
         assert_eq!(expand(&format!("--lr 2 --recipe {path}")).unwrap(), expected);
-        let found = expand(&format!("digits --recipe={path} --steps=4")).unwrap();
+        assert_eq!(expand(&format!("--lr 2 --preset {path}")).unwrap(), expected);
+        let found = expand(&format!("digits --preset={path} --steps=4")).unwrap();
         assert_eq!(found, ["train", "--lr=0.5", "--scattering", "digits", "--steps=4"]);
     }
 
@@ -159,7 +167,7 @@ mod tests {
         let error = |line: &str| expand(line).unwrap_err();
         assert!(error("--recipe nothing").contains("nothing is neither a file nor one of mnist-"));
         assert!(error("--recipe").contains("needs a file"));
-        assert!(error("--recipe a --recipe=b").contains("given twice"));
+        assert!(error("--recipe a --preset=b").contains("given twice"));
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("bad.toml");
         for (text, expected) in [("lr = = 2", "is not TOML"), ("lr = [2]", "has lr = [2]; a value")]

@@ -1,0 +1,89 @@
+//! The largest batch that fits into a memory limit, for the experiments.
+
+use burn_dp_examples::training::{BackendName, TrainError};
+
+use super::turns::Player;
+use super::worker::{self, WorkerOptions};
+use super::{Algorithm, InnerOptimizer, Network, Sizes, cores};
+
+/// Returns the peak memory of a process that makes steps of one algorithm, in MiB.
+///
+/// # Errors
+///
+/// Returns the error of a process that fails, and of a system that does not tell peaks.
+pub(crate) fn step_peak_mib(
+    network: Network,
+    sizes: Sizes,
+    batch: usize,
+    algorithm: Algorithm,
+) -> Result<f64, TrainError> {
+    let failed = |reason: String| TrainError::Io {
+        path: "a measured step".into(),
+        source: std::io::Error::other(reason),
+    };
+    let threads = *cores::threads(&[])?.first().unwrap_or(&1);
+    let (optimizer, backend) = (InnerOptimizer::Sgd, BackendName::Flex);
+    let worker = WorkerOptions { network, sizes, batch, algorithm, optimizer, backend, threads };
+    let mut process = worker::start(&worker).map_err(failed)?;
+    process.block(1).map_err(failed)?;
+    process.peak_mib().ok_or_else(|| failed("this system has no peak memory of a process".into()))
+}
+
+/// Returns the largest batch up to `most` whose memory is within `limit`, to an eighth of the batch
+/// or better, with all sizes that were tried, in increasing order. `None` if a batch of 1 is over
+/// the limit.
+///
+/// # Errors
+///
+/// Returns the error of `memory`.
+pub(crate) fn largest_batch<E>(
+    limit: f64,
+    most: usize,
+    mut memory: impl FnMut(usize) -> Result<f64, E>,
+) -> Result<(Option<usize>, Vec<(usize, f64)>), E> {
+    let mut tried = Vec::new();
+    let mut fits = |batch: usize| -> Result<bool, E> {
+        let found = memory(batch)?;
+        tried.push((batch, found));
+        Ok(found <= limit)
+    };
+    // The largest that is known to fit, and the smallest that is known not to.
+    let (mut fitting, mut failing) = (0, 1);
+    while failing <= most && fits(failing)? {
+        fitting = failing;
+        failing = if fitting == most { most + 1 } else { (2 * fitting).min(most) };
+    }
+    while failing - fitting > (fitting / 8).max(1) {
+        let middle = usize::midpoint(fitting, failing);
+        if fits(middle)? {
+            fitting = middle;
+        } else {
+            failing = middle;
+        }
+    }
+    tried.sort_by_key(|&(batch, _)| batch);
+    Ok(((fitting > 0).then_some(fitting), tried))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::convert::Infallible;
+
+    use super::*;
+
+    #[test]
+    fn the_search_ends_within_an_eighth_of_the_largest_batch() {
+        for most in [1, 2, 7, 100, 5_000] {
+            for true_largest in 0..200 {
+                let memory = |batch: usize| Ok::<_, Infallible>(3.0 + 2.0 * batch as f64);
+                let limit = 3.0 + 2.0 * true_largest as f64 + 1.0;
+                let Ok((found, tried)) = largest_batch(limit, most, memory);
+                let expected = true_largest.min(most);
+                let found = found.unwrap_or(0);
+                assert!(found <= expected && expected - found <= found / 8, "{most} {expected}");
+                assert!(tried.len() <= 14 && tried.is_sorted(), "{tried:?}");
+                assert!(tried.iter().all(|&(batch, _)| (1..=most).contains(&batch)));
+            }
+        }
+    }
+}

@@ -1,0 +1,203 @@
+//! The figures of the papers, each a subcommand with the same options.
+
+use burn_dp_examples::training::TrainError;
+use clap::{ArgMatches, Args, Command, Error, FromArgMatches, Subcommand, error::ErrorKind};
+
+use super::figure::Figure;
+use super::measured::FigureOptions;
+use super::{
+    clipping_memory, clipping_time, clipping_utility, correlated_noise, layer_norms,
+    layerwise_clipping, layerwise_noise, quantile_tracking, tan_averages, tan_data_size,
+    tan_privacy, tan_scaling,
+};
+
+/// An experiment with a verdict.
+pub(super) struct FigureExperiment {
+    /// Name of the subcommand and of the files.
+    pub(super) name: &'static str,
+    /// What it measures.
+    about: &'static str,
+    pub(super) run: fn(&FigureOptions) -> Result<Figure, TrainError>,
+}
+
+/// Creates an experiment.
+pub(super) const fn figure(
+    name: &'static str,
+    run: fn(&FigureOptions) -> Result<Figure, TrainError>,
+    about: &'static str,
+) -> FigureExperiment {
+    FigureExperiment { name, about, run }
+}
+
+/// All experiments with a verdict, in the order of the page.
+pub(super) const FIGURES: [FigureExperiment; 19] = [
+    figure(
+        clipping_time::MODELS,
+        clipping_time::models,
+        "Time of an epoch of five networks (fast clipping, figure 5)",
+    ),
+    figure(
+        clipping_time::BATCHES,
+        clipping_time::batches,
+        "Time of an epoch against the batch size (fast clipping, figure 6)",
+    ),
+    figure(
+        clipping_time::DEPTHS,
+        clipping_time::depths,
+        "Time of an epoch against the depth (fast clipping, figure 7)",
+    ),
+    figure(
+        clipping_time::ARCHITECTURES,
+        clipping_time::architectures,
+        "Time of an epoch of residual and VGG networks (fast clipping, figure 8)",
+    ),
+    figure(
+        clipping_time::PIXELS,
+        clipping_time::pixels,
+        "Time of an epoch against the size of the images (fast clipping, figure 9)",
+    ),
+    figure(
+        clipping_memory::NAME,
+        clipping_memory::run,
+        "Largest batch within a memory limit (fast clipping, section 6.7)",
+    ),
+    figure(
+        quantile_tracking::NAME,
+        quantile_tracking::run,
+        "How adaptive clipping tracks a quantile from a threshold that is far off",
+    ),
+    figure(
+        clipping_utility::NAME,
+        clipping_utility::run,
+        "Adaptive clipping without tuning, and fixed thresholds at several ε",
+    ),
+    figure(
+        tan_privacy::NAME,
+        tan_privacy::run,
+        "ε against σ at a constant total amount of noise (TAN, figure 2)",
+    ),
+    figure(
+        tan_scaling::NAME,
+        tan_scaling::run,
+        "Accuracy against the batch size at constant σ/B: small runs predict a large one (TAN, \
+         figure 1)",
+    ),
+    figure(
+        tan_data_size::NAME,
+        tan_data_size::run,
+        "ε against the size of the data set (TAN, section 4)",
+    ),
+    figure(
+        tan_averages::NAME,
+        tan_averages::run,
+        "Random copies of each image and averaged weights (TAN, section 5)",
+    ),
+    figure(
+        layer_norms::NAME,
+        layer_norms::run,
+        "Norms of the gradients of the layers over a training (batch clipping, figure 1)",
+    ),
+    figure(
+        layerwise_clipping::NAME,
+        layerwise_clipping::run,
+        "Batch and individual clipping, layerwise and full gradient clipping (batch clipping, \
+         figures 4 and 18)",
+    ),
+    figure(
+        layerwise_noise::NOISE,
+        layerwise_noise::noise,
+        "Accuracy of batch and layerwise clipping against σ (batch clipping, figures 5, 9 and 12)",
+    ),
+    figure(
+        layerwise_noise::THRESHOLD,
+        layerwise_noise::threshold,
+        "Accuracy of batch and layerwise clipping against C (batch clipping, figures 6, 7 and 11)",
+    ),
+    figure(
+        layerwise_noise::BATCH_NORM,
+        layerwise_noise::batch_norm,
+        "With and without BatchNorm (batch clipping, figures 13 and 14)",
+    ),
+    figure(
+        correlated_noise::ERROR,
+        correlated_noise::errors,
+        "Error of prefix sums under correlated noise, against the number of steps",
+    ),
+    figure(
+        correlated_noise::ACCURACY,
+        correlated_noise::accuracy,
+        "Accuracy at equal ε with correlated and with independent noise",
+    ),
+];
+
+/// One figure, with its options.
+#[derive(Debug, Clone)]
+pub struct FigureCommand {
+    index: usize,
+    options: FigureOptions,
+}
+
+impl FigureCommand {
+    /// Measures the figure.
+    pub(super) fn run(&self) -> Result<Figure, TrainError> {
+        (FIGURES[self.index].run)(&self.options)
+    }
+}
+
+impl Subcommand for FigureCommand {
+    fn augment_subcommands(command: Command) -> Command {
+        let figure = |FigureExperiment { name, about, .. }: &FigureExperiment| {
+            FigureOptions::augment_args(Command::new(*name)).about(*about).long_about(None)
+        };
+        command.subcommands(FIGURES.iter().map(figure))
+    }
+
+    fn augment_subcommands_for_update(command: Command) -> Command {
+        Self::augment_subcommands(command)
+    }
+
+    fn has_subcommand(name: &str) -> bool {
+        FIGURES.iter().any(|figure| figure.name == name)
+    }
+}
+
+impl FromArgMatches for FigureCommand {
+    fn from_arg_matches(matches: &ArgMatches) -> Result<Self, Error> {
+        let named = |(name, options)| {
+            let index = FIGURES.iter().position(|figure| figure.name == name)?;
+            Some((index, options))
+        };
+        match matches.subcommand().and_then(named) {
+            Some((index, options)) => {
+                Ok(Self { index, options: FigureOptions::from_arg_matches(options)? })
+            }
+            None => Err(Error::new(ErrorKind::MissingSubcommand)),
+        }
+    }
+
+    fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), Error> {
+        *self = Self::from_arg_matches(matches)?;
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use super::super::{Experiment, ExperimentOptions};
+    use super::*;
+    use clap::Parser;
+
+    #[test]
+    fn every_figure_is_a_subcommand_with_its_options() {
+        for (index, figure) in FIGURES.iter().enumerate() {
+            let words = ["experiment", figure.name, "--quick", "--seeds", "4"];
+            let options = ExperimentOptions::try_parse_from(words).unwrap();
+            let Experiment::Figure(found) = options.experiment else { panic!("{}", figure.name) };
+            assert_eq!((found.index, found.options.seeds.as_slice()), (index, &[4][..]));
+            assert!(found.options.quick && FigureCommand::has_subcommand(figure.name));
+        }
+        assert!(ExperimentOptions::try_parse_from(["experiment", "nothing"]).is_err());
+    }
+}

@@ -1,0 +1,181 @@
+use burn::config::Config;
+use burn::module::Module;
+use burn::nn::conv::{Conv2d, Conv2dConfig};
+use burn::nn::{GroupNorm, GroupNormConfig, Initializer, Linear, LinearConfig, PaddingConfig2d};
+use burn::tensor::activation::relu;
+use burn::tensor::{Device, Tensor};
+use burn_dp::nn::{IntoPrivate, Private};
+
+use super::Classifier;
+
+/// Groups of a normalization, as in the papers that train the network privately.
+const GROUPS: usize = 16;
+
+/// Channels of the first convolution, and of the first stage over `k`; each stage doubles them.
+const WIDTH: usize = 16;
+
+/// Configuration of the [wide residual network](WideResNet).
+#[derive(Config, Debug)]
+pub struct WideResNetConfig {
+    /// Number of layers `d = 6 n + 4`: three stages of `n` blocks of two convolutions.
+    pub depth: usize,
+    /// Factor `k` of the channels.
+    pub factor: usize,
+    /// Number of classes.
+    pub classes: usize,
+    /// Channels of an image.
+    #[config(default = "3")]
+    pub channels: usize,
+}
+
+/// A wide residual network, WRN-`d`-`k`, with group normalization.
+///
+/// Each convolution of a block follows ReLU and a normalization in 16 groups. Convolutions have no
+/// bias. Their weights are not standardized.
+///
+/// # References
+///
+/// S. Zagoruyko, N. Komodakis: Wide residual networks, 2016, table 1. With group normalization: S.
+/// De et al.: Unlocking high-accuracy differentially private image classification through scale,
+/// 2022; T. Sander, P. Stock, A. Sablayrolles: TAN without a burn, 2023.
+#[derive(Module, Debug)]
+pub struct WideResNet {
+    /// The first convolution.
+    pub conv: Private<Conv2d>,
+    /// The three stages.
+    pub stages: Vec<Vec<WideBlock>>,
+    /// The last normalization.
+    pub norm: Private<GroupNorm>,
+    /// From the means of the channels to the classes.
+    pub fc: Private<Linear>,
+}
+
+/// Two convolutions, with a shortcut.
+#[derive(Module, Debug)]
+pub struct WideBlock {
+    /// The normalization before each convolution.
+    pub norms: Vec<Private<GroupNorm>>,
+    /// The convolutions.
+    pub convs: Vec<Private<Conv2d>>,
+    /// The convolution of the shortcut, if the shape changes.
+    pub shortcut: Option<Private<Conv2d>>,
+}
+
+impl WideResNetConfig {
+    /// Initializes the network.
+    ///
+    /// # Panics
+    ///
+    /// Panics if the depth is not `6 n + 4` with `n ≥ 1`, or if the factor is 0.
+    pub fn init(&self, device: &Device) -> WideResNet {
+        let (depth, factor) = (self.depth, self.factor);
+        assert!(depth >= 10 && depth % 6 == 4, "the depth must be 10, 16, 22, …, got {depth}");
+        assert!(factor > 0, "the factor of the channels must be at least 1, got {factor}");
+        let mut input = WIDTH;
+        let stages = (0..3).map(|stage| {
+            let output = (WIDTH * factor) << stage;
+            let blocks = (0..(depth - 4) / 6).map(|block| {
+                let stride = if stage > 0 && block == 0 { 2 } else { 1 };
+                WideBlock::new(std::mem::replace(&mut input, output), output, stride, device)
+            });
+            blocks.collect()
+        });
+        let stages = stages.collect();
+        WideResNet {
+            conv: conv(self.channels, WIDTH, 3, 1, device),
+            stages,
+            norm: norm(input, device),
+            fc: LinearConfig::new(input, self.classes).init(device).private(),
+        }
+    }
+}
+
+impl WideBlock {
+    fn new(input: usize, output: usize, stride: usize, device: &Device) -> Self {
+        let changes = stride != 1 || input != output;
+        Self {
+            norms: vec![norm(input, device), norm(output, device)],
+            convs: vec![conv(input, output, 3, stride, device), conv(output, output, 3, 1, device)],
+            shortcut: changes.then(|| conv(input, output, 1, stride, device)),
+        }
+    }
+
+    fn forward(&self, input: Tensor<4>) -> Tensor<4> {
+        let [first_norm, second_norm] = &self.norms[..] else { return input };
+        let [first, second] = &self.convs[..] else { return input };
+        let active = first_norm.forward(relu(input.clone()));
+        let shortcut = match &self.shortcut {
+            Some(conv) => conv.forward(active.clone()),
+            None => input,
+        };
+        shortcut + second.forward(second_norm.forward(relu(first.forward(active))))
+    }
+}
+
+fn norm(channels: usize, device: &Device) -> Private<GroupNorm> {
+    GroupNormConfig::new(GROUPS, channels).init(device).private()
+}
+
+/// A convolution without bias that keeps the size, up to the stride.
+fn conv(
+    input: usize,
+    output: usize,
+    kernel: usize,
+    stride: usize,
+    device: &Device,
+) -> Private<Conv2d> {
+    let pad = kernel / 2;
+    Conv2dConfig::new([input, output], [kernel, kernel])
+        .with_stride([stride, stride])
+        .with_padding(PaddingConfig2d::Explicit(pad, pad, pad, pad))
+        .with_bias(false)
+        .with_initializer(Initializer::KaimingNormal { gain: 1.0, fan_out_only: false })
+        .init(device)
+        .private()
+}
+
+impl Classifier for WideResNet {
+    type Inputs = Tensor<4>;
+
+    fn forward(&self, images: Tensor<4>) -> Tensor<2> {
+        let mut features = self.conv.forward(images);
+        for block in self.stages.iter().flatten() {
+            features = block.forward(features);
+        }
+        let features: Tensor<3> = self.norm.forward(relu(features)).flatten(2, 3);
+        self.fc.forward(features.mean_dim(2).squeeze_dim::<2>(2))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn they_have_the_parameters_of_the_published_networks() {
+        // The counts of WRN-16-4, WRN-40-4 and WRN-28-10 for CIFAR-10.
+        let device = Device::flex();
+        for (depth, factor, count) in [(16, 4, 2_748_890), (40, 4, 8_949_210), (28, 10, 36_479_194)]
+        {
+            let model = WideResNetConfig::new(depth, factor, 10).init(&device);
+            assert_eq!(model.num_params(), count, "WRN-{depth}-{factor}");
+        }
+    }
+
+    #[test]
+    fn they_score_images_of_any_size() {
+        let device = Device::flex();
+        for (depth, channels, side) in [(10, 1, 28), (16, 3, 32), (16, 3, 7)] {
+            let config = WideResNetConfig::new(depth, 1, 7).with_channels(channels);
+            let scores =
+                config.init(&device).forward(Tensor::zeros([2, channels, side, side], &device));
+            assert_eq!(scores.dims(), [2, 7]);
+        }
+    }
+
+    #[test]
+    #[should_panic(expected = "the depth must be 10, 16, 22, …, got 18")]
+    fn a_depth_that_is_none_is_refused() {
+        let _ = WideResNetConfig::new(18, 1, 7).init(&Device::flex());
+    }
+}
