@@ -160,6 +160,54 @@ fn users_are_the_unit_of_privacy_and_texts_are_generated() {
 }
 
 /// The scores of a model with the adapter, and with the adapter merged, in the files of two runs.
+/// Runs `pretrain` on the sentences; returns the folder of the model.
+fn pretrain(folder: &Path, more: &str) -> Result<PathBuf, String> {
+    let (data, output) = (write_data(folder, 120), folder.join("pretrained"));
+    let words = ["finetune", "pretrain", "--text", "body", "--data", data.to_str().unwrap()];
+    let sizes = "--vocabulary-size 300 --layers 1 --width 16 --heads 2 --positions 10 --lr 0.01";
+    let words = words.into_iter().chain(["--output", output.to_str().unwrap()]);
+    let words = words.chain(sizes.split_whitespace().filter(|_| !more.contains("--width")));
+    let words = words.chain(more.split_whitespace());
+    let finetune = Finetune::try_parse_from(words).map_err(|error| error.to_string())?;
+    assert!(finetune.run().map_err(|error| error.to_string())?.is_none());
+    Ok(output)
+}
+
+#[test]
+fn a_model_that_was_trained_on_public_texts_is_fine_tuned() {
+    let folder = tempfile::tempdir().unwrap();
+    let perplexity = |steps: usize| {
+        let model = pretrain(folder.path(), &format!("--steps {steps}")).unwrap();
+        let line = format!(
+            "generate --batch-size 32 --noise-multiplier 1 --steps 1 --samples 0 --model {}",
+            model.display()
+        );
+        let figures = run(folder.path(), &line).unwrap();
+        assert!(figures["private"] == true, "{figures}");
+        figures["before"]["loss"].as_f64().unwrap().exp()
+    };
+    // Four words that are not certain, and their ends.
+    let (random, trained) = (perplexity(0), perplexity(120));
+    assert!(random > 200.0 && trained < 10.0, "{random} {trained}");
+}
+
+#[test]
+fn impossible_sizes_are_refused_before_the_training() {
+    for (more, expected) in [
+        ("--width 30 --heads 4", "--width must be a multiple of the 4 heads, got 30"),
+        ("--width 16 --positions 1", "--positions must be at least 2, got 1"),
+        ("--width 16 --positions 100000", "--positions must be less than the"),
+        ("--width 16 --vocabulary-size 100", "--vocabulary-size must be at least 257, got 100"),
+        ("--width 16 --layers 0", "--layers must be at least 1"),
+        ("--width 16 --lr 0", "--lr must be"),
+    ] {
+        let folder = tempfile::tempdir().unwrap();
+        let error = pretrain(folder.path(), more).unwrap_err();
+        assert!(error.contains(expected), "{error}");
+        assert!(!folder.path().join("pretrained").exists());
+    }
+}
+
 #[test]
 fn merged_weights_and_adapters_of_one_run_give_the_same_scores() {
     let line = "generate --model gpt2-generate --batch-size 32 --noise-multiplier 1 --lora 2 \

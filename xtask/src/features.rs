@@ -38,6 +38,9 @@ pub(crate) fn of_run(
     if binary == "bench" && own.first() == Some(&"learner") {
         features.push("train");
     }
+    if binary == "experiment" && own.first() == Some(&"finetune-gain") {
+        features.push("finetune");
+    }
     Ok(features)
 }
 
@@ -86,6 +89,12 @@ mod tests {
         assert_eq!(of("train", "folder --backend ndarray", false), ["ndarray", "images"]);
         assert_eq!(of("finetune", "images --data d", false), ["images"]);
         assert!(of("finetune", "classify --data images.csv", false).is_empty());
+    }
+
+    #[test]
+    fn the_experiment_that_fine_tunes_needs_the_program() {
+        assert_eq!(of("experiment", "finetune-gain --data d", false), ["finetune"]);
+        assert!(of("experiment", "tan-privacy", false).is_empty());
     }
 
     #[test]

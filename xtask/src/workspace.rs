@@ -83,17 +83,18 @@ pub(crate) struct Part {
 pub(crate) const BASE: Part = Part { feature: "", witness: "burn-core", crates: 210, minutes: 6 };
 
 /// What a run or a test can add to [`BASE`].
-pub(crate) const PARTS: [Part; 6] = [
+pub(crate) const PARTS: [Part; 7] = [
     Part { feature: "ndarray", witness: "burn-ndarray", crates: 15, minutes: 2 },
     Part { feature: "wgpu", witness: "burn-wgpu", crates: 110, minutes: 8 },
     Part { feature: "cuda", witness: "burn-cuda", crates: 125, minutes: 8 },
     Part { feature: "download", witness: "burn-vision", crates: 135, minutes: 4 },
     Part { feature: "images", witness: "image", crates: 10, minutes: 1 },
     Part { feature: "train", witness: "burn-train", crates: 25, minutes: 1 },
+    Part { feature: "finetune", witness: "tokenizers", crates: 40, minutes: 1 },
 ];
 
 /// The features of `full`, as far as they add crates.
-pub(crate) const FULL_PARTS: [&str; 3] = ["ndarray", "train", "images"];
+pub(crate) const FULL_PARTS: [&str; 4] = ["ndarray", "train", "finetune", "images"];
 
 /// The crates that the accountant's command line compiles, and the minutes that it takes.
 pub(crate) const ACCOUNTANT_PART: Part =
@@ -135,15 +136,20 @@ mod tests {
     }
 
     #[test]
-    fn every_part_is_a_feature_of_the_examples() {
-        let manifest = std::fs::read_to_string(root().join(EXAMPLES).join("Cargo.toml")).unwrap();
+    fn every_part_is_a_feature_of_the_examples_or_the_benchmarks() {
+        let manifests = [EXAMPLES, BENCH.package].map(|package| {
+            std::fs::read_to_string(root().join(package).join("Cargo.toml")).unwrap()
+        });
         for part in PARTS {
             let line = format!("\n{} = [", part.feature);
-            assert!(manifest.contains(&line), "{}", part.feature);
+            assert!(manifests.iter().any(|text| text.contains(&line)), "{}", part.feature);
         }
-        let full = manifest.lines().find(|line| line.starts_with("full = [")).unwrap();
+        let full = manifests.map(|text| {
+            text.lines().find(|line| line.starts_with("full = [")).unwrap().to_string()
+        });
         for feature in FULL_PARTS {
-            assert!(full.contains(&format!("\"{feature}\"")), "{feature} in {full}");
+            let name = format!("\"{feature}\"");
+            assert!(full.iter().any(|line| line.contains(&name)), "{feature} in {full:?}");
         }
     }
 }

@@ -11,6 +11,8 @@ mod clipping_utility;
 mod correlated_noise;
 mod figure;
 mod figures;
+#[cfg(feature = "finetune")]
+mod finetune_gain;
 mod layer_norms;
 mod layerwise;
 mod layerwise_clipping;
@@ -30,6 +32,8 @@ pub use batch_clipping::{BatchClippingExperiment, BatchClippingOptions};
 pub use batch_clipping_privacy::{BatchClippingPrivacy, BatchClippingPrivacyOptions};
 pub use figure::{Figure, FigurePoint, FigureSeries, Preset, Verdict};
 pub use figures::FigureCommand;
+#[cfg(feature = "finetune")]
+pub use finetune_gain::FinetuneGainOptions;
 pub use measured::FigureOptions;
 
 use clap::{Parser, Subcommand};
@@ -58,6 +62,9 @@ pub enum Experiment {
     BatchClipping(BatchClippingOptions),
     /// Trade-off functions of batch clipping with layerwise clipping: the limit and the guarantee.
     BatchClippingPrivacy(BatchClippingPrivacyOptions),
+    /// What public texts gain for private training, on texts of your own.
+    #[cfg(feature = "finetune")]
+    FinetuneGain(finetune_gain::FinetuneGainOptions),
     /// A figure with a verdict.
     #[command(flatten)]
     Figure(FigureCommand),
@@ -82,6 +89,8 @@ pub fn run(options: ExperimentOptions) -> Result<(), TrainError> {
             batch_clipping_privacy::run(options).map(|_| ())
         }
         Experiment::BatchClipping(options) => batch_clipping::run(options).map(|_| ()),
+        #[cfg(feature = "finetune")]
+        Experiment::FinetuneGain(options) => finetune_gain::run(&options).map(|_| ()),
         Experiment::Figure(figure) => figure.run().map(|_| ()),
         Experiment::All(options) => all::run(&options, &figures::FIGURES),
         Experiment::Worker(options) => bench::work(&options),

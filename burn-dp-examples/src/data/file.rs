@@ -18,7 +18,20 @@ pub(super) fn open(path: &Path) -> Result<Box<dyn Read>, DataError> {
     Ok(Box::new(unpacked(path, BufReader::new(file))?))
 }
 
-/// Returns the content of a file, plain or compressed.
+/// Returns the content of a file, plain or compressed with gzip.
+///
+/// # Errors
+///
+/// Returns [`DataError::Io`] if it cannot be read and [`DataError::Damaged`] if it cannot be
+/// unpacked.
+pub fn read(path: &Path) -> Result<Vec<u8>, DataError> {
+    let mut content = Vec::new();
+    let read = open(path)?.read_to_end(&mut content);
+    read.map_err(|source| unreadable(path, source))?;
+    Ok(content)
+}
+
+/// Returns a reader of the content of a file, plain or compressed.
 ///
 /// # Errors
 ///

@@ -39,6 +39,7 @@ pub use batch::{Batch, Encoder, Inputs, Repeated};
 pub use dataset::{CLASSES, ItemDataset, PIXELS, SIDE, Splits};
 pub use error::DataError;
 pub use features::{FeatureBatcher, FeatureItem};
+pub use file::read as read_file;
 pub use image::{ImageBatch, ImageBatcher, ImageDataset, ImageItem, ImageShape};
 pub use scattering::Scattering2d;
 pub use text::{TextBatch, TextBatcher, TextDataset, TextItem};

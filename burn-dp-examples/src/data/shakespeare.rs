@@ -6,16 +6,14 @@
 //! roles).
 
 use std::collections::HashMap;
-use std::fs::File;
-use std::io::{BufRead, BufReader, Read};
+use std::io::{BufRead, BufReader};
 use std::path::Path;
 
 use burn::data::dataset::{Dataset, DatasetError};
 use burn_dp::sampling::DistinctRecords;
-use flate2::read::GzDecoder;
 use serde::Deserialize;
 
-use super::DataError;
+use super::{DataError, file};
 
 pub use super::error::ROLE_FILES as FILES;
 
@@ -45,13 +43,8 @@ pub fn from_folder(folder: &Path) -> Result<Vec<Role>, DataError> {
     let Some(path) = found else {
         return Err(DataError::NoRoles { folder: Some(folder.into()) });
     };
-    let io = |source| DataError::Io { path: path.clone(), source };
-    let file = File::open(&path).map_err(io)?;
-    let compressed = path.extension().is_some_and(|extension| extension == "gz");
-    let reader: Box<dyn Read> =
-        if compressed { Box::new(GzDecoder::new(file)) } else { Box::new(file) };
     let mut roles = Vec::new();
-    for (number, line) in (1..).zip(BufReader::new(reader).lines()) {
+    for (number, line) in (1..).zip(BufReader::new(file::open(&path)?).lines()) {
         let damaged = |reason: String| DataError::Damaged {
             path: path.clone(),
             reason: format!("line {number} is not a role ({reason})"),
@@ -212,7 +205,7 @@ mod tests {
         let plain = from_folder(folder.path()).unwrap();
         assert_eq!(plain.len(), 2);
         assert_eq!((plain[0].user.as_str(), plain[0].text.as_str()), ("A/B", "To be,\nor"));
-        let file = File::create(folder.path().join(FILES[0])).unwrap();
+        let file = std::fs::File::create(folder.path().join(FILES[0])).unwrap();
         let mut encoder = GzEncoder::new(file, Compression::fast());
         encoder.write_all(LINES.as_bytes()).unwrap();
         encoder.finish().unwrap();

@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use burn_dp_examples::data::read_file;
 use burn_dp_examples::training::TrainError;
 use serde_json::{Map, Value};
 
@@ -25,7 +26,20 @@ pub(super) struct Row {
     pub(super) user: String,
 }
 
-/// Returns the rows of a file with this content: `.csv` with a head line, or `.jsonl`.
+/// Returns the content of a file, unpacked, and its rows.
+///
+/// # Errors
+///
+/// Returns [`TrainError::Io`] or [`TrainError::Data`] if the file cannot be read, and the errors of
+/// [`rows`].
+pub(super) fn read(path: &Path, columns: Columns<'_>) -> Result<(Vec<u8>, Vec<Row>), TrainError> {
+    let content = read_file(path)?;
+    let rows = rows(path, &content, columns)?;
+    Ok((content, rows))
+}
+
+/// Returns the rows of a file with this content: `.csv` with a head line, or `.jsonl`; `.gz` may
+/// follow.
 ///
 /// # Errors
 ///
@@ -36,9 +50,10 @@ pub(super) fn rows(
     content: &[u8],
     columns: Columns<'_>,
 ) -> Result<Vec<Row>, TrainError> {
-    let rows = match path.extension().and_then(|extension| extension.to_str()) {
-        Some("csv") => from_csv(content, columns),
-        Some("jsonl") => from_json_lines(content, columns),
+    let name = path.file_name().map(|name| name.to_string_lossy()).unwrap_or_default();
+    let rows = match name.trim_end_matches(".gz").rsplit_once('.') {
+        Some((_, "csv")) => from_csv(content, columns),
+        Some((_, "jsonl")) => from_json_lines(content, columns),
         _ => Err("must be a .csv or a .jsonl file".to_string()),
     };
     let rows = rows.and_then(|rows| match rows.is_empty() {

@@ -11,7 +11,7 @@ use crate::{Config, ModelError, Sequence};
 pub(super) const FILE: &str = "tokenizer.json";
 
 /// Token that ends a text of GPT-2, where the configuration names none.
-const END_OF_TEXT: &str = "<|endoftext|>";
+pub(super) const END_OF_TEXT: &str = "<|endoftext|>";
 
 /// A tokenizer, and the limits of a model.
 pub(super) struct Encoding {

@@ -12,8 +12,10 @@ mod export;
 mod figures;
 mod finish;
 mod generate;
+mod halves;
 mod images;
 mod options;
+mod pretrain;
 mod split;
 mod task;
 mod training;
@@ -21,27 +23,31 @@ mod units;
 mod ways;
 
 pub use figures::{Evaluation, FinetuneFigures, Generated, Row};
-pub use options::{Finetune, FinetuneOptions, Labels, Loss, Prompts, Recipe, Texts, Way};
+pub use halves::{HalvedColumns, write_halves};
+pub use options::{
+    Finetune, FinetuneOptions, Labels, Loss, PretrainOptions, Prompts, Recipe, Texts, Way,
+};
 
 use burn_dp_examples::training::TrainError;
 
 impl Finetune {
-    /// Runs the command.
+    /// Runs the command. Returns the figures of a private training.
     ///
     /// # Errors
     ///
     /// Returns [`TrainError`] if an option is impossible, a file cannot be read, or the training
     /// fails.
-    pub fn run(self) -> Result<(), TrainError> {
+    pub fn run(self) -> Result<Option<FinetuneFigures>, TrainError> {
         match self {
             Self::Classify { options, texts, labels } => {
-                classify::run(&options, &texts, &labels).map(|_| ())
+                classify::run(&options, &texts, &labels).map(Some)
             }
             Self::Generate { options, texts, prompts } => {
-                generate::run(&options, &texts, &prompts).map(|_| ())
+                generate::run(&options, &texts, &prompts).map(Some)
             }
-            Self::Images { options, images } => images::run(&options, &images).map(|_| ()),
-            Self::Check(options) => check::run(&options),
+            Self::Images { options, images } => images::run(&options, &images).map(Some),
+            Self::Pretrain(options) => pretrain::run(&options).map(|()| None),
+            Self::Check(options) => check::run(&options).map(|()| None),
         }
     }
 }

@@ -51,6 +51,8 @@ pub enum Finetune {
         #[command(flatten)]
         images: Images,
     },
+    /// Train a small GPT-2 and its tokenizer on public texts, without privacy.
+    Pretrain(PretrainOptions),
     /// Compare models, gradients and files with transformers, torchvision and peft.
     Check(CheckOptions),
 }
@@ -76,7 +78,7 @@ pub struct FinetuneOptions {
 #[derive(Args, Debug, Clone)]
 #[command(next_help_heading = "Data")]
 pub struct Texts {
-    /// File with one row per example: .csv with a head line, or .jsonl.
+    /// File with one row per example: .csv with a head line, or .jsonl, plain or gzip.
     #[arg(long, value_name = "FILE")]
     pub data: PathBuf,
     /// Public file with the rows of the evaluation [default: about a tenth of the rows of the
@@ -233,6 +235,48 @@ impl From<Loss> for ExampleReduction {
             Loss::Sum => Self::Sum,
         }
     }
+}
+
+/// Options of the training on public texts.
+#[derive(Args, Debug, Clone)]
+pub struct PretrainOptions {
+    /// File with public texts, one row each: .csv with a head line, or .jsonl, plain or gzip.
+    #[arg(long, value_name = "FILE")]
+    pub data: PathBuf,
+    /// Column of the text.
+    #[arg(long, value_name = "COLUMN")]
+    pub text: String,
+    /// Largest number of tokens: bytes and sequences of bytes that are frequent in the texts.
+    #[arg(long, value_name = "N", default_value_t = 1024)]
+    pub vocabulary_size: usize,
+    /// Number of blocks.
+    #[arg(long, value_name = "N", default_value_t = 3)]
+    pub layers: usize,
+    /// Width.
+    #[arg(long, value_name = "N", default_value_t = 96)]
+    pub width: usize,
+    /// Attention heads of a block.
+    #[arg(long, value_name = "N", default_value_t = 4)]
+    pub heads: usize,
+    /// Longest sequence in tokens.
+    #[arg(long, value_name = "N", default_value_t = 128)]
+    pub positions: usize,
+    /// Length of the training; 0 writes random weights with the tokenizer.
+    #[arg(long, value_name = "N", default_value_t = 1500)]
+    pub steps: usize,
+    /// Sequences of a step.
+    #[arg(long, value_name = "N", default_value_t = 16)]
+    pub batch_size: usize,
+    /// Learning rate of Adam; it grows for a twentieth of the steps and falls linearly to zero.
+    #[arg(long, default_value_t = 0.002)]
+    pub lr: f64,
+    /// Seed of the weights and of the order of the texts.
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    pub seed: u64,
+    /// Folder for config.json, tokenizer.json and model.safetensors: the value of --model of the
+    /// other commands.
+    #[arg(long, value_name = "DIR", default_value = "out/pretrain")]
+    pub output: PathBuf,
 }
 
 /// Options of the comparison.

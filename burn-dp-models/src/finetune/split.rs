@@ -1,7 +1,6 @@
 //! Rows to train on, and public rows of the evaluation.
 
 use std::collections::HashMap;
-use std::path::Path;
 
 use burn_dp_examples::training::TrainError;
 
@@ -41,12 +40,8 @@ impl<S> Split<S> {
         columns: Columns<'_>,
         sample: impl Fn(&Row) -> Result<S, TrainError>,
     ) -> Result<Self, TrainError> {
-        let content = |path: &Path| {
-            std::fs::read(path).map_err(|source| TrainError::Io { path: path.into(), source })
-        };
-        let private = content(&texts.data)?;
-        let checksum = crc32fast::hash(&private);
-        let rows = data::rows(&texts.data, &private, columns)?;
+        let (content, rows) = data::read(&texts.data, columns)?;
+        let checksum = crc32fast::hash(&content);
         let mut users: HashMap<&str, usize> = HashMap::new();
         let units = rows.iter().enumerate().map(|(index, row)| match columns.user {
             None => index,
@@ -75,7 +70,7 @@ impl<S> Split<S> {
         }
         if let Some(path) = &texts.test {
             let columns = Columns { user: None, ..columns };
-            let rows = data::rows(path, &content(path)?, columns)?;
+            let (_, rows) = data::read(path, columns)?;
             test = rows.iter().map(sample).collect::<Result<_, _>>()?;
         }
         if test.is_empty() {

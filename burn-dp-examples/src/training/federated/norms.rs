@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use burn::tensor::{Device, Tensor};
+use burn_dp::clipping::PublicNorms;
 use burn_dp::model::ParameterGroups;
 use burn_dp::optim::FederatedTraining;
 use burn_dp::updates::public_update_norms;
@@ -27,7 +28,7 @@ const PRIVATE_MEDIANS_PLOT: &str = "private-medians.svg";
 /// Public users whose updates are computed.
 const USERS: usize = 50;
 
-/// Returns the norm in each parameter of the updates of public users, averaged over the users.
+/// Returns the norm in each parameter of the updates of public users.
 ///
 /// It is public: the model is released, and these users are public.
 pub(super) fn of_public_users(
@@ -35,16 +36,20 @@ pub(super) fn of_public_users(
     model: &NextToken,
     users: &PublicData<Vec<Window>>,
     device: &Device,
-) -> Result<Vec<(String, f64)>, TrainError> {
+) -> Result<PublicNorms, TrainError> {
     let (update, parameters) = (options.update()?, ParameterGroups::per_parameter(model)?);
     let some = users.clone().truncated(USERS);
-    let norms = public_update_norms(parameters, &some, model, |copy, user| {
+    Ok(public_update_norms(parameters, &some, model, |copy, user| {
         let losses = |model: &NextToken, windows: Vec<Window>| -> Result<Tensor<1>, DpError> {
             Ok(model.loss(WindowBatch::new(&windows, device)).0)
         };
         update.of_public_user(&copy, user.clone(), losses)
-    })?;
-    Ok(norms.groups().names().iter().cloned().zip(norms.means()).collect())
+    })?)
+}
+
+/// Returns the names of the parameters and their norms, averaged over the users.
+pub(super) fn named(norms: &PublicNorms) -> Vec<(String, f64)> {
+    norms.groups().names().iter().cloned().zip(norms.means()).collect()
 }
 
 /// Returns the estimates of a tracker of norms, if there is one: parameter, mean and median.

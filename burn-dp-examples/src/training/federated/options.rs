@@ -147,8 +147,15 @@ pub enum UserClippingName {
     Flat,
     /// As a whole, to a threshold that follows a quantile of the norms, privately estimated.
     Quantile,
-    /// Each layer to its own threshold, which follows the quantile of its norms.
+    /// Each parameter to its own threshold, which follows the quantile of its norms.
     LayerQuantile,
+    /// Each parameter to the same threshold; together they have the given one.
+    PerLayer,
+    /// Every update to the same norm.
+    Automatic,
+    /// Each parameter to a threshold proportional to its norm for public users, measured anew
+    /// with each measurement.
+    Layerwise,
 }
 
 /// What a user computes in a round.

@@ -7,7 +7,7 @@ use burn_dp::optim::FederatedTraining;
 use burn_dp::{DpError, PublicSource};
 
 use super::users::{self, Users, measure};
-use super::{FederatedFigures, FederatedOptions, RoundFigures, norms};
+use super::{FederatedFigures, FederatedOptions, RoundFigures, UserClippingName, norms};
 use crate::data::shakespeare::{Tokens, Window};
 use crate::models::{NextToken, NextTokenConfig, WindowBatch};
 use crate::plot::{self, Series};
@@ -49,7 +49,10 @@ pub fn run(options: FederatedOptions) -> Result<FederatedFigures, TrainError> {
         .with_embedding(options.training.embedding)
         .with_hidden(options.training.hidden);
     let model = config.init(&trained);
-    let plan = options.training.plan(users.train.users().len(), privacy, &model)?;
+    let public_norms =
+        |model: &_| norms::of_public_users(&options.training, model, &users.test, &trained);
+    let number = users.train.users().len();
+    let plan = options.training.plan(number, privacy, &model, || public_norms(&model))?;
 
     let checkpoints = Checkpoints::new(&output.folder, &options.compared(privacy))?;
     let server = options.training.server();
@@ -97,6 +100,9 @@ pub fn run(options: FederatedOptions) -> Result<FederatedFigures, TrainError> {
         let round = training.rounds() as usize;
         progress.step(round);
         if round.is_multiple_of(options.evaluate_every) || round == rounds {
+            if options.training.clipping == UserClippingName::Layerwise {
+                training.learn_from_public(&public_norms(&model)?)?;
+            }
             progress.pause();
             if round < rounds {
                 // Before the row is printed: from then on every release is on disk.
@@ -146,7 +152,8 @@ fn finish(
         "The text of the public users, which measured the model.",
         "A person behind several speaking roles: the guarantee is for one role of one play.",
     ];
-    let public = norms::of_public_users(&options.training, &model, &users.test, trained)?;
+    let public =
+        norms::named(&norms::of_public_users(&options.training, &model, &users.test, trained)?);
     output.models(model, None)?;
     training.forget_key()?;
     let (training, optim) = (&*training, training.optimizer());

@@ -2,7 +2,10 @@
 
 use burn::module::Module;
 use burn::optim::{ModuleOptimizer, SgdConfig};
-use burn_dp::clipping::{Clipping, CountNoise, FlatClipping, QuantileClipping, QuantileTracker};
+use burn_dp::clipping::{
+    AutomaticClipping, Clipping, CountNoise, FlatClipping, GroupedClipping, LayerwiseClipping,
+    PublicNorms, QuantileClipping, QuantileTracker,
+};
 use burn_dp::model::ParameterGroups;
 use burn_dp::optim::{PrivacyPlan, PrivacyPlanConfig};
 use burn_dp::updates::federated::{FedAvgConfig, FedSgdConfig, UserUpdate};
@@ -11,7 +14,7 @@ use serde::Serialize;
 
 use super::{AlgorithmName, FederatedOptions, RoundOptions, UserClippingName};
 use crate::training::optimizer::optimizer;
-use crate::training::options::{BackendName, as_typed};
+use crate::training::options::{BackendName, as_typed, typed};
 use crate::training::{OptimizerName, PrivacySettings, TrainError, checks};
 
 /// Default of `--epsilon`.
@@ -77,13 +80,13 @@ impl FederatedOptions {
     /// Checks that no option is given that another choice ignores.
     fn refuse_foreign(&self) -> Result<(), TrainError> {
         let (given, training) = (&self.given, &self.training);
-        if training.clipping == UserClippingName::Flat {
-            let choice = "with --clipping flat";
+        if !training.clipping.is_adaptive() {
+            let choice = format!("with --clipping {}", typed(training.clipping));
             let of_quantile = ["--target-quantile", "--quantile-lr"];
-            given.refuse(&of_quantile, choice, "--clipping quantile")?;
+            given.refuse(&of_quantile, &choice, "--clipping quantile")?;
             if !training.track_norms {
                 let needed = "--clipping quantile or --track-norms";
-                given.refuse(&["--count-share"], choice, needed)?;
+                given.refuse(&["--count-share"], &choice, needed)?;
             }
         }
         if training.algorithm == AlgorithmName::FedSgd {
@@ -104,8 +107,19 @@ impl FederatedOptions {
     }
 }
 
+impl UserClippingName {
+    /// Returns whether thresholds follow private counts.
+    fn is_adaptive(self) -> bool {
+        matches!(self, Self::Quantile | Self::LayerQuantile)
+    }
+}
+
 impl RoundOptions {
     /// Returns the plan for a number of private users.
+    ///
+    /// # Arguments
+    ///
+    /// - `public_norms`: measures the norms of the updates of public users in each parameter
     ///
     /// # Errors
     ///
@@ -116,6 +130,7 @@ impl RoundOptions {
         users: usize,
         privacy: PrivacySettings,
         model: &M,
+        public_norms: impl FnOnce() -> Result<PublicNorms, TrainError>,
     ) -> Result<PrivacyPlan, TrainError> {
         if self.users_per_round > users {
             let reason = format!(
@@ -127,13 +142,17 @@ impl RoundOptions {
         privacy.check_delta(users, "users")?;
         let config = PrivacyPlanConfig::new(users, self.users_per_round as f64)
             .with_unit(UnitOfPrivacy::User)
-            .with_clipping(self.clipping(model)?);
+            .with_clipping(self.clipping(model, public_norms)?);
         privacy.plan(config, self.rounds as u64)
     }
 
     /// Returns the clipping policy, with an estimator of norms if it is asked for.
-    fn clipping<M: Module>(&self, model: &M) -> Result<Box<dyn Clipping>, TrainError> {
-        let clipping = self.policy(model)?;
+    fn clipping<M: Module>(
+        &self,
+        model: &M,
+        public_norms: impl FnOnce() -> Result<PublicNorms, TrainError>,
+    ) -> Result<Box<dyn Clipping>, TrainError> {
+        let clipping = self.policy(model, public_norms)?;
         if !self.track_norms {
             return Ok(clipping);
         }
@@ -143,10 +162,23 @@ impl RoundOptions {
         Ok(Box::new(tracker.with_clipping(clipping, CountNoise::Share(self.count_share))))
     }
 
-    fn policy<M: Module>(&self, model: &M) -> Result<Box<dyn Clipping>, TrainError> {
+    fn policy<M: Module>(
+        &self,
+        model: &M,
+        public_norms: impl FnOnce() -> Result<PublicNorms, TrainError>,
+    ) -> Result<Box<dyn Clipping>, TrainError> {
+        let norm = self.max_update_norm.unwrap_or(1.0);
         let layers = match self.clipping {
-            UserClippingName::Flat => {
-                return Ok(Box::new(FlatClipping::new(self.max_update_norm.unwrap_or(1.0))?));
+            UserClippingName::Flat => return Ok(Box::new(FlatClipping::new(norm)?)),
+            UserClippingName::Automatic => {
+                return Ok(Box::new(AutomaticClipping::new().with_norm(norm)?));
+            }
+            UserClippingName::PerLayer => {
+                let parameters = ParameterGroups::per_parameter(model)?;
+                return Ok(Box::new(GroupedClipping::equal(parameters, norm)?));
+            }
+            UserClippingName::Layerwise => {
+                return Ok(Box::new(LayerwiseClipping::enhanced(norm, &public_norms()?)?));
             }
             UserClippingName::Quantile => None,
             UserClippingName::LayerQuantile => Some(ParameterGroups::per_parameter(model)?),
@@ -190,9 +222,12 @@ mod tests {
     #![allow(clippy::unwrap_used)]
 
     use burn::tensor::Device;
+    use burn_dp::PublicSource;
+    use clap::ValueEnum;
 
+    use super::super::norms::of_public_users;
     use super::*;
-    use crate::models::NextTokenConfig;
+    use crate::models::{NextToken, NextTokenConfig};
     use crate::training::options::TrainingOptions;
 
     fn options(line: &str) -> FederatedOptions {
@@ -200,9 +235,14 @@ mod tests {
         FederatedOptions::read(words).unwrap()
     }
 
-    fn plan(line: &str, users: usize, model: &impl Module) -> Result<PrivacyPlan, TrainError> {
+    fn plan(line: &str, users: usize, model: &NextToken) -> Result<PrivacyPlan, TrainError> {
         let options = options(line);
-        options.training.plan(users, options.check()?, model)
+        let roles = vec![vec![vec![1; 41]]];
+        let public = PublicSource::published("a role").data(roles)?;
+        let device = Device::flex().autodiff();
+        options.training.plan(users, options.check()?, model, || {
+            of_public_users(&options.training, model, &public, &device)
+        })
     }
 
     #[test]
@@ -226,6 +266,7 @@ mod tests {
         for (choice, option, needed) in [
             ("--clipping flat", "--target-quantile 0.9", "--clipping quantile"),
             ("--clipping flat", "--quantile-lr 3", "--clipping quantile"),
+            ("--clipping layerwise", "--quantile-lr 3", "--clipping quantile"),
             ("--clipping flat", "--count-share 0.2", "--clipping quantile or --track-norms"),
             ("--algorithm fed-sgd", "--local-lr 77", "--algorithm fed-avg"),
             ("--algorithm fed-sgd", "--local-epochs 9", "--algorithm fed-avg"),
@@ -247,7 +288,8 @@ mod tests {
     #[test]
     fn the_plan_protects_users_with_every_policy() {
         let model = NextTokenConfig::new(10).with_hidden(4).init(&Device::flex().autodiff());
-        for clipping in ["flat", "quantile", "layer-quantile"] {
+        for &clipping in UserClippingName::value_variants() {
+            let clipping = typed(clipping);
             for tracked in ["", "--track-norms"] {
                 let line =
                     format!("--federated --users-per-round 50 --clipping {clipping} {tracked}");
