@@ -1,8 +1,8 @@
 //! The networks of the fast-clipping paper, and wide residual networks.
 //!
 //! The small networks are [`Mlp`], [`Cnn`], [`Recurrent`] and [`Transformer`], the deep networks
-//! for images [`ResNet`], [`Vgg`] and [`WideResNet`]; [`LinearClassifier`] is for features. [`ImageNetwork`] and
-//! [`TextNetwork`] create one by its [name](ModelName).
+//! for images [`ResNet`], [`Vgg`] and [`WideResNet`]; [`LinearClassifier`] is for features.
+//! [`ImageNetwork`] and [`TextNetwork`] create one by its [name](ModelName).
 //!
 //! # References
 //!
