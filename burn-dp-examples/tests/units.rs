@@ -7,6 +7,7 @@ use std::io::{BufRead, BufReader, Read};
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
+use burn_dp_accountant::correlated_noise::Strategy;
 use serde_json::{Value, json};
 
 fn program(folder: &Path, line: &str) -> Command {
@@ -97,6 +98,38 @@ fn users_are_trained_on_with_a_statement_for_the_user_and_with_plots() {
     assert!(!folder.path().join("out/checkpoints").exists());
     let plot = std::fs::read_to_string(folder.path().join("out/update-norms.svg")).unwrap();
     assert!(plot.contains("embedding.weight"));
+}
+
+#[test]
+fn users_are_clipped_by_every_policy() {
+    for (policy, stated) in [
+        ("flat", "flat"),
+        ("per-layer", "per group"),
+        ("automatic", "automatic"),
+        ("layerwise", "shakespeare, every tenth speaking role"),
+        ("layer-quantile", "quantile"),
+    ] {
+        let folder = tempfile::tempdir().unwrap();
+        roles(folder.path());
+        let line = format!("{USERS} --noise-multiplier 1 --clipping {policy}");
+        let (figures, output) = figures(folder.path(), &line);
+        assert_eq!((&figures["rounds"], &figures["private"]), (&json!(4), &json!(true)));
+        assert!(output.contains(stated), "{policy}: {output}");
+    }
+}
+
+#[test]
+fn the_noise_of_rounds_is_correlated_where_each_user_takes_part_seldom() {
+    let folder = tempfile::tempdir().unwrap();
+    roles(folder.path());
+    Strategy::tree(4).unwrap().save(&folder.path().join("tree.json")).unwrap();
+    let line = format!("{USERS} --noise-multiplier 1 --clipping flat --correlated-noise tree.json");
+    let (figures, output) = figures(folder.path(), &format!("{line} --sampling shuffled-once"));
+    assert!(figures["epsilon"].as_f64().unwrap() > 0.0);
+    assert!(output.contains("CorrelatedGaussian"), "{output}");
+    std::fs::remove_dir_all(folder.path().join("out")).unwrap();
+    let error = refusal(folder.path(), &format!("{line} --output out"));
+    assert!(error.contains("cyclic Poisson"), "{error}");
 }
 
 #[test]

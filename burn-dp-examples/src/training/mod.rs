@@ -24,6 +24,7 @@ mod program;
 pub mod progress;
 mod public_data;
 mod recipes;
+mod sampling;
 mod statement;
 mod thresholds;
 pub mod tune;
@@ -44,4 +45,5 @@ pub use output::{
 };
 pub use privacy::PrivacySettings;
 pub use program::Training;
+pub use sampling::{SamplingName, SamplingOptions, SamplingSettings};
 pub use statement::statement;

@@ -131,25 +131,6 @@ pub enum OptimizerName {
     Adam,
 }
 
-/// How the examples of a step are drawn.
-#[derive(ValueEnum, Debug, Clone, Copy, PartialEq, Eq)]
-pub enum SamplingName {
-    /// Each example independently with probability batch size / N.
-    Poisson,
-    /// As poisson, cut to at most --max-batch-size examples, and padded to fixed shapes.
-    TruncatedPoisson,
-    /// A uniform subset of exactly the batch size; the guarantee is for one example replaced.
-    FixedSize,
-    /// The batch size in independent draws; the guarantee is for one example replaced.
-    WithReplacement,
-    /// Parts of a permutation, another one in each epoch: no amplification by sampling.
-    Shuffled,
-    /// Parts of one permutation: no amplification by sampling.
-    ShuffledOnce,
-    /// Each example of one of --parts parts of the data, one part after the other.
-    CyclicPoisson,
-}
-
 /// A backend of Burn.
 #[derive(ValueEnum, Debug, Clone, Copy, PartialEq, Eq)]
 pub enum BackendName {

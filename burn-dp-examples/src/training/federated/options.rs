@@ -9,6 +9,7 @@ use crate::training::options::{
     Given, OptimizerName, PrivacyOptions, RecipeOptions, RunOptions, TrainingOptions, as_typed,
     with_default,
 };
+use crate::training::sampling::SamplingOptions;
 
 /// Train a language model on the text of many users with user-level differential privacy.
 ///
@@ -32,6 +33,9 @@ pub struct FederatedOptions {
     /// Budget and noise.
     #[command(flatten)]
     pub privacy: PrivacyOptions,
+    /// Sampler and correlated noise.
+    #[command(flatten)]
+    pub sampling: SamplingOptions,
     /// Users, rounds, clipping and model.
     #[command(flatten)]
     pub training: RoundOptions,

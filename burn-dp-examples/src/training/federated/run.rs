@@ -34,7 +34,8 @@ const THRESHOLD_PLOT: &str = "threshold.svg";
 /// Returns [`TrainError::Option`] if an option is impossible and [`TrainError::Data`] if the data
 /// cannot be read, both before anything is written; and the errors of training and writing.
 pub fn run(options: FederatedOptions) -> Result<FederatedFigures, TrainError> {
-    let privacy = options.check()?;
+    let checked = options.check()?;
+    let privacy = checked.privacy;
     let output = Output::new(&options.run)?;
     let device = device(options.run.backend)?;
     let tokens = match &options.training.vocabulary {
@@ -52,9 +53,9 @@ pub fn run(options: FederatedOptions) -> Result<FederatedFigures, TrainError> {
     let public_norms =
         |model: &_| norms::of_public_users(&options.training, model, &users.test, &trained);
     let number = users.train.users().len();
-    let plan = options.training.plan(number, privacy, &model, || public_norms(&model))?;
+    let plan = options.training.plan(number, &checked, &model, || public_norms(&model))?;
 
-    let checkpoints = Checkpoints::new(&output.folder, &options.compared(privacy))?;
+    let checkpoints = Checkpoints::new(&output.folder, &options.compared(&checked))?;
     let server = options.training.server();
     let (optim, mut model) =
         checkpoints.begin_or_resume(options.run.resume, plan, server, model)?;
@@ -146,7 +147,7 @@ fn finish(
     trained: &Device,
     (measurements, train_time): (Vec<RoundFigures>, Duration),
 ) -> Result<FederatedFigures, TrainError> {
-    let delta = options.check()?.delta;
+    let delta = options.check()?.privacy.delta;
     let facts = [("dataset", "shakespeare, by speaking role".to_string())];
     let not_covered = [
         "The text of the public users, which measured the model.",

@@ -10,11 +10,13 @@ use burn_dp::model::ParameterGroups;
 use burn_dp::optim::{PrivacyPlan, PrivacyPlanConfig};
 use burn_dp::updates::federated::{FedAvgConfig, FedSgdConfig, UserUpdate};
 use burn_dp_accountant::UnitOfPrivacy;
+use burn_dp_accountant::correlated_noise::Strategy;
 use serde::Serialize;
 
 use super::{AlgorithmName, FederatedOptions, RoundOptions, UserClippingName};
 use crate::training::optimizer::optimizer;
 use crate::training::options::{BackendName, as_typed, typed};
+use crate::training::sampling::SamplingSettings;
 use crate::training::{OptimizerName, PrivacySettings, TrainError, checks};
 
 /// Default of `--epsilon`.
@@ -30,20 +32,31 @@ pub(super) struct Compared<'a> {
     #[serde(flatten)]
     training: &'a RoundOptions,
     #[serde(flatten)]
+    sampling: SamplingSettings,
+    correlated_noise: Option<&'a Strategy>,
+    #[serde(flatten)]
     privacy: PrivacySettings,
     #[serde(serialize_with = "as_typed")]
     backend: BackendName,
     seed: u64,
 }
 
+/// Options that were checked.
+#[derive(Debug)]
+pub(super) struct Checked {
+    pub(super) privacy: PrivacySettings,
+    pub(super) sampling: SamplingSettings,
+    pub(super) strategy: Option<Strategy>,
+}
+
 impl FederatedOptions {
-    /// Checks the options that do not depend on the data, and returns the privacy.
+    /// Checks the options that do not depend on the data, and returns what the plan needs of them.
     ///
     /// # Errors
     ///
     /// Returns [`TrainError::Option`] for an impossible number, and for an option that another
     /// choice ignores.
-    pub(super) fn check(&self) -> Result<PrivacySettings, TrainError> {
+    pub(super) fn check(&self) -> Result<Checked, TrainError> {
         if !self.federated {
             let reason = "must be given: the plays are trained with the speaking role as the unit \
                           of privacy and in no other way";
@@ -74,7 +87,11 @@ impl FederatedOptions {
         ];
         checks::in_range(shares, |value| value > 0.0 && value < 1.0, "between 0 and 1")?;
         checks::below_one([("--server-momentum", training.server_momentum)])?;
-        PrivacySettings::new(&self.privacy, Some(EPSILON), 1e-4)
+        Ok(Checked {
+            privacy: PrivacySettings::new(&self.privacy, Some(EPSILON), 1e-4)?,
+            sampling: self.sampling.check(&self.given)?,
+            strategy: self.sampling.strategy()?,
+        })
     }
 
     /// Checks that no option is given that another choice ignores.
@@ -101,9 +118,11 @@ impl FederatedOptions {
     }
 
     /// Returns what a resumed run must share.
-    pub(super) fn compared(&self, privacy: PrivacySettings) -> Compared<'_> {
+    pub(super) fn compared<'a>(&'a self, checked: &'a Checked) -> Compared<'a> {
+        let Checked { privacy, sampling, ref strategy } = *checked;
         let (training, backend, seed) = (&self.training, self.run.backend, self.seed);
-        Compared { training, privacy, backend, seed }
+        let correlated_noise = strategy.as_ref();
+        Compared { training, sampling, correlated_noise, privacy, backend, seed }
     }
 }
 
@@ -128,7 +147,7 @@ impl RoundOptions {
     pub(super) fn plan<M: Module>(
         &self,
         users: usize,
-        privacy: PrivacySettings,
+        checked: &Checked,
         model: &M,
         public_norms: impl FnOnce() -> Result<PublicNorms, TrainError>,
     ) -> Result<PrivacyPlan, TrainError> {
@@ -139,10 +158,16 @@ impl RoundOptions {
             );
             return Err(TrainError::option("--users-per-round", reason));
         }
+        let Checked { privacy, sampling, strategy } = checked;
         privacy.check_delta(users, "users")?;
-        let config = PrivacyPlanConfig::new(users, self.users_per_round as f64)
+        sampling.check_units(users, "users to train on")?;
+        let mut config = PrivacyPlanConfig::new(users, self.users_per_round as f64)
             .with_unit(UnitOfPrivacy::User)
+            .with_sampling(sampling.scheme(self.users_per_round, users))
             .with_clipping(self.clipping(model, public_norms)?);
+        if let Some(strategy) = strategy {
+            config = config.with_correlated_noise(strategy.clone());
+        }
         privacy.plan(config, self.rounds as u64)
     }
 
@@ -240,7 +265,7 @@ mod tests {
         let roles = vec![vec![vec![1; 41]]];
         let public = PublicSource::published("a role").data(roles)?;
         let device = Device::flex().autodiff();
-        options.training.plan(users, options.check()?, model, || {
+        options.training.plan(users, &options.check()?, model, || {
             of_public_users(&options.training, model, &public, &device)
         })
     }

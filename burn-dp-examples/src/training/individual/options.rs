@@ -1,15 +1,14 @@
 //! Command-line options of training with individual clipping.
 
-use std::path::PathBuf;
-
 use clap::Parser;
 
 use super::{ClippingOptions, InputOptions, ScheduleName};
 use crate::models::ModelName;
 use crate::training::options::{
-    DataOptions, Given, OptimizerName, PrivacyOptions, RecipeOptions, RunOptions, SamplingName,
-    TrainingOptions, with_default,
+    DataOptions, Given, OptimizerName, PrivacyOptions, RecipeOptions, RunOptions, TrainingOptions,
+    with_default,
 };
+use crate::training::sampling::SamplingOptions;
 
 /// Train a classifier of images or texts with differential privacy.
 ///
@@ -34,6 +33,9 @@ pub struct IndividualOptions {
     /// Clipping policy.
     #[command(flatten)]
     pub clipping: ClippingOptions,
+    /// Sampler and correlated noise.
+    #[command(flatten)]
+    pub sampling: SamplingOptions,
     /// Model, length and optimizer.
     #[command(flatten)]
     pub training: TrainingRecipeOptions,
@@ -66,20 +68,6 @@ pub struct TrainingRecipeOptions {
     /// size / N.
     #[arg(long, value_name = "N")]
     pub batch_size: Option<usize>,
-    /// How the examples of a step are drawn [default: poisson].
-    #[arg(long, value_enum)]
-    pub sampling: Option<SamplingName>,
-    /// With --sampling truncated-poisson: largest number of examples in a step [default: eight
-    /// standard deviations above the batch size].
-    #[arg(long, value_name = "N")]
-    pub max_batch_size: Option<usize>,
-    /// With --sampling cyclic-poisson: number of parts of the data [default: 8].
-    #[arg(long, value_name = "N")]
-    pub parts: Option<usize>,
-    /// File of a strategy for correlated noise, from `cargo xtask strategy --output`; with
-    /// --sampling shuffled-once, shuffled or cyclic-poisson.
-    #[arg(long, value_name = "FILE")]
-    pub correlated_noise: Option<PathBuf>,
     /// Largest number of examples in memory at once (the physical batch). It changes only speed,
     /// memory and rounding [default: 256].
     #[arg(long, value_name = "N")]

@@ -169,7 +169,7 @@ fn plan(
 ) -> Result<PrivacyPlan, TrainError> {
     let batch_size = settings.batch_size;
     let config = PrivacyPlanConfig::new(train_items, batch_size as f64)
-        .with_sampling(private.scheme(batch_size, train_items))
+        .with_sampling(private.sampling.scheme(batch_size, train_items))
         .with_clipping(policy);
     let config = match &settings.correlated_noise {
         Some(strategy) => config.with_correlated_noise(strategy.clone()),

@@ -7,7 +7,7 @@
 
 use std::path::PathBuf;
 
-use burn_dp::optim::{SamplingScheme, WeightAverage};
+use burn_dp::optim::WeightAverage;
 use burn_dp_accountant::correlated_noise::Strategy;
 use serde::Serialize;
 
@@ -15,14 +15,10 @@ use super::recipe::{self, Recipe};
 use super::{ClippingSettings, IndividualOptions, InputSettings, ScheduleName};
 use crate::data::{Encoder, Repeated};
 use crate::models::ModelName;
-use crate::training::options::{
-    BackendName, DataOptions, OptimizerName, PUBLIC_OPTIONS, SamplingName, as_typed, typed,
-};
+use crate::training::options::{BackendName, DataOptions, OptimizerName, PUBLIC_OPTIONS, as_typed};
 use crate::training::output::Output;
+use crate::training::sampling::SamplingSettings;
 use crate::training::{PrivacySettings, TrainError, checks};
-
-/// Parts of the data with cyclic Poisson sampling, unless another number is given.
-const PARTS: usize = 8;
 
 /// Options that ordinary training would have to ignore.
 const PRIVATE: [&str; 21] = [
@@ -112,42 +108,8 @@ pub struct PrivateSettings {
     #[serde(serialize_with = "as_debug")]
     pub clipping: ClippingSettings,
     /// How the examples of a step are drawn.
-    #[serde(serialize_with = "as_typed")]
-    pub sampling: SamplingName,
-    /// Largest number of examples in a step, where it is given.
-    pub max_batch_size: Option<usize>,
-    /// Number of parts of the data, where it is given.
-    pub parts: Option<usize>,
-}
-
-impl PrivateSettings {
-    /// Returns how the examples of a step are drawn.
-    ///
-    /// # Arguments
-    ///
-    /// - `batch_size`: expected number of examples in a step
-    /// - `train_items`: number of examples to train on
-    pub(in crate::training) fn scheme(
-        &self,
-        batch_size: usize,
-        train_items: usize,
-    ) -> SamplingScheme {
-        match self.sampling {
-            SamplingName::Poisson => SamplingScheme::Poisson,
-            SamplingName::TruncatedPoisson => {
-                let far = (batch_size as f64 + 8.0 * (batch_size as f64).sqrt()).ceil();
-                let max_batch_size = self.max_batch_size.unwrap_or(train_items.min(far as usize));
-                SamplingScheme::TruncatedPoisson { max_batch_size }
-            }
-            SamplingName::FixedSize => SamplingScheme::FixedSize,
-            SamplingName::WithReplacement => SamplingScheme::WithReplacement,
-            SamplingName::Shuffled => SamplingScheme::Shuffled,
-            SamplingName::ShuffledOnce => SamplingScheme::ShuffledOnce,
-            SamplingName::CyclicPoisson => {
-                SamplingScheme::CyclicPoisson { parts: self.parts.unwrap_or(PARTS) }
-            }
-        }
-    }
+    #[serde(flatten)]
+    pub sampling: SamplingSettings,
 }
 
 /// The length of a training.
@@ -193,7 +155,7 @@ impl Settings {
             inputs,
             backend: run.backend,
             private,
-            correlated_noise: strategy(&options)?,
+            correlated_noise: options.sampling.strategy()?,
             batch_size: training.batch_size.unwrap_or(recipe.batch_size),
             physical_batch_size: training
                 .physical_batch_size
@@ -251,13 +213,7 @@ impl Settings {
             return Err(TrainError::option("--batch-size", reason));
         }
         let Some(private) = self.private else { return Ok(()) };
-        if let Some(max_batch_size) = private.max_batch_size.filter(|&max| max > train_items) {
-            let reason = format!(
-                "must be at most the {train_items} training examples, got {max_batch_size}; leave \
-                 it out for a limit that is hardly ever reached"
-            );
-            return Err(TrainError::option("--max-batch-size", reason));
-        }
+        private.sampling.check_units(train_items, "training examples")?;
         private.privacy.check_delta(train_items, "examples")
     }
 
@@ -312,30 +268,8 @@ fn private(options: &IndividualOptions, recipe: &Recipe) -> Result<PrivateSettin
     let default = clipping.default_norm(recipe.max_grad_norm);
     let max_grad_norm = options.clipping.max_grad_norm.unwrap_or(default);
     checks::positive([("--max-grad-norm", max_grad_norm)])?;
-    let sampling = options.training.sampling.unwrap_or(SamplingName::Poisson);
-    if sampling != SamplingName::TruncatedPoisson {
-        let choice = format!("with --sampling {}", typed(sampling));
-        options.given.refuse(&["--max-batch-size"], &choice, "--sampling truncated-poisson")?;
-    }
-    if sampling != SamplingName::CyclicPoisson {
-        let choice = format!("with --sampling {}", typed(sampling));
-        options.given.refuse(&["--parts"], &choice, "--sampling cyclic-poisson")?;
-    }
-    let (max_batch_size, parts) = (options.training.max_batch_size, options.training.parts);
-    checks::at_least_one(max_batch_size.map(|max| ("--max-batch-size", max)))?;
-    checks::at_least_one(parts.map(|parts| ("--parts", parts)))?;
-    Ok(PrivateSettings { privacy, max_grad_norm, clipping, sampling, max_batch_size, parts })
-}
-
-/// Reads the strategy of correlated noise.
-fn strategy(options: &IndividualOptions) -> Result<Option<Strategy>, TrainError> {
-    let strategy = |path: &PathBuf| {
-        Strategy::load(path).map_err(|error| {
-            let reason = format!("{error}; write one with `cargo xtask strategy --output FILE`");
-            TrainError::option("--correlated-noise", reason)
-        })
-    };
-    options.training.correlated_noise.as_ref().map(strategy).transpose()
+    let sampling = options.sampling.check(&options.given)?;
+    Ok(PrivateSettings { privacy, max_grad_norm, clipping, sampling })
 }
 
 fn length(options: &IndividualOptions, default_epochs: usize) -> Result<Length, TrainError> {

@@ -179,7 +179,7 @@ fn run_of(
     let steps = settings.steps(items) as u64;
     // A description of the run: no noise is drawn from the seed.
     let plan = PrivacyPlanConfig::new(items, settings.batch_size as f64)
-        .with_sampling(private.scheme(settings.batch_size, items))
+        .with_sampling(private.sampling.scheme(settings.batch_size, items))
         .with_clipping(FlatClipping::new(1.0)?)
         .with_steps(steps)
         .with_noise_multiplier(noise_multiplier)
