@@ -122,7 +122,7 @@ fn users_are_clipped_by_every_policy() {
 fn the_noise_of_rounds_is_correlated_where_each_user_takes_part_seldom() {
     let folder = tempfile::tempdir().unwrap();
     roles(folder.path());
-    Strategy::tree(4).unwrap().save(&folder.path().join("tree.json")).unwrap();
+    Strategy::tree(4).unwrap().save(folder.path().join("tree.json")).unwrap();
     let line = format!("{USERS} --noise-multiplier 1 --clipping flat --correlated-noise tree.json");
     let (figures, output) = figures(folder.path(), &format!("{line} --sampling shuffled-once"));
     assert!(figures["epsilon"].as_f64().unwrap() > 0.0);

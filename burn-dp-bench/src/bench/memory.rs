@@ -29,9 +29,17 @@ pub(crate) fn step_peak_mib(
     process.peak_mib().ok_or_else(|| failed("this system has no peak memory of a process".into()))
 }
 
+/// What a search found.
+#[derive(Debug, PartialEq)]
+pub(crate) struct LargestBatch {
+    /// The largest batch within the limit; 0 if a batch of 1 is over it.
+    pub(crate) batch: usize,
+    /// All batches that were tried and their memory, in increasing order.
+    pub(crate) tried: Vec<(usize, f64)>,
+}
+
 /// Returns the largest batch up to `most` whose memory is within `limit`, to an eighth of the batch
-/// or better, with all sizes that were tried, in increasing order. `None` if a batch of 1 is over
-/// the limit.
+/// or better.
 ///
 /// # Errors
 ///
@@ -40,7 +48,7 @@ pub(crate) fn largest_batch<E>(
     limit: f64,
     most: usize,
     mut memory: impl FnMut(usize) -> Result<f64, E>,
-) -> Result<(Option<usize>, Vec<(usize, f64)>), E> {
+) -> Result<LargestBatch, E> {
     let mut tried = Vec::new();
     let mut fits = |batch: usize| -> Result<bool, E> {
         let found = memory(batch)?;
@@ -62,7 +70,7 @@ pub(crate) fn largest_batch<E>(
         }
     }
     tried.sort_by_key(|&(batch, _)| batch);
-    Ok(((fitting > 0).then_some(fitting), tried))
+    Ok(LargestBatch { batch: fitting, tried })
 }
 
 #[cfg(test)]
@@ -77,9 +85,8 @@ mod tests {
             for true_largest in 0..200 {
                 let memory = |batch: usize| Ok::<_, Infallible>(3.0 + 2.0 * batch as f64);
                 let limit = 3.0 + 2.0 * true_largest as f64 + 1.0;
-                let Ok((found, tried)) = largest_batch(limit, most, memory);
+                let Ok(LargestBatch { batch: found, tried }) = largest_batch(limit, most, memory);
                 let expected = true_largest.min(most);
-                let found = found.unwrap_or(0);
                 assert!(found <= expected && expected - found <= found / 8, "{most} {expected}");
                 assert!(tried.len() <= 14 && tried.is_sorted(), "{tried:?}");
                 assert!(tried.iter().all(|&(batch, _)| (1..=most).contains(&batch)));

@@ -36,10 +36,10 @@ pub(super) fn run(options: &FigureOptions) -> Result<Figure, TrainError> {
             measured.expect_one();
             measured.measure(&key, || step_peak_mib(network, sizes, batch, algorithm))
         };
-        let (found, tried) = largest_batch(limit, MOST, memory)?;
-        let points = tried.into_iter().map(|(batch, mib)| (batch as f64, mib));
+        let found = largest_batch(limit, MOST, memory)?;
+        let points = found.tried.into_iter().map(|(batch, mib)| (batch as f64, mib));
         series.push(FigureSeries::exact(name, points));
-        largest.push((name, found.unwrap_or(0) as f64));
+        largest.push((name, found.batch as f64));
     }
     let batch_of = |name: &str| {
         largest.iter().find(|(other, _)| *other == name).map_or(f64::NAN, |(_, batch)| *batch)
