@@ -38,14 +38,15 @@ DELTA = 1e-5
 
 def cifar10(folder):
     """Returns the scattering features, normalized in 27 groups of channels, and the labels."""
-    from kymatio.torch import Scattering2D
+    # Not from kymatio.torch, whose three-dimensional part does not load with current SciPy.
+    from kymatio.scattering2d.frontend.torch_frontend import ScatteringTorch2D
 
     def read(name):
         (path,) = folder.rglob(name)
         rows = np.fromfile(path, np.uint8).reshape(-1, 1 + 3 * 32 * 32)
         return rows[:, 1:].reshape(-1, 3, 32, 32), rows[:, 0].astype(np.int64)
 
-    scattering = Scattering2D(J=2, shape=(32, 32))
+    scattering = ScatteringTorch2D(J=2, shape=(32, 32))
 
     def features(images):
         parts = []
