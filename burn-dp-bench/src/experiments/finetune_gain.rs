@@ -81,27 +81,88 @@ const CONTENDERS: [Contender; 5] = [
 ];
 
 /// Sizes of the public and of the private training.
+#[derive(Debug)]
 struct Setting {
-    pretrain: &'static [&'static str],
+    pretrain_steps: &'static str,
+    /// Options of the model.
+    sizes: &'static [&'static str],
     positions: &'static str,
-    /// For rows of texts, users and classes.
-    epochs: [usize; 3],
-    batches: [usize; 3],
+    rows: Length,
+    users: Length,
+    classes: Length,
+}
+
+/// Length of a private training.
+#[derive(Clone, Copy, Debug)]
+struct Length {
+    epochs: usize,
+    batch: usize,
 }
 
 const QUICK: Setting = Setting {
-    pretrain: &["--steps", "1000", "--layers", "3", "--width", "96"],
+    pretrain_steps: "1000",
+    sizes: &["--layers", "3", "--width", "96"],
     positions: "64",
-    epochs: [2, 8, 3],
-    batches: [256, 64, 256],
+    rows: Length { epochs: 2, batch: 256 },
+    users: Length { epochs: 8, batch: 64 },
+    classes: Length { epochs: 3, batch: 256 },
 };
 
 const PAPER: Setting = Setting {
-    pretrain: &["--steps", "6000", "--layers", "6", "--width", "192"],
+    pretrain_steps: "6000",
+    sizes: &["--layers", "6", "--width", "192"],
     positions: "128",
-    epochs: [4, 20, 6],
-    batches: [256, 64, 256],
+    rows: Length { epochs: 4, batch: 256 },
+    users: Length { epochs: 20, batch: 64 },
+    classes: Length { epochs: 6, batch: 256 },
 };
+
+/// What is trained and protected.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    /// A language model, each row.
+    Rows,
+    /// A language model, all rows of a user together.
+    Users,
+    /// A classifier, each row.
+    Classes,
+}
+
+impl Kind {
+    fn of(options: &FinetuneGainOptions) -> Result<Self, TrainError> {
+        match (&options.label, &options.user) {
+            (Some(_), Some(_)) => {
+                let reason = "must be left out with --label: the classes are of rows";
+                Err(TrainError::option("--user", reason))
+            }
+            (None, None) => Ok(Self::Rows),
+            (None, Some(_)) => Ok(Self::Users),
+            (Some(_), None) => Ok(Self::Classes),
+        }
+    }
+
+    /// Returns the name of the experiment.
+    fn name(self) -> &'static str {
+        match self {
+            Self::Rows => "finetune-gain",
+            Self::Users => "finetune-gain-users",
+            Self::Classes => "finetune-gain-classes",
+        }
+    }
+
+    fn length(self, setting: &Setting) -> Length {
+        match self {
+            Self::Rows => setting.rows,
+            Self::Users => setting.users,
+            Self::Classes => setting.classes,
+        }
+    }
+
+    /// Returns the better of two results: of accuracies or of perplexities.
+    fn better(self, one: f64, other: f64) -> f64 {
+        if self == Self::Classes { one.max(other) } else { one.min(other) }
+    }
+}
 
 /// What a run reached, before and after the private training.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
@@ -115,16 +176,8 @@ pub(super) fn run(options: &FinetuneGainOptions) -> Result<Figure, TrainError> {
 }
 
 fn run_with(options: &FinetuneGainOptions, setting: Setting) -> Result<Figure, TrainError> {
-    let kind = match (&options.label, &options.user) {
-        (Some(_), Some(_)) => {
-            let reason = "must be left out with --label: the classes are of rows";
-            return Err(TrainError::option("--user", reason));
-        }
-        (None, None) => 0,
-        (None, Some(_)) => 1,
-        (Some(_), None) => 2,
-    };
-    let name = ["finetune-gain", "finetune-gain-users", "finetune-gain-classes"][kind];
+    let kind = Kind::of(options)?;
+    let name = kind.name();
     checks::positive(options.epsilons.iter().map(|&epsilon| ("--epsilons", epsilon)))?;
     let output =
         options.output.clone().unwrap_or_else(|| PathBuf::from(format!("out/experiment-{name}")));
@@ -136,11 +189,13 @@ fn run_with(options: &FinetuneGainOptions, setting: Setting) -> Result<Figure, T
         json: options.json.clone(),
     };
     let mut measured = Measured::open(name, &figure_options)?;
-    let folder = output.join(format!("{name}.runs"));
+    let preset = if options.quick { "quick" } else { "paper" };
+    let folder = output.join(format!("{name}.{preset}"));
     files::make_folder(&folder)?;
     let runs = Runs { options, setting, kind, folder };
     let seeds = measured.seeds.clone();
-    let contenders = || CONTENDERS.iter().filter(|one| kind == 2 || one.way != Way::Probe);
+    let contenders =
+        || CONTENDERS.iter().filter(|one| kind == Kind::Classes || one.way != Way::Probe);
     measured.expect(contenders().count() * options.epsilons.len() * seeds.len());
     let mut series: Vec<FigureSeries> = Vec::new();
     let mut before = Vec::new();
@@ -149,7 +204,7 @@ fn run_with(options: &FinetuneGainOptions, setting: Setting) -> Result<Figure, T
         for &epsilon in &options.epsilons {
             let mut found = Vec::new();
             for &seed in &seeds {
-                let key = format!("{}, epsilon {epsilon}, seed {seed}", contender.name);
+                let key = format!("{epsilon}, {seed}, {}, {}", contender.name, runs.described());
                 let reached: Reached =
                     measured.measure(&key, || runs.reach(contender, epsilon, seed))?;
                 found.push(reached.after);
@@ -164,16 +219,16 @@ fn run_with(options: &FinetuneGainOptions, setting: Setting) -> Result<Figure, T
     let verdicts = options.epsilons.iter().enumerate().map(|(index, epsilon)| {
         let values = series.iter().filter_map(|line| Some(line.points.get(index)?.y));
         let values: Vec<f64> = values.collect();
-        let best = values[1..].iter().copied().reduce(|a, b| runs.better(a, b));
+        let best = values[1..].iter().copied().reduce(|a, b| kind.better(a, b));
         let (scratch, best) = (values[0], best.unwrap_or(f64::NAN));
         Verdict::new(
             format!("At ε = {epsilon}, fine-tuning beats private training from scratch."),
-            scratch != best && runs.better(scratch, best) == best,
+            scratch != best && kind.better(scratch, best) == best,
             [("from scratch", scratch), ("best way to fine-tune", best)],
         )
     });
     let verdicts = verdicts.collect();
-    if kind != 2 {
+    if kind != Kind::Classes {
         let ends = [options.epsilons.first(), options.epsilons.last()].into_iter().flatten();
         let points = ends.filter_map(|&x| Some(FigurePoint { x, ..FigurePoint::of(x, &before)? }));
         series.push(FigureSeries { name: "before".into(), points: points.collect() });
@@ -194,8 +249,7 @@ fn run_with(options: &FinetuneGainOptions, setting: Setting) -> Result<Figure, T
 struct Runs<'a> {
     options: &'a FinetuneGainOptions,
     setting: Setting,
-    /// Rows of texts, users, or classes.
-    kind: usize,
+    kind: Kind,
     folder: PathBuf,
 }
 
@@ -217,31 +271,41 @@ impl Runs<'_> {
         self.folder.join(name)
     }
 
-    /// Halves the data, and trains on the public half.
+    /// Describes everything that is the same in all runs.
+    fn described(&self) -> String {
+        let FinetuneGainOptions { data, text, group, user, label, labels, delta, .. } =
+            self.options;
+        let data = (data, text, group, user, label, labels);
+        format!("{data:?}, delta {delta}, {:?}", self.setting)
+    }
+
+    /// Halves the data, and trains on the public half, unless it is the half of an earlier run.
     fn prepare(&self) -> Result<(), TrainError> {
         let [public, private] = ["public.jsonl", "private.jsonl"].map(|name| self.at(name));
-        if !private.is_file() {
-            let options = self.options;
-            let columns = HalvedColumns {
-                text: &options.text,
-                label: options.label.as_deref(),
-                user: options.user.as_deref(),
-                group: options.group.as_deref(),
-            };
-            write_halves(&options.data, columns, [&public, &private])?;
-        }
-        for (name, more) in [("pretrained", &[][..]), ("scratch", &["--steps", "0"][..])] {
-            let model = self.at(name);
+        let models = ["pretrained", "scratch"].map(|name| self.at(name));
+        let options = self.options;
+        let columns = HalvedColumns {
+            text: &options.text,
+            label: options.label.as_deref(),
+            user: options.user.as_deref(),
+            group: options.group.as_deref(),
+        };
+        let before = std::fs::read(&public).ok();
+        write_halves(&options.data, columns, [&public, &private])?;
+        let is_same =
+            before.is_some_and(|before| std::fs::read(&public).is_ok_and(|now| now == before));
+        for (model, steps) in models.iter().zip([self.setting.pretrain_steps, "0"]) {
             // The last file that is written.
-            if model.join("config.json").is_file() {
+            let config = model.join("config.json");
+            if is_same && config.is_file() {
                 continue;
             }
-            let (public, model) = (text(&public), text(&model));
+            files::remove(&config)?;
+            let (public, model) = (text(&public), text(model));
             let mut words = vec!["pretrain", "--data", &public, "--text", "text"];
             words.extend(["--positions", self.setting.positions, "--output", &model]);
-            let given =
-                if more.is_empty() { self.setting.pretrain } else { &self.setting.pretrain[2..] };
-            words.extend(given.iter().chain(more));
+            words.extend(["--steps", steps]);
+            words.extend(self.setting.sizes);
             finetune(&words)?;
         }
         Ok(())
@@ -251,17 +315,24 @@ impl Runs<'_> {
     fn reach(&self, contender: &Contender, epsilon: f64, seed: u64) -> Result<Reached, TrainError> {
         self.prepare()?;
         let model = self.at(if contender.is_pretrained { "pretrained" } else { "scratch" });
-        let (model, data, output) =
-            (text(&model), text(&self.at("private.jsonl")), text(&self.at("run")));
+        let output = self.at("run");
+        // A run that was killed is not resumed: the measurement begins again.
+        match std::fs::remove_dir_all(&output) {
+            Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+                return Err(TrainError::Io { path: output, source: error });
+            }
+            _ => {}
+        }
+        let (model, data, output) = (text(&model), text(&self.at("private.jsonl")), text(&output));
         let (way, epsilon, seed) = (typed(contender.way), epsilon.to_string(), seed.to_string());
         let delta = self.options.delta.to_string();
-        let [batch, epochs] =
-            [self.setting.batches, self.setting.epochs].map(|of| of[self.kind].to_string());
+        let Length { epochs, batch } = self.kind.length(&self.setting);
+        let (batch, epochs) = (batch.to_string(), epochs.to_string());
         let labels = self.options.labels.join(",");
         let mut words = match self.kind {
-            2 => vec!["classify", "--label", "label", "--labels", &labels],
-            1 => vec!["generate", "--samples", "0", "--user", "user"],
-            _ => vec!["generate", "--samples", "0"],
+            Kind::Rows => vec!["generate", "--samples", "0"],
+            Kind::Users => vec!["generate", "--samples", "0", "--user", "user"],
+            Kind::Classes => vec!["classify", "--label", "label", "--labels", &labels],
         };
         words.extend(["--model", &model, "--data", &data, "--text", "text", "--train", &way]);
         words.extend(["--max-length", self.setting.positions, "--output", &output]);
@@ -272,24 +343,20 @@ impl Runs<'_> {
         reached.ok_or_else(|| TrainError::option("--data", "gave no training"))
     }
 
-    /// Returns the better of two results.
-    fn better(&self, one: f64, other: f64) -> f64 {
-        if self.kind == 2 { one.max(other) } else { one.min(other) }
-    }
-
+    /// Returns the label of the results.
     fn label(&self) -> &'static str {
-        if self.kind == 2 { "test accuracy" } else { "perplexity of a token" }
+        if self.kind == Kind::Classes { "test accuracy" } else { "perplexity of a token" }
     }
 
     fn sentence(&self, preset: Preset, seeds: usize) -> String {
-        let protected = ["a row", "all rows of a user", "a row"][self.kind];
+        let protected = if self.kind == Kind::Users { "all rows of a user" } else { "a row" };
         let size = if preset == Preset::Quick { "small" } else { "larger" };
+        let Length { epochs, batch } = self.kind.length(&self.setting);
         format!(
-            "A {size} GPT-2, pre-trained on the public half of {} and fine-tuned on the other: {} \
-             passes in batches of {}, protecting {protected} at δ = {:e}, {seeds} seeds.",
+            "A {size} GPT-2, pre-trained on the public half of {} and fine-tuned on the other: \
+             {epochs} passes in batches of {batch}, protecting {protected} at δ = {:e}, {seeds} \
+             seeds.",
             self.options.data.file_name().unwrap_or_default().to_string_lossy(),
-            self.setting.epochs[self.kind],
-            self.setting.batches[self.kind],
             self.options.delta
         )
     }
@@ -307,10 +374,12 @@ mod tests {
     use crate::experiments::{Experiment, ExperimentOptions};
 
     const TINY: Setting = Setting {
-        pretrain: &["--steps", "30", "--layers", "1", "--width", "16", "--vocabulary-size", "300"],
+        pretrain_steps: "30",
+        sizes: &["--layers", "1", "--width", "16", "--vocabulary-size", "300"],
         positions: "8",
-        epochs: [1, 1, 1],
-        batches: [16, 4, 16],
+        rows: Length { epochs: 1, batch: 16 },
+        users: Length { epochs: 1, batch: 4 },
+        classes: Length { epochs: 1, batch: 16 },
     };
 
     fn options(folder: &Path, more: &str) -> FinetuneGainOptions {
