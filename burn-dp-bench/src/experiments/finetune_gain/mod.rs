@@ -1,0 +1,163 @@
+//! What a model that was trained on public texts gains over private training from scratch.
+//!
+//! Each run is a run of `cargo xtask finetune`.
+
+mod options;
+mod runs;
+
+use std::path::PathBuf;
+
+use burn_dp_examples::training::{TrainError, checks, files};
+use burn_dp_models::finetune::Way;
+
+use super::figure::{Figure, FigurePoint, FigureSeries, Verdict};
+use super::measured::{FigureOptions, Measured};
+pub use options::FinetuneGainOptions;
+use runs::{CONTENDERS, Kind, PAPER, QUICK, Reached, Runs, Setting};
+
+pub(super) fn run(options: &FinetuneGainOptions) -> Result<Figure, TrainError> {
+    run_with(options, if options.quick { QUICK } else { PAPER })
+}
+
+fn run_with(options: &FinetuneGainOptions, setting: Setting) -> Result<Figure, TrainError> {
+    let kind = Kind::of(options)?;
+    let name = kind.name();
+    checks::positive(options.epsilons.iter().map(|&epsilon| ("--epsilons", epsilon)))?;
+    let output =
+        options.output.clone().unwrap_or_else(|| PathBuf::from(format!("out/experiment-{name}")));
+    let figure_options = FigureOptions {
+        quick: options.quick,
+        data_dir: None,
+        seeds: options.seeds.clone(),
+        output: Some(output.clone()),
+        json: options.json.clone(),
+    };
+    let mut measured = Measured::open(name, &figure_options)?;
+    let preset = if options.quick { "quick" } else { "paper" };
+    let folder = output.join(format!("{name}.{preset}"));
+    files::make_folder(&folder)?;
+    let runs = Runs { options, setting, kind, folder };
+    let seeds = measured.seeds.clone();
+    let contenders =
+        || CONTENDERS.iter().filter(|one| kind == Kind::Classes || one.way != Way::Probe);
+    measured.expect(contenders().count() * options.epsilons.len() * seeds.len());
+    let mut series: Vec<FigureSeries> = Vec::new();
+    let mut before = Vec::new();
+    for contender in contenders() {
+        let mut points = Vec::new();
+        for &epsilon in &options.epsilons {
+            let mut found = Vec::new();
+            for &seed in &seeds {
+                let key = format!("{epsilon}, {seed}, {}, {}", contender.name, runs.described());
+                let reached: Reached =
+                    measured.measure(&key, || runs.reach(contender, epsilon, seed))?;
+                found.push(reached.after);
+                if contender.is_pretrained {
+                    before.push(reached.before);
+                }
+            }
+            points.extend(FigurePoint::of(epsilon, &found));
+        }
+        series.push(FigureSeries { name: contender.name.into(), points });
+    }
+    let verdicts = options.epsilons.iter().enumerate().map(|(index, epsilon)| {
+        let values = series.iter().filter_map(|line| Some(line.points.get(index)?.y));
+        let values: Vec<f64> = values.collect();
+        let best = values[1..].iter().copied().reduce(|a, b| kind.better(a, b));
+        let (scratch, best) = (values[0], best.unwrap_or(f64::NAN));
+        Verdict::new(
+            format!("At ε = {epsilon}, fine-tuning beats private training from scratch."),
+            scratch != best && kind.better(scratch, best) == best,
+            [("from scratch", scratch), ("best way to fine-tune", best)],
+        )
+    });
+    let verdicts = verdicts.collect();
+    if kind != Kind::Classes {
+        let ends = [options.epsilons.first(), options.epsilons.last()].into_iter().flatten();
+        let points = ends.filter_map(|&x| Some(FigurePoint { x, ..FigurePoint::of(x, &before)? }));
+        series.push(FigureSeries { name: "before".into(), points: points.collect() });
+    }
+    measured.finish(Figure {
+        experiment: name.into(),
+        figure: "Private fine-tuning of a model that was trained on public texts".into(),
+        preset: measured.preset,
+        setting: runs.sentence(measured.preset, seeds.len()),
+        labels: ["Private training with and without public texts", "ε", runs.label()]
+            .map(String::from),
+        series,
+        verdicts,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use std::path::Path;
+
+    use clap::Parser;
+
+    use super::runs::Length;
+    use super::*;
+    use crate::experiments::{Experiment, ExperimentOptions};
+
+    const TINY: Setting = Setting {
+        pretrain_steps: "30",
+        sizes: &["--layers", "1", "--width", "16", "--vocabulary-size", "300"],
+        positions: "8",
+        rows: Length { epochs: 1, batch: 16 },
+        users: Length { epochs: 1, batch: 4 },
+        classes: Length { epochs: 1, batch: 16 },
+    };
+
+    fn options(folder: &Path, more: &str) -> FinetuneGainOptions {
+        let row = |index: usize| {
+            let word = ["good", "bad"][index / 8 % 2];
+            format!("the film is {word},{word},play {}/role {}\n", index / 20, index % 20)
+        };
+        let rows: String = (0..160).map(row).collect();
+        let data = folder.join("data.csv");
+        std::fs::write(&data, format!("body,class,who\n{rows}")).unwrap();
+        let words = format!(
+            "experiment finetune-gain --data {} --text body --group who --epsilons 2 --delta 1e-3 \
+             --seeds 0 --quick --output {} {more}",
+            data.display(),
+            folder.join("out").display()
+        );
+        let parsed = ExperimentOptions::try_parse_from(words.split_whitespace()).unwrap();
+        let Experiment::FinetuneGain(options) = parsed.experiment else { panic!("{words}") };
+        options
+    }
+
+    #[test]
+    fn rows_users_and_classes_are_measured_against_training_from_scratch() {
+        for (more, name, lines) in [
+            ("", "finetune-gain", 5),
+            ("--user who", "finetune-gain-users", 5),
+            ("--label class --labels good,bad", "finetune-gain-classes", 5),
+        ] {
+            let folder = tempfile::tempdir().unwrap();
+            let options = options(folder.path(), more);
+            let figure = run_with(&options, TINY).unwrap();
+            assert_eq!((figure.experiment.as_str(), figure.series.len()), (name, lines));
+            assert_eq!(figure.verdicts.len(), 1);
+            let values = figure.series.iter().map(|line| line.points[0].y);
+            assert!(values.clone().all(|value| value > 0.0), "{:?}", values.collect::<Vec<_>>());
+            let output = folder.path().join("out");
+            assert!(output.join(format!("{name}.json")).is_file());
+        }
+    }
+
+    #[test]
+    fn impossible_options_are_refused_before_anything_is_written() {
+        for (more, expected) in [
+            ("--user who --label class --labels good,bad", "--user must be left out"),
+            ("--epsilons 0", "--epsilons must be"),
+        ] {
+            let folder = tempfile::tempdir().unwrap();
+            let error = run(&options(folder.path(), more)).unwrap_err().to_string();
+            assert!(error.contains(expected), "{error}");
+            assert!(!folder.path().join("out").exists());
+        }
+    }
+}

@@ -1,0 +1,252 @@
+//! The runs of the experiment: each is a command of `finetune`.
+
+use std::path::{Path, PathBuf};
+
+use burn_dp_examples::training::{TrainError, files, typed};
+use burn_dp_models::finetune::{Finetune, HalvedColumns, Way, write_halves};
+use clap::Parser;
+use serde::{Deserialize, Serialize};
+
+use super::options::FinetuneGainOptions;
+use crate::experiments::figure::Preset;
+
+/// A way to train.
+pub(super) struct Contender {
+    pub(super) name: &'static str,
+    /// Whether it begins with the pre-trained weights.
+    pub(super) is_pretrained: bool,
+    pub(super) way: Way,
+    /// Other options of the command.
+    pub(super) options: &'static [&'static str],
+}
+
+/// The first one trains from scratch, and needs larger steps.
+pub(super) const CONTENDERS: [Contender; 5] = [
+    Contender {
+        name: "from scratch",
+        is_pretrained: false,
+        way: Way::Full,
+        options: &["--lr", "0.002"],
+    },
+    Contender { name: "all parameters", is_pretrained: true, way: Way::Full, options: &[] },
+    Contender { name: "LoRA", is_pretrained: true, way: Way::Lora, options: &["--lora", "8"] },
+    Contender { name: "biases", is_pretrained: true, way: Way::Bias, options: &[] },
+    Contender { name: "probe", is_pretrained: true, way: Way::Probe, options: &[] },
+];
+
+/// Sizes of the public and of the private training.
+#[derive(Debug)]
+pub(super) struct Setting {
+    pub(super) pretrain_steps: &'static str,
+    /// Options of the model.
+    pub(super) sizes: &'static [&'static str],
+    pub(super) positions: &'static str,
+    pub(super) rows: Length,
+    pub(super) users: Length,
+    pub(super) classes: Length,
+}
+
+/// Length of a private training.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Length {
+    pub(super) epochs: usize,
+    pub(super) batch: usize,
+}
+
+pub(super) const QUICK: Setting = Setting {
+    pretrain_steps: "1000",
+    sizes: &["--layers", "3", "--width", "96"],
+    positions: "64",
+    rows: Length { epochs: 2, batch: 256 },
+    users: Length { epochs: 8, batch: 64 },
+    classes: Length { epochs: 3, batch: 256 },
+};
+
+pub(super) const PAPER: Setting = Setting {
+    pretrain_steps: "6000",
+    sizes: &["--layers", "6", "--width", "192"],
+    positions: "128",
+    rows: Length { epochs: 4, batch: 256 },
+    users: Length { epochs: 20, batch: 64 },
+    classes: Length { epochs: 6, batch: 256 },
+};
+
+/// What is trained and protected.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Kind {
+    /// A language model, each row.
+    Rows,
+    /// A language model, all rows of a user together.
+    Users,
+    /// A classifier, each row.
+    Classes,
+}
+
+impl Kind {
+    pub(super) fn of(options: &FinetuneGainOptions) -> Result<Self, TrainError> {
+        match (&options.label, &options.user) {
+            (Some(_), Some(_)) => {
+                let reason = "must be left out with --label: the classes are of rows";
+                Err(TrainError::option("--user", reason))
+            }
+            (None, None) => Ok(Self::Rows),
+            (None, Some(_)) => Ok(Self::Users),
+            (Some(_), None) => Ok(Self::Classes),
+        }
+    }
+
+    /// Returns the name of the experiment.
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Self::Rows => "finetune-gain",
+            Self::Users => "finetune-gain-users",
+            Self::Classes => "finetune-gain-classes",
+        }
+    }
+
+    fn length(self, setting: &Setting) -> Length {
+        match self {
+            Self::Rows => setting.rows,
+            Self::Users => setting.users,
+            Self::Classes => setting.classes,
+        }
+    }
+
+    /// Returns the better of two results: of accuracies or of perplexities.
+    pub(super) fn better(self, one: f64, other: f64) -> f64 {
+        if self == Self::Classes { one.max(other) } else { one.min(other) }
+    }
+}
+
+/// What a run reached, before and after the private training.
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+pub(super) struct Reached {
+    pub(super) before: f64,
+    pub(super) after: f64,
+}
+
+/// All runs of the experiment.
+pub(super) struct Runs<'a> {
+    pub(super) options: &'a FinetuneGainOptions,
+    pub(super) setting: Setting,
+    pub(super) kind: Kind,
+    pub(super) folder: PathBuf,
+}
+
+/// Runs a command of `finetune`.
+fn finetune(words: &[&str]) -> Result<Option<Reached>, TrainError> {
+    let words = ["finetune"].iter().chain(words);
+    let command = Finetune::try_parse_from(words).map_err(|error| TrainError::Io {
+        path: "the options of a run".into(),
+        source: std::io::Error::other(error.to_string()),
+    })?;
+    Ok(command.run()?.map(|figures| match figures.perplexity {
+        Some(after) => Reached { before: figures.before.loss.exp(), after },
+        None => Reached { before: figures.before.accuracy, after: figures.after.accuracy },
+    }))
+}
+
+impl Runs<'_> {
+    fn at(&self, name: &str) -> PathBuf {
+        self.folder.join(name)
+    }
+
+    /// Describes everything that is the same in all runs.
+    pub(super) fn described(&self) -> String {
+        let FinetuneGainOptions { data, text, group, user, label, labels, delta, .. } =
+            self.options;
+        let data = (data, text, group, user, label, labels);
+        format!("{data:?}, delta {delta}, {:?}", self.setting)
+    }
+
+    /// Halves the data, and trains on the public half, unless it is the half of an earlier run.
+    fn prepare(&self) -> Result<(), TrainError> {
+        let [public, private] = ["public.jsonl", "private.jsonl"].map(|name| self.at(name));
+        let models = ["pretrained", "scratch"].map(|name| self.at(name));
+        let options = self.options;
+        let columns = HalvedColumns {
+            text: &options.text,
+            label: options.label.as_deref(),
+            user: options.user.as_deref(),
+            group: options.group.as_deref(),
+        };
+        let before = std::fs::read(&public).ok();
+        write_halves(&options.data, columns, [&public, &private])?;
+        let is_same =
+            before.is_some_and(|before| std::fs::read(&public).is_ok_and(|now| now == before));
+        for (model, steps) in models.iter().zip([self.setting.pretrain_steps, "0"]) {
+            // The last file that is written.
+            let config = model.join("config.json");
+            if is_same && config.is_file() {
+                continue;
+            }
+            files::remove(&config)?;
+            let (public, model) = (text(&public), text(model));
+            let mut words = vec!["pretrain", "--data", &public, "--text", "text"];
+            words.extend(["--positions", self.setting.positions, "--output", &model]);
+            words.extend(["--steps", steps]);
+            words.extend(self.setting.sizes);
+            finetune(&words)?;
+        }
+        Ok(())
+    }
+
+    /// Makes a private run, after the public one if there was none yet.
+    pub(super) fn reach(
+        &self,
+        contender: &Contender,
+        epsilon: f64,
+        seed: u64,
+    ) -> Result<Reached, TrainError> {
+        self.prepare()?;
+        let model = self.at(if contender.is_pretrained { "pretrained" } else { "scratch" });
+        let output = self.at("run");
+        // A run that was killed is not resumed: the measurement begins again.
+        match std::fs::remove_dir_all(&output) {
+            Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+                return Err(TrainError::Io { path: output, source: error });
+            }
+            _ => {}
+        }
+        let (model, data, output) = (text(&model), text(&self.at("private.jsonl")), text(&output));
+        let (way, epsilon, seed) = (typed(contender.way), epsilon.to_string(), seed.to_string());
+        let delta = self.options.delta.to_string();
+        let Length { epochs, batch } = self.kind.length(&self.setting);
+        let (batch, epochs) = (batch.to_string(), epochs.to_string());
+        let labels = self.options.labels.join(",");
+        let mut words = match self.kind {
+            Kind::Rows => vec!["generate", "--samples", "0"],
+            Kind::Users => vec!["generate", "--samples", "0", "--user", "user"],
+            Kind::Classes => vec!["classify", "--label", "label", "--labels", &labels],
+        };
+        words.extend(["--model", &model, "--data", &data, "--text", "text", "--train", &way]);
+        words.extend(["--max-length", self.setting.positions, "--output", &output]);
+        words.extend(["--epsilon", &epsilon, "--delta", &delta, "--seed", &seed]);
+        words.extend(["--batch-size", &batch, "--epochs", &epochs]);
+        words.extend(contender.options);
+        let reached = finetune(&words)?;
+        reached.ok_or_else(|| TrainError::option("--data", "gave no training"))
+    }
+
+    /// Returns the label of the results.
+    pub(super) fn label(&self) -> &'static str {
+        if self.kind == Kind::Classes { "test accuracy" } else { "perplexity of a token" }
+    }
+
+    pub(super) fn sentence(&self, preset: Preset, seeds: usize) -> String {
+        let protected = if self.kind == Kind::Users { "all rows of a user" } else { "a row" };
+        let size = if preset == Preset::Quick { "small" } else { "larger" };
+        let Length { epochs, batch } = self.kind.length(&self.setting);
+        format!(
+            "A {size} GPT-2, pre-trained on the public half of {} and fine-tuned on the other: \
+             {epochs} passes in batches of {batch}, protecting {protected} at δ = {:e}, {seeds} \
+             seeds.",
+            self.options.data.file_name().unwrap_or_default().to_string_lossy(),
+            self.options.delta
+        )
+    }
+}
+
+fn text(path: &Path) -> String {
+    path.to_string_lossy().into_owned()
+}
