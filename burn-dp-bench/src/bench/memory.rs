@@ -2,7 +2,7 @@
 
 use burn_dp_examples::training::{BackendName, TrainError};
 
-use super::turns::Player;
+use super::turns::{Player, failed_step};
 use super::worker::{self, WorkerOptions};
 use super::{Algorithm, InnerOptimizer, Network, Sizes, cores};
 
@@ -17,16 +17,14 @@ pub(crate) fn step_peak_mib(
     batch: usize,
     algorithm: Algorithm,
 ) -> Result<f64, TrainError> {
-    let failed = |reason: String| TrainError::Io {
-        path: "a measured step".into(),
-        source: std::io::Error::other(reason),
-    };
     let threads = *cores::threads(&[])?.first().unwrap_or(&1);
     let (optimizer, backend) = (InnerOptimizer::Sgd, BackendName::Flex);
     let worker = WorkerOptions { network, sizes, batch, algorithm, optimizer, backend, threads };
-    let mut process = worker::start(&worker).map_err(failed)?;
-    process.block(1).map_err(failed)?;
-    process.peak_mib().ok_or_else(|| failed("this system has no peak memory of a process".into()))
+    let mut process = worker::start(&worker).map_err(failed_step)?;
+    process.block(1).map_err(failed_step)?;
+    process
+        .peak_mib()
+        .ok_or_else(|| failed_step("this system has no peak memory of a process".into()))
 }
 
 /// What a search found.

@@ -11,7 +11,7 @@ use super::contender::{Contender, LEARNING_RATE, NOISE_MULTIPLIER};
 use super::networks::{Network, Sizes};
 use super::report::median_and_minimum;
 use super::subject::{Measure, Subject};
-use super::turns::{Amount, Block, Player, take_turns};
+use super::turns::{Amount, Block, Player, failed_step, take_turns};
 
 /// Blocks in which the algorithms take turns.
 const BLOCKS: usize = 3;
@@ -70,10 +70,7 @@ impl Measure for Turns<'_> {
         let blocks = take_turns(&mut players?, BLOCKS, |_| Amount::Milliseconds(self.ms));
         let time = |block: Result<Block, String>| match block {
             Ok(block) => Ok(median_and_minimum(block.ms).0),
-            Err(reason) => Err(TrainError::Io {
-                path: "a measured step".into(),
-                source: std::io::Error::other(reason),
-            }),
+            Err(reason) => Err(failed_step(reason)),
         };
         blocks.into_iter().map(time).collect()
     }

@@ -4,6 +4,13 @@
 //! counted: the contender before it left other data in the caches, and noise that idle threads drew
 //! ahead during the turns of others would make the first step look cheap.
 
+use burn_dp_examples::training::TrainError;
+
+/// Returns the error of a step that could not be measured.
+pub(super) fn failed_step(reason: String) -> TrainError {
+    TrainError::Io { path: "a measured step".into(), source: std::io::Error::other(reason) }
+}
+
 /// Measured steps of one block.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Block {

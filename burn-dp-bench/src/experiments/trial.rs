@@ -8,7 +8,8 @@ use burn_dp::grads::PrivateBackward;
 use burn_dp::losses::CrossEntropyLossConfig;
 use burn_dp::nn::RandomCrop;
 use burn_dp::optim::{PrivacyPlanConfig, WeightAverage};
-use burn_dp_examples::data::{ImageBatcher, Repeated, Splits, digits, mnist};
+use burn_dp::sampling::AugmentationBatcher;
+use burn_dp_examples::data::{ImageBatcher, ImageItem, Splits, digits, mnist};
 use burn_dp_examples::models::{Augmented, Classifier, CnnConfig};
 use burn_dp_examples::training::{Evaluation, TrainError};
 
@@ -102,12 +103,12 @@ impl<'a> Trial<'a> {
         device: &Device,
     ) -> Result<Outcome, TrainError> {
         let plan = self.plan.init()?;
-        let batcher = Repeated { encoder: data.encoder, copies };
+        let copy = |item: &ImageItem, _| item.clone();
+        let batcher = AugmentationBatcher::new(data.encoder, copies, copy)?;
         let batches = plan.batches(data.train.clone(), batcher, device)?;
-        let mut optim = plan.optimizer(self.optimizer);
-        if copies > 1 {
-            optim = optim.with_backward(PrivateBackward::new().with_group_size(copies));
-        }
+        let mut optim = plan
+            .optimizer(self.optimizer)
+            .with_backward(PrivateBackward::new().with_group_size(copies));
         if let Some(average) = self.average {
             optim = optim.with_weight_average(average)?;
         }

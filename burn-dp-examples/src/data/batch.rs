@@ -64,23 +64,6 @@ pub trait Encoder: Batcher<Self::Item, Batch<Self::Inputs>> + Clone + Debug + 's
     fn made_up(&self, items: usize, classes: usize) -> Vec<Self::Item>;
 }
 
-/// A batcher with several rows for each item, next to each other. The network augments them.
-#[derive(Debug, Clone)]
-pub struct Repeated<E> {
-    /// Makes the batch.
-    pub encoder: E,
-    /// Number of rows of an item.
-    pub copies: usize,
-}
-
-impl<E: Encoder> Batcher<E::Item, Batch<E::Inputs>> for Repeated<E> {
-    fn batch(&self, items: Vec<E::Item>, device: &Device) -> Batch<E::Inputs> {
-        // The last copy of an item is the item itself.
-        let copies = |item| std::iter::repeat_n(item, self.copies);
-        self.encoder.batch(items.into_iter().flat_map(copies).collect(), device)
-    }
-}
-
 /// Returns the labels of a batch as a tensor.
 pub(super) fn targets(labels: impl Iterator<Item = u16>, device: &Device) -> Tensor<1, Int> {
     let labels: Vec<_> = labels.map(i32::from).collect();

@@ -35,7 +35,7 @@ mod text;
 mod vocabulary;
 mod word_vectors;
 
-pub use batch::{Batch, Encoder, Inputs, Repeated};
+pub use batch::{Batch, Encoder, Inputs};
 pub use dataset::{CLASSES, ItemDataset, PIXELS, SIDE, Splits};
 pub use error::DataError;
 pub use features::{FeatureBatcher, FeatureItem};

@@ -145,7 +145,10 @@ impl ResNetConfig {
     }
 }
 
-/// A convolution without bias that keeps the size, up to the stride.
+/// The initial weights of a convolution.
+const WEIGHTS: Initializer =
+    Initializer::KaimingNormal { gain: std::f64::consts::SQRT_2, fan_out_only: true };
+
 fn conv(
     input: usize,
     output: usize,
@@ -153,15 +156,23 @@ fn conv(
     stride: usize,
     device: &Device,
 ) -> Private<Conv2d> {
+    same_size_conv([input, output], kernel, stride, WEIGHTS, device)
+}
+
+/// Returns a convolution without bias that keeps the size, up to the stride.
+pub(super) fn same_size_conv(
+    channels: [usize; 2],
+    kernel: usize,
+    stride: usize,
+    weights: Initializer,
+    device: &Device,
+) -> Private<Conv2d> {
     let pad = kernel / 2;
-    Conv2dConfig::new([input, output], [kernel, kernel])
+    Conv2dConfig::new(channels, [kernel, kernel])
         .with_stride([stride, stride])
         .with_padding(PaddingConfig2d::Explicit(pad, pad, pad, pad))
         .with_bias(false)
-        .with_initializer(Initializer::KaimingNormal {
-            gain: std::f64::consts::SQRT_2,
-            fan_out_only: true,
-        })
+        .with_initializer(weights)
         .init(device)
         .private()
 }

@@ -1,12 +1,13 @@
 use burn::config::Config;
 use burn::module::Module;
-use burn::nn::conv::{Conv2d, Conv2dConfig};
-use burn::nn::{GroupNorm, GroupNormConfig, Initializer, Linear, LinearConfig, PaddingConfig2d};
+use burn::nn::conv::Conv2d;
+use burn::nn::{GroupNorm, GroupNormConfig, Initializer, Linear, LinearConfig};
 use burn::tensor::activation::relu;
 use burn::tensor::{Device, Tensor};
 use burn_dp::nn::{IntoPrivate, Private};
 
 use super::Classifier;
+use super::resnet::same_size_conv;
 
 /// Groups of a normalization, as in the papers that train the network privately.
 const GROUPS: usize = 16;
@@ -116,7 +117,9 @@ fn norm(channels: usize, device: &Device) -> Private<GroupNorm> {
     GroupNormConfig::new(GROUPS, channels).init(device).private()
 }
 
-/// A convolution without bias that keeps the size, up to the stride.
+/// The initial weights of a convolution.
+const WEIGHTS: Initializer = Initializer::KaimingNormal { gain: 1.0, fan_out_only: false };
+
 fn conv(
     input: usize,
     output: usize,
@@ -124,14 +127,7 @@ fn conv(
     stride: usize,
     device: &Device,
 ) -> Private<Conv2d> {
-    let pad = kernel / 2;
-    Conv2dConfig::new([input, output], [kernel, kernel])
-        .with_stride([stride, stride])
-        .with_padding(PaddingConfig2d::Explicit(pad, pad, pad, pad))
-        .with_bias(false)
-        .with_initializer(Initializer::KaimingNormal { gain: 1.0, fan_out_only: false })
-        .init(device)
-        .private()
+    same_size_conv([input, output], kernel, stride, WEIGHTS, device)
 }
 
 impl Classifier for WideResNet {

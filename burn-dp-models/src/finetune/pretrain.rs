@@ -120,9 +120,7 @@ impl PretrainOptions {
         stream: &[u32],
     ) -> Result<Gpt2LanguageModel, TrainError> {
         let device = Device::flex().autodiff();
-        let loss = CrossEntropyLossConfig::new()
-            .with_pad_tokens(Some(vec![Tokens::IGNORED as usize]))
-            .init(&device);
+        let loss = CrossEntropyLossConfig::new().init(&device);
         let mut optimizer = AdamConfig::new().init();
         let mut random = ChaCha8Rng::seed_from_u64(self.seed);
         let columns: Vec<Column> =

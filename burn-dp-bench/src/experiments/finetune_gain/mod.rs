@@ -5,6 +5,7 @@
 mod options;
 mod runs;
 
+use std::cell::Cell;
 use std::path::PathBuf;
 
 use burn_dp_examples::training::{TrainError, checks, files};
@@ -36,7 +37,7 @@ fn run_with(options: &FinetuneGainOptions, setting: Setting) -> Result<Figure, T
     let preset = if options.quick { "quick" } else { "paper" };
     let folder = output.join(format!("{name}.{preset}"));
     files::make_folder(&folder)?;
-    let runs = Runs { options, setting, kind, folder };
+    let runs = Runs { options, setting, kind, folder, is_prepared: Cell::new(false) };
     let seeds = measured.seeds.clone();
     let contenders =
         || CONTENDERS.iter().filter(|one| kind == Kind::Classes || one.way != Way::Probe);

@@ -1,5 +1,6 @@
 //! The runs of the experiment: each is a command of `finetune`.
 
+use std::cell::Cell;
 use std::path::{Path, PathBuf};
 
 use burn_dp_examples::training::{TrainError, files, typed};
@@ -131,6 +132,8 @@ pub(super) struct Runs<'a> {
     pub(super) setting: Setting,
     pub(super) kind: Kind,
     pub(super) folder: PathBuf,
+    /// Whether halves and models are there.
+    pub(super) is_prepared: Cell<bool>,
 }
 
 /// Runs a command of `finetune`.
@@ -161,6 +164,9 @@ impl Runs<'_> {
 
     /// Halves the data, and trains on the public half, unless it is the half of an earlier run.
     fn prepare(&self) -> Result<(), TrainError> {
+        if self.is_prepared.get() {
+            return Ok(());
+        }
         let [public, private] = ["public.jsonl", "private.jsonl"].map(|name| self.at(name));
         let models = ["pretrained", "scratch"].map(|name| self.at(name));
         let options = self.options;
@@ -170,17 +176,20 @@ impl Runs<'_> {
             user: options.user.as_deref(),
             group: options.group.as_deref(),
         };
-        let before = std::fs::read(&public).ok();
-        write_halves(&options.data, columns, [&public, &private])?;
-        let is_same =
-            before.is_some_and(|before| std::fs::read(&public).is_ok_and(|now| now == before));
+        let found = self.at("found.jsonl");
+        write_halves(&options.data, columns, [&found, &private])?;
+        let io = |source| TrainError::Io { path: public.clone(), source };
+        let is_same = std::fs::read(&public).ok() == Some(std::fs::read(&found).map_err(io)?);
+        // The last file of a model.
+        let config = |model: &Path| model.join("config.json");
+        if !is_same {
+            models.iter().try_for_each(|model| files::remove(&config(model)))?;
+        }
+        std::fs::rename(&found, &public).map_err(io)?;
         for (model, steps) in models.iter().zip([self.setting.pretrain_steps, "0"]) {
-            // The last file that is written.
-            let config = model.join("config.json");
-            if is_same && config.is_file() {
+            if config(model).is_file() {
                 continue;
             }
-            files::remove(&config)?;
             let (public, model) = (text(&public), text(model));
             let mut words = vec!["pretrain", "--data", &public, "--text", "text"];
             words.extend(["--positions", self.setting.positions, "--output", &model]);
@@ -188,6 +197,7 @@ impl Runs<'_> {
             words.extend(self.setting.sizes);
             finetune(&words)?;
         }
+        self.is_prepared.set(true);
         Ok(())
     }
 

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use burn::tensor::{Device, Tensor};
+use burn::tensor::Tensor;
 use burn_dp::optim::FederatedTraining;
 use burn_dp::{DpError, PublicSource};
 
@@ -132,29 +132,27 @@ pub fn run(options: FederatedOptions) -> Result<FederatedFigures, TrainError> {
     }
     let measured = (measurements, progress.finish());
     checkpoints.save(&model, training.optimizer())?;
-    let figures = finish(&options, &output, &users, &mut training, model, &trained, measured)?;
+    let norms = norms::named(&public_norms(&model)?);
+    let figures = finish(privacy.delta, &output, &users, &mut training, model, norms, measured)?;
     drop(training);
     checkpoints.remove()?;
     Ok(figures)
 }
 
 fn finish(
-    options: &FederatedOptions,
+    delta: f64,
     output: &Output,
     users: &Users,
     training: &mut FederatedTraining,
     model: NextToken,
-    trained: &Device,
+    public: Vec<(String, f64)>,
     (measurements, train_time): (Vec<RoundFigures>, Duration),
 ) -> Result<FederatedFigures, TrainError> {
-    let delta = options.check()?.privacy.delta;
     let facts = [("dataset", "shakespeare, by speaking role".to_string())];
     let not_covered = [
         "The text of the public users, which measured the model.",
         "A person behind several speaking roles: the guarantee is for one role of one play.",
     ];
-    let public =
-        norms::named(&norms::of_public_users(&options.training, &model, &users.test, trained)?);
     output.models(model, None)?;
     training.forget_key()?;
     let (training, optim) = (&*training, training.optimizer());

@@ -28,7 +28,7 @@ pub(super) fn train<E: Encoder, M: Classifier<Inputs = E::Inputs>>(
     mut after_step: impl FnMut(&M, Step) -> Result<(), TrainError>,
 ) -> Result<(M, Option<WeightAverage>), TrainError> {
     let mut average = settings.weight_average()?;
-    let loader = DataLoaderBuilder::new(settings.repeated(encoder))
+    let loader = DataLoaderBuilder::new(settings.augmented(encoder)?)
         .batch_size(settings.batch_size)
         .shuffle(settings.data.seed)
         .set_device(device.clone())

@@ -120,7 +120,7 @@ impl<E: Encoder, M: Classifier<Inputs = E::Inputs>> PrivateRun<E, M> {
         let (steps, steps_per_epoch) = (settings.steps(items), settings.steps_per_epoch(items));
         checkpoints.begin(&model, &optim)?;
         let plan = optim.plan();
-        let batcher = settings.repeated(encoder);
+        let batcher = settings.augmented(encoder)?;
         let builder = PrivateDataLoaderBuilder::new(batcher).with_device(device.clone());
         // Fixed shapes keep the kernels of a GPU in use.
         let is_truncated = matches!(plan.sampling(), SamplingScheme::TruncatedPoisson { .. });

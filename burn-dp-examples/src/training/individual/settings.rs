@@ -7,13 +7,15 @@
 
 use std::path::PathBuf;
 
+use burn::data::dataloader::batcher::Batcher;
 use burn_dp::optim::WeightAverage;
+use burn_dp::sampling::AugmentationBatcher;
 use burn_dp_accountant::correlated_noise::Strategy;
 use serde::Serialize;
 
 use super::recipe::{self, Recipe};
 use super::{ClippingSettings, IndividualOptions, InputSettings, ScheduleName};
-use crate::data::{Encoder, Repeated};
+use crate::data::{Batch, Encoder};
 use crate::models::ModelName;
 use crate::training::options::{BackendName, DataOptions, OptimizerName, PUBLIC_OPTIONS, as_typed};
 use crate::training::output::Output;
@@ -190,8 +192,16 @@ impl Settings {
     }
 
     /// Returns the batcher of a training: it repeats each example as often as it is augmented.
-    pub(super) fn repeated<E: Encoder>(&self, encoder: &E) -> Repeated<E> {
-        Repeated { encoder: encoder.clone(), copies: self.copies() }
+    ///
+    /// # Errors
+    ///
+    /// Returns [`TrainError::Privacy`] if there are no copies.
+    pub(super) fn augmented<E: Encoder>(
+        &self,
+        encoder: &E,
+    ) -> Result<impl Batcher<E::Item, Batch<E::Inputs>> + use<E>, TrainError> {
+        let copy = |item: &E::Item, _| item.clone();
+        Ok(AugmentationBatcher::new(encoder.clone(), self.copies(), copy)?)
     }
 
     /// Returns whether the clipping policy needs public examples.
