@@ -16,6 +16,7 @@ chapters! {
     correlated_noise: "correlated-noise.md",
     auditing: "auditing.md",
     choosing: "choosing.md",
+    devices: "devices.md",
     coverage: "coverage.md",
     extending: "extending.md",
     from_burn: "from-burn.md",

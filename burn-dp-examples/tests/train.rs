@@ -74,6 +74,8 @@ fn impossible_options_are_refused_before_anything_is_written() {
         ("--max-grad-norm 1e-70", "standard deviation"),
         ("--physical-batch-size 0", "--physical-batch-size must be at least 1, got 0"),
         ("--non-private --epsilon 3", "--epsilon 3 has no meaning together with --non-private"),
+        ("--non-private --precision f16", "--precision f16 has no meaning together"),
+        ("--precision f8", "invalid value 'f8'"),
         ("--non-private --resume", "--resume has no meaning together with --non-private"),
         ("--resume", "--resume finds no checkpoint in"),
         ("--model magic", "invalid value 'magic'"),
@@ -90,6 +92,23 @@ fn impossible_options_are_refused_before_anything_is_written() {
     ] {
         let message = refusal(line);
         assert!(message.contains(expected), "`{line}`: {message}");
+    }
+}
+
+#[test]
+fn passes_in_half_precision_train_nearly_as_well() {
+    let seeded = format!("{SMALL} --steps 20 --noise-multiplier 1 --insecure-seed 3");
+    let (_single, expected) = figures(&seeded);
+    assert_eq!(expected["precision"], "f32");
+    for precision in ["bf16", "f16"] {
+        let (folder, found) = figures(&format!("{seeded} --precision {precision}"));
+        assert_eq!(found["precision"], *precision);
+        let [found, expected] =
+            [&found, &expected].map(|figures| figures["test_loss"].as_f64().unwrap());
+        assert!(found != expected && (found - expected).abs() < 0.1, "{found} {expected}");
+        let statement = std::fs::read_to_string(folder.path().join("out/privacy.json")).unwrap();
+        let named = format!("\"precision_of_passes\": \"{precision}\"");
+        assert!(statement.contains(&named), "{statement}");
     }
 }
 

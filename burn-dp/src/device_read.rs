@@ -22,6 +22,11 @@ pub(crate) async fn read<const D: usize, K: Basic>(
     tensor: Tensor<D, K>,
     what: &str,
 ) -> Result<TensorData, DpError> {
+    #[cfg(feature = "remote")]
+    if crate::remote::is_remote(&tensor.device()) {
+        let read = async { tensor.into_data_async().await.map_err(|e| unreadable(what, e)) };
+        return crate::remote::within_limit(read, what).await;
+    }
     tensor.into_data_async().await.map_err(|error| unreadable(what, error))
 }
 
@@ -104,6 +109,10 @@ pub(crate) fn wait<T>(future: impl Future<Output = T>) -> T {
     use std::sync::Arc;
     use std::sync::atomic::{AtomicBool, Ordering};
     use std::thread::{self, Thread};
+    use std::time::Duration;
+
+    /// The longest time between two polls.
+    const LOOK: Duration = Duration::from_millis(500);
 
     /// Other code may unpark the thread too, or use up the token of this one.
     struct Unpark(Thread, AtomicBool);
@@ -128,8 +137,10 @@ pub(crate) fn wait<T>(future: impl Future<Output = T>) -> T {
         if let Poll::Ready(output) = future.as_mut().poll(&mut Context::from_waker(&waker)) {
             return output;
         }
-        while !unpark.1.swap(false, Ordering::Acquire) {
-            thread::park();
+        if !unpark.1.swap(false, Ordering::Acquire) {
+            // Now and then the future may look at the time.
+            thread::park_timeout(LOOK);
+            unpark.1.swap(false, Ordering::Acquire);
         }
     }
 }

@@ -82,6 +82,7 @@
 //! | [`noise`], [`random`] | the Gaussian mechanism, and its cryptographic randomness |
 //! | [`optim`] | plan and optimizer |
 //! | [`checkpoint`] | checkpoints and the log of releases |
+//! | `remote` | devices that other machines host (feature `remote`) |
 //! | `train` | training with Burn's `SupervisedTraining` (feature `train`) |
 //! | [`updates`] | updates of mini-sets and users: batch clipping, federated training |
 //! | [`model`] | validation, and groups of parameters |
@@ -97,6 +98,9 @@
 //! `cuda`, `rocm`. Enable a backend on this crate, which enables it on Burn; a backend that is
 //! enabled on Burn alone lacks the private primitives. `simd`, `rayon` and `autotune` (default) are
 //! Burn's features.
+//!
+//! `remote` runs on devices that other machines host, through Iroh; `remote-websocket` adds
+//! WebSocket, and `remote-server` the server.
 //!
 //! `train` integrates with Burn's learner, and `tui` adds its terminal dashboard.
 
@@ -121,6 +125,8 @@ pub mod optim;
 pub mod prelude;
 mod public_data;
 pub mod random;
+#[cfg(feature = "remote")]
+pub mod remote;
 pub mod sampling;
 pub mod schedule;
 #[cfg(feature = "train")]

@@ -15,6 +15,7 @@ mod lint;
 mod private_folder;
 mod process;
 mod program;
+mod remote;
 mod step;
 mod test;
 mod vulkan;
@@ -90,6 +91,9 @@ enum Command {
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         args: Vec<String>,
     },
+    /// Run the tests of devices that servers host, in processes and network namespaces of their
+    /// own.
+    TestRemote,
     /// Check formatting, structure and words, and run Clippy with warnings as errors.
     Lint {
         /// Leave out Clippy, which compiles all dependencies the first time.
@@ -170,6 +174,7 @@ impl Command {
                 let processes = test::processes(backend, &args, test::nextest_found());
                 processes.into_iter().map(Step::from).collect()
             }
+            Self::TestRemote => vec![remote::tests(test::nextest_found()).into()],
             Self::Lint { quick } => checks::lint(quick),
             Self::Guards(options) => vec![Step::Guards(options)],
             Self::Doc { open } => vec![checks::doc(open).into()],

@@ -5,10 +5,11 @@ use std::process::{Command, Stdio};
 use crate::announcement::Announcement;
 use crate::backend::Backend;
 use crate::process::Process;
+use crate::remote;
 use crate::vulkan;
-use crate::workspace::{BOOK, EXAMPLES, FULL, FULL_PARTS, TESTED};
+use crate::workspace::{BOOK, EXAMPLES, FULL, FULL_PARTS, LIBRARY, TESTED};
 
-/// The variable that says on which backend `burn-dp/tests/runs` makes its steps.
+/// The variable that says on which backend `runs` and `learner` in `burn-dp/tests` make their steps.
 const TEST_BACKEND: &str = "BURN_DP_TEST_BACKEND";
 
 /// Returns whether `cargo nextest` is installed.
@@ -45,26 +46,31 @@ pub(crate) fn processes(backend: Option<Backend>, args: &[String], nextest: bool
     processes
 }
 
-/// Returns the tests of the libraries, and of whole runs, whose names contain one of `filters`.
+/// Returns the tests of the libraries, of whole runs in a loop and in the learner, and of remote
+/// devices, whose names contain one of `filters`.
 ///
-/// Nothing else is linked: every other program would be built once more for the backend.
+/// Nothing else is linked: every other program would be built once more for the backend. Remote
+/// devices come along because they need a build of Burn of their own, too.
 pub(crate) fn of_libraries(backend: Backend, filters: &[&str], nextest: bool) -> Process {
     let runner: &[&str] = if nextest { &["nextest", "run"] } else { &["test"] };
-    let tests = Process::cargo().args(runner.iter().copied()).args([
-        "--lib",
-        "--test",
-        "runs",
-        "--no-fail-fast",
-    ]);
-    selected(tests, Some(backend)).args(["--"]).args(filters.iter().copied())
+    let tests = ["--lib", "--test", "runs", "--test", "learner", "--test", "remote"];
+    let process = Process::cargo().args(runner.iter().copied()).args(tests).arg("--no-fail-fast");
+    let features = format!("{LIBRARY}/{}", remote::FEATURES.join(&format!(",{LIBRARY}/")));
+    let process = selected_with(process, Some(backend), &[&features]);
+    process.arg("--").args(filters.iter().copied())
 }
 
-fn selected(mut process: Process, backend: Option<Backend>) -> Process {
+fn selected(process: Process, backend: Option<Backend>) -> Process {
+    selected_with(process, backend, &[])
+}
+
+/// Selects the packages, the features of the backend and some more.
+fn selected_with(mut process: Process, backend: Option<Backend>, more: &[&str]) -> Process {
     for package in TESTED {
         process = process.args(["-p", package]);
     }
-    process = process.args(features(backend, vulkan::gpu_found()));
-    // The whole steps of `tests/runs` are made on the device of this backend.
+    process = process.args(features(backend, vulkan::gpu_found(), more));
+    // Whole steps are made on the device of this backend.
     let other = backend.filter(|backend| !backend.is_in_full());
     if let Some(name) = other.and_then(Backend::feature) {
         process = process.env(TEST_BACKEND, name);
@@ -84,8 +90,9 @@ fn selected(mut process: Process, backend: Option<Backend>) -> Process {
 ///
 /// Without a GPU the kernels of WGPU are compiled by a software driver. There, autotuning would
 /// take most of the time of the tests, because it compiles every variant of a kernel.
-fn features(backend: Option<Backend>, gpu: bool) -> Vec<String> {
+fn features(backend: Option<Backend>, gpu: bool, more: &[&str]) -> Vec<String> {
     let mut features = vec![FULL.to_string()];
+    features.extend(more.iter().map(|feature| feature.to_string()));
     let mut arguments = Vec::new();
     if let Some(backend) = backend.filter(|backend| !backend.is_in_full()) {
         if backend == Backend::Wgpu && !gpu {
@@ -153,7 +160,7 @@ mod tests {
 
     #[test]
     fn kernels_are_tuned_only_where_there_is_a_gpu() {
-        let arguments = |backend, gpu| features(Some(backend), gpu).join(" ");
+        let arguments = |backend, gpu| features(Some(backend), gpu, &[]).join(" ");
         let full = format!("--features {FULL},burn-dp-examples");
         assert_eq!(arguments(Backend::Wgpu, true), format!("{full}/wgpu"));
         assert_eq!(arguments(Backend::Cuda, false), format!("{full}/cuda"));
@@ -176,8 +183,10 @@ mod tests {
             assert_eq!(
                 of_libraries(Backend::Cuda, &["ghost", "clip"], nextest).to_string(),
                 format!(
-                    "BURN_DP_TEST_BACKEND=cuda cargo {runner} --lib --test runs --no-fail-fast \
-                     {PACKAGES},burn-dp-examples/cuda -- ghost clip"
+                    "BURN_DP_TEST_BACKEND=cuda cargo {runner} --lib --test runs --test learner \
+                     --test remote --no-fail-fast {PACKAGES},burn-dp/train,\
+                     burn-dp/remote-websocket,burn-dp/remote-server,burn-dp-examples/cuda \
+                     -- ghost clip"
                 )
             );
         }

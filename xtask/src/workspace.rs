@@ -11,6 +11,9 @@ pub(crate) const PUBLISHED: [&str; 3] = ["burn-dp-accountant", "burn-dp", "burn-
 pub(crate) const TESTED: [&str; 5] =
     ["burn-dp-accountant", "burn-dp", "burn-dp-examples", "burn-dp-bench", "burn-dp-models"];
 
+/// The package of the library.
+pub(crate) const LIBRARY: &str = "burn-dp";
+
 /// The package whose doc tests are the Rust blocks of the book.
 pub(crate) const BOOK: &str = "burn-dp-book";
 
@@ -83,7 +86,7 @@ pub(crate) struct Part {
 pub(crate) const BASE: Part = Part { feature: "", witness: "burn-core", crates: 210, minutes: 6 };
 
 /// What a run or a test can add to [`BASE`].
-pub(crate) const PARTS: [Part; 7] = [
+pub(crate) const PARTS: [Part; 8] = [
     Part { feature: "ndarray", witness: "burn-ndarray", crates: 15, minutes: 2 },
     Part { feature: "wgpu", witness: "burn-wgpu", crates: 110, minutes: 8 },
     Part { feature: "cuda", witness: "burn-cuda", crates: 125, minutes: 8 },
@@ -91,6 +94,7 @@ pub(crate) const PARTS: [Part; 7] = [
     Part { feature: "images", witness: "image", crates: 10, minutes: 1 },
     Part { feature: "train", witness: "burn-train", crates: 25, minutes: 1 },
     Part { feature: "finetune", witness: "tokenizers", crates: 40, minutes: 1 },
+    Part { feature: "remote-server", witness: "burn-remote", crates: 175, minutes: 5 },
 ];
 
 /// The features of `full`, as far as they add crates.
@@ -136,8 +140,8 @@ mod tests {
     }
 
     #[test]
-    fn every_part_is_a_feature_of_the_examples_or_the_benchmarks() {
-        let manifests = [EXAMPLES, BENCH.package].map(|package| {
+    fn every_part_is_a_feature_of_the_examples_the_benchmarks_or_the_library() {
+        let manifests = [EXAMPLES, BENCH.package, LIBRARY].map(|package| {
             std::fs::read_to_string(root().join(package).join("Cargo.toml")).unwrap()
         });
         for part in PARTS {

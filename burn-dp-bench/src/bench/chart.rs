@@ -102,6 +102,7 @@ mod tests {
             cpu_ms: None,
             ratio: ms / 2.0,
             peak_mib: None,
+            device_mib: None,
         }
     }
 

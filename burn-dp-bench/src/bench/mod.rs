@@ -20,6 +20,7 @@ mod finetune;
 mod learner;
 mod memory;
 mod networks;
+mod noise;
 mod options;
 mod peer_lines;
 mod peers;
@@ -38,6 +39,7 @@ pub use algorithm::{Algorithm, InnerOptimizer};
 pub use finetune::{FinetuneOptions, FinetuneRow, Shape, StepperOptions, Way};
 pub(crate) use memory::{largest_batch, step_peak_mib};
 pub use networks::{Network, Sizes};
+pub use noise::{NoiseOptions, NoiseRow};
 #[cfg(feature = "train")]
 pub use options::LearnerOptions;
 pub use options::{BenchOptions, Benchmark, RecurrentOptions, StepOptions};
@@ -63,6 +65,7 @@ pub fn run(options: BenchOptions) -> Result<(), TrainError> {
         Benchmark::Learner(options) => learner::run(&options),
         Benchmark::Peers(options) => peers::run(&options),
         Benchmark::Scaling(options) => scaling::run(&options),
+        Benchmark::Noise(options) => noise::run(&options),
         Benchmark::Recurrent(options) => recurrent::run(&options),
         Benchmark::Finetune(options) => finetune::run(&options),
         Benchmark::FinetuneWorker(options) => finetune::serve(&options),

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand};
 
 use super::finetune::{FinetuneOptions, StepperOptions};
+use super::noise::NoiseOptions;
 use super::peers::PeerOptions;
 use super::scaling::ScalingOptions;
 use super::worker::WorkerOptions;
@@ -36,6 +37,8 @@ pub enum Benchmark {
     Learner(LearnerOptions),
     /// One step of recurrent layers: Burn's layers, private layers without clipping, and with it.
     Recurrent(RecurrentOptions),
+    /// The throughput of the noise, next to a pass over as many values.
+    Noise(NoiseOptions),
     /// Private fine-tuning of a network of the shape of GPT-2 against ordinary fine-tuning.
     Finetune(FinetuneOptions),
     /// Make steps of one way of fine-tuning on command; started by `finetune`.

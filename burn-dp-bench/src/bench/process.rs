@@ -27,6 +27,9 @@ pub(super) struct Ready {
 pub(super) struct Times {
     /// Milliseconds of each counted step.
     pub(super) ms: Vec<f64>,
+    /// Memory that the allocator of the device holds, in MiB, where there is one.
+    #[serde(default)]
+    pub(super) device_mib: Option<f64>,
 }
 
 /// The command for a block.
@@ -41,6 +44,8 @@ pub(super) struct Process {
     usage: Usage,
     /// Resident size in MiB before the network was created.
     pub(super) base_mib: Option<f64>,
+    /// Memory of the device in MiB after the last block.
+    pub(super) device_mib: Option<f64>,
 }
 
 impl Process {
@@ -59,7 +64,8 @@ impl Process {
         let (input, output) = (child.stdin.take(), child.stdout.take());
         let Some(output) = output else { return Err(format!("`{program}` has no output")) };
         let (output, usage) = (BufReader::new(output), Usage::of(child.id()));
-        let mut process = Self { child, input, output, errors, usage, base_mib: None };
+        let mut process =
+            Self { child, input, output, errors, usage, base_mib: None, device_mib: None };
         process.base_mib = process.answer::<Ready>()?.base_mib;
         Ok(process)
     }
@@ -124,7 +130,8 @@ impl Player for Process {
         if written.is_err() {
             return Err(self.last_words());
         }
-        let Times { ms } = self.answer()?;
+        let Times { ms, device_mib } = self.answer()?;
+        self.device_mib = device_mib;
         let after = self.settled();
         let cpu_ms = after.zip(before).map(|(after, before)| (after - before) / (1 + steps) as f64);
         Ok(Block { ms, cpu_ms })
@@ -158,6 +165,7 @@ mod tests {
         let mut process = shell(script).unwrap();
         assert_eq!(process.base_mib, Some(2.5));
         assert_eq!(process.block(3).unwrap().ms, [3.0, 1.0]);
+        assert_eq!(process.device_mib, None);
         assert_eq!(process.block(8).unwrap().ms, [8.0, 1.0]);
     }
 

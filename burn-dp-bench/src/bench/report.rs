@@ -28,6 +28,8 @@ pub struct Row {
     /// Peak memory in MiB of a process that makes such steps and nothing else; `None` where the
     /// system does not report it.
     pub peak_mib: Option<f64>,
+    /// Memory in MiB that the allocator of the device held after the last step; `None` on a CPU.
+    pub device_mib: Option<f64>,
 }
 
 /// Returns the figures as a table.
@@ -43,7 +45,9 @@ pub(super) fn table(rows: &[Row]) -> String {
         "CPU ms",
         "ratio",
         "peak MiB",
+        "device MiB",
     ]);
+    let mib = |mib: Option<f64>| mib.map(|mib| format!("{mib:.0}")).unwrap_or_default();
     for row in rows {
         table.add_row([
             row.model.clone(),
@@ -54,7 +58,8 @@ pub(super) fn table(rows: &[Row]) -> String {
             format!("{:.2}", row.ms_min),
             row.cpu_ms.map(|ms| format!("{ms:.2}")).unwrap_or_default(),
             format!("{:.2}", row.ratio),
-            row.peak_mib.map(|mib| format!("{mib:.0}")).unwrap_or_default(),
+            mib(row.peak_mib),
+            mib(row.device_mib),
         ]);
     }
     table.to_string()
@@ -97,6 +102,7 @@ mod tests {
             cpu_ms: Some(2.0),
             ratio: 1.5,
             peak_mib: None,
+            device_mib: Some(3.0),
         };
         let value = serde_json::to_value(&row).unwrap();
         let mut names: Vec<_> = value.as_object().unwrap().keys().cloned().collect();
@@ -106,6 +112,7 @@ mod tests {
             "backend",
             "batch",
             "cpu_ms",
+            "device_mib",
             "model",
             "ms",
             "ms_min",

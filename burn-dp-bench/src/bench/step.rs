@@ -135,6 +135,7 @@ fn measure(workers: &[WorkerOptions], repetitions: usize) -> Result<Vec<Row>, Tr
             cpu_ms: block.cpu_ms,
             ratio: ms / ordinary,
             peak_mib: process.peak_mib(),
+            device_mib: process.device_mib,
         });
     }
     Ok(rows)

@@ -127,9 +127,14 @@ pub(super) fn serve<M: Classifier>(
             return Err(pipe(std::io::Error::other(error)));
         };
         let ms = contender.timed_steps(batch, steps, || synchronize(device))?;
-        say(&Times { ms })?;
+        say(&Times { ms, device_mib: device_mib(device) })?;
     }
     Ok(())
+}
+
+/// Returns what the allocator of a device holds, pages for later use included.
+fn device_mib(device: &Device) -> Option<f64> {
+    Some(device.memory_pool_usage()?.bytes_reserved as f64 / f64::from(1 << 20))
 }
 
 fn say(answer: &impl serde::Serialize) -> Result<(), TrainError> {
@@ -143,7 +148,7 @@ fn pipe(source: std::io::Error) -> TrainError {
 }
 
 /// Waits until the device has finished.
-fn synchronize(device: &Device) -> Result<(), TrainError> {
+pub(super) fn synchronize(device: &Device) -> Result<(), TrainError> {
     device
         .sync()
         .map_err(|error| TrainError::option("--backend", format!("{device:?} failed: {error:?}")))

@@ -3,7 +3,7 @@
 use std::fmt::Debug;
 
 use burn::data::dataloader::batcher::Batcher;
-use burn::tensor::{Device, Int, Tensor, TensorData};
+use burn::tensor::{Device, FloatDType, Int, Tensor, TensorData};
 
 /// Inputs and labels of a batch.
 #[derive(Debug, Clone)]
@@ -37,6 +37,9 @@ impl<I: Inputs> Batch<I> {
 pub trait Inputs: Clone + Debug + Send + 'static {
     /// Returns the rows of some examples.
     fn rows(&self, start: usize, examples: usize) -> Self;
+
+    /// Returns the inputs in this precision; numbers of words have none.
+    fn in_precision(self, precision: FloatDType) -> Self;
 }
 
 /// Images, `[batch_size, channels, height, width]`.
@@ -44,12 +47,20 @@ impl Inputs for Tensor<4> {
     fn rows(&self, start: usize, examples: usize) -> Self {
         self.clone().narrow(0, start, examples)
     }
+
+    fn in_precision(self, precision: FloatDType) -> Self {
+        self.cast(precision)
+    }
 }
 
 /// Texts as numbers of words, `[batch_size, length]`.
 impl Inputs for Tensor<2, Int> {
     fn rows(&self, start: usize, examples: usize) -> Self {
         self.clone().narrow(0, start, examples)
+    }
+
+    fn in_precision(self, _precision: FloatDType) -> Self {
+        self
     }
 }
 

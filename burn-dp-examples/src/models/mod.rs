@@ -43,7 +43,7 @@ pub use wide_resnet::{WideBlock, WideResNet, WideResNetConfig};
 
 use burn::module::Module;
 use burn::nn::loss::CrossEntropyLossConfig;
-use burn::tensor::Tensor;
+use burn::tensor::{FloatDType, Tensor};
 use burn_dp::losses::CrossEntropyLoss;
 
 use crate::data::{Batch, Inputs};
@@ -64,6 +64,17 @@ pub trait Classifier: Module {
     /// Returns one loss for each example of a batch, `[batch_size]`.
     fn losses(&self, loss: &CrossEntropyLoss, batch: Batch<Self::Inputs>) -> Tensor<1> {
         loss.forward(self.forward(batch.inputs), batch.targets)
+    }
+
+    /// Returns the losses of a network in this precision, in single precision.
+    fn losses_in(
+        &self,
+        precision: FloatDType,
+        loss: &CrossEntropyLoss,
+        batch: Batch<Self::Inputs>,
+    ) -> Tensor<1> {
+        let scores = self.forward(batch.inputs.in_precision(precision));
+        loss.forward(scores.cast(FloatDType::F32), batch.targets)
     }
 
     /// Returns the mean over the batch by Burn's loss, for ordinary training.

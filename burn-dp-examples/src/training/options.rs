@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use burn::tensor::FloatDType;
 use clap::parser::ValueSource;
 use clap::{Arg, ArgMatches, Args, Parser, ValueEnum};
 use serde::{Serialize, Serializer};
@@ -142,6 +143,31 @@ pub enum BackendName {
     Wgpu,
     /// NVIDIA GPUs.
     Cuda,
+}
+
+/// The precision of forward and backward passes. Parameters, norms, sums, noise and the state of the
+/// optimizer are in single precision.
+#[derive(ValueEnum, Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Precision {
+    /// Single precision.
+    #[default]
+    F32,
+    /// Half precision: numbers up to 65504.
+    F16,
+    /// The range of single precision with eight bits of accuracy.
+    #[value(name = "bf16")]
+    BF16,
+}
+
+impl Precision {
+    /// Returns Burn's name of the precision.
+    pub fn dtype(self) -> FloatDType {
+        match self {
+            Self::F32 => FloatDType::F32,
+            Self::F16 => FloatDType::F16,
+            Self::BF16 => FloatDType::BF16,
+        }
+    }
 }
 
 /// Returns the name of a choice as it is typed.

@@ -1,6 +1,6 @@
 //! The Gaussian mechanism on a grid.
 
-use burn::tensor::Tensor;
+use burn::tensor::{Device, Tensor};
 
 use super::ahead::NoiseAhead;
 use super::correlated::CorrelatedNoise;
@@ -9,7 +9,7 @@ use super::integer_normal::TABLE;
 use super::release::release;
 use super::standard_normal::standard_normal;
 use crate::DpError;
-use crate::ops::{KeyedNoise, native_release};
+use crate::ops::{KeyedNoise, has_release, native_release};
 use crate::random::Stream;
 
 /// Smallest and largest scale: far beyond all use.
@@ -216,7 +216,10 @@ impl GaussianMechanism {
 
     /// Returns sums with noise, scaled, on a device that [`has_release`](crate::ops::has_release):
     /// the same bits as [`release`](Self::release) of the same sums, which have to be finite.
-    pub(crate) fn release_on_device(&self, stream: Stream, sums: Tensor<1>) -> Tensor<1> {
+    ///
+    /// Public for benchmarks: the optimizer checks the sums first.
+    #[doc(hidden)]
+    pub fn release_on_device(&self, stream: Stream, sums: Tensor<1>) -> Tensor<1> {
         let noise = KeyedNoise {
             stream: stream.into_keystream().words(),
             reciprocal: self.grid.reciprocal,
@@ -225,6 +228,11 @@ impl GaussianMechanism {
             table: TABLE,
         };
         native_release(sums, noise)
+    }
+
+    /// Returns whether kernels of this device release sums, and not the host.
+    pub fn releases_on(device: &Device) -> bool {
+        has_release(device)
     }
 
     /// Returns one sum with noise, scaled, in double precision: a count or another statistic.

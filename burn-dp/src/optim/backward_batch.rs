@@ -92,19 +92,20 @@ impl DpOptimizer {
     ) -> Result<(), DpError> {
         // Before any forward pass: no pass of the test may set what later passes are compared to.
         self.engine.buffers.begin(model).await?;
+        let computing = self.engine.computing(model)?;
         let losses = |model: &M, input| (losses(model, input), ());
         let forward = self.engine.forward(batch, None, &losses);
         for physical in batch.physical_batches(physical_batch_size)? {
             let (input, part) = physical?.into_parts();
             self.engine.check_part(&part)?;
             if self.engine.begin_comparison() {
-                let outcome = forward.compare(model, part.private_indices()).await;
+                let outcome = forward.compare(&*computing, part.private_indices()).await;
                 self.engine.compared(&outcome);
                 outcome?;
             }
             let task = self.engine.clip_task(model).await?;
-            let (losses, ()) = forward.run(model, input, &part);
-            let (sum, probe) = task.run(losses, &part, model).await;
+            let (losses, ()) = forward.run(&*computing, input, &part);
+            let (sum, probe) = task.run(losses, &part, model, &computing).await;
             self.engine.end_task(probe);
             self.engine.accumulate(part, sum?)?;
         }

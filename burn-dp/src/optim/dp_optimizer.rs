@@ -3,7 +3,7 @@ use std::sync::Once;
 use burn::lr_scheduler::module_lr_scheduler::ModuleLearningRate;
 use burn::module::Module;
 use burn::optim::ModuleOptimizer;
-use burn::tensor::Tensor;
+use burn::tensor::{FloatDType, Tensor};
 use burn_dp_accountant::{Epsilon, PrivacyLedger, PrivacyStatement};
 
 use super::engine::PrivacyEngine;
@@ -107,6 +107,28 @@ impl DpOptimizer {
         self
     }
 
+    /// Computes the losses and their gradients in another precision than the parameters have
+    /// (mixed precision), for example `FloatDType::BF16`. The parameters, the norms, the clipped
+    /// sum, the noise and the state of the optimizer keep theirs.
+    ///
+    /// The model that the losses are computed with has this precision: cast what it reads to it,
+    /// and its outputs to single precision in front of the loss. Updates of units
+    /// ([`unit_updates`](Self::unit_updates)) are not affected.
+    ///
+    /// # Privacy
+    ///
+    /// The guarantee is the same: each contribution is clipped by its norm in single precision. The
+    /// statement names the precision. The test of independence by gradient finds nothing in half
+    /// precision; the [test by value](Self::backward_batch) allows for its rounding.
+    ///
+    /// # References
+    ///
+    /// P. Micikevicius et al., Mixed precision training, 2018.
+    pub fn with_precision(mut self, precision: FloatDType) -> Self {
+        self.engine.precision = Some(precision);
+        self
+    }
+
     /// Sets when the steps test that loss i depends on example i alone; `true` and `false` stand
     /// for the first step and for never. Default: the first step. The [statement](Self::statement)
     /// states which tests were made.
@@ -201,11 +223,12 @@ impl DpOptimizer {
         self.engine.independence.losses_alone();
         // Before the forward pass, which must not change what is not trained.
         let task = self.engine.clip_task(model).await?;
+        let computing = self.engine.computing(model)?;
         let losses = {
-            let _scope = self.engine.unit_scope(model, &part);
-            losses(model, input)
+            let _scope = self.engine.unit_scope(&*computing, &part);
+            losses(&computing, input)
         };
-        let (sum, probe) = task.run(losses, &part, model).await;
+        let (sum, probe) = task.run(losses, &part, model, &computing).await;
         self.engine.end_task(probe);
         self.engine.accumulate(part, sum?)
     }

@@ -3,6 +3,8 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use burn::tensor::FloatDType;
+
 use super::checkpoints::Bundle;
 use super::session::Session;
 use super::training::{PrivateTraining, Resumed};
@@ -18,6 +20,7 @@ pub struct PrivateTrainingConfig {
     physical_batch_size: usize,
     steps_per_epoch: Option<u64>,
     backward: PrivateBackward,
+    precision: Option<FloatDType>,
     independence_check: IndependenceCheck,
     checkpoints: Option<PathBuf>,
     key_file: Option<PathBuf>,
@@ -33,6 +36,7 @@ impl PrivateTrainingConfig {
             physical_batch_size,
             steps_per_epoch: None,
             backward: PrivateBackward::new(),
+            precision: None,
             independence_check: IndependenceCheck::default(),
             checkpoints: None,
             key_file: None,
@@ -51,6 +55,17 @@ impl PrivateTrainingConfig {
     /// Sets the options of the backward pass.
     pub fn with_backward(mut self, backward: PrivateBackward) -> Self {
         self.backward = backward;
+        self
+    }
+
+    /// Computes the losses and their gradients in another precision than the parameters have; see
+    /// [`DpOptimizer::with_precision`]. The model that [`losses`](super::PrivateTrainStep::losses)
+    /// runs on has it ([`precision_of`](crate::model::precision_of)): cast what it reads, and its
+    /// outputs in front of the loss.
+    ///
+    /// [`DpOptimizer::with_precision`]: crate::optim::DpOptimizer::with_precision
+    pub fn with_precision(mut self, precision: FloatDType) -> Self {
+        self.precision = Some(precision);
         self
     }
 
@@ -178,6 +193,7 @@ impl PrivateTrainingConfig {
     fn engine(&self, plan: PrivacyPlan) -> PrivacyEngine {
         let mut engine = PrivacyEngine::new(plan);
         engine.backward = self.backward.clone();
+        engine.precision = self.precision;
         engine.independence.set_schedule(self.independence_check);
         engine.sparsifier = self.sparsifier.clone();
         engine.average = self.weight_average.clone();

@@ -253,13 +253,14 @@ impl<M: PrivateTrainStep> PrivateModel<M> {
         let keeps_outputs = self.session.keeps_outputs.load(Ordering::Relaxed);
         let mut outputs = Vec::new();
         let forward = self.session.with_engine(|engine| batch.forward(engine, &M::losses));
+        let computing = self.session.with_engine(|engine| engine.computing(&self.model))?;
         for physical in batch.physical_batches(self.session.physical_batch_size)? {
             let (input, part) = physical?.into_parts();
             let units = part.private_indices();
-            PrivateBatch::compare(&self.session, &forward, &self.model, units)?;
-            let (losses, output) = forward.run(&self.model, input, &part);
+            PrivateBatch::compare(&self.session, &forward, &*computing, units)?;
+            let (losses, output) = forward.run(&*computing, input, &part);
             let Some(task) = self.session.clip_task(&self.model)? else { break };
-            let (sum, probe) = wait(task.run(losses, &part, &self.model));
+            let (sum, probe) = wait(task.run(losses, &part, &self.model, &computing));
             self.session.end_task(probe);
             self.session.add(part, sum?)?;
             if keeps_outputs {

@@ -2,6 +2,7 @@
 
 use burn::data::dataloader::batcher::Batcher;
 use burn::data::dataset::InMemDataset;
+use burn::tensor::FloatDType;
 use burn::train::Learner;
 use burn::train::{ExecutionStrategy, MultiDeviceOptim};
 use burn_dp::clipping::{
@@ -42,6 +43,21 @@ fn all_clipping_policies_match_the_custom_loop() {
     // Thresholds change after each release, never between physical batches.
     agrees(QuantileClipping::new(0.5).unwrap(), poisson, 4);
     agrees(QuantileClipping::new(0.5).unwrap().with_groups(groups()), poisson, 4);
+}
+
+#[test]
+fn passes_in_half_precision_match_the_custom_loop() {
+    for precision in [FloatDType::BF16, FloatDType::F16] {
+        if !device().supports_dtype(precision) {
+            continue;
+        }
+        let config = training_config().with_precision(precision);
+        let private = config.init(plan()).unwrap();
+        let result = launch(&private, |training| training);
+        let optim = plan().optimizer(optimizer()).with_precision(precision);
+        assert_same_run(&private, &result, &custom_loop_of(optim, scheduler(), 4));
+        assert_ne!(values(result.model.inner()), values(&custom_loop(plan(), 4).0));
+    }
 }
 
 fn layers() -> ParameterGroups {

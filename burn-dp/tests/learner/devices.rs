@@ -6,10 +6,11 @@ use burn::tensor::{Device, Tensor};
 use burn::train::{ExecutionStrategy, InferenceStep, Learner, MultiDeviceOptim, RegressionOutput};
 use burn_dp::train::{PrivateTrainStep, PrivateTrainingConfig};
 
+use crate::chosen_device::chosen_device;
 use crate::fixture::*;
 
 fn devices(count: usize) -> Vec<Device> {
-    (0..count).map(|_| Device::flex()).collect()
+    vec![chosen_device(); count]
 }
 
 /// A network that stores a mean of its examples, as a BatchNorm does.

@@ -12,12 +12,13 @@ use burn::module::{Module, ModuleVisitor, Param, ParamGroup};
 use burn::nn::{Linear, LinearConfig};
 use burn::optim::momentum::MomentumConfig;
 use burn::optim::{AdamConfig, ModuleOptimizer, SgdConfig};
-use burn::tensor::{Device, Tensor, TensorData};
+use burn::tensor::{DType, Device, Tensor, TensorData};
 use burn::train::renderer::CliMetricsRenderer;
 use burn::train::{
     InferenceStep, Learner, LearnerModel, LearningResult, RegressionOutput, SupervisedTraining,
 };
 use burn_dp::losses::MseLossConfig;
+use burn_dp::model::precision_of;
 use burn_dp::nn::{IntoPrivate, Private};
 use burn_dp::optim::{DpOptimizer, PrivacyPlan, PrivacyPlanConfig};
 use burn_dp::random::InsecureSeed;
@@ -26,6 +27,8 @@ use burn_dp::train::{
     PrivateBatch, PrivateModel, PrivateTrainStep, PrivateTraining, PrivateTrainingConfig,
     PublicSchedule,
 };
+
+use crate::chosen_device::chosen_device;
 
 pub(crate) const UNITS: usize = 120;
 pub(crate) const STEPS: u64 = 12;
@@ -73,7 +76,8 @@ impl Net {
 
     pub(crate) fn output(&self, rows: Tensor<2>) -> (Tensor<1>, RegressionOutput) {
         let target = rows.clone().sum_dim(1);
-        let output = self.second.forward(self.first.forward(rows).tanh());
+        let rows = rows.cast(precision_of(self).unwrap());
+        let output = self.second.forward(self.first.forward(rows).tanh()).cast(DType::F32);
         let losses = MseLossConfig::new().init().forward(output.clone(), target.clone());
         (losses.clone(), RegressionOutput::new(losses, output, target))
     }
@@ -124,7 +128,7 @@ pub(crate) fn values<M: Module>(model: &M) -> Vec<Vec<f32>> {
 }
 
 pub(crate) fn device() -> Device {
-    Device::flex().autodiff()
+    chosen_device().autodiff()
 }
 
 pub(crate) fn dataset() -> InMemDataset<usize> {

@@ -5,6 +5,8 @@
 mod agreement;
 mod budget;
 mod checkpoints;
+#[path = "../support/device.rs"]
+mod chosen_device;
 mod devices;
 mod dropout;
 mod end;

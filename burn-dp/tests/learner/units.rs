@@ -23,6 +23,7 @@ use burn_dp::updates::{LocalTraining, MiniSets, UnitUpdate};
 use burn_dp_accountant::UnitOfPrivacy;
 
 use crate::checkpoints::config;
+use crate::chosen_device::chosen_device;
 use crate::fixture::*;
 
 /// Returns the examples of the one unit that it receives.
@@ -173,7 +174,7 @@ fn two_devices_clip_the_units_of_one() {
     let scheme = SamplingScheme::Poisson;
     let private = training_config().init(mini_set_plan(scheme)).unwrap();
     let model = private.model(UnitNet::new()).unwrap().with_unit_updates(batch_clipping);
-    let devices = vec![Device::flex(), Device::flex()];
+    let devices = vec![chosen_device(); 2];
     let strategy = ExecutionStrategy::multi(devices, MultiDeviceOptim::OptimMainDevice);
     let found = trained(&private, sets_as_units(), model, Some(strategy));
     let expected = mini_set_loop(mini_set_plan(scheme), batch_clipping).0;

@@ -10,6 +10,7 @@ use burn_dp::optim::WeightAverage;
 use burn_dp::train::PrivateTrainingConfig;
 
 use crate::checkpoints::config;
+use crate::chosen_device::chosen_device;
 use crate::fixture::*;
 
 fn average() -> WeightAverage {
@@ -45,7 +46,7 @@ fn the_result_is_the_averaged_model_of_the_custom_loop_bit_for_bit() {
 #[test]
 fn several_devices_have_the_average_of_one() {
     let private = averaging().init(plan()).unwrap();
-    let devices = vec![burn::tensor::Device::flex(), burn::tensor::Device::flex()];
+    let devices = vec![chosen_device(); 2];
     let strategy = ExecutionStrategy::multi(devices, MultiDeviceOptim::OptimMainDevice);
     let result = launch(&private, |training| training.with_training_strategy(strategy.into()));
     assert!(private.error().is_none() && result.error.is_none());

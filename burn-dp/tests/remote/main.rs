@@ -1,12 +1,19 @@
-//! Devices that servers host, over WebSocket on the loopback interface.
+//! Devices that servers host, over WebSocket: on the loopback interface, and in network namespaces.
 #![allow(clippy::unwrap_used)]
 
+// The expected values are computed on the CPU, which the servers host.
+mod chosen_device {
+    pub(crate) fn chosen_device() -> burn::tensor::Device {
+        burn::tensor::Device::flex()
+    }
+}
+mod failures;
 // The model and the data of the learner's tests.
 #[allow(dead_code)]
 #[path = "../learner/fixture.rs"]
 mod fixture;
-
-use std::net::TcpListener;
+mod namespace;
+mod servers;
 
 use burn::data::dataloader::batcher::Batcher;
 use burn::data::dataset::InMemDataset;
@@ -16,8 +23,6 @@ use burn::nn::{
     Embedding, EmbeddingConfig, LayerNorm, LayerNormConfig, Linear, LinearConfig, Lstm, LstmConfig,
 };
 use burn::optim::SgdConfig;
-use burn::remote::RemoteHost;
-use burn::server::{RemoteServer, WebSocketTransport};
 use burn::tensor::{Device, Int, Tensor, TensorData};
 use burn::train::{ExecutionStrategy, MultiDeviceOptim};
 use burn_dp::clipping::FlatClipping;
@@ -27,17 +32,8 @@ use burn_dp::random::InsecureSeed;
 use burn_dp::train::PrivateTrainingConfig;
 
 use fixture::{STEPS, STEPS_PER_EPOCH, custom_loop, launch, plan_config, values};
-
-/// A server that hosts a device of the CPU, from a thread of its own, and the device as a client
-/// sees it.
-fn served() -> Device {
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let host = RemoteHost::websocket(&format!("ws://{}", listener.local_addr().unwrap()));
-    std::thread::spawn(move || {
-        RemoteServer::new([Device::flex()]).serve(WebSocketTransport::from_listener(listener))
-    });
-    Device::remote_options(&host).init().unwrap()
-}
+use namespace::Namespace;
+use servers::{Server, device_at};
 
 /// Layers whose rules use every kind of primitive.
 #[derive(Module, Debug)]
@@ -117,7 +113,8 @@ fn to_id(word: usize) -> i64 {
 fn a_run_on_a_server_is_the_run_on_its_device() {
     let local = Device::flex().autodiff();
     let model = Layers::new(&local);
-    let remote = served().autodiff();
+    let server = Server::start();
+    let remote = device_at(server.address).autodiff();
     let before = values(&model);
     // Where gradients are clipped, they are a little shorter: of a server it is not known how it
     // rounds.
@@ -145,19 +142,61 @@ fn unclipped() -> PrivacyPlan {
     plan_config().with_clipping(clipping).with_noise_multiplier(1e-3).init().unwrap()
 }
 
-#[test]
-fn two_servers_train_what_one_device_trains() {
-    let expected = custom_loop(unclipped(), 4);
-    for optim in [MultiDeviceOptim::OptimMainDevice, MultiDeviceOptim::OptimSharded] {
-        let config = PrivateTrainingConfig::new(4).with_steps_per_epoch(STEPS_PER_EPOCH);
-        let private = config.init(unclipped()).unwrap();
-        let strategy = ExecutionStrategy::multi(vec![served(), served()], optim);
-        let result = launch(&private, |training| training.with_training_strategy(strategy.into()));
-        assert!(private.error().is_none() && result.error.is_none());
-        for (found, expected) in values(result.model.inner()).iter().zip(values(&expected.0)) {
-            close(found, &expected, 1e-4);
-        }
-        assert_eq!(private.ledger(), *expected.1.ledger());
-        assert_eq!(private.ledger().releases(), STEPS);
+/// The values of a run of the learner on these servers, which are nearly those of one device.
+fn trained(servers: &[Server], optim: MultiDeviceOptim) -> Vec<Vec<f32>> {
+    let config = PrivateTrainingConfig::new(4).with_steps_per_epoch(STEPS_PER_EPOCH);
+    let private = config.init(unclipped()).unwrap();
+    let devices = servers.iter().map(|server| device_at(server.address)).collect();
+    // ANCHOR: strategy
+    let strategy = ExecutionStrategy::multi(devices, optim);
+    let result = launch(&private, |training| training.with_training_strategy(strategy.into()));
+    // ANCHOR_END: strategy
+    assert!(private.error().is_none() && result.error.is_none());
+    let (model, optimizer) = custom_loop(unclipped(), 4);
+    assert_eq!(private.ledger(), *optimizer.ledger());
+    assert_eq!(private.ledger().releases(), STEPS);
+    let found = values(result.model.inner());
+    for (found, expected) in found.iter().zip(values(&model)) {
+        close(found, &expected, 1e-4);
     }
+    found
+}
+
+#[test]
+fn two_and_four_servers_train_what_one_server_trains_bit_for_bit() {
+    let servers: Vec<Server> = (0..4).map(|_| Server::start()).collect();
+    let main = MultiDeviceOptim::OptimMainDevice;
+    let expected = trained(&servers[..1], main);
+    for number in [2, 4] {
+        assert_eq!(trained(&servers[..number], main), expected, "{number}");
+    }
+    trained(&servers[..2], MultiDeviceOptim::OptimSharded);
+}
+
+#[test]
+fn hosts_of_their_own_train_what_one_server_trains_bit_for_bit() {
+    let namespaces: Option<Vec<Namespace>> = (1..5).map(Namespace::new).collect();
+    let Some(namespaces) = namespaces else { return };
+    let servers: Vec<Server> = namespaces.iter().map(Namespace::server).collect();
+    let main = MultiDeviceOptim::OptimMainDevice;
+    let expected = trained(&[Server::start()], main);
+    for number in [2, 4] {
+        assert_eq!(trained(&servers[..number], main), expected, "{number}");
+    }
+}
+
+#[test]
+fn the_statement_names_the_machines_that_see_the_data() {
+    let server = Server::start();
+    let config = PrivateTrainingConfig::new(4).with_steps_per_epoch(STEPS_PER_EPOCH);
+    let statement = |devices: Vec<Device>| {
+        let private = config.clone().init(unclipped()).unwrap();
+        let strategy = ExecutionStrategy::multi(devices, MultiDeviceOptim::OptimMainDevice);
+        launch(&private, |training| training.with_training_strategy(strategy.into()));
+        private.statement(&[1e-3]).unwrap()
+    };
+    let found = statement(vec![device_at(server.address)]);
+    assert_eq!(found.facts["remote_devices"], "they receive examples, parameters and gradients");
+    assert!(found.not_covered.iter().any(|sentence| sentence.contains("machines that host")));
+    assert!(!statement(vec![Device::flex()]).facts.contains_key("remote_devices"));
 }

@@ -15,6 +15,8 @@ use burn_dp::optim::{DpOptimizer, PrivacyPlan, PrivacyPlanConfig};
 use burn_dp::random::InsecureSeed;
 use burn_dp::sampling::{LogicalBatch, LogicalBatches};
 
+use crate::chosen_device::chosen_device;
+
 pub(crate) const UNITS: usize = 200;
 
 /// The folder of a run, removed with everything next to it when this is dropped.
@@ -45,24 +47,10 @@ thread_local! {
     static DEVICE: RefCell<Option<Device>> = const { RefCell::new(None) };
 }
 
-/// The device of the models and tensors of this thread, unless the test is run [`on`] another: of
-/// the backend that the variable `BURN_DP_TEST_BACKEND` names, or Flex.
+/// The device of the models and tensors of this thread: the [chosen](chosen_device) one, unless the
+/// test is run [`on`] another.
 pub(crate) fn device() -> Device {
     DEVICE.with_borrow(|device| device.clone().unwrap_or_else(|| chosen_device().autodiff()))
-}
-
-#[allow(deprecated)] // Burn's name for its second CPU backend.
-fn chosen_device() -> Device {
-    match std::env::var("BURN_DP_TEST_BACKEND").as_deref() {
-        #[cfg(feature = "ndarray")]
-        Ok("ndarray") => Device::ndarray(),
-        #[cfg(feature = "wgpu")]
-        Ok("wgpu") => Device::wgpu(burn::tensor::DeviceKind::DefaultDevice),
-        #[cfg(feature = "cuda")]
-        Ok("cuda") => Device::cuda(0),
-        Ok("flex") | Err(_) => Device::flex(),
-        Ok(other) => panic!("BURN_DP_TEST_BACKEND={other} is not compiled into the tests"),
-    }
 }
 
 /// Runs a test on a device.

@@ -4,6 +4,8 @@
 mod batch_norm;
 mod buffers;
 mod checkpoints;
+#[path = "../support/device.rs"]
+mod chosen_device;
 mod correlated_noise;
 mod devices;
 mod federated;

@@ -63,6 +63,8 @@ pub struct RunFigures {
     pub insecure_seed: Option<u64>,
     /// Name of the backend.
     pub backend: String,
+    /// Precision of the forward and backward passes.
+    pub precision: String,
     /// Name of the optimizer.
     pub optimizer: String,
     /// Learning rate of the first step.
@@ -129,6 +131,7 @@ impl RunFigures {
             seed: settings.data.seed,
             insecure_seed: private.and_then(|private| private.privacy.insecure_seed),
             backend: typed(settings.backend),
+            precision: typed(settings.precision),
             optimizer: typed(settings.optimizer),
             lr: settings.lr,
             schedule: typed(settings.schedule),

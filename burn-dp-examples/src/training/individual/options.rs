@@ -5,8 +5,8 @@ use clap::Parser;
 use super::{ClippingOptions, InputOptions, ScheduleName};
 use crate::models::ModelName;
 use crate::training::options::{
-    DataOptions, Given, OptimizerName, PrivacyOptions, RecipeOptions, RunOptions, TrainingOptions,
-    with_default,
+    DataOptions, Given, OptimizerName, Precision, PrivacyOptions, RecipeOptions, RunOptions,
+    TrainingOptions, with_default,
 };
 use crate::training::sampling::SamplingOptions;
 
@@ -72,6 +72,10 @@ pub struct TrainingRecipeOptions {
     /// memory and rounding [default: 256].
     #[arg(long, value_name = "N")]
     pub physical_batch_size: Option<usize>,
+    /// Precision of the forward and backward passes; all else is in single precision [default:
+    /// f32].
+    #[arg(long, value_enum)]
+    pub precision: Option<Precision>,
     /// Length of the training in passes over the data.
     #[arg(long, value_name = "N")]
     pub epochs: Option<usize>,

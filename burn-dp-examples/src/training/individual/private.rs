@@ -16,7 +16,7 @@ use crate::models::Classifier;
 use crate::training::TrainError;
 use crate::training::budget::within_budget;
 use crate::training::checkpoints::Checkpoints;
-use crate::training::options::BackendName;
+use crate::training::options::{BackendName, Precision};
 
 /// Examples on which their independence is tested.
 const PROBE_ITEMS: usize = 4;
@@ -77,6 +77,9 @@ impl<E: Encoder, M: Classifier<Inputs = E::Inputs>> PrivateRun<E, M> {
         let (mut optim, model) =
             checkpoints.begin_or_resume(settings.resume, plan, inner, model)?;
         optim = optim.with_backward(PrivateBackward::new().with_group_size(settings.copies()));
+        if settings.precision != Precision::F32 {
+            optim = optim.with_precision(settings.precision.dtype());
+        }
         if let Some(words) = &words {
             optim.name_public_data(words);
         }
@@ -119,6 +122,7 @@ impl<E: Encoder, M: Classifier<Inputs = E::Inputs>> PrivateRun<E, M> {
         let items = train.items().len();
         let (steps, steps_per_epoch) = (settings.steps(items), settings.steps_per_epoch(items));
         checkpoints.begin(&model, &optim)?;
+        let precision = settings.precision.dtype();
         let plan = optim.plan();
         let batcher = settings.augmented(encoder)?;
         let builder = PrivateDataLoaderBuilder::new(batcher).with_device(device.clone());
@@ -129,7 +133,7 @@ impl<E: Encoder, M: Classifier<Inputs = E::Inputs>> PrivateRun<E, M> {
         let batches = builder.build(train.clone(), plan.sampler()?, plan.steps())?;
         for batch in batches.skip_to(optim.next_step())? {
             let batch = batch?;
-            let losses = |model: &M, examples| model.losses(&loss, examples);
+            let losses = |model: &M, examples| model.losses_in(precision, &loss, examples);
             optim.backward_batch(&model, &batch, settings.physical_batch_size, losses)?;
             let lr = settings.lr_of_step(optim.next_step() as usize, steps);
             let stopped;

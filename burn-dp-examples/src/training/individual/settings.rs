@@ -17,18 +17,21 @@ use super::recipe::{self, Recipe};
 use super::{ClippingSettings, IndividualOptions, InputSettings, ScheduleName};
 use crate::data::{Batch, Encoder};
 use crate::models::ModelName;
-use crate::training::options::{BackendName, DataOptions, OptimizerName, PUBLIC_OPTIONS, as_typed};
+use crate::training::options::{
+    BackendName, DataOptions, OptimizerName, PUBLIC_OPTIONS, Precision, as_typed,
+};
 use crate::training::output::Output;
 use crate::training::sampling::SamplingSettings;
 use crate::training::{PrivacySettings, TrainError, checks};
 
 /// Options that ordinary training would have to ignore.
-const PRIVATE: [&str; 21] = [
+const PRIVATE: [&str; 22] = [
     "--epsilon",
     "--delta",
     "--noise-multiplier",
     "--max-grad-norm",
     "--physical-batch-size",
+    "--precision",
     "--sampling",
     "--max-batch-size",
     "--parts",
@@ -72,6 +75,9 @@ pub struct Settings {
     pub batch_size: usize,
     /// Largest number of examples in memory at once.
     pub physical_batch_size: usize,
+    /// Precision of the forward and backward passes.
+    #[serde(serialize_with = "as_typed")]
+    pub precision: Precision,
     /// Length of the training.
     #[serde(flatten)]
     pub length: Length,
@@ -162,6 +168,7 @@ impl Settings {
             physical_batch_size: training
                 .physical_batch_size
                 .unwrap_or(recipe::PHYSICAL_BATCH_SIZE),
+            precision: training.precision.unwrap_or_default(),
             length: length(&options, recipe.epochs)?,
             optimizer,
             lr: training.lr.unwrap_or(recipe.lr),

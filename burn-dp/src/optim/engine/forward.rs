@@ -1,11 +1,14 @@
 //! Forward passes of a logical batch that the library calls itself.
 
+use std::borrow::Cow;
+
 use burn::module::Module;
-use burn::tensor::{Device, Tensor};
+use burn::tensor::{Device, FloatDType, Tensor};
 
 use super::PrivacyEngine;
 use crate::DpError;
 use crate::grads::{PrivateBackward, compare_values};
+use crate::model::in_precision;
 use crate::nn::{UnitScope, Units};
 use crate::random::LayerRandomness;
 use crate::sampling::{DrawPart, LogicalBatch};
@@ -29,6 +32,26 @@ impl PrivacyEngine {
     ) -> Forward<'a, M, O, T> {
         let (backward, randomness) = (self.backward.clone(), self.layer_randomness());
         Forward { batch, device, losses, backward, randomness }
+    }
+
+    /// Returns the model that computes the losses: `model`, or a copy of it in the precision of the
+    /// passes.
+    ///
+    /// # Errors
+    ///
+    /// Returns [`DpError::InvalidArgument`] if a device of the model cannot compute in it.
+    pub(crate) fn computing<'a, M: Module>(&self, model: &'a M) -> Result<Cow<'a, M>, DpError> {
+        let Some(precision) = self.precision else { return Ok(Cow::Borrowed(model)) };
+        match model.devices().iter().find(|device| !device.supports_dtype(precision)) {
+            None => Ok(Cow::Owned(in_precision(model, precision))),
+            Some(device) => Err(DpError::invalid(
+                "precision",
+                format!(
+                    "{} is not possible on {device:?}; choose another one, or none",
+                    precision_name(precision)
+                ),
+            )),
+        }
     }
 
     /// Returns the randomness of the layers in the current logical step.
@@ -77,6 +100,11 @@ impl<M: Module, O: Send + 'static, T> Forward<'_, M, O, T> {
         let _scope = UnitScope::enter(model, &self.randomness, units);
         (self.losses)(model, input)
     }
+}
+
+/// Returns the name of a precision, for example `bf16`.
+pub(super) fn precision_name(precision: FloatDType) -> String {
+    format!("{precision:?}").to_lowercase()
 }
 
 /// Returns the units of the rows of a physical batch; rows of padding come last.

@@ -13,6 +13,7 @@ use std::path::PathBuf;
 use std::sync::{Mutex, MutexGuard};
 
 use burn::module::Module;
+use burn::tensor::FloatDType;
 use burn_dp_accountant::{Epsilon, PrivacyLedger, PrivacyStatement};
 
 #[cfg(feature = "train")]
@@ -23,6 +24,7 @@ pub(crate) use state::{EngineState, LostSteps, RunSource, damaged};
 #[cfg(feature = "train")]
 pub(crate) use tasks::{ClipTask, UnitTask};
 
+use forward::precision_name;
 use pending::Pending;
 
 use super::buffers::BufferCheck;
@@ -39,6 +41,9 @@ use crate::sampling::RecordIdentity;
 /// Name of the fact that matrix products may be in less than single precision.
 const PRODUCTS: &str = "matrix_products";
 
+/// Name of the fact that other machines host devices of the run.
+const REMOTE_DEVICES: &str = "remote_devices";
+
 /// Owns the whole private step: admission, clipping, release, optimizer step, ties, sparsification
 /// and averaging. Only the optimizer of Burn is lent to it for each step, because Burn's learner
 /// owns that.
@@ -46,6 +51,8 @@ pub(crate) struct PrivacyEngine {
     pub(crate) plan: PrivacyPlan,
     pub(crate) ledger: PrivacyLedger,
     pub(crate) backward: PrivateBackward,
+    /// Precision of the forward and backward passes, if it is not the one of the parameters.
+    pub(crate) precision: Option<FloatDType>,
     pub(crate) sparsifier: Option<Sparsifier>,
     pub(crate) average: Option<WeightAverage>,
     pub(crate) independence: IndependenceTests,
@@ -88,6 +95,7 @@ impl PrivacyEngine {
             plan,
             ledger,
             backward: PrivateBackward::new(),
+            precision: None,
             sparsifier: None,
             average: None,
             independence: IndependenceTests::default(),
@@ -221,6 +229,13 @@ impl PrivacyEngine {
                     .into(),
             );
         }
+        if statement.facts.contains_key(REMOTE_DEVICES) {
+            statement.not_covered.push(
+                "The machines that host remote devices and the network to them: they see raw \
+                 examples, gradients and clipped sums."
+                    .into(),
+            );
+        }
         if let Some(identity) = self.identity {
             statement.facts.insert("identity_of_records".into(), identity.to_string());
             statement.not_covered.push(identity.not_covered().into());
@@ -228,6 +243,9 @@ impl PrivacyEngine {
         if self.backward.group_size() > 1 {
             let copies = self.backward.group_size().to_string();
             statement.facts.insert("augmentation_multiplicity".into(), copies);
+        }
+        if let Some(precision) = self.precision {
+            statement.facts.insert("precision_of_passes".into(), precision_name(precision));
         }
         if let Some(sparsifier) = &self.sparsifier {
             statement.facts.insert("sparsification".into(), sparsifier.to_string());

@@ -4,6 +4,8 @@ use burn::module::Module;
 use burn::tensor::Tensor;
 use burn_dp_accountant::UnitOfPrivacy;
 
+#[cfg(feature = "remote")]
+use super::REMOTE_DEVICES;
 use super::{PRODUCTS, PrivacyEngine};
 use crate::DpError;
 use crate::clipping::{ClippedSum, Thresholds};
@@ -21,6 +23,10 @@ impl PrivacyEngine {
         self.buffers.begin(model).await?;
         if !self.facts.contains_key(PRODUCTS) && model.devices().iter().any(has_coarse_products) {
             self.note(PRODUCTS, "TF32 where the device chooses it");
+        }
+        #[cfg(feature = "remote")]
+        if model.devices().iter().any(crate::remote::is_remote) {
+            self.note(REMOTE_DEVICES, "they receive examples, parameters and gradients");
         }
         Ok(ClipTask {
             buffers: self.buffers.clone(),
@@ -93,13 +99,19 @@ pub(crate) struct ClipTask {
 impl ClipTask {
     /// Returns the clipped sum, and the probe for [`end_task`](PrivacyEngine::end_task), which
     /// needs it whatever the outcome.
+    ///
+    /// # Arguments
+    ///
+    /// - `model`: the model that is trained
+    /// - `computing`: the model that [computed](PrivacyEngine::computing) the losses
     pub(crate) async fn run<M: Module>(
         mut self,
         losses: Tensor<1>,
         part: &DrawPart,
         model: &M,
+        computing: &M,
     ) -> (Result<ClippedSum, DpError>, Option<Probe>) {
-        let sum = self.clip(losses, part, model).await;
+        let sum = self.clip(losses, part, model, computing).await;
         (sum, self.probe)
     }
 
@@ -108,9 +120,10 @@ impl ClipTask {
         losses: Tensor<1>,
         part: &DrawPart,
         model: &M,
+        computing: &M,
     ) -> Result<ClippedSum, DpError> {
         self.buffers.verify(model, Extent::Step).await?;
-        let grads = self.backward.run_checked(losses, model, &mut self.probe).await?;
+        let grads = self.backward.run_checked(losses, computing, &mut self.probe).await?;
         let real = part.is_padding().map(|padding| !padding).collect();
         ClippedSum::from_gradients_async(grads.with_padding(real)?, &self.thresholds).await
     }

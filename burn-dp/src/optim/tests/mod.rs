@@ -9,6 +9,7 @@ mod dropout;
 mod empty;
 mod fallback;
 mod independence;
+mod precision;
 mod statement;
 mod storage;
 mod tied;

@@ -5,7 +5,7 @@ use burn::data::dataset::InMemDataset;
 use burn::module::Module;
 use burn::nn::Linear;
 use burn::optim::SgdConfig;
-use burn::tensor::{DType, Device, Distribution, Tensor};
+use burn::tensor::{DType, Device, Distribution, FloatDType, Tensor};
 
 use super::{PrivacyPlanConfig, device, layer, values};
 use crate::DpError;
@@ -426,4 +426,27 @@ fn the_statement_says_by_which_test_it_was_checked() {
     let text = said(&optim);
     assert!(text.contains("independence_of_examples: not checked"), "{text}");
     assert!(text.contains("depends on other examples: this was not checked"), "{text}");
+}
+
+#[test]
+fn the_test_by_value_is_made_in_the_precision_of_the_passes() {
+    let honest: Losses = |model, batch| {
+        let x = batch.first().cast(DType::BF16);
+        squares(model.second.forward(model.first.forward(x).tanh()).cast(DType::F32))
+    };
+    let mixed: Losses = |model, batch| {
+        let x = batch.first().cast(DType::BF16);
+        let output = model.second.forward(model.first.forward(x).tanh());
+        squares(output.cast(DType::F32)) / batch.classes.len() as f64
+    };
+    let attempt = |losses: Losses| {
+        let mut optim = optimizer(32).with_precision(FloatDType::BF16);
+        let batch = draw(&optim, items(32), 0);
+        optim.backward_batch(&model(), &batch, 16, losses)?;
+        optim.step(0.1, model(), batch)?;
+        Ok::<_, DpError>(optim.independence())
+    };
+    assert_eq!(attempt(honest).unwrap(), Independence::ByValue { step: 0 });
+    let error = attempt(mixed).unwrap_err().to_string();
+    assert!(error.contains("from its own example alone"), "{error}");
 }

@@ -1,0 +1,155 @@
+//! Servers and networks that fail in the middle of a step.
+#![cfg(unix)]
+
+use std::fs;
+use std::io::BufRead;
+use std::net::SocketAddr;
+use std::path::Path;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use burn::data::dataset::{Dataset, DatasetError};
+use burn::train::{ExecutionStrategy, MultiDeviceOptim};
+use burn_dp::train::PrivateTraining;
+
+use crate::fixture::*;
+use crate::namespace::Namespace;
+use crate::servers::{Process, Server, device_at, test_command, this_program};
+
+/// What the training process does: batches before it halts, servers, and the folder of the run.
+/// Without it the test that is the process does nothing.
+const TASK: &str = "BURN_DP_TEST_TRAINING";
+
+/// What the process prints when it waits for a line on its input.
+const HALTED: &str = "the training waits";
+/// What it prints at its end: the error, or nothing.
+const ENDED: &str = "the training ended: ";
+
+/// Rows in the middle of which the training waits.
+struct Halting {
+    left: AtomicUsize,
+}
+
+impl burn_dp::sampling::DistinctRecords<usize> for Halting {}
+
+impl Dataset<usize> for Halting {
+    fn get(&self, index: usize) -> Result<usize, DatasetError> {
+        Ok(index)
+    }
+
+    fn get_many(&self, indices: Vec<usize>) -> Result<Vec<usize>, DatasetError> {
+        if self.left.fetch_sub(1, Ordering::SeqCst) == 0 {
+            println!("\n{HALTED}");
+            std::io::stdin().lock().read_line(&mut String::new()).unwrap();
+        }
+        Ok(indices)
+    }
+
+    fn len(&self) -> usize {
+        UNITS
+    }
+}
+
+fn private(folder: &Path) -> PrivateTraining {
+    // The test of independence loads batches of its own.
+    let config = training_config().with_checkpoints(folder).with_independence_check(false);
+    config.init_or_resume(crate::unclipped()).unwrap()
+}
+
+/// The training process of the tests below; nothing by itself.
+#[test]
+fn training() {
+    let Ok(task) = std::env::var(TASK) else { return };
+    let mut words = task.split(' ');
+    let left: usize = words.next().unwrap().parse().unwrap();
+    let devices = words.next().unwrap().split(',').map(|a| device_at(a.parse().unwrap())).collect();
+    burn_dp::remote::set_read_limit(Duration::from_secs(5));
+    let private = private(Path::new(words.next().unwrap()));
+    let loader = private.loader(builder(), Halting { left: AtomicUsize::new(left) }).unwrap();
+    let metrics = run_folder();
+    let training = plain(private.supervised(metrics.path(), loader, valid()));
+    let strategy = ExecutionStrategy::multi(devices, MultiDeviceOptim::OptimMainDevice);
+    let result = training.with_training_strategy(strategy.into()).launch(learner(&private));
+    let error = private.error().map(|error| error.to_string());
+    let bits: Vec<u32> =
+        values(result.model.inner()).concat().iter().map(|value| value.to_bits()).collect();
+    println!("\n{ENDED}{}", error.unwrap_or_else(|| format!("{bits:?}")));
+}
+
+/// Starts a training that waits after `batches` physical batches.
+fn start(batches: usize, servers: &[SocketAddr], folder: &Path) -> Process {
+    let servers: Vec<String> = servers.iter().map(SocketAddr::to_string).collect();
+    let mut command = test_command(this_program(), "failures::training");
+    command.env(TASK, format!("{batches} {} {}", servers.join(","), folder.display()));
+    Process::start(command)
+}
+
+/// Returns the values, as text, of a training that nothing disturbs.
+fn result(servers: &[SocketAddr], folder: &Path) -> String {
+    start(usize::MAX, servers, folder).line(ENDED).expect("the training ended by itself")
+}
+
+/// Lines of the log but the header.
+fn releases(folder: &Path) -> usize {
+    fs::read_to_string(folder.join("releases.log")).unwrap().lines().count() - 1
+}
+
+/// Number of physical batches of the steps before `step`.
+fn batches_before(step: u64) -> usize {
+    let sampler = crate::unclipped().sampler().unwrap();
+    (0..step).map(|s| sampler.draw(s).unwrap().private_indices().len().div_ceil(4)).sum()
+}
+
+/// A training whose server fails within step 6, and what it says.
+fn disturbed(folder: &Path, server: SocketAddr, fail: impl FnOnce()) -> String {
+    let mut training = start(batches_before(6) + 1, &[server], folder);
+    training.line(HALTED).expect("the training ended by itself");
+    assert_eq!(releases(folder), 6);
+    fail();
+    training.go_on();
+    let error = training.line(ENDED).expect("the training ended without an error");
+    // What was released stays released, and the step that failed released nothing.
+    assert_eq!(releases(folder), 6, "{error}");
+    error
+}
+
+#[test]
+fn a_server_that_dies_ends_the_run_and_another_one_continues_it() {
+    let mut server = Server::start();
+    let expected = run_folder();
+    let expected = result(&[server.address], expected.path());
+    let folder = run_folder();
+    let address = server.address;
+    let error = disturbed(folder.path(), address, || server.process.kill());
+    assert!(error.contains("device"), "{error}");
+    // A server that comes back on its address.
+    let server = server.start_again();
+    assert_eq!(result(&[server.address], folder.path()), expected);
+    assert_eq!(releases(folder.path()), STEPS as usize);
+}
+
+#[test]
+fn a_server_that_hangs_ends_the_run_after_the_limit() {
+    let server = Server::start();
+    let folder = run_folder();
+    let error = disturbed(folder.path(), server.address, || server.process.signal("STOP"));
+    assert!(error.contains("did not answer within 5 s"), "{error}");
+    server.process.signal("CONT");
+    let expected = run_folder();
+    let expected = result(&[server.address], expected.path());
+    assert_eq!(result(&[server.address], folder.path()), expected);
+    assert_eq!(releases(folder.path()), STEPS as usize);
+}
+
+#[test]
+fn a_network_that_is_cut_ends_the_run_after_the_limit() {
+    let Some(namespace) = Namespace::new(0) else { return };
+    let server = namespace.server();
+    let folder = run_folder();
+    let error = disturbed(folder.path(), server.address, || namespace.cut());
+    assert!(error.contains("did not answer within 5 s"), "{error}");
+    namespace.mend();
+    let expected = run_folder();
+    let expected = result(&[server.address], expected.path());
+    assert_eq!(result(&[server.address], folder.path()), expected);
+}

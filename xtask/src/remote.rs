@@ -1,0 +1,65 @@
+//! The tests of devices that other processes and hosts serve.
+
+use std::process::{Command, Stdio};
+
+use crate::announcement::Announcement;
+use crate::process::Process;
+use crate::workspace::LIBRARY;
+
+/// The features of the tests.
+pub(crate) const FEATURES: [&str; 3] = ["train", "remote-websocket", "remote-server"];
+
+/// The variable that makes it an error if network namespaces cannot be made.
+const NAMESPACES: &str = "BURN_DP_TEST_NAMESPACES";
+
+/// Printed where network namespaces cannot be made.
+const NO_NAMESPACES: &str = "no network namespaces can be made here, so the tests of hosts of their \
+     own do nothing; they need Linux, `ip` (Debian's package iproute2) and root";
+
+/// Returns the tests: servers in processes of their own on the loopback interface, and in network
+/// namespaces where they can be made.
+pub(crate) fn tests(nextest: bool) -> Process {
+    with_namespaces(process(nextest))
+}
+
+/// Requires the tests in network namespaces where these can be made, and prints a note elsewhere.
+pub(crate) fn with_namespaces(process: Process) -> Process {
+    if can_make_namespaces() {
+        return process.env(NAMESPACES, "1");
+    }
+    eprintln!("note: {NO_NAMESPACES}");
+    process
+}
+
+fn process(nextest: bool) -> Process {
+    let runner: &[&str] = if nextest { &["nextest", "run"] } else { &["test"] };
+    let features = FEATURES.join(",");
+    Process::cargo()
+        .args(runner.iter().copied())
+        .args(["-p", LIBRARY, "--features", &features, "--test", "remote", "--no-fail-fast"])
+        .builds(Announcement::new("the remote backend", &["remote-server"]))
+}
+
+/// Makes a network namespace and removes it again.
+fn can_make_namespaces() -> bool {
+    let name = format!("burn-dp-{}", std::process::id());
+    let ip = |verb: &str| {
+        let mut command = Command::new("ip");
+        command.args(["netns", verb, &name]).stdout(Stdio::null()).stderr(Stdio::null());
+        command.status().is_ok_and(|status| status.success())
+    };
+    ip("add") && ip("del")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_tests_of_servers_are_built_with_their_features_alone() {
+        let expected = "cargo nextest run -p burn-dp --features \
+             train,remote-websocket,remote-server --test remote --no-fail-fast";
+        assert_eq!(process(true).to_string(), expected);
+        assert_eq!(process(false).to_string(), expected.replace("nextest run", "test"));
+    }
+}
