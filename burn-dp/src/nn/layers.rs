@@ -13,7 +13,8 @@ pub enum NormRule {
     Planned,
     /// Ghost norms: computed from the recorded tensors, without the gradients.
     Ghost,
-    /// The gradients are instantiated, because they are no larger than the recorded tensors.
+    /// The gradients are instantiated, because they are no larger than the recorded tensors; those
+    /// of a standardized weight in parts if the memory bound requires it.
     Instantiated,
     /// The rule of the wrapped layer.
     Wrapped,
@@ -107,6 +108,10 @@ pub const LAYERS: &[LayerSupport] = &[
         "bias, stride, padding, dilation, groups, offset groups, mask",
         "linear rule on the samples of the kernel",
         Planned, "deformable_convolutions_equal_the_loop_over_examples"),
+    row("StandardizedConv2d",
+        "gain, bias, stride, padding (also asymmetric), dilation, groups, epsilon",
+        "convolution rule, mapped by the Jacobian of the standardization",
+        Instantiated, "every_option_of_a_standardized_convolution_equals_the_loop_over_examples"),
     row("Embedding",
         "reuse, tied output layer (linear rule)",
         "sum of the output gradients of equal ids",
