@@ -84,6 +84,8 @@ fn users_are_trained_on_with_a_statement_for_the_user_and_with_plots() {
     let norms = figures["update_norms"].as_array().unwrap();
     assert!(norms.iter().any(|norm| norm[0] == "embedding.weight"));
     assert!(norms.iter().all(|norm| norm[1].as_f64().unwrap() > 0.0), "{norms:?}");
+    let last = &figures["measurements"][1];
+    assert_eq!((&last["round"], &last["update_norms"]), (&json!(4), &figures["update_norms"]));
     assert!(output.contains("one user, with all of their examples"), "{output}");
     assert!(output.contains("federated averaging"), "{output}");
     let thresholds: Vec<_> = (figures["measurements"].as_array().unwrap().iter())
@@ -98,6 +100,17 @@ fn users_are_trained_on_with_a_statement_for_the_user_and_with_plots() {
     assert!(!folder.path().join("out/checkpoints").exists());
     let plot = std::fs::read_to_string(folder.path().join("out/update-norms.svg")).unwrap();
     assert!(plot.contains("embedding.weight"));
+}
+
+#[test]
+fn the_embedding_can_be_the_last_layer_too() {
+    let folder = tempfile::tempdir().unwrap();
+    roles(folder.path());
+    let line = format!("{USERS} --noise-multiplier 1 --tied");
+    let (figures, _) = figures(folder.path(), &line);
+    let norms = figures["update_norms"].as_array().unwrap();
+    let names: Vec<_> = norms.iter().map(|norm| norm[0].as_str().unwrap()).collect();
+    assert!(names.contains(&"embedding.weight") && names.contains(&"output.bias"), "{names:?}");
 }
 
 #[test]

@@ -11,7 +11,7 @@ use burn::nn::{
     LinearConfig, LinearLayout, PReluConfig, RmsNormConfig,
 };
 use burn::tensor::{Device, Tensor};
-use burn_dp::nn::{IntoPrivate, Private, PrivateLayer};
+use burn_dp::nn::{IntoPrivate, Private, PrivateLayer, StandardizedConv2d};
 
 #[derive(Module, Debug)]
 struct Plain {
@@ -108,6 +108,9 @@ fn every_layer_has_the_record_of_burn() {
         BatchNormConfig::new(4) => ["gamma", "beta", "running_mean", "running_var"],
         PReluConfig::new() => ["alpha"],
     );
+    let standardized = || StandardizedConv2d::new(Conv2dConfig::new([2, 3], [3, 3]).init(&device));
+    let paths = there_and_back(standardized(), standardized());
+    assert_eq!(paths, ["weight", "gain", "bias"]);
 }
 
 #[test]

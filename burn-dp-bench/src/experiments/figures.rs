@@ -6,9 +6,9 @@ use clap::{ArgMatches, Args, Command, Error, FromArgMatches, Subcommand, error::
 use super::figure::Figure;
 use super::measured::FigureOptions;
 use super::{
-    clipping_memory, clipping_time, clipping_utility, correlated_noise, layer_norms,
-    layerwise_clipping, layerwise_noise, quantile_tracking, tan_averages, tan_data_size,
-    tan_privacy, tan_scaling,
+    clipping_memory, clipping_time, clipping_utility, correlated_noise, correlated_noise_users,
+    layer_norms, layerwise_clipping, layerwise_noise, quantile_tracking, tan_averages,
+    tan_data_size, tan_privacy, tan_scaling, update_norms, user_clipping,
 };
 
 /// An experiment with a verdict.
@@ -30,7 +30,7 @@ pub(super) const fn figure(
 }
 
 /// All experiments with a verdict, in the order of the page.
-pub(super) const FIGURES: [FigureExperiment; 19] = [
+pub(super) const FIGURES: [FigureExperiment; 22] = [
     figure(
         clipping_time::MODELS,
         clipping_time::models,
@@ -70,6 +70,17 @@ pub(super) const FIGURES: [FigureExperiment; 19] = [
         clipping_utility::NAME,
         clipping_utility::run,
         "Adaptive clipping without tuning, and fixed thresholds at several ε",
+    ),
+    figure(
+        update_norms::NAME,
+        update_norms::run,
+        "Norms of the updates of users in each layer over the rounds of a language model (adaptive \
+         clipping, figure 1)",
+    ),
+    figure(
+        user_clipping::NAME,
+        user_clipping::run,
+        "Adaptive clipping of users without tuning, and fixed thresholds",
     ),
     figure(
         tan_privacy::NAME,
@@ -127,6 +138,11 @@ pub(super) const FIGURES: [FigureExperiment; 19] = [
         correlated_noise::ACCURACY,
         correlated_noise::accuracy,
         "Accuracy at equal ε with correlated and with independent noise",
+    ),
+    figure(
+        correlated_noise_users::NAME,
+        correlated_noise_users::run,
+        "Accuracy at equal ε for users, with correlated and with independent noise",
     ),
 ];
 

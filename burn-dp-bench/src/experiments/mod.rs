@@ -9,6 +9,7 @@ mod clipping_memory;
 mod clipping_time;
 mod clipping_utility;
 mod correlated_noise;
+mod correlated_noise_users;
 mod figure;
 mod figures;
 #[cfg(feature = "finetune")]
@@ -24,6 +25,9 @@ mod tan_data_size;
 mod tan_privacy;
 mod tan_scaling;
 mod trial;
+mod update_norms;
+mod user_clipping;
+mod user_training;
 
 pub use accuracy_epsilon::{AccuracyAtEpsilon, AccuracyEpsilon, AccuracyEpsilonOptions};
 pub use adaptive_clipping::{AdaptiveClippingOptions, AdaptiveClippingRun};

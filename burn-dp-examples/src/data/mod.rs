@@ -1,6 +1,6 @@
 //! Data sets and their conversion into tensors.
 //!
-//! The drawn [`digits`] need no file. [`mnist`] (also Fashion-MNIST), [`cifar10`] and [`imdb`] read
+//! The drawn [`digits`] and [`drawn_roles`] need no file. [`mnist`] (also Fashion-MNIST), [`cifar10`] and [`imdb`] read
 //! the original files, [`folder`] reads images in one folder per class. All of them return
 //! [`Splits`] of labeled items with the [`Encoder`] that converts them into tensors.
 //! [`FeatureBatcher`] replaces images by their scattering features.
@@ -16,8 +16,10 @@ mod archive;
 mod batch;
 pub mod cifar10;
 mod dataset;
+mod dice;
 pub mod digits;
 mod drawing;
+pub mod drawn_roles;
 mod error;
 mod features;
 mod fft2d;

@@ -1,7 +1,8 @@
-//! The networks of the fast-clipping paper, and wide residual networks.
+//! The networks of the fast-clipping paper, wide and normalizer-free residual networks.
 //!
 //! The small networks are [`Mlp`], [`Cnn`], [`Recurrent`] and [`Transformer`], the deep networks
-//! for images [`ResNet`], [`Vgg`] and [`WideResNet`]; [`LinearClassifier`] is for features.
+//! for images [`ResNet`], [`Vgg`], [`WideResNet`] and [`NfResNet`]; [`LinearClassifier`] is for
+//! features.
 //! [`ImageNetwork`] and [`TextNetwork`] create one by its [name](ModelName).
 //!
 //! # References
@@ -13,10 +14,12 @@ mod augmented;
 mod bn_lenet5;
 mod cnn;
 mod convnet;
+mod convolution;
 mod linear;
 mod mlp;
 mod network;
 mod next_token;
+mod nf_resnet;
 mod norm;
 mod recurrent;
 mod resnet;
@@ -29,10 +32,12 @@ pub use augmented::{Augment, Augmented};
 pub use bn_lenet5::{BnLeNet5, BnLeNet5Config};
 pub use cnn::{Cnn, CnnConfig};
 pub use convnet::{ConvNet, ConvNetConfig};
+pub use convolution::Convolution;
 pub use linear::{LinearClassifier, LinearClassifierConfig};
 pub use mlp::{Mlp, MlpConfig};
 pub use network::{ImageNetwork, ModelName, NetworkVisitor, SequenceModel, TextNetwork};
 pub use next_token::{NextToken, NextTokenConfig, WindowBatch};
+pub use nf_resnet::{NfBlock, NfResNet, NfResNetConfig};
 pub use norm::{Norm, NormName};
 pub use recurrent::{Cell, Recurrent, RecurrentConfig};
 pub use resnet::{ResNet, ResNetConfig, ResNetDepth};

@@ -4,9 +4,9 @@ use burn::tensor::{Device, Int, Tensor};
 use clap::ValueEnum;
 
 use super::{
-    Classifier, CnnConfig, LinearClassifierConfig, MlpConfig, NormName, RecurrentConfig,
-    ResNetConfig, ResNetDepth, Rows, Sequence, TransformerConfig, VggConfig, VggDepth,
-    WideResNetConfig, Words,
+    Classifier, CnnConfig, LinearClassifierConfig, MlpConfig, NfResNetConfig, NormName,
+    RecurrentConfig, ResNetConfig, ResNetDepth, Rows, Sequence, TransformerConfig, VggConfig,
+    VggDepth, WideResNetConfig, Words,
 };
 use crate::data::{ImageShape, Inputs, WordVectors};
 
@@ -55,6 +55,21 @@ pub enum ModelName {
     /// Wide residual network of 40 layers, four times as wide.
     #[value(name = "wrn-40-4")]
     Wrn40x4,
+    /// Wide residual network of 16 layers, with standardized weights.
+    #[value(name = "wrn-16-1-ws")]
+    Wrn16x1Standardized,
+    /// Wide residual network of 16 layers, four times as wide, with standardized weights.
+    #[value(name = "wrn-16-4-ws")]
+    Wrn16x4Standardized,
+    /// Wide residual network of 40 layers, four times as wide, with standardized weights.
+    #[value(name = "wrn-40-4-ws")]
+    Wrn40x4Standardized,
+    /// Normalizer-free residual network of 26 layers.
+    #[value(name = "nf-resnet-26")]
+    NfResNet26,
+    /// Normalizer-free residual network of 50 layers.
+    #[value(name = "nf-resnet-50")]
+    NfResNet50,
 }
 
 impl ModelName {
@@ -102,6 +117,9 @@ pub trait NetworkVisitor<I: Inputs> {
     fn visit<M: Classifier<Inputs = I>>(self, model: M) -> Self::Output;
 }
 
+/// Pixels per side from which a normalizer-free network halves an image before the first block.
+const LARGE: usize = 64;
+
 /// A network for images.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ImageNetwork {
@@ -125,9 +143,13 @@ impl ImageNetwork {
             config.with_norm(self.norm).init(device)
         };
         let vgg = |depth| VggConfig::new(depth, image, classes).init(device);
-        let wide = |depth, factor| {
-            let config = WideResNetConfig::new(depth, factor, classes);
-            config.with_channels(channels).init(device)
+        let wide = |depth, factor, standardized| {
+            let config = WideResNetConfig::new(depth, factor, classes).with_channels(channels);
+            config.with_standardized(standardized).init(device)
+        };
+        let nf_resnet = |blocks| {
+            let config = NfResNetConfig::new(blocks, classes).with_channels(channels);
+            config.with_small_stem(height.min(width) < LARGE).init(device)
         };
         let rows = Rows { width: channels * width };
         match self.name {
@@ -157,9 +179,14 @@ impl ImageNetwork {
             ModelName::Vgg11 => visitor.visit(vgg(VggDepth::D11)),
             ModelName::Vgg16 => visitor.visit(vgg(VggDepth::D16)),
             ModelName::Vgg19 => visitor.visit(vgg(VggDepth::D19)),
-            ModelName::Wrn16x1 => visitor.visit(wide(16, 1)),
-            ModelName::Wrn16x4 => visitor.visit(wide(16, 4)),
-            ModelName::Wrn40x4 => visitor.visit(wide(40, 4)),
+            ModelName::Wrn16x1 => visitor.visit(wide(16, 1, false)),
+            ModelName::Wrn16x4 => visitor.visit(wide(16, 4, false)),
+            ModelName::Wrn40x4 => visitor.visit(wide(40, 4, false)),
+            ModelName::Wrn16x1Standardized => visitor.visit(wide(16, 1, true)),
+            ModelName::Wrn16x4Standardized => visitor.visit(wide(16, 4, true)),
+            ModelName::Wrn40x4Standardized => visitor.visit(wide(40, 4, true)),
+            ModelName::NfResNet26 => visitor.visit(nf_resnet([2, 2, 2, 2])),
+            ModelName::NfResNet50 => visitor.visit(nf_resnet([3, 4, 6, 3])),
         }
     }
 }

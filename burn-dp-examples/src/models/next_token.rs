@@ -17,6 +17,9 @@ pub struct NextTokenConfig {
     /// Width of the recurrent layer.
     #[config(default = "128")]
     pub hidden: usize,
+    /// Whether the embedding is also the last layer.
+    #[config(default = "false")]
+    pub tied: bool,
 }
 
 /// Predicts the next character or word by an LSTM. Its layers are Burn's own: user-level training
@@ -25,15 +28,18 @@ pub struct NextTokenConfig {
 /// # References
 ///
 /// H. B. McMahan, D. Ramage, K. Talwar, L. Zhang: Learning differentially private recurrent
-/// language models, 2018, section 3.
+/// language models, 2018, section 3. O. Press, L. Wolf: Using the output embedding to improve
+/// language models, 2017 (the tied last layer).
 #[derive(Module, Debug)]
 pub struct NextToken {
     /// From a token to its vector.
     pub embedding: Embedding,
     /// From the vectors so far to the state.
     pub lstm: Lstm,
-    /// From the state to the scores of all tokens.
+    /// From the state to the scores of all tokens; if they are tied, to the width of the embedding.
     pub output: Linear,
+    /// Whether the scores are products with the vectors of the embedding.
+    pub tied: bool,
 }
 
 impl NextTokenConfig {
@@ -42,7 +48,12 @@ impl NextTokenConfig {
         NextToken {
             embedding: EmbeddingConfig::new(self.tokens, self.embedding).init(device),
             lstm: LstmConfig::new(self.embedding, self.hidden, true).init(device),
-            output: LinearConfig::new(self.hidden, self.tokens).init(device),
+            output: LinearConfig::new(
+                self.hidden,
+                if self.tied { self.embedding } else { self.tokens },
+            )
+            .init(device),
+            tied: self.tied,
         }
     }
 }
@@ -88,7 +99,11 @@ impl NextToken {
     /// - output: `[batch_size, length, tokens]`
     pub fn forward(&self, inputs: Tensor<2, Int>) -> Tensor<3> {
         let (states, _) = self.lstm.forward(self.embedding.forward(inputs), None);
-        self.output.forward(states)
+        let output = self.output.forward(states);
+        match self.tied {
+            false => output,
+            true => output.matmul(self.embedding.weight.val().transpose().unsqueeze()),
+        }
     }
 
     /// Returns the mean cross entropy of the predictions without padding, `[1]`, and their scores,
@@ -113,18 +128,26 @@ mod tests {
         // Burn's gates have a bias for the input and one for the state.
         let lstm = 4 * ((16 + 1) * 128 + (128 + 1) * 128);
         assert_eq!(model.num_params(), 98 * 16 + lstm + (128 + 1) * 98);
+        let tied = NextTokenConfig::new(98).with_tied(true).init(&Device::flex());
+        assert_eq!(tied.num_params(), 98 * 16 + lstm + (128 + 1) * 16);
     }
 
     #[test]
     fn padding_has_no_loss_and_only_the_past_is_read() {
         let device = Device::flex();
-        let model = NextTokenConfig::new(10).with_hidden(8).init(&device);
+        for tied in [false, true] {
+            only_the_past_is_read(NextTokenConfig::new(10).with_hidden(8).with_tied(tied), &device);
+        }
+    }
+
+    fn only_the_past_is_read(config: NextTokenConfig, device: &Device) {
+        let model = config.init(device);
         let loss = |windows: &[Window]| {
-            model.loss(WindowBatch::new(windows, &device)).0.into_scalar::<f64>()
+            model.loss(WindowBatch::new(windows, device)).0.into_scalar::<f64>()
         };
         let (short, long) = (vec![3, 4, 5, 0, 0], vec![3, 4, 5]);
         assert!((loss(&[short]) - loss(&[long])).abs() < 1e-6);
-        let scores = |window: Window| model.loss(WindowBatch::new(&[window], &device)).1;
+        let scores = |window: Window| model.loss(WindowBatch::new(&[window], device)).1;
         let (a, b) = (scores(vec![3, 4, 5, 6]), scores(vec![3, 4, 9, 9]));
         a.narrow(0, 0, 2).into_data().assert_eq(&b.narrow(0, 0, 2).into_data(), true);
     }

@@ -156,7 +156,7 @@ fn conv(
     stride: usize,
     device: &Device,
 ) -> Private<Conv2d> {
-    same_size_conv([input, output], kernel, stride, WEIGHTS, device)
+    same_size_conv([input, output], kernel, stride, WEIGHTS, device).private()
 }
 
 /// Returns a convolution without bias that keeps the size, up to the stride.
@@ -166,7 +166,7 @@ pub(super) fn same_size_conv(
     stride: usize,
     weights: Initializer,
     device: &Device,
-) -> Private<Conv2d> {
+) -> Conv2d {
     let pad = kernel / 2;
     Conv2dConfig::new(channels, [kernel, kernel])
         .with_stride([stride, stride])
@@ -174,7 +174,6 @@ pub(super) fn same_size_conv(
         .with_bias(false)
         .with_initializer(weights)
         .init(device)
-        .private()
 }
 
 impl ResidualBlock {

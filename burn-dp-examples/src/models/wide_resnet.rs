@@ -1,13 +1,12 @@
 use burn::config::Config;
 use burn::module::Module;
-use burn::nn::conv::Conv2d;
 use burn::nn::{GroupNorm, GroupNormConfig, Initializer, Linear, LinearConfig};
 use burn::tensor::activation::relu;
 use burn::tensor::{Device, Tensor};
 use burn_dp::nn::{IntoPrivate, Private};
 
-use super::Classifier;
 use super::resnet::same_size_conv;
+use super::{Classifier, Convolution};
 
 /// Groups of a normalization, as in the papers that train the network privately.
 const GROUPS: usize = 16;
@@ -27,12 +26,15 @@ pub struct WideResNetConfig {
     /// Channels of an image.
     #[config(default = "3")]
     pub channels: usize,
+    /// Whether the weights of convolutions are standardized; then the convolutions have a bias.
+    #[config(default = "false")]
+    pub standardized: bool,
 }
 
 /// A wide residual network, WRN-`d`-`k`, with group normalization.
 ///
 /// Each convolution of a block follows ReLU and a normalization in 16 groups. Convolutions have no
-/// bias. Their weights are not standardized.
+/// bias, unless their weights are standardized.
 ///
 /// # References
 ///
@@ -42,7 +44,7 @@ pub struct WideResNetConfig {
 #[derive(Module, Debug)]
 pub struct WideResNet {
     /// The first convolution.
-    pub conv: Private<Conv2d>,
+    pub conv: Convolution,
     /// The three stages.
     pub stages: Vec<Vec<WideBlock>>,
     /// The last normalization.
@@ -57,9 +59,9 @@ pub struct WideBlock {
     /// The normalization before each convolution.
     pub norms: Vec<Private<GroupNorm>>,
     /// The convolutions.
-    pub convs: Vec<Private<Conv2d>>,
+    pub convs: Vec<Convolution>,
     /// The convolution of the shortcut, if the shape changes.
-    pub shortcut: Option<Private<Conv2d>>,
+    pub shortcut: Option<Convolution>,
 }
 
 impl WideResNetConfig {
@@ -77,30 +79,44 @@ impl WideResNetConfig {
             let output = (WIDTH * factor) << stage;
             let blocks = (0..(depth - 4) / 6).map(|block| {
                 let stride = if stage > 0 && block == 0 { 2 } else { 1 };
-                WideBlock::new(std::mem::replace(&mut input, output), output, stride, device)
+                self.block(std::mem::replace(&mut input, output), output, stride, device)
             });
             blocks.collect()
         });
         let stages = stages.collect();
         WideResNet {
-            conv: conv(self.channels, WIDTH, 3, 1, device),
+            conv: self.conv([self.channels, WIDTH], 3, 1, device),
             stages,
             norm: norm(input, device),
             fc: LinearConfig::new(input, self.classes).init(device).private(),
         }
     }
-}
 
-impl WideBlock {
-    fn new(input: usize, output: usize, stride: usize, device: &Device) -> Self {
+    fn block(&self, input: usize, output: usize, stride: usize, device: &Device) -> WideBlock {
         let changes = stride != 1 || input != output;
-        Self {
+        WideBlock {
             norms: vec![norm(input, device), norm(output, device)],
-            convs: vec![conv(input, output, 3, stride, device), conv(output, output, 3, 1, device)],
-            shortcut: changes.then(|| conv(input, output, 1, stride, device)),
+            convs: vec![
+                self.conv([input, output], 3, stride, device),
+                self.conv([output, output], 3, 1, device),
+            ],
+            shortcut: changes.then(|| self.conv([input, output], 1, stride, device)),
         }
     }
 
+    fn conv(
+        &self,
+        channels: [usize; 2],
+        kernel: usize,
+        stride: usize,
+        device: &Device,
+    ) -> Convolution {
+        let layer = same_size_conv(channels, kernel, stride, WEIGHTS, device);
+        Convolution::new(layer, self.standardized)
+    }
+}
+
+impl WideBlock {
     fn forward(&self, input: Tensor<4>) -> Tensor<4> {
         let [first_norm, second_norm] = &self.norms[..] else { return input };
         let [first, second] = &self.convs[..] else { return input };
@@ -119,16 +135,6 @@ fn norm(channels: usize, device: &Device) -> Private<GroupNorm> {
 
 /// The initial weights of a convolution.
 const WEIGHTS: Initializer = Initializer::KaimingNormal { gain: 1.0, fan_out_only: false };
-
-fn conv(
-    input: usize,
-    output: usize,
-    kernel: usize,
-    stride: usize,
-    device: &Device,
-) -> Private<Conv2d> {
-    same_size_conv([input, output], kernel, stride, WEIGHTS, device)
-}
 
 impl Classifier for WideResNet {
     type Inputs = Tensor<4>;
@@ -156,13 +162,20 @@ mod tests {
             let model = WideResNetConfig::new(depth, factor, 10).init(&device);
             assert_eq!(model.num_params(), count, "WRN-{depth}-{factor}");
         }
+        // A gain and a bias of each output of WRN-16-4's 16 convolutions.
+        let outputs = 16 + 5 * 64 + 5 * 128 + 5 * 256;
+        let model = WideResNetConfig::new(16, 4, 10).with_standardized(true).init(&device);
+        assert_eq!(model.num_params(), 2_748_890 + 2 * outputs);
     }
 
     #[test]
     fn they_score_images_of_any_size() {
         let device = Device::flex();
-        for (depth, channels, side) in [(10, 1, 28), (16, 3, 32), (16, 3, 7)] {
+        for (depth, channels, side, standardized) in
+            [(10, 1, 28, true), (16, 3, 32, false), (16, 3, 7, true)]
+        {
             let config = WideResNetConfig::new(depth, 1, 7).with_channels(channels);
+            let config = config.with_standardized(standardized);
             let scores =
                 config.init(&device).forward(Tensor::zeros([2, channels, side, side], &device));
             assert_eq!(scores.dims(), [2, 7]);

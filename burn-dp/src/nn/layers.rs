@@ -13,7 +13,8 @@ pub enum NormRule {
     Planned,
     /// Ghost norms: computed from the recorded tensors, without the gradients.
     Ghost,
-    /// The gradients are instantiated, because they are no larger than the recorded tensors.
+    /// The gradients are instantiated, because they are no larger than the recorded tensors; those
+    /// of a standardized weight in parts if the memory bound requires it.
     Instantiated,
     /// The rule of the wrapped layer.
     Wrapped,
@@ -33,7 +34,7 @@ impl fmt::Display for NormRule {
     }
 }
 
-/// The support for one layer of Burn.
+/// The support for one layer.
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub struct LayerSupport {
@@ -66,12 +67,12 @@ const fn row(
 
 use NormRule::{Ghost, Instantiated, NoParameters, Planned, Wrapped};
 
-/// The layers of Burn that have a private counterpart.
+/// The layers of Burn that have a private counterpart, and one of this crate.
 ///
 /// The rules use Burn's tensors and no particular backend. [`backends`](LayerSupport::backends)
 /// lists where the test of a row passed, without and with gradient checkpointing.
 /// `cargo xtask test` runs it on Flex and NdArray, and `cargo xtask test --backend wgpu` also on
-/// WGPU, with fusion. On WGPU all rows ran with a software driver and without autotuning;
+/// WGPU, with fusion. On WGPU rows ran with a software driver and without autotuning;
 /// continuous integration runs the rows of the primitives.
 #[rustfmt::skip]
 pub const LAYERS: &[LayerSupport] = &[
@@ -107,6 +108,14 @@ pub const LAYERS: &[LayerSupport] = &[
         "bias, stride, padding, dilation, groups, offset groups, mask",
         "linear rule on the samples of the kernel",
         Planned, "deformable_convolutions_equal_the_loop_over_examples"),
+    LayerSupport {
+        backends: &["flex", "ndarray"],
+        ..row("StandardizedConv2d",
+            "gain, bias, stride, padding (also asymmetric), dilation, groups, epsilon",
+            "convolution rule, mapped by the Jacobian of the standardization",
+            Instantiated,
+            "every_option_of_a_standardized_convolution_equals_the_loop_over_examples")
+    },
     row("Embedding",
         "reuse, tied output layer (linear rule)",
         "sum of the output gradients of equal ids",

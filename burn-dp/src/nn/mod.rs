@@ -24,6 +24,7 @@ mod random_crop;
 mod recurrent;
 mod rms_norm;
 pub(crate) mod scope;
+mod standardized;
 mod swiglu;
 mod transformer;
 mod unit_scope;
@@ -36,6 +37,7 @@ pub(crate) use low_rank::ADAPTED_LAYERS;
 pub use parameter::parameter;
 pub use private::{IntoPrivate, Private, PrivateLayer};
 pub use random_crop::RandomCrop;
+pub use standardized::StandardizedConv2d;
 pub use transformer::{
     TransformerDecoderAutoregressiveCache, TransformerDecoderInput,
     TransformerDecoderLayerAutoregressiveCache, TransformerEncoderAutoregressiveCache,

@@ -7,6 +7,7 @@ use burn::module::{
 use burn::nn;
 use burn::tensor::{Device, Tensor};
 
+use super::StandardizedConv2d;
 use super::backend::check_devices;
 use super::scope::PrivateScope;
 
@@ -14,7 +15,7 @@ mod sealed {
     pub trait Sealed {}
 }
 
-/// A layer of Burn that has a per-example rule.
+/// A layer that has a per-example rule.
 pub trait PrivateLayer: Module + sealed::Sealed {}
 
 macro_rules! private_layers {
@@ -24,7 +25,7 @@ macro_rules! private_layers {
             impl PrivateLayer for $layer {}
         )*
 
-        /// The types of Burn that can be wrapped, in addition to bare parameters.
+        /// The types that can be wrapped, in addition to bare parameters.
         #[cfg(test)]
         pub(super) const WRAPPED: &[&str] = &[$(stringify!($layer)),*];
     };
@@ -47,6 +48,7 @@ private_layers!(
     nn::conv::ConvTranspose2d,
     nn::conv::ConvTranspose3d,
     nn::conv::DeformConv2d,
+    StandardizedConv2d,
     nn::GateController,
     nn::Rnn,
     nn::BiRnn,

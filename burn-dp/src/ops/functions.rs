@@ -55,6 +55,25 @@ pub(crate) fn weight_gradient<const D: usize>(
     Tensor::from_dispatch(grad)
 }
 
+/// Returns the gradients of a stored weight from those of the standardized one. All tensors are on
+/// a device without autodiff.
+///
+/// # Shapes
+///
+/// - gradients, output: `[rows, values]`, the values in the order of the weight
+/// - weight: `[channels_out, …]`, as it is stored
+pub(crate) fn standardized_gradients<const D: usize>(
+    gradients: Tensor<2>,
+    weight: Tensor<D>,
+    epsilon: f64,
+) -> Tensor<2> {
+    Tensor::from_dispatch(Dispatch::standardized_gradients(
+        gradients.into_dispatch(),
+        weight.into_dispatch(),
+        epsilon,
+    ))
+}
+
 /// Takes a recorded tensor out of its slot, as a tensor of the backend of `witness`.
 pub(crate) fn take<const D: usize>(witness: &Tensor<1>, slot: Slot) -> Tensor<D> {
     Tensor::from_dispatch(take_dispatch(witness.clone(), slot))

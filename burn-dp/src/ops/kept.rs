@@ -30,8 +30,8 @@ pub enum Kept<B: Backend> {
     Nothing,
     /// The input.
     One(FloatTensor<B>),
-    /// Input and offset of a deformable convolution.
-    Deformed(FloatTensor<B>, FloatTensor<B>),
+    /// Input and offset of a deformable convolution; input and weight of a standardized one.
+    Two(FloatTensor<B>, FloatTensor<B>),
     /// Input, offset and mask of a deformable convolution.
     Modulated(FloatTensor<B>, FloatTensor<B>, FloatTensor<B>),
     /// Indices of rows of the weight.
@@ -46,7 +46,7 @@ impl<B: Backend> Kept<B> {
         let mut floats = floats.into_iter();
         match (floats.next(), floats.next(), floats.next(), ids) {
             (Some(input), None, None, None) => Self::One(input),
-            (Some(input), Some(offset), None, None) => Self::Deformed(input, offset),
+            (Some(input), Some(other), None, None) => Self::Two(input, other),
             (Some(input), Some(offset), Some(mask), None) => Self::Modulated(input, offset, mask),
             (None, None, None, Some(ids)) => Self::Ids(ids),
             _ => Self::Nothing,
@@ -58,7 +58,7 @@ impl<B: Backend> Kept<B> {
         match self {
             Self::Nothing => (vec![], None),
             Self::One(input) => (vec![input], None),
-            Self::Deformed(input, offset) => (vec![input, offset], None),
+            Self::Two(input, other) => (vec![input, other], None),
             Self::Modulated(input, offset, mask) => (vec![input, offset, mask], None),
             Self::Ids(ids) => (vec![], Some(ids)),
         }
@@ -67,6 +67,14 @@ impl<B: Backend> Kept<B> {
     pub(super) fn one(self) -> FloatTensor<B> {
         match self {
             Self::One(input) => Some(input),
+            _ => None,
+        }
+        .expect(KEPT)
+    }
+
+    pub(super) fn two(self) -> [FloatTensor<B>; 2] {
+        match self {
+            Self::Two(input, other) => Some([input, other]),
             _ => None,
         }
         .expect(KEPT)
@@ -82,7 +90,7 @@ impl<B: Backend> Kept<B> {
 
     pub(super) fn deformed(self) -> (FloatTensor<B>, FloatTensor<B>, Option<FloatTensor<B>>) {
         match self {
-            Self::Deformed(input, offset) => Some((input, offset, None)),
+            Self::Two(input, offset) => Some((input, offset, None)),
             Self::Modulated(input, offset, mask) => Some((input, offset, Some(mask))),
             _ => None,
         }

@@ -37,8 +37,8 @@ mod tap;
 #[cfg(all(test, feature = "cube"))]
 pub(crate) use backends::cube::normal_values;
 pub(crate) use functions::{
-    convolution, indexed_squared_norms, packed_linear, patches, put, single, take, take_ids,
-    take_rows, weight_gradient,
+    convolution, indexed_squared_norms, packed_linear, patches, put, single,
+    standardized_gradients, take, take_ids, take_rows, weight_gradient,
 };
 pub(crate) use ids::{bounded, first_outside};
 pub use kept::{Bias, Kept};
@@ -55,4 +55,4 @@ pub(crate) use release_ops::{has_release, native_content_hash, native_release};
 pub(crate) use row_sums::{row_squared_norms, row_sums};
 pub(crate) use same_memory::is_same_memory;
 pub use slot::Slot;
-pub(crate) use tap::{apply, keep, keep_deformed, keep_ids, mark_unkeyed};
+pub(crate) use tap::{apply, keep, keep_deformed, keep_ids, keep_standardized, mark_unkeyed};

@@ -4,6 +4,7 @@ use burn::backend::{
 };
 use burn::tensor::Shape;
 
+use super::primitives::standardized;
 use super::{Bias, Convolution, Kept, LayerIds, Patches, Primitive, Slot};
 
 /// The parametric primitives of a backend.
@@ -83,6 +84,16 @@ pub trait ParametricOps: Backend {
         primitive: Primitive,
     ) -> FloatTensor<Self> {
         primitive.flat_weight_gradient::<Self>(kept, weight, output_grad)
+    }
+
+    /// Returns the gradients of a stored weight from those of the standardized one, as rows.
+    #[fusion(default)]
+    fn standardized_gradients(
+        gradients: FloatTensor<Self>,
+        weight: FloatTensor<Self>,
+        epsilon: f64,
+    ) -> FloatTensor<Self> {
+        standardized::gradients::<Self>(gradients, weight, epsilon)
     }
 
     /// Returns the patches under the kernel of a convolution, if the backend has a native kernel

@@ -4,7 +4,7 @@ use burn::tensor::Shape;
 use burn::tensor::ops::DeformConvOptions;
 
 use super::primitives::axes::sum_over_examples;
-use super::primitives::{Convolution, conv, embedding, linear, parameter, scale};
+use super::primitives::{Convolution, conv, embedding, linear, parameter, scale, standardized};
 use super::{Kept, Slot};
 
 /// The parameters that a primitive was called with.
@@ -45,6 +45,13 @@ pub enum Primitive {
         /// Shape of the kernel, if the parameter stores it in another one (a factor of an adapter).
         kernel: Option<Shape>,
     },
+    /// A convolution whose weight is standardized; keeps the input and the weight as it is stored.
+    StandardizedConvolution {
+        /// The convolution and its options.
+        convolution: Convolution,
+        /// Least sum of squares that a kernel is divided by.
+        epsilon: f64,
+    },
     /// A deformable convolution; keeps the input, the offset and, if there is one, the mask.
     DeformConv2d(DeformConvOptions<2>),
 }
@@ -63,7 +70,9 @@ impl Primitive {
             Self::Embedding => embedding::layout(&shape),
             Self::Scale { axis, .. } => scale::layout(&shape, *axis),
             Self::Repeat | Self::Unkeyed => parameter::layout(&shape),
-            Self::Convolution { .. } | Self::DeformConv2d(_) => shape,
+            Self::Convolution { .. }
+            | Self::StandardizedConvolution { .. }
+            | Self::DeformConv2d(_) => shape,
         };
         Slot::new(B::float_reshape(tensor, shape))
     }
@@ -97,6 +106,13 @@ impl Primitive {
             Self::Convolution { convolution, .. } => {
                 convolution.weight_gradient::<B>(kept, weight, grad)
             }
+            Self::StandardizedConvolution { convolution, epsilon } => {
+                let [input, stored] = kept.two();
+                let values = Shape::new([1, weight.num_elements()]);
+                let grad = convolution.weight_gradient::<B>(Kept::One(input), weight.clone(), grad);
+                let grad = B::float_reshape(grad, values);
+                B::float_reshape(standardized::gradients::<B>(grad, stored, *epsilon), weight)
+            }
             Self::DeformConv2d(options) => {
                 conv::deformable_weight_gradient::<B>(kept, weight, grad, options)
             }
@@ -120,7 +136,9 @@ impl Primitive {
         let axis = match self {
             Self::Linear | Self::TransposedLinear => Some(rank - 1),
             Self::Scale { axis, .. } => *axis,
-            Self::Convolution { .. } | Self::DeformConv2d(_) => Some(conv::BIAS_AXIS),
+            Self::Convolution { .. }
+            | Self::StandardizedConvolution { .. }
+            | Self::DeformConv2d(_) => Some(conv::BIAS_AXIS),
             Self::Embedding | Self::Repeat | Self::Unkeyed => None,
         };
         sum_over_examples::<B>(output_grad, axis)

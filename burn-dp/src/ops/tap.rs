@@ -86,6 +86,14 @@ pub(crate) fn keep_deformed(
     let (input, offset) = (input.into_dispatch(), offset.into_dispatch());
     match mask {
         Some(mask) => Kept::Modulated(input, offset, mask.into_dispatch()),
-        None => Kept::Deformed(input, offset),
+        None => Kept::Two(input, offset),
     }
+}
+
+/// Keeps an input and the weight as it is stored.
+pub(crate) fn keep_standardized<const D: usize>(
+    input: Tensor<D>,
+    weight: &Param<Tensor<D>>,
+) -> Kept<Dispatch> {
+    Kept::Two(input.into_dispatch(), constant(&weight.val()).into_dispatch())
 }

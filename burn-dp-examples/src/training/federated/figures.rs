@@ -16,6 +16,8 @@ pub struct RoundFigures {
     /// Clipping threshold of the next update of a user, all groups together. It depends on noisy
     /// counts only.
     pub threshold: f64,
+    /// Mean norm of the updates of public users in each parameter: path and norm.
+    pub update_norms: Vec<(String, f64)>,
 }
 
 /// Settings and results of a user-level run. All of it is public, except times, which are a side
@@ -42,7 +44,7 @@ pub struct FederatedFigures {
     pub rounds: usize,
     /// The measurements.
     pub measurements: Vec<RoundFigures>,
-    /// Mean norm of the updates of public users in each parameter: path and norm.
+    /// Mean norm of the updates of public users in each parameter, at the end: path and norm.
     pub update_norms: Vec<(String, f64)>,
     /// Norms of the private users, estimated by noisy counts: path, mean and median. Empty unless
     /// requested.

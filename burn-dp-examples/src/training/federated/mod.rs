@@ -6,6 +6,7 @@ mod norms;
 mod options;
 mod run;
 mod settings;
+mod training;
 mod users;
 
 pub use figures::{FederatedFigures, RoundFigures};
@@ -13,3 +14,6 @@ pub use options::{
     AlgorithmName, FederatedOptions, RoundOptions, UserClippingName, UserDatasetName,
 };
 pub use run::run;
+pub use settings::FederatedSettings;
+pub use training::figures;
+pub use users::Users;

@@ -129,6 +129,9 @@ pub struct RoundOptions {
     /// Width of the LSTM.
     #[arg(long, value_name = "N", default_value_t = 64)]
     pub hidden: usize,
+    /// Use the embedding of the tokens as the last layer too.
+    #[arg(long)]
+    pub tied: bool,
 }
 
 impl TrainingOptions for FederatedOptions {

@@ -15,7 +15,7 @@ use serde::Serialize;
 
 use super::{AlgorithmName, FederatedOptions, RoundOptions, UserClippingName};
 use crate::training::optimizer::optimizer;
-use crate::training::options::{BackendName, as_typed, typed};
+use crate::training::options::{BackendName, TrainingOptions, as_typed, typed};
 use crate::training::sampling::SamplingSettings;
 use crate::training::{OptimizerName, PrivacySettings, TrainError, checks};
 
@@ -25,38 +25,46 @@ const EPSILON: f64 = 8.0;
 /// The quantile that is reported of the tracked norms.
 pub(super) const MEDIAN: f64 = 0.5;
 
-/// What a resumed run must share, by option.
-#[derive(Serialize)]
+/// The settings of one user-level training. Serialized, they are what a resumed run must share, by
+/// option.
+#[derive(Debug, Clone, Serialize)]
 #[serde(rename_all = "kebab-case")]
-pub(super) struct Compared<'a> {
+pub struct FederatedSettings {
+    /// Users, rounds, clipping and model.
     #[serde(flatten)]
-    training: &'a RoundOptions,
+    pub training: RoundOptions,
+    /// How the users of a round are drawn.
     #[serde(flatten)]
-    sampling: SamplingSettings,
-    correlated_noise: Option<&'a Strategy>,
+    pub sampling: SamplingSettings,
+    /// What correlates the noise of the rounds.
+    pub correlated_noise: Option<Strategy>,
+    /// Budget and noise.
     #[serde(flatten)]
-    privacy: PrivacySettings,
-    #[serde(serialize_with = "as_typed")]
-    backend: BackendName,
-    seed: u64,
+    pub privacy: PrivacySettings,
+    /// Rounds between two measurements.
+    #[serde(skip)]
+    pub evaluate_every: usize,
+    /// Seed of the initial weights.
+    pub seed: u64,
 }
 
-/// Options that were checked.
-#[derive(Debug)]
-pub(super) struct Checked {
-    pub(super) privacy: PrivacySettings,
-    pub(super) sampling: SamplingSettings,
-    pub(super) strategy: Option<Strategy>,
+/// What a resumed run must share, by option.
+#[derive(Serialize)]
+pub(super) struct Compared<'a> {
+    #[serde(flatten)]
+    pub(super) settings: &'a FederatedSettings,
+    #[serde(serialize_with = "as_typed")]
+    pub(super) backend: BackendName,
 }
 
 impl FederatedOptions {
-    /// Checks the options that do not depend on the data, and returns what the plan needs of them.
+    /// Checks the options that do not depend on the data.
     ///
     /// # Errors
     ///
     /// Returns [`TrainError::Option`] for an impossible number, and for an option that another
     /// choice ignores.
-    pub(super) fn check(&self) -> Result<Checked, TrainError> {
+    pub(super) fn check(&self) -> Result<FederatedSettings, TrainError> {
         if !self.federated {
             let reason = "must be given: the plays are trained with the speaking role as the unit \
                           of privacy and in no other way";
@@ -87,10 +95,13 @@ impl FederatedOptions {
         ];
         checks::in_range(shares, |value| value > 0.0 && value < 1.0, "between 0 and 1")?;
         checks::below_one([("--server-momentum", training.server_momentum)])?;
-        Ok(Checked {
-            privacy: PrivacySettings::new(&self.privacy, Some(EPSILON), 1e-4)?,
+        Ok(FederatedSettings {
+            training: training.clone(),
             sampling: self.sampling.check(&self.given)?,
-            strategy: self.sampling.strategy()?,
+            correlated_noise: self.sampling.strategy()?,
+            privacy: PrivacySettings::new(&self.privacy, Some(EPSILON), 1e-4)?,
+            evaluate_every: self.evaluate_every,
+            seed: self.seed,
         })
     }
 
@@ -116,14 +127,6 @@ impl FederatedOptions {
         }
         Ok(())
     }
-
-    /// Returns what a resumed run must share.
-    pub(super) fn compared<'a>(&'a self, checked: &'a Checked) -> Compared<'a> {
-        let Checked { privacy, sampling, ref strategy } = *checked;
-        let (training, backend, seed) = (&self.training, self.run.backend, self.seed);
-        let correlated_noise = strategy.as_ref();
-        Compared { training, sampling, correlated_noise, privacy, backend, seed }
-    }
 }
 
 impl UserClippingName {
@@ -133,7 +136,18 @@ impl UserClippingName {
     }
 }
 
-impl RoundOptions {
+impl FederatedSettings {
+    /// Returns the settings of `train shakespeare --federated` without further options.
+    ///
+    /// # Errors
+    ///
+    /// Returns [`TrainError::Option`] if the defaults are impossible.
+    pub fn of_program() -> Result<Self, TrainError> {
+        let options = FederatedOptions::read(["train", "shakespeare", "--federated"])
+            .map_err(|error| TrainError::option("--federated", error.to_string()))?;
+        options.check()
+    }
+
     /// Returns the plan for a number of private users.
     ///
     /// # Arguments
@@ -147,30 +161,32 @@ impl RoundOptions {
     pub(super) fn plan<M: Module>(
         &self,
         users: usize,
-        checked: &Checked,
         model: &M,
         public_norms: impl FnOnce() -> Result<PublicNorms, TrainError>,
     ) -> Result<PrivacyPlan, TrainError> {
-        if self.users_per_round > users {
+        let Self { training, privacy, sampling, correlated_noise, .. } = self;
+        let users_per_round = training.users_per_round;
+        if users_per_round > users {
             let reason = format!(
-                "must be at most the {users} users to train on, got {}; give a smaller one",
-                self.users_per_round
+                "must be at most the {users} users to train on, got {users_per_round}; give a \
+                 smaller one"
             );
             return Err(TrainError::option("--users-per-round", reason));
         }
-        let Checked { privacy, sampling, strategy } = checked;
         privacy.check_delta(users, "users")?;
         sampling.check_units(users, "users to train on")?;
-        let mut config = PrivacyPlanConfig::new(users, self.users_per_round as f64)
+        let mut config = PrivacyPlanConfig::new(users, users_per_round as f64)
             .with_unit(UnitOfPrivacy::User)
-            .with_sampling(sampling.scheme(self.users_per_round, users))
-            .with_clipping(self.clipping(model, public_norms)?);
-        if let Some(strategy) = strategy {
+            .with_sampling(sampling.scheme(users_per_round, users))
+            .with_clipping(training.clipping(model, public_norms)?);
+        if let Some(strategy) = correlated_noise {
             config = config.with_correlated_noise(strategy.clone());
         }
-        privacy.plan(config, self.rounds as u64)
+        privacy.plan(config, training.rounds as u64)
     }
+}
 
+impl RoundOptions {
     /// Returns the clipping policy, with an estimator of norms if it is asked for.
     fn clipping<M: Module>(
         &self,
@@ -253,7 +269,6 @@ mod tests {
     use super::super::norms::of_public_users;
     use super::*;
     use crate::models::{NextToken, NextTokenConfig};
-    use crate::training::options::TrainingOptions;
 
     fn options(line: &str) -> FederatedOptions {
         let words = ["train", "shakespeare"].into_iter().chain(line.split_whitespace());
@@ -265,9 +280,8 @@ mod tests {
         let roles = vec![vec![vec![1; 41]]];
         let public = PublicSource::published("a role").data(roles)?;
         let device = Device::flex().autodiff();
-        options.training.plan(users, &options.check()?, model, || {
-            of_public_users(&options.training, model, &public, &device)
-        })
+        let settings = options.check()?;
+        settings.plan(users, model, || of_public_users(&settings.training, model, &public, &device))
     }
 
     #[test]

@@ -6,7 +6,7 @@ use burn_dp::{PublicData, PublicSource};
 
 use super::{FederatedOptions, RoundOptions};
 use crate::data::DataError;
-use crate::data::shakespeare::{self, Tokens, UserWindows, Window};
+use crate::data::shakespeare::{self, Role, Tokens, UserWindows, Window};
 use crate::models::{NextToken, WindowBatch};
 use crate::training::options::DataOptions;
 use crate::training::{Evaluation, TrainError};
@@ -20,10 +20,59 @@ const MEASURED: usize = 64;
 /// Most windows of a public user that are measured.
 const MEASURED_OF_USER: usize = 16;
 
-/// Private users, and public ones.
-pub(super) struct Users {
+/// Private users, and public ones, who measure the model.
+#[derive(Debug)]
+pub struct Users {
+    /// Name of the data set.
+    pub(super) name: String,
+    /// Number of different tokens.
+    pub(super) tokens: usize,
     pub(super) train: UserWindows,
     pub(super) test: PublicData<Vec<Window>>,
+}
+
+impl Users {
+    /// Takes every tenth role as public, and cuts the text of all into windows.
+    ///
+    /// # Arguments
+    ///
+    /// - `name`: name of the data set
+    /// - `length`: predictions in a window
+    ///
+    /// # Errors
+    ///
+    /// Returns [`TrainError::Option`] if there are too few roles.
+    pub fn new(
+        name: &str,
+        roles: Vec<Role>,
+        tokens: &Tokens,
+        length: usize,
+    ) -> Result<Self, TrainError> {
+        let number = roles.len();
+        let is_public = |index: usize| index % PUBLIC_EVERY == PUBLIC_EVERY - 1;
+        let (test, train): (Vec<_>, Vec<_>) =
+            roles.into_iter().enumerate().partition(|(index, _)| is_public(*index));
+        if test.is_empty() {
+            let reason =
+                format!("must be at least {PUBLIC_EVERY}, one of which is public, got {number}");
+            return Err(TrainError::option("--users", reason));
+        }
+        let windows = |roles: Vec<(usize, Role)>| {
+            let roles: Vec<_> = roles.into_iter().map(|(_, role)| role).collect();
+            UserWindows::new(&roles, tokens, length)
+        };
+        // The texts are published; nothing is trained on these roles.
+        let source = PublicSource::published(format!("{name}, every tenth speaking role"));
+        let spoken =
+            windows(test).users().iter().filter(|user| !user.is_empty()).cloned().collect();
+        let (name, tokens) = (name.into(), tokens.len());
+        Ok(Self { name, tokens, train: windows(train), test: source.data(spoken)? })
+    }
+
+    /// Returns the number of private users.
+    pub fn private(&self) -> usize {
+        self.train.users().len()
+    }
 }
 
 /// Reads the users.
@@ -39,24 +88,7 @@ pub(super) fn load(options: &FederatedOptions, tokens: &Tokens) -> Result<Users,
     };
     let mut roles = shakespeare::from_folder(&folder)?;
     roles.truncate(users.unwrap_or(usize::MAX));
-    let is_public = |index: usize| index % PUBLIC_EVERY == PUBLIC_EVERY - 1;
-    let (test, train): (Vec<_>, Vec<_>) =
-        roles.into_iter().enumerate().partition(|(index, _)| is_public(*index));
-    if test.is_empty() {
-        let reason = format!(
-            "must be at least {PUBLIC_EVERY}, one of which is public, got {}",
-            users.unwrap_or(train.len())
-        );
-        return Err(TrainError::option("--users", reason));
-    }
-    let windows = |roles: Vec<(usize, shakespeare::Role)>| {
-        let roles: Vec<_> = roles.into_iter().map(|(_, role)| role).collect();
-        UserWindows::new(&roles, tokens, length)
-    };
-    // The plays are published; nothing is trained on these roles.
-    let source = PublicSource::published("shakespeare, every tenth speaking role");
-    let spoken = windows(test).users().iter().filter(|user| !user.is_empty()).cloned().collect();
-    Ok(Users { train: windows(train), test: source.data(spoken)? })
+    Users::new("shakespeare", roles, tokens, length)
 }
 
 /// Returns loss and accuracy on the tokens of the public users.

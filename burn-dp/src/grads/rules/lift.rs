@@ -32,6 +32,9 @@ pub(in crate::grads) fn lift(record: RawRecord, witness: &Tensor<1>) -> Result<L
         Primitive::Repeat => parameter::lift(&mut record),
         Primitive::Unkeyed => drop(record.output_grad::<2>()),
         Primitive::Convolution { convolution, .. } => conv::lift(&mut record, convolution),
+        Primitive::StandardizedConvolution { convolution, epsilon } => {
+            conv::standardized::lift(&mut record, convolution, epsilon);
+        }
         Primitive::DeformConv2d(options) => conv::deformable::lift(&mut record, options),
     }
     Ok(Layer { batch_size: record.batch_size, contributions: record.contributions })

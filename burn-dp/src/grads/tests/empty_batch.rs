@@ -21,8 +21,8 @@ use burn::tensor::{Bool, Device, Int, Tensor};
 use crate::clipping::{Clipping, FlatClipping};
 use crate::grads::PrivateBackward;
 use crate::nn::{
-    IntoPrivate, MhaInput, Private, PrivateCrossAttention, TransformerDecoderInput,
-    TransformerEncoderInput,
+    IntoPrivate, MhaInput, Private, PrivateCrossAttention, StandardizedConv2d,
+    TransformerDecoderInput, TransformerEncoderInput,
 };
 
 fn device() -> Device {
@@ -70,6 +70,9 @@ fn convolutions_take_a_batch_without_examples() {
     check_empty(&layer, layer.forward(none([0, 2, 7, 6])), [0, 3, 5, 4]);
     let layer = Conv2dConfig::new([2, 4], [1, 1]).with_groups(2).init(device).private();
     check_empty(&layer, layer.forward(none([0, 2, 7, 6])), [0, 4, 7, 6]);
+    let layer = Conv2dConfig::new([2, 3], [3, 3]).init(device);
+    let layer = StandardizedConv2d::new(layer).private();
+    check_empty(&layer, layer.forward(none([0, 2, 7, 6])), [0, 3, 5, 4]);
     let layer = Conv3dConfig::new([2, 3], [2, 2, 2]).init(device).private();
     check_empty(&layer, layer.forward(none([0, 2, 4, 4, 4])), [0, 3, 3, 3, 3]);
     let layer = ConvTranspose1dConfig::new([2, 3], 3).init(device).private();

@@ -11,7 +11,9 @@ use crate::clipping::{Clipping, FlatClipping};
 use crate::grads::oracle::{
     self, assert_close, backwards, check, clipped_by_loop, flat_sum, norm, numbers, set,
 };
-use crate::nn::{IntoPrivate, Private, PrivateLayer, TransformerEncoderInput, parameter};
+use crate::nn::{
+    IntoPrivate, Private, PrivateLayer, StandardizedConv2d, TransformerEncoderInput, parameter,
+};
 use crate::test_devices::training_devices;
 
 const COPIES: usize = 3;
@@ -26,14 +28,14 @@ fn losses(output: Tensor<2>) -> Tensor<1> {
     output.powi_scalar(2).sum_dim(1).reshape([-1])
 }
 
-#[test]
-fn the_copies_of_a_unit_are_averaged_before_clipping() {
-    for device in training_devices() {
-        let conv = Conv2dConfig::new([1, 2], [3, 3]).init(&device);
-        let fc = LinearConfig::new(2 * 16, 3).init(&device);
+/// Checks a convolution and a linear layer on units of several rows.
+macro_rules! check_copies {
+    ($conv:expr, $device:expr) => {{
+        let (conv, device) = ($conv, $device);
+        let fc = LinearConfig::new(2 * 16, 3).init(device);
         let private = Net { conv: conv.clone().private(), fc: fc.clone().private() };
         let plain = Net { conv, fc };
-        let x = numbers([4 * COPIES, 1, 6, 6], 3, &device);
+        let x = numbers([4 * COPIES, 1, 6, 6], 3, device);
         for clipping_norm in [1e-2, 1.0, 1e3] {
             let expected = clipped_by_loop(&plain, 4, clipping_norm, |model, unit| {
                 let copies = x.clone().narrow(0, unit * COPIES, COPIES);
@@ -49,6 +51,15 @@ fn the_copies_of_a_unit_are_averaged_before_clipping() {
                 assert_close(&flat_sum(sum), &expected, &format!("threshold {clipping_norm}"));
             }
         }
+    }};
+}
+
+#[test]
+fn the_copies_of_a_unit_are_averaged_before_clipping() {
+    for device in training_devices() {
+        let conv = Conv2dConfig::new([1, 2], [3, 3]).init(&device);
+        check_copies!(conv.clone(), &device);
+        check_copies!(StandardizedConv2d::new(conv), &device);
     }
 }
 

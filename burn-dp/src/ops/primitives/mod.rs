@@ -9,6 +9,7 @@ pub(super) mod linear;
 pub(super) mod parameter;
 mod patches;
 pub(super) mod scale;
+pub(super) mod standardized;
 
 pub use conv::Convolution;
 pub use patches::Patches;

@@ -11,6 +11,7 @@
 //! | `mod` | the lift and the rule |
 //! | `columns` | the arithmetic on columns and pixels |
 //! | `transposed` | transposed convolutions: the two factors exchanged |
+//! | `standardized` | convolutions with standardized weights: the Jacobian of the weight |
 //! | `deformable` | deformable convolutions: sampled columns |
 //! | `tests` | all options against the loop over single examples |
 //!
@@ -23,6 +24,7 @@
 
 mod columns;
 pub(super) mod deformable;
+pub(super) mod standardized;
 #[cfg(test)]
 mod tests;
 mod transposed;

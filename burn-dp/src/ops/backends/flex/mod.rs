@@ -15,6 +15,7 @@ use std::ops::Range;
 
 use burn::backend::{
     Flex,
+    ops::FloatTensorOps,
     tensor::{FloatTensor, IntTensor},
 };
 
@@ -55,6 +56,17 @@ impl ParametricOps for Flex {
         primitive: Primitive,
     ) -> FloatTensor<Self> {
         let native = match (&primitive, &kept) {
+            (
+                Primitive::StandardizedConvolution { convolution, epsilon },
+                Kept::Two(input, stored),
+            ) => convolution::weight_gradient(input, &output_grad, &weight, convolution).map(
+                |grad| {
+                    let values = weight.num_elements();
+                    let grad = Self::float_reshape(grad, Shape::new([1, values]));
+                    let grad = Self::standardized_gradients(grad, stored.clone(), *epsilon);
+                    Self::float_reshape(grad, Shape::new([values]))
+                },
+            ),
             (Primitive::Convolution { convolution, .. }, Kept::One(input)) => {
                 convolution::weight_gradient(input, &output_grad, &weight, convolution)
             }

@@ -1,0 +1,128 @@
+//! Trainings of a language model on users, as experiments compare them.
+
+use burn::tensor::Device;
+use burn_dp_examples::data::shakespeare::{FILES, Tokens};
+use burn_dp_examples::data::{drawn_roles, shakespeare};
+use burn_dp_examples::training::TrainError;
+use burn_dp_examples::training::federated::{
+    FederatedFigures, FederatedSettings, UserClippingName, Users, figures,
+};
+
+use super::measured::Measured;
+
+/// Roles of the quick preset, and the most of the other.
+const QUICK: usize = 1_200;
+const PAPER: usize = 4_000;
+
+/// δ at which ε is stated.
+pub(super) const DELTA: f64 = 1e-4;
+
+/// A training, and the users that it is made on.
+#[derive(Clone, Debug)]
+pub(super) struct UserSetting {
+    pub(super) federated: FederatedSettings,
+    /// Name of the data set.
+    data: &'static str,
+    roles: usize,
+}
+
+impl UserSetting {
+    /// Returns the settings of the training program, or smaller ones for the quick preset: the
+    /// embedding is also the last layer, and the measurement comes at the end.
+    ///
+    /// # Errors
+    ///
+    /// Returns [`TrainError::Option`] if the settings are impossible.
+    pub(super) fn of(measured: &Measured) -> Result<Self, TrainError> {
+        let mut federated = FederatedSettings::of_program()?;
+        let is_play =
+            |folder: &std::path::PathBuf| FILES.iter().any(|name| folder.join(name).is_file());
+        let data = match measured.data_dir.as_ref().is_some_and(is_play) {
+            true => "shakespeare",
+            false => drawn_roles::NAME,
+        };
+        let training = &mut federated.training;
+        training.tied = true;
+        let roles = if measured.quick() {
+            (training.rounds, training.users_per_round) = (50, 120);
+            (training.embedding, training.hidden) = (8, 24);
+            (training.length, training.max_examples, training.local_batch_size) = (20, 8, 8);
+            QUICK
+        } else {
+            PAPER
+        };
+        federated.evaluate_every = federated.training.rounds;
+        federated.privacy.delta = DELTA;
+        Ok(Self { federated, data, roles })
+    }
+
+    /// Clips the update of a user to a threshold, or to the median if there is none.
+    pub(super) fn with_threshold(mut self, threshold: Option<f64>) -> Self {
+        let training = &mut self.federated.training;
+        training.max_update_norm = threshold;
+        training.clipping = match threshold {
+            Some(_) => UserClippingName::Flat,
+            None => UserClippingName::Quantile,
+        };
+        self
+    }
+
+    /// Calibrates the noise to end at ε.
+    pub(super) fn with_epsilon(mut self, epsilon: f64) -> Self {
+        self.federated.privacy.epsilon = Some(epsilon);
+        self
+    }
+
+    /// Returns the users.
+    ///
+    /// # Errors
+    ///
+    /// Returns [`TrainError::Data`] if the plays cannot be read.
+    pub(super) fn users(&self, measured: &Measured, seed: u64) -> Result<Users, TrainError> {
+        let mut roles = match &measured.data_dir {
+            Some(folder) if self.data != drawn_roles::NAME => shakespeare::from_folder(folder)?,
+            _ => drawn_roles::roles(seed, self.roles),
+        };
+        roles.truncate(self.roles);
+        Users::new(self.data, roles, &Tokens::Characters, self.federated.training.length)
+    }
+
+    /// Trains.
+    ///
+    /// # Errors
+    ///
+    /// Returns [`TrainError::Option`] or [`TrainError::Privacy`] if the settings do not fit.
+    pub(super) fn train(&self, users: &Users, seed: u64) -> Result<FederatedFigures, TrainError> {
+        let mut federated = self.federated.clone();
+        federated.seed = seed;
+        figures(&federated, users, &Device::flex())
+    }
+
+    /// Trains, and returns the share of the tokens of public users that are predicted correctly.
+    pub(super) fn accuracy(&self, users: &Users, seed: u64) -> Result<f64, TrainError> {
+        let figures = self.train(users, seed)?;
+        Ok(figures.measurements.last().map_or(f64::NAN, |last| last.test_accuracy))
+    }
+
+    /// Describes the training in a sentence.
+    pub(super) fn sentence(&self) -> String {
+        let training = &self.federated.training;
+        format!(
+            "Federated averaging of a next-character LSTM with tied embedding and output \
+             ({} and {} wide) on {}, {} rounds of {} users, δ = {DELTA:e}",
+            training.embedding,
+            training.hidden,
+            match self.data {
+                drawn_roles::NAME => format!("{} drawn roles", self.roles),
+                data => data.to_string(),
+            },
+            training.rounds,
+            training.users_per_round
+        )
+    }
+
+    /// Returns everything that changes a measurement.
+    pub(super) fn label(&self) -> String {
+        format!("{:?}, {} of {}", self.federated, self.roles, self.data)
+    }
+}

@@ -1,0 +1,183 @@
+//! The rounds of a user-level training.
+
+use std::time::{Duration, Instant};
+
+use burn::tensor::{Device, Tensor};
+use burn_dp::DpError;
+use burn_dp::clipping::PublicNorms;
+use burn_dp::optim::FederatedTraining;
+
+use super::users::{Users, measure};
+use super::{FederatedFigures, FederatedSettings, RoundFigures, UserClippingName, norms};
+use crate::data::shakespeare::Window;
+use crate::models::{NextToken, NextTokenConfig, WindowBatch};
+use crate::training::TrainError;
+use crate::training::budget::within_budget;
+use crate::training::checkpoints::Checkpoints;
+
+/// A training that has been checked and can begin or continue.
+pub(super) struct UserTraining<'a> {
+    settings: &'a FederatedSettings,
+    users: &'a Users,
+    device: &'a Device,
+    model: NextToken,
+    pub(super) training: FederatedTraining,
+}
+
+impl<'a> UserTraining<'a> {
+    /// Creates model and plan, and reads the last checkpoint if the run is resumed. Writes nothing.
+    ///
+    /// # Arguments
+    ///
+    /// - `checkpoints`: the checkpoints, and whether the run is resumed
+    ///
+    /// # Errors
+    ///
+    /// Returns [`TrainError::Option`] or [`TrainError::Privacy`] if the settings do not fit the
+    /// users, or there is something to resume and the run is not resumed, or the reverse.
+    pub(super) fn prepare(
+        settings: &'a FederatedSettings,
+        users: &'a Users,
+        device: &'a Device,
+        checkpoints: Option<(&Checkpoints, bool)>,
+    ) -> Result<Self, TrainError> {
+        // Only the initial weights: noise and sampling have their own generators.
+        device.seed(settings.seed);
+        let training = &settings.training;
+        let config = NextTokenConfig::new(users.tokens)
+            .with_embedding(training.embedding)
+            .with_hidden(training.hidden)
+            .with_tied(training.tied);
+        let model = config.init(&device.clone().autodiff());
+        let norms = || public_norms(settings, &model, users, device);
+        let plan = settings.plan(users.train.users().len(), &model, norms)?;
+        let server = training.server();
+        let (optim, model) = match checkpoints {
+            Some((checkpoints, resume)) => {
+                checkpoints.begin_or_resume(resume, plan, server, model)?
+            }
+            None => (plan.optimizer(server), model),
+        };
+        let mut training = FederatedTraining::new(optim, training.update()?)?;
+        training.name_public_data(&users.test);
+        Ok(Self { settings, users, device, model, training })
+    }
+
+    /// Trains on the private users, and measures on the public ones every few rounds.
+    ///
+    /// # Arguments
+    ///
+    /// - `checkpoints`: where a checkpoint is saved before the first round, with each measurement
+    ///   and at the end
+    /// - `progress`: called after each round with its number, with the word `None`, and again with
+    ///   the figures of a measurement
+    ///
+    /// # Errors
+    ///
+    /// Returns [`TrainError::Privacy`] if a round is refused or a checkpoint cannot be written.
+    pub(super) fn train(
+        self,
+        checkpoints: Option<&Checkpoints>,
+        mut progress: impl FnMut(usize, Option<&RoundFigures>),
+    ) -> Result<(NextToken, FederatedTraining, FederatedFigures), TrainError> {
+        let Self { settings, users, device, mut model, mut training } = self;
+        if let Some(checkpoints) = checkpoints {
+            checkpoints.begin(&model, training.optimizer())?;
+        }
+        let (rounds, delta) = (settings.training.rounds, settings.privacy.delta);
+        let trained = device.clone().autodiff();
+        let losses = |model: &NextToken, windows: Vec<Window>| -> Result<Tensor<1>, DpError> {
+            Ok(model.loss(WindowBatch::new(&windows, &trained)).0)
+        };
+        let mut measurements: Vec<RoundFigures> = Vec::new();
+        let (mut time, mut since) = (Duration::ZERO, Instant::now());
+        while (training.rounds() as usize) < rounds {
+            let lr = settings.training.server_lr;
+            let stopped;
+            (model, stopped) = within_budget(training.round(lr, model, &users.train, losses))?;
+            if let Some(reason) = stopped {
+                println!("stopped: {reason}");
+                break;
+            }
+            let round = training.rounds() as usize;
+            progress(round, None);
+            if !round.is_multiple_of(settings.evaluate_every) && round < rounds {
+                continue;
+            }
+            time += since.elapsed();
+            let public = public_norms(settings, &model, users, device)?;
+            if settings.training.clipping == UserClippingName::Layerwise {
+                training.learn_from_public(&public)?;
+            }
+            if let Some(checkpoints) = checkpoints
+                && round < rounds
+            {
+                // Before the row is printed: from then on every release is on disk.
+                checkpoints.save(&model, training.optimizer())?;
+            }
+            let test = measure(&model, &users.test, device);
+            let epsilon = training.optimizer().privacy_spent(delta)?.upper;
+            let thresholds = training.optimizer().plan().clipping().thresholds(round as u64)?;
+            let figures = RoundFigures {
+                round,
+                test_loss: test.loss,
+                test_accuracy: test.accuracy,
+                epsilon: epsilon.is_finite().then_some(epsilon),
+                threshold: thresholds.total_norm(),
+                update_norms: norms::named(&public),
+            };
+            progress(round, Some(&figures));
+            measurements.push(figures);
+            since = Instant::now();
+        }
+        if let Some(checkpoints) = checkpoints {
+            checkpoints.save(&model, training.optimizer())?;
+        }
+        let update_norms = match measurements.last() {
+            Some(last) if last.round as u64 == training.rounds() => last.update_norms.clone(),
+            _ => norms::named(&public_norms(settings, &model, users, device)?),
+        };
+        let (optim, plan) = (training.optimizer(), training.optimizer().plan());
+        let spent = optim.privacy_spent(delta)?.upper;
+        let figures = FederatedFigures {
+            dataset: users.name.clone(),
+            private: spent.is_finite(),
+            unit: plan.unit().to_string(),
+            epsilon: spent.is_finite().then_some(spent),
+            delta,
+            noise_multiplier: plan.noise_multiplier(),
+            sampling_probability: plan.sampling_probability(),
+            users: [users.train.users().len(), users.test.items().len()],
+            rounds: training.rounds() as usize,
+            measurements,
+            update_norms,
+            private_norms: norms::of_private_users(&training),
+            train_seconds: time.as_secs_f64(),
+            version: env!("CARGO_PKG_VERSION"),
+        };
+        Ok((model, training, figures))
+    }
+}
+
+/// Trains without checkpoints and files, and returns the figures.
+///
+/// # Errors
+///
+/// Returns [`TrainError::Option`] or [`TrainError::Privacy`] if the settings do not fit the users or
+/// a round is refused.
+pub fn figures(
+    settings: &FederatedSettings,
+    users: &Users,
+    device: &Device,
+) -> Result<FederatedFigures, TrainError> {
+    Ok(UserTraining::prepare(settings, users, device, None)?.train(None, |_, _| ())?.2)
+}
+
+fn public_norms(
+    settings: &FederatedSettings,
+    model: &NextToken,
+    users: &Users,
+    device: &Device,
+) -> Result<PublicNorms, TrainError> {
+    norms::of_public_users(&settings.training, model, &users.test, &device.clone().autodiff())
+}
