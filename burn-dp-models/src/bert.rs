@@ -1,7 +1,7 @@
 //! BERT and RoBERTa with classification heads.
 
-use burn::module::Module;
-use burn::nn::{Embedding, LayerNorm, Linear};
+use burn::module::{Module, Param};
+use burn::nn::{Embedding, Initializer, LayerNorm, Linear};
 use burn::tensor::{Bool, Device, Int, Tensor};
 use burn_dp::nn::Private;
 
@@ -134,6 +134,69 @@ impl Output {
 fn first(hidden: Tensor<3>) -> Tensor<2> {
     let [rows, _, width] = hidden.dims();
     hidden.narrow(1, 0, 1).reshape([rows, width])
+}
+
+/// BERT that predicts masked tokens. Its output layer is the embedding of the tokens.
+///
+/// The bias of the output layer is not private: this model is for ordinary training.
+#[derive(Module, Debug)]
+pub(crate) struct BertMaskedLanguageModel {
+    bert: Encoder,
+    cls: MaskedLanguageHead,
+}
+
+#[derive(Module, Debug)]
+struct MaskedLanguageHead {
+    predictions: Predictions,
+}
+
+#[derive(Module, Debug)]
+struct Predictions {
+    transform: Transform,
+    bias: Param<Tensor<1>>,
+}
+
+#[derive(Module, Debug)]
+struct Transform {
+    dense: Private<Linear>,
+    layer_norm: Private<LayerNorm>,
+    #[module(skip)]
+    activation: ActivationFunction,
+}
+
+impl BertMaskedLanguageModel {
+    /// Creates a model with random weights. Its pooler is not trained, and is there for classifiers
+    /// that are loaded from this model.
+    pub(crate) fn new(config: &BertConfig, device: &Device) -> Self {
+        let width = config.hidden_size;
+        let transform = Transform {
+            dense: linear(width, width, device),
+            layer_norm: norm(width, config.layer_norm_eps, device),
+            activation: config.hidden_act,
+        };
+        let bias = Initializer::Zeros.init([config.vocab_size], device);
+        let pooler = Some(Dense { dense: linear(width, width, device) });
+        Self {
+            bert: Encoder { pooler, ..Encoder::new(config, device) },
+            cls: MaskedLanguageHead { predictions: Predictions { transform, bias } },
+        }
+    }
+
+    /// Returns the scores of the tokens at some places.
+    ///
+    /// # Shapes
+    ///
+    /// - places: `[places]`, indices of `[batch_size · length]`
+    /// - output: `[places, vocabulary]`
+    pub(crate) fn forward(&self, tokens: &Tokens, places: Tensor<1, Int>) -> Tensor<2> {
+        let hidden = self.bert.forward(tokens, tokens.positions());
+        let hidden = hidden.flatten::<2>(0, 1).select(0, places);
+        let Predictions { transform, bias } = &self.cls.predictions;
+        let hidden = transform.activation.forward(transform.dense.forward(hidden));
+        let hidden = transform.layer_norm.forward(hidden);
+        let scores = self.bert.embeddings.word_embeddings.attend(hidden);
+        scores + bias.val().unsqueeze()
+    }
 }
 
 /// BERT that classifies a sequence by its first token.

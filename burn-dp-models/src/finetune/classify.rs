@@ -6,13 +6,14 @@ use std::marker::PhantomData;
 use burn::module::Module;
 use burn::tensor::{Device, Int, Tensor, TensorData};
 use burn_dp::losses::{CrossEntropyLoss, CrossEntropyLossConfig};
-use burn_dp_examples::training::{TrainError, device};
+use burn_dp_examples::training::TrainError;
 
 use super::data::{Columns, Row};
 use super::encoding::Encoding;
 use super::export::{Export, Written};
 use super::figures::FinetuneFigures;
 use super::options::{FinetuneOptions, Labels, Texts, Way};
+use super::read::trained_device;
 use super::split::Split;
 use super::task::{EVALUATED, Evaluation, Task};
 use super::training::Run;
@@ -51,7 +52,7 @@ pub(super) fn run(
     let config = Config::read(&options.model)?;
     let names = class_names(options, labels)?;
     let request = Request { options, texts, labels, config: &config, names: &names };
-    let device = device(options.run.backend)?.autodiff();
+    let device = trained_device(options)?;
     // Only the values that are not loaded: noise and sampling have their own generators.
     device.seed(options.recipe.seed);
     let classes = names.len();
@@ -140,7 +141,12 @@ impl Request<'_> {
         let source = Source::of_texts(texts, &classes, &split);
         let run = Run::new("classify", options, way, source)?;
         let all = model.num_params();
-        let export = Export { architecture, labels: Some(names), head: Some(M::HEAD) };
+        let export = Export {
+            architecture,
+            labels: Some(names),
+            head: Some(M::HEAD),
+            task: Some("SEQ_CLS"),
+        };
         if way == Way::Probe {
             let model = model.freeze();
             let split = split.map(|samples| features(&model, &samples, run.device()));

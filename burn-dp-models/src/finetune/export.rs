@@ -43,6 +43,8 @@ pub(super) struct Export<'a> {
     pub(super) labels: Option<&'a [String]>,
     /// Path of the head.
     pub(super) head: Option<&'static str>,
+    /// Type of the task in `peft`.
+    pub(super) task: Option<&'static str>,
 }
 
 /// The content of files that are not written yet.
@@ -90,8 +92,9 @@ impl Written {
         model: &M,
         targets: &LoraTargets,
     ) -> Result<Self, TrainError> {
-        let adapter = Adapter::of(model, targets, &base.to_string_lossy(), export.head)
-            .map_err(|reason| ModelError::new(ADAPTER, reason))?;
+        let adapter =
+            Adapter::of(model, targets, &base.to_string_lossy(), export.head, export.task);
+        let adapter = adapter.map_err(|reason| ModelError::new(ADAPTER, reason))?;
         let weights = adapter.weights().map_err(|reason| ModelError::new(ADAPTER, reason))?;
         let files =
             vec![(Adapter::CONFIG_FILE, text(adapter.config())), (Adapter::WEIGHTS_FILE, weights)];

@@ -6,6 +6,7 @@ use std::time::Duration;
 use burn_dp_examples::training::progress::{Column, EPSILON, percent, significant, upwards};
 use serde::Serialize;
 
+use super::canaries::Exposures;
 pub use super::task::Evaluation;
 
 /// Settings and results of a run. All of it is public, except times and memory, which are a side
@@ -83,6 +84,8 @@ pub struct Generated {
     pub samples: Vec<String>,
     /// BLEU score of texts after public prompts.
     pub bleu: Option<f64>,
+    /// How much the model prefers the canaries, if there are any.
+    pub exposure: Option<Exposures>,
 }
 
 /// A measurement on the rows of the evaluation.
@@ -135,6 +138,9 @@ impl Generated {
         }
         if let Some(bleu) = self.bleu {
             println!("BLEU: {}", percent(bleu));
+        }
+        if let Some(exposure) = &self.exposure {
+            exposure.print();
         }
     }
 }

@@ -37,6 +37,9 @@ impl Run<'_> {
             ("trained", format!("{}, {} parameters", figures.train, figures.trained_parameters)),
         ];
         let mut statement = statement(&optim, &[self.privacy.delta], facts, &NOT_COVERED)?;
+        if let Some(exposure) = figures.generated.as_ref().and_then(|g| g.exposure.as_ref()) {
+            statement.facts.insert("canaries".into(), exposure.fact());
+        }
         if let Some(rows) = self.source.user_rows {
             // The rows of a user are not copies of one row.
             statement.facts.remove("augmentation_multiplicity");

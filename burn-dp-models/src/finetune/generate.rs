@@ -7,17 +7,19 @@ use burn_dp::losses::{CrossEntropyLoss, CrossEntropyLossConfig, ExampleReduction
 use burn_dp_examples::training::{TrainError, device};
 
 use super::bleu::bleu;
+use super::canaries::{Canaries, Canary};
 use super::data::{Columns, Row};
 use super::encoding::Encoding;
 use super::export::{Export, Written};
 use super::figures::{FinetuneFigures, Generated};
-use super::options::{FinetuneOptions, Prompts, Texts};
+use super::options::{CanaryOptions, FinetuneOptions, Prompts, Texts};
+use super::read::{language_model, trained_device};
 use super::split::Split;
 use super::task::{EVALUATED, Evaluation, Task};
 use super::training::Run;
 use super::units::Source;
 use super::ways::Parts;
-use crate::{Config, Gpt2LanguageModel, Sequence, Tokens, Weights};
+use crate::{Gpt2LanguageModel, LoraTargets, Sequence, Tokens};
 
 /// Rows of the evaluation whose texts are generated for BLEU.
 const TRANSLATED: usize = 32;
@@ -31,19 +33,15 @@ pub(super) fn run(
     options: &FinetuneOptions,
     texts: &Texts,
     prompts: &Prompts,
+    canaries: &CanaryOptions,
 ) -> Result<FinetuneFigures, TrainError> {
-    let Config::Gpt2(gpt2) = Config::read(&options.model)? else {
-        let reason = "must be a GPT-2: this model has no layer that predicts the next token";
-        return Err(TrainError::option("--model", reason));
-    };
-    let config = Config::Gpt2(gpt2.clone());
     let parts = Parts { head: None, adapted: &["c_attn"] };
     let way = options.recipe.way(parts)?;
     let device = device(options.run.backend)?;
     device.seed(options.recipe.seed);
-    let model = Gpt2LanguageModel::new(&gpt2, &device.clone().autodiff());
-    let model = Weights::read(&options.model)?.load_into(model, None)?;
+    let (config, model) = language_model(&options.model, &trained_device(options)?)?;
     let encoding = Encoding::read(&options.model, &config, texts.max_length)?;
+    let inserted = Canaries::draw(canaries, &encoding, options.recipe.seed)?;
     let columns = Columns {
         text: &texts.text,
         label: None,
@@ -54,11 +52,23 @@ pub(super) fn run(
         let sequence = encoding.generated(&row.prompt, &row.text)?;
         Ok(Text { sequence, prompt: row.prompt.clone(), text: row.text.clone() })
     };
-    let split = Split::read(texts, columns, sample)?;
+    let mut split = Split::read(texts, columns, sample)?;
+    for Canary { text, sequence } in inserted.iter().flat_map(Canaries::texts) {
+        let row = Text { sequence: sequence.clone(), prompt: String::new(), text: text.clone() };
+        split.insert(vec![row; canaries.canary_repetitions], texts.user.is_some());
+    }
     let columns = format!("{:?} {:?}", prompts.prompt, prompts.loss);
-    let run = Run::new("generate", options, way, Source::of_texts(texts, &columns, &split))?;
+    let mut source = Source::of_texts(texts, &columns, &split);
+    source.settings["canaries"] = canaries.canaries.into();
+    source.settings["canary-repetitions"] = canaries.canary_repetitions.into();
+    let run = Run::new("generate", options, way, source)?;
     let all = model.num_params();
     let (model, targets) = options.recipe.choose(model, parts)?;
+    if !options.recipe.merge && targets.as_ref().is_some_and(LoraTargets::has_tied) {
+        let reason = "must be given with an adapter of wte: it is also the output layer, and \
+                      adapters of peft change only one of the two";
+        return Err(TrainError::option("--merge", reason));
+    }
     let test = split.test.clone();
     let loss = |reduction| {
         let config = CrossEntropyLossConfig::new().with_pad_tokens(Some(vec![Tokens::IGNORED]));
@@ -66,9 +76,18 @@ pub(super) fn run(
     };
     let task = Generate { loss: loss(prompts.loss.into()), sum: loss(ExampleReduction::Sum) };
     let trained = run.train(&task, model, all, split)?;
-    let writer = Writer { model: trained.model.valid(), encoding: &encoding, device };
+    let model = trained.model.valid();
+    // The texts are public and the model is released: the exposure costs no further privacy.
+    let exposure = inserted.map(|canaries| canaries.expose(&model, &device));
+    let writer = Writer { model, encoding: &encoding, device };
     let generated = writer.generate(prompts, &test, options.recipe.seed)?;
-    let export = Export { architecture: "GPT2LMHeadModel", labels: None, head: None };
+    let generated = Generated { exposure, ..generated };
+    let export = Export {
+        architecture: "GPT2LMHeadModel",
+        labels: None,
+        head: None,
+        task: Some("CAUSAL_LM"),
+    };
     run.finish(trained, Some(generated), |model| match &targets {
         Some(targets) if !options.recipe.merge => {
             Written::adapter(&export, &options.model, &model, targets)
@@ -172,7 +191,7 @@ impl Writer<'_> {
                 Some(bleu(&pairs.collect::<Result<Vec<_>, TrainError>>()?))
             }
         };
-        Ok(Generated { samples, bleu })
+        Ok(Generated { samples, bleu, exposure: None })
     }
 
     /// Returns the text after a prompt.

@@ -7,13 +7,14 @@ use burn::module::Module;
 use burn::tensor::{Device, Tensor};
 use burn_dp::losses::{CrossEntropyLoss, CrossEntropyLossConfig};
 use burn_dp_examples::data::{Encoder, ImageBatcher, ImageItem, folder};
-use burn_dp_examples::training::{TrainError, device};
+use burn_dp_examples::training::TrainError;
 use serde::Deserialize;
 use serde_json::json;
 
 use super::export::{Export, PREPROCESSOR, Written};
 use super::figures::FinetuneFigures;
 use super::options::{FinetuneOptions, Images, Way};
+use super::read::trained_device;
 use super::split::Split;
 use super::task::{EVALUATED, Evaluation, Task};
 use super::training::Run;
@@ -27,6 +28,9 @@ const IMAGENET: Colors =
 
 /// The same for vision transformers without a file for it.
 const CENTERED: Colors = Colors { image_mean: [0.5; 3], image_std: [0.5; 3] };
+
+/// Its layers have the same names in all versions of `torchvision`.
+const RESNET: &str = "ResNet";
 
 /// What is subtracted from the colors, and what they are divided by.
 #[derive(Debug, Clone, Copy, PartialEq, Deserialize)]
@@ -46,7 +50,7 @@ pub(super) fn run(
 ) -> Result<FinetuneFigures, TrainError> {
     let weights = Weights::read(&options.model)?;
     let names = class_names(&images.data)?;
-    let device = device(options.run.backend)?.autodiff();
+    let device = trained_device(options)?;
     // Only the values that are not loaded: noise and sampling have their own generators.
     device.seed(options.recipe.seed);
     let request = Request { options, images, weights: &weights, names: &names };
@@ -54,7 +58,7 @@ pub(super) fn run(
         let parts = Parts { head: Some("fc"), adapted: &[] };
         let forward = Forward { scores: ResNet::forward, side: images.image_size };
         let model = ResNet::new(&config, names.len(), &device);
-        return request.run(model, forward, parts, ("ResNet", IMAGENET));
+        return request.run(model, forward, parts, (RESNET, IMAGENET));
     }
     let Config::Vit(config) = Config::read(&options.model)? else {
         let reason = "must be a ViT, or a ResNet of torchvision: this model reads texts";
@@ -110,10 +114,9 @@ impl Request<'_> {
             let reason = "probe is for texts; --train head trains the same parameters";
             return Err(TrainError::option("--train", reason));
         }
-        if way == Way::Lora && !options.recipe.merge {
+        if way == Way::Lora && !options.recipe.merge && architecture != RESNET {
             let reason = "must be given: versions of transformers name the layers of a ViT \
-                          differently, and have no ResNet of this kind, so that an adapter alone \
-                          would belong to none";
+                          differently, so that an adapter alone would load in some of them only";
             return Err(TrainError::option("--merge", reason));
         }
         let model = weights.load_into(model, parts.head)?;
@@ -133,13 +136,16 @@ impl Request<'_> {
         };
         let run = Run::new("images", options, way, source)?;
         let all = model.num_params();
-        let (model, _) = options.recipe.choose(model, parts)?;
+        let (model, targets) = options.recipe.choose(model, parts)?;
         let loss = CrossEntropyLossConfig::new().init();
         let task = Classify { forward, encoder, loss, classes: names.len() };
         let trained = run.train(&task, model, all, split)?;
-        let export = Export { architecture, labels: Some(names), head: parts.head };
-        run.finish(trained, None, |model| {
-            Written::model(&export, &options.model, &model.materialize())
+        let export = Export { architecture, labels: Some(names), head: parts.head, task: None };
+        run.finish(trained, None, |model| match &targets {
+            Some(targets) if !options.recipe.merge => {
+                Written::adapter(&export, &options.model, &model, targets)
+            }
+            _ => Written::model(&export, &options.model, &model.materialize()),
         })
     }
 }

@@ -4,6 +4,7 @@
 //! language model; the training is the same for all of them.
 
 mod bleu;
+mod canaries;
 mod check;
 mod classify;
 mod data;
@@ -16,16 +17,19 @@ mod halves;
 mod images;
 mod options;
 mod pretrain;
+mod read;
 mod split;
 mod task;
 mod training;
 mod units;
 mod ways;
 
+pub use canaries::{Exposure, Exposures};
 pub use figures::{Evaluation, FinetuneFigures, Generated, Row};
 pub use halves::{HalvedColumns, write_halves};
 pub use options::{
-    Finetune, FinetuneOptions, Labels, Loss, PretrainOptions, Prompts, Recipe, Texts, Way,
+    Architecture, CanaryOptions, ExposureOptions, Finetune, FinetuneOptions, Labels, Loss,
+    PretrainOptions, Prompts, Recipe, Texts, Way,
 };
 
 use burn_dp_examples::training::TrainError;
@@ -42,11 +46,12 @@ impl Finetune {
             Self::Classify { options, texts, labels } => {
                 classify::run(&options, &texts, &labels).map(Some)
             }
-            Self::Generate { options, texts, prompts } => {
-                generate::run(&options, &texts, &prompts).map(Some)
+            Self::Generate { options, texts, prompts, canaries } => {
+                generate::run(&options, &texts, &prompts, &canaries).map(Some)
             }
             Self::Images { options, images } => images::run(&options, &images).map(Some),
             Self::Pretrain(options) => pretrain::run(&options).map(|()| None),
+            Self::Exposure(options) => canaries::run(&options).map(|()| None),
             Self::Check(options) => check::run(&options).map(|()| None),
         }
     }

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use burn_dp::losses::ExampleReduction;
-use burn_dp_examples::training::{OptimizerName, PrivacyOptions, RunOptions};
+use burn_dp_examples::training::{BackendName, OptimizerName, PrivacyOptions, RunOptions};
 use clap::{Args, Parser, ValueEnum};
 use serde::Serialize;
 
@@ -39,6 +39,9 @@ pub enum Finetune {
         /// Prompts and samples.
         #[command(flatten)]
         prompts: Prompts,
+        /// Made-up texts among the rows.
+        #[command(flatten)]
+        canaries: CanaryOptions,
     },
     /// Train a classifier of images: ViT, or a ResNet of torchvision, whose norms keep their
     /// statistics.
@@ -51,8 +54,10 @@ pub enum Finetune {
         #[command(flatten)]
         images: Images,
     },
-    /// Train a small GPT-2 and its tokenizer on public texts, without privacy.
+    /// Train a small GPT-2 or BERT and its tokenizer on public texts, without privacy.
     Pretrain(PretrainOptions),
+    /// Measure how much a GPT-2 prefers canaries to other made-up texts.
+    Exposure(ExposureOptions),
     /// Compare models, gradients and files with transformers, torchvision and peft.
     Check(CheckOptions),
 }
@@ -145,6 +150,45 @@ pub struct Prompts {
     pub temperature: f64,
 }
 
+/// Canaries: made-up, public texts, and how much the trained model remembers of them.
+#[derive(Args, Debug, Clone)]
+#[command(next_help_heading = "Canaries")]
+pub struct CanaryOptions {
+    /// Number of canaries, made-up texts with random digits that are trained on as rows are, and
+    /// whose exposure is measured at the end.
+    #[arg(long, value_name = "K", default_value_t = 0)]
+    pub canaries: usize,
+    /// Rows of each canary. With --user, each canary is a user with these rows.
+    #[arg(long, value_name = "R", default_value_t = 1)]
+    pub canary_repetitions: usize,
+    /// Number of other made-up texts that a canary is compared with.
+    #[arg(long, value_name = "N", default_value_t = 1023)]
+    pub canary_candidates: usize,
+}
+
+/// Options of the exposure of a model that exists.
+#[derive(Args, Debug, Clone)]
+pub struct ExposureOptions {
+    /// Folder of the model: the pre-trained one, or what `generate` with --merge wrote.
+    #[arg(long, value_name = "DIR")]
+    pub model: PathBuf,
+    /// Number of canaries.
+    #[arg(long, value_name = "K", default_value_t = 8)]
+    pub canaries: usize,
+    /// Number of other made-up texts that a canary is compared with.
+    #[arg(long, value_name = "N", default_value_t = 1023)]
+    pub canary_candidates: usize,
+    /// Seed of the canaries: the --seed of the training that inserted them.
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    pub seed: u64,
+    /// Backend to run on.
+    #[arg(long, value_enum, default_value_t = BackendName::Flex)]
+    pub backend: BackendName,
+    /// Write the exposures as JSON to this file.
+    #[arg(long, value_name = "FILE")]
+    pub json: Option<PathBuf>,
+}
+
 /// What is trained, and how. A resumed run must share all of it.
 #[derive(Args, Debug, Clone, Serialize)]
 #[serde(rename_all = "kebab-case")]
@@ -175,6 +219,10 @@ pub struct Recipe {
     /// rounding.
     #[arg(long, value_name = "N", default_value_t = 16)]
     pub physical_batch_size: usize,
+    /// Compute cheap operations again in the backward pass instead of keeping their results: less
+    /// memory on long texts, and more time. It changes only both, and rounding.
+    #[arg(long)]
+    pub gradient_checkpointing: bool,
     /// Length of the training in passes over the data.
     #[arg(long, value_name = "N", default_value_t = 3)]
     pub epochs: usize,
@@ -192,7 +240,7 @@ pub struct Recipe {
     /// Clipping threshold of the gradient of a row or a user.
     #[arg(long, value_name = "C", default_value_t = 0.1)]
     pub max_grad_norm: f64,
-    /// Seed of new parameters and of sampled texts. Noise and the draws of a step never use it.
+    /// Seed of new parameters, of sampled texts and of canaries. Noise and the draws of a step never use it.
     #[arg(long, value_name = "N", default_value_t = 0)]
     pub seed: u64,
     /// With adapters: merge them, and write the whole model instead of the adapters.
@@ -237,6 +285,15 @@ impl From<Loss> for ExampleReduction {
     }
 }
 
+/// A model that is trained on public texts.
+#[derive(ValueEnum, Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Architecture {
+    /// A decoder that learns to predict the next token.
+    Gpt2,
+    /// An encoder that learns to predict masked tokens, for classifiers.
+    Bert,
+}
+
 /// Options of the training on public texts.
 #[derive(Args, Debug, Clone)]
 pub struct PretrainOptions {
@@ -246,7 +303,10 @@ pub struct PretrainOptions {
     /// Column of the text.
     #[arg(long, value_name = "COLUMN")]
     pub text: String,
-    /// Largest number of tokens: bytes and sequences of bytes that are frequent in the texts.
+    /// What is trained.
+    #[arg(long, value_enum, default_value_t = Architecture::Gpt2)]
+    pub architecture: Architecture,
+    /// Largest number of tokens: parts of words that are frequent in the texts.
     #[arg(long, value_name = "N", default_value_t = 1024)]
     pub vocabulary_size: usize,
     /// Number of blocks.

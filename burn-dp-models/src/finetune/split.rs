@@ -89,6 +89,14 @@ impl<S> Split<S> {
         Self { train, test, checksum: 0 }
     }
 
+    /// Adds samples to train on: of one new user, or each a unit of its own.
+    pub(super) fn insert(&mut self, samples: Vec<S>, is_user: bool) {
+        let first = self.train.iter().map(|(unit, _)| unit + 1).max().unwrap_or(0);
+        let unit = |index| if is_user { first } else { first + index };
+        let added = samples.into_iter().enumerate().map(|(index, sample)| (unit(index), sample));
+        self.train.extend(added);
+    }
+
     /// Returns the number of units to train on.
     pub(super) fn units(&self) -> usize {
         let mut units = self.train.iter().map(|(unit, _)| *unit).collect::<Vec<_>>();
@@ -158,6 +166,16 @@ mod tests {
         assert_eq!((rows.units(), rows.test.len()), (rows.train.len(), 400 - rows.train.len()));
         assert!((20..60).contains(&rows.test.len()), "{}", rows.test.len());
         assert!(split(None, 1).unwrap_err().to_string().starts_with("--test must be given"));
+    }
+
+    #[test]
+    fn inserted_rows_are_units_or_one_new_user() {
+        for (user, added) in [(None, 3), (Some("user"), 1)] {
+            let mut split = split(user, 400).unwrap();
+            let (units, rows) = (split.units(), split.train.len());
+            split.insert(vec!["made up".into(); 3], user.is_some());
+            assert_eq!((split.units(), split.train.len()), (units + added, rows + 3));
+        }
     }
 
     // Privacy: neighboring data have neighboring training sets.

@@ -19,6 +19,7 @@ use serde_json::{Value, json};
 
 use super::figures::{FinetuneFigures, Row, peak_memory};
 use super::options::{FinetuneOptions, Way};
+use super::read::trained_device;
 use super::split::Split;
 use super::task::Task;
 use super::units::{Source, UnitBatcher, batches};
@@ -90,14 +91,17 @@ impl<'a> Run<'a> {
             content.ok().map(|content| crc32fast::hash(&content))
         };
         let checksums = ["config.json", "tokenizer.json"].map(checksum);
-        let settings = json!({
+        let chosen = json!({
             "the checksums of the model": checksums,
-            "task": task, "train": typed(way), "lr": lr,
+            "the task": task, "train": typed(way), "lr": lr,
             "epsilon": privacy.epsilon, "delta": privacy.delta,
             "noise-multiplier": privacy.noise_multiplier, "insecure-seed": privacy.insecure_seed,
-            "model": options.model, "the samples": source.settings,
-            "recipe of the run": recipe, "backend": typed(options.run.backend),
+            "model": options.model, "backend": typed(options.run.backend),
         });
+        // The learning rate of the recipe may be absent.
+        let settings = [json!(recipe), source.settings.clone(), chosen];
+        let settings = settings.into_iter().filter_map(|part| part.as_object().cloned());
+        let settings = Value::Object(settings.flatten().collect());
         Ok(Self {
             task,
             options,
@@ -145,7 +149,7 @@ impl<'a> Run<'a> {
     ) -> Result<Trained<T::Model>, TrainError> {
         let options = self.options;
         let recipe = &options.recipe;
-        let trained = self.device.clone().autodiff();
+        let trained = trained_device(options)?;
         let is_user = self.source.user_rows.is_some();
         let rows = self.source.user_rows.unwrap_or(1);
         let config = PrivacyPlanConfig::new(self.source.units, recipe.batch_size as f64)
@@ -157,6 +161,8 @@ impl<'a> Run<'a> {
         })?;
         let parameters = [TrainableParameters::of(&model)?.num_values(), all];
 
+        // Before a checkpoint replaces the pre-trained values.
+        let initial = task.evaluate(&model, &split.test, &self.device);
         let checkpoints = Checkpoints::new(&self.output.folder, &self.settings)?;
         let inner = optimizer(recipe.optimizer, 0.9);
         let (optim, mut model) =
@@ -178,7 +184,6 @@ impl<'a> Run<'a> {
         let first = optim.next_step() as usize;
         let pass = ("epoch", self.steps_per_epoch());
         let mut progress = Progress::start(first, self.steps(), pass, super::figures::columns());
-        let initial = task.evaluate(&model, &split.test, &self.device);
         let test_rows = split.test.len();
         let (train, test) = (split.train, split.test);
         let filler = task.made_up(1).remove(0);

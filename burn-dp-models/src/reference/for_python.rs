@@ -88,7 +88,8 @@ impl Case<'_> {
         let ids = expected.tensor("ids")?;
 
         let base = self.folder.to_string_lossy();
-        let adapter = Adapter::of(&model, &targets, &base, head).map_err(failed)?;
+        let task = Some(if head.is_some() { "SEQ_CLS" } else { "CAUSAL_LM" });
+        let adapter = Adapter::of(&model, &targets, &base, head, task).map_err(failed)?;
         let folder = self.output.with_extension("adapter");
         files::make_folder(&folder)?;
         files::write_json(&folder.join(Adapter::CONFIG_FILE), adapter.config())?;

@@ -3,11 +3,12 @@
 use std::collections::BTreeMap;
 
 use burn::module::{Module, ParamGroup};
+use burn::tensor::TensorData;
 use burn_dp::DpError;
 use burn_dp::model::LowRankAdapters;
 use serde_json::{Value, json};
 
-use super::names::{Layer, Mapper, Name, parameters};
+use super::names::{AnyParameter, Layer, Mapper, Name, parameters};
 use super::read::transposed;
 use super::write::Tensors;
 use super::{Weights, write};
@@ -34,8 +35,7 @@ impl LoraTargets {
     /// # Errors
     ///
     /// Returns a message with the first name that no such layer has, and the names that there are;
-    /// and for a rank of 0. The embedding of a language model is also its output layer, where
-    /// `peft` has no adapter, and cannot be selected.
+    /// and for a rank of 0.
     pub fn new<M: Module>(
         model: &M,
         layers: &[(String, usize)],
@@ -46,8 +46,7 @@ impl LoraTargets {
         parameters(model, |name, _| {
             let is_head = head.is_some_and(|head| name.path.starts_with(&format!("{head}.")));
             let is_weight = name.layer != Layer::Other && name.stored.ends_with(".weight");
-            let is_tied = head.is_none() && name.stored.ends_with("wte.weight");
-            if is_weight && !is_head && !is_tied {
+            if is_weight && !is_head {
                 known.push(name);
             }
         });
@@ -77,6 +76,12 @@ impl LoraTargets {
             ranks.extend(found.into_iter().map(|name| (name.path.clone(), *rank)));
         }
         Ok(Self { ranks, alpha })
+    }
+
+    /// Returns whether the embedding of a language model, which is also its output layer, has an
+    /// adapter. It changes both uses, and `peft` one.
+    pub(crate) fn has_tied(&self) -> bool {
+        self.ranks.keys().any(|path| is_tied(path, None))
     }
 
     /// Returns the model with adapters; everything else is frozen.
@@ -113,31 +118,33 @@ impl Adapter {
     ///
     /// - `base`: name or folder of the model that the adapter belongs to
     /// - `head`: path of the part that was trained as a whole
+    /// - `task`: the type of the task in `peft`, if it has one
     ///
     /// # Errors
     ///
-    /// Returns a message with the first convolution that has an adapter, which can only be merged.
+    /// Returns a message with the first layer whose adapter `peft` cannot express: a tied
+    /// embedding.
     pub fn of<M: Module>(
         model: &M,
         targets: &LoraTargets,
         base: &str,
         head: Option<&str>,
+        task: Option<&str>,
     ) -> Result<Self, String> {
-        let mut convolution = None;
+        if let Some(path) = targets.ranks.keys().find(|path| is_tied(path, head)) {
+            return Err(format!("the adapter of {path}, which is tied, can only be merged"));
+        }
+        let kernels = kernels(model);
         let mut tensors = Tensors::new();
         let (mut modules, mut transposed) = (Vec::new(), true);
         parameters(model, |name, parameter| {
             let is_head = head.is_some_and(|head| name.path.starts_with(&format!("{head}.")));
             if let Some(stored) = peft_name(&name) {
-                // PyTorch stores the transposed factors.
-                tensors.insert(stored, parameter.value(true));
+                tensors.insert(stored, to_peft(&name, parameter, &kernels));
             } else if is_head {
                 let stored = format!("{PREFIX}{}", name.stored);
                 tensors.insert(stored, parameter.value(name.is_transposed));
             } else if targets.ranks.contains_key(&name.path) {
-                if name.layer == Layer::Convolution {
-                    convolution.get_or_insert(name.stored.clone());
-                }
                 transposed &= name.is_transposed || name.layer != Layer::Linear;
                 modules.push((name.stored.trim_end_matches(".weight").to_string(), name.path));
             }
@@ -148,7 +155,7 @@ impl Adapter {
             patterns.map(|(module, path)| (module.clone(), targets.ranks[path])).collect();
         let config = json!({
             "peft_type": "LORA",
-            "task_type": if head.is_some() { "SEQ_CLS" } else { "CAUSAL_LM" },
+            "task_type": task,
             "base_model_name_or_path": base,
             "r": rank,
             "rank_pattern": patterns,
@@ -160,10 +167,7 @@ impl Adapter {
             "modules_to_save": head.map(|head| [head]),
             "target_modules": modules.iter().map(|(module, _)| module).collect::<Vec<_>>(),
         });
-        match convolution {
-            None => Ok(Self { tensors, config }),
-            Some(name) => Err(format!("the adapter of the convolution {name} can only be merged")),
-        }
+        Ok(Self { tensors, config })
     }
 
     /// Returns the content of [`CONFIG_FILE`](Self::CONFIG_FILE).
@@ -195,7 +199,15 @@ impl Adapter {
             match weights.tensors().get(&stored) {
                 Some(found) => {
                     let found = found.clone().convert::<f32>();
-                    let found = if is_transposed { transposed(found) } else { found };
+                    let is_kernel = factor.is_some() && name.layer == Layer::Convolution;
+                    let found = match is_kernel
+                        && found.num_elements() == shape.iter().product::<usize>()
+                    {
+                        // The axes of a factor, without those of the kernel.
+                        true => TensorData::new(values(&found), shape.to_vec()),
+                        false if is_transposed => transposed(found),
+                        false => found,
+                    };
                     if **found.shape() == *shape {
                         return Some(found);
                     }
@@ -216,6 +228,47 @@ impl Adapter {
     }
 }
 
+/// Returns whether a weight is the embedding of a language model, which is also its output layer.
+fn is_tied(path: &str, head: Option<&str>) -> bool {
+    head.is_none() && path.ends_with("wte.weight")
+}
+
+/// Returns the shapes of the weights of convolutions without their first axis, by their names.
+fn kernels<M: Module>(model: &M) -> BTreeMap<String, Vec<usize>> {
+    let mut kernels = BTreeMap::new();
+    parameters(model, |name, parameter| {
+        if name.layer == Layer::Convolution && name.factor().is_none() {
+            let shape = parameter.value(false).shape()[1..].to_vec();
+            kernels.insert(name.stored, shape);
+        }
+    });
+    kernels
+}
+
+/// Returns a factor in the shape in which `peft` stores it.
+fn to_peft(
+    name: &Name,
+    parameter: AnyParameter<'_>,
+    kernels: &BTreeMap<String, Vec<usize>>,
+) -> TensorData {
+    let Some((module, factor)) = name.factor().filter(|_| name.layer == Layer::Convolution) else {
+        // PyTorch stores the transposed factors.
+        return parameter.value(true);
+    };
+    let value = parameter.value(false);
+    let rows = value.shape()[0];
+    let shape = match (factor, kernels.get(&format!("{module}.weight"))) {
+        // A convolution to `rank` channels, and one of single pixels.
+        ('B', Some(kernel)) => [vec![rows], kernel.clone()].concat(),
+        _ => vec![rows, value.shape()[1], 1, 1],
+    };
+    TensorData::new(values(&value), shape)
+}
+
+fn values(data: &TensorData) -> Vec<f32> {
+    data.iter::<f32>().collect()
+}
+
 /// Begins the names of all parameters in a file of `peft`.
 const PREFIX: &str = "base_model.model.";
 
@@ -224,6 +277,11 @@ fn peft_name(name: &Name) -> Option<String> {
     let (module, factor) = name.factor()?;
     Some(match name.layer {
         Layer::Embedding => format!("{PREFIX}{module}.lora_embedding_{factor}"),
+        // There, A is applied first.
+        Layer::Convolution => {
+            let factor = if factor == 'A' { 'B' } else { 'A' };
+            format!("{PREFIX}{module}.lora_{factor}.weight")
+        }
         _ => format!("{PREFIX}{module}.lora_{factor}.weight"),
     })
 }

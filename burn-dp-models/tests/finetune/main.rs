@@ -4,8 +4,12 @@
 
 use std::path::{Path, PathBuf};
 
+mod canaries;
+mod pretrain;
+mod resume;
+
 use burn::module::Module;
-use burn::tensor::Device;
+use burn::tensor::{Device, TensorData};
 use burn_dp_models::finetune::Finetune;
 use burn_dp_models::{Adapter, Config, Gpt2LanguageModel, LoraTargets, Sequence, Tokens, Weights};
 use clap::Parser;
@@ -34,6 +38,20 @@ fn run(folder: &Path, line: &str) -> Result<Value, String> {
 
 /// Runs a command of the program; its first word is the command.
 fn run_on(folder: &Path, line: &str, rows: usize) -> Result<Value, String> {
+    let words = words(folder, line, rows);
+    let finetune = Finetune::try_parse_from(words).map_err(|e| e.to_string())?;
+    finetune.run().map_err(|error| error.to_string())?;
+    Ok(figures(folder))
+}
+
+/// The figures of the last run.
+fn figures(folder: &Path) -> Value {
+    let text = std::fs::read_to_string(folder.join("out/run.json")).unwrap();
+    serde_json::from_str(&text).unwrap()
+}
+
+/// Writes the data, and returns the words of a command.
+fn words(folder: &Path, line: &str, rows: usize) -> Vec<String> {
     let data = write_data(folder, rows);
     let output = folder.join("out");
     let command = line.split_whitespace().next().unwrap();
@@ -42,21 +60,23 @@ fn run_on(folder: &Path, line: &str, rows: usize) -> Result<Value, String> {
         "images" => vec!["finetune", command, "--data", folder.to_str().unwrap()],
         _ => {
             let data = data.to_str().unwrap();
-            vec!["finetune", command, "--data", data, "--text", "body", "--max-length", "10"]
+            vec!["finetune", command, "--data", data, "--text", "body"]
         }
     };
     let words = words.into_iter().map(String::from);
     let words = words.chain(["--output".into(), output.to_string_lossy().into()]);
-    let length = if line.contains("--steps") { "" } else { "--epochs 2" };
-    let words = words.chain(length.split_whitespace().map(String::from));
+    let defaults = [("--steps", "--epochs 2"), ("--max-length", "--max-length 10")];
+    let is_text = command != "images";
+    let defaults = defaults.into_iter().filter(|(name, default)| {
+        !line.contains(name) && (is_text || !default.contains("--max-length"))
+    });
+    let defaults = defaults.flat_map(|(_, default)| default.split_whitespace());
+    let words = words.chain(defaults.map(String::from));
     let rest = rest.map(|word| match golden(word) {
         path if path.is_dir() => path.to_string_lossy().into_owned(),
         _ => word.to_string(),
     });
-    let finetune = Finetune::try_parse_from(words.chain(rest)).map_err(|e| e.to_string())?;
-    finetune.run().map_err(|error| error.to_string())?;
-    let text = std::fs::read_to_string(output.join("run.json")).unwrap();
-    Ok(serde_json::from_str(&text).unwrap())
+    words.chain(rest).collect()
 }
 
 const CLASSIFY: &str = "--label stars --labels up,down --batch-size 32 --noise-multiplier 1";
@@ -100,7 +120,7 @@ fn a_classifier_learns_with_little_noise() {
     assert_eq!((&figures["after"]["accuracy"], &figures["private"]), (&1.0.into(), &false.into()));
 }
 
-/// Dark and bright images.
+/// Dark and bright images: 40 to train on.
 fn write_images(folder: &Path) {
     for (part, count) in [("train", 20), ("test", 6)] {
         for (class, brightness) in [("bright", 200), ("dark", 40)] {
@@ -113,6 +133,10 @@ fn write_images(folder: &Path) {
             }
         }
     }
+}
+
+fn before_shape(model: &Path, name: &str) -> Vec<usize> {
+    Weights::read(model).unwrap().tensors()[name].shape().to_vec()
 }
 
 #[test]
@@ -135,12 +159,46 @@ fn classifiers_of_images_learn_and_keep_their_names() {
         let is_kept = |name: &String| !name.ends_with("num_batches_tracked");
         let before = names(&before).into_iter().filter(is_kept).collect::<Vec<_>>();
         assert_eq!(names(&weights), before);
-        let error = run(folder.path(), &format!("{line} --lora 2 {layers}")).unwrap_err();
-        assert!(error.contains("--merge must be given"), "{error}");
+        let separate = run(folder.path(), &format!("{line} --lora 2 {layers}"));
+        if model == "vit-classify" {
+            let error = separate.unwrap_err();
+            assert!(error.contains("--merge must be given"), "{error}");
+        } else {
+            // As `peft` stores the factors of a convolution: of its kernel, and of single pixels.
+            let file = folder.path().join("out/adapter").join(Adapter::WEIGHTS_FILE);
+            let adapter = Weights::read_file(&file).unwrap();
+            let shape = |factor: &str| {
+                let name = format!("base_model.model.layer2.0.conv2.lora_{factor}.weight");
+                adapter.tensors()[&name].shape().to_vec()
+            };
+            let kernel = before_shape(&golden(model), "layer2.0.conv2.weight");
+            assert_eq!(shape("A"), [2, kernel[1], kernel[2], kernel[3]]);
+            assert_eq!(shape("B"), [kernel[0], 2, 1, 1]);
+            std::fs::copy(&file, folder.path().join("out-separate.safetensors")).unwrap();
+        }
         let figures = run(folder.path(), &format!("{line} --lora 2 --merge {layers}")).unwrap();
         assert!(figures["trained_parameters"].as_u64() < figures["parameters"].as_u64());
         let merged = Weights::read(&folder.path().join("out/model")).unwrap();
         assert_eq!(merged.tensors().len(), weights.tensors().len());
+        if model == "resnet-classify" {
+            // The two runs have one seed: their adapters are the same.
+            let tensors = |path: &Path| Weights::read_file(path).unwrap().tensors().clone();
+            let factors = tensors(&folder.path().join("out-separate.safetensors"));
+            let values = |data: &TensorData| data.iter::<f64>().collect::<Vec<_>>();
+            let name = "layer2.0.conv2";
+            let factor =
+                |letter| values(&factors[&format!("base_model.model.{name}.lora_{letter}.weight")]);
+            let (a, b) = (factor('A'), factor('B'));
+            let stored = |weights: &Weights| values(&weights.tensors()[&format!("{name}.weight")]);
+            let base = stored(&Weights::read(&golden(model)).unwrap());
+            let size = a.len() / 2;
+            for (index, merged) in stored(&merged).into_iter().enumerate() {
+                let (row, column) = (index / size, index % size);
+                let product: f64 = (0..2).map(|r| b[2 * row + r] * a[r * size + column]).sum();
+                assert!((merged - base[index] - product).abs() < 1e-5, "{index}");
+            }
+            assert!(b.iter().any(|value| value.abs() > 1e-4), "{b:?}");
+        }
     }
 }
 
@@ -157,55 +215,6 @@ fn users_are_the_unit_of_privacy_and_texts_are_generated() {
     assert!(figures["unit"].as_str().unwrap().contains("user"), "{figures}");
     assert_eq!(figures["generated"]["samples"].as_array().unwrap().len(), 2);
     assert!(figures["generated"]["bleu"].is_number() && figures["perplexity"].is_number());
-}
-
-/// The scores of a model with the adapter, and with the adapter merged, in the files of two runs.
-/// Runs `pretrain` on the sentences; returns the folder of the model.
-fn pretrain(folder: &Path, more: &str) -> Result<PathBuf, String> {
-    let (data, output) = (write_data(folder, 120), folder.join("pretrained"));
-    let words = ["finetune", "pretrain", "--text", "body", "--data", data.to_str().unwrap()];
-    let sizes = "--vocabulary-size 300 --layers 1 --width 16 --heads 2 --positions 10 --lr 0.01";
-    let words = words.into_iter().chain(["--output", output.to_str().unwrap()]);
-    let words = words.chain(sizes.split_whitespace().filter(|_| !more.contains("--width")));
-    let words = words.chain(more.split_whitespace());
-    let finetune = Finetune::try_parse_from(words).map_err(|error| error.to_string())?;
-    assert!(finetune.run().map_err(|error| error.to_string())?.is_none());
-    Ok(output)
-}
-
-#[test]
-fn a_model_that_was_trained_on_public_texts_is_fine_tuned() {
-    let folder = tempfile::tempdir().unwrap();
-    let perplexity = |steps: usize| {
-        let model = pretrain(folder.path(), &format!("--steps {steps}")).unwrap();
-        let line = format!(
-            "generate --batch-size 32 --noise-multiplier 1 --steps 1 --samples 0 --model {}",
-            model.display()
-        );
-        let figures = run(folder.path(), &line).unwrap();
-        assert!(figures["private"] == true, "{figures}");
-        figures["before"]["loss"].as_f64().unwrap().exp()
-    };
-    // Four words that are not certain, and their ends.
-    let (random, trained) = (perplexity(0), perplexity(120));
-    assert!(random > 200.0 && trained < 10.0, "{random} {trained}");
-}
-
-#[test]
-fn impossible_sizes_are_refused_before_the_training() {
-    for (more, expected) in [
-        ("--width 30 --heads 4", "--width must be a multiple of the 4 heads, got 30"),
-        ("--width 16 --positions 1", "--positions must be at least 2, got 1"),
-        ("--width 16 --positions 100000", "--positions must be less than the"),
-        ("--width 16 --vocabulary-size 100", "--vocabulary-size must be at least 257, got 100"),
-        ("--width 16 --layers 0", "--layers must be at least 1"),
-        ("--width 16 --lr 0", "--lr must be"),
-    ] {
-        let folder = tempfile::tempdir().unwrap();
-        let error = pretrain(folder.path(), more).unwrap_err();
-        assert!(error.contains(expected), "{error}");
-        assert!(!folder.path().join("pretrained").exists());
-    }
 }
 
 #[test]
@@ -291,4 +300,41 @@ fn what_cannot_be_used_is_refused_with_the_value_and_a_way_out() {
         assert!(error.contains(expected), "{line}: {error}");
     }
     assert!(!folder.path().join("out").exists(), "nothing was written");
+}
+
+#[test]
+fn an_adapter_of_the_tied_embedding_changes_both_its_uses() {
+    let folder = tempfile::tempdir().unwrap();
+    let line = "generate --model gpt2-generate --batch-size 32 --noise-multiplier 1 --lora 2 \
+                --lora-layers wte --samples 0 --insecure-seed 5";
+    let error = run(folder.path(), line).unwrap_err();
+    assert!(error.contains("--merge must be given with an adapter of wte"), "{error}");
+    let figures = run(folder.path(), &format!("{line} --merge")).unwrap();
+    // 40 tokens of width 8.
+    assert_eq!(figures["trained_parameters"], 2 * (40 + 8));
+    // The merged table has the loss of the table with its adapter, at both ends of the model.
+    let merged = folder.path().join("out/model");
+    let line = format!(
+        "generate --batch-size 32 --noise-multiplier 1 --steps 1 --samples 0 --model {}",
+        merged.display()
+    );
+    let other = tempfile::tempdir().unwrap();
+    let again = run(other.path(), &line).unwrap();
+    let loss = |evaluation: &Value| evaluation["loss"].as_f64().unwrap();
+    let (trained, read) = (loss(&figures["after"]), loss(&again["before"]));
+    assert!((trained - read).abs() < 1e-5, "{trained} {read}");
+    assert!((trained - loss(&figures["before"])).abs() > 1e-4);
+}
+
+#[test]
+fn gradient_checkpointing_changes_only_rounding() {
+    let folder = tempfile::tempdir().unwrap();
+    let line = "generate --model gpt2-generate --batch-size 32 --noise-multiplier 1 --samples 0 \
+                --insecure-seed 5";
+    let loss = |more: &str| {
+        let figures = run(folder.path(), &format!("{line} {more}")).unwrap();
+        figures["after"]["loss"].as_f64().unwrap()
+    };
+    let (kept, computed_again) = (loss(""), loss("--gradient-checkpointing"));
+    assert!((kept - computed_again).abs() < 1e-5, "{kept} {computed_again}");
 }

@@ -1,0 +1,39 @@
+//! Reading the model of a command, and where it is trained.
+
+use std::path::Path;
+
+use burn::tensor::Device;
+use burn_dp_examples::training::{TrainError, device};
+
+use super::options::FinetuneOptions;
+use crate::{Config, Gpt2LanguageModel, Weights};
+
+/// Returns the device of a training. All tensors that meet in it need the same device.
+///
+/// # Errors
+///
+/// Returns [`TrainError::Option`] if the backend is not available.
+pub(super) fn trained_device(options: &FinetuneOptions) -> Result<Device, TrainError> {
+    let device = device(options.run.backend)?.autodiff();
+    let checkpoints = options.recipe.gradient_checkpointing;
+    Ok(if checkpoints { device.gradient_checkpointing() } else { device })
+}
+
+/// Reads a language model.
+///
+/// # Errors
+///
+/// Returns [`TrainError`] if the model cannot be read or is not a GPT-2.
+pub(super) fn language_model(
+    folder: &Path,
+    device: &Device,
+) -> Result<(Config, Gpt2LanguageModel), TrainError> {
+    let config = Config::read(folder)?;
+    let Config::Gpt2(gpt2) = &config else {
+        let reason = "must be a GPT-2: this model has no layer that predicts the next token";
+        return Err(TrainError::option("--model", reason));
+    };
+    let model = Gpt2LanguageModel::new(gpt2, device);
+    let model = Weights::read(folder)?.load_into(model, None)?;
+    Ok((config, model))
+}

@@ -1,0 +1,108 @@
+//! Models that are pre-trained on public texts, and fine-tuned.
+
+use std::path::{Path, PathBuf};
+
+use burn_dp_models::Weights;
+use burn_dp_models::finetune::Finetune;
+use clap::Parser;
+
+use super::{run, write_data};
+
+/// Runs `pretrain` on the sentences; returns the folder of the model.
+pub(crate) fn pretrain(folder: &Path, more: &str) -> Result<PathBuf, String> {
+    let (data, output) = (write_data(folder, 120), folder.join("pretrained"));
+    let words = ["finetune", "pretrain", "--text", "body", "--data", data.to_str().unwrap()];
+    let sizes = "--vocabulary-size 300 --layers 1 --width 16 --heads 2 --positions 10 --lr 0.01";
+    let words = words.into_iter().chain(["--output", output.to_str().unwrap()]);
+    let words = words.chain(sizes.split_whitespace().filter(|_| !more.contains("--width")));
+    let words = words.chain(more.split_whitespace());
+    let finetune = Finetune::try_parse_from(words).map_err(|error| error.to_string())?;
+    assert!(finetune.run().map_err(|error| error.to_string())?.is_none());
+    Ok(output)
+}
+
+#[test]
+fn a_model_that_was_trained_on_public_texts_is_fine_tuned() {
+    let folder = tempfile::tempdir().unwrap();
+    let perplexity = |steps: usize| {
+        let model = pretrain(folder.path(), &format!("--steps {steps}")).unwrap();
+        let line = format!(
+            "generate --batch-size 32 --noise-multiplier 1 --steps 1 --samples 0 --model {}",
+            model.display()
+        );
+        let figures = run(folder.path(), &line).unwrap();
+        assert!(figures["private"] == true, "{figures}");
+        figures["before"]["loss"].as_f64().unwrap().exp()
+    };
+    // Four words that are not certain, and their ends.
+    let (random, trained) = (perplexity(0), perplexity(120));
+    assert!(random > 200.0 && trained < 10.0, "{random} {trained}");
+}
+
+#[test]
+fn impossible_sizes_are_refused_before_the_training() {
+    for (more, expected) in [
+        ("--width 30 --heads 4", "--width must be a multiple of the 4 heads, got 30"),
+        ("--width 16 --positions 1", "--positions must be at least 2, got 1"),
+        ("--width 16 --positions 100000", "--positions must be less than the"),
+        ("--width 16 --vocabulary-size 100", "--vocabulary-size must be at least 257, got 100"),
+        ("--width 16 --layers 0", "--layers must be at least 1"),
+        ("--width 16 --lr 0", "--lr must be"),
+    ] {
+        let folder = tempfile::tempdir().unwrap();
+        let error = pretrain(folder.path(), more).unwrap_err();
+        assert!(error.contains(expected), "{error}");
+        assert!(!folder.path().join("pretrained").exists());
+    }
+}
+
+/// The names of `BertForMaskedLM` in transformers 5.23, and of the pooler, which it does not need.
+fn names_of_bert(layers: usize) -> Vec<String> {
+    let mut names: Vec<String> = Vec::new();
+    let mut both = |module: String| {
+        names.extend(["weight", "bias"].map(|end| format!("{module}.{end}")));
+    };
+    both("bert.embeddings.LayerNorm".into());
+    for layer in 0..layers {
+        for module in [
+            "attention.output.LayerNorm",
+            "attention.output.dense",
+            "attention.self.key",
+            "attention.self.query",
+            "attention.self.value",
+            "intermediate.dense",
+            "output.LayerNorm",
+            "output.dense",
+        ] {
+            both(format!("bert.encoder.layer.{layer}.{module}"));
+        }
+    }
+    both("bert.pooler.dense".into());
+    both("cls.predictions.transform.LayerNorm".into());
+    both("cls.predictions.transform.dense".into());
+    let tables = ["position", "token_type", "word"];
+    names.extend(tables.map(|table| format!("bert.embeddings.{table}_embeddings.weight")));
+    names.push("cls.predictions.bias".into());
+    names.sort();
+    names
+}
+
+#[test]
+fn a_bert_of_public_texts_has_its_names_and_is_fine_tuned() {
+    let folder = tempfile::tempdir().unwrap();
+    let model = pretrain(folder.path(), "--architecture bert --steps 20").unwrap();
+    let weights = Weights::read(&model).unwrap();
+    assert_eq!(weights.tensors().keys().cloned().collect::<Vec<_>>(), names_of_bert(1));
+    for way in ["--train full", "--lora 2", "--train probe"] {
+        let line = format!(
+            "classify --label stars --labels up,down --batch-size 32 --noise-multiplier 0.2 \
+             --insecure-seed 1 --lr 0.01 --steps 30 {way} --model {}",
+            model.display()
+        );
+        let figures = run(folder.path(), &line).unwrap();
+        let accuracy = figures["after"]["accuracy"].as_f64().unwrap();
+        assert!(way != "--train full" || accuracy == 1.0, "{way}: {figures}");
+    }
+    let error = pretrain(folder.path(), "--architecture bert --width 16 --positions 2");
+    assert!(error.unwrap_err().contains("--positions must be at least 3, got 2"));
+}

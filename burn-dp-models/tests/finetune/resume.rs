@@ -1,0 +1,125 @@
+//! Runs that are stopped within the training, and resumed.
+
+#![cfg(all(debug_assertions, unix))]
+
+use std::collections::BTreeSet;
+use std::os::unix::process::ExitStatusExt;
+use std::path::Path;
+use std::process::{Command, Output};
+
+use super::{words, write_images};
+
+/// Runs the program in a process of its own.
+fn process(folder: &Path, line: &str, variable: Option<(&str, &str)>) -> Output {
+    let words = words(folder, line, 120);
+    let mut command = Command::new(env!("CARGO_BIN_EXE_finetune"));
+    command.args(&words[1..]).envs(variable).output().unwrap()
+}
+
+fn error_of(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+/// What a run publishes that depends on its steps.
+fn results(folder: &Path) -> Vec<Vec<u8>> {
+    let out = folder.join("out");
+    let weights = ["model/model.safetensors", "adapter/adapter_model.safetensors"];
+    let weights = weights.iter().filter_map(|name| std::fs::read(out.join(name)).ok()).collect();
+    let figures: serde_json::Value =
+        serde_json::from_slice(&std::fs::read(out.join("run.json")).unwrap()).unwrap();
+    let kept = ["before", "after", "steps", "units", "generated", "epsilon", "noise_multiplier"];
+    let kept = kept.map(|name| figures[name].to_string().into_bytes());
+    let statement: serde_json::Value =
+        serde_json::from_slice(&std::fs::read(out.join("privacy.json")).unwrap()).unwrap();
+    let releases = statement["releases"].to_string().into_bytes();
+    assert!(releases.len() > 10, "{statement}");
+    let mut results: Vec<Vec<u8>> = weights;
+    results.extend(kept);
+    results.push(releases);
+    results
+}
+
+/// Steps in the log of a run that was stopped.
+fn released(folder: &Path) -> Option<usize> {
+    let log = std::fs::read_to_string(folder.join("out/checkpoints/releases.log")).ok()?;
+    Some(log.lines().count().saturating_sub(1))
+}
+
+/// Runs of four steps a pass.
+const RUNS: [(&str, &str); 4] = [
+    ("classify --label stars --labels up,down --batch-size 32 --model bert-classify", "full"),
+    ("classify --label stars --labels up,down --batch-size 32 --model gpt2-classify", "probe"),
+    ("generate --batch-size 32 --model gpt2-generate --samples 1 --sample-length 4", "lora"),
+    ("images --batch-size 10 --model vit-classify", "head"),
+];
+
+fn line((line, way): (&str, &str)) -> String {
+    let rank = if way == "lora" { "--lora 2" } else { "" };
+    format!("{line} --train {way} {rank} --steps 10 --noise-multiplier 1 --insecure-seed 3")
+}
+
+#[test]
+fn a_run_killed_within_a_checkpoint_continues_bit_for_bit() {
+    for run in RUNS {
+        let (whole, folder) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        let line = line(run);
+        for folder in [&whole, &folder] {
+            write_images(folder.path());
+        }
+        let output = process(whole.path(), &line, None);
+        assert!(output.status.success(), "{}", error_of(&output));
+        let stop = Some(("BURN_DP_TEST_ABORT_IN_CHECKPOINT", "8"));
+        let output = process(folder.path(), &line, stop);
+        assert_eq!(output.status.signal(), Some(6), "{}", error_of(&output));
+        assert_eq!(released(folder.path()), Some(8));
+        assert!(!folder.path().join("out/privacy.json").exists());
+
+        let error = error_of(&process(folder.path(), &line, None));
+        assert!(error.contains("--resume must be given"), "{error}");
+        for (changed, expected) in [
+            ("--noise-multiplier 2", "--noise-multiplier was 1 and is now 2"),
+            ("--physical-batch-size 3", "--physical-batch-size was 16 and is now 3"),
+            ("--seed 4", "--seed was 0 and is now 4"),
+        ] {
+            let name = changed.split(' ').next().unwrap();
+            let kept = line.replace("--noise-multiplier 1", "");
+            let kept = if name == "--noise-multiplier" { &kept } else { &line };
+            let output = process(folder.path(), &format!("{kept} --resume {changed}"), None);
+            assert!(error_of(&output).contains(expected), "{}", error_of(&output));
+        }
+        let output = process(folder.path(), &format!("{line} --resume"), None);
+        assert!(output.status.success(), "{}", error_of(&output));
+        assert_eq!(results(folder.path()), results(whole.path()), "{line}");
+        assert!(!folder.path().join("out/checkpoints").exists());
+    }
+}
+
+#[test]
+fn a_run_killed_between_steps_repeats_them_bit_for_bit() {
+    let line = line(RUNS[2]);
+    let whole = tempfile::tempdir().unwrap();
+    assert!(process(whole.path(), &line, None).status.success());
+    let mut logs = BTreeSet::new();
+    for operation in (4..60).step_by(4) {
+        let folder = tempfile::tempdir().unwrap();
+        let stop = format!("abort:{operation}");
+        let stop = Some(("BURN_DP_TEST_FAIL_AT_OPERATION", stop.as_str()));
+        let output = process(folder.path(), &line, stop);
+        if output.status.success() {
+            break;
+        }
+        assert_eq!(output.status.signal(), Some(6), "{}", error_of(&output));
+        logs.extend(released(folder.path()));
+        // A run that was stopped before its first checkpoint begins anew.
+        let resumed = process(folder.path(), &format!("{line} --resume"), None);
+        if !resumed.status.success() {
+            assert!(error_of(&resumed).contains("leave --resume out"), "{}", error_of(&resumed));
+            let begun = process(folder.path(), &line, None);
+            assert!(begun.status.success(), "{}", error_of(&begun));
+        }
+        assert_eq!(results(folder.path()), results(whole.path()), "operation {operation}");
+    }
+    println!("{logs:?}");
+    // Steps after a checkpoint and before the next, which are released again with the same noise.
+    assert!(logs.iter().any(|steps| steps % 4 != 0), "{logs:?}");
+}
