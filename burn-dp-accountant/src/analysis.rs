@@ -9,9 +9,11 @@ use crate::event::DpEvent;
 use crate::exact::{Effort, ExactAccountant};
 use crate::gdp::gaussian_bracket;
 use crate::math::logarithms::ln_add_exp;
+use crate::monte_carlo::Simulation;
 use crate::pld::PldAccountant;
 use crate::rdp::RdpAccountant;
 use crate::relation::NeighboringRelation;
+use crate::rounded::Rounded;
 
 /// Shift (inverse noise multiplier) of a sampled release from which privacy loss distributions take
 /// seconds.
@@ -88,17 +90,66 @@ pub(crate) fn epsilon_of_events<'a>(
     Ok(answer)
 }
 
+/// Returns [`epsilon_of_events`] with the upper end of a simulation where that is smaller. Nothing
+/// is simulated if the certified upper end is at most `enough`.
+pub(crate) fn epsilon_with_simulation<'a>(
+    events: impl IntoIterator<Item = (&'a DpEvent, u64)>,
+    relation: NeighboringRelation,
+    delta: f64,
+    simulation: Option<&Simulation>,
+    enough: f64,
+) -> Result<Epsilon, AccountantError> {
+    let events: Vec<(&DpEvent, u64)> = events.into_iter().filter(|(_, n)| *n > 0).collect();
+    let mut certified = epsilon_of_events(events.iter().copied(), relation, delta)?;
+    let Some(simulation) = simulation else { return Ok(certified) };
+    if certified.upper <= enough {
+        return Ok(certified);
+    }
+    let Some(found) = simulation.epsilon(&events, relation, delta)? else { return Ok(certified) };
+    if found.upper >= certified.upper {
+        let reason = found.notes.first().map_or(String::new(), |note| format!(": {note}"));
+        certified.notes.push(format!("a simulation has no smaller upper end{reason}"));
+        return Ok(certified);
+    }
+    if found.upper < certified.lower {
+        // The simulation failed, or a bound is wrong: the larger one is safe.
+        certified.notes.push(format!(
+            "the simulated upper end {:e} is below the certified lower end and is not used",
+            found.upper
+        ));
+        return Ok(certified);
+    }
+    let mut notes = found.notes;
+    notes.push(format!("the certified upper end is {}", Rounded::up(certified.upper)));
+    let (lower, upper) = (certified.lower, found.upper);
+    let estimate = found.estimate.clamp(lower, upper);
+    Ok(Epsilon {
+        lower,
+        upper,
+        estimate,
+        method: Method::MonteCarlo,
+        order: None,
+        notes,
+        ..certified
+    })
+}
+
 fn has_hardly_any_noise(pairs: &DominatingPairs) -> bool {
     let mut pairs = pairs.parts.iter().map(|(pair, _)| pair);
     pairs.any(|pair| matches!(pair, Pair::Sampled { mu, .. } if *mu > LARGEST_QUICK_SHIFT))
 }
 
-/// Returns the exact ε without a guarantee, for searches whose result is certified afterwards.
+/// Returns the exact ε without a guarantee, for searches whose result is certified afterwards;
+/// `None` where a simulation may be below it.
 pub(crate) fn quick_epsilon(
     events: &[(&DpEvent, u64)],
     relation: NeighboringRelation,
     delta: f64,
+    simulation: Option<&Simulation>,
 ) -> Option<f64> {
+    if simulation.is_some() && Simulation::applies(events.iter().copied(), relation) {
+        return None;
+    }
     let released = events.iter().copied().filter(|(_, n)| *n > 0);
     let pairs = DominatingPairs::of_events(released, relation).ok()?;
     match closed_form(&pairs, delta) {

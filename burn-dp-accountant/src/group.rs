@@ -2,13 +2,14 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::analysis::epsilon_of_events;
+use crate::analysis::epsilon_with_simulation;
 use crate::domain::{check_count, check_delta};
 use crate::dominating_pairs::{DominatingPairs, gaussian_shift};
 use crate::epsilon::{Epsilon, Method};
 use crate::error::AccountantError;
 use crate::event::DpEvent;
 use crate::gdp::gaussian_bracket;
+use crate::monte_carlo::Simulation;
 use crate::relation::NeighboringRelation;
 
 /// Largest number of steps of the search.
@@ -34,11 +35,14 @@ pub(crate) fn group_epsilon<'a>(
     relation: NeighboringRelation,
     units: u64,
     delta: f64,
+    simulation: Option<&Simulation>,
 ) -> Result<Epsilon, AccountantError> {
     check_count("units", units)?;
     check_delta(delta)?;
     let events: Vec<(&DpEvent, u64)> = events.into_iter().collect();
-    let one = |delta: f64| epsilon_of_events(events.iter().copied(), relation, delta);
+    let one = |delta: f64| {
+        epsilon_with_simulation(events.iter().copied(), relation, delta, simulation, 0.0)
+    };
     if units == 1 {
         return one(delta);
     }
@@ -58,6 +62,8 @@ pub(crate) fn group_epsilon<'a>(
     // A group contains a single unit.
     let single = one(delta)?;
     let mut at = single.upper;
+    // Every step of a simulation takes seconds.
+    let growth = if single.method == Method::MonteCarlo { 1.02 } else { 1.0 + 1e-5 };
     for _ in 0..MAX_STEPS {
         let share = delta * (-ln_path(at, k)).exp();
         if share.is_nan() || share < f64::MIN_POSITIVE {
@@ -75,7 +81,7 @@ pub(crate) fn group_epsilon<'a>(
             ));
             return Ok(epsilon);
         }
-        at = found.upper * (1.0 + 1e-5) + 1e-12;
+        at = found.upper * growth + 1e-12;
     }
     Ok(Epsilon::infinite(
         delta,
@@ -105,7 +111,7 @@ mod tests {
     #[test]
     fn gaussian_group_is_a_larger_shift() {
         let event = DpEvent::gaussian(4.0);
-        let found = group_epsilon([(&event, 9)], RELATION, 5, 1e-6).unwrap();
+        let found = group_epsilon([(&event, 9)], RELATION, 5, 1e-6, None).unwrap();
         let truth = GaussianDp::new(5.0 * 3.0 / 4.0).unwrap().epsilon(1e-6).unwrap();
         assert!((found.upper / truth - 1.0).abs() < 1e-9 && found.lower > 0.99 * truth);
     }
@@ -113,25 +119,25 @@ mod tests {
     #[test]
     fn sampled_group_is_bounded_by_its_path() {
         let event = DpEvent::dp_sgd_step(0.01, 1.0);
-        let one = group_epsilon([(&event, 200)], RELATION, 1, 1e-5).unwrap();
-        let three = group_epsilon([(&event, 200)], RELATION, 3, 1e-5).unwrap();
+        let one = group_epsilon([(&event, 200)], RELATION, 1, 1e-5, None).unwrap();
+        let three = group_epsilon([(&event, 200)], RELATION, 3, 1e-5, None).unwrap();
         assert!(three.upper > 3.0 * one.upper && three.lower == one.lower, "{three:?}");
         // (ε, δ') of one unit with δ' (1 + e^ε + e^2ε) = δ.
         let epsilon = three.upper / 3.0;
         let share = 1e-5 / (1.0 + epsilon.exp() + (2.0 * epsilon).exp());
-        let inner = group_epsilon([(&event, 200)], RELATION, 1, share).unwrap();
+        let inner = group_epsilon([(&event, 200)], RELATION, 1, share, None).unwrap();
         assert!((inner.upper / epsilon - 1.0).abs() < 1e-3, "{inner:?} {epsilon}");
         // Three units are covered by a release of three times the sensitivity.
         let tripled = DpEvent::dp_sgd_step(0.03, 1.0 / 3.0);
-        let rough = group_epsilon([(&tripled, 200)], RELATION, 1, 1e-5).unwrap();
+        let rough = group_epsilon([(&tripled, 200)], RELATION, 1, 1e-5, None).unwrap();
         assert!(rough.upper > one.upper);
     }
 
     #[test]
     fn group_without_a_bound_says_so() {
         let event = DpEvent::dp_sgd_step(0.5, 0.3);
-        let found = group_epsilon([(&event, 1000)], RELATION, 1000, 1e-10).unwrap();
+        let found = group_epsilon([(&event, 1000)], RELATION, 1000, 1e-10, None).unwrap();
         assert!(found.upper.is_infinite() && !found.notes.is_empty(), "{found:?}");
-        assert!(group_epsilon([(&event, 1)], RELATION, 0, 1e-5).is_err());
+        assert!(group_epsilon([(&event, 1)], RELATION, 0, 1e-5, None).is_err());
     }
 }

@@ -45,7 +45,7 @@
 //! | – certified brackets | [`PldAccountant`], [`GdpAccountant`] (Gaussian releases only) |
 //! | – upper bounds | [`RdpAccountant`] |
 //! | – exact estimates | [`ExactAccountant`] |
-//! | – bounds by simulation | [`MonteCarloAccountant`] |
+//! | – bounds by simulation | [`MonteCarloAccountant`]; in a ledger: [`Simulation`] |
 //! | correlate the noise of steps | [`correlated_noise`] |
 //! | plan a run | [`Calibration`], [`AdaptiveClippingSplit`], [`TotalAmountOfNoise`], [`RunPlan`] |
 //! | work with f-DP | [`GaussianDp`], [`TradeoffCurve`], [`TradeoffFunction`] |
@@ -71,7 +71,8 @@
 //! | `ledger`, `calibration`, `filter` | the record of releases, searches within a budget |
 //! | `group` | several units at once |
 //! | `analysis` | the choice of the tightest method |
-//! | `pld`, `exact`, `rdp`, `gdp`, `monte_carlo` | the accountants |
+//! | `monte_carlo` | the accountant that simulates |
+//! | `pld`, `exact`, `rdp`, `gdp` | the other accountants |
 //! | `accountant` | their common trait |
 //! | `saddle` | cumulants, saddle points, contours |
 //! | `lattice` | privacy losses on a grid |
@@ -134,7 +135,7 @@ pub use group::GroupEpsilon;
 pub use ledger::{
     LEDGER_FORMAT_VERSION, LedgerEntry, LedgerHeader, NoiseProvenance, PrivacyLedger, UnitOfPrivacy,
 };
-pub use monte_carlo::{MonteCarloAccountant, verified_delta};
+pub use monte_carlo::{MonteCarloAccountant, Simulation, verified_delta};
 pub use pld::PldAccountant;
 pub use rdp::{
     RdpAccountant, delta_from_rdp, epsilon_from_rdp, epsilon_from_rdp_mironov, rdp_of_event,

@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+use burn_dp_accountant::correlated_noise::{Participation, Strategy};
 use burn_dp_accountant::{
     Accountant, AccountantError, DpEvent, ExactAccountant, GaussianMixture, GdpAccountant,
     MonteCarloAccountant, NeighboringRelation, PatternedGaussian, PldAccountant,
@@ -26,6 +27,13 @@ fn event(name: &str) -> DpEvent {
             max_batch_size: 10,
             event: gaussian(),
         },
+        "truncated_poisson_examples" => {
+            DpEvent::truncated_poisson_sampled_examples(0.1, 100, 20, 4.0, 3).unwrap()
+        }
+        "correlated_bins" => correlated(Participation::BallsInBins { bins: 4 }),
+        "correlated_separation" => {
+            correlated(Participation::MinSeparation { separation: 2, sampling_probability: 0.2 })
+        }
         "without_replacement" => DpEvent::SampledWithoutReplacement {
             dataset_size: 100,
             sample_size: 10,
@@ -63,6 +71,12 @@ fn event(name: &str) -> DpEvent {
         }
         _ => panic!("the page names an unknown event: {name}"),
     }
+}
+
+/// A step of a run with two bands.
+fn correlated(participation: Participation) -> DpEvent {
+    let strategy = Strategy::banded_toeplitz(8, &[1.0, 0.5]).unwrap();
+    DpEvent::correlated_gaussian(4.0, &strategy, participation)
 }
 
 /// Returns whether an accountant takes an event and has an answer that bounds something.
@@ -105,5 +119,5 @@ fn every_cell_of_the_page_is_what_the_accountant_does() {
         assert_eq!(found, cells[2..7], "{}", cells[1]);
         rows += 1;
     }
-    assert_eq!(rows, 16);
+    assert_eq!(rows, 19);
 }

@@ -5,16 +5,20 @@ mod search;
 pub(crate) use search::largest_count;
 use search::smallest;
 
-use crate::analysis::{epsilon_of_events, quick_epsilon};
+use crate::analysis::{epsilon_with_simulation, quick_epsilon};
 use crate::budget::Budget;
 use crate::domain::check_count;
 use crate::error::AccountantError;
 use crate::event::DpEvent;
+use crate::monte_carlo::Simulation;
 use crate::relation::NeighboringRelation;
 
 /// Relative tolerance of calibrated real parameters: the returned value is on the safe side, and a
 /// value that is better by more than this would break the budget.
 pub const CALIBRATION_TOLERANCE: f64 = 1e-6;
+
+/// Tolerance of a search with simulated answers, each of which takes seconds.
+const SIMULATION_TOLERANCE: f64 = 1e-3;
 
 /// Range of the search for a noise multiplier.
 const NOISE_RANGE: (f64, f64) = (1e-3, 1e7);
@@ -57,6 +61,7 @@ pub struct Calibration {
     target: Budget,
     relation: NeighboringRelation,
     tolerance: f64,
+    simulation: Option<Simulation>,
 }
 
 impl Calibration {
@@ -66,6 +71,7 @@ impl Calibration {
             target,
             relation: NeighboringRelation::AddOrRemoveOne,
             tolerance: CALIBRATION_TOLERANCE,
+            simulation: None,
         }
     }
 
@@ -81,12 +87,34 @@ impl Calibration {
         self
     }
 
+    /// Lets ε be bounded by simulation, as in a ledger with the same simulation; `None` for
+    /// certified answers alone. Where something is simulated, the relative tolerance is at least
+    /// 1e-3.
+    pub fn with_simulation(mut self, simulation: impl Into<Option<Simulation>>) -> Self {
+        self.simulation = simulation.into();
+        self
+    }
+
     fn upper(&self, event: &DpEvent, steps: u64) -> Result<f64, AccountantError> {
-        Ok(epsilon_of_events([(event, steps)], self.relation, self.target.delta())?.upper)
+        let (target, simulation) = (self.target, self.simulation.as_ref());
+        let (delta, enough) = (target.delta(), target.epsilon());
+        let events = [(event, steps)];
+        Ok(epsilon_with_simulation(events, self.relation, delta, simulation, enough)?.upper)
     }
 
     fn quick(&self, event: &DpEvent, steps: u64) -> Option<f64> {
-        quick_epsilon(&[(event, steps)], self.relation, self.target.delta())
+        let simulation = self.simulation.as_ref();
+        quick_epsilon(&[(event, steps)], self.relation, self.target.delta(), simulation)
+    }
+
+    /// Returns the tolerance of a search among events as this one.
+    fn tolerance_of(&self, event: &DpEvent) -> f64 {
+        match self.simulation {
+            Some(_) if Simulation::applies([(event, 1)], self.relation) => {
+                self.tolerance.max(SIMULATION_TOLERANCE)
+            }
+            _ => self.tolerance,
+        }
     }
 
     /// Returns the smallest noise multiplier with which `steps` releases of
@@ -110,16 +138,15 @@ impl Calibration {
         }
         let upper = |sigma| self.upper(&event(sigma), steps);
         let quick = |sigma| self.quick(&event(sigma), steps);
-        smallest(self.target.epsilon(), self.tolerance, NOISE_RANGE, upper, quick).map_err(
-            |error| match error {
+        smallest(self.target.epsilon(), self.tolerance_of(&event(1.0)), NOISE_RANGE, upper, quick)
+            .map_err(|error| match error {
                 AccountantError::Infeasible { reason } => AccountantError::infeasible(format!(
                     "noise_multiplier for epsilon = {} at delta = {:e} in {steps} steps: {reason}",
                     self.target.epsilon(),
                     self.target.delta()
                 )),
                 other => other,
-            },
-        )
+            })
     }
 
     /// Returns the largest number of releases of `event` within the budget: one more would break
@@ -133,6 +160,12 @@ impl Calibration {
     pub fn steps(&self, event: &DpEvent) -> Result<u64, AccountantError> {
         event.validate()?;
         let (epsilon, limit) = (self.target.epsilon(), event.remaining_steps());
+        if self.simulation.is_some()
+            && (1..u64::MAX).contains(&limit)
+            && self.upper(event, limit)? <= epsilon
+        {
+            return Ok(limit);
+        }
         largest_count(epsilon, limit, |n| self.upper(event, n), |n| self.quick(event, n))
     }
 
@@ -156,7 +189,7 @@ impl Calibration {
         }
         let inverse = smallest(
             self.target.epsilon(),
-            self.tolerance,
+            self.tolerance_of(&event(1.0)),
             (1.0, 1e12),
             |inverse| self.upper(&event(1.0 / inverse), steps),
             |inverse| self.quick(&event(1.0 / inverse), steps),
@@ -206,9 +239,8 @@ mod tests {
     use super::*;
 
     fn upper(event: DpEvent, steps: u64, delta: f64) -> f64 {
-        epsilon_of_events([(&event, steps)], NeighboringRelation::AddOrRemoveOne, delta)
-            .unwrap()
-            .upper
+        let relation = NeighboringRelation::AddOrRemoveOne;
+        epsilon_with_simulation([(&event, steps)], relation, delta, None, 0.0).unwrap().upper
     }
 
     #[test]

@@ -42,8 +42,10 @@ pub enum Participation {
     /// Each unit is in one of `bins` bins, chosen independently and uniformly for the whole run.
     /// Step `t` uses the units of bin `t mod bins`.
     ///
-    /// With one band, the run is amplified. With more bands it costs as much as
-    /// [`FixedOrder`](Self::FixedOrder): the bin is counted as known.
+    /// With one band, the run is amplified. With more bands, the certified bound is an allocation
+    /// to as many bins as do not share noise (the bins over the bands), or
+    /// [`FixedOrder`](Self::FixedOrder), where the bin is counted as known. A
+    /// [`Simulation`](crate::Simulation) has the amplification of all bins, for any strategy.
     BallsInBins {
         /// Number of bins, at least 1.
         bins: u64,
@@ -51,7 +53,9 @@ pub enum Participation {
     /// As balls in bins, with an independent choice in each epoch of `bins` steps.
     ///
     /// With one band, each epoch is amplified. With more bands the run costs as much as
-    /// [`AtMost`](Self::AtMost) one participation in each epoch.
+    /// [`AtMost`](Self::AtMost) one participation in each epoch. A
+    /// [`Simulation`](crate::Simulation) has the amplification of Toeplitz strategies with at most
+    /// as many bands as bins.
     RandomAllocation {
         /// Number of bins, at least 1.
         bins: u64,
@@ -61,7 +65,8 @@ pub enum Participation {
     ///
     /// With one band, the run is amplified as Poisson sampling with this probability is, or costs
     /// as much as [`AtMost`](Self::AtMost), whichever is smaller for many steps. With more bands it
-    /// costs as much as [`AtMost`](Self::AtMost).
+    /// costs as much as [`AtMost`](Self::AtMost). A [`Simulation`](crate::Simulation) has the
+    /// amplification of Toeplitz strategies with at most as many bands as the separation.
     MinSeparation {
         /// Smallest difference between two steps of a unit, at least 1.
         separation: u64,

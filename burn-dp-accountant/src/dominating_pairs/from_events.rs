@@ -6,7 +6,7 @@ use super::multiplier::gaussian_multiplier;
 use super::pair::Pair;
 use super::participation::{add_allocation, add_mixture, add_patterned};
 use super::poisson::{Sampling, add_poisson, add_truncated};
-use super::truncation::Truncation;
+use super::truncation::{Truncation, add_cut, examples_are_cut};
 use crate::error::AccountantError;
 use crate::event::DpEvent;
 use crate::relation::NeighboringRelation;
@@ -103,6 +103,29 @@ fn add_part(
             if added == Sampling::None {
                 add(out, inner, count, relation)?;
             }
+        }
+        DpEvent::TruncatedPoissonExamples {
+            sampling_probability,
+            dataset_size,
+            max_batch_size,
+            examples,
+            noise_multiplier,
+        } => {
+            if relation != NeighboringRelation::AddOrRemoveOne {
+                return Err(AccountantError::unsupported(
+                    event.to_string(),
+                    "the examples of a unit displace others only in the data set with the unit; \
+                     use the relation add-or-remove-one",
+                ));
+            }
+            let q = *sampling_probability;
+            let drawn = |sigma: f64| -> Result<DominatingPairs, AccountantError> {
+                let event = DpEvent::poisson_sampled_examples(q, sigma, *examples)?;
+                DominatingPairs::of_events([(&event, 1)], relation)
+            };
+            let cut = examples_are_cut(*dataset_size, q, *max_batch_size, *examples);
+            let (whole, cut_release) = (drawn(*noise_multiplier)?, drawn(noise_multiplier / 2.0)?);
+            add_cut(out, (whole, cut_release), cut, count);
         }
         DpEvent::SampledWithoutReplacement { dataset_size, sample_size, event: inner } => {
             require_equal_sizes(event, relation)?;

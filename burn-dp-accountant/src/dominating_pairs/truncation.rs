@@ -18,6 +18,7 @@
 //!   replace-one with twice the threshold. The size `n` is public.
 
 use super::binomial::{Tail, binomial_tail};
+use super::composition::DominatingPairs;
 use super::pair::Pair;
 use crate::relation::NeighboringRelation;
 
@@ -99,6 +100,42 @@ impl CutMixture {
         // Data sets whose other units contribute nothing: only the inclusion matters.
         Pair::Mixture { components, attained: Some(Box::new(whole(self.included))) }
     }
+}
+
+/// Returns an upper bound of the probability that a cut may change the examples of a unit that has
+/// this many of them: `P[Binomial(size, q) > limit - examples]`.
+pub(super) fn examples_are_cut(size: u64, q: f64, limit: u64, examples: u64) -> f64 {
+    match limit.checked_sub(examples) {
+        Some(left) if left >= size => 0.0,
+        Some(left) => binomial_tail(size, q, left).upper.clamp(f64::MIN_POSITIVE, 1.0),
+        None => 1.0,
+    }
+}
+
+/// Adds one pair of the first composition, and with probability `cut` of the second one, where the
+/// cut is part of the outcome.
+pub(super) fn add_cut(
+    out: &mut DominatingPairs,
+    (whole, cut_release): (DominatingPairs, DominatingPairs),
+    cut: f64,
+    count: u64,
+) {
+    let (mut whole, mut other) = (whole.parts, cut_release.parts);
+    let (Some((whole, _)), Some((other, _))) = (whole.pop(), other.pop()) else {
+        // Nothing is ever drawn.
+        return;
+    };
+    if cut < NEGLIGIBLE {
+        out.mass_at_infinity += cut * count as f64;
+        return out.push(whole, count);
+    }
+    out.loose = true;
+    out.unattained = true;
+    if cut >= 1.0 {
+        return out.push(other, count);
+    }
+    let components = vec![(1.0 - cut, whole), (cut, other)];
+    out.push(Pair::Mixture { components, attained: None }, count);
 }
 
 /// Returns `P[Binomial(size-1, q) >= limit]`: the probability that a cut changes something.

@@ -73,6 +73,14 @@ impl DpEvent {
     ///   Under replace-one both data sets have a probability of their own, and nothing is
     ///   amplified.
     ///
+    /// With at most half as many bands as bins, [`Participation::BallsInBins`] is amplified too, as
+    /// a random allocation to `r = ⌊bins / bands⌋` bins. The bins `⌊k bins / r⌋ + j` for `k < r`,
+    /// modulo the bins, share no row, because they are at least `bands` apart: given that the bin
+    /// of the unit is one of them, the run is a random allocation to `r` of them, with the largest
+    /// norm of a bin. Every bin is in `r` of the sets of all `j`. The likelihood ratio of the run
+    /// is therefore the mean of those of the sets, and a convex functional of a mean is at most the
+    /// largest one.
+    ///
     /// A run that ends inside of an epoch is a function of the run that completes the epoch. Epochs
     /// of both allocations are therefore counted as a whole from their first step, and neither the
     /// end of a run nor the steps that a resumed run repeats can change what was counted.
@@ -134,6 +142,18 @@ impl DpEvent {
                 count: 1,
                 is_attained: steps % bins == 0 && strategy.has_equal_columns(steps, 1),
             },
+            Participation::BallsInBins { bins } if bins / strategy.bands() > 1 => {
+                // A whole epoch, also where the run ends inside of it.
+                let whole = steps.div_ceil(bins).saturating_mul(bins).min(strategy.steps());
+                let bin = strategy.bounded_sensitivity_in_fixed_order(whole, bins)?;
+                let event = Box::new(Self::gaussian(noise_multiplier / (bin.value * ROUNDING)));
+                let steps = bins / strategy.bands();
+                Uncorrelated {
+                    event: Self::RandomAllocation { steps, participations: 1, epochs: 1, event },
+                    count: 1,
+                    is_attained: false,
+                }
+            }
             Participation::BallsInBins { bins } => Uncorrelated {
                 is_attained: false,
                 ..one_release(strategy.bounded_sensitivity_in_fixed_order(steps, bins)?)

@@ -50,6 +50,19 @@ impl fmt::Display for DpEvent {
                 "TruncatedPoissonSampled({} of {dataset_size}, at most {max_batch_size}, {event})",
                 probability(*sampling_probability)
             ),
+            Self::TruncatedPoissonExamples {
+                sampling_probability,
+                dataset_size,
+                max_batch_size,
+                examples,
+                noise_multiplier,
+            } => write!(
+                f,
+                "TruncatedPoissonExamples({} of {dataset_size}, at most {max_batch_size}, \
+                 {examples} of a unit, noise_multiplier = {})",
+                probability(*sampling_probability),
+                multiplier(*noise_multiplier)
+            ),
             Self::SampledWithoutReplacement { dataset_size, sample_size, event } => {
                 write!(f, "SampledWithoutReplacement({sample_size} of {dataset_size}, {event})")
             }

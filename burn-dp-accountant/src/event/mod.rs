@@ -94,6 +94,21 @@ pub enum DpEvent {
         /// The release from the sample.
         event: Box<DpEvent>,
     },
+    /// A Gaussian release on a Poisson sample of examples, of which one unit has at most `examples`,
+    /// that is cut, uniformly at random, to at most `max_batch_size` examples. Created by
+    /// [`truncated_poisson_sampled_examples`](Self::truncated_poisson_sampled_examples).
+    TruncatedPoissonExamples {
+        /// Probability that an example is drawn, before the cut.
+        sampling_probability: f64,
+        /// Number of examples in the data set (public).
+        dataset_size: u64,
+        /// Largest number of examples in the sample.
+        max_batch_size: u64,
+        /// Largest number of examples of one unit.
+        examples: u64,
+        /// Noise standard deviation over the clipping threshold.
+        noise_multiplier: f64,
+    },
     /// `event` on a uniformly random subset of fixed size.
     SampledWithoutReplacement {
         /// Number of units in the data set (public).
@@ -293,6 +308,52 @@ impl DpEvent {
             weights: [&[none], &drawn[..]].concat(),
             means: (0..=examples).map(|j| vec![j as f64]).collect(),
         }))
+    }
+
+    /// Returns a Gaussian release on a Poisson sample of examples, cut to at most `max_batch_size`,
+    /// of which one unit has at most `examples`: the neighbor is the data set without them (add or
+    /// remove one unit).
+    ///
+    /// # Privacy
+    ///
+    /// Let `R` be the number of drawn examples of other units, `J` that of the unit, and `B` the
+    /// cap. Given `R` and the `min(R, B)` examples that the batch has without the unit, the batch
+    /// with the unit contains `J' <= J` of its examples and at least `B - J'` of the others if it
+    /// is cut, so that the sums differ by at most `2J` contributions, and by at most `J` if
+    /// `R + J <= B`. `J` is binomial and independent of `R`. The hockey-stick divergence is jointly
+    /// convex in `R` and the batch, and grows with every contribution (Kahane's inequality, see
+    /// [`poisson_sampled_examples`](Self::poisson_sampled_examples)). With probability
+    /// `P[R > B - examples]` the release is therefore counted with `2J` contributions, and with `J`
+    /// otherwise. `R` is at most a binomial number of `dataset_size` examples.
+    ///
+    /// # Errors
+    ///
+    /// Returns [`AccountantError::InvalidArgument`] if a number is outside of its domain, or
+    /// `examples` is above 1,000.
+    pub fn truncated_poisson_sampled_examples(
+        sampling_probability: f64,
+        dataset_size: u64,
+        max_batch_size: u64,
+        noise_multiplier: f64,
+        examples: u64,
+    ) -> Result<Self, AccountantError> {
+        let event = match examples {
+            1 => Self::TruncatedPoissonSampled {
+                sampling_probability,
+                dataset_size,
+                max_batch_size,
+                event: Box::new(Self::gaussian(noise_multiplier)),
+            },
+            _ => Self::TruncatedPoissonExamples {
+                sampling_probability,
+                dataset_size,
+                max_batch_size,
+                examples,
+                noise_multiplier,
+            },
+        };
+        event.validate()?;
+        Ok(event)
     }
 
     /// Returns `event`, `count` times.

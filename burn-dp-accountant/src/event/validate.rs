@@ -45,6 +45,18 @@ impl DpEvent {
                 check_count("max_batch_size", *max_batch_size)?;
                 event.validate_part()
             }
+            Self::TruncatedPoissonExamples {
+                sampling_probability,
+                dataset_size,
+                max_batch_size,
+                examples,
+                noise_multiplier,
+            } => {
+                check_count("dataset_size", *dataset_size)?;
+                check_count("max_batch_size", *max_batch_size)?;
+                let (q, sigma) = (*sampling_probability, *noise_multiplier);
+                Self::poisson_sampled_examples(q, sigma, *examples).map(drop)
+            }
             Self::SampledWithoutReplacement { dataset_size, sample_size, event } => {
                 if *dataset_size == 0 || sample_size > dataset_size {
                     return Err(AccountantError::invalid(

@@ -9,9 +9,9 @@ use super::record::{LedgerEntry, PrivacyLedger};
 use crate::atomic_file;
 use crate::error::AccountantError;
 
-/// Version of the serialized ledger. Version 1, which has fewer events, is read too; readers refuse
-/// every other version.
-pub const LEDGER_FORMAT_VERSION: u32 = 2;
+/// Version of the serialized ledger. Version 1, which has fewer events, and version 2, whose header
+/// has no simulation, are read too; readers refuse every other version.
+pub const LEDGER_FORMAT_VERSION: u32 = 3;
 
 /// The versions that are read. No event has changed its meaning.
 const READABLE: std::ops::RangeInclusive<u32> = 1..=LEDGER_FORMAT_VERSION;
@@ -161,7 +161,7 @@ mod tests {
 
     #[test]
     fn unknown_version_is_refused() {
-        for version in [0, 3] {
+        for version in [0, 4] {
             let text = as_version(version);
             let error = PrivacyLedger::from_json(&text).unwrap_err().to_string();
             assert!(error.contains(&format!("format version {version}")), "{error}");
@@ -170,9 +170,11 @@ mod tests {
 
     #[test]
     fn older_version_is_read_and_written_as_the_newest() {
-        let read = PrivacyLedger::from_json(&as_version(1)).unwrap();
-        assert_eq!(read, ledger());
-        assert!(read.to_json().unwrap().contains("\"format_version\": 2"));
+        for version in [1, 2] {
+            let read = PrivacyLedger::from_json(&as_version(version)).unwrap();
+            assert_eq!(read, ledger());
+            assert!(read.to_json().unwrap().contains("\"format_version\": 3"));
+        }
     }
 
     fn as_version(version: u32) -> String {

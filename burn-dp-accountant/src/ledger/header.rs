@@ -5,6 +5,7 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
+use crate::monte_carlo::Simulation;
 use crate::relation::NeighboringRelation;
 
 /// The unit whose presence is hidden.
@@ -66,6 +67,9 @@ pub struct LedgerHeader {
     pub facts: BTreeMap<String, String>,
     /// Sentences about what the guarantee does not cover, in addition to the list of the statement.
     pub not_covered: Vec<String>,
+    /// The simulation that may narrow the upper end of ε; `None` for certified answers alone.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub simulation: Option<Simulation>,
 }
 
 impl LedgerHeader {
@@ -79,6 +83,7 @@ impl LedgerHeader {
             clipping: String::new(),
             facts: BTreeMap::new(),
             not_covered: Vec::new(),
+            simulation: None,
         }
     }
 
@@ -103,6 +108,14 @@ impl LedgerHeader {
     /// Adds a public fact.
     pub fn with_fact(mut self, name: impl Into<String>, value: impl fmt::Display) -> Self {
         self.facts.insert(name.into(), value.to_string());
+        self
+    }
+
+    /// Lets the ledger bound ε by simulation where that is tighter than the certified analysis;
+    /// `None` for certified answers alone. See [`Simulation`] for what the failure probability
+    /// covers.
+    pub fn with_simulation(mut self, simulation: impl Into<Option<Simulation>>) -> Self {
+        self.simulation = simulation.into();
         self
     }
 

@@ -7,7 +7,7 @@ use std::sync::Mutex;
 use serde::{Deserialize, Serialize};
 
 use super::header::{LedgerHeader, NoiseProvenance};
-use crate::analysis::{epsilon_of_events, quick_epsilon};
+use crate::analysis::{epsilon_with_simulation, quick_epsilon};
 use crate::budget::Budget;
 use crate::calibration::largest_count;
 use crate::domain::check_delta;
@@ -179,7 +179,7 @@ impl PrivacyLedger {
     }
 
     /// Appends the releases of another ledger on the same data (sequential composition). Insecure
-    /// noise in either ledger makes the result insecure.
+    /// noise in either ledger makes the result insecure. The simulation of this ledger stays.
     ///
     /// # Errors
     ///
@@ -218,6 +218,7 @@ impl PrivacyLedger {
     /// requires: an older checkpoint does not restore budget.
     pub fn continues(&self, earlier: &PrivacyLedger) -> bool {
         let same_header = self.header.unit == earlier.header.unit
+            && self.header.simulation == earlier.header.simulation
             && self.header.relation == earlier.header.relation
             && (self.header.noise_source == earlier.header.noise_source
                 || earlier.header.noise_source == NoiseProvenance::Secure);
@@ -267,7 +268,7 @@ impl PrivacyLedger {
     /// Returns [`AccountantError::Unsupported`] if an event cannot be analyzed, and
     /// [`AccountantError::InvalidArgument`] if `delta` is not between 0 and 1.
     pub fn nominal_epsilon(&self, delta: f64) -> Result<Epsilon, AccountantError> {
-        epsilon_of_events(self.counted(), self.header.relation, delta)
+        self.epsilon_of(self.counted(), delta, 0.0)
     }
 
     /// Returns ε at `delta` for data sets that differ in `units` units, each one in the sense of
@@ -285,7 +286,8 @@ impl PrivacyLedger {
         if single.upper.is_infinite() || self.entries.is_empty() {
             return Ok(single);
         }
-        group_epsilon(self.counted(), self.header.relation, units, delta)
+        let simulation = self.header.simulation.as_ref();
+        group_epsilon(self.counted(), self.header.relation, units, delta, simulation)
     }
 
     /// Returns [`group_epsilon`](Self::group_epsilon) with its number of units.
@@ -312,8 +314,18 @@ impl PrivacyLedger {
         extra: u64,
         delta: f64,
     ) -> Result<Epsilon, AccountantError> {
-        let events = self.counted_with(event, extra)?;
-        epsilon_of_events(events, self.header.relation, delta)
+        self.epsilon_of(self.counted_with(event, extra)?, delta, 0.0)
+    }
+
+    /// Returns ε of `events`; nothing is simulated if the certified ε is at most `enough`.
+    fn epsilon_of<'a>(
+        &self,
+        events: impl IntoIterator<Item = (&'a DpEvent, u64)>,
+        delta: f64,
+        enough: f64,
+    ) -> Result<Epsilon, AccountantError> {
+        let (relation, simulation) = (self.header.relation, self.header.simulation.as_ref());
+        epsilon_with_simulation(events, relation, delta, simulation, enough)
     }
 
     /// Returns how many more releases of `event` fit into the budget, as if the noise were secure:
@@ -345,15 +357,20 @@ impl PrivacyLedger {
         budget: Budget,
     ) -> Result<u64, AccountantError> {
         event.validate()?;
-        largest_count(
-            budget.epsilon(),
-            event.remaining_steps(),
-            |extra| Ok(self.epsilon_after(event, extra, budget.delta())?.upper),
-            |extra| {
-                let events = self.counted_with(event, extra).ok()?;
-                quick_epsilon(&events, self.header.relation, budget.delta())
-            },
-        )
+        let (target, delta) = (budget.epsilon(), budget.delta());
+        let upper = |extra| {
+            let events = self.counted_with(event, extra)?;
+            Ok(self.epsilon_of(events, delta, target)?.upper)
+        };
+        let (limit, simulation) = (event.remaining_steps(), self.header.simulation.as_ref());
+        // A simulation takes seconds: most runs are planned to their end.
+        if simulation.is_some() && (1..u64::MAX).contains(&limit) && upper(limit)? <= target {
+            return Ok(limit);
+        }
+        largest_count(target, limit, upper, |extra| {
+            let events = self.counted_with(event, extra).ok()?;
+            quick_epsilon(&events, self.header.relation, delta, simulation)
+        })
     }
 
     /// Returns whether `extra` more releases of `event` stay within the budget.

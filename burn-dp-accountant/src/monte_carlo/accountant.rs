@@ -1,14 +1,16 @@
 //! The accountant that draws privacy losses.
 
-use super::confidence::upper_mean;
-use super::sources::Sources;
+use super::losses::{Losses, ln_largest, plain_epsilon, tilt};
+use super::pairs::LARGEST_POWER;
+use super::sources::{Scratch, Sources};
 use crate::accountant::Accountant;
 use crate::domain::{check_delta, check_epsilon};
-use crate::dominating_pairs::Direction;
+use crate::dominating_pairs::{Direction, DominatingPairs};
 use crate::epsilon::{DeltaBracket, Epsilon, Method};
 use crate::error::AccountantError;
 use crate::event::DpEvent;
 use crate::math::random::Generator;
+use crate::pld;
 use crate::relation::NeighboringRelation;
 use crate::threads;
 
@@ -19,7 +21,13 @@ const MOST_WORK: f64 = 2e10;
 const BLOCK: usize = 4096;
 
 /// Values of ε that are verified on fresh losses.
-const CANDIDATES: usize = 64;
+const CANDIDATES: usize = 128;
+
+/// Ratio of two of them.
+const GROWTH: f64 = 1.01;
+
+/// Number of streams of random numbers of a block.
+const STREAMS: u64 = 8;
 
 /// Estimates δ from random privacy losses of the whole composition, for participations and
 /// correlated noise without a tight certified bound ([`DpEvent::Patterned`],
@@ -31,7 +39,10 @@ const CANDIDATES: usize = 64;
 /// note states the number of losses, the seed and the failure probability. Equal seeds give equal
 /// answers on every machine with the same floating-point functions.
 ///
-/// A δ far below `20 / samples` needs more samples: `upper` is then infinite.
+/// A δ far below `20 / samples` needs more samples: `upper` is then infinite. Balls in bins, also
+/// with Gaussian and Poisson-sampled releases, are drawn from a power of the likelihood ratio, whose
+/// weights are bounded: they need far fewer samples for the same δ (the proof stands in the source,
+/// next to the losses).
 ///
 /// # References
 ///
@@ -42,6 +53,10 @@ pub struct MonteCarloAccountant {
     samples: usize,
     seed: u64,
     failure_probability: f64,
+    /// Number of answers that hold together.
+    answers: f64,
+    /// Certified pairs of the same events, whose direction "add" may make its losses superfluous.
+    pairs: Option<DominatingPairs>,
 }
 
 impl MonteCarloAccountant {
@@ -75,75 +90,103 @@ impl MonteCarloAccountant {
         Ok(self)
     }
 
-    /// Draws the losses of both directions.
-    fn losses(&self) -> Result<[Vec<f64>; 2], AccountantError> {
-        let work = self.sources.work() * 2.0 * self.samples as f64;
-        if work > MOST_WORK {
-            return Err(AccountantError::numerical(format!(
-                "{} samples need about {work:.1e} random numbers, more than {MOST_WORK:.0e}; use \
-                 fewer samples, or PldAccountant",
-                self.samples
-            )));
-        }
-        let blocks = self.samples.div_ceil(BLOCK);
-        let draw = |direction: Direction| {
-            let stream = |block: usize| 2 * block as u64 + u64::from(direction == Direction::Add);
-            let mut losses = vec![0.0; self.samples];
-            let threads = std::thread::available_parallelism().map_or(1, |n| n.get());
-            let share = blocks.div_ceil(threads).max(1) * BLOCK;
-            let parts = losses.chunks_mut(share).enumerate().collect();
-            threads::share(parts, threads, |(part, chunk): (usize, &mut [f64])| {
-                for (i, block) in chunk.chunks_mut(BLOCK).enumerate() {
-                    let stream = stream(part * share / BLOCK + i);
-                    let mut generator = Generator::new(self.seed, stream);
-                    block.fill_with(|| self.sources.loss(direction, &mut generator));
-                }
-            });
-            losses
-        };
-        Ok([draw(Direction::Remove), draw(Direction::Add)])
+    /// Creates the accountant of sources, one of many `answers` that hold together except with the
+    /// failure probability, with certified pairs of the same events.
+    pub(super) fn of(
+        sources: Sources,
+        pairs: Option<DominatingPairs>,
+        samples: usize,
+        seed: u64,
+        failure_probability: f64,
+        answers: f64,
+    ) -> Self {
+        Self { sources, samples, seed, failure_probability, answers, pairs }
     }
 
-    /// Returns the bound of δ in the worse direction, without the failure probability.
-    fn upper(&self, losses: [&[f64]; 2], epsilon: f64, comparisons: f64) -> f64 {
-        let ln_confidence = (2.0 * comparisons / self.failure_probability).ln();
-        let one = |losses: &[f64]| upper_mean(mean(losses, epsilon), losses.len(), ln_confidence);
-        losses.map(one).into_iter().fold(0.0, f64::max) + self.sources.mass_at_infinity
+    /// Returns an error if the losses take too many random numbers.
+    fn check_work(&self) -> Result<(), AccountantError> {
+        let work = self.sources.work() * 2.0 * self.samples as f64;
+        if work <= MOST_WORK {
+            return Ok(());
+        }
+        Err(AccountantError::numerical(format!(
+            "{} samples need about {work:.1e} random numbers, more than {MOST_WORK:.0e}; use fewer \
+             samples, or PldAccountant",
+            self.samples
+        )))
+    }
+
+    /// Draws `count` losses from streams of random numbers of their own for each `purpose`.
+    fn draw(&self, direction: Direction, power: u32, purpose: u64, count: usize) -> Losses {
+        let blocks = count.div_ceil(BLOCK);
+        let kind = 2 * purpose + u64::from(direction == Direction::Add);
+        let mut values = vec![0.0; count];
+        let threads = std::thread::available_parallelism().map_or(1, |n| n.get());
+        let share = blocks.div_ceil(4 * threads).max(1) * BLOCK;
+        let parts = values.chunks_mut(share).enumerate().collect();
+        threads::share(parts, threads, |(part, chunk): (usize, &mut [f64])| {
+            let mut scratch = Scratch::default();
+            for (i, block) in chunk.chunks_mut(BLOCK).enumerate() {
+                let stream = (part * share / BLOCK + i) as u64;
+                let mut generator = Generator::new(self.seed, STREAMS * stream + kind);
+                block.fill_with(|| {
+                    self.sources.loss(direction, power, &mut generator, &mut scratch)
+                });
+            }
+        });
+        // A power without a moment is not drawn from.
+        let ln_moment = self.sources.ln_moment(power).unwrap_or(f64::INFINITY);
+        Losses::new(values, power, ln_moment)
+    }
+
+    /// Returns the power of the likelihood ratio whose terms have the smallest bound at `epsilon`.
+    fn best_power(&self, epsilon: f64) -> u32 {
+        let ln_bound = |power: u32| {
+            self.sources.ln_moment(power).map(|ln| ln_largest(power) + ln - tilt(power) * epsilon)
+        };
+        let powers = (1..=LARGEST_POWER).filter_map(|power| Some((ln_bound(power)?, power)));
+        powers.min_by(|a, b| a.0.total_cmp(&b.0)).map_or(1, |(_, power)| power)
+    }
+
+    /// Returns whether the certified δ at `epsilon` in the direction "add" is at most `delta`.
+    fn is_certified(&self, epsilon: f64, delta: f64) -> bool {
+        let pairs = || self.pairs.as_ref().filter(|pairs| !pairs.parts.is_empty());
+        self.sources.added_delta(epsilon) <= delta
+            || pairs().is_some_and(|pairs| pld::delta_when_added(pairs, epsilon) <= delta)
+    }
+
+    /// Returns the bound of δ by the losses, without the failure probability.
+    fn upper(&self, losses: &Losses, epsilon: f64, comparisons: f64) -> f64 {
+        let bounds = 2.0 * comparisons * self.answers;
+        let ln_confidence = (bounds / self.failure_probability).ln();
+        losses.upper(epsilon, ln_confidence) + self.sources.mass_at_infinity
+    }
+
+    /// Returns the first candidate from `proposed` on whose δ is verified, by bisection.
+    fn verify(&self, losses: &[&Losses], proposed: f64, delta: f64) -> Option<f64> {
+        let left = delta - self.failure_probability;
+        let candidate = |k: usize| (proposed + 1e-3) * GROWTH.powi(k as i32) - 1e-3;
+        let fits = |one: &&Losses, at: f64| self.upper(one, at, CANDIDATES as f64) <= left;
+        let all_fit = |k: usize| losses.iter().all(|one| fits(one, candidate(k)));
+        let (mut low, mut high) = (0, CANDIDATES);
+        while low < high {
+            let middle = low + (high - low) / 2;
+            if all_fit(middle) { high = middle } else { low = middle + 1 }
+        }
+        (high < CANDIDATES).then(|| candidate(high))
     }
 
     fn note(&self) -> String {
+        let answers = match self.answers {
+            1.0 => String::new(),
+            answers => format!(" for {answers} different answers together"),
+        };
         format!(
             "Monte Carlo with {} samples in each direction and seed {}: the bound fails with \
-             probability at most {:e}, which is part of δ",
+             probability at most {:e}{answers}, which is part of δ",
             self.samples, self.seed, self.failure_probability
         )
     }
-}
-
-/// Returns the mean of `(1 - e^{ε - Y})^+`.
-fn mean(losses: &[f64], epsilon: f64) -> f64 {
-    // A loss that is not a number counts as infinite.
-    let terms = losses.iter().map(|loss| match epsilon - loss {
-        below if below >= 0.0 => 0.0,
-        above if above < 0.0 => -above.exp_m1(),
-        _ => 1.0,
-    });
-    terms.sum::<f64>() / losses.len() as f64
-}
-
-/// Returns the ε at which the mean is `delta`, in the worse direction.
-fn plain_epsilon(losses: [&[f64]; 2], delta: f64) -> f64 {
-    let delta_at = |e: f64| losses.map(|l| mean(l, e)).into_iter().fold(0.0, f64::max);
-    let all = losses[0].iter().chain(losses[1]);
-    let (mut low, mut high) = (0.0, all.fold(0.0f64, |m, loss| m.max(*loss)));
-    if delta_at(0.0) <= delta {
-        return 0.0;
-    }
-    for _ in 0..50 {
-        let middle = 0.5 * (low + high);
-        if delta_at(middle) <= delta { high = middle } else { low = middle }
-    }
-    high
 }
 
 impl Accountant for MonteCarloAccountant {
@@ -152,7 +195,7 @@ impl Accountant for MonteCarloAccountant {
         relation: NeighboringRelation,
     ) -> Result<Self, AccountantError> {
         let sources = Sources::of(events, relation)?;
-        Ok(Self { sources, samples: 1_000_000, seed: 0, failure_probability: 1e-9 })
+        Ok(Self::of(sources, None, 1_000_000, 0, 1e-9, 1.0))
     }
 
     /// Returns ε at `delta`. The first quarter of the losses proposes values of ε; the rest, which
@@ -174,17 +217,26 @@ impl Accountant for MonteCarloAccountant {
                 ),
             ));
         }
-        let [remove, add] = self.losses()?;
-        let pilot = self.samples / 4;
-        let proposed = plain_epsilon([&remove[..pilot], &add[..pilot]], left);
-        let fresh = [&remove[pilot..], &add[pilot..]];
-        let fits = |epsilon: f64| {
-            let bound = self.upper(fresh, epsilon, CANDIDATES as f64);
-            bound + self.failure_probability <= delta
-        };
-        let candidate = |k: usize| (proposed + 1e-3) * 1.02f64.powi(k as i32) - 1e-3;
-        let found = (0..CANDIDATES).map(candidate).find(|epsilon| fits(*epsilon));
-        let estimate = plain_epsilon([&remove, &add], left);
+        self.check_work()?;
+        let pilot = self.samples / 8;
+        let first = self.draw(Direction::Remove, self.best_power(1.0), 0, pilot);
+        let power = self.best_power(plain_epsilon(&[&first], left));
+        let second = self.draw(Direction::Remove, power, 1, pilot);
+        let fresh = self.samples - 2 * pilot;
+        let remove = self.draw(Direction::Remove, power, 2, fresh);
+        let mut proposed = plain_epsilon(&[&second], left);
+        let mut estimate = plain_epsilon(&[&remove], left);
+        let mut found = self.verify(&[&remove], proposed, delta);
+        let left = delta - self.failure_probability;
+        if !found.is_some_and(|at| self.is_certified(at, left)) {
+            let left = left - self.sources.mass_at_infinity;
+            let (pilot, add) = (2 * pilot, fresh);
+            let pilot = self.draw(Direction::Add, 1, 0, pilot);
+            let add = self.draw(Direction::Add, 1, 2, add);
+            proposed = proposed.max(plain_epsilon(&[&pilot], left));
+            estimate = estimate.max(plain_epsilon(&[&add], left));
+            found = self.verify(&[&remove, &add], proposed, delta);
+        }
         let mut epsilon = match found {
             Some(upper) => Epsilon::bound(delta, upper, Method::MonteCarlo),
             None => Epsilon::infinite(
@@ -204,10 +256,17 @@ impl Accountant for MonteCarloAccountant {
         if let Some(reason) = &self.sources.infinite {
             return Ok(DeltaBracket::unknown(epsilon, reason.clone()));
         }
-        let [remove, add] = self.losses()?;
-        let upper = self.upper([&remove, &add], epsilon, 1.0) + self.failure_probability;
-        let mut bracket = DeltaBracket::bound(epsilon, upper);
-        let plain = mean(&remove, epsilon).max(mean(&add, epsilon));
+        self.check_work()?;
+        let power = self.best_power(epsilon);
+        let remove = self.draw(Direction::Remove, power, 2, self.samples);
+        let mut upper = self.upper(&remove, epsilon, 1.0);
+        let mut plain = remove.delta(epsilon);
+        if !self.is_certified(epsilon, upper) {
+            let add = self.draw(Direction::Add, 1, 2, self.samples);
+            upper = upper.max(self.upper(&add, epsilon, 1.0));
+            plain = plain.max(add.delta(epsilon));
+        }
+        let mut bracket = DeltaBracket::bound(epsilon, upper + self.failure_probability);
         bracket.estimate = (plain + self.sources.mass_at_infinity).min(bracket.upper);
         bracket.notes.push(self.note());
         Ok(bracket)

@@ -1,18 +1,31 @@
 //! From events to sources of random privacy losses.
 
+use super::bins::Bins;
+use super::correlated;
+use super::pairs::{has_losses, loss_of_pair, sampled_powers};
+use super::sequences::Sequence;
 use crate::dominating_pairs::{Direction, DominatingPairs, Pair, ln_mixture};
 use crate::error::AccountantError;
 use crate::event::{DpEvent, GaussianMixture, PatternedGaussian, RandomParticipation};
+use crate::gdp::GaussianDp;
 use crate::math::random::Generator;
 use crate::relation::NeighboringRelation;
 
+/// Most steps of an epoch whose bins are drawn together.
+const MOST_ALLOCATED: u64 = 1_024;
+
 /// What draws the privacy loss of one event.
 #[derive(Debug, Clone)]
-enum Source {
+pub(super) enum Source {
     Pair(Pair),
     Patterned(PatternedGaussian),
     Mixture(GaussianMixture),
+    Bins(Bins),
+    Sequence(Sequence),
 }
+
+/// Buffers of a thread.
+pub(super) type Scratch = [Vec<f64>; 2];
 
 /// The sources of a composition.
 #[derive(Debug, Clone, Default)]
@@ -22,6 +35,8 @@ pub(super) struct Sources {
     pub(super) mass_at_infinity: f64,
     /// Why ε is infinite, if it is.
     pub(super) infinite: Option<String>,
+    /// Whether the certified analysis of a source is not tight.
+    pub(super) is_tighter: bool,
 }
 
 impl Sources {
@@ -59,6 +74,13 @@ impl Sources {
                 if !replaced =>
             {
                 if let DpEvent::Gaussian { noise_multiplier } = **inner {
+                    if *participations == 1 && *steps <= MOST_ALLOCATED {
+                        let norm = (*epochs as f64).sqrt() / noise_multiplier;
+                        let bins = Bins::orthogonal(*steps as usize, norm);
+                        self.sources.push((Source::Bins(bins), count));
+                        return Ok(());
+                    }
+                    self.is_tighter |= *participations > 1 && participations < steps;
                     let patterned = PatternedGaussian {
                         participation: RandomParticipation::Subset {
                             participations: *participations,
@@ -71,11 +93,20 @@ impl Sources {
                     return Ok(());
                 }
             }
+            DpEvent::CorrelatedGaussian { .. } if !replaced => {
+                if let Some(source) = correlated::source(event, count) {
+                    self.sources.push((source, 1));
+                    self.is_tighter = true;
+                    return Ok(());
+                }
+            }
             DpEvent::Patterned(patterned) if !replaced => {
+                self.is_tighter = true;
                 self.sources.push((Source::Patterned(patterned.clone()), count));
                 return Ok(());
             }
             DpEvent::GaussianMixture(mixture) if !replaced => {
+                self.is_tighter |= mixture.means.iter().any(|mean| mean.len() > 1);
                 self.sources.push((Source::Mixture(mixture.clone()), count));
                 return Ok(());
             }
@@ -112,6 +143,8 @@ impl Sources {
                 };
                 *count as f64 * patterned.steps as f64 * modes
             }
+            Source::Bins(bins) => *count as f64 * bins.work(),
+            Source::Sequence(sequence) => *count as f64 * sequence.work(),
             Source::Mixture(mixture) => {
                 *count as f64 * mixture.means.iter().map(|mean| mean.len() as f64).sum::<f64>()
             }
@@ -119,64 +152,95 @@ impl Sources {
         self.sources.iter().map(one).sum()
     }
 
-    /// Draws the privacy loss of the composition.
-    pub(super) fn loss(&self, direction: Direction, generator: &mut Generator) -> f64 {
+    /// Returns a certified bound of δ at `epsilon` in the direction "add"; 1 if none is known.
+    ///
+    /// The logarithm of the likelihood ratio is at least the mean of the exponents, which is normal
+    /// under `Q` with a mean `-h` and a variance `g` (Jensen's inequality). Hence
+    /// `δ <= E[(1 - e^{ε-h+√g z})^+]`, the δ of a Gaussian release of shift `√g` at `ε - h + g/2`.
+    pub(super) fn added_delta(&self, epsilon: f64) -> f64 {
+        let (mut mean, mut variance) = (0.0, 0.0);
+        for (source, count) in &self.sources {
+            let (one, spread) = match source {
+                Source::Pair(Pair::Gaussian { mu }) => (-0.5 * mu * mu, mu * mu),
+                Source::Pair(Pair::Sampled { q, mu }) => (-0.5 * q * mu * mu, (q * mu).powi(2)),
+                Source::Bins(bins) => bins.lower_bound(),
+                Source::Sequence(sequence) => sequence.lower_bound(),
+                _ => return 1.0,
+            };
+            mean += one * *count as f64;
+            variance += spread * *count as f64;
+        }
+        // Room for the rounding of the sums.
+        let shifted = epsilon + mean * (1.0 + 1e-9) + 0.5 * variance;
+        let release = GaussianDp::new((variance * (1.0 + 1e-9)).sqrt());
+        let delta = release.and_then(|release| release.delta(shifted));
+        delta.map_or(1.0, |delta| delta * (1.0 + 1e-9) + self.mass_at_infinity)
+    }
+
+    /// Returns the logarithm of `E_Q[X^power]` of the likelihood ratio `X` of the composition;
+    /// `None` if a source cannot be drawn from this power.
+    pub(super) fn ln_moment(&self, power: u32) -> Option<f64> {
+        if power == 1 {
+            return Some(0.0);
+        }
+        let one = |(source, count): &(Source, u64)| -> Option<f64> {
+            let each = match source {
+                Source::Pair(Pair::Gaussian { mu }) => {
+                    0.5 * f64::from(power * (power - 1)) * mu * mu
+                }
+                Source::Pair(Pair::Sampled { q, mu }) => sampled_powers(*q, *mu, power).1,
+                Source::Bins(bins) => bins.ln_moment(power)?,
+                _ => return None,
+            };
+            Some(each * *count as f64)
+        };
+        self.sources.iter().map(one).sum::<Option<f64>>().filter(|sum| sum.is_finite())
+    }
+
+    /// Draws the privacy loss of the composition in a direction; in the direction "remove" from the
+    /// density `X^power/E_Q[X^power]` with respect to `Q`, so that power 1 is `P`.
+    pub(super) fn loss(
+        &self,
+        direction: Direction,
+        power: u32,
+        generator: &mut Generator,
+        scratch: &mut Scratch,
+    ) -> f64 {
         let with_unit = direction == Direction::Remove;
         let signed = |loss: f64| if with_unit { loss } else { -loss };
         let mut total = 0.0;
         for (source, count) in &self.sources {
-            if let Source::Pair(Pair::Gaussian { mu }) = source {
-                let mu = mu * (*count as f64).sqrt();
-                total += mu * generator.normal() + 0.5 * mu * mu;
-                continue;
+            match source {
+                Source::Pair(Pair::Gaussian { mu }) => {
+                    let mu = mu * (*count as f64).sqrt();
+                    let shift = if with_unit { f64::from(power) - 0.5 } else { 0.5 };
+                    total += mu * generator.normal() + shift * mu * mu;
+                    continue;
+                }
+                Source::Pair(Pair::Sampled { q, mu }) if with_unit && power > 1 => {
+                    let (cumulative, _) = sampled_powers(*q, *mu, power);
+                    for _ in 0..*count {
+                        let at = generator.uniform();
+                        let draws = cumulative.iter().filter(|sum| **sum < at).count();
+                        total += ln_mixture(*q, *mu, draws as f64 * mu + generator.normal());
+                    }
+                    continue;
+                }
+                _ => {}
             }
             for _ in 0..*count {
                 total += match source {
                     Source::Pair(pair) => loss_of_pair(pair, direction, generator),
                     Source::Patterned(one) => signed(one.loss(&one.output(with_unit, generator))),
                     Source::Mixture(one) => signed(one.loss(&one.output(with_unit, generator))),
+                    Source::Bins(one) => {
+                        let power = if with_unit { power } else { 0 };
+                        signed(one.loss(power, generator, scratch))
+                    }
+                    Source::Sequence(one) => signed(one.loss(with_unit, generator, scratch)),
                 };
             }
         }
         total
-    }
-}
-
-/// Returns whether the losses of a pair can be drawn.
-fn has_losses(pair: &Pair) -> bool {
-    match pair {
-        Pair::Gaussian { .. } | Pair::Sampled { .. } | Pair::Substituted { .. } => true,
-        Pair::Mixture { components, .. } => components.iter().all(|(_, pair)| has_losses(pair)),
-        _ => false,
-    }
-}
-
-fn loss_of_pair(pair: &Pair, direction: Direction, generator: &mut Generator) -> f64 {
-    let mut outcome = |q: f64, mu: f64| {
-        let shift = if generator.uniform() < q { mu } else { 0.0 };
-        shift + generator.normal()
-    };
-    match *pair {
-        Pair::Gaussian { mu } => mu * outcome(0.0, mu) + 0.5 * mu * mu,
-        Pair::Sampled { q, mu } if direction == Direction::Remove => {
-            ln_mixture(q, mu, outcome(q, mu))
-        }
-        Pair::Sampled { q, mu } => -ln_mixture(q, mu, outcome(0.0, mu)),
-        Pair::Substituted { q, mu } => {
-            let x = outcome(q, mu);
-            ln_mixture(q, mu, x) - ln_mixture(q, mu, -x)
-        }
-        Pair::Mixture { ref components, .. } => {
-            let mut left = generator.uniform();
-            let chosen = components.iter().find(|(weight, _)| {
-                left -= weight;
-                left < 0.0
-            });
-            match chosen.or(components.last()) {
-                Some((_, pair)) => loss_of_pair(pair, direction, generator),
-                None => 0.0,
-            }
-        }
-        _ => f64::NAN,
     }
 }

@@ -24,6 +24,18 @@ pub(crate) fn delta(pairs: &DominatingPairs, epsilon: f64, settings: &GridSettin
     result
 }
 
+/// Returns the upper bound of δ at `epsilon` in the direction "add". `pairs` must have at least one
+/// part.
+pub(crate) fn delta_when_added(pairs: &DominatingPairs, epsilon: f64) -> f64 {
+    if pairs.infinite.is_some() {
+        return 1.0;
+    }
+    // Symmetric pairs have one direction.
+    let direction = directions(&pairs.parts).pop().unwrap_or(Direction::Add);
+    let settings = GridSettings { relative_width: 1e-2, free_points: 0, ..GridSettings::default() };
+    delta_one_direction(pairs, direction, epsilon, &settings).upper
+}
+
 fn delta_one_direction(
     pairs: &DominatingPairs,
     direction: Direction,

@@ -25,3 +25,4 @@ mod weights;
 mod window;
 
 pub use accountant::PldAccountant;
+pub(crate) use delta::delta_when_added;

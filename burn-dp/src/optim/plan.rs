@@ -4,7 +4,7 @@ use burn::data::dataloader::batcher::Batcher;
 use burn::tensor::Device;
 use burn_dp_accountant::{
     Budget, DpEvent, LedgerHeader, NeighboringRelation, NoiseProvenance as LedgerNoise,
-    PrivacyLedger, UnitOfPrivacy,
+    PrivacyLedger, Simulation, UnitOfPrivacy,
 };
 
 use super::SamplingScheme;
@@ -48,6 +48,7 @@ pub struct PrivacyPlan {
     pub(crate) mini_sets: Option<MiniSets>,
     pub(crate) correlated: Option<CorrelatedPlan>,
     pub(crate) owners: Option<OwnerLimit>,
+    pub(crate) simulation: Option<Simulation>,
     pub(crate) source: NoiseSource,
 }
 
@@ -250,6 +251,7 @@ impl PrivacyPlan {
         ]
         .into_iter()
         .chain(self.owners.map(|owners| ("owners", format!("{owners:?}"))))
+        .chain(self.simulation.map(|simulation| ("simulation", simulation.to_string())))
         .map(|(name, value)| (name.to_string(), value))
         .collect()
     }
@@ -259,8 +261,9 @@ impl PrivacyPlan {
             true => LedgerNoise::Secure,
             false => LedgerNoise::Insecure { reason: "the noise follows from a known seed".into() },
         };
-        let header = LedgerHeader::new(self.unit.clone(), self.relation())
+        let mut header = LedgerHeader::new(self.unit.clone(), self.relation())
             .with_sampler(self.mechanism.to_string())
+            .with_simulation(self.simulation)
             .with_clipping(self.clipping.describe())
             .with_noise_source(noise)
             .with_fact("dataset_size", self.dataset_size)
@@ -273,28 +276,24 @@ impl PrivacyPlan {
                  the noise is added in integers.",
             )
             .with_fact("noise", "Gaussian on a grid, ChaCha20, keyed by run, step and parameter");
-        let header = match &self.correlated {
-            Some(correlated) => header.with_fact("correlated_noise", correlated),
-            None => header,
-        };
+        if let Some(correlated) = &self.correlated {
+            header = header.with_fact("correlated_noise", correlated);
+        }
         let mut public: Vec<String> = Vec::new();
         for origin in self.clipping.public_data() {
             if !public.contains(&origin) {
                 public.push(origin);
             }
         }
-        let header = match public.is_empty() {
-            true => header,
-            false => header.with_fact(PUBLIC_DATA, public.join("; ")),
-        };
-        let header = match &self.mini_sets {
-            Some(sets) => self.describe_mini_sets(sets, header),
-            None => header,
-        };
-        let header = match self.owners {
-            Some(owners) => owners.describe(&self.unit, header),
-            None => header,
-        };
+        if !public.is_empty() {
+            header = header.with_fact(PUBLIC_DATA, public.join("; "));
+        }
+        if let Some(sets) = &self.mini_sets {
+            header = self.describe_mini_sets(sets, header);
+        }
+        if let Some(owners) = self.owners {
+            header = owners.describe(&self.unit, header);
+        }
         PrivacyLedger::new(header)
     }
 

@@ -3,7 +3,7 @@ use std::path::Path;
 
 use burn::config::Config;
 use burn_dp_accountant::correlated_noise::Strategy;
-use burn_dp_accountant::{Budget, UnitOfPrivacy};
+use burn_dp_accountant::{Budget, Simulation, UnitOfPrivacy};
 use serde::{Deserialize, Serialize, Serializer};
 
 use super::SamplingScheme;
@@ -72,6 +72,8 @@ pub struct PrivacyPlanConfig {
     pub(crate) correlated_noise: Option<Strategy>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) noise_memory: Option<usize>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) simulation: Option<Simulation>,
     #[serde(default)]
     pub(crate) owners: Option<OwnerLimit>,
 }
@@ -140,6 +142,7 @@ impl PrivacyPlanConfig {
             mini_sets: None,
             correlated_noise: None,
             noise_memory: None,
+            simulation: None,
             owners: None,
         }
     }
@@ -247,6 +250,19 @@ impl PrivacyPlanConfig {
     /// strategy allows; the noise is the same. Default: 1 GiB.
     pub fn with_noise_memory(mut self, bytes: usize) -> Self {
         self.noise_memory = Some(bytes);
+        self
+    }
+
+    /// Lets the calibration and the ledger bound ε by simulation where that is tighter than the
+    /// certified analysis: correlated noise of several bands with bins or a minimum separation. It
+    /// is saved with the plan and is in the header of the ledger.
+    ///
+    /// # Privacy
+    ///
+    /// The bound fails with a probability that is part of δ. The seed is public: choose it before
+    /// the plan is made, and never after an answer. See [`Simulation`].
+    pub fn with_simulation(mut self, simulation: Simulation) -> Self {
+        self.simulation = Some(simulation);
         self
     }
 

@@ -84,6 +84,7 @@ impl PrivacyPlanConfig {
             mini_sets: self.mini_sets,
             correlated,
             owners: self.owners,
+            simulation: self.simulation,
             source,
         };
         // If all steps are equal, the ledger computes how many of them fit.
@@ -236,6 +237,7 @@ impl PrivacyPlanConfig {
             )),
             (None, Some(budget)) => {
                 let calibration = Calibration::new(budget).with_relation(relation);
+                let calibration = calibration.with_simulation(self.simulation);
                 // A plain Gaussian release has an event.
                 let event = |sigma: f64| {
                     let noise = DpEvent::gaussian(sigma);
@@ -282,7 +284,7 @@ fn check_deviations(noise: &StepNoise, noise_multiplier: f64, batch: f64) -> Res
 mod tests {
     #![allow(clippy::unwrap_used)]
     use burn::config::Config;
-    use burn_dp_accountant::Budget;
+    use burn_dp_accountant::{Budget, Simulation};
 
     use super::*;
     use crate::optim::SamplingScheme;
@@ -328,6 +330,7 @@ mod tests {
                 .with_noise_multiplier(1.1)
                 .with_sampling(SamplingScheme::TruncatedPoisson { max_batch_size: 150 }),
             config().with_noise_multiplier(1.1).with_sampling(SamplingScheme::WithReplacement),
+            config().with_noise_multiplier(1.1).with_simulation(Simulation::new(4)),
             config().with_noise_multiplier(1.1).with_sampling(SamplingScheme::ShuffledOnce),
             PrivacyPlanConfig::for_mini_sets(&sets, 5.0)
                 .with_epochs(2.0)
@@ -356,6 +359,33 @@ mod tests {
         let other: PrivacyPlanConfig = serde_json::from_value(json).unwrap();
         let error = other.init().unwrap_err().to_string();
         assert!(error.contains("must be the 125 mini-sets, got 60000"), "{error}");
+    }
+
+    #[test]
+    fn a_simulation_calibrates_less_noise_and_is_part_of_the_plan() {
+        use burn_dp_accountant::correlated_noise::Strategy;
+        let budget = Budget::new(2.0, 1e-5).unwrap();
+        let strategy = Strategy::banded_toeplitz(30, &[1.0, 0.5, 0.25]).unwrap();
+        let config = || {
+            PrivacyPlanConfig::new(1_000, 100.0)
+                .with_steps(30)
+                .with_budget(budget)
+                .with_sampling(SamplingScheme::BallsInBins { bins: 10 })
+                .with_correlated_noise(strategy.clone())
+        };
+        let certified = config().init().unwrap();
+        let simulation = Simulation::new(7).with_samples(100_000).unwrap();
+        let plan = config().with_simulation(simulation).init().unwrap();
+        let (less, more) = (plan.noise_multiplier(), certified.noise_multiplier());
+        assert!(less < 0.99 * more, "{less} {more}");
+        let ledger = plan.new_ledger();
+        assert_eq!(ledger.header().simulation, Some(simulation));
+        let spent = plan.epsilon_at_end(1e-5).unwrap();
+        assert!(spent <= 2.0 && spent > 1.8, "{spent}");
+        // The whole run fits, and not a step more.
+        assert_eq!(ledger.max_steps_within(&plan.event(), budget).unwrap(), 30);
+        assert!(plan.fingerprint()["simulation"].contains("seed 7"));
+        assert!(!certified.fingerprint().contains_key("simulation"));
     }
 
     #[test]

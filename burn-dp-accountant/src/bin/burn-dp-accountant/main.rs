@@ -5,6 +5,7 @@ mod commands;
 mod output;
 mod plot;
 mod sampler;
+mod sampler_rules;
 mod strategy_options;
 mod training;
 

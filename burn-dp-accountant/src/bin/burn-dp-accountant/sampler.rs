@@ -1,5 +1,6 @@
 //! The options that describe a sampler.
 
+use burn_dp_accountant::correlated_noise::{Participation, Strategy};
 use burn_dp_accountant::{AccountantError, DpEvent};
 use clap::{Args, ValueEnum};
 
@@ -16,30 +17,39 @@ pub(crate) struct SamplerOptions {
     pub(crate) dataset_size: Option<u64>,
     /// Number of units of a batch: exact for fixed-size and with-replacement, expected otherwise.
     #[arg(long, value_name = "B")]
-    batch_size: Option<u64>,
+    pub(crate) batch_size: Option<u64>,
     /// Cap of a batch (truncated-poisson).
     #[arg(long, value_name = "B")]
-    max_batch_size: Option<u64>,
+    pub(crate) max_batch_size: Option<u64>,
     /// Number of fixed parts of the data (cyclic-poisson). A step draws from one part;
     /// --sampling-probability is relative to the part.
     #[arg(long, visible_alias = "bands", value_name = "B")]
-    parts: Option<u64>,
-    /// Coefficients of the correlated noise, separated by commas, at most one for each part
-    /// (cyclic-poisson). The noise multiplier is divided by their norm.
+    pub(crate) parts: Option<u64>,
+    /// Coefficients of the correlated noise, separated by commas (cyclic-poisson, balls-in-bins,
+    /// random-allocation, min-separation). --accountant exact has the certified bound,
+    /// --accountant monte-carlo the simulated one.
     #[arg(long, value_delimiter = ',', value_name = "C")]
-    coefficients: Vec<f64>,
-    /// Number of steps of an epoch (balls-in-bins).
+    pub(crate) coefficients: Vec<f64>,
+    /// Number of steps of an epoch (balls-in-bins, random-allocation).
     #[arg(long, value_name = "T")]
-    bins: Option<u64>,
-    /// Number of epochs (balls-in-bins); --steps is then --bins times --epochs.
+    pub(crate) bins: Option<u64>,
+    /// Number of epochs (balls-in-bins, random-allocation: --steps is then --bins times --epochs;
+    /// shuffled).
     #[arg(long, value_name = "E")]
-    epochs: Option<u64>,
+    pub(crate) epochs: Option<u64>,
     /// Number of steps of an epoch in which a unit takes part (balls-in-bins).
     #[arg(long, value_name = "K", default_value_t = 1)]
-    participations: u64,
-    /// Choose new bins in each epoch (balls-in-bins).
+    pub(crate) participations: u64,
+    /// Choose new bins in each epoch (balls-in-bins); the same as --sampler random-allocation.
     #[arg(long)]
-    fresh_bins: bool,
+    pub(crate) fresh_bins: bool,
+    /// Smallest number of steps between two steps of a unit (min-separation).
+    #[arg(long, value_name = "B")]
+    pub(crate) separation: Option<u64>,
+    /// Largest number of examples of one unit (poisson, truncated-poisson): the sampler draws
+    /// examples.
+    #[arg(long, value_name = "K", default_value_t = 1)]
+    pub(crate) examples_per_unit: u64,
 }
 
 /// How the units of a step are drawn.
@@ -53,6 +63,12 @@ pub(crate) enum Sampler {
     CyclicPoisson,
     /// Each unit in exactly one step (or several) of an epoch, chosen uniformly.
     BallsInBins,
+    /// Each unit in exactly one step of an epoch, chosen uniformly again in each epoch.
+    RandomAllocation,
+    /// Poisson, with a pause after each step of a unit.
+    MinSeparation,
+    /// Parts of a permutation: each unit once in each epoch, without amplification.
+    Shuffled,
     /// A uniformly random batch of a fixed size.
     FixedSize,
     /// A fixed number of independent uniform draws.
@@ -75,16 +91,17 @@ impl SamplerOptions {
             Ok((event, needed("--steps", steps)?))
         };
         match self.sampler {
-            Sampler::Poisson => counted(DpEvent::dp_sgd_step(
+            Sampler::Poisson => {
+                let q = self.probability(sampling_probability, 1)?;
+                counted(self.poisson_step(q, noise_multiplier)?)
+            }
+            Sampler::TruncatedPoisson => counted(DpEvent::truncated_poisson_sampled_examples(
                 self.probability(sampling_probability, 1)?,
+                needed("--dataset-size", self.dataset_size)?,
+                needed("--max-batch-size", self.max_batch_size)?,
                 noise_multiplier,
-            )),
-            Sampler::TruncatedPoisson => counted(DpEvent::TruncatedPoissonSampled {
-                sampling_probability: self.probability(sampling_probability, 1)?,
-                dataset_size: needed("--dataset-size", self.dataset_size)?,
-                max_batch_size: needed("--max-batch-size", self.max_batch_size)?,
-                event: gaussian(),
-            }),
+                self.examples_per_unit,
+            )?),
             Sampler::CyclicPoisson => {
                 let parts = needed("--parts", self.parts)?;
                 let q = self.probability(sampling_probability, parts)?;
@@ -93,7 +110,30 @@ impl SamplerOptions {
                 // A unit is in one part, hence in every `parts`-th step.
                 Ok((event, steps.div_ceil(parts)))
             }
-            Sampler::BallsInBins => self.balls_in_bins(gaussian(), steps),
+            Sampler::BallsInBins | Sampler::RandomAllocation => {
+                self.balls_in_bins(noise_multiplier, steps)
+            }
+            Sampler::MinSeparation => {
+                let separation = needed("--separation", self.separation)?;
+                let steps = needed("--steps", steps)?;
+                let sampling_probability =
+                    self.probability_after_pause(sampling_probability, separation)?;
+                let rule = Participation::MinSeparation { separation, sampling_probability };
+                self.correlated(noise_multiplier, steps, rule)
+            }
+            Sampler::Shuffled => {
+                if steps.is_some() {
+                    return Err(invalid(
+                        "--steps",
+                        "is not needed by --sampler shuffled: a unit takes part once in each \
+                         epoch; give --epochs",
+                    ));
+                }
+                // The releases of a unit are one for each epoch; the others do not depend on it.
+                let event = *gaussian();
+                event.validate()?;
+                Ok((event, needed("--epochs", self.epochs)?))
+            }
             Sampler::FixedSize => counted(DpEvent::SampledWithoutReplacement {
                 dataset_size: needed("--dataset-size", self.dataset_size)?,
                 sample_size: needed("--batch-size", self.batch_size)?,
@@ -112,11 +152,33 @@ impl SamplerOptions {
         self.batch_size.is_some()
     }
 
+    /// Returns a step of Poisson sampling.
+    pub(crate) fn poisson_step(&self, q: f64, sigma: f64) -> Result<DpEvent, AccountantError> {
+        DpEvent::poisson_sampled_examples(q, sigma, self.examples_per_unit)
+    }
+
+    /// Returns a run with the noise of the coefficients; without coefficients it is independent.
+    fn correlated(
+        &self,
+        noise_multiplier: f64,
+        steps: u64,
+        participation: Participation,
+    ) -> Result<(DpEvent, u64), AccountantError> {
+        let strategy = match &self.coefficients[..] {
+            [] => Strategy::identity(steps)?,
+            coefficients => Strategy::banded_toeplitz(steps, coefficients)?,
+        };
+        let event = DpEvent::correlated_gaussian(noise_multiplier, &strategy, participation);
+        event.validate()?;
+        Ok((event, steps))
+    }
+
     fn balls_in_bins(
         &self,
-        event: Box<DpEvent>,
+        noise_multiplier: f64,
         steps: Option<u64>,
     ) -> Result<(DpEvent, u64), AccountantError> {
+        let fresh_bins = self.fresh_bins || self.sampler == Sampler::RandomAllocation;
         let bins = needed("--bins", self.bins)?;
         let epochs = match (self.epochs, steps) {
             (Some(epochs), None) => epochs,
@@ -137,7 +199,28 @@ impl SamplerOptions {
                 }
             }
         };
-        let (same, fresh) = if self.fresh_bins { (1, epochs) } else { (epochs, 1) };
+        if !self.coefficients.is_empty() {
+            if self.participations != 1 {
+                return Err(invalid(
+                    "--participations",
+                    format!(
+                        "must be 1 with --coefficients, got {}; use --sampler min-separation, or \
+                         leave the coefficients out",
+                        self.participations
+                    ),
+                ));
+            }
+            let steps = bins.checked_mul(epochs).ok_or_else(|| {
+                invalid("--epochs", format!("overflows the steps: {epochs} times {bins}"))
+            })?;
+            let participation = match fresh_bins {
+                true => Participation::RandomAllocation { bins },
+                false => Participation::BallsInBins { bins },
+            };
+            return self.correlated(noise_multiplier, steps, participation);
+        }
+        let event = Box::new(DpEvent::gaussian(noise_multiplier));
+        let (same, fresh) = if fresh_bins { (1, epochs) } else { (epochs, 1) };
         let event = DpEvent::RandomAllocation {
             steps: bins,
             participations: self.participations,
@@ -172,6 +255,30 @@ impl SamplerOptions {
         }
     }
 
+    /// Returns the probability with which a unit takes part that may take part: as given, or from
+    /// the expected batch size E of N units, `E/(N - (separation - 1) E)`.
+    fn probability_after_pause(
+        &self,
+        given: Option<f64>,
+        separation: u64,
+    ) -> Result<f64, AccountantError> {
+        let share = self.probability(given, 1)?;
+        if given.is_some() {
+            return Ok(share);
+        }
+        let may_take_part = 1.0 - (separation.max(1) - 1) as f64 * share;
+        if may_take_part < share {
+            return Err(invalid(
+                "--batch-size",
+                format!(
+                    "must be at most --dataset-size over --separation = {separation}, so that a \
+                     unit can pause, got the share {share}; use a smaller batch or separation"
+                ),
+            ));
+        }
+        Ok((share / may_take_part).min(1.0))
+    }
+
     /// Returns the norm of the coefficients, which must not be more than the parts: otherwise the
     /// contributions of one unit would overlap.
     fn norm(&self, parts: u64) -> Result<f64, AccountantError> {
@@ -190,30 +297,6 @@ impl SamplerOptions {
             ));
         }
         Ok(norm)
-    }
-
-    /// Returns an error for options that the sampler would ignore.
-    pub(crate) fn refuse_foreign_options(&self) -> Result<(), AccountantError> {
-        use Sampler::{BallsInBins, CyclicPoisson, TruncatedPoisson};
-        for (given, name, owner, option) in [
-            (
-                self.max_batch_size.is_some(),
-                "--max-batch-size",
-                TruncatedPoisson,
-                "truncated-poisson",
-            ),
-            (self.parts.is_some(), "--parts", CyclicPoisson, "cyclic-poisson"),
-            (!self.coefficients.is_empty(), "--coefficients", CyclicPoisson, "cyclic-poisson"),
-            (self.bins.is_some(), "--bins", BallsInBins, "balls-in-bins"),
-            (self.epochs.is_some(), "--epochs", BallsInBins, "balls-in-bins"),
-            (self.fresh_bins, "--fresh-bins", BallsInBins, "balls-in-bins"),
-            (self.participations != 1, "--participations", BallsInBins, "balls-in-bins"),
-        ] {
-            if given && self.sampler != owner {
-                return Err(invalid(name, format!("belongs to --sampler {option}")));
-            }
-        }
-        Ok(())
     }
 }
 

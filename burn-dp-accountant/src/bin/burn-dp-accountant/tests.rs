@@ -312,7 +312,31 @@ fn every_sampler_has_its_epsilon() {
     assert!(bins == same && fresh < bins, "{bins} {same} {fresh}");
     let two = epsilon("--sampler balls-in-bins --bins 100 --participations 2 --sigma 2");
     assert!(two > epsilon("--sampler balls-in-bins --bins 100 --sigma 2"));
-    let replace = "--relation replace-one --dataset-size 1000 --batch-size 10 --steps 10 --sigma 2";
+    let allocated = epsilon("--sampler random-allocation --bins 100 --epochs 4 --sigma 2");
+    assert_eq!(allocated, fresh);
+    let shuffled = epsilon("--sampler shuffled --epochs 4 --sigma 4");
+    let whole = epsilon("--q 1 --sigma 1 --steps 1");
+    assert!((shuffled / whole - 1.0).abs() < 1e-6, "{shuffled} {whole}");
+    let apart = "--sampler min-separation --separation 5 --sigma 2 --steps 40";
+    let (poisson, given) =
+        (epsilon("--q 0.1 --sigma 2 --steps 40"), epsilon(&format!("{apart} --q 0.1")));
+    assert!((given / poisson - 1.0).abs() < 1e-4, "{given} {poisson}");
+    // p = 10 / (140 - 4 x 10).
+    let sized = epsilon(&format!("{apart} --dataset-size 140 --batch-size 10"));
+    assert!((sized / given - 1.0).abs() < 1e-9, "{sized} {given}");
+    let users = "--q 0.05 --sigma 3 --steps 50 --examples-per-unit 3";
+    let three = epsilon(users);
+    let far = "--sampler truncated-poisson --dataset-size 1000 --max-batch-size";
+    let uncut = epsilon(&format!("{far} 1000 {users}"));
+    assert!(three > epsilon("--q 0.05 --sigma 3 --steps 50"), "{three}");
+    assert!((uncut / three - 1.0).abs() < 1e-4, "{uncut} {three}");
+    let (rare, near) =
+        (epsilon(&format!("{far} 100 {users}")), epsilon(&format!("{far} 55 {users}")));
+    assert!(three * (1.0 - 1e-6) <= rare && rare < 1.01 * three, "{rare} {three}");
+    assert!(near > 1.2 * three, "{near} {three}");
+    let double = epsilon("--q 0.05 --sigma 1.5 --steps 50 --examples-per-unit 3");
+    assert!(near < double, "{near} {double}");
+    let replace = "--dataset-size 1000 --batch-size 10 --steps 10 --sigma 2";
     let fixed = epsilon(&format!("--sampler fixed-size {replace}"));
     let with = epsilon(&format!("--sampler with-replacement {replace}"));
     assert!(0.0 < fixed && fixed < with, "{fixed} {with}");
@@ -328,6 +352,24 @@ fn a_simulation_names_its_seed() {
     assert_eq!(found["accountant"], "monte_carlo");
     assert!(found["notes"].to_string().contains("seed 5"), "{found}");
     assert!(found["upper"].as_f64().unwrap() > found["estimate"].as_f64().unwrap(), "{found}");
+}
+
+#[test]
+fn correlated_noise_of_random_steps_is_certified_and_simulated() {
+    for (line, ratio) in [
+        ("--sampler balls-in-bins --bins 20 --epochs 3 --coefficients 1,0.5,0.25", 1.0),
+        ("--sampler random-allocation --bins 20 --epochs 3 --coefficients 1,0.5,0.25", 0.8),
+        ("--sampler min-separation --separation 10 --q 0.02 --steps 60 --coefficients 1,0.5", 0.8),
+    ] {
+        let found = |options: &str| {
+            let found = json(&format!("epsilon {line} --sigma 2 --delta 1e-4 --json {options}"));
+            (found["upper"].as_f64().unwrap(), found)
+        };
+        let (certified, _) = found("--accountant exact");
+        let (simulated, found) = found("--accountant monte-carlo --samples 200000");
+        assert_eq!(found["accountant"], "monte_carlo");
+        assert!(simulated < ratio * certified, "{line}: {simulated} {certified}");
+    }
 }
 
 #[test]
@@ -356,7 +398,29 @@ fn sampler_options_are_refused_by_name() {
         ("--sampler cyclic-poisson --parts 5 --dataset-size 20 --batch-size 10", "20 / 5"),
         ("--sampler balls-in-bins --bins 3", "3 times --epochs, got 10"),
         ("--sampler balls-in-bins --bins 5 --participations 6", "participations"),
-        ("--sampler fixed-size --dataset-size 10 --batch-size 2", "replace-one"),
+        (
+            "--sampler fixed-size --dataset-size 10 --batch-size 2 --relation add-or-remove-one",
+            "replace-one",
+        ),
+        ("--sampler fixed-size --dataset-size 10 --batch-size 2 --separation 3", "min-separation"),
+        ("--sampler min-separation --q 0.1", "--separation is needed"),
+        (
+            "--sampler min-separation --separation 4 --dataset-size 10 --batch-size 5",
+            "smaller batch or separation",
+        ),
+        ("--sampler min-separation --q 0.1 --separation 4 --epochs 2", "shuffled"),
+        ("--sampler shuffled --epochs 2", "give --epochs"),
+        ("--sampler shuffled --epochs 2 --relation add-or-remove-one", "replace-special"),
+        ("--q 0.1 --coefficients 1,0.5", "how often a unit takes part"),
+        ("--sampler balls-in-bins --bins 5 --participations 2 --coefficients 1,0.5", "must be 1"),
+        ("--sampler balls-in-bins --bins 5 --coefficients -1,0.5", "positive number"),
+        ("--sampler balls-in-bins --bins 5 --examples-per-unit 2", "--group"),
+        ("--q 0.1 --examples-per-unit 0", "got 0"),
+        (
+            "--sampler truncated-poisson --q 0.1 --dataset-size 100 --max-batch-size 20 \
+             --examples-per-unit 2 --relation replace-one",
+            "add-or-remove-one",
+        ),
         ("--sampler fixed-size --dataset-size 10 --batch-size 12", "got 12"),
         ("--sampler balls-in-bins --bins 5 --sigma 2", "must be given once"),
         ("--q 0.1 --group 2 --accountant rdp", "--accountant exact"),

@@ -32,9 +32,10 @@ pub(crate) struct Training {
         conflicts_with_all = ["sampling_probability", "noise_multiplier", "steps", "sampler"]
     )]
     ledger: Option<PathBuf>,
-    /// Neighboring relation of the segments (a ledger has its own).
-    #[arg(long, value_enum, default_value = "add-or-remove-one")]
-    relation: Relation,
+    /// Neighboring relation of the segments (a ledger has its own). Default: replace-one for
+    /// fixed-size, with-replacement and shuffled, add-or-remove-one for the others.
+    #[arg(long, value_enum)]
+    relation: Option<Relation>,
 }
 
 /// The neighboring relation, as an option.
@@ -101,9 +102,10 @@ impl Training {
             let relation = ledger.header().relation;
             return Ok(Events { events, relation, ledger: Some(ledger) });
         }
+        let relation = self.sampler.relation(self.relation)?.into();
         if self.sampler.sampler != Sampler::Poisson || self.sampler.has_batch_size() {
             let one = self.one_segment()?;
-            return Ok(Events { events: vec![one], relation: self.relation.into(), ledger: None });
+            return Ok(Events { events: vec![one], relation, ledger: None });
         }
         self.sampler.refuse_foreign_options()?;
         let (q, sigma, steps) = (&self.sampling_probability, &self.noise_multiplier, &self.steps);
@@ -121,11 +123,11 @@ impl Training {
         }
         let mut events = Vec::new();
         for ((&q, &sigma), &steps) in q.iter().zip(sigma).zip(steps) {
-            let event = DpEvent::dp_sgd_step(q, sigma);
+            let event = self.sampler.poisson_step(q, sigma)?;
             event.validate()?;
             events.push((event, steps));
         }
-        Ok(Events { events, relation: self.relation.into(), ledger: None })
+        Ok(Events { events, relation, ledger: None })
     }
 }
 

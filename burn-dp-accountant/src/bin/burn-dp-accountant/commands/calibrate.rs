@@ -31,9 +31,10 @@ pub(crate) struct Arguments {
     /// expected batch size instead of the sampling probability.
     #[command(flatten)]
     sampler: SamplerOptions,
-    /// Neighboring relation.
-    #[arg(long, value_enum, default_value = "add-or-remove-one")]
-    relation: Relation,
+    /// Neighboring relation. Default: replace-one for fixed-size, with-replacement and shuffled,
+    /// add-or-remove-one for the others.
+    #[arg(long, value_enum)]
+    relation: Option<Relation>,
     /// Print JSON.
     #[arg(long)]
     json: bool,
@@ -86,8 +87,9 @@ pub(super) fn run(arguments: &Arguments) -> Output {
 }
 
 fn search(arguments: &Arguments, budget: Budget) -> Result<Found, AccountantError> {
-    let calibration = Calibration::new(budget).with_relation(arguments.relation.into());
     let sampler = &arguments.sampler;
+    let relation = sampler.relation(arguments.relation)?;
+    let calibration = Calibration::new(budget).with_relation(relation.into());
     if sampler.sampler != Sampler::Poisson || sampler.has_batch_size() {
         if arguments.noise_multiplier.is_some() {
             return Err(invalid(
@@ -106,18 +108,22 @@ fn search(arguments: &Arguments, budget: Budget) -> Result<Found, AccountantErro
     if sampler.dataset_size.is_some() && arguments.sampling_probability.is_some() {
         return Err(invalid("--dataset-size", "cannot be used with --sampling-probability"));
     }
+    // Checks the number of examples; what a search cannot use counts as not private.
+    sampler.poisson_step(0.5, 1.0)?;
+    let step = |q, sigma| sampler.poisson_step(q, sigma).unwrap_or(DpEvent::NonPrivate);
     let given = (arguments.sampling_probability, arguments.steps, arguments.noise_multiplier);
     match (given, sampler.dataset_size) {
         ((Some(q), None, Some(sigma)), None) => {
-            Ok(Found::Steps(calibration.steps(&DpEvent::dp_sgd_step(q, sigma))?))
+            Ok(Found::Steps(calibration.steps(&sampler.poisson_step(q, sigma)?)?))
         }
         ((Some(q), Some(steps), None), None) => {
-            let sigma = calibration.noise_multiplier(steps, |s| DpEvent::dp_sgd_step(q, s))?;
+            sampler.poisson_step(q, 1.0)?;
+            let sigma = calibration.noise_multiplier(steps, |s| step(q, s))?;
             Ok(Found::NoiseMultiplier(sigma))
         }
         ((None, Some(steps), Some(sigma)), size) => {
             DpEvent::gaussian(sigma).validate()?;
-            let event = |q| DpEvent::dp_sgd_step(q, sigma);
+            let event = |q| step(q, sigma);
             Ok(match size {
                 Some(size) => {
                     Found::ExpectedBatchSize(calibration.expected_batch_size(size, steps, event)?)
