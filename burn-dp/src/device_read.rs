@@ -138,7 +138,7 @@ pub(crate) fn wait<T>(future: impl Future<Output = T>) -> T {
             return output;
         }
         if !unpark.1.swap(false, Ordering::Acquire) {
-            // Now and then the future may look at the time.
+            // Now and then the future may compare the time.
             thread::park_timeout(LOOK);
             unpark.1.swap(false, Ordering::Acquire);
         }

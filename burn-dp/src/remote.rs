@@ -35,7 +35,7 @@ pub(crate) fn is_remote(device: &Device) -> bool {
     matches!(device.clone().inner().as_dispatch(), DispatchDevice::Remote(_))
 }
 
-/// Waits for a read until the limit. The time is looked at when the future is polled, which
+/// Waits for a read until the limit. The time is compared when the future is polled, which
 /// [`wait`](crate::device_read::wait) does now and then.
 ///
 /// # Errors
@@ -49,7 +49,7 @@ pub(crate) async fn within_limit<T>(
     let (mut read, start) = (pin!(read), Instant::now());
     std::future::poll_fn(|context| match read.as_mut().poll(context) {
         Poll::Pending if start.elapsed() > limit => Poll::Ready(Err(DpError::device(format!(
-            "{what}: the remote device did not answer within {} s; look at its server and the \
+            "{what}: the remote device did not answer within {} s; check its server and the \
              network, then resume the run, or set a longer `remote::set_read_limit`",
             limit.as_secs_f64()
         )))),

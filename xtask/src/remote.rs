@@ -13,8 +13,8 @@ pub(crate) const FEATURES: [&str; 3] = ["train", "remote-websocket", "remote-ser
 const NAMESPACES: &str = "BURN_DP_TEST_NAMESPACES";
 
 /// Printed where network namespaces cannot be made.
-const NO_NAMESPACES: &str = "no network namespaces can be made here, so the tests of hosts of their \
-     own do nothing; they need Linux, `ip` (Debian's package iproute2) and root";
+const NO_NAMESPACES: &str = "no network namespaces can be made here, so the tests of hosts of \
+     their own do nothing; they need Linux, `ip` (Debian's package iproute2) and root";
 
 /// Returns the tests: servers in processes of their own on the loopback interface, and in network
 /// namespaces where they can be made.

@@ -9,7 +9,7 @@ use crate::remote;
 use crate::vulkan;
 use crate::workspace::{BOOK, EXAMPLES, FULL, FULL_PARTS, LIBRARY, TESTED};
 
-/// The variable that says on which backend `runs` and `learner` in `burn-dp/tests` make their steps.
+/// The variable that says on which backend `runs` and `learner` of `burn-dp` make their steps.
 const TEST_BACKEND: &str = "BURN_DP_TEST_BACKEND";
 
 /// Returns whether `cargo nextest` is installed.

@@ -1,7 +1,7 @@
 //! Text of many users without a download: speaking roles of plays in a made-up language.
 //!
 //! Words have a frequency that falls with their rank, some follow others, and each role has
-//! favorites. Roles differ in length as those of Shakespeare do: few of them say most.
+//! favorites. Roles differ in length as Shakespeare's do: few of them say most.
 //!
 //! The generator is deterministic and its seed public: these data need no protection.
 

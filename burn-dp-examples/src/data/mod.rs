@@ -1,9 +1,9 @@
 //! Data sets and their conversion into tensors.
 //!
-//! The drawn [`digits`] and [`drawn_roles`] need no file. [`mnist`] (also Fashion-MNIST), [`cifar10`] and [`imdb`] read
-//! the original files, [`folder`] reads images in one folder per class. All of them return
-//! [`Splits`] of labeled items with the [`Encoder`] that converts them into tensors.
-//! [`FeatureBatcher`] replaces images by their scattering features.
+//! The drawn [`digits`] and [`drawn_roles`] need no file. [`mnist`] (also Fashion-MNIST),
+//! [`cifar10`] and [`imdb`] read the original files, [`folder`] reads images in one folder per
+//! class. All of them return [`Splits`] of labeled items with the [`Encoder`] that converts them
+//! into tensors. [`FeatureBatcher`] replaces images by their scattering features.
 //!
 //! # Privacy
 //!

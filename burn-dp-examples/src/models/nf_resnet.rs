@@ -174,7 +174,7 @@ mod tests {
     #[test]
     fn it_has_the_parameters_of_its_layers() {
         let model = NfResNetConfig::new([3, 4, 6, 3], 1_000).init(&Device::flex());
-        // Those of ResNet-50 without normalization, a gain of each of the 26,560 outputs of
+        // As ResNet-50 without normalization, a gain of each of the 26,560 outputs of
         // convolutions, a bias of each but the first 64, and a factor of each of 16 blocks.
         let convolutions_and_classes = 25_557_032 - 2 * 26_560;
         let parameters = convolutions_and_classes + 2 * 26_560 - 64 + 16;

@@ -145,8 +145,8 @@ pub enum BackendName {
     Cuda,
 }
 
-/// The precision of forward and backward passes. Parameters, norms, sums, noise and the state of the
-/// optimizer are in single precision.
+/// The precision of forward and backward passes. Parameters, norms, sums, noise and the state of
+/// the optimizer are in single precision.
 #[derive(ValueEnum, Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Precision {
     /// Single precision.

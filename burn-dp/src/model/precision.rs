@@ -12,6 +12,11 @@ pub(crate) fn in_precision<M: Module>(model: &M, precision: FloatDType) -> M {
     private_copy(model).map(&mut Cast(precision))
 }
 
+/// Returns the name of a precision, for example `bf16`.
+pub(crate) fn precision_name(precision: FloatDType) -> String {
+    format!("{precision:?}").to_lowercase()
+}
+
 /// Returns the precision of the first float parameter of a model, for losses that are computed with
 /// copies in [another precision](crate::optim::DpOptimizer::with_precision); `None` without a float
 /// parameter, and for a packed one.

@@ -3,9 +3,11 @@ use burn::nn::conv::{Conv1d, Conv2d, Conv3d};
 use burn::tensor::Tensor;
 use burn::tensor::ops::ConvOptions;
 
+use super::affine::affine;
+use super::standardized::{StandardizedConv2d, standardized};
 use super::weight::convolved;
 use super::{Private, low_rank, padding};
-use crate::ops::Convolution;
+use crate::ops::{self, Convolution, Primitive};
 
 impl Private<Conv1d> {
     /// Applies the convolution.
@@ -36,6 +38,43 @@ impl Private<Conv2d> {
     /// Panics if `input` does not have the channels of the layer.
     pub fn forward(&self, input: Tensor<4>) -> Tensor<4> {
         conv2d(&self.inner, input)
+    }
+}
+
+impl Private<StandardizedConv2d> {
+    /// Applies the convolution with its standardized weight.
+    ///
+    /// # Shapes
+    ///
+    /// - input: `[batch_size, channels_in, height_in, width_in]`
+    /// - output: `[batch_size, channels_out, height_out, width_out]`
+    ///
+    /// # Panics
+    ///
+    /// Panics if `input` does not have the channels of the layer.
+    pub fn forward(&self, input: Tensor<4>) -> Tensor<4> {
+        let StandardizedConv2d { weight, gain, bias, epsilon, .. } = &self.inner;
+        let convolution = Convolution::Conv2d(self.inner.options(&input));
+        let kept = input.clone();
+        let primitive = Primitive::StandardizedConvolution {
+            convolution: convolution.clone(),
+            epsilon: *epsilon,
+        };
+        let with_bias = bias.as_ref().filter(|_| gain.is_none());
+        let output = ops::apply(
+            weight,
+            with_bias,
+            primitive,
+            || ops::keep_standardized(kept, weight),
+            |weight, bias| {
+                let weight = standardized(weight, *epsilon);
+                ops::convolution(input, weight, bias, convolution)
+            },
+        );
+        match gain {
+            Some(gain) => affine(output, gain, bias.as_ref(), 1),
+            None => output,
+        }
     }
 }
 

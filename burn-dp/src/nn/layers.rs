@@ -13,8 +13,8 @@ pub enum NormRule {
     Planned,
     /// Ghost norms: computed from the recorded tensors, without the gradients.
     Ghost,
-    /// The gradients are instantiated, because they are no larger than the recorded tensors; those
-    /// of a standardized weight in parts if the memory bound requires it.
+    /// The gradients are instantiated, because they are no larger than the recorded tensors; the
+    /// gradients of a standardized weight in parts if the memory bound requires it.
     Instantiated,
     /// The rule of the wrapped layer.
     Wrapped,

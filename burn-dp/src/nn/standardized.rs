@@ -4,10 +4,9 @@ use burn::nn::{Initializer, PaddingConfig2d};
 use burn::tensor::ops::ConvOptions;
 use burn::tensor::{Tensor, module};
 
-use super::{Private, affine::affine, padding};
+use super::padding;
 use crate::DpError;
 use crate::error::positive;
-use crate::ops::{self, Convolution, Primitive};
 
 /// Least sum of squares that a kernel is divided by, as in the reference implementation.
 const EPSILON: f64 = 1e-4;
@@ -19,9 +18,9 @@ const EPSILON: f64 = 1e-4;
 /// `(w - mean(w)) / √max(‖w - mean(w)‖², epsilon)`, so that inputs of variance one give outputs of
 /// variance one (scaled weight standardization).
 ///
-/// As it is, this is an ordinary layer. [`Private<StandardizedConv2d>`](Private) has the same
+/// As it is, this is an ordinary layer. [`Private<StandardizedConv2d>`](super::Private) has the same
 /// parameters, and per-example gradients with respect to the stored weight, not to the standardized
-/// one: what a step changes is what is clipped.
+/// one: a step changes the stored weight.
 ///
 /// # Example
 ///
@@ -123,7 +122,7 @@ impl StandardizedConv2d {
         }
     }
 
-    fn options(&self, input: &Tensor<4>) -> ConvOptions<2> {
+    pub(super) fn options(&self, input: &Tensor<4>) -> ConvOptions<2> {
         let [_, channels_in, height, width] = input.dims();
         let [_, of_group, kernel_height, kernel_width] = self.weight.dims();
         padding::check_channels(channels_in, of_group * self.groups);
@@ -133,45 +132,8 @@ impl StandardizedConv2d {
     }
 }
 
-impl Private<StandardizedConv2d> {
-    /// Applies the convolution with its standardized weight.
-    ///
-    /// # Shapes
-    ///
-    /// - input: `[batch_size, channels_in, height_in, width_in]`
-    /// - output: `[batch_size, channels_out, height_out, width_out]`
-    ///
-    /// # Panics
-    ///
-    /// Panics if `input` does not have the channels of the layer.
-    pub fn forward(&self, input: Tensor<4>) -> Tensor<4> {
-        let StandardizedConv2d { weight, gain, bias, epsilon, .. } = &self.inner;
-        let convolution = Convolution::Conv2d(self.inner.options(&input));
-        let kept = input.clone();
-        let primitive = Primitive::StandardizedConvolution {
-            convolution: convolution.clone(),
-            epsilon: *epsilon,
-        };
-        let with_bias = bias.as_ref().filter(|_| gain.is_none());
-        let output = ops::apply(
-            weight,
-            with_bias,
-            primitive,
-            || ops::keep_standardized(kept, weight),
-            |weight, bias| {
-                let weight = standardized(weight, *epsilon);
-                ops::convolution(input, weight, bias, convolution)
-            },
-        );
-        match gain {
-            Some(gain) => affine(output, gain, bias.as_ref(), 1),
-            None => output,
-        }
-    }
-}
-
 /// Returns the kernels with mean zero and norm one.
-fn standardized(weight: Tensor<4>, epsilon: f64) -> Tensor<4> {
+pub(super) fn standardized(weight: Tensor<4>, epsilon: f64) -> Tensor<4> {
     let shape = weight.dims();
     let kernels: Tensor<2> = weight.flatten(1, 3);
     let centered = kernels.clone() - kernels.mean_dim(1);

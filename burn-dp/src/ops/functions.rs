@@ -55,7 +55,7 @@ pub(crate) fn weight_gradient<const D: usize>(
     Tensor::from_dispatch(grad)
 }
 
-/// Returns the gradients of a stored weight from those of the standardized one. All tensors are on
+/// Returns the gradients of a stored weight from the gradients of the standardized one. All tensors are on
 /// a device without autodiff.
 ///
 /// # Shapes

@@ -142,7 +142,7 @@ fn unclipped() -> PrivacyPlan {
     plan_config().with_clipping(clipping).with_noise_multiplier(1e-3).init().unwrap()
 }
 
-/// The values of a run of the learner on these servers, which are nearly those of one device.
+/// The values of a run of the learner on these servers, which are nearly the values of one device.
 fn trained(servers: &[Server], optim: MultiDeviceOptim) -> Vec<Vec<f32>> {
     let config = PrivateTrainingConfig::new(4).with_steps_per_epoch(STEPS_PER_EPOCH);
     let private = config.init(unclipped()).unwrap();

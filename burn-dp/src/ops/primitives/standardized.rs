@@ -7,7 +7,7 @@
 use burn::backend::{Backend, TensorMetadata, get_or_init_device_settings, tensor::FloatTensor};
 use burn::tensor::Shape;
 
-/// Returns the gradients of the stored weight from those of the standardized one.
+/// Returns the gradients of the stored weight from the gradients of the standardized one.
 ///
 /// - gradients, output: `[rows, values]`, the values in the order of the weight
 /// - weight: `[channels_out, …]`, as it is stored

@@ -8,7 +8,7 @@ use burn::tensor::{Device, FloatDType, Tensor};
 use super::PrivacyEngine;
 use crate::DpError;
 use crate::grads::{PrivateBackward, compare_values};
-use crate::model::in_precision;
+use crate::model::{in_precision, precision_name};
 use crate::nn::{UnitScope, Units};
 use crate::random::LayerRandomness;
 use crate::sampling::{DrawPart, LogicalBatch};
@@ -100,11 +100,6 @@ impl<M: Module, O: Send + 'static, T> Forward<'_, M, O, T> {
         let _scope = UnitScope::enter(model, &self.randomness, units);
         (self.losses)(model, input)
     }
-}
-
-/// Returns the name of a precision, for example `bf16`.
-pub(super) fn precision_name(precision: FloatDType) -> String {
-    format!("{precision:?}").to_lowercase()
 }
 
 /// Returns the units of the rows of a physical batch; rows of padding come last.

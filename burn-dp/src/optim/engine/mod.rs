@@ -24,7 +24,6 @@ pub(crate) use state::{EngineState, LostSteps, RunSource, damaged};
 #[cfg(feature = "train")]
 pub(crate) use tasks::{ClipTask, UnitTask};
 
-use forward::precision_name;
 use pending::Pending;
 
 use super::buffers::BufferCheck;
@@ -35,14 +34,9 @@ use super::{PrivacyPlan, Sparsifier, WeightAverage};
 use crate::DpError;
 use crate::clipping::{ClippingStatistics, PublicNorms, StepNoise, Thresholds};
 use crate::grads::PrivateBackward;
+use crate::model::precision_name;
 use crate::noise::{CorrelatedNoise, NoiseAhead};
 use crate::sampling::RecordIdentity;
-
-/// Name of the fact that matrix products may be in less than single precision.
-const PRODUCTS: &str = "matrix_products";
-
-/// Name of the fact that other machines host devices of the run.
-const REMOTE_DEVICES: &str = "remote_devices";
 
 /// Owns the whole private step: admission, clipping, release, optimizer step, ties, sparsification
 /// and averaging. Only the optimizer of Burn is lent to it for each step, because Burn's learner
@@ -221,21 +215,7 @@ impl PrivacyEngine {
         }
         statement.not_covered.extend(not_covered::sentences());
         self.describe_storage(&mut statement)?;
-        if statement.facts.contains_key(PRODUCTS) {
-            statement.not_covered.push(
-                "The rounding of products in TF32: the device chooses kernels by the shape of a \
-                 physical batch, so one example more can change the rounding of all others; \
-                 padding fixes the shapes."
-                    .into(),
-            );
-        }
-        if statement.facts.contains_key(REMOTE_DEVICES) {
-            statement.not_covered.push(
-                "The machines that host remote devices and the network to them: they see raw \
-                 examples, gradients and clipped sums."
-                    .into(),
-            );
-        }
+        statement.not_covered.extend(not_covered::of_facts(&statement.facts));
         if let Some(identity) = self.identity {
             statement.facts.insert("identity_of_records".into(), identity.to_string());
             statement.not_covered.push(identity.not_covered().into());

@@ -1,4 +1,33 @@
-//! What no ε covers, in every statement of a run.
+//! What no ε covers, in the statement of a run.
+
+use std::collections::BTreeMap;
+
+/// Name of the fact that matrix products may be in less than single precision.
+pub(super) const PRODUCTS: &str = "matrix_products";
+
+/// Name of the fact that other machines host devices of the run.
+pub(super) const REMOTE_DEVICES: &str = "remote_devices";
+
+/// What some facts mean.
+const FACTS: [(&str, &str); 2] = [
+    (
+        PRODUCTS,
+        "The rounding of products in TF32: the device chooses kernels by the shape of a physical \
+         batch, so one example more can change the rounding of all others; padding fixes the \
+         shapes.",
+    ),
+    (
+        REMOTE_DEVICES,
+        "The machines that host remote devices and the network to them: they see raw examples, \
+         gradients and clipped sums.",
+    ),
+];
+
+/// Returns the sentences that follow from the facts of a run.
+pub(super) fn of_facts(facts: &BTreeMap<String, String>) -> impl Iterator<Item = String> + use<'_> {
+    let found = FACTS.iter().filter(|(fact, _)| facts.contains_key(*fact));
+    found.map(|(_, sentence)| sentence.to_string())
+}
 
 /// What the data can decide about an error. Other refusals (budget, planned steps, order of draws,
 /// learning rates that are not finite, settings of a checkpoint) depend on public values alone.
@@ -16,7 +45,7 @@ const REFUSALS: [&str; 9] = [
     "a repeated step differs from the step that was released",
 ];
 
-/// Returns the sentences that every statement has.
+/// Returns the sentences of every statement.
 pub(super) fn sentences() -> [String; 2] {
     [
         "A learning rate that depends on private values, such as the training loss: rates are \

@@ -4,9 +4,10 @@ use burn::module::Module;
 use burn::tensor::Tensor;
 use burn_dp_accountant::UnitOfPrivacy;
 
+use super::PrivacyEngine;
+use super::not_covered::PRODUCTS;
 #[cfg(feature = "remote")]
-use super::REMOTE_DEVICES;
-use super::{PRODUCTS, PrivacyEngine};
+use super::not_covered::REMOTE_DEVICES;
 use crate::DpError;
 use crate::clipping::{ClippedSum, Thresholds};
 use crate::grads::{PrivateBackward, Probe, has_coarse_products};

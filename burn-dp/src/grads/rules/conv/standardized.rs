@@ -1,7 +1,7 @@
 //! Convolutions with standardized weights.
 //!
-//! A step changes the stored weight, so its gradient is what is clipped. The standardization of the
-//! current weight is the same for all examples: its Jacobian maps the gradient that the rule of the
+//! A step changes the stored weight, so its gradient is clipped. The standardization of the current
+//! weight is the same for all examples: its Jacobian maps the gradient that the rule of the
 //! convolution gives for the standardized weight, example by example before the norm, and once for
 //! the weighted sum.
 //!
@@ -43,7 +43,7 @@ struct StandardizedConvWeight {
 }
 
 impl StandardizedConvWeight {
-    /// Returns the gradients of the stored weight from those of the standardized one:
+    /// Returns the gradients of the stored weight from the gradients of the standardized one:
     /// `[rows, values]`.
     fn mapped(&self, gradients: Tensor<2>) -> Tensor<2> {
         ops::standardized_gradients(gradients, self.stored.clone(), self.epsilon)
@@ -66,7 +66,7 @@ impl Rule for StandardizedConvWeight {
         Cost { ghost_flops: None, ghost_temporary: 0, temporary, ..cost }
     }
 
-    /// Bounds the terms by those of the standardized weight: apart from a factor for each channel
+    /// Bounds the terms by the terms of the standardized weight: apart from a factor for each channel
     /// of the output, which goes into the pixels, the Jacobian is a projection.
     fn magnitudes(&self) -> Option<Tensor<1>> {
         let [channels, ..] = self.stored.dims();
