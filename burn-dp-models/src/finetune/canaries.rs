@@ -131,7 +131,7 @@ pub struct Exposures {
     /// Number of texts among which a canary has its rank: itself and texts that were not trained
     /// on.
     pub candidates: usize,
-    /// The largest exposure that so many texts can show.
+    /// The largest exposure that this number of texts can show.
     pub largest: f64,
     /// The mean exposure of texts that a model has not seen.
     pub by_chance: f64,

@@ -31,6 +31,9 @@ const DELTA: f64 = 1e-5;
 /// Made-up samples on which independence is tested.
 const PROBED: usize = 4;
 
+/// The variable that names the step after which a test ends the process.
+const ABORT_AFTER: &str = "BURN_DP_TEST_ABORT_AFTER_STEP";
+
 /// A run before its model is known.
 pub(super) struct Run<'a> {
     task: &'static str,
@@ -208,6 +211,7 @@ impl<'a> Run<'a> {
                 break;
             }
             let number = optim.next_step() as usize;
+            abort_after(number);
             progress.step(number);
             let ends_epoch = number.is_multiple_of(self.steps_per_epoch());
             if !ends_epoch && number < self.steps() {
@@ -270,5 +274,12 @@ impl<'a> Run<'a> {
             version: env!("CARGO_PKG_VERSION"),
         };
         Ok(Trained { model, optim, checkpoints, figures })
+    }
+}
+
+/// Ends the process if this is the step that the variable names. Compiled in for debugging only.
+fn abort_after(step: usize) {
+    if cfg!(debug_assertions) && std::env::var(ABORT_AFTER).is_ok_and(|at| at == step.to_string()) {
+        std::process::abort();
     }
 }

@@ -203,7 +203,7 @@ impl Adapter {
                     let found = match is_kernel
                         && found.num_elements() == shape.iter().product::<usize>()
                     {
-                        // The axes of a factor, without those of the kernel.
+                        // Two axes, without the axes of the kernel.
                         true => TensorData::new(values(&found), shape.to_vec()),
                         false if is_transposed => transposed(found),
                         false => found,

@@ -28,8 +28,10 @@ fn a_canary_that_was_memorized_has_the_largest_exposure() {
     assert!(canary["text"].as_str().unwrap().starts_with("The secret number is "), "{found}");
     assert_eq!((&canary["rank"], &canary["exposure"]), (&1.0.into(), &8.0.into()), "{exposure}");
     assert_eq!((&exposure["candidates"], &exposure["largest"]), (&256.into(), &8.0.into()));
-    // They count as rows: 108 of the file are trained on.
-    assert_eq!((&found["units"], &found["rows"][0]), (&228.into(), &228.into()));
+    // They count as rows, and none of them is evaluated.
+    let tested = found["rows"][1].as_u64().unwrap();
+    assert!((1..40).contains(&tested), "{found}");
+    assert_eq!((&found["units"], &found["rows"][0]), (&(240 - tested).into(), &found["units"]));
     let statement = std::fs::read_to_string(folder.path().join("out/privacy.txt")).unwrap();
     assert!(statement.contains("1 made-up, public texts") && statement.contains("120 rows each"));
 }

@@ -90,13 +90,13 @@ fn names_of_bert(layers: usize) -> Vec<String> {
 #[test]
 fn a_bert_of_public_texts_has_its_names_and_is_fine_tuned() {
     let folder = tempfile::tempdir().unwrap();
-    let model = pretrain(folder.path(), "--architecture bert --steps 20").unwrap();
+    let model = pretrain(folder.path(), "--architecture bert --steps 200").unwrap();
     let weights = Weights::read(&model).unwrap();
     assert_eq!(weights.tensors().keys().cloned().collect::<Vec<_>>(), names_of_bert(1));
     for way in ["--train full", "--lora 2", "--train probe"] {
         let line = format!(
-            "classify --label stars --labels up,down --batch-size 32 --noise-multiplier 0.2 \
-             --insecure-seed 1 --lr 0.01 --steps 30 {way} --model {}",
+            "classify --label stars --labels up,down --batch-size 32 --noise-multiplier 0.01 \
+             --max-grad-norm 1 --insecure-seed 1 --lr 0.03 --steps 60 {way} --model {}",
             model.display()
         );
         let figures = run(folder.path(), &line).unwrap();

@@ -2,7 +2,6 @@
 
 #![cfg(all(debug_assertions, unix))]
 
-use std::collections::BTreeSet;
 use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
 use std::process::{Command, Output};
@@ -68,6 +67,7 @@ fn a_run_killed_within_a_checkpoint_continues_bit_for_bit() {
         }
         let output = process(whole.path(), &line, None);
         assert!(output.status.success(), "{}", error_of(&output));
+        // Its checkpoint is of step 4.
         let stop = Some(("BURN_DP_TEST_ABORT_IN_CHECKPOINT", "8"));
         let output = process(folder.path(), &line, stop);
         assert_eq!(output.status.signal(), Some(6), "{}", error_of(&output));
@@ -95,31 +95,23 @@ fn a_run_killed_within_a_checkpoint_continues_bit_for_bit() {
 }
 
 #[test]
-fn a_run_killed_between_steps_repeats_them_bit_for_bit() {
-    let line = line(RUNS[2]);
-    let whole = tempfile::tempdir().unwrap();
-    assert!(process(whole.path(), &line, None).status.success());
-    let mut logs = BTreeSet::new();
-    for operation in (4..60).step_by(4) {
-        let folder = tempfile::tempdir().unwrap();
-        let stop = format!("abort:{operation}");
-        let stop = Some(("BURN_DP_TEST_FAIL_AT_OPERATION", stop.as_str()));
-        let output = process(folder.path(), &line, stop);
-        if output.status.success() {
-            break;
+fn a_run_killed_between_checkpoints_repeats_its_steps_bit_for_bit() {
+    for run in RUNS {
+        let (whole, folder) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        for folder in [&whole, &folder] {
+            write_images(folder.path());
         }
-        assert_eq!(output.status.signal(), Some(6), "{}", error_of(&output));
-        logs.extend(released(folder.path()));
-        // A run that was stopped before its first checkpoint begins anew.
-        let resumed = process(folder.path(), &format!("{line} --resume"), None);
-        if !resumed.status.success() {
-            assert!(error_of(&resumed).contains("leave --resume out"), "{}", error_of(&resumed));
-            let begun = process(folder.path(), &line, None);
-            assert!(begun.status.success(), "{}", error_of(&begun));
+        let line = line(run);
+        assert!(process(whole.path(), &line, None).status.success());
+        // Before the first checkpoint of a pass, after it, and while lost steps are repeated.
+        for (more, step, expected) in [("", "3", 3), ("--resume", "6", 6), ("--resume", "5", 6)] {
+            let stop = Some(("BURN_DP_TEST_ABORT_AFTER_STEP", step));
+            let output = process(folder.path(), &format!("{line} {more}"), stop);
+            assert_eq!(output.status.signal(), Some(6), "{}", error_of(&output));
+            assert_eq!(released(folder.path()), Some(expected));
         }
-        assert_eq!(results(folder.path()), results(whole.path()), "operation {operation}");
+        let output = process(folder.path(), &format!("{line} --resume"), None);
+        assert!(output.status.success(), "{}", error_of(&output));
+        assert_eq!(results(folder.path()), results(whole.path()), "{line}");
     }
-    println!("{logs:?}");
-    // Steps after a checkpoint and before the next, which are released again with the same noise.
-    assert!(logs.iter().any(|steps| steps % 4 != 0), "{logs:?}");
 }

@@ -12,7 +12,7 @@ use tokenizers::pre_tokenizers::bert::BertPreTokenizer;
 use tokenizers::processors::bert::BertProcessing;
 use tokenizers::{AddedToken, TokenizerImpl};
 
-use super::{Objective, Prepared, below};
+use super::objective::{Objective, Prepared, below};
 use crate::bert::BertMaskedLanguageModel;
 use crate::finetune::options::PretrainOptions;
 use crate::{ActivationFunction, BertConfig, ModelError, Sequence, Tokens};

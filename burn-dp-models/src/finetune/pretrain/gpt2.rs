@@ -11,7 +11,7 @@ use tokenizers::models::bpe::{BPE, BpeTrainer};
 use tokenizers::pre_tokenizers::byte_level::ByteLevel;
 use tokenizers::{AddedToken, NormalizerWrapper, TokenizerImpl};
 
-use super::{Objective, Prepared, below};
+use super::objective::{Objective, Prepared, below};
 use crate::finetune::encoding::END_OF_TEXT;
 use crate::finetune::options::PretrainOptions;
 use crate::{ActivationFunction, Gpt2Config, Gpt2LanguageModel, ModelError, Sequence, Tokens};

@@ -2,15 +2,16 @@
 
 mod bert;
 mod gpt2;
+mod objective;
 
 use burn::module::Module;
 use burn::optim::{AdamConfig, GradientsParams};
-use burn::tensor::{Device, Tensor};
+use burn::tensor::Device;
 use burn_dp_examples::training::progress::{Column, Progress, significant};
 use burn_dp_examples::training::{TrainError, checks, files};
 use chacha20::ChaCha8Rng;
-use rand_core::{Rng, SeedableRng};
-use serde_json::Value;
+use objective::{Objective, Prepared};
+use rand_core::SeedableRng;
 
 use super::data::{self, Columns};
 use super::encoding::FILE;
@@ -23,26 +24,6 @@ const WARM_UP: f64 = 0.05;
 
 /// Steps between two rows of the table.
 const SHOWN: usize = 100;
-
-/// What is trained, and on which texts.
-trait Objective {
-    /// What is trained.
-    type Model: Module;
-
-    /// Returns the mean loss of the predicted tokens of random sequences.
-    fn loss(&self, model: &Self::Model, random: &mut ChaCha8Rng, device: &Device) -> Tensor<1>;
-}
-
-/// A training that has not begun.
-struct Prepared<O: Objective> {
-    objective: O,
-    model: O::Model,
-    /// Content of `tokenizer.json` and `config.json`.
-    tokenizer: String,
-    config: Value,
-    /// Number of tokens of all texts.
-    tokens: usize,
-}
 
 /// Trains tokenizer and model, and writes the folder that the other commands read.
 ///
@@ -140,9 +121,4 @@ impl PretrainOptions {
         progress.finish();
         model
     }
-}
-
-/// Returns an index below `count`, or 0 if it is 0.
-fn below(random: &mut ChaCha8Rng, count: usize) -> usize {
-    (random.next_u64() % count.max(1) as u64) as usize
 }
