@@ -18,9 +18,9 @@ const EPSILON: f64 = 1e-4;
 /// `(w - mean(w)) / √max(‖w - mean(w)‖², epsilon)`, so that inputs of variance one give outputs of
 /// variance one (scaled weight standardization).
 ///
-/// As it is, this is an ordinary layer. [`Private<StandardizedConv2d>`](super::Private) has the same
-/// parameters, and per-example gradients with respect to the stored weight, not to the standardized
-/// one: a step changes the stored weight.
+/// As it is, this is an ordinary layer. [`Private<StandardizedConv2d>`](super::Private) has the
+/// same parameters, and per-example gradients with respect to the stored weight, not to the
+/// standardized one: a step changes the stored weight.
 ///
 /// # Example
 ///

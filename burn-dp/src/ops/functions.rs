@@ -55,8 +55,8 @@ pub(crate) fn weight_gradient<const D: usize>(
     Tensor::from_dispatch(grad)
 }
 
-/// Returns the gradients of a stored weight from the gradients of the standardized one. All tensors are on
-/// a device without autodiff.
+/// Returns the gradients of a stored weight from the gradients of the standardized one. All tensors
+/// are on a device without autodiff.
 ///
 /// # Shapes
 ///

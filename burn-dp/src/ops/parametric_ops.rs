@@ -86,7 +86,7 @@ pub trait ParametricOps: Backend {
         primitive.flat_weight_gradient::<Self>(kept, weight, output_grad)
     }
 
-    /// Returns the gradients of a stored weight from the gradients of the standardized one, as rows.
+    /// Returns the gradients of a stored weight from gradients of the standardized one, in rows.
     #[fusion(default)]
     fn standardized_gradients(
         gradients: FloatTensor<Self>,

@@ -66,8 +66,8 @@ impl Rule for StandardizedConvWeight {
         Cost { ghost_flops: None, ghost_temporary: 0, temporary, ..cost }
     }
 
-    /// Bounds the terms by the terms of the standardized weight: apart from a factor for each channel
-    /// of the output, which goes into the pixels, the Jacobian is a projection.
+    /// Bounds the terms by the terms of the standardized weight: apart from a factor for each
+    /// channel of the output, which goes into the pixels, the Jacobian is a projection.
     fn magnitudes(&self) -> Option<Tensor<1>> {
         let [channels, ..] = self.stored.dims();
         let kernels: Tensor<2> = self.stored.clone().flatten(1, 3);
