@@ -118,7 +118,7 @@
 //! | with_replacement | yes | no | no | no | no |
 //! | random_allocation | yes | yes | no | no | yes |
 //! | correlated_bins | yes | yes | no | no | yes |
-//! | correlated_separation | yes | yes | yes | yes | yes |
+//! | correlated_separation | yes | yes | no | yes | yes |
 //! | patterned | yes | yes | no | yes | yes |
 //! | gaussian_mixture | yes | yes | no | no | yes |
 //! | discrete_gaussian | yes | yes | no | no | no |

@@ -69,8 +69,8 @@ impl<'a> UserTraining<'a> {
     ///
     /// - `checkpoints`: where a checkpoint is saved before the first round, with each measurement
     ///   and at the end
-    /// - `progress`: called after each round with its number, with the word `None`, and again with
-    ///   the figures of a measurement
+    /// - `progress`: called after each round with its number, and again with the figures of a
+    ///   measurement
     ///
     /// # Errors
     ///
