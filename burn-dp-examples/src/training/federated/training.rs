@@ -163,8 +163,8 @@ impl<'a> UserTraining<'a> {
 ///
 /// # Errors
 ///
-/// Returns [`TrainError::Option`] or [`TrainError::Privacy`] if the settings do not fit the users or
-/// a round is refused.
+/// Returns [`TrainError::Option`] or [`TrainError::Privacy`] if the settings do not fit the users
+/// or a round is refused.
 pub fn figures(
     settings: &FederatedSettings,
     users: &Users,
