@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 
 use burn::module::Module;
-use burn::tensor::{Device, FloatDType, Tensor};
+use burn::tensor::{Device, Tensor};
 
 use super::PrivacyEngine;
 use crate::DpError;
