@@ -240,8 +240,8 @@ pub struct Recipe {
     /// Clipping threshold of the gradient of a row or a user.
     #[arg(long, value_name = "C", default_value_t = 0.1)]
     pub max_grad_norm: f64,
-    /// Seed of new parameters, of sampled texts and of canaries. Noise and the draws of a step never
-    /// use it.
+    /// Seed of new parameters, of sampled texts and of canaries. Noise and the draws of a step
+    /// never use it.
     #[arg(long, value_name = "N", default_value_t = 0)]
     pub seed: u64,
     /// With adapters: merge them, and write the whole model instead of the adapters.
