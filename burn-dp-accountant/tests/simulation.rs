@@ -61,7 +61,8 @@ fn nearly_one_band_costs_what_is_certified_for_one() {
         assert!(found.upper >= low * certified.lower, "{participation}: {found:?} {certified:?}");
         assert!(found.upper < 1.12 * certified.upper, "{participation}: {found:?} {certified:?}");
         assert!((found.estimate / certified.upper - 1.0).abs() < if pause { 0.1 } else { 0.05 });
-        assert!(found.notes.iter().any(|note| note.contains("1e-9")), "{found:?}");
+        let names = |note: &String| note.contains("seed 11:") && note.contains("1e-9");
+        assert!(found.notes.iter().any(names), "{found:?}");
     }
 }
 
@@ -205,9 +206,9 @@ fn buffers_and_normalized_columns_are_simulated_in_bins() {
         let epsilon = |simulation| {
             let mut ledger = ledger(ADD_REMOVE, simulation);
             ledger.record_many(&event, 40).unwrap();
-            ledger.epsilon(1e-4).unwrap()
+            ledger.epsilon(1e-3).unwrap()
         };
-        let (found, known) = (epsilon(Some(simulation(100_000))), epsilon(None));
+        let (found, known) = (epsilon(Some(simulation(200_000))), epsilon(None));
         assert!(found.upper < known.upper && found.upper > 0.0, "{strategy}: {found:?} {known:?}");
     }
 }

@@ -78,8 +78,8 @@ impl DpEvent {
     /// modulo the bins, share no row, because they are at least `bands` apart: given that the bin
     /// of the unit is one of them, the run is a random allocation to `r` of them, with the largest
     /// norm of a bin. Every bin is in `r` of the sets of all `j`. The likelihood ratio of the run
-    /// is therefore the mean of those of the sets, and a convex functional of a mean is at most the
-    /// largest one.
+    /// is therefore the mean of the ratios of the sets, and a convex functional of a mean is at
+    /// most the largest one.
     ///
     /// A run that ends inside of an epoch is a function of the run that completes the epoch. Epochs
     /// of both allocations are therefore counted as a whole from their first step, and neither the

@@ -94,9 +94,9 @@ pub enum DpEvent {
         /// The release from the sample.
         event: Box<DpEvent>,
     },
-    /// A Gaussian release on a Poisson sample of examples, of which one unit has at most `examples`,
-    /// that is cut, uniformly at random, to at most `max_batch_size` examples. Created by
-    /// [`truncated_poisson_sampled_examples`](Self::truncated_poisson_sampled_examples).
+    /// A Gaussian release on a Poisson sample of examples, of which one unit has at most
+    /// `examples`, that is cut, uniformly at random, to at most `max_batch_size` examples. Created
+    /// by [`truncated_poisson_sampled_examples`](Self::truncated_poisson_sampled_examples).
     TruncatedPoissonExamples {
         /// Probability that an example is drawn, before the cut.
         sampling_probability: f64,
@@ -316,15 +316,15 @@ impl DpEvent {
     ///
     /// # Privacy
     ///
-    /// Let `R` be the number of drawn examples of other units, `J` that of the unit, and `B` the
+    /// Let `R` and `J` be the numbers of drawn examples of other units and of the unit, and `B` the
     /// cap. Given `R` and the `min(R, B)` examples that the batch has without the unit, the batch
     /// with the unit contains `J' <= J` of its examples and at least `B - J'` of the others if it
-    /// is cut, so that the sums differ by at most `2J` contributions, and by at most `J` if
-    /// `R + J <= B`. `J` is binomial and independent of `R`. The hockey-stick divergence is jointly
-    /// convex in `R` and the batch, and grows with every contribution (Kahane's inequality, see
-    /// [`poisson_sampled_examples`](Self::poisson_sampled_examples)). With probability
-    /// `P[R > B - examples]` the release is therefore counted with `2J` contributions, and with `J`
-    /// otherwise. `R` is at most a binomial number of `dataset_size` examples.
+    /// is cut, so that the sums differ by at most `2J` contributions, and by at most `J` if `R + J
+    /// <= B`. `J` is binomial and independent of `R`. The hockey-stick divergence is jointly convex
+    /// in `R` and the batch, and grows with every contribution (Kahane's inequality, see
+    /// [`poisson_sampled_examples`](Self::poisson_sampled_examples)). With probability `P[R > B -
+    /// examples]` the release is therefore counted with `2J` contributions, and with `J` otherwise.
+    /// `R` is at most a binomial number of `dataset_size` examples.
     ///
     /// # Errors
     ///

@@ -40,9 +40,9 @@ const STREAMS: u64 = 8;
 /// answers on every machine with the same floating-point functions.
 ///
 /// A δ far below `20 / samples` needs more samples: `upper` is then infinite. Balls in bins, also
-/// with Gaussian and Poisson-sampled releases, are drawn from a power of the likelihood ratio, whose
-/// weights are bounded: they need far fewer samples for the same δ (the proof stands in the source,
-/// next to the losses).
+/// with Gaussian and Poisson-sampled releases, are drawn from a power of the likelihood ratio,
+/// whose weights are bounded: they need far fewer samples for the same δ (the proof stands in the
+/// source, next to the losses).
 ///
 /// # References
 ///
@@ -53,10 +53,17 @@ pub struct MonteCarloAccountant {
     samples: usize,
     seed: u64,
     failure_probability: f64,
-    /// Number of answers that hold together.
-    answers: f64,
+    one_of: Option<OneOfMany>,
+}
+
+/// Answers that hold together except with the failure probability.
+#[derive(Debug, Clone)]
+pub(super) struct OneOfMany {
+    pub(super) answers: u64,
+    /// The public seed, from which the seed of each answer follows.
+    pub(super) seed: u64,
     /// Certified pairs of the same events, whose direction "add" may make its losses superfluous.
-    pairs: Option<DominatingPairs>,
+    pub(super) pairs: Option<DominatingPairs>,
 }
 
 impl MonteCarloAccountant {
@@ -90,17 +97,9 @@ impl MonteCarloAccountant {
         Ok(self)
     }
 
-    /// Creates the accountant of sources, one of many `answers` that hold together except with the
-    /// failure probability, with certified pairs of the same events.
-    pub(super) fn of(
-        sources: Sources,
-        pairs: Option<DominatingPairs>,
-        samples: usize,
-        seed: u64,
-        failure_probability: f64,
-        answers: f64,
-    ) -> Self {
-        Self { sources, samples, seed, failure_probability, answers, pairs }
+    /// Creates the accountant of sources with the default numbers.
+    pub(super) fn of(sources: Sources, one_of: Option<OneOfMany>) -> Self {
+        Self { sources, samples: 1_000_000, seed: 0, failure_probability: 1e-9, one_of }
     }
 
     /// Returns an error if the losses take too many random numbers.
@@ -150,14 +149,16 @@ impl MonteCarloAccountant {
 
     /// Returns whether the certified δ at `epsilon` in the direction "add" is at most `delta`.
     fn is_certified(&self, epsilon: f64, delta: f64) -> bool {
-        let pairs = || self.pairs.as_ref().filter(|pairs| !pairs.parts.is_empty());
+        let pairs = || self.one_of.as_ref()?.pairs.as_ref().filter(|pairs| !pairs.parts.is_empty());
         self.sources.added_delta(epsilon) <= delta
             || pairs().is_some_and(|pairs| pld::delta_when_added(pairs, epsilon) <= delta)
     }
 
     /// Returns the bound of δ by the losses, without the failure probability.
     fn upper(&self, losses: &Losses, epsilon: f64, comparisons: f64) -> f64 {
-        let bounds = 2.0 * comparisons * self.answers;
+        // The losses of "remove" are compared alone, and again together with the losses of "add".
+        let answers = self.one_of.as_ref().map_or(1.0, |one_of| one_of.answers as f64);
+        let bounds = 3.0 * comparisons * answers;
         let ln_confidence = (bounds / self.failure_probability).ln();
         losses.upper(epsilon, ln_confidence) + self.sources.mass_at_infinity
     }
@@ -177,14 +178,16 @@ impl MonteCarloAccountant {
     }
 
     fn note(&self) -> String {
-        let answers = match self.answers {
-            1.0 => String::new(),
-            answers => format!(" for {answers} different answers together"),
+        let (seed, together) = match &self.one_of {
+            Some(one_of) => {
+                (one_of.seed, format!(" for {} different answers together", one_of.answers))
+            }
+            None => (self.seed, String::new()),
         };
         format!(
-            "Monte Carlo with {} samples in each direction and seed {}: the bound fails with \
-             probability at most {:e}{answers}, which is part of δ",
-            self.samples, self.seed, self.failure_probability
+            "Monte Carlo with {} samples in each direction and seed {seed}: the bound fails with \
+             probability at most {:e}{together}, which is part of δ",
+            self.samples, self.failure_probability
         )
     }
 }
@@ -195,7 +198,7 @@ impl Accountant for MonteCarloAccountant {
         relation: NeighboringRelation,
     ) -> Result<Self, AccountantError> {
         let sources = Sources::of(events, relation)?;
-        Ok(Self::of(sources, None, 1_000_000, 0, 1e-9, 1.0))
+        Ok(Self::of(sources, None))
     }
 
     /// Returns ε at `delta`. The first quarter of the losses proposes values of ε; the rest, which
@@ -242,7 +245,7 @@ impl Accountant for MonteCarloAccountant {
             None => Epsilon::infinite(
                 delta,
                 Method::MonteCarlo,
-                "too few samples for this δ: about 30 / δ are needed",
+                "too few samples for this δ: about 60 / δ are needed",
             ),
         };
         epsilon.estimate = estimate.min(epsilon.upper);

@@ -9,8 +9,8 @@
 //! `e^{⟨a_s, z_s⟩/σ - |a_s|²/(2σ²)}`.
 //!
 //! Claim: for every convex `f`, `E_Q f(X)` is at most its value for one-dimensional contributions
-//! `ā_s = Σ_{t ∈ π} |C[s, t]|`. With `f = (x - α)^+` and `f = (1 - α x)^+` the latter is therefore a
-//! dominating pair, in both directions.
+//! `ā_s = Σ_{t ∈ π} |C[s, t]|`. With `f = (x - α)^+` and `f = (1 - α x)^+` the latter is therefore
+//! a dominating pair, in both directions.
 //!
 //! Proof: backwards over the rows. Let `V_s(M)` be the value for one-dimensional contributions from
 //! row `s` on, as a function of the vector of the products so far; `V_n(M) = f(Σ w_π M_π)`. Its
@@ -21,8 +21,8 @@
 //! of the covariances times `M_π M_π' ∂²V/∂M_π∂M_π'` (Kahane's convexity inequality), so it is not
 //! negative. Hence row after row may be replaced, from the last to the first. ∎
 //!
-//! The choices of other units are independent of those of the unit, and the divergence is jointly
-//! convex in them. Non-adaptive contributions and one participation: "Near-Exact Privacy
+//! The choices of other units are independent of the choice of the unit, and the divergence is
+//! jointly convex in them. Non-adaptive contributions and one participation: "Near-Exact Privacy
 //! Amplification for Matrix Mechanisms", Choquette-Choo et al. 2025.
 //!
 //! - Balls in bins: any strategy. A part of an epoch is a function of the whole epoch.

@@ -1,12 +1,12 @@
 //! Random privacy losses, and bounds of δ from them.
 //!
 //! Losses `L = ln X` are drawn from the density `X^k/Z` with respect to `Q`, with `Z = E_Q[X^k]`.
-//! The density of `P` with respect to it is `Z e^{-(k-1)L}`, so that
-//! `δ(ε) = E[Z e^{-(k-1)L} (1 - e^{ε-L})^+]`. With `d = L - ε` the terms are `Z e^{-(k-1)ε}` times
-//! `e^{-(k-1)d} (1 - e^{-d})` for `d > 0`, which lies between 0 and its value at `e^{-d} = (k-1)/k`.
-//! A bound of the mean of numbers in `[0, 1]` is therefore a bound of δ. With `k = 1` the losses are
-//! those of `P`; with `k` near the Rényi order that decides at `ε`, the bound of the terms is near
-//! δ itself, and few losses suffice.
+//! The density of `P` with respect to it is `Z e^{-(k-1)L}`, so that `δ(ε) = E[Z e^{-(k-1)L} (1 -
+//! e^{ε-L})^+]`. With `d = L - ε` the terms are `Z e^{-(k-1)ε}` times `e^{-(k-1)d} (1 - e^{-d})`
+//! for `d > 0`, which lies between 0 and its value at `e^{-d} = (k-1)/k`. A bound of the mean of
+//! numbers in `[0, 1]` is therefore a bound of δ. With `k = 1` they are drawn from `P`; with `k`
+//! near the Rényi order that decides at `ε`, the bound of the terms is near δ itself, and few
+//! losses suffice.
 
 use super::confidence::upper_mean;
 

@@ -6,7 +6,7 @@ use std::sync::Mutex;
 
 use serde::{Deserialize, Serialize};
 
-use super::accountant::MonteCarloAccountant;
+use super::accountant::{MonteCarloAccountant, OneOfMany};
 use super::sources::Sources;
 use crate::accountant::Accountant;
 use crate::dominating_pairs::DominatingPairs;
@@ -45,9 +45,10 @@ const MOST_SAMPLES: u64 = 1_000_000_000;
 ///
 /// # Cost
 ///
-/// One answer about bins takes seconds for a million samples, whatever the number of steps. A
-/// minimum separation and fresh bins draw all steps: about half a minute for 1,000 steps on two
-/// cores. A calibration asks about 20 times. The process keeps the last 64 answers.
+/// One answer about 100 bins takes about six seconds of processor time for a million samples,
+/// whatever the number of steps. A minimum separation and fresh bins draw all steps: about 80
+/// seconds for 1,000 steps. All cores are used. A calibration asks about 20 times. The process keeps
+/// the last 64 answers.
 ///
 /// # Example
 ///
@@ -58,7 +59,8 @@ const MOST_SAMPLES: u64 = 1_000_000_000;
 /// };
 ///
 /// let strategy = Strategy::banded_toeplitz(40, &[1.0, 0.5, 0.25, 0.125])?;
-/// let step = DpEvent::correlated_gaussian(2.0, &strategy, Participation::BallsInBins { bins: 10 });
+/// let bins = Participation::BallsInBins { bins: 10 };
+/// let step = DpEvent::correlated_gaussian(2.0, &strategy, bins);
 /// let header = LedgerHeader::new(UnitOfPrivacy::Example, NeighboringRelation::AddOrRemoveOne);
 /// let mut certified = PrivacyLedger::new(header.clone());
 /// let simulation = Simulation::new(7).with_samples(50_000)?;
@@ -202,10 +204,11 @@ impl Simulation {
             return Ok(Some(known));
         }
         let pairs = DominatingPairs::of_events(events.iter().copied(), relation).ok();
-        let samples = usize::try_from(self.samples).unwrap_or(usize::MAX);
-        let (failure, answers) = (self.failure_probability, Self::ANSWERS as f64);
-        let seed = question.seed();
-        let accountant = MonteCarloAccountant::of(sources, pairs, samples, seed, failure, answers);
+        let one_of = OneOfMany { answers: Self::ANSWERS, seed: self.seed, pairs };
+        let accountant = MonteCarloAccountant::of(sources, Some(one_of))
+            .with_samples(usize::try_from(self.samples).unwrap_or(usize::MAX))
+            .with_seed(question.seed())
+            .with_failure_probability(self.failure_probability)?;
         match accountant.epsilon(delta) {
             Ok(answer) => {
                 question.keep(&answer);
@@ -220,7 +223,8 @@ impl fmt::Display for Simulation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,
-            "{} samples in each direction, seed {}, failure probability {:e} of {} answers together",
+            "{} samples in each direction, seed {}, failure probability {:e} for {} answers \
+             together",
             self.samples,
             self.seed,
             self.failure_probability,

@@ -362,7 +362,7 @@ fn correlated_noise_of_random_steps_is_certified_and_simulated() {
         ("--sampler min-separation --separation 10 --q 0.02 --steps 60 --coefficients 1,0.5", 0.8),
     ] {
         let found = |options: &str| {
-            let found = json(&format!("epsilon {line} --sigma 2 --delta 1e-4 --json {options}"));
+            let found = json(&format!("epsilon {line} --sigma 2 --delta 1e-3 --json {options}"));
             (found["upper"].as_f64().unwrap(), found)
         };
         let (certified, _) = found("--accountant exact");
@@ -413,7 +413,7 @@ fn sampler_options_are_refused_by_name() {
         ("--sampler shuffled --epochs 2 --relation add-or-remove-one", "replace-special"),
         ("--q 0.1 --coefficients 1,0.5", "how often a unit takes part"),
         ("--sampler balls-in-bins --bins 5 --participations 2 --coefficients 1,0.5", "must be 1"),
-        ("--sampler balls-in-bins --bins 5 --coefficients -1,0.5", "positive number"),
+        ("--sampler balls-in-bins --bins 5 --coefficients=-1,0.5", "positive number"),
         ("--sampler balls-in-bins --bins 5 --examples-per-unit 2", "--group"),
         ("--q 0.1 --examples-per-unit 0", "got 0"),
         (
