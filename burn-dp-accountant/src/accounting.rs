@@ -137,8 +137,9 @@
 //! and covers all answers together. Where the certified analysis is tight, nothing is simulated.
 //!
 //! - Balls in bins, any strategy: the losses follow from the inner products of the bins. They are
-//!   drawn from the square or the cube of the likelihood ratio, whose terms have a proven bound:
-//!   at ε = 8, a million samples suffice for a δ of 1e-6 and far below.
+//!   drawn from the square or the cube of the likelihood ratio, whose terms have a proven bound.
+//!   With 100 bins, 4 epochs and 4 bands, a million samples bound ε by 4.13 (estimate: 4.08,
+//!   certified: 5.38) at δ = 1e-6, and by 5.55 (5.46, 6.80) at δ = 1e-8.
 //! - Fresh bins and a minimum separation: all steps are drawn, from the losses themselves, so that
 //!   δ needs about `60 / δ` samples.
 //! - Everything is an upper bound also if contributions depend on earlier outputs; the proof stands
