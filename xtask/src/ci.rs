@@ -61,7 +61,7 @@ pub(crate) fn steps(nextest: bool, vulkan: bool, browser: bool) -> Result<Vec<St
     steps.push(short_training(&output)?.into());
     if vulkan {
         let filters = [&WGPU_TESTS[..], &REMOTE_TESTS].concat();
-        let tests = test::of_libraries(Backend::Wgpu, &filters, nextest);
+        let tests = test::of_library(Backend::Wgpu, &filters, nextest);
         steps.push(remote::with_namespaces(tests).into());
     } else {
         steps.push(remote::tests(nextest).into());

@@ -46,30 +46,42 @@ pub(crate) fn processes(backend: Option<Backend>, args: &[String], nextest: bool
     processes
 }
 
-/// Returns the tests of the libraries, of whole runs in a loop and in the learner, and of remote
+/// The default features of the library but `autotune`.
+const UNTUNED: [&str; 4] = ["flex", "simd", "rayon", "x86-v4"];
+
+/// Returns the tests of the library, of whole runs in a loop and in the learner, and of remote
 /// devices, whose names contain one of `filters`.
 ///
-/// Nothing else is linked: every other program would be built once more for the backend. Remote
+/// Nothing else is built: every other crate would be compiled once more for the backend. Remote
 /// devices come along because they need a build of Burn of their own, too.
-pub(crate) fn of_libraries(backend: Backend, filters: &[&str], nextest: bool) -> Process {
+pub(crate) fn of_library(backend: Backend, filters: &[&str], nextest: bool) -> Process {
     let runner: &[&str] = if nextest { &["nextest", "run"] } else { &["test"] };
     let tests = ["--lib", "--test", "runs", "--test", "learner", "--test", "remote"];
-    let process = Process::cargo().args(runner.iter().copied()).args(tests).arg("--no-fail-fast");
-    let features = format!("{LIBRARY}/{}", remote::FEATURES.join(&format!(",{LIBRARY}/")));
-    let process = selected_with(process, Some(backend), &[&features]);
-    process.arg("--").args(filters.iter().copied())
+    let features = [&UNTUNED[..], &remote::FEATURES, backend.feature().as_slice()].concat();
+    let process = Process::cargo()
+        .args(runner.iter().copied())
+        .args(tests)
+        .args(["--no-fail-fast", "-p", LIBRARY, "--no-default-features", "--features"])
+        .arg(features.join(","));
+    let parts = [&["train"][..], &["remote-server"], backend.feature().as_slice()].concat();
+    on_backend(process, Some(backend))
+        .builds(Announcement::new("the tests", &parts))
+        .arg("--")
+        .args(filters.iter().copied())
 }
 
-fn selected(process: Process, backend: Option<Backend>) -> Process {
-    selected_with(process, backend, &[])
-}
-
-/// Selects the packages, the features of the backend and some more.
-fn selected_with(mut process: Process, backend: Option<Backend>, more: &[&str]) -> Process {
+fn selected(mut process: Process, backend: Option<Backend>) -> Process {
     for package in TESTED {
         process = process.args(["-p", package]);
     }
-    process = process.args(features(backend, vulkan::gpu_found(), more));
+    process = process.args(features(backend, vulkan::gpu_found()));
+    let parts: Vec<_> =
+        FULL_PARTS.iter().copied().chain(backend.and_then(Backend::feature)).collect();
+    on_backend(process, backend).builds(Announcement::new("the tests", &parts))
+}
+
+/// Adds the environment of the tests on a backend.
+fn on_backend(mut process: Process, backend: Option<Backend>) -> Process {
     // Whole steps are made on the device of this backend.
     let other = backend.filter(|backend| !backend.is_in_full());
     if let Some(name) = other.and_then(Backend::feature) {
@@ -81,18 +93,15 @@ fn selected_with(mut process: Process, backend: Option<Backend>, more: &[&str]) 
             .envs(&[vulkan::QUICK_KERNELS])
             .private_folder(vulkan::RUNTIME_FOLDER);
     }
-    let parts: Vec<_> =
-        FULL_PARTS.iter().copied().chain(backend.and_then(Backend::feature)).collect();
-    process.builds(Announcement::new("the tests", &parts))
+    process
 }
 
 /// Returns the features with which the tests are built.
 ///
 /// Without a GPU the kernels of WGPU are compiled by a software driver. There, autotuning would
 /// take most of the time of the tests, because it compiles every variant of a kernel.
-fn features(backend: Option<Backend>, gpu: bool, more: &[&str]) -> Vec<String> {
+fn features(backend: Option<Backend>, gpu: bool) -> Vec<String> {
     let mut features = vec![FULL.to_string()];
-    features.extend(more.iter().map(|feature| feature.to_string()));
     let mut arguments = Vec::new();
     if let Some(backend) = backend.filter(|backend| !backend.is_in_full()) {
         if backend == Backend::Wgpu && !gpu {
@@ -160,7 +169,7 @@ mod tests {
 
     #[test]
     fn kernels_are_tuned_only_where_there_is_a_gpu() {
-        let arguments = |backend, gpu| features(Some(backend), gpu, &[]).join(" ");
+        let arguments = |backend, gpu| features(Some(backend), gpu).join(" ");
         let full = format!("--features {FULL},burn-dp-examples");
         assert_eq!(arguments(Backend::Wgpu, true), format!("{full}/wgpu"));
         assert_eq!(arguments(Backend::Cuda, false), format!("{full}/cuda"));
@@ -178,14 +187,14 @@ mod tests {
     }
 
     #[test]
-    fn some_tests_of_the_libraries_are_built_without_programs() {
+    fn some_tests_of_the_library_are_built_without_other_crates() {
         for (nextest, runner) in [(true, "nextest run"), (false, "test")] {
             assert_eq!(
-                of_libraries(Backend::Cuda, &["ghost", "clip"], nextest).to_string(),
+                of_library(Backend::Cuda, &["ghost", "clip"], nextest).to_string(),
                 format!(
                     "BURN_DP_TEST_BACKEND=cuda cargo {runner} --lib --test runs --test learner \
-                     --test remote --no-fail-fast {PACKAGES},burn-dp/train,\
-                     burn-dp/remote-websocket,burn-dp/remote-server,burn-dp-examples/cuda \
+                     --test remote --no-fail-fast -p burn-dp --no-default-features --features \
+                     flex,simd,rayon,x86-v4,train,remote-websocket,remote-server,cuda \
                      -- ghost clip"
                 )
             );
