@@ -19,9 +19,9 @@
 //!   the participations of a unit do not overlap. A run then costs one Poisson-sampled Gaussian
 //!   release for each round over the parts. With one band, a random step in each epoch
 //!   ([`Participation::BallsInBins`], [`Participation::RandomAllocation`]) and a minimum separation
-//!   ([`Participation::MinSeparation`]) are amplified too. With several bands, bins are amplified as
-//!   far as they do not share noise, and a [`Simulation`](crate::Simulation) has the amplification
-//!   of bins, fresh bins and a minimum separation.
+//!   ([`Participation::MinSeparation`]) are amplified too. With several bands, bins are amplified
+//!   as far as they do not share noise, and a [`Simulation`](crate::Simulation) has the
+//!   amplification of bins, fresh bins and a minimum separation.
 //! - **Error.** Let `A` be the workload that a run computes from its sums, such as prefix sums for
 //!   SGD. The squared error of answer `t` is the squared norm of row `t` of `A C^-1`
 //!   ([`Strategy::squared_errors`]). The loss of a strategy is the error times the squared

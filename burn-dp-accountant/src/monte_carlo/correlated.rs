@@ -33,7 +33,7 @@
 
 use super::bins::Bins;
 use super::sequences::{Rule, Sequence};
-use super::sources::Source;
+use super::source::Source;
 use crate::correlated_noise::{Participation, Strategy};
 use crate::event::DpEvent;
 

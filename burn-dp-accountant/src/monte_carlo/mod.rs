@@ -9,6 +9,7 @@ mod pairs;
 mod patterns;
 mod sequences;
 mod simulation;
+mod source;
 mod sources;
 
 pub use accountant::MonteCarloAccountant;

@@ -47,8 +47,8 @@ const MOST_SAMPLES: u64 = 1_000_000_000;
 ///
 /// One answer about 100 bins takes about six seconds of processor time for a million samples,
 /// whatever the number of steps. A minimum separation and fresh bins draw all steps: about 80
-/// seconds for 1,000 steps. All cores are used. A calibration asks about 20 times. The process keeps
-/// the last 64 answers.
+/// seconds for 1,000 steps. All cores are used. A calibration asks about 20 times. The process
+/// keeps the last 64 answers.
 ///
 /// # Example
 ///

@@ -3,26 +3,16 @@
 use super::bins::Bins;
 use super::correlated;
 use super::pairs::{has_losses, loss_of_pair, sampled_powers};
-use super::sequences::Sequence;
+use super::source::Source;
 use crate::dominating_pairs::{Direction, DominatingPairs, Pair, ln_mixture};
 use crate::error::AccountantError;
-use crate::event::{DpEvent, GaussianMixture, PatternedGaussian, RandomParticipation};
+use crate::event::{DpEvent, PatternedGaussian, RandomParticipation};
 use crate::gdp::GaussianDp;
 use crate::math::random::Generator;
 use crate::relation::NeighboringRelation;
 
 /// Most steps of an epoch whose bins are drawn together.
 const MOST_ALLOCATED: u64 = 1_024;
-
-/// What draws the privacy loss of one event.
-#[derive(Debug, Clone)]
-pub(super) enum Source {
-    Pair(Pair),
-    Patterned(PatternedGaussian),
-    Mixture(GaussianMixture),
-    Bins(Bins),
-    Sequence(Sequence),
-}
 
 /// Buffers of a thread.
 pub(super) type Scratch = [Vec<f64>; 2];
