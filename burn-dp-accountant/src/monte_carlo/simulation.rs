@@ -63,7 +63,7 @@ const MOST_SAMPLES: u64 = 1_000_000_000;
 /// let step = DpEvent::correlated_gaussian(2.0, &strategy, bins);
 /// let header = LedgerHeader::new(UnitOfPrivacy::Example, NeighboringRelation::AddOrRemoveOne);
 /// let mut certified = PrivacyLedger::new(header.clone());
-/// let simulation = Simulation::new(7).with_samples(50_000)?;
+/// let simulation = Simulation::new(7).with_samples(200_000)?;
 /// let mut simulated = PrivacyLedger::new(header.with_simulation(simulation));
 /// certified.record_many(&step, 40)?;
 /// simulated.record_many(&step, 40)?;

@@ -1,3 +1,5 @@
+//! What draws a privacy loss.
+
 use super::bins::Bins;
 use super::sequences::Sequence;
 use crate::dominating_pairs::Pair;
