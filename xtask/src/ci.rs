@@ -6,7 +6,6 @@ use crate::backend::Backend;
 use crate::checks;
 use crate::process::Process;
 use crate::program;
-use crate::remote;
 use crate::step::Step;
 use crate::test;
 use crate::web;
@@ -18,7 +17,8 @@ use crate::web;
 const WGPU_TESTS: [&str; 15] = [
     "ops::row_sums",
     "rules::linear",
-    "rules::conv",
+    "conv::tests",
+    "conv::transposed",
     "rules::embedding",
     "rules::scale",
     "rules::parameter",
@@ -30,12 +30,7 @@ const WGPU_TESTS: [&str; 15] = [
     "noise::on_device",
     "optim::tests::devices",
     "steps::",
-    "agreement::the_learner_trains",
 ];
-
-/// Parts of names of the tests of remote devices.
-const REMOTE_TESTS: [&str; 4] =
-    ["failures::", "on_a_server", "one_server_trains", "names_the_machines"];
 
 /// Printed when the tests on the WGPU backend are left out.
 pub(crate) const NO_DRIVER: &str = "no Vulkan driver, so the tests on wgpu are left out; Debian's \
@@ -56,15 +51,10 @@ pub(crate) fn steps(nextest: bool, vulkan: bool, browser: bool) -> Result<Vec<St
         steps.push(web::target::check().into());
     }
     steps.extend(test::processes(None, &[], nextest).into_iter().map(Step::from));
-    steps.push(checks::type_check(Backend::Cuda).into());
     let output = std::env::temp_dir().join(format!("burn-dp-ci-{}", std::process::id()));
     steps.push(short_training(&output)?.into());
     if vulkan {
-        let filters = [&WGPU_TESTS[..], &REMOTE_TESTS].concat();
-        let tests = test::of_library(Backend::Wgpu, &filters, nextest);
-        steps.push(remote::with_namespaces(tests).into());
-    } else {
-        steps.push(remote::tests(nextest).into());
+        steps.push(test::of_libraries(Backend::Wgpu, &WGPU_TESTS, nextest).into());
     }
     Ok(steps)
 }
@@ -110,9 +100,7 @@ mod tests {
             "wasm32-unknown-unknown",
             "nextest",
             "burn-dp-book",
-            "burn-dp-examples/cuda",
             "--bin train",
-            "--test remote",
         ];
         let mut rest = lines.iter();
         for word in wanted {
@@ -125,14 +113,6 @@ mod tests {
         let wasm = |steps: Vec<Step>| steps.iter().any(|step| step.to_string().contains("wasm32"));
         assert!(wasm(steps(true, false, true).unwrap()));
         assert!(!wasm(steps(true, false, false).unwrap()));
-    }
-
-    #[test]
-    fn remote_devices_are_tested_with_wgpu_or_without() {
-        for vulkan in [true, false] {
-            let last = lines(vulkan).pop().unwrap();
-            assert!(last.contains("--test remote"), "{last}");
-        }
     }
 
     #[test]

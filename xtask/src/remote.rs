@@ -7,7 +7,7 @@ use crate::process::Process;
 use crate::workspace::LIBRARY;
 
 /// The features of the tests.
-pub(crate) const FEATURES: [&str; 3] = ["train", "remote-websocket", "remote-server"];
+const FEATURES: [&str; 3] = ["train", "remote-websocket", "remote-server"];
 
 /// The variable that makes it an error if network namespaces cannot be made.
 const NAMESPACES: &str = "BURN_DP_TEST_NAMESPACES";
@@ -23,7 +23,7 @@ pub(crate) fn tests(nextest: bool) -> Process {
 }
 
 /// Requires the tests in network namespaces where these can be made, and prints a note elsewhere.
-pub(crate) fn with_namespaces(process: Process) -> Process {
+fn with_namespaces(process: Process) -> Process {
     if can_make_namespaces() {
         return process.env(NAMESPACES, "1");
     }

@@ -5,9 +5,8 @@ use std::process::{Command, Stdio};
 use crate::announcement::Announcement;
 use crate::backend::Backend;
 use crate::process::Process;
-use crate::remote;
 use crate::vulkan;
-use crate::workspace::{BOOK, EXAMPLES, FULL, FULL_PARTS, LIBRARY, TESTED};
+use crate::workspace::{BOOK, EXAMPLES, FULL, FULL_PARTS, TESTED};
 
 /// The variable that says on which backend `runs` and `learner` of `burn-dp` make their steps.
 const TEST_BACKEND: &str = "BURN_DP_TEST_BACKEND";
@@ -46,28 +45,18 @@ pub(crate) fn processes(backend: Option<Backend>, args: &[String], nextest: bool
     processes
 }
 
-/// The default features of the library but `autotune`.
-const UNTUNED: [&str; 4] = ["flex", "simd", "rayon", "x86-v4"];
-
-/// Returns the tests of the library, of whole runs in a loop and in the learner, and of remote
-/// devices, whose names contain one of `filters`.
+/// Returns the tests of the libraries, and of whole runs, whose names contain one of `filters`.
 ///
-/// Nothing else is built: every other crate would be compiled once more for the backend. Remote
-/// devices come along because they need a build of Burn of their own, too.
-pub(crate) fn of_library(backend: Backend, filters: &[&str], nextest: bool) -> Process {
+/// Nothing else is linked: every other program would be built once more for the backend.
+pub(crate) fn of_libraries(backend: Backend, filters: &[&str], nextest: bool) -> Process {
     let runner: &[&str] = if nextest { &["nextest", "run"] } else { &["test"] };
-    let tests = ["--lib", "--test", "runs", "--test", "learner", "--test", "remote"];
-    let features = [&UNTUNED[..], &remote::FEATURES, backend.feature().as_slice()].concat();
-    let process = Process::cargo()
-        .args(runner.iter().copied())
-        .args(tests)
-        .args(["--no-fail-fast", "-p", LIBRARY, "--no-default-features", "--features"])
-        .arg(features.join(","));
-    let parts = [&["train"][..], &["remote-server"], backend.feature().as_slice()].concat();
-    on_backend(process, Some(backend))
-        .builds(Announcement::new("the tests", &parts))
-        .arg("--")
-        .args(filters.iter().copied())
+    let tests = Process::cargo().args(runner.iter().copied()).args([
+        "--lib",
+        "--test",
+        "runs",
+        "--no-fail-fast",
+    ]);
+    selected(tests, Some(backend)).args(["--"]).args(filters.iter().copied())
 }
 
 fn selected(mut process: Process, backend: Option<Backend>) -> Process {
@@ -75,13 +64,6 @@ fn selected(mut process: Process, backend: Option<Backend>) -> Process {
         process = process.args(["-p", package]);
     }
     process = process.args(features(backend, vulkan::gpu_found()));
-    let parts: Vec<_> =
-        FULL_PARTS.iter().copied().chain(backend.and_then(Backend::feature)).collect();
-    on_backend(process, backend).builds(Announcement::new("the tests", &parts))
-}
-
-/// Adds the environment of the tests on a backend.
-fn on_backend(mut process: Process, backend: Option<Backend>) -> Process {
     // Whole steps are made on the device of this backend.
     let other = backend.filter(|backend| !backend.is_in_full());
     if let Some(name) = other.and_then(Backend::feature) {
@@ -93,7 +75,9 @@ fn on_backend(mut process: Process, backend: Option<Backend>) -> Process {
             .envs(&[vulkan::QUICK_KERNELS])
             .private_folder(vulkan::RUNTIME_FOLDER);
     }
-    process
+    let parts: Vec<_> =
+        FULL_PARTS.iter().copied().chain(backend.and_then(Backend::feature)).collect();
+    process.builds(Announcement::new("the tests", &parts))
 }
 
 /// Returns the features with which the tests are built.
@@ -187,15 +171,13 @@ mod tests {
     }
 
     #[test]
-    fn some_tests_of_the_library_are_built_without_other_crates() {
+    fn some_tests_of_the_libraries_are_built_without_programs() {
         for (nextest, runner) in [(true, "nextest run"), (false, "test")] {
             assert_eq!(
-                of_library(Backend::Cuda, &["ghost", "clip"], nextest).to_string(),
+                of_libraries(Backend::Cuda, &["ghost", "clip"], nextest).to_string(),
                 format!(
-                    "BURN_DP_TEST_BACKEND=cuda cargo {runner} --lib --test runs --test learner \
-                     --test remote --no-fail-fast -p burn-dp --no-default-features --features \
-                     flex,simd,rayon,x86-v4,train,remote-websocket,remote-server,cuda \
-                     -- ghost clip"
+                    "BURN_DP_TEST_BACKEND=cuda cargo {runner} --lib --test runs --no-fail-fast \
+                     {PACKAGES},burn-dp-examples/cuda -- ghost clip"
                 )
             );
         }

@@ -22,6 +22,9 @@ const EPSILON: f64 = 8.0;
 /// Norms after some rounds: the round, then names and mean norms of the parameters.
 type Norms = Vec<(usize, Vec<(String, f64)>)>;
 
+/// The norm of each parameter, by name.
+type NamedNorms = [(String, f64)];
+
 pub(super) fn run(options: &FigureOptions) -> Result<Figure, TrainError> {
     let mut measured = Measured::open(NAME, options)?;
     let mut setting = UserSetting::of(&measured)?.with_threshold(None).with_epsilon(EPSILON);
@@ -66,7 +69,7 @@ fn series(runs: &[Norms]) -> Vec<FigureSeries> {
     else {
         return Vec::new();
     };
-    let line = |name: String, of: &dyn Fn(&[(String, f64)]) -> f64| {
+    let line = |name: String, of: &dyn Fn(&NamedNorms) -> f64| {
         let points = first.iter().enumerate().filter_map(|(index, (round, _))| {
             let values = runs.iter().filter_map(|run| run.get(index)).map(|(_, norms)| of(norms));
             FigurePoint::of(*round as f64, &values.collect::<Vec<_>>())
