@@ -230,7 +230,7 @@ mod tests {
                     MASK => as_mask += 1,
                     id if id == *token => kept += 1,
                     id => {
-                        assert!(id >= 5 && id < 1000);
+                        assert!((5..1000).contains(&id));
                         other += 1;
                     }
                 }
