@@ -1,5 +1,6 @@
 //! The accountant that draws privacy losses.
 
+use super::confidence::check_failure_probability;
 use super::losses::{Losses, ln_largest, plain_epsilon, tilt};
 use super::pairs::LARGEST_POWER;
 use super::sources::{Scratch, Sources};
@@ -87,12 +88,7 @@ impl MonteCarloAccountant {
     ///
     /// Returns [`AccountantError::InvalidArgument`] if it is not between 0 and 1.
     pub fn with_failure_probability(mut self, probability: f64) -> Result<Self, AccountantError> {
-        if !(probability > 0.0 && probability < 1.0) {
-            return Err(AccountantError::invalid(
-                "failure_probability",
-                format!("must be between 0 and 1 (exclusive), far below δ, got {probability}"),
-            ));
-        }
+        check_failure_probability(probability)?;
         self.failure_probability = probability;
         Ok(self)
     }

@@ -3,6 +3,17 @@
 use crate::domain::{check_count, check_delta};
 use crate::error::AccountantError;
 
+/// Returns an error unless the probability that a bound fails is between 0 and 1.
+pub(super) fn check_failure_probability(probability: f64) -> Result<(), AccountantError> {
+    if probability > 0.0 && probability < 1.0 {
+        return Ok(());
+    }
+    Err(AccountantError::invalid(
+        "failure_probability",
+        format!("must be between 0 and 1 (exclusive), far below δ, got {probability}"),
+    ))
+}
+
 /// Returns `p ln(p/q) + (1-p) ln((1-p)/(1-q))`.
 fn relative_entropy(p: f64, q: f64) -> f64 {
     let term = |p: f64, q: f64| if p > 0.0 { p * (p / q).ln() } else { 0.0 };

@@ -7,6 +7,7 @@ use std::sync::Mutex;
 use serde::{Deserialize, Serialize};
 
 use super::accountant::{MonteCarloAccountant, OneOfMany};
+use super::confidence::check_failure_probability;
 use super::sources::Sources;
 use crate::accountant::Accountant;
 use crate::dominating_pairs::DominatingPairs;
@@ -138,12 +139,7 @@ impl Simulation {
     ///
     /// Returns [`AccountantError::InvalidArgument`] if it is not between 0 and 1.
     pub fn with_failure_probability(mut self, probability: f64) -> Result<Self, AccountantError> {
-        if !(probability > 0.0 && probability < 1.0) {
-            return Err(AccountantError::invalid(
-                "failure_probability",
-                format!("must be between 0 and 1 (exclusive), far below δ, got {probability}"),
-            ));
-        }
+        check_failure_probability(probability)?;
         self.failure_probability = probability;
         Ok(self)
     }

@@ -217,6 +217,9 @@ mod tests {
             bias: bool,
             gain: bool,
         ) {
+            // Mean zero and norm one leave two values nothing to choose: the gradient of such a
+            // kernel is zero, and what is computed is rounding.
+            prop_assume!(channels[0] * kernel[0] * kernel[1] > 2);
             let channels = channels.map(|channels| channels * groups);
             let [top, left, bottom, right] = padding;
             let config = Conv2dConfig::new(channels, kernel)
