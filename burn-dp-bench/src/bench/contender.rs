@@ -82,6 +82,15 @@ impl<M: Classifier> Contender<M> {
         Ok(Self { algorithm, model: Some(model), optimizer, lr })
     }
 
+    /// Sets the options of the private backward pass.
+    pub(super) fn with_backward(mut self, backward: PrivateBackward) -> Self {
+        if let Optimizer::Private { optim, sampler, clipping } = self.optimizer {
+            let optim = Box::new(optim.with_backward(backward));
+            self.optimizer = Optimizer::Private { optim, sampler, clipping };
+        }
+        self
+    }
+
     /// Returns the trained model.
     pub(super) fn into_model(self) -> Option<M> {
         self.model

@@ -15,6 +15,7 @@ mod algorithm;
 mod chart;
 mod contender;
 mod cores;
+mod device_costs;
 mod finetune;
 #[cfg(feature = "train")]
 mod learner;
@@ -24,6 +25,7 @@ mod noise;
 mod options;
 mod peer_lines;
 mod peers;
+mod planner;
 mod process;
 mod recurrent;
 mod report;
@@ -36,6 +38,7 @@ mod usage;
 mod worker;
 
 pub use algorithm::{Algorithm, InnerOptimizer};
+pub use device_costs::DeviceCostsOptions;
 pub use finetune::{FinetuneOptions, FinetuneRow, Shape, StepperOptions, Way};
 pub(crate) use memory::{largest_batch, step_peak_mib};
 pub use networks::{Network, Sizes};
@@ -44,6 +47,7 @@ pub use noise::{NoiseOptions, NoiseRow};
 pub use options::LearnerOptions;
 pub use options::{BenchOptions, Benchmark, RecurrentOptions, StepOptions};
 pub use peers::{PeerOptions, PeerRow, System};
+pub use planner::{Choice, PlannerFigures, PlannerOptions, PlannerRow};
 pub use report::Row;
 pub use scaling::{Axis, Growth, Point, ScalingFigures, ScalingOptions};
 pub(crate) use timing::step_times;
@@ -64,6 +68,8 @@ pub fn run(options: BenchOptions) -> Result<(), TrainError> {
         #[cfg(feature = "train")]
         Benchmark::Learner(options) => learner::run(&options),
         Benchmark::Peers(options) => peers::run(&options),
+        Benchmark::DeviceCosts(options) => device_costs::run(&options),
+        Benchmark::Planner(options) => planner::run(&options),
         Benchmark::Scaling(options) => scaling::run(&options),
         Benchmark::Noise(options) => noise::run(&options),
         Benchmark::Recurrent(options) => recurrent::run(&options),

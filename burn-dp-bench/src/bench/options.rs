@@ -4,9 +4,11 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand};
 
+use super::device_costs::DeviceCostsOptions;
 use super::finetune::{FinetuneOptions, StepperOptions};
 use super::noise::NoiseOptions;
 use super::peers::PeerOptions;
+use super::planner::PlannerOptions;
 use super::scaling::ScalingOptions;
 use super::worker::WorkerOptions;
 use super::{Algorithm, Network, Sizes};
@@ -30,6 +32,10 @@ pub enum Benchmark {
     Step(StepOptions),
     /// Steps of PyTorch, Opacus, JAX-Privacy and fastDP in turns with ours, at the same sizes.
     Peers(PeerOptions),
+    /// The planner's choices against the same choice for every layer, in turns.
+    Planner(PlannerOptions),
+    /// The costs of a device, by which a training chooses how to compute norms.
+    DeviceCosts(DeviceCostsOptions),
     /// Time and memory against batch, width, depth, sequence length and image size.
     Scaling(ScalingOptions),
     /// One step of the CNN in Burn's learner and in a custom loop, in turns.

@@ -2,12 +2,10 @@
 
 use super::process::Process;
 use super::report::{self, Row, median_and_minimum};
-use super::subject::{Measure, Subject};
+use super::subject::Subject;
 use super::turns::{Amount, Block, Player, take_turns};
 use super::worker::{self, WorkerOptions};
 use super::{Algorithm, InnerOptimizer, StepOptions, agreement, chart, cores, peer_lines};
-use burn_dp_examples::data::Batch;
-use burn_dp_examples::models::Classifier;
 use burn_dp_examples::training::{TrainError, checks, device, files, typed};
 
 /// Counted steps of a block.
@@ -50,9 +48,9 @@ pub(super) fn run(options: &StepOptions) -> Result<(), TrainError> {
         for &batch in &options.batch {
             let what = format!("{} with {batch} images", typed(network));
             eprintln!("{what}");
-            let agreement = Agreement { what: &what };
-            let items = AGREEMENT_ITEMS.min(batch);
-            Subject { network, sizes, is_stock: false }.measure(items, &device, agreement)?;
+            let subject = Subject { network, sizes, is_stock: false };
+            let (model, items) = subject.init(AGREEMENT_ITEMS.min(batch), &device);
+            agreement::check(&model, &items, &what)?;
             for &threads in &threads {
                 let worker = |&algorithm: &Algorithm| WorkerOptions {
                     network,
@@ -80,19 +78,6 @@ pub(super) fn run(options: &StepOptions) -> Result<(), TrainError> {
 
 /// Images of a batch on which the algorithms must agree. Few, because nxbp is slow.
 const AGREEMENT_ITEMS: usize = 32;
-
-/// The check that the private algorithms make the same step.
-struct Agreement<'a> {
-    what: &'a str,
-}
-
-impl Measure for Agreement<'_> {
-    type Output = Result<(), TrainError>;
-
-    fn measure<M: Classifier>(self, model: M, batch: Batch<M::Inputs>) -> Self::Output {
-        agreement::check(&model, &batch, self.what)
-    }
-}
 
 /// Returns the ordinary step, which is the reference, and then each requested algorithm once.
 fn algorithms(options: &StepOptions) -> Vec<Algorithm> {

@@ -11,7 +11,7 @@ use clap::Args;
 
 use super::contender::{Contender, LEARNING_RATE, NOISE_MULTIPLIER};
 use super::process::{Process, Ready, STEPS, Times};
-use super::subject::{Measure, Subject};
+use super::subject::Subject;
 use super::usage::own_peak_mib;
 use super::{Algorithm, InnerOptimizer, Network, Sizes, cores};
 
@@ -82,28 +82,15 @@ pub(crate) fn run(options: &WorkerOptions) -> Result<(), TrainError> {
         sizes: options.sizes,
         is_stock: options.algorithm == Algorithm::Burn,
     };
-    subject.measure(options.batch, &device, Steps { options, base_mib, device: &device })
-}
-
-struct Steps<'a> {
-    options: &'a WorkerOptions,
-    base_mib: Option<f64>,
-    device: &'a Device,
-}
-
-impl Measure for Steps<'_> {
-    type Output = Result<(), TrainError>;
-
-    fn measure<M: Classifier>(self, model: M, batch: Batch<M::Inputs>) -> Self::Output {
-        let inner = match self.options.optimizer {
-            InnerOptimizer::Adam => AdamConfig::new().init(),
-            InnerOptimizer::Sgd => SgdConfig::new().init(),
-        };
-        let (algorithm, size) = (self.options.algorithm, self.options.batch);
-        let (lr, noise) = (LEARNING_RATE, NOISE_MULTIPLIER);
-        let contender = Contender::new(algorithm, model, inner, lr, size, noise, None)?;
-        serve(contender, &batch, self.base_mib, self.device)
-    }
+    let (model, batch) = subject.init(options.batch, &device);
+    let inner = match options.optimizer {
+        InnerOptimizer::Adam => AdamConfig::new().init(),
+        InnerOptimizer::Sgd => SgdConfig::new().init(),
+    };
+    let (algorithm, size) = (options.algorithm, options.batch);
+    let (lr, noise) = (LEARNING_RATE, NOISE_MULTIPLIER);
+    let contender = Contender::new(algorithm, model, inner, lr, size, noise, None)?;
+    serve(contender, &batch, base_mib, &device)
 }
 
 /// Says that a contender is ready, and makes its steps for each command on the standard input,

@@ -10,7 +10,7 @@ use std::path::Path;
 use burn::data::dataloader::DataLoaderBuilder;
 use burn::data::dataloader::batcher::Batcher;
 use burn::optim::{GradientsParams, SgdConfig};
-use burn::tensor::{Device, Tensor};
+use burn::tensor::Device;
 use burn_dp::DpError;
 use burn_dp::clipping::PublicNorms;
 use burn_dp::losses::CrossEntropyLossConfig;
@@ -20,9 +20,9 @@ use burn_dp::{PublicData, PublicSource};
 use burn_dp_examples::data::{
     DataError, ImageBatcher, ImageItem, ItemDataset, cifar10, digits, mnist,
 };
-use burn_dp_examples::models::{Classifier, NetworkVisitor};
+use burn_dp_examples::models::Classifier;
 use burn_dp_examples::training::batch_clipping::{
-    BatchData, BatchFigures, BatchModelName, BatchPolicyName, BatchSettings, figures,
+    BatchData, BatchFigures, BatchModel, BatchModelName, BatchPolicyName, BatchSettings, figures,
 };
 use burn_dp_examples::training::{Evaluation, TrainError};
 use clap::ValueEnum;
@@ -157,48 +157,22 @@ impl Setting {
         let device = Device::flex();
         device.seed(seed);
         let trained = device.clone().autodiff();
-        let training = OrdinaryTraining { setting: self, data, seed, device: trained.clone() };
-        self.model.visit(data.encoder.shape.channels, data.classes, &trained, training)
-    }
-}
-
-/// What an ordinary training reached.
-#[derive(Clone, Debug, serde::Serialize, serde::Deserialize)]
-pub(super) struct Ordinary {
-    pub(super) accuracy: f64,
-    /// Names of the layers.
-    pub(super) layers: Vec<String>,
-    /// Mean norms of the gradients of the layers after each epoch, before the first one too.
-    pub(super) norms: Vec<Vec<f64>>,
-}
-
-struct OrdinaryTraining<'a> {
-    setting: &'a Setting,
-    data: &'a BatchData,
-    seed: u64,
-    device: Device,
-}
-
-impl NetworkVisitor<Tensor<4>> for OrdinaryTraining<'_> {
-    type Output = Result<Ordinary, TrainError>;
-
-    fn visit<M: Classifier<Inputs = Tensor<4>>>(self, mut model: M) -> Self::Output {
-        let Self { setting, data, seed, device } = self;
+        let mut model = self.model.init(data.encoder.shape.channels, data.classes, &trained);
         let groups = ParameterGroups::per_layer(&model)?;
         let layers = groups.names().to_vec();
         let encoder = data.encoder;
         let public = data.public.as_ref().ok_or_else(|| {
             TrainError::option("--data-dir", "has no public images; give another folder")
         })?;
-        let measure = |model: &M| norms(model, &groups, encoder, public, &device);
+        let measure = |model: &BatchModel| norms(model, &groups, encoder, public, &trained);
         let mut measured = vec![measure(&model)?.means()];
         let loader = DataLoaderBuilder::new(encoder)
             .batch_size(BATCH)
             .shuffle(seed)
-            .set_device(device.clone())
+            .set_device(trained.clone())
             .build(ItemDataset::new(data.private.clone()));
-        let (mut optimizer, mut lr) = (SgdConfig::new().init(), setting.lr);
-        for _ in 0..setting.epochs {
+        let (mut optimizer, mut lr) = (SgdConfig::new().init(), self.lr);
+        for _ in 0..self.epochs {
             for batch in loader.iter() {
                 let gradients = model.mean_loss(batch?).backward();
                 let gradients = GradientsParams::from_grads(gradients, &model);
@@ -212,9 +186,19 @@ impl NetworkVisitor<Tensor<4>> for OrdinaryTraining<'_> {
     }
 }
 
+/// What an ordinary training reached.
+#[derive(Clone, Debug, serde::Serialize, serde::Deserialize)]
+pub(super) struct Ordinary {
+    pub(super) accuracy: f64,
+    /// Names of the layers.
+    pub(super) layers: Vec<String>,
+    /// Mean norms of the gradients of the layers after each epoch, before the first one too.
+    pub(super) norms: Vec<Vec<f64>>,
+}
+
 /// Returns the mean norms of the gradients of public mini-sets.
-fn norms<M: Classifier<Inputs = Tensor<4>>>(
-    model: &M,
+fn norms(
+    model: &BatchModel,
     groups: &ParameterGroups,
     encoder: ImageBatcher,
     public: &PublicData<ImageItem>,

@@ -5,7 +5,7 @@ use burn::module::{
 use burn::tensor::{Device, Tensor};
 use burn_dp::nn::RandomCrop;
 
-use super::{Classifier, NetworkVisitor};
+use super::Classifier;
 
 /// A network whose images are moved and mirrored at random during training.
 ///
@@ -23,22 +23,6 @@ impl<M: Classifier<Inputs = Tensor<4>>> Classifier for Augmented<M> {
 
     fn forward(&self, images: Tensor<4>) -> Tensor<2> {
         self.network.forward(self.crop.forward(images))
-    }
-}
-
-/// Passes networks on to a visitor whose images are moved at random.
-pub struct Augment<V> {
-    /// The visitor.
-    pub visitor: V,
-    /// Moves the images.
-    pub crop: RandomCrop,
-}
-
-impl<V: NetworkVisitor<Tensor<4>>> NetworkVisitor<Tensor<4>> for Augment<V> {
-    type Output = V::Output;
-
-    fn visit<M: Classifier<Inputs = Tensor<4>>>(self, network: M) -> Self::Output {
-        self.visitor.visit(Augmented { network, crop: self.crop })
     }
 }
 

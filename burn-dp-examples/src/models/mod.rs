@@ -3,13 +3,15 @@
 //! The small networks are [`Mlp`], [`Cnn`], [`Recurrent`] and [`Transformer`], the deep networks
 //! for images [`ResNet`], [`Vgg`], [`WideResNet`] and [`NfResNet`]; [`LinearClassifier`] is for
 //! features.
-//! [`ImageNetwork`] and [`TextNetwork`] create one by its [name](ModelName).
+//! [`ImageNetwork`] and [`TextNetwork`] create one by its [name](ModelName), as an [`ImageModel`] or
+//! a [`TextModel`].
 //!
 //! # References
 //!
 //! J. Lee, D. Kifer: Scaling up differentially private deep learning with fast per-example gradient
 //! clipping, 2021, sections 6.1 and 6.5.
 
+mod any;
 mod augmented;
 mod bn_lenet5;
 mod cnn;
@@ -28,14 +30,14 @@ mod transformer;
 mod vgg;
 mod wide_resnet;
 
-pub use augmented::{Augment, Augmented};
+pub use augmented::Augmented;
 pub use bn_lenet5::{BnLeNet5, BnLeNet5Config};
 pub use cnn::{Cnn, CnnConfig};
 pub use convnet::{ConvNet, ConvNetConfig};
 pub use convolution::Convolution;
 pub use linear::{LinearClassifier, LinearClassifierConfig};
 pub use mlp::{Mlp, MlpConfig};
-pub use network::{ImageNetwork, ModelName, NetworkVisitor, SequenceModel, TextNetwork};
+pub use network::{ImageModel, ImageNetwork, ModelName, SequenceModel, TextModel, TextNetwork};
 pub use next_token::{NextToken, NextTokenConfig, WindowBatch};
 pub use nf_resnet::{NfBlock, NfResNet, NfResNetConfig};
 pub use norm::{Norm, NormName};

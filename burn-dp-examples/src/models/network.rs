@@ -1,14 +1,17 @@
 //! Networks by their names.
 
+use burn::nn::{Lstm, Rnn};
 use burn::tensor::{Device, Int, Tensor};
+use burn_dp::nn::Private;
 use clap::ValueEnum;
 
 use super::{
-    Classifier, CnnConfig, LinearClassifierConfig, MlpConfig, NfResNetConfig, NormName,
-    RecurrentConfig, ResNetConfig, ResNetDepth, Rows, Sequence, TransformerConfig, VggConfig,
-    VggDepth, WideResNetConfig, Words,
+    Cnn, CnnConfig, LinearClassifier, LinearClassifierConfig, Mlp, MlpConfig, NfResNet,
+    NfResNetConfig, NormName, Recurrent, RecurrentConfig, ResNet, ResNetConfig, ResNetDepth, Rows,
+    Transformer, TransformerConfig, Vgg, VggConfig, VggDepth, WideResNet, WideResNetConfig, Words,
 };
-use crate::data::{ImageShape, Inputs, WordVectors};
+use crate::any_classifier;
+use crate::data::{ImageShape, WordVectors};
 
 /// A network for a data set.
 #[derive(ValueEnum, Debug, Clone, Copy, PartialEq, Eq)]
@@ -108,13 +111,42 @@ pub enum SequenceModel {
     Transformer,
 }
 
-/// An action on a network whose type depends on its name.
-pub trait NetworkVisitor<I: Inputs> {
-    /// The result.
-    type Output;
+any_classifier! {
+    /// Any of the networks for images.
+    ImageModel(Tensor<4>) {
+        /// Linear classifier.
+        Linear(LinearClassifier),
+        /// Multi-layer perceptron.
+        Mlp(Mlp),
+        /// Convolutional network.
+        Cnn(Cnn),
+        /// Recurrent network on rows.
+        Rnn(Recurrent<Rows, Private<Rnn>>),
+        /// Long short-term memory on rows.
+        Lstm(Recurrent<Rows, Private<Lstm>>),
+        /// Transformer on rows.
+        Transformer(Transformer<Rows>),
+        /// Residual network.
+        ResNet(ResNet),
+        /// VGG network.
+        Vgg(Vgg),
+        /// Wide residual network.
+        WideResNet(WideResNet),
+        /// Normalizer-free residual network.
+        NfResNet(NfResNet),
+    }
+}
 
-    /// Visits the network.
-    fn visit<M: Classifier<Inputs = I>>(self, model: M) -> Self::Output;
+any_classifier! {
+    /// Any of the networks for texts.
+    TextModel(Tensor<2, Int>) {
+        /// Recurrent network.
+        Rnn(Recurrent<Words, Private<Rnn>>),
+        /// Long short-term memory.
+        Lstm(Recurrent<Words, Private<Lstm>>),
+        /// Transformer.
+        Transformer(Transformer<Words>),
+    }
 }
 
 /// Pixels per side from which a normalizer-free network halves an image before the first block.
@@ -134,59 +166,59 @@ pub struct ImageNetwork {
 }
 
 impl ImageNetwork {
-    /// Creates the network and passes it to the visitor.
-    pub fn visit<V: NetworkVisitor<Tensor<4>>>(&self, device: &Device, visitor: V) -> V::Output {
+    /// Initializes the network.
+    pub fn init(&self, device: &Device) -> ImageModel {
         let ImageShape { channels, height, width } = self.shape;
         let (image, classes) = ([channels, height, width], self.classes);
         let resnet = |depth| {
             let config = ResNetConfig::new(depth, classes).with_channels(channels);
-            config.with_norm(self.norm).init(device)
+            ImageModel::ResNet(config.with_norm(self.norm).init(device))
         };
-        let vgg = |depth| VggConfig::new(depth, image, classes).init(device);
+        let vgg = |depth| ImageModel::Vgg(VggConfig::new(depth, image, classes).init(device));
         let wide = |depth, factor, standardized| {
             let config = WideResNetConfig::new(depth, factor, classes).with_channels(channels);
-            config.with_standardized(standardized).init(device)
+            ImageModel::WideResNet(config.with_standardized(standardized).init(device))
         };
         let nf_resnet = |blocks| {
             let config = NfResNetConfig::new(blocks, classes).with_channels(channels);
-            config.with_small_stem(height.min(width) < LARGE).init(device)
+            let is_small = height.min(width) < LARGE;
+            ImageModel::NfResNet(config.with_small_stem(is_small).init(device))
         };
         let rows = Rows { width: channels * width };
         match self.name {
             ModelName::Linear => {
                 let config = LinearClassifierConfig::new(self.shape.values());
-                visitor.visit(config.with_classes(classes).init(device))
+                ImageModel::Linear(config.with_classes(classes).init(device))
             }
             ModelName::Mlp => {
                 let config = MlpConfig::new().with_pixels(self.shape.values());
-                visitor.visit(config.with_classes(classes).init(device))
+                ImageModel::Mlp(config.with_classes(classes).init(device))
             }
             ModelName::Cnn => {
                 let config = CnnConfig::new().with_image(image).with_classes(classes);
-                visitor.visit(config.init(device))
+                ImageModel::Cnn(config.init(device))
             }
-            ModelName::Rnn => sequence(SequenceModel::Rnn, rows, height, classes, device, visitor),
-            ModelName::Lstm => {
-                sequence(SequenceModel::Lstm, rows, height, classes, device, visitor)
-            }
+            ModelName::Rnn => ImageModel::Rnn(RecurrentConfig::new(classes).rnn(rows, device)),
+            ModelName::Lstm => ImageModel::Lstm(RecurrentConfig::new(classes).lstm(rows, device)),
             ModelName::Transformer => {
-                sequence(SequenceModel::Transformer, rows, height, classes, device, visitor)
+                let config = TransformerConfig::new(classes, height);
+                ImageModel::Transformer(config.init(rows, device))
             }
-            ModelName::ResNet18 => visitor.visit(resnet(ResNetDepth::D18)),
-            ModelName::ResNet34 => visitor.visit(resnet(ResNetDepth::D34)),
-            ModelName::ResNet50 => visitor.visit(resnet(ResNetDepth::D50)),
-            ModelName::ResNet101 => visitor.visit(resnet(ResNetDepth::D101)),
-            ModelName::Vgg11 => visitor.visit(vgg(VggDepth::D11)),
-            ModelName::Vgg16 => visitor.visit(vgg(VggDepth::D16)),
-            ModelName::Vgg19 => visitor.visit(vgg(VggDepth::D19)),
-            ModelName::Wrn16x1 => visitor.visit(wide(16, 1, false)),
-            ModelName::Wrn16x4 => visitor.visit(wide(16, 4, false)),
-            ModelName::Wrn40x4 => visitor.visit(wide(40, 4, false)),
-            ModelName::Wrn16x1Standardized => visitor.visit(wide(16, 1, true)),
-            ModelName::Wrn16x4Standardized => visitor.visit(wide(16, 4, true)),
-            ModelName::Wrn40x4Standardized => visitor.visit(wide(40, 4, true)),
-            ModelName::NfResNet26 => visitor.visit(nf_resnet([2, 2, 2, 2])),
-            ModelName::NfResNet50 => visitor.visit(nf_resnet([3, 4, 6, 3])),
+            ModelName::ResNet18 => resnet(ResNetDepth::D18),
+            ModelName::ResNet34 => resnet(ResNetDepth::D34),
+            ModelName::ResNet50 => resnet(ResNetDepth::D50),
+            ModelName::ResNet101 => resnet(ResNetDepth::D101),
+            ModelName::Vgg11 => vgg(VggDepth::D11),
+            ModelName::Vgg16 => vgg(VggDepth::D16),
+            ModelName::Vgg19 => vgg(VggDepth::D19),
+            ModelName::Wrn16x1 => wide(16, 1, false),
+            ModelName::Wrn16x4 => wide(16, 4, false),
+            ModelName::Wrn40x4 => wide(40, 4, false),
+            ModelName::Wrn16x1Standardized => wide(16, 1, true),
+            ModelName::Wrn16x4Standardized => wide(16, 4, true),
+            ModelName::Wrn40x4Standardized => wide(40, 4, true),
+            ModelName::NfResNet26 => nf_resnet([2, 2, 2, 2]),
+            ModelName::NfResNet50 => nf_resnet([3, 4, 6, 3]),
         }
     }
 }
@@ -210,33 +242,22 @@ pub struct TextNetwork<'a> {
 const WORD_WIDTH: usize = 64;
 
 impl TextNetwork<'_> {
-    /// Creates the network and passes it to the visitor.
-    pub fn visit<V: NetworkVisitor<Tensor<2, Int>>>(
-        &self,
-        device: &Device,
-        visitor: V,
-    ) -> V::Output {
+    /// Initializes the network.
+    pub fn init(&self, device: &Device) -> TextModel {
         let words = match self.vectors {
             Some(vectors) => Words::frozen(vectors, device),
             None => Words::trained(self.vocabulary, WORD_WIDTH, device),
         };
-        sequence(self.name, words, self.length, self.classes, device, visitor)
-    }
-}
-
-fn sequence<S: Sequence, V: NetworkVisitor<S::Inputs>>(
-    name: SequenceModel,
-    inputs: S,
-    length: usize,
-    classes: usize,
-    device: &Device,
-    visitor: V,
-) -> V::Output {
-    match name {
-        SequenceModel::Rnn => visitor.visit(RecurrentConfig::new(classes).rnn(inputs, device)),
-        SequenceModel::Lstm => visitor.visit(RecurrentConfig::new(classes).lstm(inputs, device)),
-        SequenceModel::Transformer => {
-            visitor.visit(TransformerConfig::new(classes, length).init(inputs, device))
+        let classes = self.classes;
+        match self.name {
+            SequenceModel::Rnn => TextModel::Rnn(RecurrentConfig::new(classes).rnn(words, device)),
+            SequenceModel::Lstm => {
+                TextModel::Lstm(RecurrentConfig::new(classes).lstm(words, device))
+            }
+            SequenceModel::Transformer => {
+                let config = TransformerConfig::new(classes, self.length);
+                TextModel::Transformer(config.init(words, device))
+            }
         }
     }
 }
@@ -245,19 +266,17 @@ fn sequence<S: Sequence, V: NetworkVisitor<S::Inputs>>(
 mod tests {
     #![allow(clippy::unwrap_used)]
 
+    use burn::module::Module;
+    use burn_dp::model::TrainableParameters;
+
     use super::*;
     use crate::data::{Encoder, ImageBatcher, TextBatcher};
+    use crate::models::Classifier;
 
     /// Scores a few made-up items.
-    struct Score<E: Encoder>(E);
-
-    impl<E: Encoder> NetworkVisitor<E::Inputs> for Score<E> {
-        type Output = [usize; 2];
-
-        fn visit<M: Classifier<Inputs = E::Inputs>>(self, model: M) -> [usize; 2] {
-            let batch = self.0.batch(self.0.made_up(2, 3), &Device::flex());
-            model.forward(batch.inputs).dims()
-        }
+    fn scores<E: Encoder, M: Classifier<Inputs = E::Inputs>>(encoder: &E, model: &M) -> [usize; 2] {
+        let batch = encoder.batch(encoder.made_up(2, 3), &Device::flex());
+        model.forward(batch.inputs).dims()
     }
 
     #[test]
@@ -270,7 +289,8 @@ mod tests {
                 }
                 let norm = NormName::Group;
                 let network = ImageNetwork { name, shape: encoder.shape, classes: 3, norm };
-                assert_eq!(network.visit(&Device::flex(), Score(encoder)), [2, 3], "{name:?}");
+                let model = network.init(&Device::flex());
+                assert_eq!(scores(&encoder, &model), [2, 3], "{name:?}");
             }
         }
     }
@@ -284,7 +304,26 @@ mod tests {
         for name in names {
             let network =
                 TextNetwork { name, vocabulary: 11, length: 6, classes: 3, vectors: None };
-            assert_eq!(network.visit(&Device::flex(), Score(encoder)), [2, 3], "{name:?}");
+            assert_eq!(scores(&encoder, &network.init(&Device::flex())), [2, 3], "{name:?}");
         }
+    }
+
+    #[test]
+    fn parameters_keep_the_paths_of_the_network() {
+        let device = Device::flex().autodiff();
+        let (shape, norm) = (ImageBatcher::MNIST.shape, NormName::Group);
+        let network = ImageNetwork { name: ModelName::Cnn, shape, classes: 3, norm };
+        let ImageModel::Cnn(cnn) = network.init(&device) else { panic!("not a CNN") };
+        let paths = |parameters: TrainableParameters| -> Vec<String> {
+            parameters.iter().map(|parameter| parameter.path.clone()).collect()
+        };
+        let expected = paths(TrainableParameters::of(&cnn).unwrap());
+        let any = ImageModel::Cnn(cnn.clone());
+        assert_eq!(paths(TrainableParameters::of(&any).unwrap()), expected);
+        // A record of the one is a record of the other.
+        let images = Tensor::<4>::ones([2, 1, 28, 28], &device);
+        let loaded = network.init(&device).load_record(cnn.clone().into_record());
+        let scores = cnn.forward(images.clone()).into_data();
+        loaded.forward(images).into_data().assert_eq(&scores, true);
     }
 }

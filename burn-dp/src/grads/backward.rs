@@ -7,7 +7,7 @@ use super::collector::Collector;
 use super::pass_check::PassCheck;
 use super::planner::{Formation, Planner};
 use super::rows::Rows;
-use super::{MemoryBound, PerExampleGradients};
+use super::{DeviceCosts, MemoryBound, PerExampleGradients};
 use crate::DpError;
 use crate::device_read::blocking;
 use crate::model::TrainableParameters;
@@ -35,6 +35,7 @@ use crate::ops::recording::Recording;
 pub struct PrivateBackward {
     memory_bound: MemoryBound,
     formation: Formation,
+    costs: DeviceCosts,
     group_size: usize,
 }
 
@@ -48,12 +49,23 @@ impl PrivateBackward {
     /// Creates a pass that computes every parameter in the cheapest way within the default memory
     /// bound.
     pub fn new() -> Self {
-        Self { memory_bound: MemoryBound::default(), formation: Formation::Planned, group_size: 1 }
+        Self {
+            memory_bound: MemoryBound::default(),
+            formation: Formation::Planned,
+            costs: DeviceCosts::default(),
+            group_size: 1,
+        }
     }
 
     /// Bounds the memory of per-example gradients beyond what the pass recorded.
     pub fn with_memory_bound(mut self, bound: MemoryBound) -> Self {
         self.memory_bound = bound;
+        self
+    }
+
+    /// Sets the costs by which the cheapest way is chosen.
+    pub fn with_device_costs(mut self, costs: DeviceCosts) -> Self {
+        self.costs = costs;
         self
     }
 
@@ -100,6 +112,11 @@ impl PrivateBackward {
     /// Returns the bound on the memory of per-example gradients.
     pub fn memory_bound(&self) -> MemoryBound {
         self.memory_bound
+    }
+
+    /// Returns the costs by which the cheapest way is chosen.
+    pub fn device_costs(&self) -> DeviceCosts {
+        self.costs
     }
 
     /// Returns the number of consecutive rows that are one unit.
@@ -171,7 +188,7 @@ impl PrivateBackward {
         }
 
         let rows = Rows { count: batch_size, group_size: self.group_size };
-        let planner = Planner::new(self.memory_bound, self.formation);
+        let planner = Planner::new(self.memory_bound, self.formation, self.costs);
         let collector = Collector::new(witness, &parameters, rows, planner);
         let (losses, recorder) = check.begin(losses, self.group_size, model, collector);
         let recording = Recording::start(recorder)?;

@@ -96,10 +96,9 @@ impl Uses {
     fn form(&mut self, uses: Vec<Contribution>, rows: Rows, planner: &Planner) {
         let count = uses.len();
         let rule = combine(uses, rows.group_size);
-        let chunk = planner.formation_chunk(&*rule);
         self.formed = Some(match self.formed.take() {
-            None => ParameterGradients::form(&self.info, count, &*rule, chunk),
-            Some(others) => others.plus(count, &*rule, chunk),
+            None => ParameterGradients::form(&self.info, count, &*rule, planner),
+            Some(others) => others.plus(count, &*rule, planner),
         });
     }
 

@@ -29,6 +29,11 @@ pub struct ExplainedParameter {
     pub kept_bytes: usize,
     /// Bytes of temporaries.
     pub temporary_bytes: usize,
+    /// Estimate of the time for the norms and the weighted sum after the pass, from the
+    /// [costs of the device](super::DeviceCosts), in seconds.
+    pub estimated_seconds: f64,
+    /// The measured time for them; `None` if no example reached the parameter, and in browsers.
+    pub measured_seconds: Option<f64>,
 }
 
 impl ExplainedParameter {
@@ -44,6 +49,8 @@ impl ExplainedParameter {
             recorded_bytes: 0,
             kept_bytes: 0,
             temporary_bytes: 0,
+            estimated_seconds: 0.0,
+            measured_seconds: None,
         }
     }
 
@@ -68,7 +75,8 @@ impl ExplainedParameter {
 ///
 /// # Privacy
 ///
-/// The table depends on the shapes of layers and batch only, not on the values of the examples.
+/// Apart from the measured times the table depends on the shapes of layers and batch only, not on
+/// the values of the examples.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Explanation {
     pub(super) parameters: Vec<ExplainedParameter>,
@@ -101,8 +109,18 @@ impl Explanation {
 
 impl fmt::Display for Explanation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let header =
-            ["parameter", "shape", "rule", "uses", "norm", "ghost flops", "gradients", "kept"];
+        let header = [
+            "parameter",
+            "shape",
+            "rule",
+            "uses",
+            "norm",
+            "ghost flops",
+            "gradients",
+            "kept",
+            "estimated",
+            "measured",
+        ];
         let mut rows = vec![header.map(String::from)];
         rows.extend(self.parameters.iter().map(|parameter| {
             [
@@ -119,9 +137,11 @@ impl fmt::Display for Explanation {
                 parameter.ghost_flops.map_or("-".into(), |flops| format!("{flops:.2e}")),
                 Bytes(parameter.gradient_bytes).to_string(),
                 Bytes(parameter.kept_bytes).to_string(),
+                parameter.rule.map_or("-".into(), |_| time(parameter.estimated_seconds)),
+                parameter.measured_seconds.map_or("-".into(), time),
             ]
         }));
-        let widths: [usize; 8] = std::array::from_fn(|column| {
+        let widths: [usize; 10] = std::array::from_fn(|column| {
             rows.iter().map(|row| row[column].len()).max().unwrap_or(0)
         });
         for row in &rows {
@@ -140,6 +160,14 @@ impl fmt::Display for Explanation {
             Bytes(bound),
         )?;
         if bounded > bound { f.write_str(": over the bound") } else { Ok(()) }
+    }
+}
+
+/// Returns a time in milliseconds or microseconds.
+fn time(seconds: f64) -> String {
+    match seconds * 1e3 {
+        ms if ms >= 1.0 => format!("{ms:.1} ms"),
+        ms => format!("{:.0} µs", ms * 1e3),
     }
 }
 

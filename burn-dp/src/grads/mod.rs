@@ -11,6 +11,7 @@
 //! | `collector` | takes its records |
 //! | `rules/` | one rule per file: lift, mathematics, oracle tests |
 //! | `planner` | chooses between ghost norms and instantiation |
+//! | `device_costs`, `clock` | the times of a device, by which it chooses |
 //! | `per_example`, `parameter_gradients`, `precision` | norms and weighted sums |
 //! | `independence/` | tests that loss i depends on example i alone, by gradient and by value |
 //! | `explain`, `explanation` | report of the planner's decisions |
@@ -18,7 +19,9 @@
 //! | `tests/` | compositions of layers, and properties of all of them |
 
 mod backward;
+mod clock;
 mod collector;
+mod device_costs;
 mod explain;
 mod explanation;
 mod independence;
@@ -37,6 +40,7 @@ mod tests;
 
 pub(crate) use crate::ops::single;
 pub use backward::PrivateBackward;
+pub use device_costs::DeviceCosts;
 pub use explain::explain;
 pub use explanation::{ExplainedParameter, Explanation};
 pub(crate) use independence::{Probe, compare_values};

@@ -1,10 +1,12 @@
 //! The gradients of one parameter, for each example.
 
-use burn::tensor::Tensor;
+use burn::tensor::{DType, Device, Tensor};
 
+use super::clock::shortest;
 use super::explanation::ExplainedParameter;
 use super::planner::{Plan, Planner, Strategy};
 use super::rules::{Keep, Restriction, Rounding, Rule, SquaredNorms, weighted_rows};
+use crate::DpError;
 use crate::model::ParameterInfo;
 use crate::ops::row_squared_norms;
 
@@ -37,7 +39,7 @@ impl ParameterGradients {
         planner: &mut Planner,
     ) -> Self {
         let plan = planner.plan(&*rule);
-        let explained = explained(info, uses, &*rule, plan);
+        let explained = explained(info, uses, &*rule, plan, planner);
         let source = match plan.strategy {
             // The record is dropped.
             Strategy::Instantiate => Source::Instantiated(instantiate(&*rule, plan.chunk)),
@@ -46,19 +48,26 @@ impl ParameterGradients {
         Self { info: info.clone(), plan, explained, source }
     }
 
-    /// Forms the gradients of `uses` uses for `chunk` examples at a time.
-    pub(super) fn form(info: &ParameterInfo, uses: usize, rule: &dyn Rule, chunk: usize) -> Self {
+    /// Forms the gradients of `uses` uses.
+    pub(super) fn form(
+        info: &ParameterInfo,
+        uses: usize,
+        rule: &dyn Rule,
+        planner: &Planner,
+    ) -> Self {
+        let chunk = planner.formation_chunk(rule);
         let plan = Plan { strategy: Strategy::Instantiate, chunk };
         Self {
             info: info.clone(),
             plan,
-            explained: explained(info, uses, rule, plan),
+            explained: explained(info, uses, rule, plan, planner),
             source: Source::Instantiated(instantiate(rule, chunk)),
         }
     }
 
-    /// Adds the gradients of `uses` further uses, formed for `chunk` examples at a time.
-    pub(super) fn plus(mut self, uses: usize, rule: &dyn Rule, chunk: usize) -> Self {
+    /// Adds the gradients of `uses` further uses.
+    pub(super) fn plus(mut self, uses: usize, rule: &dyn Rule, planner: &Planner) -> Self {
+        let chunk = planner.formation_chunk(rule);
         let Source::Instantiated(rows) = self.source else {
             unreachable!("the gradients of the uses before are formed");
         };
@@ -68,8 +77,25 @@ impl ParameterGradients {
         };
         self.source = Source::Instantiated(sum);
         let plan = Plan { strategy: Strategy::Instantiate, chunk };
-        self.explained = self.explained.plus(explained(&self.info, uses, rule, plan));
+        self.explained = self.explained.plus(explained(&self.info, uses, rule, plan, planner));
         self
+    }
+
+    /// Returns the planner's choice with the time that the norms and the weighted sum take.
+    ///
+    /// # Errors
+    ///
+    /// Returns [`DpError::Device`] if the device fails.
+    pub(super) fn measured(self, device: &Device) -> Result<ExplainedParameter, DpError> {
+        let [units] = self.squared_norms().values.dims();
+        let coefficients = Tensor::<1>::ones([units], (device, DType::F32));
+        let norms = shortest(device, || self.squared_norms())?;
+        let sum = shortest(device, || match &self.source {
+            Source::Rule(rule) => rule.weighted_sum(coefficients.clone()),
+            Source::Instantiated(rows) => weighted_rows(coefficients.clone(), rows.clone()),
+        })?;
+        let measured_seconds = norms.zip(sum).map(|(norms, sum)| norms + sum);
+        Ok(ExplainedParameter { measured_seconds, ..self.explained })
     }
 
     /// Returns the squared norms, `[batch_size]`.
@@ -131,7 +157,13 @@ fn instantiate(rule: &dyn Rule, chunk: usize) -> Tensor<2> {
 }
 
 /// Explains the planner's choice for one parameter, from shapes alone.
-fn explained(info: &ParameterInfo, uses: usize, rule: &dyn Rule, plan: Plan) -> ExplainedParameter {
+fn explained(
+    info: &ParameterInfo,
+    uses: usize,
+    rule: &dyn Rule,
+    plan: Plan,
+    planner: &Planner,
+) -> ExplainedParameter {
     let (cost, units, size) = (rule.cost(), rule.batch_size(), size_of::<f32>());
     let gradient_bytes = units * info.num_values() * size;
     let recorded_bytes = rule.kept_values() * size;
@@ -154,5 +186,7 @@ fn explained(info: &ParameterInfo, uses: usize, rule: &dyn Rule, plan: Plan) -> 
         recorded_bytes,
         kept_bytes,
         temporary_bytes: plan.chunk.min(units) * temporary * size,
+        estimated_seconds: planner.estimate(rule, plan),
+        measured_seconds: None,
     }
 }

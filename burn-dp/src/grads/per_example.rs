@@ -78,23 +78,24 @@ impl PerExampleGradients {
             .map(|parameter| (parameter.info.path.as_str(), parameter.plan.strategy))
     }
 
-    /// Explains the planner's choice for each of `parameters`.
+    /// Explains the planner's choice for each of `parameters`, and measures it where there is a
+    /// clock.
     pub(super) fn explanation(
         self,
         parameters: Vec<ParameterInfo>,
         bound: MemoryBound,
-    ) -> Explanation {
-        let found = |info: &ParameterInfo| {
-            self.parameters.iter().find(|parameter| parameter.info.id == info.id)
-        };
-        let parameters = parameters
+    ) -> Result<Explanation, DpError> {
+        let (units, device) = (self.batch_size, self.device);
+        let mut found = self.parameters;
+        let explained = |info: &ParameterInfo| match found
             .iter()
-            .map(|info| match found(info) {
-                Some(parameter) => parameter.explained.clone(),
-                None => ExplainedParameter::unreached(info),
-            })
-            .collect();
-        Explanation { parameters, units: self.batch_size, bound }
+            .position(|parameter| parameter.info.id == info.id)
+        {
+            Some(index) => found.swap_remove(index).measured(&device),
+            None => Ok(ExplainedParameter::unreached(info)),
+        };
+        let parameters = parameters.iter().map(explained).collect::<Result<_, _>>()?;
+        Ok(Explanation { parameters, units, bound })
     }
 
     /// Returns the squared norms of the gradients for each group of parameters and each example,

@@ -1,10 +1,14 @@
 //! Chooses between ghost norms and instantiation for each parameter.
 
-use super::rules::Rule;
+use super::DeviceCosts;
+use super::device_costs::MOVED_BYTES;
+use super::rules::{Cost, Rule};
 
-/// Floating-point operations that take as much time as moving one value three times: writing a
-/// gradient, reading it for the norm, and reading it again for the weighted sum.
-const FLOPS_PER_VALUE: f64 = 96.0;
+/// Kernels of a ghost norm: two Gram matrices, their product and its sum.
+const GHOST_LAUNCHES: usize = 4;
+
+/// Kernels of a gradient that is formed, and of its norm.
+const NORM_LAUNCHES: usize = 2;
 
 /// Temporaries of up to this many bytes are not split: a second launch costs more.
 const SMALL_TEMPORARY: usize = 4 << 20;
@@ -69,12 +73,13 @@ pub(super) struct Planner {
     left: usize,
     chunk: usize,
     formation: Formation,
+    costs: DeviceCosts,
 }
 
 impl Planner {
-    pub(super) fn new(bound: MemoryBound, formation: Formation) -> Self {
+    pub(super) fn new(bound: MemoryBound, formation: Formation, costs: DeviceCosts) -> Self {
         // Gradients that are dropped after their norm may use a quarter of the bound at a time.
-        Self { left: bound.bytes, chunk: bound.bytes / 4, formation }
+        Self { left: bound.bytes, chunk: bound.bytes / 4, formation, costs }
     }
 
     /// Whether the gradients of `units` units are formed as soon as `rule` is recorded: if they
@@ -110,18 +115,19 @@ impl Planner {
     /// Plans one parameter whose gradients are not formed at once.
     pub(super) fn plan(&mut self, rule: &dyn Rule) -> Plan {
         let (cost, batch_size) = (rule.cost(), rule.batch_size());
-        let kept = batch_size * cost.values * size_of::<f32>();
-        let moves = FLOPS_PER_VALUE * cost.values as f64;
-        let ghost_takes_at_most = |flops: f64| cost.ghost_flops.is_some_and(|ghost| ghost <= flops);
-        let chunk = |values: usize| self.examples(values, self.chunk, batch_size);
-
         if self.formation == Formation::Always {
             return Plan { strategy: Strategy::Instantiate, chunk: batch_size };
         }
+        let chunk = |values: usize| self.examples(values, self.chunk, batch_size);
         let ghost = Plan { strategy: Strategy::Ghost, chunk: chunk(cost.ghost_temporary) };
-        if ghost_takes_at_most(moves) {
+        let time = self.ghost(cost, batch_size, ghost.chunk);
+        let is_ghost = |other: f64| time.is_some_and(|time| time <= other);
+
+        let moved = self.costs.bytes(MOVED_BYTES * (batch_size * cost.values) as f64, 0);
+        if is_ghost(moved + self.costs.operations(0.0, NORM_LAUNCHES)) {
             return ghost;
         }
+        let kept = batch_size * cost.values * size_of::<f32>();
         if kept <= self.left {
             self.left -= kept;
             let chunk = self.formation_chunk(rule);
@@ -129,11 +135,46 @@ impl Planner {
         }
         // Gradients that are dropped are formed for the norm alone: the weighted sum uses the
         // record.
-        if ghost_takes_at_most(moves + cost.formation_flops) {
+        let chunk = chunk(cost.values + cost.temporary);
+        let launches = NORM_LAUNCHES * batch_size.div_ceil(chunk);
+        if is_ghost(moved + self.formation(cost, batch_size, launches)) {
             return ghost;
         }
-        let chunk = chunk(cost.values + cost.temporary);
         Plan { strategy: Strategy::InstantiateInChunks(chunk), chunk }
+    }
+
+    /// Returns the time of the ghost norms for `chunk` examples at a time; `None` if the rule has
+    /// none, zero if they cost nothing.
+    fn ghost(&self, cost: Cost, batch_size: usize, chunk: usize) -> Option<f64> {
+        let flops = cost.ghost_flops?;
+        if flops == 0.0 {
+            return Some(0.0);
+        }
+        let launches = GHOST_LAUNCHES * batch_size.div_ceil(chunk.max(1));
+        Some(self.costs.operations(batch_size as f64 * flops, launches))
+    }
+
+    /// Returns the time of the operations that form the gradients.
+    fn formation(&self, cost: Cost, batch_size: usize, launches: usize) -> f64 {
+        self.costs.operations(batch_size as f64 * cost.formation_flops, launches)
+    }
+
+    /// Returns an estimate of the time for the norms and the weighted sum of one parameter after
+    /// the pass, in seconds. Gradients that are kept were formed in the pass.
+    pub(super) fn estimate(&self, rule: &dyn Rule, plan: Plan) -> f64 {
+        let (cost, batch_size) = (rule.cost(), rule.batch_size());
+        let values = (batch_size * cost.values * size_of::<f32>()) as f64;
+        let formation = |launches| self.formation(cost, batch_size, launches);
+        match plan.strategy {
+            Strategy::Instantiate => self.costs.bytes(2.0 * values, 2),
+            Strategy::Ghost => {
+                self.ghost(cost, batch_size, plan.chunk).unwrap_or(0.0) + formation(1)
+            }
+            Strategy::InstantiateInChunks(chunk) => {
+                let launches = NORM_LAUNCHES * batch_size.div_ceil(chunk.max(1));
+                self.costs.bytes(2.0 * values, launches) + formation(0) + formation(1)
+            }
+        }
     }
 }
 
@@ -147,10 +188,16 @@ pub(super) struct Plan {
 
 #[cfg(test)]
 mod tests {
+    #![allow(clippy::unwrap_used)]
+
     use burn::tensor::{Device, Int, Tensor};
 
     use super::super::rules::{OuterProducts, Summed};
     use super::*;
+
+    fn plans(bound: MemoryBound, formation: Formation) -> Planner {
+        Planner::new(bound, formation, DeviceCosts::default())
+    }
 
     fn linear(
         positions: usize,
@@ -164,15 +211,15 @@ mod tests {
 
     #[test]
     fn one_position_takes_the_ghost_norm() {
-        let mut planner = Planner::new(MemoryBound::default(), Formation::Planned);
+        let mut planner = plans(MemoryBound::default(), Formation::Planned);
         assert_eq!(planner.plan(&linear(1, 784, 128, 8)).strategy, Strategy::Ghost);
         assert!(!planner.forms_at_once(&linear(1, 784, 128, 8), 8));
     }
 
     #[test]
     fn gradients_of_half_the_record_are_formed_at_once() {
-        let planner = Planner::new(MemoryBound::bytes(0), Formation::Planned);
-        let deferred = Planner::new(MemoryBound::bytes(0), Formation::Deferred);
+        let planner = plans(MemoryBound::bytes(0), Formation::Planned);
+        let deferred = plans(MemoryBound::bytes(0), Formation::Deferred);
         // The record has 23 · 45 values, the gradient 25 · 20.
         assert!(planner.forms_at_once(&linear(23, 25, 20, 4), 4));
         assert!(!planner.forms_at_once(&linear(22, 25, 20, 4), 4));
@@ -185,7 +232,7 @@ mod tests {
         let rows = Tensor::zeros([4, 50, 3], &Device::default());
         let outer = OuterProducts::indexed(2, ids, rows);
         assert!(4 * outer.cost().values < outer.kept_values());
-        let mut planner = Planner::new(MemoryBound::default(), Formation::Planned);
+        let mut planner = plans(MemoryBound::default(), Formation::Planned);
         assert!(!planner.forms_at_once(&outer, 4));
         assert_eq!(planner.plan(&outer).strategy, Strategy::Ghost);
     }
@@ -196,36 +243,35 @@ mod tests {
             let uses: Vec<Box<dyn Rule>> = vec![Box::new(linear(40, 400, 80, 2 * batch_size))];
             Summed { uses, group_size: 2 }
         };
-        let planner = Planner::new(MemoryBound::bytes(0), Formation::Planned);
+        let planner = plans(MemoryBound::bytes(0), Formation::Planned);
         assert_eq!(planner.formation_chunk(&unit(16)), 1);
         // Twice the gradient of 400 · 80 values for each unit.
-        let planner =
-            Planner::new(MemoryBound::bytes(3 * 4 * 2 * 400 * 80 * 4), Formation::Planned);
+        let planner = plans(MemoryBound::bytes(3 * 4 * 2 * 400 * 80 * 4), Formation::Planned);
         assert_eq!(planner.formation_chunk(&unit(16)), 3);
         assert_eq!(
-            Planner::new(MemoryBound::default(), Formation::Planned).formation_chunk(&unit(16)),
+            plans(MemoryBound::default(), Formation::Planned).formation_chunk(&unit(16)),
             16
         );
     }
 
     #[test]
     fn many_positions_of_a_small_layer_are_instantiated() {
-        let mut planner = Planner::new(MemoryBound::default(), Formation::Planned);
+        let mut planner = plans(MemoryBound::default(), Formation::Planned);
         assert_eq!(planner.plan(&linear(60, 100, 80, 16)).strategy, Strategy::Instantiate);
     }
 
     #[test]
     fn gram_matrices_stay_within_the_memory_bound() {
-        let mut planner = Planner::new(MemoryBound::bytes(4 * 4 * 2 * 24 * 24), Formation::Planned);
+        let mut planner = plans(MemoryBound::bytes(4 * 4 * 2 * 24 * 24), Formation::Planned);
         let plan = planner.plan(&linear(24, 300, 300, 8));
         assert_eq!(plan, Plan { strategy: Strategy::Ghost, chunk: 1 });
-        let mut planner = Planner::new(MemoryBound::default(), Formation::Planned);
+        let mut planner = plans(MemoryBound::default(), Formation::Planned);
         assert_eq!(planner.plan(&linear(24, 300, 300, 8)).chunk, 8);
     }
 
     #[test]
     fn gradients_beyond_the_memory_bound_are_measured_in_chunks() {
-        let mut planner = Planner::new(MemoryBound::bytes(16 * 8000 * 4), Formation::Planned);
+        let mut planner = plans(MemoryBound::bytes(16 * 8000 * 4), Formation::Planned);
         let outer = linear(80, 100, 80, 16);
         assert_eq!(planner.plan(&outer).strategy, Strategy::Instantiate);
         assert_eq!(planner.plan(&outer).strategy, Strategy::InstantiateInChunks(4));
@@ -235,7 +281,7 @@ mod tests {
     fn gradients_that_cannot_be_kept_cost_their_formation() {
         // The ghost norm takes more operations than moving the gradient, and fewer than forming it
         // as well.
-        let mut planner = Planner::new(MemoryBound::bytes(16 * 8000 * 4), Formation::Planned);
+        let mut planner = plans(MemoryBound::bytes(16 * 8000 * 4), Formation::Planned);
         let outer = linear(60, 100, 80, 16);
         assert_eq!(planner.plan(&outer).strategy, Strategy::Instantiate);
         assert_eq!(planner.plan(&outer).strategy, Strategy::Ghost);
@@ -249,7 +295,44 @@ mod tests {
         let zeros =
             |columns| Tensor::<3>::zeros([1, 1, 1], &device).expand([2, positions, columns]);
         let tied = OuterProducts::dense(zeros(vocabulary), zeros(width));
-        let mut planner = Planner::new(MemoryBound::default(), Formation::Planned);
+        let mut planner = plans(MemoryBound::default(), Formation::Planned);
         assert_eq!(planner.plan(&tied).strategy, Strategy::Ghost);
+    }
+
+    #[test]
+    fn the_costs_of_the_device_decide() {
+        let outer = linear(60, 100, 80, 16);
+        let plan = |operation: f64, byte: f64, launch: f64, bytes: usize| {
+            let costs = DeviceCosts::new(operation, byte, launch).unwrap();
+            let bound = MemoryBound::bytes(bytes);
+            Planner::new(bound, Formation::Planned, costs).plan(&outer).strategy
+        };
+        let all = usize::MAX;
+        assert_eq!(plan(1e-11, 8e-11, 0.0, all), Strategy::Instantiate);
+        // Bytes that cost much are not moved.
+        assert_eq!(plan(1e-11, 8e-10, 0.0, all), Strategy::Ghost);
+        assert_eq!(plan(1e-9, 8e-10, 0.0, 0), Strategy::InstantiateInChunks(1));
+        // Two launches for each of 16 examples cost more than the ghost norm of all.
+        let ghost = MemoryBound::bytes(4 * 16 * 2 * 60 * 60 * 4).as_bytes();
+        assert_eq!(plan(1e-9, 8e-10, 0.0, ghost), Strategy::InstantiateInChunks(14));
+        assert_eq!(plan(1e-10, 8e-11, 1e-3, 0), Strategy::InstantiateInChunks(1));
+    }
+
+    #[test]
+    fn estimates_follow_the_plan() {
+        let outer = linear(60, 100, 80, 16);
+        let costs = DeviceCosts::new(1e-9, 1e-8, 1e-3).unwrap();
+        let planner = Planner::new(MemoryBound::default(), Formation::Planned, costs);
+        let estimate = |strategy, chunk| planner.estimate(&outer, Plan { strategy, chunk });
+        let close = |found: f64, expected: f64| assert!((found / expected - 1.0).abs() < 1e-12);
+        // 16 examples: Gram matrices of 60 positions, and their sum of 60 outer products.
+        let formed = 16.0 * 2.0 * (60 * 100 * 80) as f64 * 1e-9;
+        let gram = 16.0 * 2.0 * (60 * 60 * 180) as f64 * 1e-9;
+        let read = 2.0 * (16 * 100 * 80 * 4) as f64 * 1e-8;
+        close(estimate(Strategy::Ghost, 16), gram + 4e-3 + formed + 1e-3);
+        close(estimate(Strategy::Ghost, 8), gram + 8e-3 + formed + 1e-3);
+        close(estimate(Strategy::Instantiate, 16), read + 2e-3);
+        let chunks = Strategy::InstantiateInChunks(4);
+        close(estimate(chunks, 4), read + 8e-3 + formed + formed + 1e-3);
     }
 }

@@ -18,8 +18,9 @@ use burn::nn::conv::Conv2d;
 use burn::nn::{GroupNorm, Gru, GruConfig, LayerNorm, Linear, Lstm, LstmConfig, Rnn, RnnConfig};
 use burn::tensor::{Device, Tensor};
 use burn_dp::nn::Private;
+use burn_dp_examples::any_classifier;
 use burn_dp_examples::data::{CLASSES, ImageBatcher, ImageShape};
-use burn_dp_examples::models::{ImageNetwork, ModelName, NetworkVisitor, NormName};
+use burn_dp_examples::models::{ImageModel, ImageNetwork, ModelName, NormName};
 use clap::{Args, ValueEnum};
 
 use block::{BlockShape, Blocks};
@@ -177,18 +178,15 @@ impl Network {
         Some((sizes.length.unwrap_or(length), shape))
     }
 
-    /// Creates the network with private layers and passes it to the visitor.
-    pub(super) fn private<V>(self, sizes: Sizes, device: &Device, visitor: V) -> V::Output
-    where
-        V: NetworkVisitor<Tensor<4>>,
-    {
+    /// Initializes the network with private layers.
+    pub(super) fn private(self, sizes: Sizes, device: &Device) -> AnyNetwork {
         match self.of_examples() {
             Some(name) => {
                 let shape = self.encoder(sizes).shape;
                 let (classes, norm) = (self.classes(), NormName::Group);
-                ImageNetwork { name, shape, classes, norm }.visit(device, visitor)
+                ImageNetwork { name, shape, classes, norm }.init(device).into()
             }
-            None => self.visit::<
+            None => self.init::<
                 Private<Linear>,
                 Private<Conv2d>,
                 Private<GroupNorm>,
@@ -198,21 +196,17 @@ impl Network {
                 Private<Gru>,
                 Private<Lstm>,
                 Private<Activation>,
-                V,
-            >(sizes, device, visitor),
+            >(sizes, device),
         }
     }
 
-    /// Creates the network with stock layers of Burn and passes it to the visitor. Networks without
-    /// them ([`has_stock_layers`](Self::has_stock_layers)) are created with private layers.
-    pub(super) fn stock<V>(self, sizes: Sizes, device: &Device, visitor: V) -> V::Output
-    where
-        V: NetworkVisitor<Tensor<4>>,
-    {
+    /// Initializes the network with stock layers of Burn. Networks without them
+    /// ([`has_stock_layers`](Self::has_stock_layers)) have private layers.
+    pub(super) fn stock(self, sizes: Sizes, device: &Device) -> AnyNetwork {
         if !self.has_stock_layers() {
-            return self.private(sizes, device, visitor);
+            return self.private(sizes, device);
         }
-        self.visit::<
+        self.init::<
             Linear,
             Conv2d,
             GroupNorm,
@@ -222,16 +216,10 @@ impl Network {
             Gru,
             Lstm,
             Activation,
-            V,
-        >(sizes, device, visitor)
+        >(sizes, device)
     }
 
-    fn visit<L, C, G, N, A, R, U, M, F, V>(
-        self,
-        sizes: Sizes,
-        device: &Device,
-        visitor: V,
-    ) -> V::Output
+    fn init<L, C, G, N, A, R, U, M, F>(self, sizes: Sizes, device: &Device) -> AnyNetwork
     where
         L: Layer<Linear> + Forward<2> + Forward<3>,
         C: Layer<Conv2d> + Forward<4>,
@@ -242,42 +230,89 @@ impl Network {
         U: Layer<Gru> + Forward<3>,
         M: Layer<Lstm> + Forward<3>,
         F: Layer<Activation> + Forward<2> + Forward<4>,
-        V: NetworkVisitor<Tensor<4>>,
+        AnyNetwork: From<Blocks<A, N, L>>
+            + From<Cnn<C, L, F>>
+            + From<Recurrent<R, L>>
+            + From<Recurrent<U, L>>
+            + From<Recurrent<M, L>>
+            + From<ResNet18<C, G, L>>
+            + From<Vgg11<C, L>>
+            + From<Mlp<L, F>>,
     {
         let classes = self.classes();
         let ImageShape { width: d_input, height, .. } = self.encoder(sizes).shape;
         if let Some((_, shape)) = self.block(sizes) {
-            return visitor.visit(Blocks::<A, N, L>::new(shape, device));
+            return Blocks::<A, N, L>::new(shape, device).into();
         }
         let units = sizes.width.unwrap_or(UNITS);
         match self {
-            Self::Cnn => visitor.visit(Cnn::<C, L, F>::new(classes, device)),
+            Self::Cnn => Cnn::<C, L, F>::new(classes, device).into(),
             Self::Rnn => {
                 let cell = R::of(RnnConfig::new(d_input, units, true).init(device));
-                visitor.visit(Recurrent::<R, L>::new(cell, units, classes, device))
+                Recurrent::<R, L>::new(cell, units, classes, device).into()
             }
             Self::Gru => {
                 let cell = U::of(GruConfig::new(d_input, units, true).init(device));
-                visitor.visit(Recurrent::<U, L>::new(cell, units, classes, device))
+                Recurrent::<U, L>::new(cell, units, classes, device).into()
             }
             Self::Lstm => {
                 let cell = M::of(LstmConfig::new(d_input, units, true).init(device));
-                visitor.visit(Recurrent::<M, L>::new(cell, units, classes, device))
+                Recurrent::<M, L>::new(cell, units, classes, device).into()
             }
             Self::ResNet18Cifar => {
                 let width = sizes.width.unwrap_or(64);
-                visitor.visit(ResNet18::<C, G, L>::new(width, classes, device))
+                ResNet18::<C, G, L>::new(width, classes, device).into()
             }
-            Self::Vgg11 => visitor.visit(Vgg11::<C, L>::new(height, classes, device)),
+            Self::Vgg11 => Vgg11::<C, L>::new(height, classes, device).into(),
             _ => {
                 let hidden = match (sizes.width, sizes.depth) {
                     (None, None) => vec![128, 256],
                     (width, depth) => vec![width.unwrap_or(UNITS); depth.unwrap_or(2)],
                 };
                 let ends = (vec![d_input * height], vec![classes]);
-                visitor.visit(Mlp::<L, F>::new(&[ends.0, hidden, ends.1].concat(), device))
+                Mlp::<L, F>::new(&[ends.0, hidden, ends.1].concat(), device).into()
             }
         }
+    }
+}
+
+any_classifier! {
+    /// Any of the networks, of private layers or of stock layers.
+    AnyNetwork(Tensor<4>) {
+        /// A network of `burn-dp-examples`.
+        Example(ImageModel),
+        /// Multi-layer perceptron.
+        Mlp(Mlp<Private<Linear>, Private<Activation>>),
+        /// Convolutional network.
+        Cnn(Cnn<Private<Conv2d>, Private<Linear>, Private<Activation>>),
+        /// Recurrent network.
+        Rnn(Recurrent<Private<Rnn>, Private<Linear>>),
+        /// Gated recurrent unit.
+        Gru(Recurrent<Private<Gru>, Private<Linear>>),
+        /// Long short-term memory.
+        Lstm(Recurrent<Private<Lstm>, Private<Linear>>),
+        /// Transformer blocks.
+        Blocks(Blocks<Private<MultiHeadAttention>, Private<LayerNorm>, Private<Linear>>),
+        /// Residual network of 18 layers.
+        ResNet18(ResNet18<Private<Conv2d>, Private<GroupNorm>, Private<Linear>>),
+        /// VGG network of 11 layers.
+        Vgg11(Vgg11<Private<Conv2d>, Private<Linear>>),
+        /// Multi-layer perceptron of stock layers.
+        StockMlp(Mlp<Linear, Activation>),
+        /// Convolutional network of stock layers.
+        StockCnn(Cnn<Conv2d, Linear, Activation>),
+        /// Recurrent network of stock layers.
+        StockRnn(Recurrent<Rnn, Linear>),
+        /// Gated recurrent unit of stock layers.
+        StockGru(Recurrent<Gru, Linear>),
+        /// Long short-term memory of stock layers.
+        StockLstm(Recurrent<Lstm, Linear>),
+        /// Transformer blocks of stock layers.
+        StockBlocks(Blocks<MultiHeadAttention, LayerNorm, Linear>),
+        /// Residual network of stock layers.
+        StockResNet18(ResNet18<Conv2d, GroupNorm, Linear>),
+        /// VGG network of stock layers.
+        StockVgg11(Vgg11<Conv2d, Linear>),
     }
 }
 
@@ -286,7 +321,7 @@ mod tests {
     #![allow(clippy::unwrap_used)]
 
     use burn::data::dataloader::batcher::Batcher;
-    use burn::store::ModuleRecord;
+    use burn::module::Module;
     use burn_dp_examples::data::Encoder;
     use burn_dp_examples::models::Classifier;
 
@@ -306,48 +341,21 @@ mod tests {
         Sizes { image_size: Some(16), width, length: Some(5), ..Sizes::default() }
     }
 
-    /// Loads a record, if there is one, and returns the scores and the record.
-    struct Scores {
-        record: Option<ModuleRecord>,
-        inputs: Tensor<4>,
-    }
-
-    impl NetworkVisitor<Tensor<4>> for Scores {
-        type Output = (ModuleRecord, Vec<f32>);
-
-        fn visit<M: Classifier<Inputs = Tensor<4>>>(self, mut model: M) -> Self::Output {
-            if let Some(record) = self.record {
-                model = model.load_record(record);
-            }
-            let scores = model.forward(self.inputs).into_data().try_into_vec().unwrap();
-            (model.into_record(), scores)
-        }
-    }
-
     #[test]
     fn stock_and_private_layers_make_the_same_network() {
         let device = Device::flex();
         for network in with_stock_layers() {
             let (sizes, encoder) = (small(network), network.encoder(small(network)));
             let inputs = encoder.batch(encoder.made_up(2, 2), &device).inputs;
-            let visitor = Scores { record: None, inputs: inputs.clone() };
-            let (record, expected) = network.private(sizes, &device, visitor);
-            let visitor = Scores { record: Some(record), inputs };
-            let (_, found) = network.stock(sizes, &device, visitor);
+            let scores = |model: &AnyNetwork| -> Vec<f32> {
+                model.forward(inputs.clone()).into_data().try_into_vec().unwrap()
+            };
+            let private = network.private(sizes, &device);
+            let stock = network.stock(sizes, &device).load_record(private.clone().into_record());
+            let (expected, found) = (scores(&private), scores(&stock));
             assert_eq!(found.len(), 2 * network.classes(), "{network:?}");
             let close = |(a, b): (&f32, &f32)| (a - b).abs() <= 1e-4 * (1.0 + b.abs());
             assert!(found.iter().zip(&expected).all(close), "{network:?}: {found:?} {expected:?}");
-        }
-    }
-
-    /// Counts the parameters.
-    struct Count;
-
-    impl NetworkVisitor<Tensor<4>> for Count {
-        type Output = usize;
-
-        fn visit<M: Classifier<Inputs = Tensor<4>>>(self, model: M) -> usize {
-            model.num_params()
         }
     }
 
@@ -368,7 +376,7 @@ mod tests {
         ];
         assert_eq!(expected.map(|(network, _)| network).len(), with_stock_layers().count());
         for (network, count) in expected {
-            let found = network.stock(Sizes::default(), &Device::flex(), Count);
+            let found = network.stock(Sizes::default(), &Device::flex()).num_params();
             assert_eq!(found, count, "{network:?}");
         }
     }
@@ -377,7 +385,7 @@ mod tests {
     fn width_and_depth_change_the_network() {
         let count = |network: Network, width, depth| {
             let sizes = Sizes { width, depth, ..Sizes::default() };
-            network.private(sizes, &Device::flex(), Count)
+            network.private(sizes, &Device::flex()).num_params()
         };
         let mlp = 785 * 8 + 2 * (9 * 8) + 9 * 10;
         assert_eq!(count(Network::Mlp, Some(8), Some(3)), mlp);

@@ -1,14 +1,14 @@
 //! Command-line options of batch clipping.
 
 use burn::tensor::{Device, Tensor};
-use burn_dp::DpError;
 use burn_dp::model::ParameterGroups;
 use clap::{Parser, ValueEnum};
 use serde::Serialize;
 
+use crate::any_classifier;
 use crate::data::{ImageBatcher, ImageShape};
 use crate::models::{
-    BnLeNet5Config, Classifier, ConvNetConfig, NetworkVisitor, NormName, ResNetConfig, ResNetDepth,
+    BnLeNet5, BnLeNet5Config, ConvNet, ConvNetConfig, NormName, ResNet, ResNetConfig, ResNetDepth,
 };
 use crate::training::TrainError;
 use crate::training::options::{
@@ -202,15 +202,8 @@ impl BatchModelName {
     ///
     /// Returns [`TrainError::Privacy`] if the network has no groups.
     pub fn layers(self, channels: usize, classes: usize) -> Result<usize, TrainError> {
-        struct Layers;
-        impl NetworkVisitor<Tensor<4>> for Layers {
-            type Output = Result<usize, DpError>;
-
-            fn visit<M: Classifier<Inputs = Tensor<4>>>(self, model: M) -> Self::Output {
-                Ok(ParameterGroups::per_layer(&model)?.len())
-            }
-        }
-        Ok(self.visit(channels, classes, &Device::flex().autodiff(), Layers)?)
+        let model = self.init(channels, classes, &Device::flex().autodiff());
+        Ok(ParameterGroups::per_layer(&model)?.len())
     }
 
     /// Returns the same network with or without BatchNorm.
@@ -225,30 +218,36 @@ impl BatchModelName {
         }
     }
 
-    /// Initializes the network for images of this many channels, and passes it to the visitor.
-    pub fn visit<V: NetworkVisitor<Tensor<4>>>(
-        self,
-        channels: usize,
-        classes: usize,
-        device: &Device,
-        visitor: V,
-    ) -> V::Output {
+    /// Initializes the network for images of this many channels.
+    pub fn init(self, channels: usize, classes: usize, device: &Device) -> BatchModel {
         let batch_norm = self.has_batch_norm();
         match self {
             Self::BnLenet5 | Self::Lenet5 => {
                 let config = BnLeNet5Config::new().with_batch_norm(batch_norm);
-                visitor.visit(config.init(device))
+                BatchModel::LeNet5(config.init(device))
             }
             Self::BnConvnet | Self::Convnet => {
                 let config = ConvNetConfig::new(channels, classes).with_batch_norm(batch_norm);
-                visitor.visit(config.init(device))
+                BatchModel::ConvNet(config.init(device))
             }
             Self::BnResnet18 | Self::Resnet18 => {
                 let norm = if batch_norm { NormName::Batch } else { NormName::None };
                 let config = ResNetConfig::new(ResNetDepth::D18, classes).with_channels(channels);
-                visitor.visit(config.with_norm(norm).with_small_stem(true).init(device))
+                BatchModel::ResNet(config.with_norm(norm).with_small_stem(true).init(device))
             }
         }
+    }
+}
+
+any_classifier! {
+    /// Any of the networks of the batch clipping paper.
+    BatchModel(Tensor<4>) {
+        /// LeNet-5, with or without BatchNorm.
+        LeNet5(BnLeNet5),
+        /// Convolutional network, with or without BatchNorm.
+        ConvNet(ConvNet),
+        /// Residual network of 18 layers, with or without BatchNorm.
+        ResNet(ResNet),
     }
 }
 
@@ -257,6 +256,7 @@ mod tests {
     use clap::CommandFactory;
 
     use super::*;
+    use crate::models::Classifier;
 
     #[test]
     fn the_options_are_well_formed() {
@@ -265,21 +265,13 @@ mod tests {
 
     #[test]
     fn every_network_scores_the_images_that_it_reads() {
-        struct Score([usize; 2]);
-        impl NetworkVisitor<Tensor<4>> for Score {
-            type Output = ();
-
-            fn visit<M: Classifier<Inputs = Tensor<4>>>(self, model: M) {
-                let [channels, side] = self.0;
-                let images = Tensor::zeros([2, channels, side, side], &Device::flex());
-                assert_eq!(model.forward(images).dims(), [2, 10]);
-            }
-        }
         for &name in BatchModelName::value_variants() {
             for shape in [ImageBatcher::MNIST.shape, ImageBatcher::CIFAR10.shape] {
                 if name.reads(shape) {
-                    let score = Score([shape.channels, shape.height]);
-                    name.visit(shape.channels, 10, &Device::flex(), score);
+                    let (device, side) = (Device::flex(), shape.height);
+                    let images = Tensor::zeros([2, shape.channels, side, side], &device);
+                    let model = name.init(shape.channels, 10, &device);
+                    assert_eq!(model.forward(images).dims(), [2, 10]);
                 }
             }
             assert_eq!(name.other().other(), name);

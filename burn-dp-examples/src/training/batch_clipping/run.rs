@@ -1,11 +1,10 @@
 //! A run with batch clipping, from options to files.
 
-use burn::tensor::{Device, Tensor};
+use burn::tensor::Device;
 
 use super::settings::Compared;
-use super::training::{BatchTraining, visit_network};
-use super::{BatchData, BatchFigures, BatchOptions, BatchSettings, data};
-use crate::models::{Classifier, NetworkVisitor};
+use super::training::{BatchTraining, network};
+use super::{BatchData, BatchFigures, BatchModel, BatchOptions, BatchSettings, data};
 use crate::plot::{self, Series};
 use crate::training::checkpoints::Checkpoints;
 use crate::training::options::DataOptions;
@@ -35,7 +34,7 @@ pub fn run(options: BatchOptions) -> Result<BatchFigures, TrainError> {
     let resume = run.resume;
     let run =
         Run { settings: &settings, data: &data, device: &device, output, checkpoints, resume };
-    visit_network(&settings, &data, &device, run)
+    run.train(network(&settings, &data, &device))
 }
 
 /// A run whose options were checked.
@@ -48,10 +47,8 @@ struct Run<'a> {
     resume: bool,
 }
 
-impl NetworkVisitor<Tensor<4>> for Run<'_> {
-    type Output = Result<BatchFigures, TrainError>;
-
-    fn visit<M: Classifier<Inputs = Tensor<4>>>(self, model: M) -> Self::Output {
+impl Run<'_> {
+    fn train(self, model: BatchModel) -> Result<BatchFigures, TrainError> {
         let Self { settings, data, device, output, checkpoints, resume } = self;
         // Everything that can be refused is refused before the first file.
         let training =

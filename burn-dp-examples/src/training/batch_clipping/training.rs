@@ -4,15 +4,15 @@ use std::time::{Duration, Instant};
 
 use burn::data::dataloader::batcher::Batcher;
 use burn::optim::SgdConfig;
-use burn::tensor::{Device, Tensor};
+use burn::tensor::Device;
 use burn_dp::model::ParameterGroups;
 use burn_dp::optim::{DpOptimizer, PrivacyPlan, Sparsifier};
 use burn_dp::updates::{MiniSets, public_statistics};
 
 use super::data::BatchData;
 use super::updates::Updates;
-use super::{BatchFigures, BatchSettings, EpochFigures};
-use crate::models::{Classifier, NetworkVisitor};
+use super::{BatchFigures, BatchModel, BatchSettings, EpochFigures};
+use crate::models::Classifier;
 use crate::training::budget::within_budget;
 use crate::training::checkpoints::Checkpoints;
 use crate::training::{Evaluation, TrainError, typed};
@@ -25,7 +25,7 @@ const PUBLIC_BATCH: usize = 64;
 const PUBLIC_BATCHES: usize = 100;
 
 /// A training that has been checked and can begin or continue.
-pub(super) struct BatchTraining<'a, M> {
+pub(super) struct BatchTraining<'a> {
     settings: &'a BatchSettings,
     data: &'a BatchData,
     device: &'a Device,
@@ -33,11 +33,11 @@ pub(super) struct BatchTraining<'a, M> {
     updates: Updates,
     /// The groups whose public norms the policy follows, if it follows any.
     followed: Option<ParameterGroups>,
-    model: M,
+    model: BatchModel,
     optim: DpOptimizer,
 }
 
-impl<'a, M: Classifier<Inputs = Tensor<4>>> BatchTraining<'a, M> {
+impl<'a> BatchTraining<'a> {
     /// Creates the plan of a model, and reads the last checkpoint if the run is resumed. Writes
     /// nothing.
     ///
@@ -50,7 +50,7 @@ impl<'a, M: Classifier<Inputs = Tensor<4>>> BatchTraining<'a, M> {
     /// Returns [`TrainError::Option`] or [`TrainError::Privacy`] if the settings do not fit the
     /// data, or there is something to resume and the run is not resumed, or the reverse.
     pub(super) fn prepare(
-        model: M,
+        model: BatchModel,
         settings: &'a BatchSettings,
         data: &'a BatchData,
         device: &'a Device,
@@ -115,7 +115,7 @@ impl<'a, M: Classifier<Inputs = Tensor<4>>> BatchTraining<'a, M> {
         self,
         checkpoints: Option<&Checkpoints>,
         mut progress: impl FnMut(usize, Option<&EpochFigures>),
-    ) -> Result<(M, DpOptimizer, BatchFigures), TrainError> {
+    ) -> Result<(BatchModel, DpOptimizer, BatchFigures), TrainError> {
         let Self { settings, data, device, sets, updates, followed, mut model, mut optim } = self;
         if let Some(checkpoints) = checkpoints {
             checkpoints.begin(&model, &optim)?;
@@ -126,11 +126,12 @@ impl<'a, M: Classifier<Inputs = Tensor<4>>> BatchTraining<'a, M> {
         let (mut epochs, mut lr) =
             (Vec::new(), settings.training.lr * settings.training.lr_decay.powi(first as i32));
         let (mut time, mut since) = (Duration::ZERO, Instant::now());
-        let measured = |model: &M| Evaluation::of(model, &data.encoder, &data.test, device);
+        let measured =
+            |model: &BatchModel| Evaluation::of(model, &data.encoder, &data.test, device);
         'epochs: for epoch in first + 1..=settings.training.epochs {
             for _ in 0..steps_per_epoch {
                 let draw = sampler.draw(optim.next_step())?;
-                optim.unit_updates(&model, &draw, |copy: M, set| {
+                optim.unit_updates(&model, &draw, |copy: BatchModel, set| {
                     let members = sets.members(set).iter().map(|&i| data.private[i].clone());
                     updates.of(copy, members.collect())
                 })?;
@@ -194,18 +195,12 @@ impl<'a, M: Classifier<Inputs = Tensor<4>>> BatchTraining<'a, M> {
     }
 }
 
-/// Initializes the network of the settings and passes it to the visitor.
-pub(super) fn visit_network<V: NetworkVisitor<Tensor<4>>>(
-    settings: &BatchSettings,
-    data: &BatchData,
-    device: &Device,
-    visitor: V,
-) -> V::Output {
+/// Initializes the network of the settings.
+pub(super) fn network(settings: &BatchSettings, data: &BatchData, device: &Device) -> BatchModel {
     // Only the initial weights: noise and sampling have their own generators.
     device.seed(settings.seed);
     let channels = data.encoder.shape.channels;
-    let trained = device.clone().autodiff();
-    settings.training.model.visit(channels, data.classes, &trained, visitor)
+    settings.training.model.init(channels, data.classes, &device.clone().autodiff())
 }
 
 /// Trains without checkpoints and files, and returns the figures.
@@ -219,32 +214,14 @@ pub fn figures(
     data: &BatchData,
     device: &Device,
 ) -> Result<BatchFigures, TrainError> {
-    visit_network(settings, data, device, Figures { settings, data, device })
-}
-
-struct Figures<'a> {
-    settings: &'a BatchSettings,
-    data: &'a BatchData,
-    device: &'a Device,
-}
-
-impl NetworkVisitor<Tensor<4>> for Figures<'_> {
-    type Output = Result<BatchFigures, TrainError>;
-
-    fn visit<M: Classifier<Inputs = Tensor<4>>>(self, model: M) -> Self::Output {
-        let Self { settings, data, device } = self;
-        let training = BatchTraining::prepare(model, settings, data, device, None)?;
-        Ok(training.train(None, |_, _| ())?.2)
-    }
+    let model = network(settings, data, device);
+    let training = BatchTraining::prepare(model, settings, data, device, None)?;
+    Ok(training.train(None, |_, _| ())?.2)
 }
 
 /// Returns the model for release: the statistics of BatchNorm come from public images. Without
 /// them, there is no BatchNorm.
-fn with_public_statistics<M: Classifier<Inputs = Tensor<4>>>(
-    model: &M,
-    data: &BatchData,
-    trained: &Device,
-) -> M {
+fn with_public_statistics(model: &BatchModel, data: &BatchData, trained: &Device) -> BatchModel {
     let Some(public) = &data.public else { return model.clone() };
     public_statistics(
         model.clone(),

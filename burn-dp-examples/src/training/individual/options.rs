@@ -1,5 +1,7 @@
 //! Command-line options of training with individual clipping.
 
+use std::path::PathBuf;
+
 use clap::Parser;
 
 use super::{ClippingOptions, InputOptions, ScheduleName};
@@ -76,6 +78,10 @@ pub struct TrainingRecipeOptions {
     /// f32].
     #[arg(long, value_enum)]
     pub precision: Option<Precision>,
+    /// Measured costs of the device, by which the fastest way to the norms is chosen: a file of
+    /// `cargo xtask bench device-costs --json FILE`. They change only speed, memory and rounding.
+    #[arg(long, value_name = "FILE")]
+    pub device_costs: Option<PathBuf>,
     /// Length of the training in passes over the data.
     #[arg(long, value_name = "N")]
     pub epochs: Option<usize>,

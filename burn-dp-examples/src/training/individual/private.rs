@@ -4,7 +4,6 @@ use burn::optim::ModuleOptimizer;
 use burn::tensor::Device;
 use burn_dp::check_independence;
 use burn_dp::clipping::Clipping;
-use burn_dp::grads::PrivateBackward;
 use burn_dp::losses::{CrossEntropyLoss, CrossEntropyLossConfig};
 use burn_dp::optim::{DpOptimizer, PrivacyPlan, PrivacyPlanConfig, SamplingScheme};
 use burn_dp::sampling::PrivateDataLoaderBuilder;
@@ -76,7 +75,7 @@ impl<E: Encoder, M: Classifier<Inputs = E::Inputs>> PrivateRun<E, M> {
         let checkpoints = checkpoints.with_skip_lost_steps(settings.skip_lost_steps);
         let (mut optim, model) =
             checkpoints.begin_or_resume(settings.resume, plan, inner, model)?;
-        optim = optim.with_backward(PrivateBackward::new().with_group_size(settings.copies()));
+        optim = optim.with_backward(settings.backward());
         if settings.precision != Precision::F32 {
             optim = optim.with_precision(settings.precision.dtype());
         }

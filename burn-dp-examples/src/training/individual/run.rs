@@ -11,7 +11,7 @@ use super::private::{PrivateRun, Step};
 use super::public_items::PublicInputs;
 use super::{IndividualOptions, RunFigures, Settings, ordinary};
 use crate::data::{Encoder, FeatureBatcher, Splits, WordVectors};
-use crate::models::{Augment, Classifier, ImageNetwork, NetworkVisitor, TextNetwork};
+use crate::models::{Augmented, Classifier, ImageNetwork, TextNetwork};
 use crate::training::checkpoints::Checkpoints;
 use crate::training::optimizer::optimizer;
 use crate::training::options::{DataOptions, DatasetName, typed};
@@ -35,6 +35,8 @@ const DELTAS: [f64; 4] = [1e-4, 1e-5, 1e-6, 1e-8];
 pub fn run(options: IndividualOptions) -> Result<RunFigures, TrainError> {
     let settings = Settings::new(options, DataOptions::environment())?;
     let device = device(settings.backend)?;
+    // Only the initial weights: noise and sampling have their own generators.
+    device.seed(settings.data.seed);
     let (data, inputs) = (&settings.data, &settings.inputs);
     if data.dataset != DatasetName::Imdb {
         let options = data;
@@ -51,11 +53,12 @@ pub fn run(options: IndividualOptions) -> Result<RunFigures, TrainError> {
         let trained = device.clone().autodiff();
         if !inputs.scattering {
             let public = PublicInputs { items: public, words: None };
-            let run = Run::new(data, public, &settings, &device);
+            let network = network.init(&trained);
             return match &inputs.augmentation {
-                None => network.visit(&trained, run),
+                None => train(network, data, public, &settings, &device),
                 Some(copies) => {
-                    network.visit(&trained, Augment { visitor: run, crop: copies.layer()? })
+                    let network = Augmented { network, crop: copies.layer()? };
+                    train(network, data, public, &settings, &device)
                 }
             };
         }
@@ -69,7 +72,7 @@ pub fn run(options: IndividualOptions) -> Result<RunFigures, TrainError> {
         let waiting = Waiting::start("scattering features of images", images);
         let data = batcher.splits(data, || waiting.done_one());
         waiting.finish();
-        return network.visit(&trained, Run::new(data, public, &settings, &device));
+        return train(network.init(&trained), data, public, &settings, &device);
     }
     let (vocabulary_size, length) = (inputs.vocabulary_size, inputs.sequence_length);
     let (options, words) = (data, inputs.word_vectors.as_ref());
@@ -94,8 +97,7 @@ pub fn run(options: IndividualOptions) -> Result<RunFigures, TrainError> {
         classes: data.classes,
         vectors: vectors.as_ref(),
     };
-    let run = Run::new(data, public, &settings, &device);
-    network.visit(&device.clone().autodiff(), run)
+    train(network.init(&device.clone().autodiff()), data, public, &settings, &device)
 }
 
 /// Returns the number of examples to train on.
@@ -119,36 +121,6 @@ pub(in crate::training) fn train_items(settings: &Settings) -> Result<usize, Tra
 /// Returns [`TrainError::Privacy`] if the checkpoints cannot be read.
 pub fn is_interrupted(output: &Path) -> Result<bool, TrainError> {
     Checkpoints::are_in(output)
-}
-
-/// A run before its network is created.
-struct Run<'a, E: Encoder> {
-    data: Splits<E>,
-    public: PublicInputs<E::Item>,
-    settings: &'a Settings,
-    device: &'a Device,
-}
-
-impl<'a, E: Encoder> Run<'a, E> {
-    /// Seeds the initial weights.
-    fn new(
-        data: Splits<E>,
-        public: PublicInputs<E::Item>,
-        settings: &'a Settings,
-        device: &'a Device,
-    ) -> Self {
-        // Only the initial weights: noise and sampling have their own generators.
-        device.seed(settings.data.seed);
-        Self { data, public, settings, device }
-    }
-}
-
-impl<E: Encoder> NetworkVisitor<E::Inputs> for Run<'_, E> {
-    type Output = Result<RunFigures, TrainError>;
-
-    fn visit<M: Classifier<Inputs = E::Inputs>>(self, model: M) -> Self::Output {
-        train(model, self.data, self.public, self.settings, self.device)
-    }
 }
 
 fn train<E: Encoder, M: Classifier<Inputs = E::Inputs>>(

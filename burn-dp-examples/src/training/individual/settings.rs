@@ -5,9 +5,10 @@
 //!
 //! Length: one check for each option.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use burn::data::dataloader::batcher::Batcher;
+use burn_dp::grads::{DeviceCosts, PrivateBackward};
 use burn_dp::optim::WeightAverage;
 use burn_dp::sampling::AugmentationBatcher;
 use burn_dp_accountant::correlated_noise::Strategy;
@@ -25,13 +26,14 @@ use crate::training::sampling::SamplingSettings;
 use crate::training::{PrivacySettings, TrainError, checks};
 
 /// Options that ordinary training would have to ignore.
-const PRIVATE: [&str; 22] = [
+const PRIVATE: [&str; 23] = [
     "--epsilon",
     "--delta",
     "--noise-multiplier",
     "--max-grad-norm",
     "--physical-batch-size",
     "--precision",
+    "--device-costs",
     "--sampling",
     "--max-batch-size",
     "--parts",
@@ -78,6 +80,8 @@ pub struct Settings {
     /// Precision of the forward and backward passes.
     #[serde(serialize_with = "as_typed")]
     pub precision: Precision,
+    /// Costs of the device, if they are not the default.
+    pub device_costs: Option<DeviceCosts>,
     /// Length of the training.
     #[serde(flatten)]
     pub length: Length,
@@ -169,6 +173,7 @@ impl Settings {
                 .physical_batch_size
                 .unwrap_or(recipe::PHYSICAL_BATCH_SIZE),
             precision: training.precision.unwrap_or_default(),
+            device_costs: training.device_costs.as_deref().map(device_costs).transpose()?,
             length: length(&options, recipe.epochs)?,
             optimizer,
             lr: training.lr.unwrap_or(recipe.lr),
@@ -234,6 +239,13 @@ impl Settings {
         private.privacy.check_delta(train_items, "examples")
     }
 
+    /// Returns the options of the private backward pass.
+    pub(super) fn backward(&self) -> PrivateBackward {
+        PrivateBackward::new()
+            .with_group_size(self.copies())
+            .with_device_costs(self.device_costs.unwrap_or_default())
+    }
+
     /// Returns the number of steps in a pass over the data.
     pub fn steps_per_epoch(&self, train_items: usize) -> usize {
         train_items.div_ceil(self.batch_size)
@@ -256,6 +268,20 @@ impl Settings {
     pub(super) fn weight_average(&self) -> Result<Option<WeightAverage>, TrainError> {
         Ok(self.ema_decay.map(WeightAverage::new).transpose()?)
     }
+}
+
+/// Reads the costs of a device.
+fn device_costs(path: &Path) -> Result<DeviceCosts, TrainError> {
+    let text = std::fs::read_to_string(path).map_err(|error| error.to_string());
+    let costs = text.and_then(|text| serde_json::from_str(&text).map_err(|e| e.to_string()));
+    costs.map_err(|reason| {
+        let path = path.display();
+        let reason = format!(
+            "{path} cannot be read: {reason}; measure the costs with `cargo xtask bench \
+             device-costs --json {path}`"
+        );
+        TrainError::option("--device-costs", reason)
+    })
 }
 
 /// Serializes a value as its debug text.
@@ -465,6 +491,23 @@ mod tests {
         let text = error(&format!("--json {}", folder.path().join("none/run.json").display()));
         assert!(text.contains("does not exist"), "{text}");
         assert!(settings(&format!("--json {}", file.display())).is_ok());
+    }
+
+    #[test]
+    fn costs_of_the_device_are_read_and_kept_for_the_resumed_run() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("costs.json");
+        let line = format!("--device-costs {}", path.display());
+        let text = error(&line);
+        assert!(text.contains("costs.json cannot be read") && text.contains("bench"), "{text}");
+        std::fs::write(&path, "{\"seconds_per_byte\": 1}").unwrap();
+        assert!(error(&line).contains("seconds_per_operation"));
+        let costs = DeviceCosts::new(1e-11, 3e-10, 2e-6).unwrap();
+        std::fs::write(&path, serde_json::to_string(&costs).unwrap()).unwrap();
+        let settings = settings(&line).unwrap();
+        assert_eq!(settings.backward().device_costs(), costs);
+        let saved = serde_json::to_value(&settings).unwrap();
+        assert_eq!(saved["device-costs"], serde_json::to_value(costs).unwrap());
     }
 
     #[test]

@@ -38,5 +38,6 @@ pub(super) use restriction::{Keep, Restriction};
 pub(super) use rule::{Rule, weighted_rows};
 pub(super) use squared_norms::{Rounding, SquaredNorms};
 
+pub(super) use outer::OuterProducts;
 #[cfg(test)]
-pub(super) use {outer::OuterProducts, sum::Summed};
+pub(super) use sum::Summed;
