@@ -94,29 +94,45 @@ fn every_round_is_one_release_for_the_user() {
     assert!(error.to_string().contains("all 5 planned steps were made"), "{error}");
 }
 
+/// Makes all rounds at once, and in two parts with a checkpoint between them.
+fn assert_resumes(config: &PrivacyPlanConfig, server: fn() -> ModuleOptimizer) {
+    let plan = || config.clone().init().unwrap();
+    let start = || FederatedTraining::new(plan().optimizer(server()), fed_avg()).unwrap();
+    let mut whole = start();
+    let expected = rounds(&mut whole, Net::new(), 5);
+
+    let folder = crate::fixtures::run_folder();
+    let checkpointer = Checkpointer::new(folder.path());
+    let mut first = start();
+    let model = rounds(&mut first, Net::new(), 2);
+    checkpointer.save(&model, first.optimizer()).unwrap();
+    drop((first, model));
+
+    let checkpoint = checkpointer.latest().unwrap().unwrap();
+    let (optim, model) = checkpoint.restore(plan(), server(), Net::new()).unwrap();
+    let mut second = FederatedTraining::new(optim, fed_avg()).unwrap();
+    let found = rounds(&mut second, model, 3);
+    assert_eq!(flat(&found), flat(&expected));
+    let ledgers = [second.optimizer().ledger(), whole.optimizer().ledger()];
+    assert_eq!(ledgers[0].to_json().unwrap(), ledgers[1].to_json().unwrap());
+}
+
 #[test]
 fn a_resumed_training_ends_with_the_same_bits() {
-    for server in
-        [|| SgdConfig::new().init(), || AdamConfig::new().init()] as [fn() -> ModuleOptimizer; 2]
-    {
-        let mut whole = training(server(), fed_avg());
-        let expected = rounds(&mut whole, Net::new(), 5);
+    assert_resumes(&user_config(), || SgdConfig::new().init());
+    assert_resumes(&user_config(), || AdamConfig::new().init());
+}
 
-        let folder = crate::fixtures::run_folder();
-        let checkpointer = Checkpointer::new(folder.path());
-        let mut first = training(server(), fed_avg());
-        let model = rounds(&mut first, Net::new(), 2);
-        checkpointer.save(&model, first.optimizer()).unwrap();
-        drop((first, model));
-
-        let checkpoint = checkpointer.latest().unwrap().unwrap();
-        let plan = user_config().init().unwrap();
-        let (optim, model) = checkpoint.restore(plan, server(), Net::new()).unwrap();
-        let mut second = FederatedTraining::new(optim, fed_avg()).unwrap();
-        let found = rounds(&mut second, model, 3);
-        assert_eq!(flat(&found), flat(&expected));
-        let ledgers = [second.optimizer().ledger(), whole.optimizer().ledger()];
-        assert_eq!(ledgers[0].to_json().unwrap(), ledgers[1].to_json().unwrap());
+#[test]
+fn a_sampler_that_is_kept_between_rounds_draws_as_a_new_one() {
+    // Draws that follow from the draws before them, or from an order of all users.
+    let schemes = [
+        SamplingScheme::MinSeparation { separation: 2 },
+        SamplingScheme::BallsInBins { bins: 4 },
+        SamplingScheme::ShuffledOnce,
+    ];
+    for scheme in schemes {
+        assert_resumes(&user_config().with_sampling(scheme), || SgdConfig::new().init());
     }
 }
 
