@@ -301,21 +301,22 @@ mod tests {
 
     #[test]
     fn the_costs_of_the_device_decide() {
-        let outer = linear(60, 100, 80, 16);
-        let plan = |operation: f64, byte: f64, launch: f64, bytes: usize| {
+        let plan = |positions: usize, operation: f64, byte: f64, launch: f64, bytes: usize| {
             let costs = DeviceCosts::new(operation, byte, launch).unwrap();
             let bound = MemoryBound::bytes(bytes);
+            let outer = linear(positions, 100, 80, 16);
             Planner::new(bound, Formation::Planned, costs).plan(&outer).strategy
         };
         let all = usize::MAX;
-        assert_eq!(plan(1e-11, 8e-11, 0.0, all), Strategy::Instantiate);
+        assert_eq!(plan(60, 1e-11, 8e-11, 0.0, all), Strategy::Instantiate);
         // Bytes that cost much are not moved.
-        assert_eq!(plan(1e-11, 8e-10, 0.0, all), Strategy::Ghost);
-        assert_eq!(plan(1e-9, 8e-10, 0.0, 0), Strategy::InstantiateInChunks(1));
-        // Two launches for each of 16 examples cost more than the ghost norm of all.
-        let ghost = MemoryBound::bytes(4 * 16 * 2 * 60 * 60 * 4).as_bytes();
-        assert_eq!(plan(1e-9, 8e-10, 0.0, ghost), Strategy::InstantiateInChunks(14));
-        assert_eq!(plan(1e-10, 8e-11, 1e-3, 0), Strategy::InstantiateInChunks(1));
+        assert_eq!(plan(60, 1e-11, 8e-10, 0.0, all), Strategy::Ghost);
+        // What is dropped is formed twice.
+        assert_eq!(plan(60, 1e-11, 8e-11, 0.0, 0), Strategy::Ghost);
+        assert_eq!(plan(80, 1e-11, 1e-12, 0.0, 0), Strategy::InstantiateInChunks(1));
+        // A ghost norm of few operations needs more kernels than a small gradient.
+        assert_eq!(plan(1, 1e-11, 8e-11, 0.0, all), Strategy::Ghost);
+        assert_eq!(plan(1, 1e-11, 8e-11, 1e-3, all), Strategy::Instantiate);
     }
 
     #[test]
