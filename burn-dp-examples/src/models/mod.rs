@@ -3,8 +3,8 @@
 //! The small networks are [`Mlp`], [`Cnn`], [`Recurrent`] and [`Transformer`], the deep networks
 //! for images [`ResNet`], [`Vgg`], [`WideResNet`] and [`NfResNet`]; [`LinearClassifier`] is for
 //! features.
-//! [`ImageNetwork`] and [`TextNetwork`] create one by its [name](ModelName), as an [`ImageModel`] or
-//! a [`TextModel`].
+//! [`ImageNetwork`] and [`TextNetwork`] create one by its [name](ModelName), as an [`ImageModel`]
+//! or a [`TextModel`].
 //!
 //! # References
 //!

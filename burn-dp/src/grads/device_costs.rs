@@ -9,8 +9,8 @@ use crate::DpError;
 use crate::error::positive;
 use crate::ops::row_squared_norms;
 
-/// Bytes that a per-example gradient moves for each of its values: it is written, read for the norm,
-/// and read again for the weighted sum.
+/// Bytes that a per-example gradient moves for each of its values: it is written, read for the
+/// norm, and read again for the weighted sum.
 pub(super) const MOVED_BYTES: f64 = 12.0;
 
 /// Launches that are measured together.
