@@ -54,7 +54,7 @@ pub(crate) fn steps(nextest: bool, vulkan: bool, browser: bool) -> Result<Vec<St
     let output = std::env::temp_dir().join(format!("burn-dp-ci-{}", std::process::id()));
     steps.push(short_training(&output)?.into());
     if vulkan {
-        steps.push(test::of_libraries(Backend::Wgpu, &WGPU_TESTS, nextest).into());
+        steps.push(test::of_library(Backend::Wgpu, &WGPU_TESTS, nextest).into());
     }
     Ok(steps)
 }

@@ -6,7 +6,7 @@ use crate::announcement::Announcement;
 use crate::backend::Backend;
 use crate::process::Process;
 use crate::vulkan;
-use crate::workspace::{BOOK, EXAMPLES, FULL, FULL_PARTS, TESTED};
+use crate::workspace::{BOOK, EXAMPLES, FULL, FULL_PARTS, LIBRARY, TESTED};
 
 /// The variable that says on which backend `runs` and `learner` of `burn-dp` make their steps.
 const TEST_BACKEND: &str = "BURN_DP_TEST_BACKEND";
@@ -45,25 +45,26 @@ pub(crate) fn processes(backend: Option<Backend>, args: &[String], nextest: bool
     processes
 }
 
-/// Returns the tests of the libraries, and of whole runs, whose names contain one of `filters`.
+/// Returns the tests of the library, and of whole runs, whose names contain one of `filters`.
 ///
-/// Nothing else is linked: every other program would be built once more for the backend.
-pub(crate) fn of_libraries(backend: Backend, filters: &[&str], nextest: bool) -> Process {
+/// Nothing else is built: every other crate would be built once more for the backend.
+pub(crate) fn of_library(backend: Backend, filters: &[&str], nextest: bool) -> Process {
     let runner: &[&str] = if nextest { &["nextest", "run"] } else { &["test"] };
-    let tests = Process::cargo().args(runner.iter().copied()).args([
-        "--lib",
-        "--test",
-        "runs",
-        "--no-fail-fast",
-    ]);
-    selected(tests, Some(backend)).args(["--"]).args(filters.iter().copied())
+    let tests = Process::cargo().args(runner.iter().copied());
+    let tests = tests.args(["-p", LIBRARY]).args(library_features(backend, vulkan::gpu_found()));
+    let tests = tests.args(["--lib", "--test", "runs", "--no-fail-fast"]);
+    on(tests, Some(backend)).args(["--"]).args(filters.iter().copied())
 }
 
 fn selected(mut process: Process, backend: Option<Backend>) -> Process {
     for package in TESTED {
         process = process.args(["-p", package]);
     }
-    process = process.args(features(backend, vulkan::gpu_found()));
+    on(process.args(features(backend, vulkan::gpu_found())), backend)
+}
+
+/// Sets what the tests need on a backend.
+fn on(mut process: Process, backend: Option<Backend>) -> Process {
     // Whole steps are made on the device of this backend.
     let other = backend.filter(|backend| !backend.is_in_full());
     if let Some(name) = other.and_then(Backend::feature) {
@@ -94,6 +95,19 @@ fn features(backend: Option<Backend>, gpu: bool) -> Vec<String> {
         }
         features.extend(backend.feature().map(|feature| format!("{EXAMPLES}/{feature}")));
     }
+    arguments.extend(["--features".into(), features.join(",")]);
+    arguments
+}
+
+/// Returns the features of the library for the tests of a backend, as [`features`].
+fn library_features(backend: Backend, gpu: bool) -> Vec<String> {
+    let mut features = vec!["train"];
+    let mut arguments = Vec::new();
+    if backend == Backend::Wgpu && !gpu {
+        arguments.push("--no-default-features".to_string());
+        features.extend(["flex", "simd", "rayon", "x86-v4"]);
+    }
+    features.extend(backend.feature());
     arguments.extend(["--features".into(), features.join(",")]);
     arguments
 }
@@ -171,16 +185,20 @@ mod tests {
     }
 
     #[test]
-    fn some_tests_of_the_libraries_are_built_without_programs() {
+    fn some_tests_of_the_library_are_built_without_other_crates() {
         for (nextest, runner) in [(true, "nextest run"), (false, "test")] {
             assert_eq!(
-                of_libraries(Backend::Cuda, &["ghost", "clip"], nextest).to_string(),
+                of_library(Backend::Cuda, &["ghost", "clip"], nextest).to_string(),
                 format!(
-                    "BURN_DP_TEST_BACKEND=cuda cargo {runner} --lib --test runs --no-fail-fast \
-                     {PACKAGES},burn-dp-examples/cuda -- ghost clip"
+                    "BURN_DP_TEST_BACKEND=cuda cargo {runner} -p burn-dp --features train,cuda \
+                     --lib --test runs --no-fail-fast -- ghost clip"
                 )
             );
         }
+        assert_eq!(
+            library_features(Backend::Wgpu, false).join(" "),
+            "--no-default-features --features train,flex,simd,rayon,x86-v4,wgpu"
+        );
     }
 
     #[test]
