@@ -82,32 +82,37 @@ fn on(mut process: Process, backend: Option<Backend>) -> Process {
 }
 
 /// Returns the features with which the tests are built.
+fn features(backend: Option<Backend>, gpu: bool) -> Vec<String> {
+    with_backend(FULL, &format!("{EXAMPLES}/"), &["untuned"], backend, gpu)
+}
+
+/// Returns the features of the library for the tests of a backend.
+fn library_features(backend: Backend, gpu: bool) -> Vec<String> {
+    with_backend("train", "", &["flex", "simd", "rayon", "x86-v4"], Some(backend), gpu)
+}
+
+/// Returns `whole`, and the feature of a backend of the package that `prefix` names.
 ///
 /// Without a GPU the kernels of WGPU are compiled by a software driver. There, autotuning would
-/// take most of the time of the tests, because it compiles every variant of a kernel.
-fn features(backend: Option<Backend>, gpu: bool) -> Vec<String> {
-    let mut features = vec![FULL.to_string()];
+/// take most of the time of the tests, because it compiles every variant of a kernel: `untuned` is
+/// in place of the default features.
+fn with_backend(
+    whole: &str,
+    prefix: &str,
+    untuned: &[&str],
+    backend: Option<Backend>,
+    gpu: bool,
+) -> Vec<String> {
+    let mut features = vec![whole.to_string()];
     let mut arguments = Vec::new();
+    let of_package = |feature: &str| format!("{prefix}{feature}");
     if let Some(backend) = backend.filter(|backend| !backend.is_in_full()) {
         if backend == Backend::Wgpu && !gpu {
             arguments.push("--no-default-features".into());
-            features.push(format!("{EXAMPLES}/untuned"));
+            features.extend(untuned.iter().map(|feature| of_package(feature)));
         }
-        features.extend(backend.feature().map(|feature| format!("{EXAMPLES}/{feature}")));
+        features.extend(backend.feature().map(of_package));
     }
-    arguments.extend(["--features".into(), features.join(",")]);
-    arguments
-}
-
-/// Returns the features of the library for the tests of a backend, as [`features`].
-fn library_features(backend: Backend, gpu: bool) -> Vec<String> {
-    let mut features = vec!["train"];
-    let mut arguments = Vec::new();
-    if backend == Backend::Wgpu && !gpu {
-        arguments.push("--no-default-features".to_string());
-        features.extend(["flex", "simd", "rayon", "x86-v4"]);
-    }
-    features.extend(backend.feature());
     arguments.extend(["--features".into(), features.join(",")]);
     arguments
 }

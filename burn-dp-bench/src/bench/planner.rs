@@ -12,10 +12,8 @@ use comfy_table::Table;
 use serde::Serialize;
 
 use super::contender::{Contender, LEARNING_RATE, NOISE_MULTIPLIER};
-use super::report::median_and_minimum;
 use super::subject::Subject;
-use super::timing::InProcess;
-use super::turns::{Amount, failed_step, take_turns};
+use super::timing::{InProcess, medians_and_minima};
 use super::{Algorithm, Network, Sizes, device_costs};
 
 /// Median and minimum of the milliseconds of a step.
@@ -195,12 +193,8 @@ fn times(
     };
     let choices = Choice::value_variants();
     let players: Result<Vec<_>, TrainError> = choices.iter().map(player).collect();
-    let blocks = take_turns(&mut players?, BLOCKS, |_| Amount::Milliseconds(ms));
-    let times = choices.iter().zip(blocks).map(|(&choice, block)| match block {
-        Ok(block) => Ok((choice, median_and_minimum(block.ms))),
-        Err(reason) => Err(failed_step(reason)),
-    });
-    times.collect()
+    let times = medians_and_minima(&mut players?, BLOCKS, ms)?;
+    Ok(choices.iter().copied().zip(times).collect())
 }
 
 #[cfg(test)]

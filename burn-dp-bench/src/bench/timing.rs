@@ -43,12 +43,27 @@ pub(crate) fn step_times(
         Ok(InProcess { contender, batch: items.clone(), device: &device })
     };
     let players: Result<Vec<_>, TrainError> = algorithms.iter().map(player).collect();
-    let blocks = take_turns(&mut players?, BLOCKS, |_| Amount::Milliseconds(ms));
-    let time = |block: Result<Block, String>| match block {
-        Ok(block) => Ok(median_and_minimum(block.ms).0),
+    let times = medians_and_minima(&mut players?, BLOCKS, ms)?;
+    Ok(times.into_iter().map(|(median, _)| median).collect())
+}
+
+/// Lets the contenders take turns in this number of blocks. Returns median and minimum of the
+/// milliseconds of a step of each.
+///
+/// # Errors
+///
+/// Returns the error of a step that fails.
+pub(super) fn medians_and_minima<P: Player>(
+    players: &mut [P],
+    blocks: usize,
+    ms: f64,
+) -> Result<Vec<(f64, f64)>, TrainError> {
+    let made = take_turns(players, blocks, |_| Amount::Milliseconds(ms));
+    let times = |block: Result<Block, String>| match block {
+        Ok(block) => Ok(median_and_minimum(block.ms)),
         Err(reason) => Err(failed_step(reason)),
     };
-    blocks.into_iter().map(time).collect()
+    made.into_iter().map(times).collect()
 }
 
 /// A contender in this process.

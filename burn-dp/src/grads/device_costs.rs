@@ -46,7 +46,7 @@ const FEATURES: usize = 512;
 /// # }
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields, try_from = "Seconds")]
+#[serde(try_from = "Seconds")]
 pub struct DeviceCosts {
     seconds_per_operation: f64,
     seconds_per_byte: f64,

@@ -81,13 +81,17 @@ impl ParameterGradients {
         self
     }
 
-    /// Returns the planner's choice with the time that the norms and the weighted sum take.
+    /// Returns the planner's choice with the time that the norms and the weighted sum of `units`
+    /// units take.
     ///
     /// # Errors
     ///
     /// Returns [`DpError::Device`] if the device fails.
-    pub(super) fn measured(self, device: &Device) -> Result<ExplainedParameter, DpError> {
-        let [units] = self.squared_norms().values.dims();
+    pub(super) fn measured(
+        self,
+        units: usize,
+        device: &Device,
+    ) -> Result<ExplainedParameter, DpError> {
         let coefficients = Tensor::<1>::ones([units], (device, DType::F32));
         let norms = shortest(device, || self.squared_norms())?;
         let sum = shortest(device, || match &self.source {

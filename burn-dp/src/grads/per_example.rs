@@ -91,7 +91,7 @@ impl PerExampleGradients {
             .iter()
             .position(|parameter| parameter.info.id == info.id)
         {
-            Some(index) => found.swap_remove(index).measured(&device),
+            Some(index) => found.swap_remove(index).measured(units, &device),
             None => Ok(ExplainedParameter::unreached(info)),
         };
         let parameters = parameters.iter().map(explained).collect::<Result<_, _>>()?;
