@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use rustfft::num_complex::Complex;
-use rustfft::{Fft, FftPlanner};
+use rustfft::{Fft, FftDirection, FftNum};
 
 /// The Fourier transform of images of one size.
 #[derive(Clone)]
@@ -14,13 +14,17 @@ pub(super) struct Fft2d<T = f32> {
     inverse: [Arc<dyn Fft<T>>; 2],
 }
 
-impl<T: rustfft::FftNum> Fft2d<T> {
-    pub(super) fn new(size: [usize; 2], planner: &mut FftPlanner<T>) -> Self {
+impl<T: FftNum> Fft2d<T> {
+    /// Returns the transform of images of `[height, width]`, of the lines that `plan` returns.
+    pub(super) fn new(
+        size: [usize; 2],
+        mut plan: impl FnMut(usize, FftDirection) -> Arc<dyn Fft<T>>,
+    ) -> Self {
         let [height, width] = size;
         Self {
             size,
-            forward: [width, height].map(|side| planner.plan_fft_forward(side)),
-            inverse: [width, height].map(|side| planner.plan_fft_inverse(side)),
+            forward: [width, height].map(|side| plan(side, FftDirection::Forward)),
+            inverse: [width, height].map(|side| plan(side, FftDirection::Inverse)),
         }
     }
 

@@ -12,8 +12,8 @@ use std::fmt;
 
 use burn::tensor::{Tensor, TensorData};
 use rayon::prelude::*;
-use rustfft::FftPlanner;
 use rustfft::num_complex::Complex;
+use rustfft::{FftPlanner, FftPlannerScalar};
 
 use super::fft2d::Fft2d;
 
@@ -79,9 +79,11 @@ impl Scattering2d {
         }
         let mut planner = FftPlanner::new();
         let levels = (0..=scales).map(|level| padded.map(|side| side >> level));
-        let fft: Vec<_> = levels.map(|size| Fft2d::new(size, &mut planner)).collect();
-        let mut double = FftPlanner::new();
-        let double = Fft2d::new(padded, &mut double);
+        let fft: Vec<_> =
+            levels.map(|size| Fft2d::new(size, |side, to| planner.plan_fft(side, to))).collect();
+        // The wavelets are made once, and the planner of `FftPlanner` takes long to compile.
+        let mut planner = FftPlannerScalar::new();
+        let double = Fft2d::new(padded, |side, to| planner.plan_fft(side, to));
         let in_frequencies = |mut values: Vec<Complex<f64>>| -> Vec<f64> {
             double.forward(&mut values);
             values.iter().map(|value| value.re).collect()

@@ -93,8 +93,11 @@ fn flatten<const D: usize>(tensor: Tensor<D>) -> Tensor<1> {
 /// Calls `visit` with the path and the reference of every float parameter, buffer and running
 /// state, in the order in which Burn visits them. A tied parameter comes once for each of its
 /// copies.
-pub(crate) fn for_each_parameter<M: Module>(model: &M, visit: impl FnMut(&str, &ParameterRef<'_>)) {
-    model.visit(&mut Walk::new(visit));
+pub(crate) fn for_each_parameter<M: Module>(
+    model: &M,
+    mut visit: impl FnMut(&str, &ParameterRef<'_>),
+) {
+    model.visit(&mut Walk::<&mut Visit<'_>>::new(&mut visit));
 }
 
 /// Calls `visit` for every parameter that requires a gradient: the first copy of a tied parameter,
@@ -117,10 +120,14 @@ pub(crate) fn for_each_trained<M: Module>(
 /// precision, device and autodiff setting, and whether it is trained.
 pub(crate) fn map_parameters<M: Module>(
     model: M,
-    new_value: impl FnMut(&str, &ParameterRef<'_>) -> Option<Tensor<1>>,
+    mut new_value: impl FnMut(&str, &ParameterRef<'_>) -> Option<Tensor<1>>,
 ) -> M {
-    model.map(&mut Walk::new(new_value))
+    model.map(&mut Walk::<&mut NewValue<'_>>::new(&mut new_value))
 }
+
+// Not generic: the walk of a model is compiled once and not for every closure.
+type Visit<'a> = dyn FnMut(&str, &ParameterRef<'_>) + 'a;
+type NewValue<'a> = dyn FnMut(&str, &ParameterRef<'_>) -> Option<Tensor<1>> + 'a;
 
 struct Walk<F> {
     path: Vec<String>,
@@ -145,7 +152,7 @@ impl<F> Walk<F> {
     }
 }
 
-impl<F: FnMut(&str, &ParameterRef<'_>)> ModuleVisitor for Walk<F> {
+impl ModuleVisitor for Walk<&mut Visit<'_>> {
     fn enter_module(&mut self, name: &str, _container_type: &str) {
         self.path.push(name.to_string());
     }
@@ -161,7 +168,7 @@ impl<F: FnMut(&str, &ParameterRef<'_>)> ModuleVisitor for Walk<F> {
     }
 }
 
-impl<F: FnMut(&str, &ParameterRef<'_>) -> Option<Tensor<1>>> ModuleMapper for Walk<F> {
+impl ModuleMapper for Walk<&mut NewValue<'_>> {
     fn enter_module(&mut self, name: &str, _container_type: &str) {
         self.path.push(name.to_string());
     }
