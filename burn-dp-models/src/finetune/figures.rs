@@ -37,6 +37,8 @@ pub struct FinetuneFigures {
     pub sampling_probability: f64,
     /// Clipping threshold.
     pub max_grad_norm: f64,
+    /// Precision of the forward and backward passes.
+    pub precision: String,
     /// Number of steps.
     pub steps: usize,
     /// Expected size of a logical batch.

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use burn::data::dataloader::batcher::Batcher;
 use burn::module::Module;
-use burn::tensor::{Device, Tensor};
+use burn::tensor::{Device, FloatDType, Tensor};
 use burn_dp::losses::{CrossEntropyLoss, CrossEntropyLossConfig};
 use burn_dp_examples::data::{Encoder, ImageBatcher, ImageItem, folder};
 use burn_dp_examples::training::TrainError;
@@ -16,7 +16,7 @@ use super::figures::FinetuneFigures;
 use super::options::{FinetuneOptions, Images, Way};
 use super::read::trained_device;
 use super::split::Split;
-use super::task::{EVALUATED, Evaluation, Task};
+use super::task::{EVALUATED, Evaluation, Task, in_precision_of};
 use super::training::Run;
 use super::units::Source;
 use super::ways::Parts;
@@ -186,7 +186,8 @@ impl<M: Module> Task for Classify<M> {
 
     fn losses(&self, model: &M, samples: &[ImageItem], device: &Device) -> Tensor<1> {
         let batch = self.encoder.batch(samples.to_vec(), device);
-        self.loss.forward((self.forward.scores)(model, batch.inputs), batch.targets)
+        let scores = (self.forward.scores)(model, in_precision_of(model, batch.inputs));
+        self.loss.forward(scores.cast(FloatDType::F32), batch.targets)
     }
 
     fn evaluate(&self, model: &M, samples: &[ImageItem], device: &Device) -> Evaluation {

@@ -3,9 +3,11 @@
 use std::path::PathBuf;
 
 use burn_dp::losses::ExampleReduction;
-use burn_dp_examples::training::{BackendName, OptimizerName, PrivacyOptions, RunOptions};
+use burn_dp_examples::training::{
+    BackendName, OptimizerName, Precision, PrivacyOptions, RunOptions, typed,
+};
 use clap::{Args, Parser, ValueEnum};
-use serde::Serialize;
+use serde::{Serialize, Serializer};
 
 /// Fine-tune a pre-trained model with differential privacy.
 ///
@@ -223,6 +225,10 @@ pub struct Recipe {
     /// memory on long texts, and more time. It changes only both, and rounding.
     #[arg(long)]
     pub gradient_checkpointing: bool,
+    /// Precision of the forward and backward passes; all else is in single precision.
+    #[arg(long, value_enum, default_value_t = Precision::F32)]
+    #[serde(serialize_with = "as_typed")]
+    pub precision: Precision,
     /// Length of the training in passes over the data.
     #[arg(long, value_name = "N", default_value_t = 3)]
     pub epochs: usize,
@@ -249,8 +255,8 @@ pub struct Recipe {
     pub merge: bool,
 }
 
-fn as_typed<S: serde::Serializer>(name: &OptimizerName, serializer: S) -> Result<S::Ok, S::Error> {
-    serializer.serialize_str(&burn_dp_examples::training::typed(*name))
+fn as_typed<C: ValueEnum, S: Serializer>(choice: &C, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.serialize_str(&typed(choice.clone()))
 }
 
 /// What is trained.

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use burn::tensor::Device;
-use burn_dp_examples::training::{TrainError, device};
+use burn_dp_examples::training::{TrainError, device, typed};
 
 use super::options::FinetuneOptions;
 use crate::{Config, Gpt2LanguageModel, Weights};
@@ -12,9 +12,17 @@ use crate::{Config, Gpt2LanguageModel, Weights};
 ///
 /// # Errors
 ///
-/// Returns [`TrainError::Option`] if the backend is not available.
+/// Returns [`TrainError::Option`] if the backend is not available or cannot compute in the
+/// precision.
 pub(super) fn trained_device(options: &FinetuneOptions) -> Result<Device, TrainError> {
     let device = device(options.run.backend)?.autodiff();
+    let precision = options.recipe.precision;
+    if !device.supports_dtype(precision.dtype()) {
+        let [precision, backend] = [typed(precision), typed(options.run.backend)];
+        let reason =
+            format!("{precision} is not possible on {backend}; choose f32, or another --backend");
+        return Err(TrainError::option("--precision", reason));
+    }
     let checkpoints = options.recipe.gradient_checkpointing;
     Ok(if checkpoints { device.gradient_checkpointing() } else { device })
 }

@@ -5,6 +5,7 @@
 use std::path::{Path, PathBuf};
 
 mod canaries;
+mod precision;
 mod pretrain;
 mod resume;
 

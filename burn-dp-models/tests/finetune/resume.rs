@@ -80,6 +80,7 @@ fn a_run_killed_within_a_checkpoint_continues_bit_for_bit() {
             ("--noise-multiplier 2", "--noise-multiplier was 1 and is now 2"),
             ("--physical-batch-size 3", "--physical-batch-size was 16 and is now 3"),
             ("--seed 4", "--seed was 0 and is now 4"),
+            ("--precision bf16", "--precision was f32 and is now bf16"),
         ] {
             let name = changed.split(' ').next().unwrap();
             let kept = line.replace("--noise-multiplier 1", "");
