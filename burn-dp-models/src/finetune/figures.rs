@@ -19,6 +19,8 @@ pub struct FinetuneFigures {
     pub model: PathBuf,
     /// What was trained.
     pub train: String,
+    /// Type of the packed weights under adapters, if they were packed.
+    pub packed_base: Option<String>,
     /// Number of values of the model.
     pub parameters: usize,
     /// Number of values that were trained.

@@ -210,6 +210,10 @@ pub struct Recipe {
     /// The product of the factors is multiplied by alpha / rank [default: the rank of --lora].
     #[arg(long, value_name = "ALPHA")]
     pub lora_alpha: Option<f64>,
+    /// With adapters: pack the weights under them, of linear layers, in integers (QLoRA). Less
+    /// memory, and weights that are rounded.
+    #[arg(long, value_enum, value_name = "TYPE")]
+    pub packed_base: Option<Packing>,
     /// With --train head: number of last blocks that are trained with the head [default: 0 to
     /// classify, 1 to generate].
     #[arg(long, value_name = "N")]
@@ -272,6 +276,16 @@ pub enum Way {
     Lora,
     /// The head of a classifier, on features that are computed once.
     Probe,
+}
+
+/// The type of packed weights.
+#[derive(ValueEnum, Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Packing {
+    /// Eight bits.
+    Int8,
+    /// Four bits, where the backend packs them; eight in memory on a CPU.
+    Int4,
 }
 
 /// The loss of a text.

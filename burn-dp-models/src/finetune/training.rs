@@ -248,6 +248,7 @@ impl<'a> Run<'a> {
             task: self.task,
             model: options.model.clone(),
             train: typed(self.way),
+            packed_base: recipe.packed_base.map(typed),
             parameters: parameters[1],
             trained_parameters: parameters[0],
             private: spent.is_finite(),

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use burn::module::{Module, ParamGroup};
 use burn::tensor::TensorData;
+use burn::tensor::quantization::QuantScheme;
 use burn_dp::DpError;
 use burn_dp::model::LowRankAdapters;
 use serde_json::{Value, json};
@@ -20,6 +21,7 @@ pub struct LoraTargets {
     /// Rank by the path of the weight.
     ranks: BTreeMap<String, usize>,
     alpha: f64,
+    packing: Option<QuantScheme>,
 }
 
 impl LoraTargets {
@@ -75,7 +77,19 @@ impl LoraTargets {
             }
             ranks.extend(found.into_iter().map(|name| (name.path.clone(), *rank)));
         }
-        Ok(Self { ranks, alpha })
+        Ok(Self { ranks, alpha, packing: None })
+    }
+
+    /// Packs the weights of linear layers with adapters; see
+    /// [`LowRankAdapters::with_packed_base`]. Adapters in files of `peft` do not contain the packed
+    /// weights.
+    pub fn with_packed_base(self, scheme: QuantScheme) -> Self {
+        Self { packing: Some(scheme), ..self }
+    }
+
+    /// Returns whether the weight at this path has an adapter.
+    pub(crate) fn contains(&self, path: &str) -> bool {
+        self.ranks.contains_key(path)
     }
 
     /// Returns whether the embedding of a language model, which is also its output layer, has an
@@ -86,7 +100,8 @@ impl LoraTargets {
 
     /// Returns the model with adapters; everything else is frozen.
     ///
-    /// One factor of each is zero, so the model computes what it computed before.
+    /// One factor of each is zero, so the model computes what it computed before; packed weights
+    /// are rounded.
     ///
     /// # Errors
     ///
@@ -95,6 +110,10 @@ impl LoraTargets {
         let adapters = self.ranks.iter().fold(LowRankAdapters::new(), |adapters, (path, rank)| {
             adapters.with_layers(ParamGroup::from_path(path), *rank, self.alpha)
         });
+        let adapters = match self.packing {
+            Some(scheme) => adapters.with_packed_base(scheme),
+            None => adapters,
+        };
         adapters.attach(model)
     }
 }

@@ -99,6 +99,9 @@ pub(crate) fn parameters<M: Module>(model: &M, visit: impl FnMut(Name, AnyParame
 pub(crate) trait Parameter {
     /// Returns the value without an adapter, transposed if a checkpoint has it like this.
     fn value(&self, transpose: bool) -> TensorData;
+
+    /// Returns the shape.
+    fn dims(&self) -> Vec<usize>;
 }
 
 /// A reference to a parameter of any rank.
@@ -109,6 +112,10 @@ impl<const D: usize> Parameter for Param<Tensor<D>> {
         let value = self.base().detach();
         let value = if transpose { value.transpose() } else { value };
         value.into_data().convert::<f32>()
+    }
+
+    fn dims(&self) -> Vec<usize> {
+        self.lazy_shape().to_vec()
     }
 }
 

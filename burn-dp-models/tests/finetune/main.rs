@@ -3,17 +3,17 @@
 #![allow(clippy::unwrap_used)]
 
 use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
 
 mod canaries;
+mod packed;
 mod precision;
 mod pretrain;
 mod resume;
 
 use burn::module::Module;
 use burn::tensor::{Device, TensorData};
-use burn_dp_models::finetune::Finetune;
 use burn_dp_models::{Adapter, Config, Gpt2LanguageModel, LoraTargets, Sequence, Tokens, Weights};
-use clap::Parser;
 use serde_json::Value;
 
 fn golden(name: &str) -> PathBuf {
@@ -39,10 +39,17 @@ fn run(folder: &Path, line: &str) -> Result<Value, String> {
 
 /// Runs a command of the program; its first word is the command.
 fn run_on(folder: &Path, line: &str, rows: usize) -> Result<Value, String> {
-    let words = words(folder, line, rows);
-    let finetune = Finetune::try_parse_from(words).map_err(|e| e.to_string())?;
-    finetune.run().map_err(|error| error.to_string())?;
-    Ok(figures(folder))
+    let output = process(&words(folder, line, rows), None);
+    match output.status.success() {
+        true => Ok(figures(folder)),
+        false => Err(String::from_utf8_lossy(&output.stderr).into_owned()),
+    }
+}
+
+/// Runs the program in a process of its own: the generator of new parameters is one of the process.
+fn process(words: &[String], variable: Option<(&str, &str)>) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_finetune"));
+    command.args(&words[1..]).envs(variable).output().unwrap()
 }
 
 /// The figures of the last run.

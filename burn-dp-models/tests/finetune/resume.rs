@@ -4,15 +4,12 @@
 
 use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
-use std::process::{Command, Output};
+use std::process::Output;
 
 use super::{words, write_images};
 
-/// Runs the program in a process of its own.
 fn process(folder: &Path, line: &str, variable: Option<(&str, &str)>) -> Output {
-    let words = words(folder, line, 120);
-    let mut command = Command::new(env!("CARGO_BIN_EXE_finetune"));
-    command.args(&words[1..]).envs(variable).output().unwrap()
+    super::process(&words(folder, line, 120), variable)
 }
 
 fn error_of(output: &Output) -> String {
@@ -45,10 +42,11 @@ fn released(folder: &Path) -> Option<usize> {
 }
 
 /// Runs of four steps a pass.
-const RUNS: [(&str, &str); 4] = [
+const RUNS: [(&str, &str); 5] = [
     ("classify --label stars --labels up,down --batch-size 32 --model bert-classify", "full"),
     ("classify --label stars --labels up,down --batch-size 32 --model gpt2-classify", "probe"),
     ("generate --batch-size 32 --model gpt2-generate --samples 1 --sample-length 4", "lora"),
+    ("generate --batch-size 32 --model gpt2-generate --samples 0 --packed-base int4", "lora"),
     ("images --batch-size 10 --model vit-classify", "head"),
 ];
 
