@@ -79,6 +79,11 @@ pub struct FinetuneOptions {
     /// Backend and output.
     #[command(flatten)]
     pub run: RunOptions,
+    /// With --resume: continue after the last released step where the steps since the checkpoint
+    /// cannot be repeated bit for bit (on another machine, for example). Their privacy stays spent;
+    /// their updates are lost.
+    #[arg(long, requires = "resume", help_heading = "Run")]
+    pub skip_lost_steps: bool,
 }
 
 /// The texts and where they lie.

@@ -166,7 +166,8 @@ impl<'a> Run<'a> {
 
         // Before a checkpoint replaces the pre-trained values.
         let initial = task.evaluate(&model, &split.test, &self.device);
-        let checkpoints = Checkpoints::new(&self.output.folder, &self.settings)?;
+        let checkpoints = Checkpoints::new(&self.output.folder, &self.settings)?
+            .with_skip_lost_steps(options.skip_lost_steps);
         let inner = optimizer(recipe.optimizer, 0.9);
         let (optim, mut model) =
             checkpoints.begin_or_resume(options.run.resume, plan, inner, model)?;

@@ -114,3 +114,30 @@ fn a_run_killed_between_checkpoints_repeats_its_steps_bit_for_bit() {
         assert_eq!(results(folder.path()), results(whole.path()), "{line}");
     }
 }
+
+#[test]
+fn skipped_steps_stay_paid_and_their_updates_are_lost() {
+    let line = line(RUNS[2]);
+    let (whole, folder) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    assert!(process(whole.path(), &line, None).status.success());
+    // Its checkpoint is of step 4, and the log has 6 steps.
+    let stop = Some(("BURN_DP_TEST_ABORT_AFTER_STEP", "6"));
+    let output = process(folder.path(), &line, stop);
+    assert_eq!(output.status.signal(), Some(6), "{}", error_of(&output));
+    let output = process(folder.path(), &format!("{line} --skip-lost-steps"), None);
+    assert!(error_of(&output).contains("--resume"), "{}", error_of(&output));
+    assert_eq!(released(folder.path()), Some(6));
+
+    let line = format!("{line} --resume --skip-lost-steps");
+    // Steps 7 and 8 are made, and step 8 has a checkpoint.
+    let stop = Some(("BURN_DP_TEST_ABORT_AFTER_STEP", "8"));
+    assert_eq!(process(folder.path(), &line, stop).status.signal(), Some(6));
+    assert_eq!(released(folder.path()), Some(8));
+    let output = process(folder.path(), &line, None);
+    assert!(output.status.success(), "{}", error_of(&output));
+    let [skipped, whole] = [folder, whole].map(|folder| results(folder.path()));
+    // The weights, and the steps and releases.
+    assert_ne!(skipped.first(), whole.first());
+    assert_eq!(skipped.last(), whole.last());
+    assert!(skipped.contains(&b"10".to_vec()));
+}
