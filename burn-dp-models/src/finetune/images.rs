@@ -29,9 +29,6 @@ const IMAGENET: Colors =
 /// The same for vision transformers without a file for it.
 const CENTERED: Colors = Colors { image_mean: [0.5; 3], image_std: [0.5; 3] };
 
-/// Its layers have the same names in all versions of `torchvision`.
-const RESNET: &str = "ResNet";
-
 /// What is subtracted from the colors, and what they are divided by.
 #[derive(Debug, Clone, Copy, PartialEq, Deserialize)]
 struct Colors {
@@ -58,7 +55,7 @@ pub(super) fn run(
         let parts = Parts { head: Some("fc"), adapted: &[] };
         let forward = Forward { scores: ResNet::forward, side: images.image_size };
         let model = ResNet::new(&config, names.len(), &device);
-        return request.run(model, forward, parts, (RESNET, IMAGENET));
+        return request.run(model, forward, parts, ("ResNet", IMAGENET));
     }
     let Config::Vit(config) = Config::read(&options.model)? else {
         let reason = "must be a ViT, or a ResNet of torchvision: this model reads texts";
@@ -113,11 +110,6 @@ impl Request<'_> {
         if way == Way::Probe {
             let reason = "probe is for texts; --train head trains the same parameters";
             return Err(TrainError::option("--train", reason));
-        }
-        if way == Way::Lora && !options.recipe.merge && architecture != RESNET {
-            let reason = "must be given: versions of transformers name the layers of a ViT \
-                          differently, so that an adapter alone would load in some of them only";
-            return Err(TrainError::option("--merge", reason));
         }
         let model = weights.load_into(model, parts.head)?;
         let Colors { image_mean: mean, image_std: std } = colors_of(&options.model, colors)?;
