@@ -36,8 +36,8 @@ pub use error::TrainError;
 pub use evaluation::Evaluation;
 pub use optimizer::optimizer;
 pub use options::{
-    BackendName, DataOptions, DatasetName, Given, OptimizerName, PrivacyOptions, RunOptions,
-    TrainingOptions, typed,
+    BackendName, DataOptions, DatasetName, Given, OptimizerName, Precision, PrivacyOptions,
+    RunOptions, TrainingOptions, typed,
 };
 pub use output::{
     AVERAGED_MODEL_FILE, MODEL_FILE, Measurement, Output, STATEMENT_JSON, STATEMENT_TEXT,

@@ -52,8 +52,7 @@ pub(super) fn run(options: &CheckOptions) -> Result<(), TrainError> {
     println!("largest differences: of a score, of a norm (relative), of a value of the sum over C");
 
     for name in results.models.keys() {
-        let is_text = !name.starts_with("vit") && !name.starts_with("resnet");
-        if is_text {
+        if !name.starts_with("resnet") {
             write_for_python(&models.join(name), &written)?;
         }
     }

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::marker::PhantomData;
 
 use burn::module::Module;
-use burn::tensor::{Device, Int, Tensor, TensorData};
+use burn::tensor::{Device, FloatDType, Int, Tensor, TensorData};
 use burn_dp::losses::{CrossEntropyLoss, CrossEntropyLossConfig};
 use burn_dp_examples::training::TrainError;
 
@@ -15,7 +15,7 @@ use super::figures::FinetuneFigures;
 use super::options::{FinetuneOptions, Labels, Texts, Way};
 use super::read::trained_device;
 use super::split::Split;
-use super::task::{EVALUATED, Evaluation, Task};
+use super::task::{EVALUATED, Evaluation, Task, in_precision_of};
 use super::training::Run;
 use super::units::Source;
 use super::ways::Parts;
@@ -215,7 +215,7 @@ impl<M: TextClassifier> Task for Classify<M> {
 
     fn losses(&self, model: &M, samples: &[Labeled], device: &Device) -> Tensor<1> {
         let targets = targets(samples.iter().map(|sample| sample.label), device);
-        self.loss.forward(model.scores(&tokens(samples, device)), targets)
+        self.loss.forward(model.scores(&tokens(samples, device)).cast(FloatDType::F32), targets)
     }
 
     fn evaluate(&self, model: &M, samples: &[Labeled], device: &Device) -> Evaluation {
@@ -263,7 +263,8 @@ impl<H: ClassifierHead> Task for Probe<H> {
 
     fn losses(&self, head: &H, samples: &[Features], device: &Device) -> Tensor<1> {
         let (features, targets) = self.inputs(samples, device);
-        self.loss.forward(head.scores(features), targets)
+        let scores = head.scores(in_precision_of(head, features));
+        self.loss.forward(scores.cast(FloatDType::F32), targets)
     }
 
     fn evaluate(&self, head: &H, samples: &[Features], device: &Device) -> Evaluation {

@@ -19,6 +19,8 @@ pub struct FinetuneFigures {
     pub model: PathBuf,
     /// What was trained.
     pub train: String,
+    /// Type of the packed weights under adapters, if they were packed.
+    pub packed_base: Option<String>,
     /// Number of values of the model.
     pub parameters: usize,
     /// Number of values that were trained.
@@ -37,6 +39,8 @@ pub struct FinetuneFigures {
     pub sampling_probability: f64,
     /// Clipping threshold.
     pub max_grad_norm: f64,
+    /// Precision of the forward and backward passes.
+    pub precision: String,
     /// Number of steps.
     pub steps: usize,
     /// Expected size of a logical batch.

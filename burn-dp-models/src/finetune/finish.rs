@@ -32,10 +32,10 @@ impl Run<'_> {
         let Trained { model, optim, checkpoints, figures } = trained;
         let figures = FinetuneFigures { generated, ..figures };
         let folder: PathBuf = write(model)?.publish(&self.output)?;
-        let facts = [
-            ("model", self.options.model.display().to_string()),
-            ("trained", format!("{}, {} parameters", figures.train, figures.trained_parameters)),
-        ];
+        let base = figures.packed_base.as_ref().map(|base| format!(" on packed weights ({base})"));
+        let base = base.unwrap_or_default();
+        let trained = format!("{}{base}, {} parameters", figures.train, figures.trained_parameters);
+        let facts = [("model", self.options.model.display().to_string()), ("trained", trained)];
         let mut statement = statement(&optim, &[self.privacy.delta], facts, &NOT_COVERED)?;
         if let Some(exposure) = figures.generated.as_ref().and_then(|g| g.exposure.as_ref()) {
             statement.facts.insert("canaries".into(), exposure.fact());

@@ -2,7 +2,7 @@
 
 use burn::module::Module;
 use burn::tensor::activation::softmax;
-use burn::tensor::{Device, Distribution, Tensor};
+use burn::tensor::{Device, Distribution, FloatDType, Tensor};
 use burn_dp::losses::{CrossEntropyLoss, CrossEntropyLossConfig, ExampleReduction};
 use burn_dp_examples::training::{TrainError, device};
 
@@ -121,7 +121,7 @@ impl Task for Generate {
 
     fn losses(&self, model: &Gpt2LanguageModel, samples: &[Text], device: &Device) -> Tensor<1> {
         let tokens = tokens(samples, device);
-        self.loss.forward_sequence(model.forward(&tokens), tokens.next)
+        self.loss.forward_sequence(model.forward(&tokens).cast(FloatDType::F32), tokens.next)
     }
 
     /// Loss and accuracy of a token.

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use burn::data::dataloader::batcher::Batcher;
 use burn::module::Module;
-use burn::tensor::{Device, Tensor};
+use burn::tensor::{Device, FloatDType, Tensor};
 use burn_dp::losses::{CrossEntropyLoss, CrossEntropyLossConfig};
 use burn_dp_examples::data::{Encoder, ImageBatcher, ImageItem, folder};
 use burn_dp_examples::training::TrainError;
@@ -16,7 +16,7 @@ use super::figures::FinetuneFigures;
 use super::options::{FinetuneOptions, Images, Way};
 use super::read::trained_device;
 use super::split::Split;
-use super::task::{EVALUATED, Evaluation, Task};
+use super::task::{EVALUATED, Evaluation, Task, in_precision_of};
 use super::training::Run;
 use super::units::Source;
 use super::ways::Parts;
@@ -28,9 +28,6 @@ const IMAGENET: Colors =
 
 /// The same for vision transformers without a file for it.
 const CENTERED: Colors = Colors { image_mean: [0.5; 3], image_std: [0.5; 3] };
-
-/// Its layers have the same names in all versions of `torchvision`.
-const RESNET: &str = "ResNet";
 
 /// What is subtracted from the colors, and what they are divided by.
 #[derive(Debug, Clone, Copy, PartialEq, Deserialize)]
@@ -58,7 +55,7 @@ pub(super) fn run(
         let parts = Parts { head: Some("fc"), adapted: &[] };
         let forward = Forward { scores: ResNet::forward, side: images.image_size };
         let model = ResNet::new(&config, names.len(), &device);
-        return request.run(model, forward, parts, (RESNET, IMAGENET));
+        return request.run(model, forward, parts, ("ResNet", IMAGENET));
     }
     let Config::Vit(config) = Config::read(&options.model)? else {
         let reason = "must be a ViT, or a ResNet of torchvision: this model reads texts";
@@ -113,11 +110,6 @@ impl Request<'_> {
         if way == Way::Probe {
             let reason = "probe is for texts; --train head trains the same parameters";
             return Err(TrainError::option("--train", reason));
-        }
-        if way == Way::Lora && !options.recipe.merge && architecture != RESNET {
-            let reason = "must be given: versions of transformers name the layers of a ViT \
-                          differently, so that an adapter alone would load in some of them only";
-            return Err(TrainError::option("--merge", reason));
         }
         let model = weights.load_into(model, parts.head)?;
         let Colors { image_mean: mean, image_std: std } = colors_of(&options.model, colors)?;
@@ -186,7 +178,8 @@ impl<M: Module> Task for Classify<M> {
 
     fn losses(&self, model: &M, samples: &[ImageItem], device: &Device) -> Tensor<1> {
         let batch = self.encoder.batch(samples.to_vec(), device);
-        self.loss.forward((self.forward.scores)(model, batch.inputs), batch.targets)
+        let scores = (self.forward.scores)(model, in_precision_of(model, batch.inputs));
+        self.loss.forward(scores.cast(FloatDType::F32), batch.targets)
     }
 
     fn evaluate(&self, model: &M, samples: &[ImageItem], device: &Device) -> Evaluation {

@@ -16,6 +16,7 @@ mod generate;
 mod halves;
 mod images;
 mod options;
+mod packing;
 mod pretrain;
 mod read;
 mod split;
@@ -28,7 +29,7 @@ pub use canaries::{Exposure, Exposures};
 pub use figures::{Evaluation, FinetuneFigures, Generated, Row};
 pub use halves::{HalvedColumns, write_halves};
 pub use options::{
-    Architecture, CanaryOptions, ExposureOptions, Finetune, FinetuneOptions, Labels, Loss,
+    Architecture, CanaryOptions, ExposureOptions, Finetune, FinetuneOptions, Labels, Loss, Packing,
     PretrainOptions, Prompts, Recipe, Texts, Way,
 };
 

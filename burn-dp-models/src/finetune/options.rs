@@ -3,9 +3,11 @@
 use std::path::PathBuf;
 
 use burn_dp::losses::ExampleReduction;
-use burn_dp_examples::training::{BackendName, OptimizerName, PrivacyOptions, RunOptions};
+use burn_dp_examples::training::{
+    BackendName, OptimizerName, Precision, PrivacyOptions, RunOptions, typed,
+};
 use clap::{Args, Parser, ValueEnum};
-use serde::Serialize;
+use serde::{Serialize, Serializer};
 
 /// Fine-tune a pre-trained model with differential privacy.
 ///
@@ -77,6 +79,11 @@ pub struct FinetuneOptions {
     /// Backend and output.
     #[command(flatten)]
     pub run: RunOptions,
+    /// With --resume: continue after the last released step where the steps since the checkpoint
+    /// cannot be repeated bit for bit (on another machine, for example). Their privacy stays spent;
+    /// their updates are lost.
+    #[arg(long, requires = "resume", help_heading = "Run")]
+    pub skip_lost_steps: bool,
 }
 
 /// The texts and where they lie.
@@ -208,6 +215,10 @@ pub struct Recipe {
     /// The product of the factors is multiplied by alpha / rank [default: the rank of --lora].
     #[arg(long, value_name = "ALPHA")]
     pub lora_alpha: Option<f64>,
+    /// With adapters: pack the weights under them, of linear layers, in integers (QLoRA). Less
+    /// memory, and weights that are rounded.
+    #[arg(long, value_enum, value_name = "TYPE")]
+    pub packed_base: Option<Packing>,
     /// With --train head: number of last blocks that are trained with the head [default: 0 to
     /// classify, 1 to generate].
     #[arg(long, value_name = "N")]
@@ -223,6 +234,10 @@ pub struct Recipe {
     /// memory on long texts, and more time. It changes only both, and rounding.
     #[arg(long)]
     pub gradient_checkpointing: bool,
+    /// Precision of the forward and backward passes; all else is in single precision.
+    #[arg(long, value_enum, default_value_t = Precision::F32)]
+    #[serde(serialize_with = "as_typed")]
+    pub precision: Precision,
     /// Length of the training in passes over the data.
     #[arg(long, value_name = "N", default_value_t = 3)]
     pub epochs: usize,
@@ -249,8 +264,8 @@ pub struct Recipe {
     pub merge: bool,
 }
 
-fn as_typed<S: serde::Serializer>(name: &OptimizerName, serializer: S) -> Result<S::Ok, S::Error> {
-    serializer.serialize_str(&burn_dp_examples::training::typed(*name))
+fn as_typed<C: ValueEnum, S: Serializer>(choice: &C, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.serialize_str(&typed(choice.clone()))
 }
 
 /// What is trained.
@@ -266,6 +281,16 @@ pub enum Way {
     Lora,
     /// The head of a classifier, on features that are computed once.
     Probe,
+}
+
+/// The type of packed weights.
+#[derive(ValueEnum, Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Packing {
+    /// Eight bits.
+    Int8,
+    /// Four bits, where the backend packs them; eight in memory on a CPU.
+    Int4,
 }
 
 /// The loss of a text.

@@ -3,18 +3,31 @@
 use std::path::Path;
 
 use burn::tensor::Device;
-use burn_dp_examples::training::{TrainError, device};
+use burn_dp_examples::training::{BackendName, TrainError, device, typed};
 
-use super::options::FinetuneOptions;
+use super::options::{FinetuneOptions, Packing};
 use crate::{Config, Gpt2LanguageModel, Weights};
 
 /// Returns the device of a training. All tensors that meet in it need the same device.
 ///
 /// # Errors
 ///
-/// Returns [`TrainError::Option`] if the backend is not available.
+/// Returns [`TrainError::Option`] if the backend is not available, cannot compute in the precision,
+/// or has no packed weights of the type.
 pub(super) fn trained_device(options: &FinetuneOptions) -> Result<Device, TrainError> {
     let device = device(options.run.backend)?.autodiff();
+    let precision = options.recipe.precision;
+    if !device.supports_dtype(precision.dtype()) {
+        let [precision, backend] = [typed(precision), typed(options.run.backend)];
+        let reason =
+            format!("{precision} is not possible on {backend}; choose f32, or another --backend");
+        return Err(TrainError::option("--precision", reason));
+    }
+    let packing = options.recipe.packed_base;
+    if (options.run.backend, packing) == (BackendName::Ndarray, Some(Packing::Int4)) {
+        let reason = "int4 is not possible on ndarray; choose int8, or another --backend";
+        return Err(TrainError::option("--packed-base", reason));
+    }
     let checkpoints = options.recipe.gradient_checkpointing;
     Ok(if checkpoints { device.gradient_checkpointing() } else { device })
 }

@@ -1,7 +1,8 @@
 //! What a training needs of a task.
 
 use burn::module::Module;
-use burn::tensor::{Device, Int, Tensor};
+use burn::tensor::{Device, FloatDType, Int, Tensor};
+use burn_dp::model::precision_of;
 use serde::Serialize;
 
 /// A model with one loss for each sample, and its evaluation.
@@ -12,7 +13,8 @@ pub(super) trait Task: Send + Sync {
     /// One row of the data.
     type Sample: Clone + Send + Sync + std::fmt::Debug + 'static;
 
-    /// Returns the loss of each sample, `[samples]`. It depends on that sample alone.
+    /// Returns the loss of each sample, `[samples]`, in single precision also if the model has
+    /// another one. It depends on that sample alone.
     fn losses(&self, model: &Self::Model, samples: &[Self::Sample], device: &Device) -> Tensor<1>;
 
     /// Evaluates a model on public samples, without differentiation.
@@ -53,6 +55,14 @@ impl Evaluation {
         let rows = rows.max(1) as f64;
         Self { loss: self.loss / rows, accuracy: self.accuracy / rows }
     }
+}
+
+/// Returns inputs in the precision of the model that reads them.
+pub(super) fn in_precision_of<M: Module, const D: usize>(
+    model: &M,
+    inputs: Tensor<D>,
+) -> Tensor<D> {
+    inputs.cast(precision_of(model).unwrap_or(FloatDType::F32))
 }
 
 /// Samples that are evaluated together.

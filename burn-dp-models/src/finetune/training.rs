@@ -12,7 +12,7 @@ use burn_dp::sampling::PrivateDataLoaderBuilder;
 use burn_dp_accountant::UnitOfPrivacy;
 use burn_dp_examples::training::progress::{Progress, announce};
 use burn_dp_examples::training::{
-    Checkpoints, Output, PrivacySettings, TrainError, checks, device, optimizer, typed,
+    Checkpoints, Output, Precision, PrivacySettings, TrainError, checks, device, optimizer, typed,
     within_budget,
 };
 use serde_json::{Value, json};
@@ -166,11 +166,15 @@ impl<'a> Run<'a> {
 
         // Before a checkpoint replaces the pre-trained values.
         let initial = task.evaluate(&model, &split.test, &self.device);
-        let checkpoints = Checkpoints::new(&self.output.folder, &self.settings)?;
+        let checkpoints = Checkpoints::new(&self.output.folder, &self.settings)?
+            .with_skip_lost_steps(options.skip_lost_steps);
         let inner = optimizer(recipe.optimizer, 0.9);
         let (optim, mut model) =
             checkpoints.begin_or_resume(options.run.resume, plan, inner, model)?;
         let mut optim = optim.with_backward(PrivateBackward::new().with_group_size(rows));
+        if recipe.precision != Precision::F32 {
+            optim = optim.with_precision(recipe.precision.dtype());
+        }
         self.output.begin()?;
         checkpoints.begin(&model, &optim)?;
         let subject = format!(
@@ -245,6 +249,7 @@ impl<'a> Run<'a> {
             task: self.task,
             model: options.model.clone(),
             train: typed(self.way),
+            packed_base: recipe.packed_base.map(typed),
             parameters: parameters[1],
             trained_parameters: parameters[0],
             private: spent.is_finite(),
@@ -254,6 +259,7 @@ impl<'a> Run<'a> {
             noise_multiplier: optim.plan().noise_multiplier(),
             sampling_probability: optim.plan().sampling_probability(),
             max_grad_norm: recipe.max_grad_norm,
+            precision: typed(recipe.precision),
             steps: optim.next_step() as usize,
             expected_batch_size: recipe.batch_size,
             units: self.source.units,

@@ -35,6 +35,7 @@ impl Recipe {
                 ("--lora", self.lora.is_some()),
                 ("--lora-layers", !self.lora_layers.is_empty()),
                 ("--lora-alpha", self.lora_alpha.is_some()),
+                ("--packed-base", self.packed_base.is_some()),
                 ("--merge", self.merge),
             ];
             if let Some((name, _)) = given.into_iter().find(|(_, given)| *given) {
@@ -92,6 +93,13 @@ impl Recipe {
                 let targets = LoraTargets::new(&model, &layers, alpha, parts.head);
                 let targets =
                     targets.map_err(|reason| TrainError::option("--lora-layers", reason))?;
+                let targets = match self.packed_base {
+                    Some(packing) => {
+                        let scheme = packing.scheme(&model, &targets)?;
+                        targets.with_packed_base(scheme)
+                    }
+                    None => targets,
+                };
                 let heads = group(&model, |_, path| head(path));
                 let model = targets.attach(model)?;
                 let model = if parts.head.is_some() { model.unfreeze_group(heads) } else { model };

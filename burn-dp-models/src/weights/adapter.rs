@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use burn::module::{Module, ParamGroup};
 use burn::tensor::TensorData;
+use burn::tensor::quantization::QuantScheme;
 use burn_dp::DpError;
 use burn_dp::model::LowRankAdapters;
 use serde_json::{Value, json};
@@ -20,6 +21,7 @@ pub struct LoraTargets {
     /// Rank by the path of the weight.
     ranks: BTreeMap<String, usize>,
     alpha: f64,
+    packing: Option<QuantScheme>,
 }
 
 impl LoraTargets {
@@ -75,7 +77,19 @@ impl LoraTargets {
             }
             ranks.extend(found.into_iter().map(|name| (name.path.clone(), *rank)));
         }
-        Ok(Self { ranks, alpha })
+        Ok(Self { ranks, alpha, packing: None })
+    }
+
+    /// Packs the weights of linear layers with adapters; see
+    /// [`LowRankAdapters::with_packed_base`]. Adapters in files of `peft` do not contain the packed
+    /// weights.
+    pub fn with_packed_base(self, scheme: QuantScheme) -> Self {
+        Self { packing: Some(scheme), ..self }
+    }
+
+    /// Returns whether the weight at this path has an adapter.
+    pub(crate) fn contains(&self, path: &str) -> bool {
+        self.ranks.contains_key(path)
     }
 
     /// Returns whether the embedding of a language model, which is also its output layer, has an
@@ -86,7 +100,8 @@ impl LoraTargets {
 
     /// Returns the model with adapters; everything else is frozen.
     ///
-    /// One factor of each is zero, so the model computes what it computed before.
+    /// One factor of each is zero, so the model computes what it computed before; packed weights
+    /// are rounded.
     ///
     /// # Errors
     ///
@@ -95,6 +110,10 @@ impl LoraTargets {
         let adapters = self.ranks.iter().fold(LowRankAdapters::new(), |adapters, (path, rank)| {
             adapters.with_layers(ParamGroup::from_path(path), *rank, self.alpha)
         });
+        let adapters = match self.packing {
+            Some(scheme) => adapters.with_packed_base(scheme),
+            None => adapters,
+        };
         adapters.attach(model)
     }
 }
@@ -139,20 +158,28 @@ impl Adapter {
         let (mut modules, mut transposed) = (Vec::new(), true);
         parameters(model, |name, parameter| {
             let is_head = head.is_some_and(|head| name.path.starts_with(&format!("{head}.")));
-            if let Some(stored) = peft_name(&name) {
-                tensors.insert(stored, to_peft(&name, parameter, &kernels));
+            if name.factor().is_some() {
+                let value = to_peft(&name, parameter, &kernels);
+                let stored = name.versions().into_iter().filter_map(|name| peft_name(&name));
+                tensors.extend(stored.map(|stored| (stored, value.clone())));
             } else if is_head {
                 let stored = format!("{PREFIX}{}", name.stored);
                 tensors.insert(stored, parameter.value(name.is_transposed));
             } else if targets.ranks.contains_key(&name.path) {
                 transposed &= name.is_transposed || name.layer != Layer::Linear;
-                modules.push((name.stored.trim_end_matches(".weight").to_string(), name.path));
+                let module = |name: Name| name.stored.trim_end_matches(".weight").to_string();
+                let versions = name.versions().into_iter().map(module).collect::<Vec<_>>();
+                modules.push((versions, name.path));
             }
         });
         let rank = targets.ranks.values().copied().max().unwrap_or(1);
         let patterns = modules.iter().filter(|(_, path)| targets.ranks[path] != rank);
+        let pattern = |versions: &[String]| match versions {
+            [module] => module.clone(),
+            versions => format!("({})", versions.join("|")),
+        };
         let patterns: BTreeMap<_, _> =
-            patterns.map(|(module, path)| (module.clone(), targets.ranks[path])).collect();
+            patterns.map(|(versions, path)| (pattern(versions), targets.ranks[path])).collect();
         let config = json!({
             "peft_type": "LORA",
             "task_type": task,
@@ -165,7 +192,7 @@ impl Adapter {
             "fan_in_fan_out": !transposed,
             "inference_mode": true,
             "modules_to_save": head.map(|head| [head]),
-            "target_modules": modules.iter().map(|(module, _)| module).collect::<Vec<_>>(),
+            "target_modules": modules.iter().flat_map(|(versions, _)| versions).collect::<Vec<_>>(),
         });
         Ok(Self { tensors, config })
     }
@@ -196,7 +223,9 @@ impl Adapter {
             let factor = peft_name(&name);
             let stored = factor.clone().unwrap_or_else(|| format!("{PREFIX}{}", name.stored));
             let is_transposed = factor.is_some() || name.is_transposed;
-            match weights.tensors().get(&stored) {
+            let versions = name.versions().into_iter().filter_map(|name| peft_name(&name));
+            let mut versions = std::iter::once(stored.clone()).chain(versions);
+            match versions.find_map(|stored| weights.tensors().get(&stored)) {
                 Some(found) => {
                     let found = found.clone().convert::<f32>();
                     let is_kernel = factor.is_some() && name.layer == Layer::Convolution;
@@ -284,4 +313,55 @@ fn peft_name(name: &Name) -> Option<String> {
         }
         _ => format!("{PREFIX}{module}.lora_{factor}.weight"),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use std::path::Path;
+
+    use burn::tensor::Device;
+
+    use super::*;
+    use crate::weights::fill_factors;
+    use crate::{Config, VitClassifier};
+
+    #[test]
+    fn an_adapter_of_a_vit_has_and_reads_both_names_of_a_layer() {
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden/vit-classify");
+        let Config::Vit(config) = Config::read(&folder).unwrap() else { panic!("not a ViT") };
+        let model = VitClassifier::new(&config, 3, &Device::flex());
+        let layers = [("query".to_string(), 2), ("output.dense".to_string(), 3)];
+        let targets = LoraTargets::new(&model, &layers, 2.0, Some("classifier")).unwrap();
+        let empty = targets.attach(model).unwrap();
+        let filled = fill_factors(empty.clone(), |index| (index as f32).sin());
+        let of = |model: &_| {
+            Adapter::of::<VitClassifier>(model, &targets, "base", Some("classifier"), None).unwrap()
+        };
+        let written = of(&filled);
+        assert_ne!(of(&empty).tensors, written.tensors);
+        let config = written.config();
+        let patterns = config["rank_pattern"].as_object().unwrap();
+        assert_eq!((config["r"].as_u64(), patterns.len()), (Some(3), 2));
+        let first = "(vit.encoder.layer.0.attention.attention.query|vit.layers.0.attention.q_proj)";
+        assert_eq!(patterns[first], 2);
+        for version in ["vit.encoder.layer.", "vit.layers."] {
+            let is_kept = |name: &&String| name.contains(version) || name.contains("classifier");
+            let names = written.tensors.keys().filter(is_kept);
+            let tensors: Tensors =
+                names.map(|name| (name.clone(), written.tensors[name].clone())).collect();
+            // Query and two further layers of each of two blocks, and the head.
+            assert_eq!(tensors.len(), 2 * 3 * 2 + 2, "{version}");
+            let targets = config["target_modules"].as_array().unwrap().iter();
+            let targets = targets.filter(|name| name.as_str().unwrap().contains(version));
+            assert_eq!(targets.count(), 2 * 3, "{version}");
+            let folder = tempfile::tempdir().unwrap();
+            let file = folder.path().join("adapter.safetensors");
+            std::fs::write(&file, write::to_safetensors(&tensors).unwrap()).unwrap();
+            let weights = Weights::read_file(&file).unwrap();
+            let read = Adapter::load_into(&weights, empty.clone()).unwrap();
+            assert_eq!(of(&read).tensors, written.tensors, "{version}");
+        }
+    }
 }

@@ -10,6 +10,17 @@ const RENAMED: [(&str, &str); 4] =
 /// Modules whose weights GPT-2 stores like Burn does: `[d_input, d_output]`.
 const NOT_TRANSPOSED: [&str; 3] = ["c_attn", "c_proj", "c_fc"];
 
+/// The layers of a ViT: parts of their names in checkpoints and in `transformers` 4, and the names
+/// of the layers in `transformers` 5, which reads both.
+const VIT: [(&str, &str); 6] = [
+    ("attention.attention.query", "attention.q_proj"),
+    ("attention.attention.key", "attention.k_proj"),
+    ("attention.attention.value", "attention.v_proj"),
+    ("attention.output.dense", "attention.o_proj"),
+    ("intermediate.dense", "mlp.fc1"),
+    ("output.dense", "mlp.fc2"),
+];
+
 /// The position of a walk through a model.
 #[derive(Debug, Default)]
 pub(super) struct Place {
@@ -45,6 +56,18 @@ impl Name {
     pub(super) fn factor(&self) -> Option<(&str, char)> {
         let factor = |end, letter| Some((self.stored.strip_suffix(end)?, letter));
         factor(".weight.lora.a", 'A').or_else(|| factor(".weight.lora.b", 'B'))
+    }
+
+    /// Returns this name, and the other name of a layer of a ViT in `transformers` 5. Adapters need
+    /// the names of the layers, which a checkpoint does not have.
+    pub(super) fn versions(&self) -> Vec<Self> {
+        let mut versions = vec![self.clone()];
+        if let Some(layer) = self.stored.strip_prefix("vit.encoder.layer.") {
+            let renamed =
+                VIT.iter().fold(layer.to_string(), |name, (old, new)| name.replace(old, new));
+            versions.push(Self { stored: format!("vit.layers.{renamed}"), ..self.clone() });
+        }
+        versions
     }
 }
 
@@ -99,6 +122,9 @@ pub(crate) fn parameters<M: Module>(model: &M, visit: impl FnMut(Name, AnyParame
 pub(crate) trait Parameter {
     /// Returns the value without an adapter, transposed if a checkpoint has it like this.
     fn value(&self, transpose: bool) -> TensorData;
+
+    /// Returns the shape.
+    fn dims(&self) -> Vec<usize>;
 }
 
 /// A reference to a parameter of any rank.
@@ -109,6 +135,10 @@ impl<const D: usize> Parameter for Param<Tensor<D>> {
         let value = self.base().detach();
         let value = if transpose { value.transpose() } else { value };
         value.into_data().convert::<f32>()
+    }
+
+    fn dims(&self) -> Vec<usize> {
+        self.lazy_shape().to_vec()
     }
 }
 

@@ -4,15 +4,12 @@
 
 use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
-use std::process::{Command, Output};
+use std::process::Output;
 
 use super::{words, write_images};
 
-/// Runs the program in a process of its own.
 fn process(folder: &Path, line: &str, variable: Option<(&str, &str)>) -> Output {
-    let words = words(folder, line, 120);
-    let mut command = Command::new(env!("CARGO_BIN_EXE_finetune"));
-    command.args(&words[1..]).envs(variable).output().unwrap()
+    super::process(&words(folder, line, 120), variable)
 }
 
 fn error_of(output: &Output) -> String {
@@ -45,10 +42,11 @@ fn released(folder: &Path) -> Option<usize> {
 }
 
 /// Runs of four steps a pass.
-const RUNS: [(&str, &str); 4] = [
+const RUNS: [(&str, &str); 5] = [
     ("classify --label stars --labels up,down --batch-size 32 --model bert-classify", "full"),
     ("classify --label stars --labels up,down --batch-size 32 --model gpt2-classify", "probe"),
     ("generate --batch-size 32 --model gpt2-generate --samples 1 --sample-length 4", "lora"),
+    ("generate --batch-size 32 --model gpt2-generate --samples 0 --packed-base int4", "lora"),
     ("images --batch-size 10 --model vit-classify", "head"),
 ];
 
@@ -80,6 +78,7 @@ fn a_run_killed_within_a_checkpoint_continues_bit_for_bit() {
             ("--noise-multiplier 2", "--noise-multiplier was 1 and is now 2"),
             ("--physical-batch-size 3", "--physical-batch-size was 16 and is now 3"),
             ("--seed 4", "--seed was 0 and is now 4"),
+            ("--precision bf16", "--precision was f32 and is now bf16"),
         ] {
             let name = changed.split(' ').next().unwrap();
             let kept = line.replace("--noise-multiplier 1", "");
@@ -114,4 +113,31 @@ fn a_run_killed_between_checkpoints_repeats_its_steps_bit_for_bit() {
         assert!(output.status.success(), "{}", error_of(&output));
         assert_eq!(results(folder.path()), results(whole.path()), "{line}");
     }
+}
+
+#[test]
+fn skipped_steps_stay_paid_and_their_updates_are_lost() {
+    let line = line(RUNS[2]);
+    let (whole, folder) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    assert!(process(whole.path(), &line, None).status.success());
+    // Its checkpoint is of step 4, and the log has 6 steps.
+    let stop = Some(("BURN_DP_TEST_ABORT_AFTER_STEP", "6"));
+    let output = process(folder.path(), &line, stop);
+    assert_eq!(output.status.signal(), Some(6), "{}", error_of(&output));
+    let output = process(folder.path(), &format!("{line} --skip-lost-steps"), None);
+    assert!(error_of(&output).contains("--resume"), "{}", error_of(&output));
+    assert_eq!(released(folder.path()), Some(6));
+
+    let line = format!("{line} --resume --skip-lost-steps");
+    // Steps 7 and 8 are made, and step 8 has a checkpoint.
+    let stop = Some(("BURN_DP_TEST_ABORT_AFTER_STEP", "8"));
+    assert_eq!(process(folder.path(), &line, stop).status.signal(), Some(6));
+    assert_eq!(released(folder.path()), Some(8));
+    let output = process(folder.path(), &line, None);
+    assert!(output.status.success(), "{}", error_of(&output));
+    let [skipped, whole] = [folder, whole].map(|folder| results(folder.path()));
+    // The weights, and the steps and releases.
+    assert_ne!(skipped.first(), whole.first());
+    assert_eq!(skipped.last(), whole.last());
+    assert!(skipped.contains(&b"10".to_vec()));
 }

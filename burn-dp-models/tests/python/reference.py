@@ -291,8 +291,9 @@ def verify(folder):
     worst = {}
     for name in sorted(os.listdir(folder)):
         target = os.path.join(folder, name)
-        tokens = load_file(os.path.join(target, "scores.safetensors"))
+        written = load_file(os.path.join(target, "scores.safetensors"))
         kind = AutoModelForSequenceClassification if "classify" in name else AutoModelForCausalLM
+        kind = ViTForImageClassification if "images" in written else kind
         if os.path.exists(os.path.join(target, "adapter_config.json")):
             with open(os.path.join(target, "adapter_config.json")) as file:
                 base = json.load(file)["base_model_name_or_path"]
@@ -301,13 +302,14 @@ def verify(folder):
         else:
             model = kind.from_pretrained(target)
         model = model.double().eval()
-        # Rows without padding: the length is that of the longest, and padding is -1.
         difference = 0.0
         offset = 0
         with torch.no_grad():
-            for ids in tokens["ids"].long():
-                logits = model(ids[ids >= 0].unsqueeze(0)).logits.flatten()
-                found = tokens["logits"][offset : offset + len(logits)]
+            for row in written["images"] if "images" in written else written["ids"].long():
+                # The padding of a text is -1.
+                row = row.double() if "images" in written else row[row >= 0]
+                logits = model(row.unsqueeze(0)).logits.flatten()
+                found = written["logits"][offset : offset + len(logits)]
                 offset += len(logits)
                 worst_of_row = (found - logits).abs().max() / logits.abs().max().clamp(min=1.0)
                 difference = max(difference, worst_of_row.item())

@@ -4,7 +4,7 @@
 
 use burn::module::{Lora, Module, ParamGroup, QLora, Quantizer};
 use burn::nn::{Embedding, EmbeddingConfig, Linear, LinearConfig, LinearLayout};
-use burn::tensor::quantization::{Calibration, QuantValue};
+use burn::tensor::quantization::{Calibration, QuantValue, ScaleDtype};
 use burn::tensor::{DType, Device, Tensor};
 
 use crate::grads::oracle::{self, TwoLayers, check, check_layer, check_twins, losses, numbers};
@@ -116,6 +116,20 @@ fn biases_beside_a_packed_base_are_clipped_as_by_the_loop() {
         assert_eq!(TrainableParameters::of(&model).unwrap().iter().count(), 4);
         compare(model);
     }
+}
+
+#[test]
+fn factors_over_blocks_of_four_bits_are_clipped_as_by_the_loop() {
+    let device = Device::flex().autodiff();
+    let scheme = device.settings().quantization.scheme.with_value(QuantValue::Q4S);
+    let adapters = LowRankAdapters::new()
+        .with_layers(ParamGroup::from_predicate("first"), 2, 3.0)
+        .with_packed_base(scheme.per_block([8], ScaleDtype::F32));
+    let layer = |d_input, d_output| LinearConfig::new(d_input, d_output).init(&device);
+    let model = TwoLayers { first: layer(6, 16), second: layer(16, 4) };
+    let model = adapters.attach(model).unwrap();
+    assert!(matches!(model.first.weight.base().dtype(), DType::QFloat(_)));
+    compare(model);
 }
 
 #[test]
