@@ -32,7 +32,7 @@ use burn_dp::random::InsecureSeed;
 use burn_dp::train::PrivateTrainingConfig;
 
 use fixture::{STEPS, STEPS_PER_EPOCH, custom_loop, launch, plan_config, values};
-use namespace::Namespace;
+use namespace::Network;
 use servers::{Server, device_at};
 
 /// Layers whose rules use every kind of primitive.
@@ -112,19 +112,22 @@ fn to_id(word: usize) -> i64 {
 #[test]
 fn a_run_on_a_server_is_the_run_on_its_device() {
     let local = Device::flex().autodiff();
+    local.seed(5);
     let model = Layers::new(&local);
     let server = Server::start();
     let remote = device_at(server.address).autodiff();
-    let before = values(&model);
+    let before = values(&model).concat();
+    let distance = |a: &[f32], b: &[f32]| -> f32 {
+        a.iter().zip(b).map(|(a, b)| (a - b).powi(2)).sum::<f32>().sqrt()
+    };
     // Where gradients are clipped, they are a little shorter: of a server it is not known how it
     // rounds.
-    for (max_grad_norm, tolerance) in [(1e3, 1e-4), (0.7, 1e-2)] {
-        let expected = model.clone().trained(max_grad_norm, &local);
-        let found = model.clone().fork(&remote).trained(max_grad_norm, &remote);
-        for ((found, expected), before) in found.iter().zip(&expected).zip(&before) {
-            close(found, expected, tolerance);
-            assert_ne!(expected, before);
-        }
+    for (max_grad_norm, tolerance) in [(1e3, 1e-4), (0.7, 0.05)] {
+        let expected = model.clone().trained(max_grad_norm, &local).concat();
+        let found = model.clone().fork(&remote).trained(max_grad_norm, &remote).concat();
+        let change = distance(&expected, &before);
+        let difference = distance(&found, &expected);
+        assert!(change > 0.1 && difference <= tolerance * change, "{difference} of {change}");
     }
 }
 
@@ -151,7 +154,8 @@ fn trained(servers: &[Server], optim: MultiDeviceOptim) -> Vec<Vec<f32>> {
     let strategy = ExecutionStrategy::multi(devices, optim);
     let result = launch(&private, |training| training.with_training_strategy(strategy.into()));
     // ANCHOR_END: strategy
-    assert!(private.error().is_none() && result.error.is_none());
+    assert_eq!(private.error().map(|error| error.to_string()), None);
+    assert!(result.error.is_none());
     let (model, optimizer) = custom_loop(unclipped(), 4);
     assert_eq!(private.ledger(), *optimizer.ledger());
     assert_eq!(private.ledger().releases(), STEPS);
@@ -175,9 +179,8 @@ fn two_and_four_servers_train_what_one_server_trains_bit_for_bit() {
 
 #[test]
 fn hosts_of_their_own_train_what_one_server_trains_bit_for_bit() {
-    let namespaces: Option<Vec<Namespace>> = (1..5).map(Namespace::new).collect();
-    let Some(namespaces) = namespaces else { return };
-    let servers: Vec<Server> = namespaces.iter().map(Namespace::server).collect();
+    let Some(network) = Network::new(4) else { return };
+    let servers = network.servers();
     let main = MultiDeviceOptim::OptimMainDevice;
     let expected = trained(&[Server::start()], main);
     for number in [2, 4] {

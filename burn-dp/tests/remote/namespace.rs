@@ -4,65 +4,87 @@ use std::process::Command;
 
 use crate::servers::{Server, this_program};
 
-/// A network namespace with an address that this process reaches, removed when this is dropped.
-pub(crate) struct Namespace {
-    name: String,
-    link: String,
-    number: usize,
+/// Hosts that reach each other and this process over a bridge, removed when this is dropped.
+pub(crate) struct Network {
+    bridge: String,
+    hosts: Vec<Host>,
 }
 
-impl Namespace {
-    /// Creates a namespace; `None`, with a note, where that is not permitted. The variable
+struct Host {
+    namespace: String,
+    /// Its end at the bridge.
+    link: String,
+}
+
+impl Network {
+    /// Creates the hosts; `None`, with a note, where that is not permitted. The variable
     /// `BURN_DP_TEST_NAMESPACES`, which `cargo xtask test-remote` sets where it is, makes that an
     /// error.
-    pub(crate) fn new(number: usize) -> Option<Self> {
+    pub(crate) fn new(hosts: usize) -> Option<Self> {
         let id = std::process::id();
-        let namespace =
-            Self { name: format!("bdp{id}n{number}"), link: format!("b{id}v{number}"), number };
-        let Self { name, link, .. } = &namespace;
-        if !ip(&["netns", "add", name]) {
-            assert!(std::env::var_os("BURN_DP_TEST_NAMESPACES").is_none(), "no network namespace");
-            eprintln!("note: no network namespaces here, so the tests of them did nothing");
-            return None;
+        let mut network = Self { bridge: format!("b{id}"), hosts: Vec::new() };
+        for number in 0..hosts {
+            let host =
+                Host { namespace: format!("bdp{id}n{number}"), link: format!("b{id}v{number}") };
+            let is_permitted = ip(&["netns", "add", &host.namespace]);
+            if !is_permitted {
+                assert!(std::env::var_os("BURN_DP_TEST_NAMESPACES").is_none(), "no namespaces");
+                eprintln!("note: no network namespaces here, so the tests of them did nothing");
+                return None;
+            }
+            network.hosts.push(host);
         }
-        let [here, there] = [1, 2].map(|host| format!("{}/30", namespace.host(host)));
-        assert!(ip(&["link", "add", link, "type", "veth", "peer", "name", "eth0", "netns", name]));
-        assert!(ip(&["addr", "add", &here, "dev", link]));
-        assert!(ip(&["link", "set", link, "up"]));
-        assert!(ip(&["-n", name, "addr", "add", &there, "dev", "eth0"]));
-        assert!(ip(&["-n", name, "link", "set", "eth0", "up"]));
-        assert!(ip(&["-n", name, "link", "set", "lo", "up"]));
-        Some(namespace)
+        let bridge = network.bridge.as_str();
+        assert!(ip(&["link", "add", bridge, "type", "bridge"]));
+        assert!(ip(&["addr", "add", &format!("{}/24", address(1)), "dev", bridge]));
+        assert!(ip(&["link", "set", bridge, "up"]));
+        for (number, Host { namespace, link }) in network.hosts.iter().enumerate() {
+            let peer = ["type", "veth", "peer", "name", "eth0", "netns", namespace];
+            assert!(ip(&[&["link", "add", link][..], &peer].concat()));
+            assert!(ip(&["link", "set", link, "master", bridge]));
+            assert!(ip(&["link", "set", link, "up"]));
+            let address = format!("{}/24", address(number + 2));
+            assert!(ip(&["-n", namespace, "addr", "add", &address, "dev", "eth0"]));
+            assert!(ip(&["-n", namespace, "link", "set", "eth0", "up"]));
+            assert!(ip(&["-n", namespace, "link", "set", "lo", "up"]));
+        }
+        Some(network)
     }
 
-    fn host(&self, host: usize) -> String {
-        let [high, low] = (std::process::id() as u16).to_be_bytes();
-        // 10.0.0.0/8, other numbers for each process and namespace.
-        format!("10.{high}.{low}.{}", 4 * self.number + host)
+    /// Starts a server on each host.
+    pub(crate) fn servers(&self) -> Vec<Server> {
+        let server = |(number, host): (usize, &Host)| {
+            let mut program = Command::new("ip");
+            program.args(["netns", "exec", &host.namespace]).arg(this_program().get_program());
+            Server::start_in(program, format!("{}:0", address(number + 2)).parse().unwrap())
+        };
+        self.hosts.iter().enumerate().map(server).collect()
     }
 
-    /// Starts a server in the namespace.
-    pub(crate) fn server(&self) -> Server {
-        let mut program = Command::new("ip");
-        program.args(["netns", "exec", &self.name]).arg(this_program().get_program());
-        Server::start_in(program, format!("{}:0", self.host(2)).parse().unwrap())
+    /// Cuts the connection of a host.
+    pub(crate) fn cut(&self, host: usize) {
+        assert!(ip(&["link", "set", &self.hosts[host].link, "down"]));
     }
 
-    /// Cuts the connection.
-    pub(crate) fn cut(&self) {
-        assert!(ip(&["link", "set", &self.link, "down"]));
-    }
-
-    /// Mends the connection.
-    pub(crate) fn mend(&self) {
-        assert!(ip(&["link", "set", &self.link, "up"]));
+    /// Mends the connection of a host.
+    pub(crate) fn mend(&self, host: usize) {
+        assert!(ip(&["link", "set", &self.hosts[host].link, "up"]));
     }
 }
 
-impl Drop for Namespace {
+/// An address in 10.0.0.0/8, where each process has a network of its own.
+fn address(host: usize) -> String {
+    let [high, low] = (std::process::id() as u16).to_be_bytes();
+    format!("10.{high}.{low}.{host}")
+}
+
+impl Drop for Network {
     fn drop(&mut self) {
-        ip(&["link", "del", &self.link]);
-        ip(&["netns", "del", &self.name]);
+        for Host { namespace, link } in &self.hosts {
+            ip(&["link", "del", link]);
+            ip(&["netns", "del", namespace]);
+        }
+        ip(&["link", "del", &self.bridge]);
     }
 }
 

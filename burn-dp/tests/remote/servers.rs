@@ -22,7 +22,7 @@ fn server() {
     println!("\n{LISTENING}{}", listener.local_addr().unwrap());
     // ANCHOR: server
     let transport = WebSocketTransport::from_listener(listener);
-    RemoteServer::new([Device::flex()]).serve(transport);
+    RemoteServer::new([Device::flex()]).serve(transport).unwrap();
     // ANCHOR_END: server
 }
 
