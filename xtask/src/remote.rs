@@ -8,7 +8,7 @@ use crate::process::Process;
 use crate::test;
 use crate::workspace::LIBRARY;
 
-/// The features of the tests, beside `train`.
+/// The features of the tests, with `train`.
 pub(crate) const FEATURES: [&str; 2] = ["remote-websocket", "remote-server"];
 
 /// The variable that makes it an error if network namespaces cannot be made.
