@@ -24,7 +24,12 @@ pub(crate) async fn read<const D: usize, K: Basic>(
 ) -> Result<TensorData, DpError> {
     #[cfg(feature = "remote")]
     if crate::remote::is_remote(&tensor.device()) {
-        let read = async { tensor.into_data_async().await.map_err(|e| unreadable(what, e)) };
+        let read = async {
+            let data = tensor.into_data_async().await;
+            data.map_err(|error| {
+                DpError::device(format!("{what}: {}", crate::remote::explained(error)))
+            })
+        };
         return crate::remote::within_limit(read, what).await;
     }
     tensor.into_data_async().await.map_err(|error| unreadable(what, error))

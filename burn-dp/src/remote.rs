@@ -35,6 +35,13 @@ pub(crate) fn is_remote(device: &Device) -> bool {
     matches!(device.clone().inner().as_dispatch(), DispatchDevice::Remote(_))
 }
 
+/// Returns the error of a read, with a known cause.
+pub(crate) fn explained(error: impl std::fmt::Debug) -> String {
+    let cause = "; with a GPU feature Burn fuses the operations of remote devices, and some layers \
+                 fail: build this program without `wgpu`, `cuda` and the like";
+    format!("{error:?}{}", if cfg!(feature = "fusion") { cause } else { "" })
+}
+
 /// Waits for a read until the limit. The time is compared when the future is polled, which
 /// [`wait`](crate::device_read::wait) does now and then.
 ///

@@ -3,13 +3,11 @@
 use std::process::{Command, Stdio};
 
 use crate::announcement::Announcement;
-use crate::backend::Backend;
 use crate::process::Process;
-use crate::test;
 use crate::workspace::LIBRARY;
 
-/// The features of the tests, with `train`.
-pub(crate) const FEATURES: [&str; 2] = ["remote-websocket", "remote-server"];
+/// The features of the tests.
+const FEATURES: [&str; 3] = ["train", "remote-websocket", "remote-server"];
 
 /// The variable that makes it an error if network namespaces cannot be made.
 const NAMESPACES: &str = "BURN_DP_TEST_NAMESPACES";
@@ -21,14 +19,7 @@ const NO_NAMESPACES: &str = "no network namespaces can be made here, so the test
 /// Returns the tests: servers in processes of their own on the loopback interface, and in network
 /// namespaces where they can be made.
 pub(crate) fn tests(nextest: bool) -> Process {
-    let features = format!("train,{}", FEATURES.join(","));
-    with_namespaces(process(["--features".into(), features], nextest))
-}
-
-/// Returns the same tests, with the features of [`test::of_library`] on a backend, so that the
-/// library is not built once more.
-pub(crate) fn tests_beside(backend: Backend, nextest: bool) -> Process {
-    with_namespaces(process(test::library_features(backend, &FEATURES), nextest))
+    with_namespaces(process(nextest))
 }
 
 /// Requires the tests in network namespaces where these can be made, and prints a note elsewhere.
@@ -40,13 +31,12 @@ fn with_namespaces(process: Process) -> Process {
     process
 }
 
-fn process(features: impl IntoIterator<Item = String>, nextest: bool) -> Process {
+fn process(nextest: bool) -> Process {
     let runner: &[&str] = if nextest { &["nextest", "run"] } else { &["test"] };
+    let features = FEATURES.join(",");
     Process::cargo()
         .args(runner.iter().copied())
-        .args(["-p", LIBRARY])
-        .args(features)
-        .args(["--test", "remote", "--no-fail-fast"])
+        .args(["-p", LIBRARY, "--features", &features, "--test", "remote", "--no-fail-fast"])
         .builds(Announcement::new("the remote backend", &["remote-server"]))
 }
 
@@ -63,27 +53,13 @@ fn can_make_namespaces() -> bool {
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used)]
-
     use super::*;
 
     #[test]
     fn the_tests_of_servers_are_built_with_their_features_alone() {
         let expected = "cargo nextest run -p burn-dp --features \
              train,remote-websocket,remote-server --test remote --no-fail-fast";
-        assert!(tests(true).to_string().ends_with(expected), "{}", tests(true));
-        let expected = expected.replace("nextest run", "test");
-        assert!(tests(false).to_string().ends_with(&expected), "{}", tests(false));
-    }
-
-    #[test]
-    fn beside_a_backend_they_need_no_other_build() {
-        let features = |process: Process| {
-            let text = process.to_string();
-            let (_, rest) = text.split_once("--features ").unwrap();
-            rest.split(' ').next().unwrap().to_string()
-        };
-        let library = test::of_library(Backend::Wgpu, &FEATURES, &["any"], true);
-        assert_eq!(features(tests_beside(Backend::Wgpu, true)), features(library));
+        assert_eq!(process(true).to_string(), expected);
+        assert_eq!(process(false).to_string(), expected.replace("nextest run", "test"));
     }
 }

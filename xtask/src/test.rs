@@ -48,19 +48,10 @@ pub(crate) fn processes(backend: Option<Backend>, args: &[String], nextest: bool
 /// Returns the tests of the library, and of whole runs, whose names contain one of `filters`.
 ///
 /// Nothing else is built: every other crate would be built once more for the backend.
-///
-/// # Arguments
-///
-/// - `more`: further features of the library
-pub(crate) fn of_library(
-    backend: Backend,
-    more: &[&str],
-    filters: &[&str],
-    nextest: bool,
-) -> Process {
+pub(crate) fn of_library(backend: Backend, filters: &[&str], nextest: bool) -> Process {
     let runner: &[&str] = if nextest { &["nextest", "run"] } else { &["test"] };
     let tests = Process::cargo().args(runner.iter().copied());
-    let tests = tests.args(["-p", LIBRARY]).args(library_features(backend, more));
+    let tests = tests.args(["-p", LIBRARY]).args(library_features(backend, vulkan::gpu_found()));
     let tests = tests.args(["--lib", "--test", "runs", "--no-fail-fast"]);
     on(tests, Some(backend)).args(["--"]).args(filters.iter().copied())
 }
@@ -95,14 +86,9 @@ fn features(backend: Option<Backend>, gpu: bool) -> Vec<String> {
     with_backend(FULL, &format!("{EXAMPLES}/"), &["untuned"], backend, gpu)
 }
 
-/// Returns the features of the library for the tests of a backend, and `more`.
-pub(crate) fn library_features(backend: Backend, more: &[&str]) -> Vec<String> {
-    features_of_library(backend, more, vulkan::gpu_found())
-}
-
-fn features_of_library(backend: Backend, more: &[&str], gpu: bool) -> Vec<String> {
-    let whole = [&["train"], more].concat().join(",");
-    with_backend(&whole, "", &["flex", "simd", "rayon", "x86-v4"], Some(backend), gpu)
+/// Returns the features of the library for the tests of a backend.
+fn library_features(backend: Backend, gpu: bool) -> Vec<String> {
+    with_backend("train", "", &["flex", "simd", "rayon", "x86-v4"], Some(backend), gpu)
 }
 
 /// Returns `whole`, and the feature of a backend of the package that `prefix` names.
@@ -207,7 +193,7 @@ mod tests {
     fn some_tests_of_the_library_are_built_without_other_crates() {
         for (nextest, runner) in [(true, "nextest run"), (false, "test")] {
             assert_eq!(
-                of_library(Backend::Cuda, &[], &["ghost", "clip"], nextest).to_string(),
+                of_library(Backend::Cuda, &["ghost", "clip"], nextest).to_string(),
                 format!(
                     "BURN_DP_TEST_BACKEND=cuda cargo {runner} -p burn-dp --features train,cuda \
                      --lib --test runs --no-fail-fast -- ghost clip"
@@ -215,8 +201,8 @@ mod tests {
             );
         }
         assert_eq!(
-            features_of_library(Backend::Wgpu, &["remote"], false).join(" "),
-            "--no-default-features --features train,remote,flex,simd,rayon,x86-v4,wgpu"
+            library_features(Backend::Wgpu, false).join(" "),
+            "--no-default-features --features train,flex,simd,rayon,x86-v4,wgpu"
         );
     }
 
