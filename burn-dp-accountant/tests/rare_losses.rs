@@ -6,7 +6,8 @@
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use burn_dp_accountant::{
-    DpEvent, Epsilon, LedgerHeader, NeighboringRelation, PrivacyLedger, UnitOfPrivacy,
+    Accountant, DpEvent, Epsilon, ExactAccountant, LedgerHeader, NeighboringRelation,
+    PrivacyLedger, UnitOfPrivacy,
 };
 
 /// `(q, σ, steps, δ)`. In the first 30 the tilt of the saddle point is so large that on the whole
@@ -63,6 +64,15 @@ const REFERENCES: [(f64, f64, f64, f64); 4] = [
     (1e-3, 0.5, 1e-8, 3.434305540),
 ];
 
+/// `(q, σ, steps, δ)` of millions of steps whose losses are so small that the circle of the whole
+/// composition has more points than any grid that is allowed.
+const LONG_CIRCLES: [(f64, f64, u64, f64); 4] = [
+    (3.736484e-05, 2.861691e+02, 6928487, 1.134770e-04),
+    (2.125597e-05, 8.133187e+01, 4778269, 2.225489e-04),
+    (3.123323e-05, 4.989340e+00, 7783564, 6.665054e-03),
+    (1.031984e-01, 2.655961e-01, 7918759, 2.770581e-03),
+];
+
 fn epsilon(q: f64, sigma: f64, steps: u64, delta: f64) -> Epsilon {
     let relation = NeighboringRelation::AddOrRemoveOne;
     let mut ledger = PrivacyLedger::new(LedgerHeader::new(UnitOfPrivacy::Example, relation));
@@ -77,6 +87,21 @@ fn brackets_of_rare_losses_are_narrow() {
         let context = format!("{q:e} {sigma:e} {steps} {delta:e}: {epsilon:?}");
         assert!(epsilon.lower <= epsilon.upper, "{context}");
         assert!(epsilon.upper - epsilon.lower <= 1e-4 * epsilon.upper, "{context}");
+    }
+}
+
+#[test]
+fn brackets_on_long_circles_are_narrow_and_contain_the_exact_value() {
+    for (q, sigma, steps, delta) in LONG_CIRCLES {
+        let bracket = epsilon(q, sigma, steps, delta);
+        let relation = NeighboringRelation::AddOrRemoveOne;
+        let step = DpEvent::dp_sgd_step(q, sigma);
+        let exact = ExactAccountant::new([(&step, steps)], relation).unwrap();
+        let exact = exact.epsilon(delta).unwrap().estimate;
+        let context = format!("{q:e} {sigma:e} {steps} {delta:e}: {bracket:?} {exact:e}");
+        assert!(bracket.lower <= exact && exact <= bracket.upper, "{context}");
+        assert!(bracket.upper - bracket.lower <= 1e-4 * bracket.upper, "{context}");
+        assert!(bracket.notes.is_empty(), "{context}");
     }
 }
 

@@ -13,10 +13,11 @@
 
 use super::convex_hull::lower_hull;
 use super::masses::Lattice;
-use super::quadrature::Sums;
+use super::quadrature::{MASS_ERROR, Sums};
 use super::shape::Shape;
 use crate::dominating_pairs::{Direction, Pair};
 use crate::math::normal;
+use crate::math::sum::Sum;
 
 /// Both lattices of one pair in one direction.
 #[derive(Debug, Clone)]
@@ -25,7 +26,33 @@ pub(crate) struct Discretized {
     pub(crate) optimistic: Lattice,
     /// Mass of the pessimistic lattice at an infinite loss.
     pub(crate) infinite: f64,
+    /// Sum of the masses of all cells, and the mass of the tails that they omit.
+    total: f64,
+    omitted: f64,
 }
+
+impl Discretized {
+    /// Returns the pessimistic lattice without the error of its masses.
+    ///
+    /// The true masses of the cells are at least the lowered ones. The mass that is then missing,
+    /// because all masses are at most 1 together, is at the largest loss.
+    pub(crate) fn pessimistic_without_error(&self) -> Lattice {
+        let lattice = &self.pessimistic;
+        let rest = 1.0 - self.total * (1.0 - lattice.error) + SUM_ERROR;
+        lattice.without_error(rest.max(0.0), lattice.mass.len() - 1)
+    }
+
+    /// Returns the optimistic lattice without the error of its masses: what is missing up to the
+    /// mass within the tails is at the smallest loss.
+    pub(crate) fn optimistic_without_error(&self) -> Lattice {
+        let lattice = &self.optimistic;
+        let rest = 1.0 - self.omitted - self.total * (1.0 - lattice.error) - SUM_ERROR;
+        lattice.without_error(rest.max(0.0), 0)
+    }
+}
+
+/// Bound of the rounding of the sum of all masses.
+const SUM_ERROR: f64 = 8.0 * f64::EPSILON;
 
 /// Returns the number of grid points that a discretization needs, without allocating them.
 pub(crate) fn span(pair: &Pair, direction: Direction, width: f64, tail: f64) -> f64 {
@@ -71,6 +98,8 @@ pub(crate) fn discretize(pair: &Pair, direction: Direction, width: f64, tail: f6
         }
     };
     add(&mut sums, &shape.atoms);
+    let mut total = Sum::default();
+    sums.mass.iter().for_each(|&mass| total.add(mass));
     // The part of a mass that the quadrature may have split wrongly goes to the safe side.
     let (mut optimistic, mut pessimistic) = (sums.mass.clone(), sums.mass.clone());
     if !shape.worse.is_empty() {
@@ -92,11 +121,15 @@ pub(crate) fn discretize(pair: &Pair, direction: Direction, width: f64, tail: f6
     lower_hull(&mut optimistic, width);
     // The tails that the shape omits, on either side of each piece, become infinite losses, because
     // a piece can end anywhere among the others.
-    let infinite = 2.0 * tail * shape.pieces.len() as f64 + shape.infinite;
+    let omitted = 2.0 * tail * shape.pieces.len() as f64;
+    let infinite = omitted + shape.infinite;
+    let lattice = |mass| Lattice { offset, first, mass, error: MASS_ERROR };
     Discretized {
-        pessimistic: Lattice { offset, first, mass: pessimistic },
-        optimistic: Lattice { offset, first, mass: optimistic },
+        pessimistic: lattice(pessimistic),
+        optimistic: lattice(optimistic),
         infinite,
+        total: total.value(),
+        omitted,
     }
 }
 
@@ -212,6 +245,38 @@ mod tests {
                 let lower = delta(&grid.optimistic, width, 0.0, epsilon);
                 assert!(upper >= truth - 1e-15 - 1e-12 * truth, "{q} {epsilon}: {upper} {truth}");
                 assert!(lower <= truth + 1e-15 + 1e-12 * truth, "{q} {epsilon}: {lower} {truth}");
+            }
+        }
+    }
+
+    #[test]
+    fn lattices_without_the_error_of_the_masses_enclose_the_closed_form() {
+        for (q, mu, width) in [(0.01, 1.0, 0.01), (0.2, 0.5, 0.02)] {
+            let grid = discretize(&Pair::Sampled { q, mu }, Direction::Remove, width, 1e-18);
+            let (worse, better) =
+                (grid.pessimistic_without_error(), grid.optimistic_without_error());
+            for (lattice, plain, end) in
+                [(&worse, &grid.pessimistic, worse.mass.len() - 1), (&better, &grid.optimistic, 0)]
+            {
+                let total: f64 = lattice.mass.iter().sum();
+                assert!((total - 1.0).abs() < 1e-14, "{total}");
+                // Every other mass is lowered by its error, and the end has what is missing.
+                let others = lattice.mass.iter().zip(&plain.mass).enumerate();
+                for (i, (new, old)) in others.filter(|(i, _)| *i != end) {
+                    assert!(*new <= old * (1.0 - 0.9 * MASS_ERROR), "{i}: {new} {old}");
+                }
+                let rest = lattice.mass[end] - plain.mass[end];
+                assert!(rest > 0.1 * MASS_ERROR && rest < 2.0 * MASS_ERROR, "{rest:e}");
+            }
+            for k in -40..200 {
+                let epsilon = f64::from(k) * width * 0.37;
+                let truth = sampled(q, mu, epsilon);
+                let upper = delta(&worse, width, grid.infinite, epsilon);
+                let lower = delta(&better, width, 0.0, epsilon);
+                assert!(
+                    upper >= truth - 1e-15 && lower <= truth + 1e-15,
+                    "{lower} {truth} {upper}"
+                );
             }
         }
     }

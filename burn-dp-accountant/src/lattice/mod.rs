@@ -7,5 +7,7 @@ mod quadrature;
 mod shape;
 
 pub(crate) use discretize::{Discretized, discretize, points, span};
-pub(crate) use masses::{LOSS_ERROR, Lattice, largest_losses, ln_moment, spread};
-pub(crate) use quadrature::{GAUSS_5, MASS_ERROR};
+pub(crate) use masses::{LOSS_ERROR, Lattice, largest_losses, ln_moment, mass_errors, spread};
+pub(crate) use quadrature::GAUSS_5;
+#[cfg(test)]
+pub(crate) use quadrature::MASS_ERROR;

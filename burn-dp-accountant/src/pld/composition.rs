@@ -5,7 +5,7 @@ use super::side::Side;
 use super::spectrum::Spectrum;
 use super::window::Composed;
 use crate::dominating_pairs::{Direction, Pair};
-use crate::lattice::{Discretized, Lattice, discretize, span};
+use crate::lattice::{Discretized, Lattice, discretize, largest_losses, span};
 use crate::saddle::Target;
 use crate::threads;
 
@@ -13,12 +13,13 @@ use crate::threads;
 pub(super) struct Lattices {
     parts: Vec<(Discretized, u64)>,
     width: f64,
+    /// Whether all mass is in cells.
+    is_smooth: bool,
 }
 
-type Choice = fn(&Discretized) -> &Lattice;
-
-const PESSIMISTIC: Choice = |discretized| &discretized.pessimistic;
-const OPTIMISTIC: Choice = |discretized| &discretized.optimistic;
+/// Largest tilt of all losses for which the errors of the masses are moved to the ends, where they
+/// then count only this much.
+const SMALL_TILT: f64 = 0.5;
 
 impl Lattices {
     /// Discretizes the pairs.
@@ -35,13 +36,18 @@ impl Lattices {
                 return Err(GridError::TooLarge(points));
             }
         }
+        let is_smooth = parts.iter().all(|(pair, _)| matches!(pair, Pair::Sampled { .. }));
         let parts =
             parts.iter().map(|(pair, n)| (discretize(pair, direction, width, tail), *n)).collect();
-        Ok(Self { parts, width })
+        Ok(Self { parts, width, is_smooth })
     }
 
-    fn chosen(&self, choice: Choice) -> Vec<(&Lattice, u64)> {
-        self.parts.iter().map(|(d, n)| (choice(d), *n)).collect()
+    fn of(&self, side: Side) -> Vec<(&Lattice, u64)> {
+        let parts = self.parts.iter().map(|(one, n)| match side {
+            Side::Upper => (&one.pessimistic, *n),
+            Side::Lower => (&one.optimistic, *n),
+        });
+        parts.collect()
     }
 
     /// Returns the δ of the losses that the pessimistic lattices move to infinity.
@@ -51,11 +57,22 @@ impl Lattices {
 
     fn spectrum(
         &self,
-        choice: Choice,
+        side: Side,
         target: Target,
         max_points: usize,
     ) -> Result<Spectrum, GridError> {
-        Spectrum::new(&self.chosen(choice), self.width, target, max_points)
+        let parts = self.of(side);
+        if let [(one, n)] = &self.parts[..]
+            && self.is_smooth
+            && target.theta * largest_losses(&parts, self.width) < SMALL_TILT * *n as f64
+        {
+            let lattice = match side {
+                Side::Upper => one.pessimistic_without_error(),
+                Side::Lower => one.optimistic_without_error(),
+            };
+            return Spectrum::new(&[(&lattice, *n)], self.width, target, max_points);
+        }
+        Spectrum::new(&parts, self.width, target, max_points)
     }
 
     /// Returns the pessimistic composition over its whole range of losses, and the δ of the
@@ -65,7 +82,7 @@ impl Lattices {
         theta: f64,
         max_points: usize,
     ) -> Result<(Composed, f64), GridError> {
-        let parts = self.chosen(PESSIMISTIC);
+        let parts = self.of(Side::Upper);
         Ok((Composed::new(&parts, self.width, theta, max_points)?, self.infinite()))
     }
 
@@ -76,8 +93,8 @@ impl Lattices {
         max_points: usize,
     ) -> Result<(Spectrum, Spectrum), GridError> {
         let (pessimistic, optimistic) = threads::both(
-            || self.spectrum(PESSIMISTIC, target, max_points),
-            || self.spectrum(OPTIMISTIC, target, max_points),
+            || self.spectrum(Side::Upper, target, max_points),
+            || self.spectrum(Side::Lower, target, max_points),
         );
         Ok((pessimistic?, optimistic.unwrap_or(Err(GridError::Overflow))?))
     }
@@ -103,7 +120,7 @@ impl Composition {
             let (pessimistic, optimistic) = lattices.spectra(target, max_points)?;
             Ok(Self { pessimistic, optimistic: Some(optimistic), infinite })
         } else {
-            let pessimistic = lattices.spectrum(PESSIMISTIC, target, max_points)?;
+            let pessimistic = lattices.spectrum(Side::Upper, target, max_points)?;
             Ok(Self { pessimistic, optimistic: None, infinite })
         }
     }

@@ -18,16 +18,16 @@ use crate::math::sum::Sum;
 const MAX_TERMS: usize = 1 << 20;
 
 /// Smallest number of repetitions: the modulus of the base is then above 1/4.
-const FEWEST: u64 = 64;
+pub(super) const FEWEST: u64 = 64;
 
 /// Relative error of `e^{iα} - 1 = 2 sin(α/2) (-sin(α/2) + i cos(α/2))` times a mass, in the sum:
 /// the angle is a product of exact integers and of π/n with 3 units of roundoff; sine and cosine
 /// add one or two each; the sum is compensated.
-const TERM_ERROR: f64 = 8.0 * f64::EPSILON;
+pub(super) const TERM_ERROR: f64 = 8.0 * f64::EPSILON;
 
 /// Absolute error of `n ln(1 + d)` over `n |d|`, and relative error of its exponential: the error
 /// of the real part and the angle of `ln(1 + d)` is a few units of `|d|/|1 + d| <= 4 |d|`.
-const POWER_ERROR: f64 = 16.0 * f64::EPSILON;
+pub(super) const POWER_ERROR: f64 = 16.0 * f64::EPSILON;
 
 /// Returns `z^n` at the frequencies of `powers` with less rounding, or `powers` itself if the
 /// heaviest masses are not nearly all of the mass.
@@ -68,7 +68,7 @@ pub(super) fn with_less_rounding(transform: &Transform, powers: Powers, count: u
     let mut slopes = Vec::with_capacity(kept);
     let mut rounding = Vec::with_capacity(kept);
     for &k in &powers.indices {
-        let (direct, size) = terms(transform, heavy, k);
+        let (direct, size) = terms(transform, transform.size, heavy, k);
         let mut difference = direct;
         if k > 0 {
             difference += rest[k] - sum;
@@ -96,15 +96,23 @@ fn distance(transform: &Transform, i: usize) -> i64 {
     i as i64 - transform.top as i64
 }
 
-/// Returns `Σ m_j (e^{-iφj} - 1)` over these masses at frequency `k`, and the sum of the moduli.
-fn terms(transform: &Transform, indices: &[usize], k: usize) -> (Complex64, f64) {
-    let size = transform.size as i128;
+/// Returns `Σ m_j (e^{-iφj} - 1)` over these masses at frequency `k` of a circle of `size` points,
+/// and the sum of the moduli.
+pub(super) fn terms(
+    transform: &Transform,
+    size: usize,
+    indices: &[usize],
+    k: usize,
+) -> (Complex64, f64) {
+    let length = size as f64;
+    // A distance times a frequency is far below 2^63.
+    let size = size as i64;
     let (mut re, mut im, mut moduli) = (Sum::default(), Sum::default(), 0.0);
     for &i in indices {
-        let turns = (i128::from(distance(transform, i)) * k as i128).rem_euclid(size);
+        let turns = (distance(transform, i) * k as i64).rem_euclid(size);
         // The representative around 0: the sine keeps its relative accuracy.
         let turns = if 2 * turns > size { turns - size } else { turns };
-        let half = -std::f64::consts::PI * turns as f64 / transform.size as f64;
+        let half = -std::f64::consts::PI * turns as f64 / length;
         let (sin, cos) = half.sin_cos();
         let chord = 2.0 * sin * transform.tilted[i];
         re.add(-chord * sin);
@@ -118,14 +126,14 @@ fn terms(transform: &Transform, indices: &[usize], k: usize) -> (Complex64, f64)
 mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
-    use crate::lattice::Lattice;
+    use crate::lattice::{Lattice, MASS_ERROR};
 
     /// A bulk of 40 cells around 0 and a rare large loss.
     fn lattice() -> Lattice {
         let mut mass: Vec<f64> = (0..4000).map(|i| if i < 40 { 0.025 } else { 0.0 }).collect();
         mass[0] -= 1e-7;
         mass[3999] = 1e-7;
-        Lattice { offset: 0.0, first: -20, mass }
+        Lattice { offset: 0.0, first: -20, mass, error: MASS_ERROR }
     }
 
     #[test]

@@ -8,14 +8,14 @@ use crate::lattice::{Lattice, ln_moment};
 use crate::math::sum::Sum;
 
 /// Logarithm of the share of the composition below which a frequency is omitted.
-const LN_NEGLIGIBLE: f64 = -80.0;
+pub(super) const LN_NEGLIGIBLE: f64 = -80.0;
 
 /// The transform `z - 1` of one tilted lattice: without its largest mass, rotated so that this mass
 /// has index 0, minus the value at frequency 0.
 pub(super) struct Transform {
     pub(super) normalizer: f64,
     pub(super) origin: i64,
-    differences: Vec<Complex64>,
+    pub(super) differences: Vec<Complex64>,
     pub(super) size: usize,
     /// The tilted masses, and the index of the largest mass.
     pub(super) tilted: Vec<f64>,

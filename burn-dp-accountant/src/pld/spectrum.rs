@@ -16,13 +16,14 @@
 //! distributions", Abate and Whitt 1992. Rounding of the transform: see
 //! [`FFT_ERROR`](super::fourier::FFT_ERROR).
 
+use super::few_frequencies::{self, LONGEST};
 use super::fourier::{GridError, fast_size};
 use super::heavy_masses::with_less_rounding;
 use super::powers::{Powers, Transform};
 use super::rotation::{BLOCK, Rotation};
 use super::side::Side;
 use super::weights::{Frequency, weigh};
-use crate::lattice::{LOSS_ERROR, Lattice, MASS_ERROR, largest_losses, ln_moment, spread};
+use crate::lattice::{LOSS_ERROR, Lattice, largest_losses, ln_moment, mass_errors, spread};
 use crate::math::sum::Sum;
 use crate::saddle::{Contour, Target, ln_largest_weight};
 
@@ -61,17 +62,37 @@ impl Spectrum {
         let (_, deviation) = spread(parts, width, theta);
         let contour = Contour::new(target, deviation, moments).ok_or(GridError::Overflow)?;
         let needed = (contour.period / width).ceil() + 1.0;
-        if needed > max_points as f64 {
+        if needed > LONGEST {
             return Err(GridError::TooLarge(needed));
         }
         let size = fast_size(needed as usize);
+        let mut few = match *parts {
+            [(lattice, n)] => few_frequencies::powers(lattice, width, theta, size, n)?,
+            _ => None,
+        };
+        if few.is_none() && needed > max_points as f64 {
+            return Err(GridError::TooLarge(needed));
+        }
         let period = size as f64 * width;
         let (down, up) = (moments(theta - contour.fall), moments(theta + contour.rise));
         let mut product: Option<Powers> = None;
         let (mut ln_scale, mut offset, mut origin) = (0.0, 0.0, 0i64);
         for (lattice, count) in parts {
-            let one = Transform::new(lattice, width, theta, size)?;
             let n = *count as f64;
+            let (one, powers) = match few.take() {
+                Some(few) => few,
+                None => {
+                    let one = Transform::new(lattice, width, theta, size)?;
+                    let mut powers = one.powers(*count, product.as_ref());
+                    // Another transform is worth its cost only if the rounding could matter. (Its
+                    // bound is far above its effect on δ, and the aliases are far below the
+                    // requested width.)
+                    if n * one.point_error > 100.0 * contour.allowed {
+                        powers = with_less_rounding(&one, powers, *count);
+                    }
+                    (one, powers)
+                }
+            };
             ln_scale += n * one.normalizer;
             offset += n * lattice.offset;
             let shift = i128::from(one.origin) * i128::from(*count);
@@ -79,12 +100,6 @@ impl Spectrum {
                 .ok()
                 .and_then(|s| origin.checked_add(s))
                 .ok_or(GridError::Overflow)?;
-            let mut powers = one.powers(*count, product.as_ref());
-            // Another transform is worth its cost only if the rounding could matter. (Its bound is
-            // far above its effect on δ, and the aliases are far below the requested width.)
-            if n * one.point_error > 100.0 * contour.allowed {
-                powers = with_less_rounding(&one, powers, *count);
-            }
             product = Some(match product {
                 Some(before) => before.times(&powers),
                 None => powers,
@@ -96,7 +111,6 @@ impl Spectrum {
         };
         // The geometric series over the periods.
         let series = |tilt: f64| -tilt * period - (-(-tilt * period).exp_m1()).ln();
-        let repetitions: f64 = parts.iter().map(|(_, n)| *n as f64).sum();
         let (frequencies, error) = weigh(&product, width, theta, size);
         Ok(Self {
             width,
@@ -107,7 +121,7 @@ impl Spectrum {
             origin,
             frequencies,
             error,
-            relative: MASS_ERROR * repetitions
+            relative: mass_errors(parts)
                 + LOSS_ERROR * (theta + 1.0) * largest_losses(parts, width)
                 + 8.0 * f64::EPSILON * (1e3 + ln_scale.abs()),
             ln_below: down - ln_scale + series(contour.fall),
@@ -254,6 +268,7 @@ impl Spectrum {
 mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
+    use crate::lattice::MASS_ERROR;
 
     /// δ of `n` draws of losses 0, 1 with probabilities 1-p, p, each times `width`.
     fn binomial(n: u64, p: f64, width: f64, epsilon: f64) -> f64 {
@@ -272,8 +287,32 @@ mod tests {
     }
 
     #[test]
+    fn a_circle_beyond_all_grids_needs_no_transform_of_its_length() {
+        // A million losses of 90 cells each: a deviation of 90,000 cells.
+        let mut mass: Vec<f64> =
+            (0..1001).map(|i| (-0.5 * ((f64::from(i) - 500.0) / 90.0).powi(2)).exp()).collect();
+        let total: f64 = mass.iter().sum();
+        mass.iter_mut().for_each(|m| *m /= total);
+        let lattice = Lattice { offset: 0.0, first: -500, mass, error: MASS_ERROR };
+        let (n, width) = (1_000_000u64, 1e-5);
+        let (theta, epsilon) = (2.0, 2.5);
+        let aim = target(theta, epsilon, 1e-3);
+        let few = Spectrum::new(&[(&lattice, n)], width, aim, 1 << 12).unwrap();
+        assert!(few.size > 1 << 19, "{}", few.size);
+        // Two parts are always transformed.
+        let halves = [(&lattice, n / 2), (&lattice, n / 2)];
+        let long = Spectrum::new(&halves, width, aim, 1 << 24).unwrap();
+        for side in [Side::Lower, Side::Upper] {
+            let (a, b) = (few.delta(epsilon, side), long.delta(epsilon, side));
+            assert!((a / b - 1.0).abs() < 1e-4, "{side:?}: {a} {b}");
+        }
+        assert!(few.delta(epsilon, Side::Lower) <= long.delta(epsilon, Side::Upper));
+        assert!(long.delta(epsilon, Side::Lower) <= few.delta(epsilon, Side::Upper));
+    }
+
+    #[test]
     fn composition_of_coins_is_binomial() {
-        let lattice = Lattice { offset: 0.0, first: 0, mass: vec![0.75, 0.25] };
+        let lattice = Lattice { offset: 0.0, first: 0, mass: vec![0.75, 0.25], error: MASS_ERROR };
         for (epsilon, theta) in [(2.5, 0.6), (4.0, 1.5), (6.2, 3.0)] {
             let truth = binomial(10, 0.25, 1.0, epsilon);
             let aim = target(theta, epsilon, truth);
@@ -287,7 +326,7 @@ mod tests {
 
     #[test]
     fn bounds_include_the_aliases_of_a_short_period() {
-        let lattice = Lattice { offset: 0.0, first: 0, mass: vec![0.9, 0.1] };
+        let lattice = Lattice { offset: 0.0, first: 0, mass: vec![0.9, 0.1], error: MASS_ERROR };
         let (n, width, epsilon) = (400, 0.1, 5.5);
         let truth = binomial(n, 0.1, width, epsilon);
         for ln_relative in [-12.0, -6.0, -3.0, 0.0] {
@@ -302,7 +341,7 @@ mod tests {
     #[test]
     fn tiny_delta_keeps_its_relative_accuracy() {
         // All of 60 coins show 1: probability 4^-60 = 7.5e-37.
-        let lattice = Lattice { offset: 0.0, first: 0, mass: vec![0.75, 0.25] };
+        let lattice = Lattice { offset: 0.0, first: 0, mass: vec![0.75, 0.25], error: MASS_ERROR };
         let truth = 0.25f64.powi(60) * -(-0.5f64).exp_m1();
         let aim = target(6.0, 59.5, truth);
         let spectrum = Spectrum::new(&[(&lattice, 60)], 1.0, aim, 1 << 16).unwrap();
@@ -313,7 +352,8 @@ mod tests {
     #[test]
     fn atom_of_nearly_all_mass_costs_no_accuracy() {
         // A loss of 1 in one of 1e9 draws, a million times: δ is the probability of two of them.
-        let lattice = Lattice { offset: 0.0, first: 0, mass: vec![1.0 - 1e-9, 1e-9] };
+        let lattice =
+            Lattice { offset: 0.0, first: 0, mass: vec![1.0 - 1e-9, 1e-9], error: MASS_ERROR };
         let n = 1_000_000u64;
         let truth = binomial(n, 1e-9, 1.0, 1.5);
         let rate = 1e-3f64;
@@ -332,7 +372,8 @@ mod tests {
 
     #[test]
     fn epsilon_inverts_delta_from_any_start() {
-        let lattice = Lattice { offset: 0.0, first: -1, mass: vec![0.5, 0.3, 0.2] };
+        let lattice =
+            Lattice { offset: 0.0, first: -1, mass: vec![0.5, 0.3, 0.2], error: MASS_ERROR };
         let aim = target(3.0, 0.9, 1e-6);
         let parts = [(&lattice, 40), (&lattice, 3)];
         let spectrum = Spectrum::new(&parts, 0.1, aim, 1 << 16).unwrap();

@@ -15,7 +15,7 @@ use rustfft::num_complex::Complex64;
 
 use super::fourier::{FFT_ERROR, GridError, fast_size, plan_backward, plan_forward};
 use super::side::Side;
-use crate::lattice::{LOSS_ERROR, Lattice, MASS_ERROR, largest_losses, ln_moment, spread};
+use crate::lattice::{LOSS_ERROR, Lattice, largest_losses, ln_moment, mass_errors, spread};
 
 /// Tilted probability that may lie outside of the window (natural logarithm).
 const LN_OUTSIDE: f64 = -32.0;
@@ -97,7 +97,6 @@ impl Composed {
         // Largest weight e^{-θu}(1 - e^{-u}) of a misplaced mass; sum of the weights of all points.
         let largest = (theta * (theta / (theta + 1.0)).ln()).exp() / (theta + 1.0);
         let weights = 1.0 / -(-theta * width).exp_m1() - 1.0 / -(-(theta + 1.0) * width).exp_m1();
-        let repetitions: f64 = parts.iter().map(|(_, n)| *n as f64).sum();
         Ok(Self {
             width,
             theta,
@@ -107,7 +106,7 @@ impl Composed {
             above,
             above_shifted,
             error: 4.0 * LN_OUTSIDE.exp() * largest + rounding.weighted(largest, weights),
-            relative: MASS_ERROR * repetitions
+            relative: mass_errors(parts)
                 + LOSS_ERROR * (theta + 1.0) * largest_losses(parts, width)
                 + 4.0 * f64::EPSILON * (size as f64 + ln_scale.abs()),
         })
@@ -278,11 +277,12 @@ fn convolve(
 mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
+    use crate::lattice::MASS_ERROR;
 
     #[test]
     fn composition_of_coins_is_binomial() {
         // Loss 0 or 1 with probability 3/4 and 1/4, ten times; δ by direct summation.
-        let lattice = Lattice { offset: 0.0, first: 0, mass: vec![0.75, 0.25] };
+        let lattice = Lattice { offset: 0.0, first: 0, mass: vec![0.75, 0.25], error: MASS_ERROR };
         let composed = Composed::new(&[(&lattice, 10)], 1.0, 2.0, 1 << 16).unwrap();
         for epsilon in [2.5, 4.0, 6.2] {
             let truth: f64 = (0..=10)
@@ -305,7 +305,7 @@ mod tests {
     #[test]
     fn tiny_delta_keeps_its_relative_accuracy() {
         // All of 60 coins show 1: probability 4^-60 = 7.5e-37.
-        let lattice = Lattice { offset: 0.0, first: 0, mass: vec![0.75, 0.25] };
+        let lattice = Lattice { offset: 0.0, first: 0, mass: vec![0.75, 0.25], error: MASS_ERROR };
         let composed = Composed::new(&[(&lattice, 60)], 1.0, 6.0, 1 << 16).unwrap();
         let truth = 0.25f64.powi(60) * -(-0.5f64).exp_m1();
         let (low, high) = (composed.delta(59.5, Side::Lower), composed.delta(59.5, Side::Upper));

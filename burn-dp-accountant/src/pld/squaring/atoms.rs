@@ -76,16 +76,17 @@ impl Atoms {
     pub(super) fn compose(&self, other: &Self, grid: &[f64]) -> Self {
         let same = std::ptr::eq(self, other);
         let (own, others) = (self.nudged(), other.nudged());
-        let mut products = Products::new(self.side, grid, others.len());
+        let mut products = Products::new(self.side, grid, &others, &other.masses);
         for (i, (&fi, &pi)) in own.iter().zip(&self.masses).enumerate() {
             let rest = 1.0 - self.positions[i];
             let row = Row { start: fi, rest };
             if same {
-                // A square counts each pair of different atoms twice.
-                products.add(i, row, pi, &others[i..=i], &other.masses[i..=i]);
-                products.add(i + 1, row, 2.0 * pi, &others[i + 1..], &other.masses[i + 1..]);
+                // A square counts each pair of different atoms twice. The larger loss is that of
+                // the row: the places of the many small losses are then close to each other.
+                products.add(0..i, row, 2.0 * pi);
+                products.add(i..i + 1, row, pi);
             } else {
-                products.add(0, row, pi, &others, &other.masses);
+                products.add(0..others.len(), row, pi);
             }
             products.end_row();
         }

@@ -19,8 +19,11 @@ use crate::dominating_pairs::{Direction, Pair};
 use crate::math::normal;
 use crate::threads;
 
-/// The most products of two masses, on both sides together: less than a second.
-const MOST_PRODUCTS: f64 = 4e8;
+/// The most products of two masses, on both sides together: about a second.
+const MOST_PRODUCTS: f64 = 5e8;
+
+/// Relative width of a bracket that is too wide to choose a grid by.
+const ROUGH: f64 = 0.05;
 
 /// Relative share of δ in the outcomes that are cut.
 const TAIL_SHARE: f64 = 1e-7;
@@ -29,14 +32,15 @@ const TAIL_SHARE: f64 = 1e-7;
 /// up to there, where no density underflows and no exponential overflows.
 const LARGEST_OUTCOME: f64 = 24.0;
 
-/// Returns the bracket of ε at `delta` in one direction, as narrow as `relative_width` if that is
-/// possible with bounded work. `None` if the composition is not of one sampled pair, or if its
-/// outcomes are beyond the range in which the bounds of the rounding hold.
+/// Returns the bracket of ε at `delta` in one direction within a known one, as narrow as
+/// `relative_width` if that is possible with bounded work. `None` if the composition is not of one
+/// sampled pair, or if its outcomes are beyond the range in which the bounds of the rounding hold.
 pub(super) fn epsilon(
     parts: &[(Pair, u64)],
     direction: Direction,
     delta: f64,
     relative_width: f64,
+    known: &Bracket,
     known_lower: f64,
 ) -> Option<Bracket> {
     let [(Pair::Sampled { q, mu }, count)] = *parts else { return None };
@@ -48,11 +52,14 @@ pub(super) fn epsilon(
     if !search.is_in_range() {
         return None;
     }
-    let mut best = Bracket::unknown();
-    let mut fineness = 6.0;
+    let mut best = Bracket { lower: known.lower, upper: known.upper, ..Bracket::default() };
+    // The bracket of the squarings alone, from which the next fineness follows.
+    let mut own = Bracket::unknown();
+    let known_well = best.upper.is_finite() && best.upper - best.lower <= ROUGH * best.upper;
+    let (first, mut fineness) = if known_well { (1, 2.0) } else { (0, 6.0) };
     let mut work = 0.0;
     let mut measured = f64::INFINITY;
-    for pass in 0..8 {
+    for pass in first..8 {
         let mut grid = search.grid((pass > 0).then_some(&best), fineness);
         let left = MOST_PRODUCTS - work;
         if search.work(&grid) > left {
@@ -67,16 +74,24 @@ pub(super) fn epsilon(
         work += search.work(&grid);
         measured = fineness;
         let (lower, upper) = search.bracket(&grid);
-        let before = best.upper - best.lower;
-        best.narrow(lower, upper.unwrap_or(f64::INFINITY));
-        if best.upper.is_infinite() {
-            return best.contradicts.then_some(best);
-        }
-        let gap = best.upper - best.lower;
-        if gap <= relative_width * best.upper || best.upper <= known_lower {
+        let before = own.upper - own.lower;
+        own.narrow(lower, upper.unwrap_or(f64::INFINITY));
+        best.narrow(own.lower, own.upper);
+        if best.contradicts {
             return Some(best);
         }
-        let relative = gap / best.upper;
+        if own.contradicts {
+            return Some(own);
+        }
+        if own.upper.is_infinite() {
+            return None;
+        }
+        let narrow = relative_width * best.upper;
+        if best.upper - best.lower.max(known_lower) <= narrow {
+            return Some(best);
+        }
+        let gap = own.upper - own.lower;
+        let relative = gap / own.upper;
         if pass == 0 {
             fineness = 2.0;
         } else if relative < 1e-2 || gap > 0.5 * before {
@@ -176,7 +191,10 @@ mod tests {
             for direction in [Direction::Add, Direction::Remove] {
                 for (count, delta) in [(1, 5e-7), (4, 5e-7), (1, 1e-300)] {
                     let parts = [(Pair::Sampled { q: 1e-6, mu }, count)];
-                    assert!(epsilon(&parts, direction, delta, 1e-4, 0.0).is_none(), "{mu} {delta}");
+                    assert!(
+                        epsilon(&parts, direction, delta, 1e-4, &Bracket::unknown(), 0.0).is_none(),
+                        "{mu} {delta}"
+                    );
                 }
             }
         }

@@ -1,5 +1,7 @@
 //! The products of two distributions, added up in the cells of a grid.
 
+use std::ops::Range;
+
 use super::super::side::Side;
 
 /// Atoms that are composed together.
@@ -18,9 +20,14 @@ pub(super) struct Row {
 /// the lower end of the cell times their masses.
 ///
 /// The cell of a product is looked for from the one that the same atom had in the row before. Two
-/// cells further are tried without a branch, which could not be predicted.
-pub(super) struct Products {
+/// cells further are tried without a branch, which could not be predicted. A chunk of atoms whose
+/// products are all in one cell is one product with the sums of the chunk.
+pub(super) struct Products<'a> {
     side: Side,
+    /// The atoms of the other factor, ascending.
+    positions: &'a [f64],
+    masses: &'a [f64],
+    chunks: Vec<Chunk>,
     /// The lower ends of the cells, and infinity.
     edges: Vec<f64>,
     cells: Vec<[f64; 2]>,
@@ -31,56 +38,106 @@ pub(super) struct Products {
     last_cells: Vec<usize>,
 }
 
-impl Products {
-    /// Begins the products with `others` atoms of the other factor.
-    pub(super) fn new(side: Side, grid: &[f64], others: usize) -> Self {
-        let edges = grid.iter().copied().chain([f64::INFINITY]).collect();
+/// The sums of [`CHUNK`] atoms whose products are all in one cell.
+struct Chunk {
+    mass: f64,
+    /// Distance from the first atom, times the mass.
+    distance: f64,
+    /// Whether the first atom is not much farther from 0 than any other. The rounding of the place
+    /// of the first is then covered by the distance by which each of them was moved.
+    is_close: bool,
+}
+
+impl Chunk {
+    fn new(positions: &[f64], masses: &[f64]) -> Self {
+        let (first, last) = (positions[0], positions[positions.len() - 1]);
+        let atoms = positions.iter().zip(masses);
+        Self {
+            mass: masses.iter().sum(),
+            distance: atoms.map(|(f, p)| p * (f - first)).sum(),
+            is_close: first >= 0.0 || first >= 1.25 * last,
+        }
+    }
+}
+
+impl<'a> Products<'a> {
+    /// Begins the products with the atoms of the other factor.
+    pub(super) fn new(side: Side, grid: &[f64], positions: &'a [f64], masses: &'a [f64]) -> Self {
+        let chunks = positions.chunks_exact(CHUNK).zip(masses.chunks_exact(CHUNK));
         let none = vec![[0.0; 2]; grid.len()];
-        Self { side, edges, cells: none.clone(), block: none, rows: 0, last_cells: vec![0; others] }
+        Self {
+            side,
+            positions,
+            masses,
+            chunks: chunks.map(|(f, p)| Chunk::new(f, p)).collect(),
+            edges: grid.iter().copied().chain([f64::INFINITY]).collect(),
+            cells: none.clone(),
+            block: none,
+            rows: 0,
+            last_cells: vec![0; positions.len()],
+        }
     }
 
-    /// Adds the products of a mass with atoms of the other factor, in ascending order.
-    ///
-    /// # Arguments
-    ///
-    /// - `first`: the index of the first of the atoms
-    pub(super) fn add(
-        &mut self,
-        first: usize,
-        row: Row,
-        factor: f64,
-        positions: &[f64],
-        masses: &[f64],
-    ) {
-        let last_cells = &mut self.last_cells[first..];
-        let chunks = positions.chunks(CHUNK).zip(masses.chunks(CHUNK));
-        for ((positions, masses), last) in chunks.zip(last_cells.chunks_mut(CHUNK)) {
-            let (mut places, mut products) = ([0.0; CHUNK], [0.0; CHUNK]);
-            for (((place, product), f), p) in
-                places.iter_mut().zip(&mut products).zip(positions).zip(masses)
-            {
-                *place = (row.start + f * row.rest).min(1.0);
-                *product = factor * p;
+    /// Adds the products of a mass with some atoms of the other factor.
+    pub(super) fn add(&mut self, atoms: Range<usize>, row: Row, factor: f64) {
+        let mut start = atoms.start;
+        while start < atoms.end {
+            let end = atoms.end.min((start / CHUNK + 1) * CHUNK);
+            if end - start < CHUNK || !self.add_whole(start, row, factor) {
+                self.add_each(start..end, row, factor);
             }
-            let length = positions.len();
-            let (places, products) = (&places[..length], &products[..length]);
-            // Below the grid a mass is raised to its lower end, or dropped.
-            let mut below = 0;
-            if places[0] < self.edges[0] {
-                below = places.partition_point(|place| *place < self.edges[0]);
-                if self.side == Side::Upper {
-                    self.block[0][0] += products[..below].iter().sum::<f64>();
-                }
+            start = end;
+        }
+    }
+
+    /// Adds the products with the chunk that begins at an atom, if all are in one cell.
+    #[inline(always)]
+    fn add_whole(&mut self, start: usize, row: Row, factor: f64) -> bool {
+        let chunk = &self.chunks[start / CHUNK];
+        let lowest = row.start + self.positions[start] * row.rest;
+        let highest = row.start + self.positions[start + CHUNK - 1] * row.rest;
+        if !chunk.is_close || lowest < self.edges[0] || highest >= 1.0 {
+            return false;
+        }
+        let cell = cell_of(&self.edges, self.last_cells[start], lowest);
+        if highest >= self.edges[cell + 1] {
+            return false;
+        }
+        let distance = (lowest - self.edges[cell]) * chunk.mass + row.rest * chunk.distance;
+        let sums = &mut self.block[cell];
+        *sums = [sums[0] + factor * chunk.mass, sums[1] + factor * distance];
+        self.last_cells[start..start + CHUNK].fill(cell);
+        true
+    }
+
+    /// Adds the products with atoms of one chunk, one by one.
+    fn add_each(&mut self, atoms: Range<usize>, row: Row, factor: f64) {
+        let (mut places, mut products) = ([0.0; CHUNK], [0.0; CHUNK]);
+        let length = atoms.len();
+        let (positions, masses) = (&self.positions[atoms.clone()], &self.masses[atoms.clone()]);
+        for (((place, product), f), p) in
+            places.iter_mut().zip(&mut products).zip(positions).zip(masses)
+        {
+            *place = (row.start + f * row.rest).min(1.0);
+            *product = factor * p;
+        }
+        let (places, products) = (&places[..length], &products[..length]);
+        // Below the grid a mass is raised to its lower end, or dropped.
+        let mut below = 0;
+        if places[0] < self.edges[0] {
+            below = places.partition_point(|place| *place < self.edges[0]);
+            if self.side == Side::Upper {
+                self.block[0][0] += products[..below].iter().sum::<f64>();
             }
-            if below < length {
-                add_chunk(
-                    &self.edges,
-                    &mut self.block,
-                    &places[below..],
-                    &products[below..],
-                    &mut last[below..],
-                );
-            }
+        }
+        let last_cells = &mut self.last_cells[atoms];
+        let singles = places.iter().zip(products).zip(last_cells).skip(below);
+        for ((&place, product), last) in singles {
+            let cell = cell_of(&self.edges, *last, place);
+            *last = cell;
+            let distance = product * (place - self.edges[cell]);
+            let sums = &mut self.block[cell];
+            *sums = [sums[0] + product, sums[1] + distance];
         }
     }
 
@@ -102,44 +159,14 @@ impl Products {
 
     /// Returns the sums of each cell, and a bound of the number of roundings of each.
     ///
-    /// A row adds to one cell at most one sum for each chunk, and the single products of two
-    /// chunks, of which the cell is an end.
+    /// A row adds to one cell at most one sum for each chunk, the single products of the chunks at
+    /// its ends and at 1, and those of the chunks that are not close.
     pub(super) fn finish(mut self) -> (Vec<[f64; 2]>, f64) {
         self.end_block();
-        let a_row = self.last_cells.len().div_ceil(CHUNK) + 3 * CHUNK;
+        let singles = 4 + self.chunks.iter().filter(|chunk| !chunk.is_close).count();
+        let a_row = self.chunks.len() + singles * CHUNK;
         let terms = BLOCK_ROWS * a_row + self.rows / BLOCK_ROWS + 2 * CHUNK;
         (self.cells, terms as f64)
-    }
-}
-
-/// Adds products at places of the grid.
-#[inline(always)]
-fn add_chunk(
-    edges: &[f64],
-    sums: &mut [[f64; 2]],
-    places: &[f64],
-    products: &[f64],
-    last_cells: &mut [usize],
-) {
-    let (lowest, highest) = (places[0], places[places.len() - 1]);
-    let cell = cell_of(edges, last_cells[0], lowest);
-    if highest < edges[cell + 1] {
-        let (low, mut mass, mut distance) = (edges[cell], 0.0, 0.0);
-        for (place, product) in places.iter().zip(products) {
-            mass += product;
-            distance += product * (place - low);
-        }
-        sums[cell][0] += mass;
-        sums[cell][1] += distance;
-        last_cells.fill(cell);
-        return;
-    }
-    for ((&place, product), last) in places.iter().zip(products).zip(last_cells) {
-        let cell = cell_of(edges, *last, place);
-        *last = cell;
-        let distance = product * (place - edges[cell]);
-        let sums = &mut sums[cell];
-        *sums = [sums[0] + product, sums[1] + distance];
     }
 }
 
@@ -172,6 +199,19 @@ mod tests {
     use super::*;
 
     #[test]
+    fn a_large_loss_and_many_small_ones_are_few_products() {
+        // Where the products are of chunks, a composition costs a fraction.
+        let grid: Vec<f64> = (0..2000).map(|i| -0.02 + 5.1e-4 * f64::from(i)).collect();
+        let small: Vec<f64> = (0..800).map(|i| 1e-5 * (f64::from(i) - 400.0)).collect();
+        let masses = vec![1e-3; small.len()];
+        let mut products = Products::new(Side::Upper, &grid, &small, &masses);
+        let row = Row { start: 0.3, rest: 0.7 };
+        let whole = (0..small.len() / CHUNK).filter(|c| products.add_whole(c * CHUNK, row, 0.5));
+        let whole = whole.count();
+        assert!(whole >= 30, "{whole} of 50 chunks");
+    }
+
+    #[test]
     fn products_are_in_the_cells_of_a_search() {
         // A grid whose cells differ by orders of magnitude, and atoms that are denser in the
         // middle, so that chunks are within a cell, across a few and across many.
@@ -185,12 +225,12 @@ mod tests {
         // Rows whose positions also decrease.
         let rows = [-0.5, -0.3, 0.0, 1e-4, 0.1, 0.05, 0.4, 0.9, 1.0, 0.2];
         for side in [Side::Lower, Side::Upper] {
-            let mut products = Products::new(side, &grid, others.len());
+            let mut products = Products::new(side, &grid, &others, &masses);
             let mut expected = vec![(0.0, 0.0); grid.len()];
             for (i, &start) in rows.iter().cycle().take(40).enumerate() {
                 let (row, factor) = (Row { start, rest: 1.0 - start }, 1.0 + i as f64);
                 let first = 7 * (i % 3);
-                products.add(first, row, factor, &others[first..], &masses[first..]);
+                products.add(first..others.len(), row, factor);
                 products.end_row();
                 for (f, p) in others[first..].iter().zip(&masses[first..]) {
                     let place = (start + f * (1.0 - start)).min(1.0);
