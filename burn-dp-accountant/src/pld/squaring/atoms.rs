@@ -81,8 +81,8 @@ impl Atoms {
             let rest = 1.0 - self.positions[i];
             let row = Row { start: fi, rest };
             if same {
-                // A square counts each pair of different atoms twice. The larger loss is that of
-                // the row: the places of the many small losses are then close to each other.
+                // A square counts each pair of different atoms twice. The row has the larger loss:
+                // the places of the many small losses are then close to each other.
                 products.add(0..i, row, 2.0 * pi);
                 products.add(i..i + 1, row, pi);
             } else {

@@ -159,8 +159,8 @@ impl<'a> Products<'a> {
 
     /// Returns the sums of each cell, and a bound of the number of roundings of each.
     ///
-    /// A row adds to one cell at most one sum for each chunk, the single products of the chunks at
-    /// its ends and at 1, and those of the chunks that are not close.
+    /// A row adds to one cell at most one sum for each chunk, and the single products of the chunks
+    /// at its ends, at 1, and that are not close.
     pub(super) fn finish(mut self) -> (Vec<[f64; 2]>, f64) {
         self.end_block();
         let singles = 4 + self.chunks.iter().filter(|chunk| !chunk.is_close).count();
