@@ -25,7 +25,7 @@ pub(super) fn matrix_product<const D: usize>(
         bias,
         Primitive::Linear,
         || ops::keep(kept),
-        |weight, bias| module::linear(input, weight, bias),
+        |weight, bias| ops::matrix_product(input, weight, bias),
     )
 }
 
@@ -82,7 +82,7 @@ pub(super) fn transposed_product<const D: usize>(
         None,
         Primitive::TransposedLinear,
         || ops::keep(kept),
-        |weight, _| module::linear(input, weight.transpose(), None),
+        |weight, _| ops::matrix_product(input, weight.transpose(), None),
     )
 }
 

@@ -12,6 +12,25 @@ pub(super) fn bias_of(bias: Option<Tensor<1>>) -> Bias<Dispatch> {
     }
 }
 
+/// Returns `input @ weight + bias`, whose parameters are constants: only the input gets a gradient.
+///
+/// # Shapes
+///
+/// - input: `[batch_size, …, d_input]`
+/// - weight: `[d_input, d_output]`
+/// - output: `[batch_size, …, d_output]`
+pub(crate) fn matrix_product<const D: usize>(
+    input: Tensor<D>,
+    weight: Tensor<2>,
+    bias: Option<Tensor<1>>,
+) -> Tensor<D> {
+    Tensor::from_dispatch(Dispatch::matrix_product(
+        input.into_dispatch(),
+        weight.into_dispatch(),
+        bias_of(bias),
+    ))
+}
+
 /// Applies a convolution whose parameters are constants: only the input gets a gradient.
 ///
 /// # Shapes
@@ -72,6 +91,40 @@ pub(crate) fn standardized_gradients<const D: usize>(
         weight.into_dispatch(),
         epsilon,
     ))
+}
+
+/// Returns `Σ coefficients[i] left[i, t]ᵀ right[i, t]` over examples and positions.
+///
+/// # Shapes
+///
+/// - left: `[batch_size, positions, rows]`, on a device without autodiff
+/// - right: `[batch_size, positions, columns]`
+/// - coefficients: `[batch_size]`
+/// - output: `[rows, columns]`
+pub(crate) fn weighted_outer_products(
+    left: Tensor<3>,
+    right: Tensor<3>,
+    coefficients: Tensor<1>,
+) -> Tensor<2> {
+    let native = Dispatch::native_outer_products(
+        left.clone().into_dispatch(),
+        right.clone().into_dispatch(),
+        coefficients.clone().into_dispatch(),
+    );
+    match native {
+        Some(native) => Tensor::from_dispatch(native),
+        None => {
+            let [batch_size, ..] = right.dims();
+            let scaled = right * coefficients.reshape([batch_size, 1, 1]);
+            positions(left).transpose().matmul(positions(scaled))
+        }
+    }
+}
+
+/// Merges the positions of all examples: `[batch_size · positions, features]`.
+fn positions(tensor: Tensor<3>) -> Tensor<2> {
+    let [batch_size, positions, features] = tensor.dims();
+    tensor.reshape([batch_size * positions, features])
 }
 
 /// Takes a recorded tensor out of its slot, as a tensor of the backend of `witness`.

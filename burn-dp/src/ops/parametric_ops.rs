@@ -34,6 +34,26 @@ pub trait ParametricOps: Backend {
         output
     }
 
+    /// Computes `input @ weight + bias` whose parameters are constants. Its backward step gives only
+    /// the gradient of the input and keeps only the weight.
+    #[fusion(default)]
+    fn matrix_product(
+        input: FloatTensor<Self>,
+        weight: FloatTensor<Self>,
+        #[extension_type] bias: Bias<Self>,
+    ) -> FloatTensor<Self> {
+        Self::linear(input, weight, bias.into_option())
+    }
+
+    /// Returns the gradient of the input of [`matrix_product`](Self::matrix_product).
+    #[fusion(default)]
+    fn matrix_product_input_gradient(
+        weight: FloatTensor<Self>,
+        grad: FloatTensor<Self>,
+    ) -> FloatTensor<Self> {
+        Self::linear_x_backward(weight, grad)
+    }
+
     /// Computes a convolution whose parameters are constants. Its backward step gives only the
     /// gradient of the input and keeps only the weight.
     #[fusion(default)]
@@ -112,6 +132,22 @@ pub trait ParametricOps: Backend {
     #[fusion(default)]
     #[allow(unused_variables)]
     fn native_row_squared_norms(rows: FloatTensor<Self>) -> Option<FloatTensor<Self>> {
+        None
+    }
+
+    /// Returns `Σ coefficients[i] left[i, t]ᵀ right[i, t]`, `[rows, columns]`, if the backend has a
+    /// native kernel for it; see `weighted_outer_products`.
+    ///
+    /// - left: `[batch_size, positions, rows]`
+    /// - right: `[batch_size, positions, columns]`
+    /// - coefficients: `[batch_size]`
+    #[fusion(default)]
+    #[allow(unused_variables)]
+    fn native_outer_products(
+        left: FloatTensor<Self>,
+        right: FloatTensor<Self>,
+        coefficients: FloatTensor<Self>,
+    ) -> Option<FloatTensor<Self>> {
         None
     }
 

@@ -1,6 +1,7 @@
 //! The hand-written backward steps.
 
 mod convolution;
+mod matrix_product;
 mod packed_linear;
 mod tap;
 
@@ -19,6 +20,14 @@ impl<B: ParametricOps, C: CheckpointStrategy> ParametricOps for Autodiff<B, C> {
         primitive: Primitive,
     ) -> FloatTensor<Self> {
         tap::tap::<B, C>(output, weight, bias, kept, layer, primitive)
+    }
+
+    fn matrix_product(
+        input: FloatTensor<Self>,
+        weight: FloatTensor<Self>,
+        bias: Bias<Self>,
+    ) -> FloatTensor<Self> {
+        matrix_product::matrix_product::<B, C>(input, weight, bias)
     }
 
     fn convolution(

@@ -14,16 +14,22 @@ use super::{FusedOps, RecurrentOps, ReleaseOps};
 use super::ParametricOps;
 
 /// The recurrent primitive chooses kernels by the backend that the dispatch leads to.
-impl FusedOps for Dispatch {}
+impl FusedOps for Dispatch {
+    type Packed = ();
+}
 
 /// The recurrent primitive has its own backward step.
-impl<B: RecurrentOps, C: CheckpointStrategy> FusedOps for Autodiff<B, C> {}
+impl<B: RecurrentOps, C: CheckpointStrategy> FusedOps for Autodiff<B, C> {
+    type Packed = ();
+}
 
 #[cfg(feature = "ndarray")]
 impl ParametricOps for burn::backend::NdArray {}
 
 #[cfg(feature = "ndarray")]
-impl FusedOps for burn::backend::NdArray {}
+impl FusedOps for burn::backend::NdArray {
+    type Packed = ();
+}
 
 #[cfg(feature = "ndarray")]
 impl RecurrentOps for burn::backend::NdArray {}
@@ -42,21 +48,27 @@ impl<B: ReleaseOps, C: CheckpointStrategy> ReleaseOps for Autodiff<B, C> {}
 impl ParametricOps for burn_cubecl::CubeBackend {}
 
 #[cfg(feature = "cube")]
-impl FusedOps for burn_cubecl::CubeBackend {}
+impl FusedOps for burn_cubecl::CubeBackend {
+    type Packed = ();
+}
 
 #[cfg(feature = "cube")]
 impl RecurrentOps for burn_cubecl::CubeBackend {}
 
 /// Fusion compiles kernels of its own.
 #[cfg(feature = "fusion")]
-impl<B: burn_fusion::FusionBackend> FusedOps for burn_fusion::Fusion<B> {}
+impl<B: burn_fusion::FusionBackend> FusedOps for burn_fusion::Fusion<B> {
+    type Packed = ();
+}
 
 /// The client side of a remote device: the server runs Burn's own operations.
 #[cfg(feature = "remote")]
 impl<C: burn_router::RouterChannel> ParametricOps for burn_router::BackendRouter<C> {}
 
 #[cfg(feature = "remote")]
-impl<C: burn_router::RouterChannel> FusedOps for burn_router::BackendRouter<C> {}
+impl<C: burn_router::RouterChannel> FusedOps for burn_router::BackendRouter<C> {
+    type Packed = ();
+}
 
 #[cfg(feature = "remote")]
 impl<C: burn_router::RouterChannel> RecurrentOps for burn_router::BackendRouter<C> {}

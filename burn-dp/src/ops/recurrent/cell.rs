@@ -2,7 +2,7 @@ use std::ops::Range;
 
 use burn::backend::Backend;
 
-use super::gate_layers::GateLayers;
+use super::gate_layers::Products;
 use super::state::{State, StepGrads};
 use super::value::Value;
 use super::{FusedOps, GruCell, LstmCell, RnnCell, gru, lstm, rnn};
@@ -46,7 +46,7 @@ impl Cell {
         self,
         projected: Value<B>,
         state: State<B>,
-        layer: &GateLayers<B>,
+        layer: &Products<B>,
     ) -> (State<B>, Step<B>) {
         match self {
             Self::Rnn(cell) => {
@@ -69,12 +69,12 @@ impl Cell {
         self,
         step: Step<B>,
         grad: State<B>,
-        weight: &Value<B>,
+        transposed: &Products<B>,
     ) -> StepGrads<B> {
         match (self, step) {
-            (Self::Rnn(cell), Step::Rnn(step)) => cell.backward(step, grad, weight),
-            (Self::Lstm(cell), Step::Lstm(step)) => cell.backward(step, grad, weight),
-            (Self::Gru(cell), Step::Gru(step)) => cell.backward(step, grad, weight),
+            (Self::Rnn(cell), Step::Rnn(step)) => cell.backward(step, grad, transposed),
+            (Self::Lstm(cell), Step::Lstm(step)) => cell.backward(step, grad, transposed),
+            (Self::Gru(cell), Step::Gru(step)) => cell.backward(step, grad, transposed),
             _ => unreachable!("the steps of a sequence belong to its cell"),
         }
     }

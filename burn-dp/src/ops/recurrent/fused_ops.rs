@@ -1,3 +1,4 @@
+use std::fmt::Debug;
 use std::ops::Range;
 
 use burn::backend::{Backend, tensor::FloatTensor};
@@ -12,6 +13,26 @@ use super::settings::{GateFunction, GruCell, LstmCell};
 #[doc(hidden)]
 #[allow(unused_variables)]
 pub trait FusedOps: Backend {
+    /// The weight of a product in the order in which its kernel reads it.
+    type Packed: Debug + Send + Sync;
+
+    /// Packs a matrix for several products.
+    fn pack(weight: &FloatTensor<Self>) -> Option<Self::Packed> {
+        None
+    }
+
+    /// Returns `left @ weight + bias`.
+    ///
+    /// - left: `[rows, d]`
+    /// - bias: `[1, columns]`
+    fn product(
+        left: &FloatTensor<Self>,
+        weight: &Self::Packed,
+        bias: Option<&FloatTensor<Self>>,
+    ) -> Option<FloatTensor<Self>> {
+        None
+    }
+
     /// Applies a gate function.
     fn gate(input: &FloatTensor<Self>, function: GateFunction) -> Option<FloatTensor<Self>> {
         None

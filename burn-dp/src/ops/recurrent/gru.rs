@@ -1,7 +1,7 @@
 use burn::backend::Backend;
 
 use super::fused_ops::FusedOps;
-use super::gate_layers::GateLayers;
+use super::gate_layers::Products;
 use super::settings::GruCell;
 use super::state::{State, StepGrads};
 use super::value::Value;
@@ -38,11 +38,11 @@ impl GruCell {
         self,
         projected: Value<B>,
         state: State<B>,
-        layer: &GateLayers<B>,
+        layer: &Products<B>,
     ) -> (State<B>, Step<B>) {
         let before = state.hidden;
         let (values, product) = if self.reset_after {
-            let product = layer.forward(before.clone(), 0..3);
+            let product = layer.of(before.clone(), 0..3);
             let values = match B::gru(&projected.0, &product.0, &before.0, self) {
                 Some(values) => {
                     let [gates, hidden] = values.map(Value);
@@ -79,13 +79,13 @@ impl GruCell {
         self,
         projected: Value<B>,
         before: Value<B>,
-        layer: &GateLayers<B>,
+        layer: &Products<B>,
     ) -> CellValues<B> {
         let [_, size] = before.dims();
-        let product = layer.forward(before.clone(), 0..2);
+        let product = layer.of(before.clone(), 0..2);
         let gates = self.gates.apply(projected.clone().narrow(1, 0, 2 * size) + product);
         let reset = gates.clone().narrow(1, size, size);
-        let product = layer.forward(reset * before.clone(), 2..3);
+        let product = layer.of(reset * before.clone(), 2..3);
         let candidate = self.candidate.apply(projected.narrow(1, 2 * size, size) + product);
         self.mix(gates, candidate, before)
     }
@@ -111,11 +111,11 @@ impl GruCell {
         self,
         step: Step<B>,
         grad: State<B>,
-        weight: &Value<B>,
+        transposed: &Products<B>,
     ) -> StepGrads<B> {
         let Step { hidden_before: before, product, values } = step;
         let Some(product) = product else {
-            return self.reset_before_backward(values, before, grad, weight);
+            return self.reset_before_backward(values, before, grad, transposed);
         };
         let kept = [&values.gates.0, &product.0, &before.0];
         let ResetAfterGrads { projected, product, carried } =
@@ -131,7 +131,7 @@ impl GruCell {
                     grad.hidden,
                 ),
             };
-        let hidden = carried + GateLayers::backward(weight, product.clone(), 0..3);
+        let hidden = carried + transposed.of(product.clone(), 0..3);
         StepGrads {
             projected,
             product: Some(product),
@@ -170,20 +170,19 @@ impl GruCell {
         values: CellValues<B>,
         before: Value<B>,
         grad: State<B>,
-        weight: &Value<B>,
+        transposed: &Products<B>,
     ) -> StepGrads<B> {
         let [_, size] = before.dims();
         let gates = values.gates.clone().narrow(1, 0, 2 * size);
         let reset = gates.clone().narrow(1, size, size);
         let (update_grad, candidate_grad, carried) =
             self.mix_backward(values, before.clone(), grad.hidden);
-        let scaled_grad = GateLayers::backward(weight, candidate_grad.clone(), 2..3);
+        let scaled_grad = transposed.of(candidate_grad.clone(), 2..3);
         let reset_grad = scaled_grad.clone() * before.clone();
         let gate_grads = Value::cat(vec![update_grad, reset_grad], 1);
         let gate_grads = self.gates.backward(gates, gate_grads);
-        let hidden = carried
-            + scaled_grad * reset.clone()
-            + GateLayers::backward(weight, gate_grads.clone(), 0..2);
+        let hidden =
+            carried + scaled_grad * reset.clone() + transposed.of(gate_grads.clone(), 0..2);
         StepGrads {
             projected: Value::cat(vec![gate_grads, candidate_grad], 1),
             product: None,

@@ -1,7 +1,7 @@
 use burn::backend::Backend;
 
 use super::fused_ops::FusedOps;
-use super::gate_layers::GateLayers;
+use super::gate_layers::Products;
 use super::settings::LstmCell;
 use super::state::{State, StepGrads};
 use super::value::Value;
@@ -48,9 +48,9 @@ impl LstmCell {
         self,
         projected: Value<B>,
         state: State<B>,
-        layer: &GateLayers<B>,
+        layer: &Products<B>,
     ) -> (State<B>, Step<B>) {
-        let product = layer.forward(state.hidden.clone(), 0..self.sigmoid_gates() + 1);
+        let product = layer.of(state.hidden.clone(), 0..self.sigmoid_gates() + 1);
         let values = match B::lstm(&projected.0, &product.0, &state.cell.0, self) {
             Some(values) => {
                 let [gates, cell, activated, hidden] = values.map(Value);
@@ -94,7 +94,7 @@ impl LstmCell {
         self,
         step: Step<B>,
         grad: State<B>,
-        weight: &Value<B>,
+        transposed: &Products<B>,
     ) -> StepGrads<B> {
         let Step { hidden_before, cell_before, values } = step;
         let kept = [&values.gates.0, &cell_before.0, &values.activated.0];
@@ -102,7 +102,7 @@ impl LstmCell {
             Some(grads) => grads.map(Value),
             None => self.backward_by_operations(values, cell_before, grad),
         };
-        let hidden = GateLayers::backward(weight, projected.clone(), 0..self.sigmoid_gates() + 1);
+        let hidden = transposed.of(projected.clone(), 0..self.sigmoid_gates() + 1);
         StepGrads {
             projected,
             product: None,

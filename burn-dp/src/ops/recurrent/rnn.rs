@@ -1,7 +1,7 @@
 use burn::backend::Backend;
 
 use super::fused_ops::FusedOps;
-use super::gate_layers::GateLayers;
+use super::gate_layers::Products;
 use super::settings::RnnCell;
 use super::state::{State, StepGrads};
 use super::value::Value;
@@ -19,10 +19,10 @@ impl RnnCell {
         self,
         projected: Value<B>,
         state: State<B>,
-        layer: &GateLayers<B>,
+        layer: &Products<B>,
     ) -> (State<B>, Step<B>) {
         let hidden_before = state.hidden;
-        let product = layer.forward(hidden_before.clone(), 0..1);
+        let product = layer.of(hidden_before.clone(), 0..1);
         let output = self.activation.apply(projected + product);
         let hidden = match self.clip {
             Some(bound) => output.clone().clamp(bound),
@@ -35,7 +35,7 @@ impl RnnCell {
         self,
         step: Step<B>,
         grad: State<B>,
-        weight: &Value<B>,
+        transposed: &Products<B>,
     ) -> StepGrads<B> {
         let Step { hidden_before, output } = step;
         let hidden = match self.clip {
@@ -43,7 +43,7 @@ impl RnnCell {
             None => grad.hidden,
         };
         let projected = self.activation.backward(output, hidden);
-        let hidden = GateLayers::backward(weight, projected.clone(), 0..1);
+        let hidden = transposed.of(projected.clone(), 0..1);
         StepGrads {
             projected,
             product: None,

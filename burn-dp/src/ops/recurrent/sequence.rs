@@ -5,7 +5,7 @@ use std::ops::Range;
 use burn::backend::{Backend, tensor::FloatTensor};
 
 use super::cell::Step;
-use super::gate_layers::GateLayers;
+use super::gate_layers::{GateLayers, Products};
 use super::gate_parameters::GATES;
 use super::state::State;
 use super::uses::{LayerInput, LayerOf, Sequence, Use};
@@ -85,6 +85,8 @@ impl<B: FusedOps> Operands<B> {
     pub(super) fn forward(self, recurrence: &Recurrence) -> (FloatTensor<B>, Trace<B>) {
         let Self { input, state, of_input, of_hidden } = self;
         let [batch_size, positions, _] = input.dims::<3>();
+        let layers = of_hidden.products(&recurrence.cell.uses(recurrence.gates.len()));
+        let weight = of_input.weight.clone();
         let projected = of_input.project(input);
         let scan = |examples: Range<usize>| {
             let mut state = state.examples(&examples);
@@ -92,7 +94,7 @@ impl<B: FusedOps> Operands<B> {
             for index in 0..positions {
                 let t = recurrence.position(index, positions);
                 let projected = projected.position(t).examples(&examples);
-                let (next, step) = recurrence.cell.step(projected, state, &of_hidden);
+                let (next, step) = recurrence.cell.step(projected, state, &layers);
                 hidden.push(next.hidden.clone());
                 steps.push(step);
                 state = next;
@@ -107,7 +109,7 @@ impl<B: FusedOps> Operands<B> {
         };
         let (hidden, parts): (Vec<_>, Vec<_>) =
             B::map_parts(parts::<B>(batch_size), scan).into_iter().unzip();
-        let trace = Trace { of_input: of_input.weight, of_hidden: of_hidden.weight, parts };
+        let trace = Trace { of_input: weight, of_hidden: of_hidden.weight, parts };
         let positions = hidden[0].len();
         (Sequence::new(by_position(hidden), positions).by_position().0, trace)
     }
@@ -136,20 +138,21 @@ impl<B: FusedOps> Trace<B> {
     ) -> OperandGrads<B> {
         let Self { of_input, of_hidden, parts } = self;
         let output_grad = Value::<B>(output_grad);
-        let grads = B::map_parts(parts, |part| part.backward(&output_grad, &of_hidden, recurrence));
+        let uses = recurrence.cell.uses(recurrence.gates.len());
+        let layers = GateLayers::transposed_products(&of_hidden, &uses);
+        let grads = B::map_parts(parts, |part| part.backward(&output_grad, &layers, recurrence));
         let positions = grads[0].projected.len();
         let sequence = |values: Vec<Vec<Value<B>>>| Sequence::new(by_position(values), positions);
 
         let (mut projected, mut product, mut states) = (Vec::new(), Vec::new(), Vec::new());
-        let ranges = recurrence.cell.uses(recurrence.gates.len());
-        let mut inputs: Vec<_> = ranges.iter().map(|_| Vec::new()).collect();
+        let mut inputs: Vec<_> = uses.iter().map(|_| Vec::new()).collect();
         for part in grads {
             projected.push(part.projected);
             product.push(part.product);
             states.push(part.state);
             inputs.iter_mut().zip(part.inputs).for_each(|(inputs, input)| inputs.push(input));
         }
-        let uses = ranges.into_iter().zip(inputs).map(|(gates, inputs)| {
+        let uses = uses.into_iter().zip(inputs).map(|(gates, inputs)| {
             let input = LayerInput::Sequence(sequence(inputs));
             Use { layer: LayerOf::Hidden, gates, input }
         });
@@ -167,7 +170,7 @@ impl<B: FusedOps> PartTrace<B> {
     fn backward(
         self,
         output_grad: &Value<B>,
-        of_hidden: &Value<B>,
+        transposed: &Products<B>,
         recurrence: &Recurrence,
     ) -> PartGrads<B> {
         let Self { examples, steps } = self;
@@ -185,7 +188,7 @@ impl<B: FusedOps> PartTrace<B> {
         let mut state = State { hidden: last.zeros_like(), cell };
         for (index, step) in steps.into_iter().enumerate().rev() {
             state.hidden = state.hidden + grad_of(recurrence.position(index, positions));
-            let grads = recurrence.cell.step_backward(step, state, of_hidden);
+            let grads = recurrence.cell.step_backward(step, state, transposed);
             projected.push(grads.projected);
             product.extend(grads.product);
             inputs.iter_mut().zip(grads.inputs).for_each(|(inputs, input)| inputs.push(input));

@@ -1,8 +1,9 @@
 use burn::tensor::Tensor;
 
-use super::positions::{flat, regrouped, scaled};
+use super::positions::regrouped;
 use crate::grads::rules::rule::size;
 use crate::grads::rules::{Restriction, SquaredNorms, ghost};
+use crate::ops::weighted_outer_products;
 
 /// Positions with two dense factors.
 #[derive(Clone, Debug)]
@@ -48,8 +49,7 @@ impl Dense {
     }
 
     pub(super) fn weighted_sum(&self, coefficients: Tensor<1>) -> Tensor<2> {
-        let scaled = flat(scaled(&self.right, coefficients));
-        flat(self.left.clone()).transpose().matmul(scaled)
+        weighted_outer_products(self.left.clone(), self.right.clone(), coefficients)
     }
 
     pub(super) fn restrict(&self, examples: &Restriction) -> Self {

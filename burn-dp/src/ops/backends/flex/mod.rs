@@ -6,7 +6,9 @@
 
 mod convolution;
 mod indexed_norms;
+mod linear;
 mod patches;
+mod product;
 mod recurrent;
 mod row_norms;
 mod tasks;
@@ -15,11 +17,12 @@ use std::ops::Range;
 
 use burn::backend::{
     Flex,
-    ops::FloatTensorOps,
+    ops::{FloatTensorOps, ModuleOps},
     tensor::{FloatTensor, IntTensor},
 };
 
 use burn::tensor::Shape;
+use product::Packed;
 use rayon::prelude::*;
 
 use crate::ops::{
@@ -28,6 +31,24 @@ use crate::ops::{
 };
 
 impl ParametricOps for Flex {
+    fn matrix_product(
+        input: FloatTensor<Self>,
+        weight: FloatTensor<Self>,
+        bias: Bias<Self>,
+    ) -> FloatTensor<Self> {
+        let bias = bias.into_option();
+        linear::forward(&input, &weight, bias.as_ref())
+            .unwrap_or_else(|| Self::linear(input, weight, bias))
+    }
+
+    fn matrix_product_input_gradient(
+        weight: FloatTensor<Self>,
+        grad: FloatTensor<Self>,
+    ) -> FloatTensor<Self> {
+        linear::input_gradient(&weight, &grad)
+            .unwrap_or_else(|| Self::linear_x_backward(weight, grad))
+    }
+
     fn convolution(
         input: FloatTensor<Self>,
         weight: FloatTensor<Self>,
@@ -67,6 +88,10 @@ impl ParametricOps for Flex {
                     Self::float_reshape(grad, Shape::new([values]))
                 },
             ),
+            (Primitive::Linear, Kept::One(input)) => linear::weight_gradient(input, &output_grad),
+            (Primitive::TransposedLinear, Kept::One(input)) => {
+                linear::weight_gradient(&output_grad, input)
+            }
             (Primitive::Convolution { convolution, .. }, Kept::One(input)) => {
                 convolution::weight_gradient(input, &output_grad, &weight, convolution)
             }
@@ -77,6 +102,14 @@ impl ParametricOps for Flex {
 
     fn native_patches(input: FloatTensor<Self>, patches: Patches) -> Option<FloatTensor<Self>> {
         patches::patches(input, &patches)
+    }
+
+    fn native_outer_products(
+        left: FloatTensor<Self>,
+        right: FloatTensor<Self>,
+        coefficients: FloatTensor<Self>,
+    ) -> Option<FloatTensor<Self>> {
+        linear::outer_products(&left, &right, &coefficients)
     }
 
     fn native_row_squared_norms(rows: FloatTensor<Self>) -> Option<FloatTensor<Self>> {
@@ -92,6 +125,20 @@ impl ParametricOps for Flex {
 }
 
 impl FusedOps for Flex {
+    type Packed = Packed;
+
+    fn pack(weight: &FloatTensor<Self>) -> Option<Packed> {
+        recurrent::pack(weight)
+    }
+
+    fn product(
+        left: &FloatTensor<Self>,
+        weight: &Packed,
+        bias: Option<&FloatTensor<Self>>,
+    ) -> Option<FloatTensor<Self>> {
+        recurrent::product(left, weight, bias)
+    }
+
     fn gate(input: &FloatTensor<Self>, function: GateFunction) -> Option<FloatTensor<Self>> {
         recurrent::gate(input, function)
     }

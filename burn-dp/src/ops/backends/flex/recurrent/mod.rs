@@ -4,11 +4,13 @@ mod activation;
 mod by_example;
 mod gru;
 mod lstm;
+mod product;
 
 pub(super) use activation::{gate, gate_backward};
 pub(super) use by_example::by_example;
 pub(super) use gru::{gru, gru_backward};
 pub(super) use lstm::{lstm, lstm_backward};
+pub(super) use product::{pack, product};
 
 use burn::backend::{Flex, TensorMetadata, tensor::FloatTensor};
 use burn::tensor::TensorData;
