@@ -104,7 +104,8 @@ mod tests {
 
     #[test]
     fn all_published_crates_are_packaged_together() {
-        let expected = "cargo package -p burn-dp-accountant -p burn-dp -p burn-dp-examples";
+        let expected = "cargo package -p burn-dp-accountant -p burn-dp-kernels -p burn-dp \
+                        -p burn-dp-examples";
         assert_eq!(package(true).to_string(), expected);
         assert_eq!(package(false).to_string(), format!("{expected} --no-verify"));
     }

@@ -5,11 +5,18 @@
 use std::path::{Path, PathBuf};
 
 /// The crates that are published, each after those that it depends on.
-pub(crate) const PUBLISHED: [&str; 3] = ["burn-dp-accountant", "burn-dp", "burn-dp-examples"];
+pub(crate) const PUBLISHED: [&str; 4] =
+    ["burn-dp-accountant", "burn-dp-kernels", "burn-dp", "burn-dp-examples"];
 
 /// The crates with tests, without this one, which is built with no feature of theirs.
-pub(crate) const TESTED: [&str; 5] =
-    ["burn-dp-accountant", "burn-dp", "burn-dp-examples", "burn-dp-bench", "burn-dp-models"];
+pub(crate) const TESTED: [&str; 6] = [
+    "burn-dp-accountant",
+    "burn-dp-kernels",
+    "burn-dp",
+    "burn-dp-examples",
+    "burn-dp-bench",
+    "burn-dp-models",
+];
 
 /// The package of the library.
 pub(crate) const LIBRARY: &str = "burn-dp";
@@ -27,10 +34,11 @@ pub(crate) const FULL: &str = "burn-dp-examples/full,burn-dp-bench/full,burn-dp-
 pub(crate) const SOAK_FULL: &str = "burn-dp-examples/full,burn-dp-bench/full";
 
 /// The packages whose `src` folder is checked for import circles and for the length of its files.
-pub(crate) const SOURCES: [&str; 6] = [
+pub(crate) const SOURCES: [&str; 7] = [
     "burn-dp-accountant/src",
     "burn-dp-bench/src",
     "burn-dp-examples/src",
+    "burn-dp-kernels/src",
     "burn-dp-models/src",
     "burn-dp/src",
     "xtask/src",

@@ -4,7 +4,7 @@ use burn::tensor::{DType, Device, Tensor};
 use serde::{Deserialize, Serialize};
 
 use super::clock::shortest;
-use super::rules::{OuterProducts, Rule, weighted_rows};
+use super::rules::{Factors, OuterProducts, Rule, weighted_rows};
 use crate::DpError;
 use crate::error::positive;
 use crate::ops::row_squared_norms;
@@ -117,7 +117,7 @@ impl DeviceCosts {
 
         let many = layer(POSITIONS);
         let operations = EXAMPLES as f64 * many.cost().ghost_flops.unwrap_or(f64::NAN);
-        let ghost = shortest(&device, || many.ghost_norms())?;
+        let ghost = shortest(&device, || many.ghost_norms(&mut Factors::default()))?;
 
         let one = layer(1);
         let coefficients = Tensor::<1>::ones([EXAMPLES], options);

@@ -5,7 +5,7 @@ use burn::tensor::{DType, Device, Tensor};
 use super::clock::shortest;
 use super::explanation::ExplainedParameter;
 use super::planner::{Plan, Planner, Strategy};
-use super::rules::{Keep, Restriction, Rounding, Rule, SquaredNorms, weighted_rows};
+use super::rules::{Factors, Keep, Restriction, Rounding, Rule, SquaredNorms, weighted_rows};
 use crate::DpError;
 use crate::model::ParameterInfo;
 use crate::ops::row_squared_norms;
@@ -93,7 +93,7 @@ impl ParameterGradients {
         device: &Device,
     ) -> Result<ExplainedParameter, DpError> {
         let coefficients = Tensor::<1>::ones([units], (device, DType::F32));
-        let norms = shortest(device, || self.squared_norms())?;
+        let norms = shortest(device, || self.squared_norms(&mut Factors::default()))?;
         let sum = shortest(device, || match &self.source {
             Source::Rule(rule) => rule.weighted_sum(coefficients.clone()),
             Source::Instantiated(rows) => weighted_rows(coefficients.clone(), rows.clone()),
@@ -103,7 +103,9 @@ impl ParameterGradients {
     }
 
     /// Returns the squared norms, `[batch_size]`.
-    pub(super) fn squared_norms(&self) -> SquaredNorms {
+    ///
+    /// - factors: what the norms of other parameters computed
+    pub(super) fn squared_norms(&self, factors: &mut Factors) -> SquaredNorms {
         let rule = match &self.source {
             Source::Rule(rule) => rule,
             Source::Instantiated(rows) => {
@@ -113,7 +115,7 @@ impl ParameterGradients {
         };
         let parts = chunks(&**rule, self.plan.chunk).map(|part| {
             let ghost = match self.plan.strategy {
-                Strategy::Ghost => part.ghost_norms(),
+                Strategy::Ghost => part.ghost_norms(factors),
                 _ => None,
             };
             ghost.unwrap_or_else(|| SquaredNorms {

@@ -7,7 +7,7 @@ use super::explanation::{ExplainedParameter, Explanation};
 use super::parameter_gradients::ParameterGradients;
 use super::planner::{MemoryBound, Strategy};
 use super::precision::Precision;
-use super::rules::{Keep, Rounding, SquaredNorms};
+use super::rules::{Factors, Keep, Rounding, SquaredNorms};
 use crate::DpError;
 use crate::device_read::read_f32;
 use crate::model::{ParameterGroups, ParameterInfo};
@@ -116,12 +116,13 @@ impl PerExampleGradients {
         if self.parameters.is_empty() {
             return Ok(totals);
         }
+        let mut factors = Factors::default();
         let mut rows = Vec::new();
         let mut kinds = Vec::new();
         let mut underflow = vec![0.0f64; groups.len()];
         for parameter in &self.parameters {
             let group = groups.index_of(&parameter.info.path)?;
-            let SquaredNorms { values, rounding } = parameter.squared_norms();
+            let SquaredNorms { values, rounding } = parameter.squared_norms(&mut factors);
             // A bound on what its squares lost to underflow.
             underflow[group] += parameter.info.num_values() as f64 * f64::from(f32::MIN_POSITIVE);
             rows.push(values);

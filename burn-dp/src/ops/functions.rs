@@ -93,6 +93,25 @@ pub(crate) fn standardized_gradients<const D: usize>(
     ))
 }
 
+/// Returns the gradients of the weight of a convolution for each example, `[batch_size, values]`, if
+/// the backend has a way without patches.
+///
+/// # Shapes
+///
+/// - image: what the kernel slides over, `[batch_size, channels, …]`, on a device without autodiff
+/// - pixels: what its positions are paired with, `[batch_size, channels, …]`
+/// - weight: `[channels of the pixels, channels of the image / groups, …]`
+pub(crate) fn convolution_gradients<const D: usize>(
+    image: Tensor<D>,
+    pixels: Tensor<D>,
+    weight: Shape,
+    convolution: Convolution,
+) -> Option<Tensor<2>> {
+    let (image, pixels) = (image.into_dispatch(), pixels.into_dispatch());
+    Dispatch::native_convolution_gradients(image, pixels, weight, convolution)
+        .map(Tensor::from_dispatch)
+}
+
 /// Returns `Σ coefficients[i] left[i, t]ᵀ right[i, t]` over examples and positions.
 ///
 /// # Shapes

@@ -37,8 +37,9 @@ mod tap;
 #[cfg(all(test, feature = "cube"))]
 pub(crate) use backends::cube::normal_values;
 pub(crate) use functions::{
-    convolution, indexed_squared_norms, matrix_product, packed_linear, patches, put, single,
-    standardized_gradients, take, take_ids, take_rows, weight_gradient, weighted_outer_products,
+    convolution, convolution_gradients, indexed_squared_norms, matrix_product, packed_linear,
+    patches, put, single, standardized_gradients, take, take_ids, take_rows, weight_gradient,
+    weighted_outer_products,
 };
 pub(crate) use ids::{bounded, first_outside};
 pub use kept::{Bias, Kept};

@@ -135,6 +135,24 @@ pub trait ParametricOps: Backend {
         None
     }
 
+    /// Returns the gradients of the weight of a convolution for each example,
+    /// `[batch_size, values]`, if the backend has a native kernel for them; see
+    /// `convolution_gradients`.
+    ///
+    /// - image, pixels: `[batch_size, channels, …]`, what the kernel slides over and what its
+    ///   positions are paired with
+    /// - weight: shape of the weight
+    #[fusion(default)]
+    #[allow(unused_variables)]
+    fn native_convolution_gradients(
+        image: FloatTensor<Self>,
+        pixels: FloatTensor<Self>,
+        weight: Shape,
+        convolution: Convolution,
+    ) -> Option<FloatTensor<Self>> {
+        None
+    }
+
     /// Returns `Σ coefficients[i] left[i, t]ᵀ right[i, t]`, `[rows, columns]`, if the backend has a
     /// native kernel for it; see `weighted_outer_products`.
     ///

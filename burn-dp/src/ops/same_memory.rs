@@ -8,7 +8,7 @@ use burn::tensor::Tensor;
 /// Flex never writes to memory that two tensors share: an operation in place copies it first. So a
 /// tensor that was cloned and kept has the values that the clone had, as long as both share memory.
 /// Other backends return `false`.
-pub(crate) fn is_same_memory(first: &Tensor<1>, second: &Tensor<1>) -> bool {
+pub(crate) fn is_same_memory<const D: usize>(first: &Tensor<D>, second: &Tensor<D>) -> bool {
     #[cfg(feature = "flex")]
     {
         use std::sync::Arc;

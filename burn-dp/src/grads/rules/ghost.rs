@@ -3,7 +3,45 @@
 use burn::tensor::{Int, Tensor};
 
 use super::{Rounding, SquaredNorms};
-use crate::ops::{self, row_squared_norms, row_sums};
+use crate::ops::{self, is_same_memory, row_squared_norms, row_sums};
+
+/// Factors of sums of outer products, most recent last, with what their norms need. Layers with one
+/// input (the gates of a recurrent layer; query, key and value) have one factor in common, as have
+/// the two layers of a gate. Backends that cannot tell equal tensors compute it again.
+#[derive(Default)]
+pub(in crate::grads) struct Factors(Vec<Factor>);
+
+#[derive(Clone)]
+struct Factor {
+    /// `[batch_size, positions, features]`.
+    values: Tensor<3>,
+    /// The norms of the positions, rounded up: `[batch_size, positions]`.
+    lengths: Tensor<2>,
+    /// `[batch_size, positions, positions]`.
+    gram: Tensor<3>,
+}
+
+impl Factors {
+    /// The factors of two layers with two factors each.
+    const KEPT: usize = 4;
+
+    fn of(&mut self, values: Tensor<3>) -> Factor {
+        let is_same = |factor: &Factor| is_same_memory(&factor.values, &values);
+        let factor = match self.0.iter().position(is_same) {
+            Some(index) => self.0.remove(index),
+            None => Factor {
+                lengths: lengths(values.clone()),
+                gram: values.clone().matmul(values.clone().swap_dims(1, 2)),
+                values,
+            },
+        };
+        if self.0.len() == Self::KEPT {
+            self.0.remove(0);
+        }
+        self.0.push(factor.clone());
+        factor
+    }
+}
 
 /// Returns the squared Frobenius norms of `Σ_t a_tᵀ g_t` per example, rounded up.
 ///
@@ -15,22 +53,19 @@ use crate::ops::{self, row_squared_norms, row_sums};
 ///
 /// - a: `[batch_size, positions, d]`
 /// - g: `[batch_size, positions, p]`
-pub(super) fn outer(a: Tensor<3>, g: Tensor<3>) -> SquaredNorms {
+pub(super) fn outer(a: Tensor<3>, g: Tensor<3>, factors: &mut Factors) -> SquaredNorms {
     let [batch_size, positions, d] = a.dims();
     let p = g.dims()[2];
     if positions == 1 {
         let values = (position_norms(a) * position_norms(g)).reshape([batch_size]);
         return SquaredNorms { values, rounding: Rounding::Relative };
     }
-    let (lengths_a, lengths_g) = (lengths(a.clone()), lengths(g.clone()));
-    let underflow = squared_totals(lengths_a.clone()).mul_scalar(lost_squares(p))
-        + squared_totals(lengths_g.clone()).mul_scalar(lost_squares(d));
-
-    let gram_a = a.clone().matmul(a.swap_dims(1, 2));
-    let gram_g = g.clone().matmul(g.swap_dims(1, 2));
+    let (a, g) = (factors.of(a), factors.of(g));
+    let underflow = squared_totals(a.lengths.clone()).mul_scalar(lost_squares(p))
+        + squared_totals(g.lengths.clone()).mul_scalar(lost_squares(d));
     SquaredNorms {
-        values: totals(gram_a * gram_g) + underflow,
-        rounding: Rounding::Gram(squared_totals(lengths_a * lengths_g)),
+        values: totals(a.gram * g.gram) + underflow,
+        rounding: Rounding::Gram(squared_totals(a.lengths * g.lengths)),
     }
 }
 
@@ -109,4 +144,35 @@ fn totals(products: Tensor<3>) -> Tensor<1> {
 /// Returns an upper bound on what `terms` squares lose to underflow.
 fn lost_squares(terms: usize) -> f64 {
     terms as f64 * f64::from(f32::MIN_POSITIVE)
+}
+
+#[cfg(test)]
+mod tests {
+    use burn::tensor::{Tensor, TensorData};
+
+    use super::*;
+    use crate::test_devices::devices;
+
+    #[test]
+    fn layers_with_one_input_share_its_gram_matrix() {
+        for device in devices() {
+            let tensor = |phase: f32| {
+                let values: Vec<f32> = (0..2 * 5 * 3).map(|i| (i as f32 + phase).sin()).collect();
+                Tensor::<3>::from_data(TensorData::new(values, [2, 5, 3]), &device)
+            };
+            let norms = |a: &Tensor<3>, g: &Tensor<3>, factors: &mut Factors| {
+                let norms = outer(a.clone(), g.clone(), factors).values;
+                norms.into_data().iter::<f32>().collect::<Vec<_>>()
+            };
+            let (input, grads) = (tensor(0.1), [tensor(0.2), tensor(0.3), tensor(0.4)]);
+            let mut shared = Factors::default();
+            for (grad, kept) in grads.iter().zip([2, 3, 4]) {
+                let apart = norms(&input, grad, &mut Factors::default());
+                assert_eq!(norms(&input, grad, &mut shared), apart);
+                let is_flex = format!("{:?}", device.as_dispatch()).starts_with("Flex");
+                assert!(!is_flex || shared.0.len() == kept, "{} factors", shared.0.len());
+                assert!(shared.0.len() <= Factors::KEPT);
+            }
+        }
+    }
 }

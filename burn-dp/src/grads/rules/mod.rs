@@ -33,6 +33,7 @@ mod sum;
 
 pub(super) use contribution::{Contribution, combine};
 pub(super) use cost::Cost;
+pub(super) use ghost::Factors;
 pub(super) use lift::lift;
 pub(super) use restriction::{Keep, Restriction};
 pub(super) use rule::{Rule, weighted_rows};

@@ -2,7 +2,7 @@ use std::fmt::Debug;
 
 use burn::tensor::{Shape, Tensor};
 
-use super::{Cost, Restriction, SquaredNorms};
+use super::{Cost, Factors, Restriction, SquaredNorms};
 
 /// The contribution of a layer to the per-example gradients of one parameter.
 pub(in crate::grads) trait Rule: Debug {
@@ -22,7 +22,10 @@ pub(in crate::grads) trait Rule: Debug {
     fn kept_values(&self) -> usize;
 
     /// Returns the squared norms without forming the gradients; `None` if the rule has no such way.
-    fn ghost_norms(&self) -> Option<SquaredNorms> {
+    ///
+    /// - factors: what the norms of other parameters computed
+    #[allow(unused_variables)]
+    fn ghost_norms(&self, factors: &mut Factors) -> Option<SquaredNorms> {
         None
     }
 

@@ -2,7 +2,7 @@
 
 use burn::tensor::Tensor;
 
-use crate::grads::rules::{Cost, Restriction, Rounding, Rule, SquaredNorms, ghost};
+use crate::grads::rules::{Cost, Factors, Restriction, Rounding, Rule, SquaredNorms, ghost};
 
 /// A rule whose gradients are products of columns and pixels.
 pub(super) trait ColumnRule: std::fmt::Debug {
@@ -23,6 +23,11 @@ pub(super) trait ColumnRule: std::fmt::Debug {
         self.columns().weighted_sum(coefficients)
     }
 
+    /// Returns the per-example gradients, `[batch_size, values]`.
+    fn instantiate(&self) -> Tensor<2> {
+        self.columns().instantiate()
+    }
+
     /// Returns the rule for some of the examples.
     fn restrict(&self, examples: &Restriction) -> Self;
 }
@@ -40,7 +45,7 @@ impl<R: ColumnRule + 'static> Rule for R {
         self.sizes().cost()
     }
 
-    fn ghost_norms(&self) -> Option<SquaredNorms> {
+    fn ghost_norms(&self, _: &mut Factors) -> Option<SquaredNorms> {
         Some(self.columns().ghost_norms())
     }
 
@@ -49,7 +54,7 @@ impl<R: ColumnRule + 'static> Rule for R {
     }
 
     fn instantiate(&self) -> Tensor<2> {
-        self.columns().instantiate()
+        ColumnRule::instantiate(self)
     }
 
     fn weighted_sum(&self, coefficients: Tensor<1>) -> Tensor<1> {
@@ -75,7 +80,9 @@ impl Columns {
     /// Returns the squared norms from Gram matrices, `[batch_size]`.
     fn ghost_norms(self) -> SquaredNorms {
         let groups = self.groups;
-        let norms = ghost::outer(self.columns.swap_dims(1, 2), self.pixels.swap_dims(1, 2));
+        // Patches belong to one parameter and are large: nothing of them is kept.
+        let (columns, pixels) = (self.columns.swap_dims(1, 2), self.pixels.swap_dims(1, 2));
+        let norms = ghost::outer(columns, pixels, &mut Factors::default());
         let rounding = match norms.rounding {
             Rounding::Relative => Rounding::Relative,
             Rounding::Gram(magnitudes) => Rounding::Gram(sum_groups(magnitudes, groups)),
@@ -92,7 +99,7 @@ impl Columns {
 
     /// Returns the gradients in the layout of the weight,
     /// `[batch_size, d_output of all groups · d_input]`.
-    fn instantiate(self) -> Tensor<2> {
+    pub(super) fn instantiate(self) -> Tensor<2> {
         let [rows, d_input, _] = self.columns.dims();
         let [_, d_output, _] = self.pixels.dims();
         self.pixels

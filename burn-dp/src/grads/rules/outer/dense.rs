@@ -2,7 +2,7 @@ use burn::tensor::Tensor;
 
 use super::positions::regrouped;
 use crate::grads::rules::rule::size;
-use crate::grads::rules::{Restriction, SquaredNorms, ghost};
+use crate::grads::rules::{Factors, Restriction, SquaredNorms, ghost};
 use crate::ops::weighted_outer_products;
 
 /// Positions with two dense factors.
@@ -35,8 +35,8 @@ impl Dense {
         self.left.dims()[1]
     }
 
-    pub(super) fn ghost_norms(&self) -> SquaredNorms {
-        ghost::outer(self.left.clone(), self.right.clone())
+    pub(super) fn ghost_norms(&self, factors: &mut Factors) -> SquaredNorms {
+        ghost::outer(self.left.clone(), self.right.clone(), factors)
     }
 
     /// Returns bounds on the norms of the outer products: `[batch_size, positions]`.

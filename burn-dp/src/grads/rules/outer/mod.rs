@@ -7,7 +7,7 @@ mod positions;
 use burn::tensor::{Int, Tensor};
 
 use super::rule::rows;
-use super::{Cost, Restriction, Rounding, Rule, SquaredNorms, ghost};
+use super::{Cost, Factors, Restriction, Rounding, Rule, SquaredNorms, ghost};
 use dense::Dense;
 use indexed::Indexed;
 
@@ -98,13 +98,13 @@ impl Rule for OuterProducts {
         }
     }
 
-    fn ghost_norms(&self) -> Option<SquaredNorms> {
+    fn ghost_norms(&self, factors: &mut Factors) -> Option<SquaredNorms> {
         let (Some(d), Some(i)) = (&self.dense, &self.indexed) else {
-            let dense = self.dense.as_ref().map(Dense::ghost_norms);
+            let dense = self.dense.as_ref().map(|dense| dense.ghost_norms(factors));
             return dense.or_else(|| self.indexed.as_ref().map(Indexed::ghost_norms));
         };
         let cross = ghost::cross(d.left.clone(), d.right.clone(), i.ids.clone(), i.right.clone());
-        let values = d.ghost_norms().values + i.ghost_norms().values + cross;
+        let values = d.ghost_norms(factors).values + i.ghost_norms().values + cross;
         Some(SquaredNorms { values, rounding: Rounding::Gram(self.magnitudes()?) })
     }
 

@@ -3,7 +3,9 @@
 use burn::backend::{Flex, TensorMetadata, tensor::FloatTensor};
 use burn::tensor::{Shape, TensorData};
 
-use super::product::{Matrix, add_product, weighted_product};
+use burn_dp_kernels::{Matrix, add_product, weighted_product};
+
+use super::{matrix, rows};
 
 /// Returns `input @ weight + bias`.
 pub(super) fn forward(
@@ -15,7 +17,7 @@ pub(super) fn forward(
         Some(bias) => Some(bias.as_slice::<f32>()?),
         None => None,
     };
-    product(input, Matrix::of(weight)?, bias)
+    product(input, matrix(weight)?, bias)
 }
 
 /// Returns `grad @ weightᵀ`.
@@ -23,7 +25,7 @@ pub(super) fn input_gradient(
     weight: &FloatTensor<Flex>,
     grad: &FloatTensor<Flex>,
 ) -> Option<FloatTensor<Flex>> {
-    product(grad, Matrix::of(weight)?.transpose(), None)
+    product(grad, matrix(weight)?.transpose(), None)
 }
 
 /// Returns `Σ left[i]ᵀ right[i]` over all rows, flattened.
@@ -31,9 +33,9 @@ pub(super) fn weight_gradient(
     left: &FloatTensor<Flex>,
     right: &FloatTensor<Flex>,
 ) -> Option<FloatTensor<Flex>> {
-    let (left, right) = (Matrix::rows_of(left)?, Matrix::rows_of(right)?);
-    let ([_, rows], [_, columns]) = (left.dims(), right.dims());
-    let mut sums = vec![0.0; rows * columns];
+    let (left, right) = (rows(left)?, rows(right)?);
+    let ([_, height], [_, width]) = (left.dims(), right.dims());
+    let mut sums = vec![0.0; height * width];
     add_product(left.transpose(), right, &mut sums);
     let shape = Shape::new([sums.len()]);
     Some(FloatTensor::<Flex>::from_data(TensorData::new(sums, shape)))
@@ -45,10 +47,10 @@ pub(super) fn outer_products(
     right: &FloatTensor<Flex>,
     coefficients: &FloatTensor<Flex>,
 ) -> Option<FloatTensor<Flex>> {
-    let (left, right) = (Matrix::rows_of(left)?, Matrix::rows_of(right)?);
+    let (left, right) = (rows(left)?, rows(right)?);
     let sums = weighted_product(left, right, coefficients.as_slice::<f32>()?);
-    let ([_, rows], [_, columns]) = (left.dims(), right.dims());
-    let data = TensorData::new(sums, [rows, columns]);
+    let ([_, height], [_, width]) = (left.dims(), right.dims());
+    let data = TensorData::new(sums, [height, width]);
     Some(FloatTensor::<Flex>::from_data(data))
 }
 
@@ -59,11 +61,11 @@ fn product(
     bias: Option<&[f32]>,
 ) -> Option<FloatTensor<Flex>> {
     let mut shape = left.shape();
-    let left = Matrix::rows_of(left)?;
-    let ([rows, _], [_, columns]) = (left.dims(), right.dims());
+    let left = rows(left)?;
+    let ([height, _], [_, columns]) = (left.dims(), right.dims());
     let mut sums = match bias {
-        Some(bias) => bias.repeat(rows),
-        None => vec![0.0; rows * columns],
+        Some(bias) => bias.repeat(height),
+        None => vec![0.0; height * columns],
     };
     add_product(left, right, &mut sums);
     let last = shape.num_dims() - 1;

@@ -1,12 +1,13 @@
 use burn::backend::{Flex, TensorMetadata, tensor::FloatTensor};
+use burn_dp_kernels::{Matrix, Packed};
 use rayon::prelude::*;
 
 use super::{EXAMPLES_APART, matrix};
-use crate::ops::backends::flex::product::{Matrix, Packed};
+use crate::ops::backends::flex;
 
 /// Packs a weight; see [`FusedOps::pack`](crate::ops::FusedOps::pack).
 pub(in crate::ops::backends::flex) fn pack(weight: &FloatTensor<Flex>) -> Option<Packed> {
-    let matrix = Matrix::of(weight)?;
+    let matrix = flex::matrix(weight)?;
     (!matrix.dims().contains(&0)).then(|| Packed::new(matrix))
 }
 

@@ -5,10 +5,8 @@
 //! here is as fast as in Burn's: vectors of the right factor, which is packed into panels, are
 //! multiplied with one value of the left factor, and the sums of a tile stay in registers.
 //!
-//! The terms of a sum are added in the order of the inner axis, whatever the number of threads.
+//! The order of the terms of a sum follows from the sizes alone, not from the number of threads.
 
-use burn::backend::{Flex, TensorMetadata, tensor::FloatTensor};
-use burn::tensor::DType;
 use pulp::{Arch, Simd, WithSimd};
 use rayon::prelude::*;
 
@@ -18,12 +16,14 @@ const TILE_ROWS: usize = 6;
 const DEPTH: usize = 256;
 /// Columns of the right factor that are packed at a time.
 const COLUMNS: usize = 1 << 11;
+/// Parts of a long sum of few columns that are added up apart, whatever the number of cores.
+const PARTS: usize = 4;
 /// Multiplications below which other threads would wake up too late.
 const FEW_OPERATIONS: usize = 1 << 20;
 
 /// A matrix in the memory of a tensor.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Matrix<'a> {
+pub struct Matrix<'a> {
     values: &'a [f32],
     rows: usize,
     columns: usize,
@@ -34,44 +34,29 @@ pub(super) struct Matrix<'a> {
 
 impl<'a> Matrix<'a> {
     /// Takes the values of `[rows, columns]`, one row after another.
-    pub(super) fn new(values: &'a [f32], [rows, columns]: [usize; 2]) -> Self {
+    pub fn new(values: &'a [f32], [rows, columns]: [usize; 2]) -> Self {
         assert_eq!(values.len(), rows * columns, "a matrix has the values of all its rows");
         Self { values, rows, columns, stride: columns, transposed: false }
     }
 
-    /// Takes a tensor of two axes, whose rows or columns lie apart, or one after another.
-    pub(super) fn of(tensor: &'a FloatTensor<Flex>) -> Option<Self> {
-        let [rows, columns] = tensor.shape().dims();
-        if let Some(values) = tensor.as_slice::<f32>() {
-            return Some(Self::new(values, [rows, columns]));
-        }
-        if tensor.dtype() != DType::F32 || rows * columns == 0 {
-            return None;
-        }
-        let values = &tensor.storage::<f32>()[tensor.layout().start_offset()..];
-        let (stride, transposed) = match *tensor.layout().strides() {
-            [stride, 1] if stride >= columns as isize => (stride, false),
-            [1, stride] if stride >= rows as isize => (stride, true),
-            _ => return None,
-        };
-        let stride = stride.unsigned_abs();
-        Some(Self { values, rows, columns, stride, transposed })
-    }
-
-    /// Takes the rows of a tensor of several axes; the last axis are the columns.
-    pub(super) fn rows_of(tensor: &'a FloatTensor<Flex>) -> Option<Self> {
-        let columns = *tensor.shape().last()?;
-        let values = tensor.as_slice::<f32>()?;
-        (columns > 0).then(|| Self::new(values, [values.len() / columns, columns]))
+    /// Takes rows that start `stride` values apart, or fewer values behind the last one.
+    ///
+    /// # Panics
+    ///
+    /// Panics if the values end before the last row does.
+    pub fn with_stride(values: &'a [f32], [rows, columns]: [usize; 2], stride: usize) -> Self {
+        let end = if rows * columns == 0 { 0 } else { (rows - 1) * stride + columns };
+        assert!(values.len() >= end, "a matrix has the values of all its rows");
+        Self { values, rows, columns, stride, transposed: false }
     }
 
     /// Returns the number of rows and columns.
-    pub(super) fn dims(&self) -> [usize; 2] {
+    pub fn dims(&self) -> [usize; 2] {
         [self.rows, self.columns]
     }
 
     /// Exchanges rows and columns.
-    pub(super) fn transpose(self) -> Self {
+    pub fn transpose(self) -> Self {
         Self { rows: self.columns, columns: self.rows, transposed: !self.transposed, ..self }
     }
 
@@ -95,7 +80,7 @@ impl<'a> Matrix<'a> {
 
 /// The right factor of a product, in panels of some vectors.
 #[derive(Clone, Debug)]
-pub(super) struct Packed {
+pub struct Packed {
     depth: usize,
     columns: usize,
     /// Columns of a panel but the last, which has as many vectors as it needs.
@@ -105,14 +90,14 @@ pub(super) struct Packed {
 
 impl Packed {
     /// Packs a matrix.
-    pub(super) fn new(matrix: Matrix) -> Self {
-        Self::scaled(matrix, None)
+    pub fn new(matrix: Matrix) -> Self {
+        Self::scaled(matrix, None, false)
     }
 
     /// Packs a matrix, each row of which is multiplied by its factor.
-    fn scaled(matrix: Matrix, factors: Option<Factors>) -> Self {
+    fn scaled(matrix: Matrix, factors: Option<Factors>, on_all_cores: bool) -> Self {
         let (depth, columns) = (matrix.rows, matrix.columns);
-        let lanes = Arch::new().dispatch(Lanes);
+        let lanes = lanes();
         let width = panel_vectors(lanes) * lanes;
         let mut values = vec![0.0; depth * columns.next_multiple_of(lanes)];
         let panel = (depth * width).max(1);
@@ -136,26 +121,25 @@ impl Packed {
                 }
             }
         };
-        if depth * columns < FEW_OPERATIONS {
-            values.chunks_mut(panel).enumerate().for_each(pack);
-        } else {
-            values.par_chunks_mut(panel).enumerate().for_each(pack);
+        match on_all_cores {
+            true => values.par_chunks_mut(panel).enumerate().for_each(pack),
+            false => values.chunks_mut(panel).enumerate().for_each(pack),
         }
         Self { depth, columns, width, values }
     }
 
     /// Returns the number of rows of the matrix.
-    pub(super) fn depth(&self) -> usize {
+    pub fn depth(&self) -> usize {
         self.depth
     }
 
     /// Returns the number of columns of the matrix.
-    pub(super) fn columns(&self) -> usize {
+    pub fn columns(&self) -> usize {
         self.columns
     }
 
     /// Adds `left · self` to `sums`, `[left rows, columns]`.
-    pub(super) fn add_product(&self, left: Matrix, sums: &mut [f32]) {
+    pub fn add_product(&self, left: Matrix, sums: &mut [f32]) {
         self.add_to_columns(left, sums, 0, self.columns);
     }
 
@@ -180,6 +164,11 @@ impl Packed {
         };
         Arch::new().dispatch(AddProduct { left, right: self, sums, start, stride });
     }
+}
+
+/// Writes the values of `[rows, columns]` in the order of `[columns, rows]`.
+pub fn transpose(from: &[f32], shape: [usize; 2], to: &mut [f32]) {
+    copy_transposed(Matrix::new(from, shape), to, shape[0]);
 }
 
 /// Writes row r of a matrix to the values `to[r]`, `to[r + stride]` and so on.
@@ -215,18 +204,23 @@ struct Factors<'a> {
 }
 
 impl Factors<'_> {
+    /// Returns the factors from row `first` on.
+    fn from(self, first: usize) -> Self {
+        Self { start: self.start + first, ..self }
+    }
+
     fn of(&self, row: usize) -> f32 {
         self.factors[(self.start + row) / self.repeat]
     }
 }
 
 /// Adds `left · right` to `sums`, `[left rows, right columns]`, on all cores.
-pub(super) fn add_product(left: Matrix, right: Matrix, sums: &mut [f32]) {
+pub fn add_product(left: Matrix, right: Matrix, sums: &mut [f32]) {
     add_scaled_product(left, right, None, sums);
 }
 
 /// Returns `leftᵀ · diag(factors) · right`, with one factor for each group of consecutive rows.
-pub(super) fn weighted_product(left: Matrix, right: Matrix, factors: &[f32]) -> Vec<f32> {
+pub fn weighted_product(left: Matrix, right: Matrix, factors: &[f32]) -> Vec<f32> {
     let repeat = (right.rows / factors.len().max(1)).max(1);
     let mut sums = vec![0.0; left.columns * right.columns];
     let factors = Factors { factors, repeat, start: 0 };
@@ -235,40 +229,71 @@ pub(super) fn weighted_product(left: Matrix, right: Matrix, factors: &[f32]) -> 
 }
 
 fn add_scaled_product(left: Matrix, right: Matrix, factors: Option<Factors>, sums: &mut [f32]) {
+    let (rows, columns, depth) = (left.rows, right.columns, right.rows);
+    assert_eq!(left.columns, depth, "the factors of a product fit");
+    assert_eq!(sums.len(), rows * columns, "a product has the rows and columns of its factors");
+    if rows * columns * depth < FEW_OPERATIONS {
+        return add_blocks(left, right, factors, sums, rows);
+    }
+    if depth < PARTS * DEPTH || rows * columns > FEW_OPERATIONS {
+        let threads = rayon::current_num_threads();
+        let task = rows.div_ceil(4 * threads).next_multiple_of(TILE_ROWS).min(16 * TILE_ROWS);
+        return add_blocks(left, right, factors, sums, task);
+    }
+    // Many terms of few sums: the cores add up different terms.
+    let part = depth.div_ceil(PARTS).next_multiple_of(DEPTH);
+    let starts: Vec<usize> = (0..depth).step_by(part).collect();
+    let sum_part = |start: usize| {
+        let part = part.min(depth - start);
+        let factors = factors.map(|factors| factors.from(start));
+        let mut sums = vec![0.0; rows * columns];
+        add_blocks(left.columns(start, part), right.rows(start, part), factors, &mut sums, rows);
+        sums
+    };
+    let parts: Vec<Vec<f32>> = starts.into_par_iter().map(sum_part).collect();
+    for part in parts {
+        sums.iter_mut().zip(part).for_each(|(sum, part)| *sum += part);
+    }
+}
+
+/// Adds a product, some terms and columns at a time.
+///
+/// - task: rows of a task; all for a single core
+fn add_blocks(
+    left: Matrix,
+    right: Matrix,
+    factors: Option<Factors>,
+    sums: &mut [f32],
+    task: usize,
+) {
     let (rows, stride) = (left.rows, right.columns);
-    assert_eq!(left.columns, right.rows, "the factors of a product fit");
-    assert_eq!(sums.len(), rows * stride, "a product has the rows and columns of its factors");
-    if sums.is_empty() {
+    if rows == 0 {
         return;
     }
-    let few = rows * stride * right.rows < FEW_OPERATIONS;
-    let task_rows = match few {
-        true => rows,
-        false => {
-            let threads = rayon::current_num_threads();
-            rows.div_ceil(4 * threads).next_multiple_of(TILE_ROWS).min(16 * TILE_ROWS)
-        }
-    };
     for first in (0..right.rows).step_by(DEPTH) {
         let depth = DEPTH.min(right.rows - first);
         let (left, right) = (left.columns(first, depth), right.rows(first, depth));
-        let factors = factors.map(|factors| Factors { start: first, ..factors });
+        let factors = factors.map(|factors| factors.from(first));
         for start in (0..stride).step_by(COLUMNS) {
-            let packed = Packed::scaled(right.columns(start, COLUMNS.min(stride - start)), factors);
+            let right = right.columns(start, COLUMNS.min(stride - start));
+            let packed = Packed::scaled(right, factors, task < rows);
             let add = |(index, sums): (usize, &mut [f32])| {
-                let left = left.rows(index * task_rows, sums.len() / stride);
+                let left = left.rows(index * task, sums.len() / stride);
                 packed.add_to_columns(left, sums, start, stride);
             };
-            let tasks = task_rows * stride;
-            match few {
-                true => sums.chunks_mut(tasks).enumerate().for_each(add),
-                false => sums.par_chunks_mut(tasks).enumerate().for_each(add),
+            match task < rows {
+                true => sums.par_chunks_mut(task * stride).enumerate().for_each(add),
+                false => add((0, &mut *sums)),
             }
         }
     }
 }
 
-/// The number of values of a vector.
+/// Returns the number of values of a vector.
+pub(crate) fn lanes() -> usize {
+    Arch::new().dispatch(Lanes)
+}
+
 struct Lanes;
 
 impl WithSimd for Lanes {
@@ -282,7 +307,7 @@ impl WithSimd for Lanes {
 
 /// Vectors of a panel: with the rows of a tile they fit into the registers, 32 of 16 values or 16
 /// of fewer.
-const fn panel_vectors(lanes: usize) -> usize {
+pub(crate) const fn panel_vectors(lanes: usize) -> usize {
     if lanes == 16 { 4 } else { 2 }
 }
 
@@ -301,75 +326,183 @@ impl WithSimd for AddProduct<'_> {
     #[inline(always)]
     fn with_simd<S: Simd>(self, simd: S) {
         let Self { left, right, sums, start, stride } = self;
-        let panels = right.values.chunks(right.depth * right.width);
-        for (panel, first) in panels.zip((0..right.columns).step_by(right.width)) {
-            let used = right.width.min(right.columns - first);
-            let (panel, _) = S::as_simd_f32s(panel);
-            let mut sums = Sums { values: sums, start: start + first, used, stride };
-            match panel.len() / right.depth {
-                1 => add_panel::<S, 1>(simd, left, panel, &mut sums),
-                2 => add_panel::<S, 2>(simd, left, panel, &mut sums),
-                3 => add_panel::<S, 3>(simd, left, panel, &mut sums),
-                _ => add_panel::<S, 4>(simd, left, panel, &mut sums),
-            }
+        let starts: Vec<usize> = (0..left.rows).map(|row| row * left.stride).collect();
+        let (values, length) = (left.values, left.columns);
+        let left = Rows { values, starts: &starts, runs: 1, length, pitch: 0 };
+        right.add(simd, left, sums, start, stride);
+    }
+}
+
+/// A product of runs on one core, compiled for each vector unit.
+struct AddRuns<'a> {
+    left: Rows<'a>,
+    right: &'a Packed,
+    sums: &'a mut [f32],
+}
+
+impl WithSimd for AddRuns<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn with_simd<S: Simd>(self, simd: S) {
+        let Self { left, right, sums } = self;
+        right.add(simd, left, sums, 0, right.columns);
+    }
+}
+
+impl Packed {
+    /// Adds `left · self` to the sums of rows of runs, `[left rows, columns]`.
+    pub(crate) fn add_runs(&self, left: Rows, sums: &mut [f32]) {
+        assert_eq!(left.runs * left.length, self.depth, "the factors of a product fit");
+        assert_eq!(left.starts.len() * self.columns, sums.len(), "the sums fit their factors");
+        Arch::new().dispatch(AddRuns { left, right: self, sums });
+    }
+
+    #[inline(always)]
+    fn add<S: Simd>(&self, simd: S, left: Rows, sums: &mut [f32], start: usize, stride: usize) {
+        let mut starts = Vec::with_capacity(self.depth);
+        for (panel, first) in
+            self.values.chunks(self.depth * self.width).zip((0..self.columns).step_by(self.width))
+        {
+            starts.clear();
+            starts.extend((0..panel.len()).step_by(panel.len() / self.depth));
+            let columns = self.width.min(self.columns - first);
+            let mut sums = Sums { values: sums, start: start + first, columns, stride };
+            add_vectors(simd, left, Vectors { values: panel, starts: &starts }, &mut sums);
         }
     }
 }
 
-/// The columns of the sums that a panel contributes to.
-struct Sums<'a> {
-    values: &'a mut [f32],
-    start: usize,
-    used: usize,
-    stride: usize,
+/// The left factor of a product on one core: rows whose values are read one by one.
+#[derive(Clone, Copy)]
+pub(crate) struct Rows<'a> {
+    pub(crate) values: &'a [f32],
+    /// Where each row starts.
+    pub(crate) starts: &'a [usize],
+    /// A row has this many runs of this many consecutive values.
+    pub(crate) runs: usize,
+    pub(crate) length: usize,
+    /// Values between the starts of two runs.
+    pub(crate) pitch: usize,
+}
+
+impl<'a> Rows<'a> {
+    #[inline(always)]
+    fn run(&self, row: usize, run: usize) -> &'a [f32] {
+        &self.values[self.starts[row] + run * self.pitch..][..self.length]
+    }
+}
+
+/// The right factor of a product on one core: vectors that are read as a whole.
+#[derive(Clone, Copy)]
+pub(crate) struct Vectors<'a> {
+    pub(crate) values: &'a [f32],
+    /// Where the vectors of each term start.
+    pub(crate) starts: &'a [usize],
+}
+
+/// The columns of the sums that a product is added to.
+pub(crate) struct Sums<'a> {
+    pub(crate) values: &'a mut [f32],
+    pub(crate) start: usize,
+    pub(crate) columns: usize,
+    /// Columns of all sums.
+    pub(crate) stride: usize,
+}
+
+/// Adds a product with as many columns as a tile has, or fewer.
+#[inline(always)]
+pub(crate) fn add_vectors<S: Simd>(simd: S, left: Rows, right: Vectors, sums: &mut Sums) {
+    match sums.columns.div_ceil(S::F32_LANES) {
+        1 => add_panel::<S, 1>(simd, left, right, sums),
+        2 => add_panel::<S, 2>(simd, left, right, sums),
+        3 => add_panel::<S, 3>(simd, left, right, sums),
+        _ => add_panel::<S, 4>(simd, left, right, sums),
+    }
 }
 
 #[inline(always)]
-fn add_panel<S: Simd, const VECTORS: usize>(
-    simd: S,
-    left: Matrix,
-    panel: &[S::f32s],
-    sums: &mut Sums,
-) {
-    let whole = left.rows - left.rows % TILE_ROWS;
+fn add_panel<S: Simd, const VECTORS: usize>(simd: S, left: Rows, right: Vectors, sums: &mut Sums) {
+    let rows = left.starts.len();
+    let whole = rows - rows % TILE_ROWS;
     for row in (0..whole).step_by(TILE_ROWS) {
-        add_tile::<S, TILE_ROWS, VECTORS>(simd, left, row, panel, sums);
+        add_tile::<S, VECTORS>(simd, left, row, right, sums);
     }
-    for row in whole..left.rows {
-        add_tile::<S, 1, VECTORS>(simd, left, row, panel, sums);
+    for row in whole..rows {
+        add_row::<S, VECTORS>(simd, left, row, right, sums);
     }
 }
 
-#[inline(always)]
-fn add_tile<S: Simd, const ROWS: usize, const VECTORS: usize>(
-    simd: S,
-    left: Matrix,
-    first: usize,
-    panel: &[S::f32s],
-    sums: &mut Sums,
-) {
-    let rows: [&[f32]; ROWS] = std::array::from_fn(|row| left.row(first + row));
-    let mut tile = [[simd.splat_f32s(0.0); VECTORS]; ROWS];
-    // Indices: with iterators the tile is not kept in registers.
-    #[allow(clippy::needless_range_loop)]
-    for (term, vectors) in panel.chunks_exact(VECTORS).take(left.columns).enumerate() {
-        for row in 0..ROWS {
-            let value = simd.splat_f32s(rows[row][term]);
-            for vector in 0..VECTORS {
-                tile[row][vector] = simd.mul_add_e_f32s(value, vectors[vector], tile[row][vector]);
+/// Defines a function that adds the product of some rows. One variable for the sums of each row:
+/// they stay in registers at every level of optimization, which an array of arrays does not.
+macro_rules! tile {
+    ($(#[$documentation:meta])* $name:ident: $($index:literal $row:ident $sums:ident),+) => {
+        $(#[$documentation])*
+        #[inline(always)]
+        fn $name<S: Simd, const VECTORS: usize>(
+            simd: S,
+            left: Rows,
+            first: usize,
+            right: Vectors,
+            sums: &mut Sums,
+        ) {
+            $(let mut $sums = [simd.splat_f32s(0.0); VECTORS];)+
+            for run in 0..left.runs {
+                $(let $row = left.run(first + $index, run);)+
+                let starts = &right.starts[run * left.length..][..left.length];
+                for (term, &start) in starts.iter().enumerate() {
+                    let values = &right.values[start..][..VECTORS * S::F32_LANES];
+                    let vectors = &S::as_simd_f32s(values).0.as_chunks::<VECTORS>().0[0];
+                    $($sums = multiply_add(simd, $row[term], vectors, $sums);)+
+                }
             }
+            $(sums.add(simd, first + $index, $sums);)+
         }
+    };
+}
+
+tile! {
+    /// Adds the product of [`TILE_ROWS`] rows.
+    add_tile: 0 row_0 sums_0, 1 row_1 sums_1, 2 row_2 sums_2, 3 row_3 sums_3, 4 row_4 sums_4,
+    5 row_5 sums_5
+}
+
+tile! {
+    /// Adds the product of one row.
+    add_row: 0 row sums_of_row
+}
+
+#[inline(always)]
+fn multiply_add<S: Simd, const VECTORS: usize>(
+    simd: S,
+    value: f32,
+    vectors: &[S::f32s; VECTORS],
+    mut sums: [S::f32s; VECTORS],
+) -> [S::f32s; VECTORS] {
+    let value = simd.splat_f32s(value);
+    for (sum, &vector) in sums.iter_mut().zip(vectors) {
+        *sum = simd.mul_add_e_f32s(value, vector, *sum);
     }
-    for (row, tile) in tile.iter().enumerate() {
-        let start = (first + row) * sums.stride + sums.start;
-        let to = &mut sums.values[start..start + sums.used];
-        let (vectors, rest) = S::as_mut_simd_f32s(to);
-        for (to, &sum) in vectors.iter_mut().zip(tile) {
-            *to = simd.add_f32s(*to, sum);
-        }
-        if let Some(&sum) = tile.get(vectors.len()).filter(|_| !rest.is_empty()) {
-            let sum = simd.add_f32s(simd.partial_load_f32s(rest), sum);
-            simd.partial_store_f32s(rest, sum);
+    sums
+}
+
+impl Sums<'_> {
+    /// Adds the sums of row `row`.
+    #[inline(always)]
+    fn add<S: Simd, const VECTORS: usize>(
+        &mut self,
+        simd: S,
+        row: usize,
+        sums: [S::f32s; VECTORS],
+    ) {
+        let start = row * self.stride + self.start;
+        let mut to = &mut self.values[start..start + self.columns];
+        for sum in sums {
+            let lanes = S::F32_LANES.min(to.len());
+            let (vector, rest) = to.split_at_mut(lanes);
+            let before = simd.partial_load_f32s(vector);
+            simd.partial_store_f32s(vector, simd.add_f32s(before, sum));
+            to = rest;
         }
     }
 }
@@ -422,7 +555,7 @@ mod tests {
         #[test]
         fn products_equal_sums_in_double_precision(
             rows in 1usize..200,
-            inner in 1usize..600,
+            inner in prop_oneof![1usize..600, 1024usize..1500],
             columns in 1usize..150,
             left_transposed: bool,
             right_transposed: bool,
@@ -475,7 +608,7 @@ mod tests {
 
     #[test]
     fn a_product_does_not_depend_on_threads() {
-        let (rows, inner, columns) = (301, 700, 130);
+        let (rows, inner, columns) = (301, 1700, 130);
         let (left, right) = (values(rows * inner, 0.1), values(inner * columns, 0.7));
         let product = || {
             let mut sums = vec![0.0; rows * columns];
@@ -487,31 +620,6 @@ mod tests {
         for threads in [1, 2, 5] {
             let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
             assert!(pool.install(product) == reference, "{threads}");
-        }
-    }
-
-    #[test]
-    fn views_of_tensors_are_read_in_place() {
-        let tensor = FloatTensor::<Flex>::from_data(burn::tensor::TensorData::new(
-            values(12 * 7, 0.0),
-            [12, 7],
-        ));
-        let views = [
-            tensor.clone(),
-            tensor.transpose(0, 1),
-            tensor.narrow(0, 2, 5),
-            tensor.narrow(1, 3, 2),
-            tensor.narrow(1, 3, 2).transpose(0, 1),
-        ];
-        for view in views {
-            let [rows, columns]: [usize; 2] = view.shape().dims();
-            let matrix = Matrix::of(&view).unwrap();
-            let identity: Vec<f32> = (0..columns * columns)
-                .map(|i| f32::from(u8::from(i / columns == i % columns)))
-                .collect();
-            let mut sums = vec![0.0; rows * columns];
-            add_product(matrix, Matrix::new(&identity, [columns; 2]), &mut sums);
-            assert_eq!(sums, view.into_data().try_into_vec::<f32>().unwrap());
         }
     }
 }

@@ -1,24 +1,22 @@
-//! Convolutions as products with patches (im2col) of a few examples at a time: few enough for the
-//! cache, and enough for an efficient product. A transposed convolution is the gradient of the
-//! input of a convolution.
-//!
-//! The blocks of examples depend on the shapes alone, so that results do not depend on the number
-//! of threads.
+//! Convolutions of one and two axes read shifted images, without patches, where that is less work
+//! ([`Planes`]). The others are products with patches: see [`blocks`]. A transposed convolution is
+//! the gradient of the input of a convolution.
 
-use std::ops::Range;
+mod blocks;
 
-use burn::backend::{Flex, TensorMetadata, ops::FloatTensorOps, tensor::FloatTensor};
+use std::borrow::Cow;
+
+use burn::backend::{Flex, TensorMetadata, tensor::FloatTensor};
 use burn::tensor::{Shape, TensorData};
+use burn_dp_kernels::{Planes, transpose};
 use rayon::prelude::*;
 
 use crate::ops::{Convolution, Patches};
 
-/// Values of the patches of one block: they fit into the cache of a core.
-const BLOCK_VALUES: usize = 1 << 16;
-
-/// Columns of the patches of one block, at least: with fewer, a product reads the weights more
-/// often than it computes with them.
-const BLOCK_COLUMNS: usize = 256;
+/// Pixels and channels of an output, at least, whose gradients of the weight are computed without
+/// patches: with fewer, more time is spent on their sums.
+const FEW_PIXELS: usize = 64;
+const FEW_CHANNELS: usize = 8;
 
 /// Parts of the batch whose gradients of the weight are added up apart.
 const PARTS: usize = 4;
@@ -38,13 +36,7 @@ pub(super) fn forward(
     };
     let (image, pixels) = exchange(convolution, input.shape(), output.clone());
     let geometry = Geometry::new(convolution, &weight.shape(), &image, &pixels)?;
-    let mut values = geometry.product(input, weight, convolution.is_transposed())?;
-    if let Some(bias) = bias {
-        let plane = output.iter().skip(2).product();
-        for (plane, bias) in values.chunks_exact_mut(plane).zip(bias.iter().cycle()) {
-            plane.iter_mut().for_each(|value| *value += bias);
-        }
-    }
+    let values = geometry.product(input, weight, bias, convolution.is_transposed())?;
     Some(FloatTensor::<Flex>::from_data(TensorData::new(values, output)))
 }
 
@@ -57,7 +49,7 @@ pub(super) fn input_gradient(
 ) -> Option<FloatTensor<Flex>> {
     let (image, pixels) = exchange(convolution, input.clone(), grad.shape());
     let geometry = Geometry::new(convolution, &weight.shape(), &image, &pixels)?;
-    let values = geometry.product(grad, weight, !convolution.is_transposed())?;
+    let values = geometry.product(grad, weight, None, !convolution.is_transposed())?;
     Some(FloatTensor::<Flex>::from_data(TensorData::new(values, input.clone())))
 }
 
@@ -72,6 +64,32 @@ pub(super) fn weight_gradient(
     let geometry = Geometry::new(convolution, weight, &image.shape(), &pixels.shape())?;
     let (image, pixels) = (image.to_contiguous(), pixels.to_contiguous());
     geometry.weight_gradient(image.as_slice::<f32>()?, pixels.as_slice::<f32>()?)
+}
+
+/// Returns the gradients of a weight of shape `weight` for each example, `[batch_size, values]`.
+pub(super) fn example_gradients(
+    image: &FloatTensor<Flex>,
+    pixels: &FloatTensor<Flex>,
+    weight: &Shape,
+    convolution: &Convolution,
+) -> Option<FloatTensor<Flex>> {
+    let geometry = Geometry::new(convolution, weight, &image.shape(), &pixels.shape())?;
+    let planes = geometry.gradient_planes()?;
+    let (image, pixels) = (image.to_contiguous(), pixels.to_contiguous());
+    let (image, pixels) = (image.as_slice::<f32>()?, pixels.as_slice::<f32>()?);
+    let size = weight.num_elements();
+    let mut values = vec![0.0; geometry.batch_size * size];
+    let examples = image
+        .par_chunks(geometry.image_values())
+        .zip(pixels.par_chunks(geometry.pixel_values()))
+        .zip(values.par_chunks_mut(size));
+    examples.for_each(|((image, pixels), to)| {
+        let mut sums = vec![0.0; size];
+        geometry.add_gradients(&planes, image, pixels, &mut sums);
+        geometry.transpose(&sums, to);
+    });
+    let data = TensorData::new(values, [geometry.batch_size, size]);
+    Some(FloatTensor::<Flex>::from_data(data))
 }
 
 /// Returns what the kernel slides over, and what its positions are paired with.
@@ -138,19 +156,23 @@ impl Geometry {
         self.channels[0] * self.kernel
     }
 
-    /// Examples of one block.
-    fn block(&self) -> usize {
-        let fitting = BLOCK_VALUES / (self.rows() * self.positions);
-        fitting.max(BLOCK_COLUMNS.div_ceil(self.positions)).min(self.batch_size)
-    }
-
-    /// Returns the weight of each group, `[pixel channels, rows]`.
-    fn weights(&self, weight: &FloatTensor<Flex>) -> Option<Vec<FloatTensor<Flex>>> {
-        let weight = weight.to_contiguous();
-        let [_, channels] = self.channels;
-        weight.as_slice::<f32>()?;
-        let matrix = weight.reshape(Shape::new([self.groups * channels, self.rows()]));
-        Some((0..self.groups).map(|group| matrix.narrow(0, group * channels, channels)).collect())
+    /// Returns the sizes of the planes of one group, if there is no third axis.
+    fn planes(&self) -> Option<Planes> {
+        let Patches { kernel_size, output_size, options } = &self.patches;
+        let [depth, image @ ..] = self.image;
+        let ([kernel_depth, kernel @ ..], [output_depth, output @ ..]) =
+            (*kernel_size, *output_size);
+        let is_flat = [depth, kernel_depth, output_depth] == [1; 3] && options.padding[0].0 == 0;
+        let plane = |axes: [usize; 3]| [axes[1], axes[2]];
+        is_flat.then(|| Planes {
+            channels: self.channels,
+            image,
+            output,
+            kernel,
+            stride: plane(options.stride),
+            padding: plane(options.padding.map(|(before, _)| before)),
+            dilation: plane(options.dilation),
+        })
     }
 
     /// Computes the pixels of an image or, if `transposed`, the image whose gradient the pixels
@@ -159,142 +181,131 @@ impl Geometry {
         &self,
         from: &FloatTensor<Flex>,
         weight: &FloatTensor<Flex>,
+        bias: Option<&[f32]>,
         transposed: bool,
     ) -> Option<Vec<f32>> {
-        let weights = self.weights(weight)?;
         let from = from.to_contiguous();
         let from = from.as_slice::<f32>()?;
-        let (source, target) = match transposed {
-            false => (self.image_values(), self.pixel_values()),
-            true => (self.pixel_values(), self.image_values()),
-        };
-        let mut values = vec![0.0; self.batch_size * target];
-        let block = self.block();
-        from.par_chunks(block * source).zip(values.par_chunks_mut(block * target)).for_each(
-            |(from, to)| {
-                for (group, weight) in weights.iter().enumerate() {
-                    if transposed {
-                        let pixels = self.gather_pixels(from, group);
-                        let weight = weight.transpose(0, 1);
-                        let columns = Flex::float_matmul(weight, pixels);
-                        self.add_patches(&columns, to, group);
-                    } else {
-                        let columns = self.gather_patches(from, group);
-                        let pixels = Flex::float_matmul(weight.clone(), columns);
-                        self.scatter_pixels(&pixels, to, group);
-                    }
-                }
-            },
-        );
+        if let Some(planes) = self.planes() {
+            let direct = if transposed { planes.input_gradient() } else { Some(planes) };
+            if let Some(direct) = direct.filter(Planes::is_direct) {
+                let weight = weight.to_contiguous();
+                let weight = weight.as_slice::<f32>()?;
+                let size = weight.len() / self.groups;
+                let weights: Vec<Cow<[f32]>> = match transposed {
+                    false => weight.chunks_exact(size).map(Cow::Borrowed).collect(),
+                    true => weight
+                        .chunks_exact(size)
+                        .map(|weight| Cow::Owned(planes.flipped(weight)))
+                        .collect(),
+                };
+                return Some(self.direct_product(&direct, from, &weights, bias));
+            }
+        }
+        let mut values = self.product_of_patches(from, weight, transposed)?;
+        if let Some(bias) = bias {
+            let plane = if transposed { self.volume() } else { self.positions };
+            for (plane, bias) in values.chunks_exact_mut(plane).zip(bias.iter().cycle()) {
+                plane.iter_mut().for_each(|value| *value += bias);
+            }
+        }
         Some(values)
+    }
+
+    /// Computes a product without patches, one example after another.
+    fn direct_product(
+        &self,
+        planes: &Planes,
+        from: &[f32],
+        weights: &[Cow<[f32]>],
+        bias: Option<&[f32]>,
+    ) -> Vec<f32> {
+        let [channels, outputs] = planes.channels;
+        let source = channels * planes.image.iter().product::<usize>();
+        let target = outputs * planes.output.iter().product::<usize>();
+        let mut values = vec![0.0; self.batch_size * self.groups * target];
+        let examples =
+            from.par_chunks(self.groups * source).zip(values.par_chunks_mut(self.groups * target));
+        examples.for_each(|(from, to)| {
+            let groups = from.chunks_exact(source).zip(to.chunks_exact_mut(target));
+            for (group, ((from, to), weight)) in groups.zip(weights).enumerate() {
+                let bias = bias.map(|bias| &bias[group * outputs..][..outputs]);
+                planes.forward(from, weight, bias, to);
+            }
+        });
+        values
     }
 
     /// Returns the sum over the batch of the products of pixels and patches, flattened.
     fn weight_gradient(&self, image: &[f32], pixels: &[f32]) -> Option<FloatTensor<Flex>> {
-        let block = self.block();
-        let part = self.batch_size.div_ceil(block).div_ceil(PARTS) * block;
+        match self.gradient_planes() {
+            Some(planes) => Some(self.direct_weight_gradient(&planes, image, pixels)),
+            None => self.weight_gradient_of_patches(image, pixels),
+        }
+    }
+
+    /// Returns the planes of a gradient of the weight that is computed without patches.
+    fn gradient_planes(&self) -> Option<Planes> {
+        let [_, outputs] = self.channels;
+        self.planes().filter(|_| self.positions >= FEW_PIXELS && outputs >= FEW_CHANNELS)
+    }
+
+    fn direct_weight_gradient(
+        &self,
+        planes: &Planes,
+        image: &[f32],
+        pixels: &[f32],
+    ) -> FloatTensor<Flex> {
+        let values = self.groups * self.channels[1] * self.rows();
+        let part = self.batch_size.div_ceil(PARTS);
         let of_part = |(image, pixels): (&[f32], &[f32])| {
-            let blocks = image
-                .chunks(block * self.image_values())
-                .zip(pixels.chunks(block * self.pixel_values()));
-            let mut sum: Option<Vec<FloatTensor<Flex>>> = None;
-            for (image, pixels) in blocks {
-                let grads = (0..self.groups).map(|group| {
-                    let columns = self.gather_patches(image, group);
-                    Flex::float_matmul(self.gather_pixels(pixels, group), columns.transpose(0, 1))
-                });
-                sum = Some(match sum {
-                    Some(sum) => sum.into_iter().zip(grads).map(add).collect(),
-                    None => grads.collect(),
-                });
+            let mut sums = vec![0.0; values];
+            let examples =
+                image.chunks(self.image_values()).zip(pixels.chunks(self.pixel_values()));
+            for (image, pixels) in examples {
+                self.add_gradients(planes, image, pixels, &mut sums);
             }
-            sum
+            sums
         };
-        let parts: Vec<_> = image
+        let parts: Vec<Vec<f32>> = image
             .par_chunks(part * self.image_values())
             .zip(pixels.par_chunks(part * self.pixel_values()))
-            .filter_map(of_part)
+            .map(of_part)
             .collect();
-        let sum =
-            parts.into_iter().reduce(|sum, grads| sum.into_iter().zip(grads).map(add).collect())?;
-        let values = self.groups * self.channels[1] * self.rows();
-        Some(Flex::float_reshape(Flex::float_cat(sum, 0), Shape::new([values])))
-    }
-
-    /// Returns the patches of one group of some examples, `[rows, examples · positions]`.
-    fn gather_patches(&self, images: &[f32], group: usize) -> FloatTensor<Flex> {
-        let examples = images.len() / self.image_values();
-        let mut columns = vec![0.0; self.rows() * examples * self.positions];
-        for (example, image) in images.chunks_exact(self.image_values()).enumerate() {
-            for row in 0..self.rows() {
-                let start = (row * examples + example) * self.positions;
-                let to = &mut columns[start..start + self.positions];
-                let volume = &image[self.channel(group, row)];
-                self.patches.fill_volume(volume, self.image, row % self.kernel, to);
-            }
+        let mut sum = vec![0.0f32; values];
+        for part in parts {
+            sum.iter_mut().zip(part).for_each(|(sum, value)| *sum += value);
         }
-        matrix(columns, self.rows())
+        let mut grad = vec![0.0; values];
+        self.transpose(&sum, &mut grad);
+        FloatTensor::<Flex>::from_data(TensorData::new(grad, [values]))
     }
 
-    /// Adds patches to the pixels of the images that they were taken from.
-    fn add_patches(&self, columns: &FloatTensor<Flex>, images: &mut [f32], group: usize) {
-        let columns = columns.as_slice::<f32>().expect("a product is contiguous");
-        let examples = images.len() / self.image_values();
-        for (example, image) in images.chunks_exact_mut(self.image_values()).enumerate() {
-            for row in 0..self.rows() {
-                let start = (row * examples + example) * self.positions;
-                let from = &columns[start..start + self.positions];
-                let volume = &mut image[self.channel(group, row)];
-                self.patches.add_volume(from, self.image, row % self.kernel, volume);
-            }
+    /// Adds the gradient of the weight of one example to `[rows, channels]` for each group.
+    fn add_gradients(&self, planes: &Planes, image: &[f32], pixels: &[f32], sums: &mut [f32]) {
+        let size = sums.len() / self.groups;
+        let groups = image
+            .chunks_exact(image.len() / self.groups)
+            .zip(pixels.chunks_exact(pixels.len() / self.groups));
+        for ((image, pixels), sums) in groups.zip(sums.chunks_exact_mut(size)) {
+            planes.add_weight_gradient(image, pixels, sums);
         }
     }
 
-    /// Returns the place of the channel in an image that row `row` of the patches is taken from.
-    fn channel(&self, group: usize, row: usize) -> Range<usize> {
-        let channel = group * self.channels[0] + row / self.kernel;
-        channel * self.volume()..(channel + 1) * self.volume()
-    }
-
-    /// Returns the pixels of one group of some examples, `[channels, examples · positions]`.
-    fn gather_pixels(&self, pixels: &[f32], group: usize) -> FloatTensor<Flex> {
-        let [_, channels] = self.channels;
-        let mut gathered = Vec::with_capacity(pixels.len() / self.groups);
-        for channel in group * channels..(group + 1) * channels {
-            for example in pixels.chunks_exact(self.pixel_values()) {
-                gathered.extend_from_slice(&example[channel * self.positions..][..self.positions]);
-            }
-        }
-        matrix(gathered, channels)
-    }
-
-    /// Writes the pixels of one group to their examples.
-    fn scatter_pixels(&self, gathered: &FloatTensor<Flex>, pixels: &mut [f32], group: usize) {
-        let gathered = gathered.as_slice::<f32>().expect("a product is contiguous");
-        let [_, channels] = self.channels;
-        let examples = pixels.len() / self.pixel_values();
-        for (example, pixels) in pixels.chunks_exact_mut(self.pixel_values()).enumerate() {
-            for index in 0..channels {
-                let from = &gathered[(index * examples + example) * self.positions..];
-                let to = &mut pixels[(group * channels + index) * self.positions..];
-                to[..self.positions].copy_from_slice(&from[..self.positions]);
-            }
+    /// Brings the sums of [`add_gradients`](Self::add_gradients) into the order of the weight.
+    fn transpose(&self, sums: &[f32], to: &mut [f32]) {
+        let shape = [self.rows(), self.channels[1]];
+        let size = sums.len() / self.groups;
+        for (sums, to) in sums.chunks_exact(size).zip(to.chunks_exact_mut(size)) {
+            transpose(sums, shape, to);
         }
     }
-}
-
-fn add((sum, grad): (FloatTensor<Flex>, FloatTensor<Flex>)) -> FloatTensor<Flex> {
-    Flex::float_add(sum, grad)
-}
-
-fn matrix(values: Vec<f32>, rows: usize) -> FloatTensor<Flex> {
-    let columns = values.len() / rows;
-    FloatTensor::<Flex>::from_data(TensorData::new(values, [rows, columns]))
 }
 
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used)]
+    use burn::backend::ops::FloatTensorOps;
     use burn::backend::ops::{ConvOptions, ConvTransposeOptions};
     use proptest::prelude::*;
 
@@ -319,12 +330,12 @@ mod tests {
         fn any_case()(
             batch_size in 1usize..6,
             groups in 1usize..3,
-            channels in [1usize..4, 1usize..4],
+            channels in [1usize..4, 1usize..12],
             kernel in [1usize..3, 1usize..4, 1usize..4],
             stride in [1usize..3, 1usize..4, 1usize..4],
             dilation in [1usize..3, 1usize..3, 1usize..3],
             padding in [0usize..2, 0usize..3, 0usize..3],
-            size in [4usize..6, 6usize..10, 6usize..10],
+            size in [4usize..6, 6usize..14, 6usize..14],
         ) -> Case {
             // The operations of the backends take the same padding on both sides.
             let padding = padding.map(|padding| (padding, padding));
@@ -399,10 +410,45 @@ mod tests {
             equal(native, burn);
 
             let native = weight_gradient(&input, &grad, &weight.shape(), &convolution).unwrap();
-            let burn = Primitive::Convolution { convolution, kernel: None }
-                .flat_weight_gradient::<Flex>(Kept::One(input), weight.shape(), grad);
-            equal(native, burn);
+            let primitive =
+                Primitive::Convolution { convolution: convolution.clone(), kernel: None };
+            let gradient = |input: FloatTensor<Flex>, grad: FloatTensor<Flex>| {
+                let primitive = primitive.clone();
+                primitive.flat_weight_gradient::<Flex>(Kept::One(input), weight.shape(), grad)
+            };
+            equal(native, gradient(input.clone(), grad.clone()));
+
+            let (image, pixels) = exchange(&convolution, input.clone(), grad.clone());
+            let native = example_gradients(&image, &pixels, &weight.shape(), &convolution);
+            for example in 0..native.as_ref().map_or(0, |_| self.batch_size) {
+                let row = |tensor: &FloatTensor<Flex>| tensor.narrow(0, example, 1);
+                let native = native.as_ref().map(row).unwrap();
+                let values = Shape::new([weight.shape().num_elements()]);
+                equal(native.reshape(values), gradient(row(&input), row(&grad)));
+            }
         }
+    }
+
+    #[test]
+    fn layers_of_residual_networks_need_no_patches() {
+        let case = |channels: [usize; 2], size: usize, stride: usize| {
+            let options = ConvOptions::new([stride; 2], [1; 2], [1; 2], 1);
+            let [from, to] = channels;
+            let output = size.div_ceil(stride);
+            let shapes = [[to, from, 3, 3], [2, from, size, size], [2, to, output, output]];
+            let [weight, image, pixels] = shapes.map(Shape::new);
+            Geometry::new(&Convolution::Conv2d(options), &weight, &image, &pixels).unwrap()
+        };
+        for (channels, size) in [([3, 64], 32), ([64, 64], 32), ([128, 128], 16)] {
+            let geometry = case(channels, size, 1);
+            assert!(geometry.planes().unwrap().is_direct(), "{channels:?}");
+            assert!(geometry.planes().unwrap().input_gradient().unwrap().is_direct());
+            assert!(geometry.gradient_planes().is_some());
+        }
+        assert!(case([64, 128], 32, 2).planes().unwrap().is_direct());
+        // Sixteen pixels fill one vector; the rows of the padded image leave gaps.
+        assert!(!case([512, 512], 4, 1).planes().unwrap().is_direct());
+        assert!(case([512, 512], 4, 1).gradient_planes().is_none());
     }
 
     proptest! {
