@@ -6,7 +6,7 @@
 
 use std::ops::Range;
 
-use burn::backend::{Flex, TensorMetadata, ops::FloatTensorOps, tensor::FloatTensor};
+use burn::backend::{Flex, ops::FloatTensorOps, tensor::FloatTensor};
 use burn::tensor::{Shape, TensorData};
 use rayon::prelude::*;
 
