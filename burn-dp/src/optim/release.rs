@@ -9,7 +9,7 @@ use crate::DpError;
 use crate::clipping::{ClippedSum, Count, StepNoise, Thresholds};
 use crate::device_read::{read, read_f32};
 use crate::model::for_each_trained;
-use crate::noise::{CorrelatedNoise, GaussianMechanism, NoiseAhead, not_finite};
+use crate::noise::{CorrelatedNoise, CorrelatedStep, GaussianMechanism, NoiseAhead, not_finite};
 use crate::ops::{ContentHash, has_release, native_content_hash};
 use crate::random::{ContentKey, ContentMark, NoiseStep};
 
@@ -102,7 +102,7 @@ impl Release {
             }
         }
         let key = gradient_noise.content_key();
-        let mut marks = marks(&sums, key.as_ref()).await?;
+        let (mut marks, is_finite) = marks(&sums, key.as_ref()).await?;
         let gradient = match &key {
             Some(key) => {
                 marks.push(key.mark(sums.len() as u32, stds));
@@ -110,7 +110,8 @@ impl Release {
             }
             None => gradient_noise,
         };
-        Ok(BoundRelease { prepared: self, balances, sums, releases_sum, gradient, counts })
+        let prepared = self;
+        Ok(BoundRelease { prepared, balances, sums, releases_sum, is_finite, gradient, counts })
     }
 }
 
@@ -143,34 +144,47 @@ impl Sum {
             None => TensorData::zeros::<f32, _>([values]),
         }))
     }
+
+    /// Returns the number of values, and the device where they are released; `None` for the host.
+    fn place(&self) -> (usize, Option<Device>) {
+        match self {
+            Self::Host(sum) => (sum.num_elements(), None),
+            Self::Device(sum) => (sum.dims()[0], Some(sum.device().inner())),
+        }
+    }
 }
 
-/// Returns the marks of the sums under `key`. Without a key nothing is bound to the sums, and only
-/// the sums of a device are looked at, for values that are not finite: the host finds its own.
-async fn marks(sums: &[Sum], key: Option<&ContentKey>) -> Result<Vec<ContentMark>, DpError> {
-    let on_device = read_marks(sums, key).await?;
-    let (Some(key), mut on_device) = (key, on_device.into_iter()) else { return Ok(Vec::new()) };
-    (0u32..)
+/// Returns the marks of the sums under `key`, and whether all sums of devices are finite. Without a
+/// key nothing is bound to the sums, and only the sums of devices are looked at, for values that
+/// are not finite: the host finds its own when it adds the noise.
+async fn marks(
+    sums: &[Sum],
+    key: Option<&ContentKey>,
+) -> Result<(Vec<ContentMark>, bool), DpError> {
+    let (on_device, is_finite) = read_marks(sums, key).await?;
+    let mut on_device = on_device.into_iter();
+    let Some(key) = key else { return Ok((Vec::new(), is_finite)) };
+    let marks: Result<_, DpError> = (0u32..)
         .zip(sums)
         .map(|(position, sum)| match sum {
             Sum::Host(sum) => Ok(key.mark(position, sum.as_slice::<f32>().map_err(unreadable)?)),
             Sum::Device(_) => on_device.next().ok_or_else(|| DpError::device("a hash is missing")),
         })
-        .collect()
+        .collect();
+    Ok((marks?, is_finite))
 }
 
 /// Hashes the sums that are on a device, and reads the hashes at once: the only read of a release
-/// there.
-///
-/// # Errors
-///
-/// Returns [`DpError::InvalidArgument`] if a sum is not finite.
-async fn read_marks(sums: &[Sum], key: Option<&ContentKey>) -> Result<Vec<ContentMark>, DpError> {
+/// there. Returns also whether these sums are finite.
+async fn read_marks(
+    sums: &[Sum],
+    key: Option<&ContentKey>,
+) -> Result<(Vec<ContentMark>, bool), DpError> {
     if !sums.iter().any(|sum| matches!(sum, Sum::Device(_))) {
-        return Ok(Vec::new());
+        return Ok((Vec::new(), true));
     }
     let public = key.is_none().then(ContentKey::public);
-    let Some(key) = key.or(public.as_ref()) else { return Ok(Vec::new()) };
+    let Some(key) = key.or(public.as_ref()) else { return Ok((Vec::new(), true)) };
     let (mut hashes, mut lengths) = (Vec::new(), Vec::new());
     for (position, sum) in (0u32..).zip(sums) {
         let Sum::Device(sum) = sum else { continue };
@@ -191,14 +205,11 @@ async fn read_marks(sums: &[Sum], key: Option<&ContentKey>) -> Result<Vec<Conten
         None => Vec::new(),
     };
     let (rows, _) = words.as_chunks::<9>();
-    if rows.iter().any(|row| row[8] != 0) {
-        return Err(not_finite());
-    }
+    let is_finite = rows.iter().all(|row| row[8] == 0);
     let mut rows = rows.iter().map(|row| std::array::from_fn(|word| row[word].cast_unsigned()));
     let marks = lengths.into_iter();
-    Ok(marks
-        .map(|(length, parts)| ContentKey::combine(length, rows.by_ref().take(parts)))
-        .collect())
+    let marks = marks.map(|(length, parts)| ContentKey::combine(length, rows.by_ref().take(parts)));
+    Ok((marks.collect(), is_finite))
 }
 
 /// The content of a release, and the noise that is bound to it.
@@ -207,6 +218,8 @@ pub(crate) struct BoundRelease {
     balances: Vec<f64>,
     sums: Vec<Sum>,
     releases_sum: bool,
+    /// Whether all sums on devices are finite.
+    is_finite: bool,
     gradient: NoiseStep,
     counts: Option<NoiseStep>,
 }
@@ -214,9 +227,9 @@ pub(crate) struct BoundRelease {
 impl BoundRelease {
     /// Returns the number of values of each parameter that the host adds noise to.
     pub(crate) fn lengths(&self) -> Vec<usize> {
-        let length = |sum: &Sum| match sum {
-            Sum::Host(sum) => sum.num_elements(),
-            Sum::Device(_) => 0,
+        let length = |sum: &Sum| match sum.place() {
+            (length, None) => length,
+            (_, Some(_)) => 0,
         };
         self.sums.iter().map(length).collect()
     }
@@ -248,34 +261,60 @@ impl BoundRelease {
     ///
     /// - `drawn`: noise that was drawn in advance; used if it is the noise of this step
     /// - `correlated`: combines the noise with the noise of earlier steps
-    pub(crate) fn release<M: Module>(
+    ///
+    /// # Errors
+    ///
+    /// Returns [`DpError::InvalidArgument`] if a sum is not finite; nothing is released then, and
+    /// the noise of the step enters the noise of later steps all the same.
+    pub(crate) async fn release<M: Module>(
         self,
         model: &M,
         drawn: Option<&NoiseAhead>,
         correlated: Option<&mut CorrelatedNoise>,
     ) -> Result<(Option<GradientsParams>, Vec<f64>), DpError> {
-        let Self { prepared, balances, mut sums, releases_sum, gradient: mut noise, counts } = self;
+        let Self { prepared, balances, mut sums, releases_sum, is_finite, .. } = self;
+        let (mut noise, counts) = (self.gradient, self.counts);
         let fractions = prepared.counts(&balances, counts)?;
         if !releases_sum {
             return Ok((None, fractions));
         }
+        let streams = (0u32..).zip(&sums).map(|(position, _)| noise.stream(position));
+        let streams = streams.collect::<Result<Vec<_>, _>>()?;
+        let mut step = match (correlated, streams.first()) {
+            (Some(correlated), Some(stream)) => {
+                let places: Vec<_> = sums.iter().map(Sum::place).collect();
+                correlated.place(&places).await?;
+                let lengths: Vec<_> = places.iter().map(|(length, _)| *length).collect();
+                Some(correlated.begin(stream.identity().0, &lengths)?)
+            }
+            _ => None,
+        };
+        let mut correlated = step.iter_mut().flat_map(CorrelatedStep::parameters);
         let mut on_host = Vec::new();
-        for ((position, sum), &group) in (0u32..).zip(&mut sums).zip(&prepared.groups) {
-            let (mechanism, stream) = (prepared.mechanisms[group], noise.stream(position)?);
-            match sum {
+        for ((sum, stream), &group) in sums.iter_mut().zip(streams).zip(&prepared.groups) {
+            let (mechanism, correlated) = (prepared.mechanisms[group], correlated.next());
+            match (sum, correlated) {
                 // In place: a copy would cost as much as the hash.
-                Sum::Host(sum) => {
+                (Sum::Host(sum), correlated) => {
                     let values = sum.as_mut_slice::<f32>().map_err(unreadable)?;
-                    on_host.push((mechanism, stream, values));
+                    on_host.push((mechanism, stream, values, correlated));
                 }
-                Sum::Device(sum) => {
-                    if sum.dims()[0] > 0 {
-                        *sum = mechanism.release_on_device(stream, sum.clone());
-                    }
+                (Sum::Device(sum), _) if sum.dims()[0] == 0 => {}
+                (Sum::Device(sum), Some(mut correlated)) => {
+                    let values = sum.clone();
+                    *sum =
+                        mechanism.release_correlated_on_device(stream, values, &mut correlated)?;
                 }
+                (Sum::Device(sum), None) if is_finite => {
+                    *sum = mechanism.release_on_device(stream, sum.clone());
+                }
+                (Sum::Device(_), None) => {}
             }
         }
-        GaussianMechanism::release_with(on_host, drawn, correlated)?;
+        GaussianMechanism::release_parameters(on_host, drawn)?;
+        if !is_finite {
+            return Err(not_finite());
+        }
         let (mut released, mut grads) = (sums.into_iter(), GradientsParams::new());
         for_each_trained(model, |_, parameter| match released.next() {
             Some(Sum::Host(values)) => {
