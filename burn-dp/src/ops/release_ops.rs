@@ -42,8 +42,8 @@ impl Drop for KeyedNoise {
     }
 }
 
-/// The noise of one part of a parameter in one step, correlated with the noise of earlier steps: see
-/// `noise::recurrence`.
+/// The noise of one part of a parameter in one step, correlated with the noise of earlier steps;
+/// see `noise::recurrence`.
 #[derive(Clone)]
 #[cfg_attr(not(feature = "cube"), allow(dead_code))]
 pub struct CorrelatedKeyedNoise {
@@ -85,8 +85,8 @@ impl Drop for Earlier {
 }
 
 impl CorrelatedKeyedNoise {
-    /// Returns everything but the table, for a part of so many blocks: the words of the independent
-    /// noise, four numbers, two factors, what is read, and what is written.
+    /// Returns everything but the table, for a part of `blocks` blocks: the words of the independent
+    /// noise, five numbers, two factors, what is read, and what is written.
     #[cfg(feature = "cube")]
     pub(super) fn words(&self, blocks: u32) -> zeroize::Zeroizing<Vec<u32>> {
         let double = |value: f64| {

@@ -14,8 +14,8 @@ use crate::ops::has_kernels;
 /// Loads units into one physical batch. Hides the types of the item and of the data set's error.
 pub(crate) trait RowLoader<O>: Send + Sync {
     /// Loads the units `indices` of one step into `rows` rows, on `device` or else on the device of
-    /// the loader. Returns the batch and the number of its rows: a loader without padding has no
-    /// rows but those of the units, and loads no batch without units.
+    /// the loader. Returns the batch and the number of its rows: a loader without padding has one
+    /// row for each unit, and loads no batch without units.
     ///
     /// # Errors
     ///

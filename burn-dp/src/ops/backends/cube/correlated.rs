@@ -9,7 +9,7 @@ use super::normal::normal;
 use super::release::noisy;
 use super::wide::Wide;
 
-/// Places of words after those of a mechanism.
+/// Places of words after the words of a mechanism.
 const BLOCKS: usize = 13;
 const FIRST_BLOCK: usize = 14;
 const SLOTS: usize = 15;
