@@ -16,6 +16,10 @@ use crate::random::Stream;
 /// Smallest and largest scale: far beyond all use.
 const SCALES: std::ops::RangeInclusive<f64> = 1e-40..=1e40;
 
+/// The sums of one parameter, with the source of their noise and what correlates it.
+pub(crate) type ParameterSums<'a> =
+    (GaussianMechanism, Stream, &'a mut [f32], Option<CorrelatedParameter<'a>>);
+
 /// Adds Gaussian noise to sums of bounded sensitivity.
 ///
 /// `release = (round(sum / g) + Z) · g · scale`, where Z is a normal integer with standard
@@ -219,7 +223,7 @@ impl GaussianMechanism {
     /// Releases as [`release_with`](Self::release_with), given what correlates the noise of each
     /// parameter.
     pub(crate) fn release_parameters(
-        mut parameters: Vec<(Self, Stream, &mut [f32], Option<CorrelatedParameter<'_>>)>,
+        mut parameters: Vec<ParameterSums<'_>>,
         ahead: Option<&NoiseAhead>,
     ) -> Result<(), DpError> {
         for (_, _, _, correlated) in &mut parameters {

@@ -19,6 +19,9 @@ pub(super) const TASK_VALUES: usize = TASK_GROUPS * GROUP_WORDS;
 /// to wake another one takes longer.
 const SINGLE_THREAD_VALUES: usize = 1 << 19;
 
+/// The sums of one parameter, with the source of their noise and what correlates it.
+pub(super) type GridSums<'a> = (Grid, Stream, &'a mut [f32], Option<CorrelatedParameter<'a>>);
+
 /// Replaces the sums of each parameter by their noisy, scaled values.
 ///
 /// Returns whether all sums were finite. If not, all of them are set to zero.
@@ -26,10 +29,7 @@ const SINGLE_THREAD_VALUES: usize = 1 << 19;
 /// # Arguments
 ///
 /// - `parameters`: each with what combines its noise with the noise of earlier steps, on the host
-pub(super) fn release(
-    parameters: Vec<(Grid, Stream, &mut [f32], Option<CorrelatedParameter<'_>>)>,
-    ahead: Option<&NoiseAhead>,
-) -> bool {
+pub(super) fn release(parameters: Vec<GridSums<'_>>, ahead: Option<&NoiseAhead>) -> bool {
     let (mut jobs, mut sums, mut correlated) = (Vec::new(), Vec::new(), Vec::new());
     let (mut drawn, mut to_draw) = (0, 0);
     for (grid, stream, values, parameter) in parameters {
