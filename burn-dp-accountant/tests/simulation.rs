@@ -10,6 +10,7 @@ use burn_dp_accountant::{
 };
 
 const ADD_REMOVE: NeighboringRelation = NeighboringRelation::AddOrRemoveOne;
+const REPLACE: NeighboringRelation = NeighboringRelation::ReplaceOne;
 
 fn simulation(samples: u64) -> Simulation {
     Simulation::new(11).with_samples(samples).unwrap()
@@ -139,13 +140,74 @@ fn one_bracket_covers_runs_and_other_releases() {
     let other = epsilon(ADD_REMOVE, Some(Simulation::new(12).with_samples(400_000).unwrap()));
     assert_ne!(other.upper, simulated.upper);
     assert!((other.upper / simulated.upper - 1.0).abs() < 0.05, "{other:?} {simulated:?}");
-    // Replace-one has no proof: the certified answer stays.
-    let replaced = |simulation| {
-        let mut ledger = ledger(NeighboringRelation::ReplaceOne, simulation);
-        ledger.record_many(&run, 40).unwrap();
-        ledger.epsilon(delta).unwrap()
+}
+
+#[test]
+fn replaced_units_in_two_bins_have_the_integral_of_their_densities() {
+    let sigma = 0.8;
+    let event = DpEvent::RandomAllocation {
+        steps: 2,
+        participations: 1,
+        epochs: 1,
+        event: Box::new(DpEvent::gaussian(sigma)),
     };
-    assert_eq!(replaced(Some(simulation(50_000))), replaced(None));
+    let simulated = MonteCarloAccountant::new([(&event, 1)], REPLACE).unwrap();
+    let simulated = simulated.with_samples(400_000).with_seed(3);
+    for epsilon in [0.5f64, 2.0] {
+        // Of (P - e^ε P')^+ in the plane, in units of the noise.
+        let (mut truth, step, mean) = (0.0, 0.02, 1.0 / sigma);
+        let density = |x: f64, y: f64, mean: f64| {
+            let one = |a: f64, b: f64| (-0.5 * (a * a + b * b)).exp() / std::f64::consts::TAU;
+            0.5 * (one(x - mean, y) + one(x, y - mean))
+        };
+        for i in -400..400 {
+            for j in -400..400 {
+                let (x, y) = (step * f64::from(i), step * f64::from(j));
+                let gap = density(x, y, mean) - epsilon.exp() * density(x, y, -mean);
+                truth += gap.max(0.0) * step * step;
+            }
+        }
+        let found = simulated.delta(epsilon).unwrap();
+        let spread = 6.0 * (truth / 4e5).sqrt();
+        assert!((found.estimate - truth).abs() < spread, "{epsilon}: {found:?} {truth}");
+        assert!(found.upper > truth && found.upper < 1.1 * truth, "{epsilon}: {found:?} {truth}");
+    }
+}
+
+#[test]
+fn replaced_units_are_amplified_by_simulation_alone() {
+    let (sigma, delta) = (3.0, 1e-3);
+    for (strategy, participation) in [
+        (banded(40, &[1.0, 0.6, 0.3]), Participation::BallsInBins { bins: 10 }),
+        (Strategy::identity(40).unwrap(), Participation::BallsInBins { bins: 10 }),
+        (banded(40, &[1.0, 0.6, 0.3]), Participation::RandomAllocation { bins: 10 }),
+        (Strategy::identity(40).unwrap(), Participation::RandomAllocation { bins: 10 }),
+        (
+            banded(40, &[1.0, 0.6, 0.3]),
+            Participation::MinSeparation { separation: 4, sampling_probability: 0.05 },
+        ),
+    ] {
+        let run = DpEvent::correlated_gaussian(sigma, &strategy, participation);
+        let epsilon = |relation, simulation| {
+            let mut ledger = ledger(relation, simulation);
+            ledger.record_many(&run, 40).unwrap();
+            ledger.epsilon(delta).unwrap()
+        };
+        let certified = epsilon(REPLACE, None);
+        let simulated = epsilon(REPLACE, Some(simulation(200_000)));
+        assert_eq!(simulated.method, Method::MonteCarlo, "{participation}: {simulated:?}");
+        let gain = simulated.upper / certified.upper;
+        assert!(gain < 0.85, "{participation}: {simulated:?} {certified:?}");
+        // To replace a unit is at least as much as to remove it.
+        let removed = epsilon(ADD_REMOVE, Some(simulation(200_000)));
+        assert!(simulated.upper > removed.estimate, "{participation}: {simulated:?} {removed:?}");
+        // A removal and an addition together are a replacement.
+        let group = removed.delta + removed.upper.exp() * removed.delta;
+        let mut ledger = ledger(REPLACE, Some(simulation(200_000)));
+        ledger.record_many(&run, 40).unwrap();
+        let found = ledger.epsilon(group).unwrap();
+        assert!(found.estimate <= 2.0 * removed.upper, "{participation}: {found:?} {removed:?}");
+    }
 }
 
 #[test]

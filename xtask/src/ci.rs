@@ -14,7 +14,7 @@ use crate::web;
 /// oracle tests of all primitives, the release by kernels, and whole steps. The tests of recurrent
 /// layers and of transformers take a minute or more each; `cargo xtask test --backend wgpu` runs
 /// them too.
-const WGPU_TESTS: [&str; 15] = [
+const WGPU_TESTS: [&str; 17] = [
     "ops::row_sums",
     "rules::linear",
     "conv::tests",
@@ -28,7 +28,9 @@ const WGPU_TESTS: [&str; 15] = [
     "tests::frozen",
     "every_option_of_cross_attention",
     "noise::on_device",
+    "noise::correlated_on_device",
     "optim::tests::devices",
+    "correlated_noise::a_resumed_run",
     "steps::",
 ];
 

@@ -74,12 +74,18 @@ impl std::fmt::Debug for Bins {
 }
 
 impl Bins {
-    /// Creates bins with these inner products of their means over the squared noise, row by row.
-    pub(super) fn new(bins: usize, products: Vec<f64>) -> Self {
+    /// Creates bins with these inner products of their means over the squared noise, row by row,
+    /// for [`replaced_loss`](Self::replaced_loss) alone.
+    pub(super) fn replaced(bins: usize, products: Vec<f64>) -> Self {
         let products: Vec<f64> = products.into_iter().map(|x| x * ROUNDING).collect();
         let root = root(bins, &products);
         let halves: Vec<f64> = (0..bins).map(|i| 0.5 * products[i * bins + i]).collect();
-        let mut result = Self { bins, products, root, halves, pairs: None, triples: None };
+        Self { bins, products, root, halves, pairs: None, triples: None }
+    }
+
+    /// Creates bins with these inner products of their means over the squared noise, row by row.
+    pub(super) fn new(bins: usize, products: Vec<f64>) -> Self {
+        let mut result = Self::replaced(bins, products);
         if result.halves.iter().all(|half| 2.0 * half <= LARGEST_PRODUCT) {
             let count = bins as f64;
             let weights: Vec<f64> = result.products.iter().map(|x| x.exp()).collect();
@@ -100,9 +106,13 @@ impl Bins {
 
     /// Creates bins with orthogonal means of one norm over the noise.
     pub(super) fn orthogonal(bins: usize, norm: f64) -> Self {
-        let mut products = vec![0.0; bins * bins];
-        products.iter_mut().step_by(bins + 1).for_each(|square| *square = norm * norm);
-        Self::new(bins, products)
+        Self::new(bins, diagonal(bins, norm * norm))
+    }
+
+    /// Creates [`orthogonal`](Self::orthogonal) bins for [`replaced_loss`](Self::replaced_loss)
+    /// alone.
+    pub(super) fn replaced_orthogonal(bins: usize, norm: f64) -> Self {
+        Self::replaced(bins, diagonal(bins, norm * norm))
     }
 
     /// Returns about how many random numbers a loss takes.
@@ -129,6 +139,39 @@ impl Bins {
         }
     }
 
+    /// Draws the exponents `x_i` under `Q`; `normals` is overwritten.
+    fn draw_exponents(
+        &self,
+        generator: &mut Generator,
+        normals: &mut Vec<f64>,
+        values: &mut Vec<f64>,
+    ) {
+        normals.clear();
+        normals.extend((0..self.bins).map(|_| generator.normal()));
+        values.clear();
+        values.extend(self.root.iter().zip(&self.halves).map(|((first, row), half)| {
+            let dot: f64 = row.iter().zip(&normals[*first..]).map(|(a, b)| a * b).sum();
+            dot - half
+        }));
+    }
+
+    /// Draws `ln X/Y` from `P`, where the unit that replaces this one has the opposite means, and
+    /// `Y` is its likelihood ratio: `⟨-m_i, y⟩ - |m_i|²/2 = -x_i - |m_i|²`.
+    pub(super) fn replaced_loss(
+        &self,
+        generator: &mut Generator,
+        scratch: &mut [Vec<f64>; 2],
+    ) -> f64 {
+        let [others, values] = scratch;
+        self.draw_exponents(generator, others, values);
+        let bin = generator.below(self.bins as u64) as usize;
+        let row = &self.products[bin * self.bins..(bin + 1) * self.bins];
+        values.iter_mut().zip(row).for_each(|(value, product)| *value += product);
+        others.clear();
+        others.extend(values.iter().zip(&self.halves).map(|(x, half)| -x - 2.0 * half));
+        ln_mean_exp(values) - ln_mean_exp(others)
+    }
+
     /// Draws `ln X` from the density `X^power/E_Q[X^power]` with respect to `Q`.
     pub(super) fn loss(
         &self,
@@ -138,13 +181,7 @@ impl Bins {
     ) -> f64 {
         let bins = self.bins;
         let [normals, values] = scratch;
-        normals.clear();
-        normals.extend((0..bins).map(|_| generator.normal()));
-        values.clear();
-        values.extend(self.root.iter().zip(&self.halves).map(|((first, row), half)| {
-            let dot: f64 = row.iter().zip(&normals[*first..]).map(|(a, b)| a * b).sum();
-            dot - half
-        }));
+        self.draw_exponents(generator, normals, values);
         let mut shift = |bin: usize| {
             let row = &self.products[bin * bins..(bin + 1) * bins];
             values.iter_mut().zip(row).for_each(|(value, product)| *value += product);
@@ -173,6 +210,13 @@ impl Bins {
         }
         ln_mean_exp(values)
     }
+}
+
+/// Returns the inner products of orthogonal means.
+fn diagonal(bins: usize, square: f64) -> Vec<f64> {
+    let mut products = vec![0.0; bins * bins];
+    products.iter_mut().step_by(bins + 1).for_each(|product| *product = square);
+    products
 }
 
 /// Returns the logarithm of the mean of the exponentials.
@@ -294,6 +338,23 @@ mod tests {
             }
         }
         assert!(bins.ln_moment(4).is_none());
+    }
+
+    #[test]
+    fn replaced_losses_belong_to_the_two_data_sets() {
+        // E_P[Y/X] = 1, and the distribution of the loss is symmetric: E_P[f(-L) e^{-L}] is
+        // E_Q'[f(-L)] = E_P[f(L)].
+        let bins = Bins::replaced(5, example().products);
+        let (mut generator, mut scratch) = (Generator::new(6, 1), Default::default());
+        let mut sums = [0.0; 3];
+        for _ in 0..400_000 {
+            let loss = bins.replaced_loss(&mut generator, &mut scratch);
+            sums[0] += (-loss).exp();
+            sums[1] += (-loss.abs()).exp() * (-loss).exp() * f64::from(u8::from(loss < 0.0));
+            sums[2] += (-loss.abs()).exp() * f64::from(u8::from(loss > 0.0));
+        }
+        assert!((sums[0] / 4e5 - 1.0).abs() < 0.03, "{sums:?}");
+        assert!((sums[1] / sums[2] - 1.0).abs() < 0.03, "{sums:?}");
     }
 
     #[test]

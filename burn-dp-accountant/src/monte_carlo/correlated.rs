@@ -21,6 +21,26 @@
 //! of the covariances times `M_π M_π' ∂²V/∂M_π∂M_π'` (Kahane's convexity inequality), so it is not
 //! negative. Hence row after row may be replaced, from the last to the first. ∎
 //!
+//! # Replace-one
+//!
+//! With the contribution `a'_s` of the unit that replaces it, the second data set has the ratio
+//! `Y = Σ_π w_π M'_π` to the same `Q`, because the steps of a unit do not depend on its data.
+//!
+//! Claim: for every convex `φ` and `α >= 0`, `E_Q φ(X - α Y)` is at most its value for the
+//! one-dimensional contributions `ā_s` and `-ā_s`. With `φ(x) = x^+` these are a dominating pair.
+//! The reflection of all outputs exchanges its two sides, so that one direction suffices.
+//!
+//! Proof: as above, with `V_n(M, M') = φ(Σ w_π M_π - α Σ w_π M'_π)` and the vector of all exponents
+//! `⟨a_s^π, z_s⟩` and `⟨a'_s^π, z_s⟩`. Within one data set the second derivatives of `V` are not
+//! negative and the covariances do not fall, as before. Across, the derivatives `∂²V/∂M_π∂M'_π'`
+//! are not positive: at the end they are `-α φ'' w_π w_π'`, and an expectation keeps the sign. The
+//! covariances `⟨a_s^π, a'_s^π'⟩` become `-ā_s^π ā_s^π'`, which is not larger. So all changes are
+//! of the sign of their derivatives. ∎
+//!
+//! The ratio of the loss is `X/Y`, whose powers have no simple density: losses are drawn from `P`.
+//!
+//! # Other units and samplers
+//!
 //! The choices of other units are independent of the choice of the unit, and the divergence is
 //! jointly convex in them. Non-adaptive contributions and one participation: "Near-Exact Privacy
 //! Amplification for Matrix Mechanisms", Choquette-Choo et al. 2025.
@@ -41,8 +61,9 @@ use crate::event::DpEvent;
 const MOST_BINS: u64 = 1_024;
 
 /// Returns the source of `count` steps of a run with correlated noise and of all steps before them,
-/// where its simulation is tighter than its certified analysis. Under replace-one it is not.
-pub(super) fn source(event: &DpEvent, count: u64) -> Option<Source> {
+/// where its simulation is tighter than its certified analysis: with several bands, or if the unit
+/// is replaced.
+pub(super) fn source(event: &DpEvent, count: u64, replaced: bool) -> Option<Source> {
     let DpEvent::CorrelatedGaussian { noise_multiplier, strategy, participation, first_step } =
         event
     else {
@@ -51,7 +72,7 @@ pub(super) fn source(event: &DpEvent, count: u64) -> Option<Source> {
     let noise_multiplier = &rounded_down(*noise_multiplier);
     let steps = first_step.saturating_add(count);
     let bands = strategy.bands();
-    if bands == 1 || steps == 0 {
+    if (bands == 1 && !replaced) || steps == 0 {
         return None;
     }
     let whole = |bins: u64| steps.div_ceil(bins).saturating_mul(bins);
@@ -59,18 +80,21 @@ pub(super) fn source(event: &DpEvent, count: u64) -> Option<Source> {
         Participation::BallsInBins { bins } if (2..=MOST_BINS).contains(&bins) => {
             let mut products = strategy.bin_products(whole(bins).min(strategy.steps()), bins)?;
             products.iter_mut().for_each(|x| *x *= noise_multiplier.powi(-2));
-            Some(Source::Bins(Bins::new(bins as usize, products)))
+            Some(match replaced {
+                true => Source::ReplacedBins(Bins::replaced(bins as usize, products)),
+                false => Source::Bins(Bins::new(bins as usize, products)),
+            })
         }
         Participation::RandomAllocation { bins } if bins > 1 && bands <= bins => {
             let rule = Rule::Epochs { bins: bins as usize };
-            sequence(rule, whole(bins), strategy, *noise_multiplier)
+            sequence(rule, whole(bins), strategy, *noise_multiplier, replaced)
         }
         Participation::MinSeparation { separation, sampling_probability: p }
             if bands <= separation && p < 1.0 =>
         {
             let separation = usize::try_from(separation).ok()?;
             let rule = Rule::Separated { separation, p, warm_start: false };
-            sequence(rule, steps, strategy, *noise_multiplier)
+            sequence(rule, steps, strategy, *noise_multiplier, replaced)
         }
         _ => None,
     }
@@ -82,12 +106,86 @@ fn rounded_down(noise_multiplier: f64) -> f64 {
     f64::from_bits(noise_multiplier.to_bits() >> 32 << 32)
 }
 
-fn sequence(rule: Rule, steps: u64, strategy: &Strategy, noise_multiplier: f64) -> Option<Source> {
+fn sequence(
+    rule: Rule,
+    steps: u64,
+    strategy: &Strategy,
+    noise_multiplier: f64,
+    replaced: bool,
+) -> Option<Source> {
     if strategy.has_normalized_columns() {
         return None;
     }
     let mut column = strategy.coefficients()?;
     column.truncate(strategy.bands() as usize);
     column.iter_mut().for_each(|c| *c = c.abs() / noise_multiplier);
-    Some(Source::Sequence(Sequence::new(rule, usize::try_from(steps).ok()?, column)))
+    let sequence = Sequence::new(rule, usize::try_from(steps).ok()?, column);
+    Some(if replaced { Source::ReplacedSequence(sequence) } else { Source::Sequence(sequence) })
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use super::*;
+    use crate::math::random::Generator;
+
+    const SAMPLES: usize = 60_000;
+    const SIGMA: f64 = 0.9;
+    const BAND: f64 = 0.6;
+
+    /// δ of two bins, a strategy of two bands and contributions in the plane, by the definition:
+    /// the first bin contributes to both rows, the second one to the last row.
+    fn delta_in_the_plane(own: [f64; 2], other: [f64; 2], epsilon: f64, seed: u64) -> f64 {
+        let means = |angles: [f64; 2]| -> [[f64; 4]; 2] {
+            let [(s, c), (t, d)] = angles.map(f64::sin_cos);
+            let first = [c, s, BAND * c, BAND * s].map(|x| x / SIGMA);
+            [first, [0.0, 0.0, d, t].map(|x| x / SIGMA)]
+        };
+        let (own, other) = (means(own), means(other));
+        let likelihood = |means: &[[f64; 4]; 2], y: &[f64; 4]| -> f64 {
+            let of = |mean: &[f64; 4]| {
+                mean.iter().zip(y).map(|(m, y)| m * y - 0.5 * m * m).sum::<f64>().exp()
+            };
+            0.5 * means.iter().map(of).sum::<f64>()
+        };
+        let mut generator = Generator::new(seed, 3);
+        let mut sum = 0.0;
+        for _ in 0..SAMPLES {
+            let mean = own[generator.below(2) as usize];
+            let y = mean.map(|m| m + generator.normal());
+            let ratio = likelihood(&other, &y) / likelihood(&own, &y);
+            sum += (1.0 - epsilon.exp() * ratio).max(0.0);
+        }
+        sum / SAMPLES as f64
+    }
+
+    #[test]
+    fn opposite_contributions_dominate_all_that_replace_each_other() {
+        let event = DpEvent::correlated_gaussian(
+            SIGMA,
+            &Strategy::banded_toeplitz(2, &[1.0, BAND]).unwrap(),
+            Participation::BallsInBins { bins: 2 },
+        );
+        let Some(Source::ReplacedBins(bins)) = source(&event, 2, true) else { panic!("bins") };
+        let bound = |epsilon: f64| {
+            let (mut generator, mut scratch) = (Generator::new(8, 1), Default::default());
+            let losses = (0..SAMPLES).map(|_| bins.replaced_loss(&mut generator, &mut scratch));
+            losses.map(|loss| -(epsilon - loss).min(0.0).exp_m1()).sum::<f64>() / SAMPLES as f64
+        };
+        let mut angles = Generator::new(2, 9);
+        for epsilon in [0.0, 1.0, 2.5] {
+            let bound = bound(epsilon);
+            // Terms are at most 1, so the deviation of a mean is at most the root of itself.
+            let spread = 6.0 * (bound / SAMPLES as f64).sqrt();
+            let worst = delta_in_the_plane([0.3; 2], [0.3 + std::f64::consts::PI; 2], epsilon, 5);
+            assert!((worst - bound).abs() < spread, "{epsilon}: {worst} {bound}");
+            for seed in 0..40 {
+                let mut angle = || 6.3 * angles.uniform();
+                let (own, other) = ([angle(), angle()], [angle(), angle()]);
+                let found = delta_in_the_plane(own, other, epsilon, seed);
+                assert!(found < bound + spread, "{epsilon} {own:?} {other:?}: {found} {bound}");
+            }
+        }
+    }
 }

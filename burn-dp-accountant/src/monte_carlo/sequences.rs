@@ -117,12 +117,30 @@ impl Sequence {
         scratch: &mut [Vec<f64>; 2],
     ) -> f64 {
         let [output, ratios] = scratch;
+        self.draw_output(with_unit, generator, output);
+        self.ln_ratio(output, ratios)
+    }
+
+    /// Draws the logarithm of the ratio of the likelihoods with the unit and with one that replaces
+    /// it, whose contributions are opposite, from the output with the unit.
+    pub(super) fn replaced_loss(
+        &self,
+        generator: &mut Generator,
+        scratch: &mut [Vec<f64>; 2],
+    ) -> f64 {
+        let [output, ratios] = scratch;
+        self.draw_output(true, generator, output);
+        let with_unit = self.ln_ratio(output, ratios);
+        output.iter_mut().for_each(|y| *y = -*y);
+        with_unit - self.ln_ratio(output, ratios)
+    }
+
+    fn draw_output(&self, with_unit: bool, generator: &mut Generator, output: &mut Vec<f64>) {
         output.clear();
         output.extend((0..self.steps + self.column.len() - 1).map(|_| generator.normal()));
         if with_unit {
             self.take_part(output, generator);
         }
-        self.ln_ratio(output, ratios)
     }
 
     /// Returns the logarithm of the likelihood ratio at an output; `ratios` is overwritten.
@@ -387,10 +405,12 @@ mod tests {
             let one = Sequence::new(rule, 8, COLUMN.map(|c| 0.6 * c).to_vec());
             let mut generator = Generator::new(11, 2);
             let mut scratch = Default::default();
-            let mut sums = [0.0; 2];
+            let mut sums = [0.0; 3];
             for _ in 0..200_000 {
                 sums[0] += (-one.loss(true, &mut generator, &mut scratch)).exp();
                 sums[1] += one.loss(false, &mut generator, &mut scratch).exp();
+                // E_P[Y/X] = 1 where the unit is replaced.
+                sums[2] += (-one.replaced_loss(&mut generator, &mut scratch)).exp();
             }
             for sum in sums {
                 assert!((sum / 2e5 - 1.0).abs() < 0.02, "{rule:?}: {sum}");

@@ -23,9 +23,10 @@ const KEPT: usize = 64;
 const MOST_SAMPLES: u64 = 1_000_000_000;
 
 /// Lets a ledger and a calibration bound ε by simulation where it is tighter than the certified
-/// analysis: random participations with correlated noise of several bands, and mixtures
-/// ([`MonteCarloAccountant`]). The bracket is one: its lower end is certified, its upper end is the
-/// smaller of the certified and the simulated one, and the method and the notes say which.
+/// analysis: random participations with correlated noise of several bands, or under replace-one,
+/// and mixtures ([`MonteCarloAccountant`]). The bracket is one: its lower end is certified, its
+/// upper end is the smaller of the certified and the simulated one, and the method and the notes
+/// say which.
 ///
 /// # Privacy
 ///

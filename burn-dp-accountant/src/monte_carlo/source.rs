@@ -13,4 +13,8 @@ pub(super) enum Source {
     Mixture(GaussianMixture),
     Bins(Bins),
     Sequence(Sequence),
+    /// The unit is replaced by another one.
+    ReplacedBins(Bins),
+    /// The unit is replaced by another one.
+    ReplacedSequence(Sequence),
 }

@@ -83,8 +83,19 @@ impl Sources {
                     return Ok(());
                 }
             }
-            DpEvent::CorrelatedGaussian { .. } if !replaced => {
-                if let Some(source) = correlated::source(event, count) {
+            DpEvent::RandomAllocation { steps, participations: 1, epochs, event: inner }
+                if (2..=MOST_ALLOCATED).contains(steps) =>
+            {
+                if let DpEvent::Gaussian { noise_multiplier } = **inner {
+                    let norm = (*epochs as f64).sqrt() / noise_multiplier;
+                    let bins = Bins::replaced_orthogonal(*steps as usize, norm);
+                    self.sources.push((Source::ReplacedBins(bins), count));
+                    self.is_tighter = true;
+                    return Ok(());
+                }
+            }
+            DpEvent::CorrelatedGaussian { .. } => {
+                if let Some(source) = correlated::source(event, count, replaced) {
                     self.sources.push((source, 1));
                     self.is_tighter = true;
                     return Ok(());
@@ -135,6 +146,8 @@ impl Sources {
             }
             Source::Bins(bins) => *count as f64 * bins.work(),
             Source::Sequence(sequence) => *count as f64 * sequence.work(),
+            Source::ReplacedBins(bins) => *count as f64 * bins.work(),
+            Source::ReplacedSequence(sequence) => *count as f64 * 2.0 * sequence.work(),
             Source::Mixture(mixture) => {
                 *count as f64 * mixture.means.iter().map(|mean| mean.len() as f64).sum::<f64>()
             }
@@ -228,6 +241,9 @@ impl Sources {
                         signed(one.loss(power, generator, scratch))
                     }
                     Source::Sequence(one) => signed(one.loss(with_unit, generator, scratch)),
+                    // Both directions have one distribution.
+                    Source::ReplacedBins(one) => one.replaced_loss(generator, scratch),
+                    Source::ReplacedSequence(one) => one.replaced_loss(generator, scratch),
                 };
             }
         }

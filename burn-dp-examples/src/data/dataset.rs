@@ -1,5 +1,7 @@
 //! Data sets in memory.
 
+use std::sync::Arc;
+
 use burn::data::dataset::{Dataset, DatasetError};
 
 use burn_dp::sampling::DistinctRecords;
@@ -15,37 +17,46 @@ pub const PIXELS: usize = SIDE * SIDE;
 /// Number of classes of the digits.
 pub const CLASSES: usize = 10;
 
-/// Labeled items in memory.
-#[derive(Debug, Clone, PartialEq, Eq)]
+/// Labeled items in memory, which clones share.
+#[derive(Debug, Clone)]
 pub struct ItemDataset<T> {
-    items: Vec<T>,
+    items: Arc<Vec<T>>,
+    len: usize,
 }
 
 impl<T> ItemDataset<T> {
     /// Creates a data set of these items, in this order.
     pub fn new(items: Vec<T>) -> Self {
-        Self { items }
+        Self { len: items.len(), items: Arc::new(items) }
     }
 
     /// Returns the items, in order.
     pub fn items(&self) -> &[T] {
-        &self.items
+        &self.items[..self.len]
     }
 
     /// Returns the data set cut to its first `len` items; unchanged if it is not longer.
     pub fn truncated(mut self, len: usize) -> Self {
-        self.items.truncate(len);
+        self.len = self.len.min(len);
         self
     }
 }
 
+impl<T: PartialEq> PartialEq for ItemDataset<T> {
+    fn eq(&self, other: &Self) -> bool {
+        self.items() == other.items()
+    }
+}
+
+impl<T: Eq> Eq for ItemDataset<T> {}
+
 impl<T: Clone + Send + Sync> Dataset<T> for ItemDataset<T> {
     fn get(&self, index: usize) -> Result<T, DatasetError> {
-        Ok(self.items[index].clone())
+        Ok(self.items()[index].clone())
     }
 
     fn len(&self) -> usize {
-        self.items.len()
+        self.len
     }
 }
 
@@ -93,11 +104,14 @@ mod tests {
     fn a_data_set_is_cut_but_never_extended() {
         assert_eq!(ItemDataset::new(vec![1, 2, 3]).truncated(1).len(), 1);
         assert_eq!(ItemDataset::new(vec![1, 2, 3]).truncated(9).len(), 3);
+        let cut = ItemDataset::new(vec![1, 2, 3]).truncated(2);
+        assert_eq!((cut.items(), &cut), (&[1, 2][..], &ItemDataset::new(vec![1, 2])));
+        assert_eq!(cut.truncated(3).len(), 2);
     }
 
     #[test]
     #[should_panic(expected = "index out of bounds")]
     fn an_index_past_the_end_panics_as_burn_asks() {
-        let _ = ItemDataset::new(vec![1, 2, 3]).get(3);
+        let _ = ItemDataset::new(vec![1, 2, 3, 4]).truncated(3).get(3);
     }
 }

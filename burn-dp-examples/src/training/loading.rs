@@ -9,6 +9,62 @@ use crate::data::{
     mnist,
 };
 
+/// The data sets of trainings that follow each other.
+#[derive(Default)]
+pub(super) struct Loaded {
+    keeps: bool,
+    images: Option<(String, Splits<ImageBatcher>)>,
+    reviews: Option<(String, Reviews)>,
+}
+
+type Reviews = (Splits<TextBatcher>, Option<WordVectors>);
+
+impl Loaded {
+    /// Returns a memory that keeps the last data set of each kind, so that the next training with
+    /// the same options does not read it again. The default keeps nothing.
+    pub(super) fn kept() -> Self {
+        Self { keeps: true, ..Self::default() }
+    }
+
+    /// Returns [`DataOptions::images`].
+    pub(super) fn images(
+        &mut self,
+        options: &DataOptions,
+        side: usize,
+    ) -> Result<Splits<ImageBatcher>, TrainError> {
+        let key = format!("{options:?} {side}");
+        recalled(self.keeps, &mut self.images, key, || options.images(side))
+    }
+
+    /// Returns [`DataOptions::reviews`].
+    pub(super) fn reviews(
+        &mut self,
+        options: &DataOptions,
+        vocabulary_size: usize,
+        length: usize,
+        word_vectors: Option<&PathBuf>,
+    ) -> Result<Reviews, TrainError> {
+        let key = format!("{options:?} {vocabulary_size} {length} {word_vectors:?}");
+        let read = || options.reviews(vocabulary_size, length, word_vectors);
+        recalled(self.keeps, &mut self.reviews, key, read)
+    }
+}
+
+/// Returns what was kept under the same key, or what `read` returns.
+fn recalled<T: Clone>(
+    keeps: bool,
+    kept: &mut Option<(String, T)>,
+    key: String,
+    read: impl FnOnce() -> Result<T, TrainError>,
+) -> Result<T, TrainError> {
+    if let Some((_, found)) = kept.as_ref().filter(|(of, _)| *of == key) {
+        return Ok(found.clone());
+    }
+    let found = read()?;
+    *kept = keeps.then(|| (key, found.clone()));
+    Ok(found)
+}
+
 impl DataOptions {
     /// Checks the options, and finds the folder of the files.
     ///
@@ -101,7 +157,7 @@ impl DataOptions {
         vocabulary_size: usize,
         length: usize,
         word_vectors: Option<&PathBuf>,
-    ) -> Result<(Splits<TextBatcher>, Option<WordVectors>), TrainError> {
+    ) -> Result<Reviews, TrainError> {
         let folder = self.data_dir.as_ref().ok_or_else(|| {
             TrainError::option("--data-dir", "must be given: the folder with the film reviews")
         })?;
@@ -115,5 +171,27 @@ impl DataOptions {
     fn cut<E: crate::data::Encoder>(&self, splits: Splits<E>) -> Splits<E> {
         let size = |size: Option<usize>| size.unwrap_or(usize::MAX);
         splits.truncated(size(self.train_size), size(self.test_size))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use super::*;
+
+    #[test]
+    fn data_is_read_again_only_with_other_options() {
+        for keeps in [false, true] {
+            let (mut kept, mut reads) = (None, 0);
+            for key in ["a", "a", "b", "b", "a"] {
+                let read = || {
+                    reads += 1;
+                    Ok(key.to_string())
+                };
+                assert_eq!(recalled(keeps, &mut kept, key.into(), read).unwrap(), key);
+            }
+            assert_eq!(reads, if keeps { 3 } else { 5 });
+        }
     }
 }

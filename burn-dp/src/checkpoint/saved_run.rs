@@ -100,7 +100,7 @@ impl PrivacyState {
 impl SavedRun {
     /// Returns the state of `engine` after its last step. Model and optimizer are not in it yet.
     pub(crate) async fn of_engine(engine: &PrivacyEngine) -> Result<Self, DpError> {
-        let mut saved = Self { run: engine.state()?, parts: BTreeMap::new() };
+        let mut saved = Self { run: engine.state().await?, parts: BTreeMap::new() };
         if let Some(sparsifier) = &engine.sparsifier {
             saved.insert(SPARSIFIER, sparsifier.to_bytes()?);
         }

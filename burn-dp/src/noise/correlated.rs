@@ -1,16 +1,14 @@
 //! Noise that is correlated over the steps of a run.
-//!
-//! Length: what a step keeps, what a checkpoint stores of it, and how it is used.
 
+use burn::tensor::Device;
 use burn_dp_accountant::correlated_noise::Strategy;
-use pulp::Simd;
-use zeroize::{Zeroize, Zeroizing};
+use zeroize::Zeroizing;
 
-use super::grid::to_double;
-use super::recurrence::{Recurrence, Recurrences};
-use super::standard_normal::NormalGroup;
+use super::correlated_step::CorrelatedStep;
+use super::kept_values::KeptValues;
+use super::recurrence::Recurrences;
 use crate::DpError;
-use crate::random::{GROUP_WORDS, Key, Keystream, NoiseSource};
+use crate::random::{Key, NoiseSource};
 
 /// Memory for values of earlier steps, by default. Beyond it, they are drawn again where the
 /// strategy allows.
@@ -24,7 +22,8 @@ const NO_KEY: [u8; 32] = [0; 32];
 /// # Privacy
 ///
 /// It holds values that follow from the key of the run, and is as secret as the key: with it the
-/// noise of later steps can be partly subtracted. The memory is erased on drop.
+/// noise of later steps can be partly subtracted. The memory is erased on drop, on a device as far
+/// as [`DeviceValues`](super::kept_values::DeviceValues) says.
 pub(crate) struct CorrelatedNoise {
     recurrences: Recurrences,
     step: u64,
@@ -39,8 +38,8 @@ pub(crate) struct CorrelatedNoise {
 enum Memory {
     /// Nothing yet: the sizes of the parameters are not known before the first step.
     Empty,
-    /// For each parameter: for each group of values, the slots one after the other.
-    Values(Vec<Zeroizing<Vec<f64>>>),
+    /// For each parameter, where its sums are.
+    Values(Vec<KeptValues>),
     /// The keys of the steps whose independent values the slots would hold.
     Keys(Vec<Option<Key>>),
 }
@@ -73,7 +72,56 @@ impl CorrelatedNoise {
         }
     }
 
-    /// Begins the next step, for parameters of these lengths.
+    /// Returns whether the noise is combined on the host, wherever the sums are: its values take
+    /// more than the limit and cannot be drawn again.
+    ///
+    /// # Arguments
+    ///
+    /// - `values`: number of all values of the model
+    pub(crate) fn stays_on_host(&self, values: u64) -> bool {
+        let bytes = values.saturating_mul((self.recurrences.slots() * size_of::<f64>()) as u64);
+        !self.recurrences.only_independent() && bytes > self.limit as u64
+    }
+
+    /// Brings the memory of each parameter to where its sum is.
+    ///
+    /// # Arguments
+    ///
+    /// - `sums`: the length of each sum, and its device if the sum is released there
+    ///
+    /// # Errors
+    ///
+    /// Returns [`DpError::InvalidState`] if the parameters changed since the steps before, and
+    /// [`DpError::Device`] if a device that has the memory cannot be read.
+    pub(crate) async fn place(&mut self, sums: &[(usize, Option<Device>)]) -> Result<(), DpError> {
+        let lengths: Vec<usize> = sums.iter().map(|(length, _)| *length).collect();
+        self.prepare(&lengths)?;
+        if let Memory::Values(values) = &mut self.memory {
+            for (values, (_, device)) in values.iter_mut().zip(sums) {
+                values.place(device.as_ref()).await?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes the lengths of the parameters of the first step, and compares them in every other one.
+    fn prepare(&mut self, lengths: &[usize]) -> Result<(), DpError> {
+        if let Memory::Empty = self.memory {
+            self.lengths = lengths.to_vec();
+            let keys = self.recurrences.only_independent() && self.bytes() > self.limit;
+            self.memory = self.new_memory(keys);
+        }
+        if self.lengths == lengths {
+            return Ok(());
+        }
+        Err(DpError::state(format!(
+            "the trained parameters of a run with correlated noise must not change: they had {:?} \
+             values and have {lengths:?}",
+            self.lengths
+        )))
+    }
+
+    /// Begins the next step, for parameters of these lengths, whose memory is where their sums are.
     ///
     /// # Arguments
     ///
@@ -82,38 +130,26 @@ impl CorrelatedNoise {
     /// # Errors
     ///
     /// Returns [`DpError::InvalidState`] if the parameters changed since the steps before.
-    pub(super) fn begin(
+    pub(crate) fn begin(
         &mut self,
         key: &Key,
         lengths: &[usize],
     ) -> Result<CorrelatedStep<'_>, DpError> {
-        if let Memory::Empty = self.memory {
-            self.lengths = lengths.to_vec();
-            let keys = self.recurrences.only_independent() && self.bytes() > self.limit;
-            self.memory = self.new_memory(keys);
-        }
-        if self.lengths != lengths {
-            return Err(DpError::state(format!(
-                "the trained parameters of a run with correlated noise must not change: they had \
-                 {:?} values and have {lengths:?}",
-                self.lengths
-            )));
-        }
+        self.prepare(lengths)?;
         let recurrence = self.recurrences.step(self.step);
         self.step += 1;
-        let (values, keys): (&mut [Zeroizing<Vec<f64>>], &mut [Option<Key>]) =
-            match &mut self.memory {
-                Memory::Empty => (&mut [], &mut []),
-                Memory::Values(values) => (values, &mut []),
-                Memory::Keys(keys) => (&mut [], keys),
-            };
+        let (values, keys): (&mut [KeptValues], &mut [Option<Key>]) = match &mut self.memory {
+            Memory::Empty => (&mut [], &mut []),
+            Memory::Values(values) => (values, &mut []),
+            Memory::Keys(keys) => (&mut [], keys),
+        };
         let earlier = keys.to_vec();
         if !keys.is_empty() {
             for write in &recurrence.write {
                 keys[write.slot] = Some(key.clone());
             }
         }
-        Ok(CorrelatedStep { slots: self.recurrences.slots(), recurrence, values, earlier })
+        Ok(CorrelatedStep::new(self.recurrences.slots(), recurrence, values, earlier))
     }
 
     /// Returns the memory before the first step: of keys, or of values.
@@ -121,18 +157,16 @@ impl CorrelatedNoise {
         if keys {
             return Memory::Keys(vec![None; self.recurrences.slots()]);
         }
-        let values = |&length: &usize| Zeroizing::new(vec![0.0; self.padded(length)]);
-        Memory::Values(self.lengths.iter().map(values).collect())
+        Memory::Values(self.new_values().collect())
+    }
+
+    fn new_values(&self) -> impl Iterator<Item = KeptValues> {
+        self.lengths.iter().map(|&length| KeptValues::new(length, self.recurrences.slots()))
     }
 
     /// Returns the number of bytes that values would take.
     fn bytes(&self) -> usize {
-        self.lengths.iter().map(|&length| self.padded(length) * size_of::<f64>()).sum()
-    }
-
-    /// Returns the number of kept values of a parameter of this length.
-    fn padded(&self, length: usize) -> usize {
-        length.next_multiple_of(GROUP_WORDS) * self.recurrences.slots()
+        self.new_values().map(|values| values.len() * size_of::<f64>()).sum()
     }
 
     /// Returns what a checkpoint needs to continue, and the memory, encrypted under the key of the
@@ -142,7 +176,12 @@ impl CorrelatedNoise {
     ///
     /// The keystream belongs to a number that the operating system gives for each call, so two
     /// states of one step are not encrypted alike.
-    pub(crate) fn save(
+    ///
+    /// # Errors
+    ///
+    /// Returns [`DpError::Device`] if the memory of a device cannot be read, and
+    /// [`DpError::Entropy`] if the operating system gives no number.
+    pub(crate) async fn save(
         &self,
         source: &NoiseSource,
     ) -> Result<(CorrelatedNoiseState, Vec<u8>), DpError> {
@@ -152,10 +191,11 @@ impl CorrelatedNoise {
         let mut bytes = Vec::new();
         match &self.memory {
             Memory::Empty => {}
-            Memory::Values(values) => values
-                .iter()
-                .flat_map(|values| values.iter())
-                .for_each(|value| bytes.extend(value.to_le_bytes())),
+            Memory::Values(parameters) => {
+                for values in parameters {
+                    values.visit(|value| bytes.extend(value.to_le_bytes())).await?;
+                }
+            }
             Memory::Keys(keys) => keys.iter().for_each(|key| match key {
                 Some(key) => bytes.extend(key.bytes()),
                 None => bytes.extend(NO_KEY),
@@ -202,15 +242,18 @@ impl CorrelatedNoise {
                 }
             }
             Memory::Values(values) => {
-                let total: usize = values.iter().map(|values| values.len()).sum();
+                let total: usize = values.iter().map(KeptValues::len).sum();
                 if bytes.len() != total * size_of::<f64>() {
                     return Err(damaged());
                 }
                 let numbers = bytes.as_chunks::<8>().0.iter().map(|&word| f64::from_le_bytes(word));
-                let all = values.iter_mut().flat_map(|values| values.iter_mut());
-                all.zip(numbers).for_each(|(value, number)| *value = number);
-                if values.iter().flat_map(|values| values.iter()).any(|value| !value.is_finite()) {
-                    return Err(damaged());
+                // A device receives them in the next step.
+                let all = values.iter_mut().filter_map(KeptValues::on_host).flatten();
+                for (value, number) in all.zip(numbers) {
+                    if !number.is_finite() {
+                        return Err(damaged());
+                    }
+                    *value = number;
                 }
             }
             _ => return Err(damaged()),
@@ -219,132 +262,12 @@ impl CorrelatedNoise {
     }
 }
 
-/// One step of [`CorrelatedNoise`].
-pub(super) struct CorrelatedStep<'a> {
-    slots: usize,
-    recurrence: Recurrence,
-    /// The slots of each parameter; empty if they are drawn again.
-    values: &'a mut [Zeroizing<Vec<f64>>],
-    /// The keys of the slots before the step; empty if values are kept.
-    earlier: Vec<Option<Key>>,
-}
-
-impl CorrelatedStep<'_> {
-    /// Splits the step among its parameters.
-    pub(super) fn parameters(&mut self) -> impl Iterator<Item = CorrelatedParameter<'_>> {
-        let mut values = self.values.iter_mut();
-        let (slots, recurrence, earlier) = (self.slots, &self.recurrence, &self.earlier);
-        (0u64..).map(move |position| CorrelatedParameter {
-            slots,
-            recurrence,
-            memory: values.next().map_or(&mut [][..], |values| values.as_mut_slice()),
-            earlier: recurrence
-                .read
-                .iter()
-                .map(|&(slot, _)| {
-                    let key = earlier.get(slot)?.as_ref()?;
-                    Some(Keystream::new(key.bytes(), position))
-                })
-                .collect(),
-        })
-    }
-}
-
-/// One parameter in one step.
-pub(super) struct CorrelatedParameter<'a> {
-    slots: usize,
-    recurrence: &'a Recurrence,
-    memory: &'a mut [f64],
-    /// The independent values of the earlier steps that are read, in this order, if they are drawn
-    /// again.
-    earlier: Vec<Option<Keystream>>,
-}
-
-impl<'a> CorrelatedParameter<'a> {
-    /// Splits the parameter into parts of `groups` groups.
-    pub(super) fn parts(&mut self, groups: usize) -> impl Iterator<Item = Correlation<'_>> {
-        let size = groups * GROUP_WORDS * self.slots;
-        let mut memory: &mut [f64] = self.memory;
-        let (slots, recurrence, earlier) = (self.slots, self.recurrence, &self.earlier);
-        (0..).step_by(groups).map(move |first| {
-            let whole = std::mem::take(&mut memory);
-            let (part, rest) = whole.split_at_mut(size.min(whole.len()));
-            memory = rest;
-            Correlation { slots, recurrence, memory: part, earlier, first }
-        })
-    }
-}
-
-/// Some consecutive groups of values of one parameter in one step.
-pub(super) struct Correlation<'a> {
-    slots: usize,
-    recurrence: &'a Recurrence,
-    memory: &'a mut [f64],
-    earlier: &'a [Option<Keystream>],
-    first: u64,
-}
-
-/// The values of one group, erased on drop.
-pub(super) struct Values(pub(super) [f64; GROUP_WORDS]);
-
-impl Drop for Values {
-    fn drop(&mut self) {
-        self.0.zeroize();
-    }
-}
-
-impl Correlation<'_> {
-    /// Replaces the independent values of group `index` of this part by correlated ones, and keeps
-    /// what later steps need.
-    #[inline(always)]
-    pub(super) fn group<S: Simd>(&mut self, simd: S, index: usize, values: &mut Values) {
-        let fresh = Values(values.0);
-        for (value, z) in values.0.iter_mut().zip(&fresh.0) {
-            *value = self.recurrence.fresh * z;
-        }
-        if self.memory.is_empty() {
-            // Drawn again, in the order of the kept values.
-            let mut group = NormalGroup::new();
-            for (keystream, &(_, factor)) in self.earlier.iter().zip(&self.recurrence.read) {
-                let Some(keystream) = keystream else { continue };
-                let earlier = group.draw(simd, keystream, self.first + index as u64);
-                for (value, z) in values.0.iter_mut().zip(earlier) {
-                    *value += factor * to_double(*z);
-                }
-            }
-            return self.scale(values);
-        }
-        let size = self.slots * GROUP_WORDS;
-        let memory = &mut self.memory[index * size..(index + 1) * size];
-        for &(slot, factor) in &self.recurrence.read {
-            let kept = &memory[slot * GROUP_WORDS..(slot + 1) * GROUP_WORDS];
-            for (value, kept) in values.0.iter_mut().zip(kept) {
-                *value += factor * kept;
-            }
-        }
-        for write in &self.recurrence.write {
-            let kept = &mut memory[write.slot * GROUP_WORDS..(write.slot + 1) * GROUP_WORDS];
-            for ((kept, value), z) in kept.iter_mut().zip(&values.0).zip(&fresh.0) {
-                *kept = write.keep * *kept + write.correlated * value + write.fresh * z;
-            }
-        }
-        self.scale(values);
-    }
-
-    #[inline(always)]
-    fn scale(&self, values: &mut Values) {
-        let scale = self.recurrence.scale;
-        if scale != 1.0 {
-            values.0.iter_mut().for_each(|value| *value *= scale);
-        }
-    }
-}
-
 #[cfg(test)]
 pub(super) mod tests {
     #![allow(clippy::unwrap_used)]
 
     use super::*;
+    use crate::device_read::wait;
     use crate::noise::ahead::PIECE_VALUES;
     use crate::noise::release::TASK_VALUES;
     use crate::noise::{GaussianMechanism, NoiseAhead};
@@ -448,7 +371,7 @@ pub(super) mod tests {
             for stop in [0, 1, 6] {
                 let mut run = Run::new(strategy, limit);
                 (0..stop).for_each(|_| drop(run.next(false)));
-                let (state, memory) = run.noise.save(&run.source).unwrap();
+                let (state, memory) = wait(run.noise.save(&run.source)).unwrap();
                 let mut resumed = Run::new(strategy, 1 << 20);
                 resumed.step = stop;
                 resumed.noise.restore(stop, &state, &memory, &run.source).unwrap();
@@ -462,12 +385,13 @@ pub(super) mod tests {
         let strategy = Strategy::tree(STEPS).unwrap();
         let mut run = Run::new(&strategy, usize::MAX);
         (0..3).for_each(|_| drop(run.next(false)));
-        let (state, memory) = run.noise.save(&run.source).unwrap();
+        let (state, memory) = wait(run.noise.save(&run.source)).unwrap();
         let Memory::Values(values) = &run.noise.memory else { panic!("values are kept") };
-        let plain = values[0].iter().flat_map(|value| value.to_le_bytes());
-        let same = memory.iter().zip(plain).filter(|(byte, plain)| *byte == plain).count();
+        let mut plain = Vec::new();
+        wait(values[0].visit(|value| plain.extend(value.to_le_bytes()))).unwrap();
+        let same = memory.iter().zip(&plain).filter(|(byte, plain)| byte == plain).count();
         assert!(same < memory.len() / 100, "{same} of {}", memory.len());
-        let (other, again) = run.noise.save(&run.source).unwrap();
+        let (other, again) = wait(run.noise.save(&run.source)).unwrap();
         assert!(other.nonce != state.nonce && again != memory);
         let restore = |state: &CorrelatedNoiseState, memory: &[u8]| {
             let mut noise = CorrelatedNoise::new(&strategy, usize::MAX);

@@ -4,6 +4,7 @@ use burn::tensor::{Device, Tensor};
 
 use super::ahead::NoiseAhead;
 use super::correlated::CorrelatedNoise;
+use super::correlated_step::{CorrelatedParameter, CorrelatedStep};
 use super::grid::Grid;
 use super::integer_normal::TABLE;
 use super::release::release;
@@ -14,6 +15,10 @@ use crate::random::Stream;
 
 /// Smallest and largest scale: far beyond all use.
 const SCALES: std::ops::RangeInclusive<f64> = 1e-40..=1e40;
+
+/// The sums of one parameter, with the source of their noise and what correlates it.
+pub(crate) type ParameterSums<'a> =
+    (GaussianMechanism, Stream, &'a mut [f32], Option<CorrelatedParameter<'a>>);
 
 /// Adds Gaussian noise to sums of bounded sensitivity.
 ///
@@ -201,17 +206,34 @@ impl GaussianMechanism {
         correlated: Option<&mut CorrelatedNoise>,
     ) -> Result<(), DpError> {
         let lengths: Vec<usize> = parameters.iter().map(|(_, _, sums)| sums.len()).collect();
-        let step = match (correlated, parameters.first()) {
+        let mut step = match (correlated, parameters.first()) {
             (Some(correlated), Some((_, stream, _))) => {
                 Some(correlated.begin(stream.identity().0, &lengths)?)
             }
             _ => None,
         };
+        let mut correlated = step.iter_mut().flat_map(CorrelatedStep::parameters);
         let parameters = parameters
             .into_iter()
-            .map(|(mechanism, stream, sums)| (mechanism.grid, stream, sums))
+            .map(|(mechanism, stream, sums)| (mechanism, stream, sums, correlated.next()))
             .collect();
-        if release(parameters, ahead, step) { Ok(()) } else { Err(not_finite()) }
+        Self::release_parameters(parameters, ahead)
+    }
+
+    /// Releases as [`release_with`](Self::release_with), given what correlates the noise of each
+    /// parameter.
+    pub(crate) fn release_parameters(
+        mut parameters: Vec<ParameterSums<'_>>,
+        ahead: Option<&NoiseAhead>,
+    ) -> Result<(), DpError> {
+        for (_, _, _, correlated) in &mut parameters {
+            correlated.as_mut().map_or(Ok(()), CorrelatedParameter::check_host)?;
+        }
+        let parameters = parameters
+            .into_iter()
+            .map(|(mechanism, stream, sums, correlated)| (mechanism.grid, stream, sums, correlated))
+            .collect();
+        if release(parameters, ahead) { Ok(()) } else { Err(not_finite()) }
     }
 
     /// Returns sums with noise, scaled, on a device that [`has_release`](crate::ops::has_release):
@@ -220,14 +242,28 @@ impl GaussianMechanism {
     /// Public for benchmarks: the optimizer checks the sums first.
     #[doc(hidden)]
     pub fn release_on_device(&self, stream: Stream, sums: Tensor<1>) -> Tensor<1> {
-        let noise = KeyedNoise {
+        native_release(sums, self.keyed_noise(stream))
+    }
+
+    /// Returns sums with correlated noise as [`release_on_device`](Self::release_on_device): the
+    /// same bits as the host.
+    pub(crate) fn release_correlated_on_device(
+        &self,
+        stream: Stream,
+        sums: Tensor<1>,
+        correlated: &mut CorrelatedParameter<'_>,
+    ) -> Result<Tensor<1>, DpError> {
+        correlated.release_on_device(&self.keyed_noise(stream), sums)
+    }
+
+    fn keyed_noise(&self, stream: Stream) -> KeyedNoise {
+        KeyedNoise {
             stream: stream.into_keystream().words(),
             reciprocal: self.grid.reciprocal,
             exponent: self.grid.exponent,
             factor: self.grid.factor,
             table: TABLE,
-        };
-        native_release(sums, noise)
+        }
     }
 
     /// Returns whether kernels of this device release sums, and not the host.

@@ -23,8 +23,12 @@
 
 mod ahead;
 mod correlated;
+#[cfg(all(test, feature = "cube"))]
+mod correlated_on_device;
+mod correlated_step;
 mod grid;
 mod integer_normal;
+mod kept_values;
 mod mechanism;
 #[cfg(all(test, feature = "cube"))]
 mod on_device;
@@ -36,5 +40,6 @@ mod statistics;
 
 pub(crate) use ahead::NoiseAhead;
 pub(crate) use correlated::{CorrelatedNoise, CorrelatedNoiseState, DEFAULT_MEMORY};
+pub(crate) use correlated_step::CorrelatedStep;
 pub use mechanism::GaussianMechanism;
 pub(crate) use mechanism::not_finite;

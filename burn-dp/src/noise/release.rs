@@ -6,7 +6,7 @@ use pulp::{Arch, Simd, WithSimd};
 use zeroize::Zeroize;
 
 use super::ahead::{NoiseAhead, PIECE_GROUPS, PIECE_VALUES, Piece};
-use super::correlated::{CorrelatedStep, Correlation, Values};
+use super::correlated_step::{CorrelatedParameter, Correlation, Values};
 use super::grid::{Grid, from_double, to_double};
 use super::standard_normal::NormalGroup;
 use crate::random::{GROUP_WORDS, Keystream, Stream, share};
@@ -19,31 +19,27 @@ pub(super) const TASK_VALUES: usize = TASK_GROUPS * GROUP_WORDS;
 /// to wake another one takes longer.
 const SINGLE_THREAD_VALUES: usize = 1 << 19;
 
+/// The sums of one parameter, with the source of their noise and what correlates it.
+pub(super) type GridSums<'a> = (Grid, Stream, &'a mut [f32], Option<CorrelatedParameter<'a>>);
+
 /// Replaces the sums of each parameter by their noisy, scaled values.
 ///
 /// Returns whether all sums were finite. If not, all of them are set to zero.
 ///
 /// # Arguments
 ///
-/// - `correlated`: combines the noise with the noise of earlier steps
-pub(super) fn release(
-    parameters: Vec<(Grid, Stream, &mut [f32])>,
-    ahead: Option<&NoiseAhead>,
-    correlated: Option<CorrelatedStep<'_>>,
-) -> bool {
-    let (mut jobs, mut sums) = (Vec::new(), Vec::new());
+/// - `parameters`: each with what combines its noise with the noise of earlier steps, on the host
+pub(super) fn release(parameters: Vec<GridSums<'_>>, ahead: Option<&NoiseAhead>) -> bool {
+    let (mut jobs, mut sums, mut correlated) = (Vec::new(), Vec::new(), Vec::new());
     let (mut drawn, mut to_draw) = (0, 0);
-    for (grid, stream, values) in parameters {
+    for (grid, stream, values, parameter) in parameters {
         let pieces = ahead.and_then(|ahead| ahead.pieces(&stream, values.len()));
         *if pieces.is_some() { &mut drawn } else { &mut to_draw } += values.len();
         jobs.push((grid, stream.into_keystream(), pieces));
         sums.push(values);
+        correlated.push(parameter);
     }
-    let (is_correlated, mut step) = (correlated.is_some(), correlated);
-    let mut correlated: Vec<_> = match &mut step {
-        Some(step) => step.parameters().take(jobs.len()).map(Some).collect(),
-        None => jobs.iter().map(|_| None).collect(),
-    };
+    let is_correlated = correlated.iter().any(Option::is_some);
     let mut tasks = Vec::new();
     let parameters = jobs.iter().zip(&mut sums).zip(&mut correlated);
     for ((&(grid, ref keystream, pieces), sums), correlated) in parameters {
@@ -195,7 +191,7 @@ mod tests {
 
     fn released(sums: &[f32]) -> Vec<u32> {
         let mut values = sums.to_vec();
-        assert!(release(vec![(Grid::new(1.1, 0.01), stream(), &mut values)], None, None));
+        assert!(release(vec![(Grid::new(1.1, 0.01), stream(), &mut values, None)], None));
         bits(&values)
     }
 
@@ -242,7 +238,7 @@ mod tests {
             for (length, at) in [(1, 0), (300, 299), (3 * TASK_VALUES, 2 * TASK_VALUES + 5)] {
                 let mut values = vec![1.0; length];
                 values[at] = bad;
-                assert!(!release(vec![(Grid::new(1.0, 1.0), stream(), &mut values)], None, None));
+                assert!(!release(vec![(Grid::new(1.0, 1.0), stream(), &mut values, None)], None));
                 assert!(values.iter().all(|&value| value == 0.0));
             }
         }

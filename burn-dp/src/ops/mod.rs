@@ -35,7 +35,7 @@ mod slot;
 mod tap;
 
 #[cfg(all(test, feature = "cube"))]
-pub(crate) use backends::cube::normal_values;
+pub(crate) use backends::cube::{copied_memories, double_operations, normal_values};
 pub(crate) use functions::{
     convolution, convolution_gradients, indexed_squared_norms, matrix_product, packed_linear,
     patches, put, single, standardized_gradients, take, take_ids, take_rows, weight_gradient,
@@ -51,8 +51,11 @@ pub use recurrent::{
     RecurrentOps, RnnCell,
 };
 pub(crate) use recurrent::{activation, recurrent};
-pub use release_ops::{ContentHash, KeyedNoise, ReleaseOps};
-pub(crate) use release_ops::{has_release, native_content_hash, native_release};
+pub use release_ops::{ContentHash, CorrelatedKeyedNoise, KeyedNoise, ReleaseOps};
+pub(crate) use release_ops::{
+    Earlier, has_kernels, has_release, native_content_hash, native_correlated_release,
+    native_erase, native_release,
+};
 pub(crate) use row_sums::{row_squared_norms, row_sums};
 pub(crate) use same_memory::is_same_memory;
 pub use slot::Slot;

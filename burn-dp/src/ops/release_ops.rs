@@ -42,6 +42,87 @@ impl Drop for KeyedNoise {
     }
 }
 
+/// The noise of one part of a parameter in one step, correlated with the noise of earlier steps;
+/// see `noise::recurrence`.
+#[derive(Clone)]
+#[cfg_attr(not(feature = "cube"), allow(dead_code))]
+pub struct CorrelatedKeyedNoise {
+    pub(crate) noise: KeyedNoise,
+    /// Number of the first block of the part.
+    pub(crate) first_block: u32,
+    /// Number of slots that are kept for each value.
+    pub(crate) slots: u32,
+    /// Factors of the independent value, and of the result.
+    pub(crate) fresh: f64,
+    pub(crate) scale: f64,
+    pub(crate) earlier: Earlier,
+}
+
+/// The values of earlier steps that a step adds, each with its factor.
+#[derive(Clone)]
+#[cfg_attr(not(feature = "cube"), allow(dead_code))]
+pub(crate) enum Earlier {
+    /// In slots of the memory. Then the slots that change, with the factors of their own value, the
+    /// correlated and the independent one.
+    Kept(Vec<(f64, u32)>, Vec<(u32, [f64; 3])>),
+    /// Drawn again from these keys.
+    Drawn(Vec<(f64, [u32; 8])>),
+}
+
+impl Earlier {
+    #[cfg(feature = "cube")]
+    pub(super) fn are_drawn_again(&self) -> bool {
+        matches!(self, Self::Drawn(_))
+    }
+}
+
+impl Drop for Earlier {
+    fn drop(&mut self) {
+        if let Self::Drawn(read) = self {
+            read.iter_mut().for_each(|(_, key)| key.zeroize());
+        }
+    }
+}
+
+impl CorrelatedKeyedNoise {
+    /// Returns everything but the table, for a part of `blocks` blocks: the words of the independent
+    /// noise, five numbers, two factors, what is read, and what is written.
+    #[cfg(feature = "cube")]
+    pub(super) fn words(&self, blocks: u32) -> zeroize::Zeroizing<Vec<u32>> {
+        let double = |value: f64| {
+            let bits = value.to_bits();
+            [bits as u32, (bits >> 32) as u32]
+        };
+        let (reads, writes) = match &self.earlier {
+            Earlier::Kept(read, write) => (read.len(), write.len()),
+            Earlier::Drawn(read) => (read.len(), 0),
+        };
+        let mut words = zeroize::Zeroizing::new(Vec::with_capacity(22 + 10 * (reads + writes)));
+        words.extend(self.noise.words());
+        words.extend([blocks, self.first_block, self.slots, reads as u32, writes as u32]);
+        words.extend([double(self.fresh), double(self.scale)].as_flattened());
+        match &self.earlier {
+            Earlier::Kept(read, write) => {
+                for &(factor, slot) in read {
+                    words.extend(double(factor));
+                    words.push(slot);
+                }
+                for &(slot, factors) in write {
+                    words.push(slot);
+                    words.extend(factors.map(double).as_flattened());
+                }
+            }
+            Earlier::Drawn(read) => {
+                for (factor, key) in read {
+                    words.extend(double(*factor));
+                    words.extend(key);
+                }
+            }
+        }
+        words
+    }
+}
+
 /// The keys of the hash of one parameter's sums; see `random::content`.
 #[derive(Clone)]
 #[cfg_attr(not(feature = "cube"), allow(dead_code))]
@@ -76,6 +157,28 @@ pub trait ReleaseOps: Backend {
         no_kernel()
     }
 
+    /// Returns sums with correlated noise, scaled, and the memory of the steps up to this one: the
+    /// same bits as on the host. Only for backends that `has_release` names.
+    ///
+    /// - memory: two words for each value that is kept; of one word if they are drawn again
+    #[fusion(meta = |sums, memory, _noise| (sums.clone(), memory.clone()))]
+    #[allow(unused_variables)]
+    fn native_correlated_release(
+        sums: FloatTensor<Self>,
+        memory: IntTensor<Self>,
+        noise: CorrelatedKeyedNoise,
+    ) -> (FloatTensor<Self>, IntTensor<Self>) {
+        no_kernel()
+    }
+
+    /// Returns zeros, in the memory of the argument if no other tensor shares it. Only for backends
+    /// that `has_release` names.
+    #[fusion(dtype = memory, shape = memory)]
+    #[allow(unused_variables)]
+    fn native_erase(memory: IntTensor<Self>) -> IntTensor<Self> {
+        no_kernel()
+    }
+
     /// Returns the hashes of parts of `values`: `[parts, 9]`. The first eight words of a part are
     /// four integers of 64 bits; the ninth is one if a value of the part is not finite. Only for
     /// backends that `has_release` names.
@@ -101,6 +204,11 @@ pub(super) fn hash_shape(values: &Shape) -> Shape {
 
 /// Returns whether a device has kernels for the release of sums of single precision.
 pub(crate) fn has_release(device: &Device) -> bool {
+    has_kernels(device)
+}
+
+/// Returns whether a device computes with kernels that it compiles for shapes.
+pub(crate) fn has_kernels(device: &Device) -> bool {
     match device.clone().inner().as_dispatch() {
         #[cfg(feature = "cube")]
         burn::backend::DispatchDevice::Cube(_) => true,
@@ -112,6 +220,23 @@ pub(crate) fn has_release(device: &Device) -> bool {
 /// Returns sums with noise as [`ReleaseOps::native_release`], `[values]`.
 pub(crate) fn native_release(sums: Tensor<1>, noise: KeyedNoise) -> Tensor<1> {
     Tensor::from_dispatch(Dispatch::native_release(sums.into_dispatch(), noise))
+}
+
+/// Returns sums with noise, and the memory after it, as
+/// [`ReleaseOps::native_correlated_release`]: `[values]` and `[words]`.
+pub(crate) fn native_correlated_release(
+    sums: Tensor<1>,
+    memory: Tensor<1, Int>,
+    noise: CorrelatedKeyedNoise,
+) -> (Tensor<1>, Tensor<1, Int>) {
+    let (sums, memory) = (sums.into_dispatch(), memory.into_dispatch());
+    let (released, memory) = Dispatch::native_correlated_release(sums, memory, noise);
+    (Tensor::from_dispatch(released), Tensor::from_dispatch(memory))
+}
+
+/// Returns zeros as [`ReleaseOps::native_erase`], `[words]`.
+pub(crate) fn native_erase(memory: Tensor<1, Int>) -> Tensor<1, Int> {
+    Tensor::from_dispatch(Dispatch::native_erase(memory.into_dispatch()))
 }
 
 /// Returns hashes as [`ReleaseOps::native_content_hash`], `[parts, 9]`.

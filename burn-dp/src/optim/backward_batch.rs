@@ -21,8 +21,10 @@ impl DpOptimizer {
     ///
     /// # Arguments
     ///
-    /// - `physical_batch_size`: as in
-    ///   [`physical_batches`](crate::sampling::LogicalBatch::physical_batches)
+    /// - `physical_batch_size`: the largest number of rows of a physical batch. On CubeCL devices
+    ///   all of them have one number of rows, unless the loader is told
+    ///   [otherwise](crate::sampling::PrivateDataLoaderBuilder::without_padding); rows of padding
+    ///   count for nothing
     /// - `losses`: returns one loss for each row of a physical batch, computed with the model that
     ///   it receives. In a step that is tested it also receives batches with other numbers of rows,
     ///   of at most `physical_batch_size`
@@ -95,7 +97,8 @@ impl DpOptimizer {
         let computing = self.engine.computing(model)?;
         let losses = |model: &M, input| (losses(model, input), ());
         let forward = self.engine.forward(batch, None, &losses);
-        for physical in batch.physical_batches(physical_batch_size)? {
+        let expected = self.engine.plan.expected_batch_size;
+        for physical in batch.computed(physical_batch_size, (0, 1), None, expected)? {
             let (input, part) = physical?.into_parts();
             self.engine.check_part(&part)?;
             if self.engine.begin_comparison() {

@@ -33,6 +33,7 @@ mod release;
 pub(crate) mod releases;
 mod sampling_scheme;
 mod sparsification;
+mod sums;
 mod weight_average;
 
 pub use dp_optimizer::DpOptimizer;

@@ -247,15 +247,16 @@ impl PrivacyPlanConfig {
 
     /// Sets the number of bytes that correlated noise may take for values of earlier steps. Beyond
     /// it, the values are drawn again from their keys in every step that needs them, where the
-    /// strategy allows; the noise is the same. Default: 1 GiB.
+    /// strategy allows. Elsewhere they are kept on the host, and the sums of a device are copied to
+    /// it. The noise is the same. Default: 1 GiB.
     pub fn with_noise_memory(mut self, bytes: usize) -> Self {
         self.noise_memory = Some(bytes);
         self
     }
 
     /// Lets the calibration and the ledger bound ε by simulation where that is tighter than the
-    /// certified analysis: correlated noise of several bands with bins or a minimum separation. It
-    /// is saved with the plan and is in the header of the ledger.
+    /// certified analysis: bins or a minimum separation with correlated noise of several bands, or
+    /// under replace-one. It is saved with the plan and is in the header of the ledger.
     ///
     /// # Privacy
     ///

@@ -2,16 +2,15 @@
 
 use burn::module::Module;
 use burn::optim::GradientsParams;
-use burn::tensor::{DType, DataError, Device, Tensor, TensorData};
 
 use super::releases::Mark;
+use super::sums::{Sum, marks, unreadable};
 use crate::DpError;
 use crate::clipping::{ClippedSum, Count, StepNoise, Thresholds};
-use crate::device_read::{read, read_f32};
+use crate::device_read::read_f32;
 use crate::model::for_each_trained;
-use crate::noise::{CorrelatedNoise, GaussianMechanism, NoiseAhead, not_finite};
-use crate::ops::{ContentHash, has_release, native_content_hash};
-use crate::random::{ContentKey, ContentMark, NoiseStep};
+use crate::noise::{CorrelatedNoise, CorrelatedStep, GaussianMechanism, NoiseAhead, not_finite};
+use crate::random::NoiseStep;
 
 /// A release that has been checked and may begin.
 pub(crate) struct Release {
@@ -102,7 +101,7 @@ impl Release {
             }
         }
         let key = gradient_noise.content_key();
-        let mut marks = marks(&sums, key.as_ref()).await?;
+        let (mut marks, is_finite) = marks(&sums, key.as_ref()).await?;
         let gradient = match &key {
             Some(key) => {
                 marks.push(key.mark(sums.len() as u32, stds));
@@ -110,95 +109,9 @@ impl Release {
             }
             None => gradient_noise,
         };
-        Ok(BoundRelease { prepared: self, balances, sums, releases_sum, gradient, counts })
+        let prepared = self;
+        Ok(BoundRelease { prepared, balances, sums, releases_sum, is_finite, gradient, counts })
     }
-}
-
-/// The sum of one parameter.
-enum Sum {
-    Host(TensorData),
-    /// On a device that has kernels for the release.
-    Device(Tensor<1>),
-}
-
-impl Sum {
-    /// Takes the sum of a parameter, and reads it if its device has no kernels for the release.
-    ///
-    /// # Arguments
-    ///
-    /// - `sum`: `None` if no example contributed
-    async fn new(
-        sum: Option<Tensor<1>>,
-        values: usize,
-        device: &Device,
-        on_host: bool,
-    ) -> Result<Self, DpError> {
-        let is_single = sum.as_ref().is_none_or(|sum| sum.dtype() == DType::F32);
-        if !on_host && has_release(device) && is_single {
-            let zeros = || Tensor::zeros([values], (device, DType::F32));
-            return Ok(Self::Device(sum.unwrap_or_else(zeros)));
-        }
-        Ok(Self::Host(match sum {
-            Some(sum) => read(sum, "a clipped sum").await?.convert_dtype(DType::F32),
-            None => TensorData::zeros::<f32, _>([values]),
-        }))
-    }
-}
-
-/// Returns the marks of the sums under `key`. Without a key nothing is bound to the sums, and only
-/// the sums of a device are looked at, for values that are not finite: the host finds its own.
-async fn marks(sums: &[Sum], key: Option<&ContentKey>) -> Result<Vec<ContentMark>, DpError> {
-    let on_device = read_marks(sums, key).await?;
-    let (Some(key), mut on_device) = (key, on_device.into_iter()) else { return Ok(Vec::new()) };
-    (0u32..)
-        .zip(sums)
-        .map(|(position, sum)| match sum {
-            Sum::Host(sum) => Ok(key.mark(position, sum.as_slice::<f32>().map_err(unreadable)?)),
-            Sum::Device(_) => on_device.next().ok_or_else(|| DpError::device("a hash is missing")),
-        })
-        .collect()
-}
-
-/// Hashes the sums that are on a device, and reads the hashes at once: the only read of a release
-/// there.
-///
-/// # Errors
-///
-/// Returns [`DpError::InvalidArgument`] if a sum is not finite.
-async fn read_marks(sums: &[Sum], key: Option<&ContentKey>) -> Result<Vec<ContentMark>, DpError> {
-    if !sums.iter().any(|sum| matches!(sum, Sum::Device(_))) {
-        return Ok(Vec::new());
-    }
-    let public = key.is_none().then(ContentKey::public);
-    let Some(key) = key.or(public.as_ref()) else { return Ok(Vec::new()) };
-    let (mut hashes, mut lengths) = (Vec::new(), Vec::new());
-    for (position, sum) in (0u32..).zip(sums) {
-        let Sum::Device(sum) = sum else { continue };
-        let values = sum.dims()[0];
-        let hash = (values > 0).then(|| {
-            let keys = ContentHash { words: key.words(position) };
-            native_content_hash(sum.clone(), keys)
-        });
-        lengths.push((values, hash.as_ref().map_or(0, |hash| hash.dims()[0])));
-        hashes.extend(hash);
-    }
-    let words = match hashes.first().map(Tensor::device) {
-        Some(device) => {
-            let hashes = hashes.into_iter().map(|hash| hash.to_device(&device)).collect();
-            let words = read(Tensor::cat(hashes, 0), "hashes of clipped sums").await?;
-            words.try_into_vec::<i32>().map_err(unreadable)?
-        }
-        None => Vec::new(),
-    };
-    let (rows, _) = words.as_chunks::<9>();
-    if rows.iter().any(|row| row[8] != 0) {
-        return Err(not_finite());
-    }
-    let mut rows = rows.iter().map(|row| std::array::from_fn(|word| row[word].cast_unsigned()));
-    let marks = lengths.into_iter();
-    Ok(marks
-        .map(|(length, parts)| ContentKey::combine(length, rows.by_ref().take(parts)))
-        .collect())
 }
 
 /// The content of a release, and the noise that is bound to it.
@@ -207,6 +120,8 @@ pub(crate) struct BoundRelease {
     balances: Vec<f64>,
     sums: Vec<Sum>,
     releases_sum: bool,
+    /// Whether all sums on devices are finite.
+    is_finite: bool,
     gradient: NoiseStep,
     counts: Option<NoiseStep>,
 }
@@ -214,9 +129,9 @@ pub(crate) struct BoundRelease {
 impl BoundRelease {
     /// Returns the number of values of each parameter that the host adds noise to.
     pub(crate) fn lengths(&self) -> Vec<usize> {
-        let length = |sum: &Sum| match sum {
-            Sum::Host(sum) => sum.num_elements(),
-            Sum::Device(_) => 0,
+        let length = |sum: &Sum| match sum.place() {
+            (length, None) => length,
+            (_, Some(_)) => 0,
         };
         self.sums.iter().map(length).collect()
     }
@@ -248,34 +163,60 @@ impl BoundRelease {
     ///
     /// - `drawn`: noise that was drawn in advance; used if it is the noise of this step
     /// - `correlated`: combines the noise with the noise of earlier steps
-    pub(crate) fn release<M: Module>(
+    ///
+    /// # Errors
+    ///
+    /// Returns [`DpError::InvalidArgument`] if a sum is not finite; nothing is released then, and
+    /// the noise of the step enters the noise of later steps all the same.
+    pub(crate) async fn release<M: Module>(
         self,
         model: &M,
         drawn: Option<&NoiseAhead>,
         correlated: Option<&mut CorrelatedNoise>,
     ) -> Result<(Option<GradientsParams>, Vec<f64>), DpError> {
-        let Self { prepared, balances, mut sums, releases_sum, gradient: mut noise, counts } = self;
+        let Self { prepared, balances, mut sums, releases_sum, is_finite, .. } = self;
+        let (mut noise, counts) = (self.gradient, self.counts);
         let fractions = prepared.counts(&balances, counts)?;
         if !releases_sum {
             return Ok((None, fractions));
         }
+        let streams = (0u32..).zip(&sums).map(|(position, _)| noise.stream(position));
+        let streams = streams.collect::<Result<Vec<_>, _>>()?;
+        let mut step = match (correlated, streams.first()) {
+            (Some(correlated), Some(stream)) => {
+                let places: Vec<_> = sums.iter().map(Sum::place).collect();
+                correlated.place(&places).await?;
+                let lengths: Vec<_> = places.iter().map(|(length, _)| *length).collect();
+                Some(correlated.begin(stream.identity().0, &lengths)?)
+            }
+            _ => None,
+        };
+        let mut correlated = step.iter_mut().flat_map(CorrelatedStep::parameters);
         let mut on_host = Vec::new();
-        for ((position, sum), &group) in (0u32..).zip(&mut sums).zip(&prepared.groups) {
-            let (mechanism, stream) = (prepared.mechanisms[group], noise.stream(position)?);
-            match sum {
+        for ((sum, stream), &group) in sums.iter_mut().zip(streams).zip(&prepared.groups) {
+            let (mechanism, correlated) = (prepared.mechanisms[group], correlated.next());
+            match (sum, correlated) {
                 // In place: a copy would cost as much as the hash.
-                Sum::Host(sum) => {
+                (Sum::Host(sum), correlated) => {
                     let values = sum.as_mut_slice::<f32>().map_err(unreadable)?;
-                    on_host.push((mechanism, stream, values));
+                    on_host.push((mechanism, stream, values, correlated));
                 }
-                Sum::Device(sum) => {
-                    if sum.dims()[0] > 0 {
-                        *sum = mechanism.release_on_device(stream, sum.clone());
-                    }
+                (Sum::Device(sum), _) if sum.dims()[0] == 0 => {}
+                (Sum::Device(sum), Some(mut correlated)) => {
+                    let values = sum.clone();
+                    *sum =
+                        mechanism.release_correlated_on_device(stream, values, &mut correlated)?;
                 }
+                (Sum::Device(sum), None) if is_finite => {
+                    *sum = mechanism.release_on_device(stream, sum.clone());
+                }
+                (Sum::Device(_), None) => {}
             }
         }
-        GaussianMechanism::release_with(on_host, drawn, correlated)?;
+        GaussianMechanism::release_parameters(on_host, drawn)?;
+        if !is_finite {
+            return Err(not_finite());
+        }
         let (mut released, mut grads) = (sums.into_iter(), GradientsParams::new());
         for_each_trained(model, |_, parameter| match released.next() {
             Some(Sum::Host(values)) => {
@@ -288,10 +229,6 @@ impl BoundRelease {
         });
         Ok((Some(grads), fractions))
     }
-}
-
-fn unreadable(error: DataError) -> DpError {
-    DpError::device(format!("a clipped sum is unreadable: {error:?}"))
 }
 
 /// Returns an estimate of ‖sum‖ / ‖noise‖ from the noisy gradient: the expectation of its squared

@@ -23,12 +23,18 @@ pub struct PrivateDataLoaderBuilder<I, O> {
 }
 
 impl<I: Send + 'static, O: Send + 'static> PrivateDataLoaderBuilder<I, O> {
-    /// Returns a builder for batches by `batcher` on the default device, without padding, each
-    /// loaded when it is requested.
+    /// Returns a builder for batches by `batcher` on the default device, each loaded when it is
+    /// requested.
+    ///
+    /// Unless [`with_padding`](Self::with_padding) or [`without_padding`](Self::without_padding) is
+    /// called, physical batches are padded where the library computes the losses itself
+    /// ([`DpOptimizer::backward_batch`](crate::optim::DpOptimizer::backward_batch), and Burn's
+    /// learner) on a device that compiles its kernels (CubeCL): to the physical batch size, or to
+    /// two standard deviations above the expected batch size if that is smaller.
     pub fn new(batcher: impl Batcher<I, O> + 'static) -> Self {
         Self {
             batcher: Arc::new(batcher),
-            padding: Padding::None,
+            padding: Padding::Automatic,
             device: Device::default(),
             prefetch: 0,
         }
@@ -53,6 +59,11 @@ impl<I: Send + 'static, O: Send + 'static> PrivateDataLoaderBuilder<I, O> {
     /// Gives every physical batch the same number of rows by adding the items that `item` returns.
     pub fn with_padding_item(self, item: impl Fn() -> I + Send + Sync + 'static) -> Self {
         Self { padding: Padding::Item(Arc::new(item)), ..self }
+    }
+
+    /// Gives a physical batch as many rows as it has units, everywhere.
+    pub fn without_padding(self) -> Self {
+        Self { padding: Padding::None, ..self }
     }
 
     /// Loads up to `batches` physical batches ahead on a thread. The order does not change.

@@ -7,8 +7,9 @@ use burn::tensor::Device;
 
 use super::draw::Draw;
 use super::example_choice::ExampleChoice;
+use super::mechanism::SamplingMechanism;
 use super::physical_batches::{PhysicalBatches, UnitLoader};
-use super::row_loader::RowLoader;
+use super::row_loader::{PaddingChoice, RowLoader};
 use crate::DpError;
 use crate::random::Key;
 
@@ -51,9 +52,9 @@ impl<O: Send + 'static> LogicalBatch<O> {
 
     /// Returns the physical batches; each unit appears exactly once.
     ///
-    /// A physical batch has at most `physical_batch_size` rows, and exactly that number if the
-    /// loader pads. The result of the step does not depend on the size. If the loader pads and the
-    /// draws have a public largest size, as under
+    /// A physical batch has at most `physical_batch_size` rows, and exactly that number with
+    /// [padding](super::PrivateDataLoaderBuilder::with_padding). The result of the step does not
+    /// depend on the size. If the loader pads and the draws have a public largest size, as under
     /// [`TruncatedPoissonSampler`](super::TruncatedPoissonSampler), every draw has the same number
     /// of physical batches, the last of which can consist of padding.
     ///
@@ -81,6 +82,50 @@ impl<O: Send + 'static> LogicalBatch<O> {
         (part, parts): (usize, usize),
         device: Option<Device>,
     ) -> Result<PhysicalBatches<O>, DpError> {
+        let pads = self.loader.padding(false, device.as_ref()) != PaddingChoice::No;
+        self.units(physical_batch_size, (part, parts), device, pads)
+    }
+
+    /// Returns the physical batches of [`part`](Self::part) for losses that the library computes
+    /// itself: with a fixed number of rows on devices that compile their kernels, unless the loader
+    /// is told not to pad. A device keeps what it compiled and tuned for one shape.
+    ///
+    /// # Arguments
+    ///
+    /// - `expected_batch_size`: of the plan. No batch has more rows than two standard deviations
+    ///   above it, so that a large `physical_batch_size` is not filled with padding
+    pub(crate) fn computed(
+        &self,
+        physical_batch_size: usize,
+        part: (usize, usize),
+        device: Option<Device>,
+        expected_batch_size: f64,
+    ) -> Result<PhysicalBatches<O>, DpError> {
+        let (size, pads) = match self.loader.padding(true, device.as_ref()) {
+            PaddingChoice::No => (physical_batch_size, false),
+            PaddingChoice::Asked => (physical_batch_size, true),
+            PaddingChoice::Usual => {
+                let mechanism = self.draw.mechanism();
+                let deviations = match mechanism {
+                    // Parts of a permutation have one size.
+                    SamplingMechanism::NoAmplification { .. } => 0.0,
+                    _ => 2.0 * expected_batch_size.sqrt(),
+                };
+                let usual = (expected_batch_size + deviations).ceil() as usize;
+                let usual = mechanism.max_batch_size().unwrap_or(usual);
+                (physical_batch_size.min(usual.max(1)), true)
+            }
+        };
+        self.units(size, part, device, pads)
+    }
+
+    fn units(
+        &self,
+        physical_batch_size: usize,
+        (part, parts): (usize, usize),
+        device: Option<Device>,
+        pads: bool,
+    ) -> Result<PhysicalBatches<O>, DpError> {
         if physical_batch_size == 0 {
             return Err(DpError::invalid("physical_batch_size", "must be at least 1, got 0"));
         }
@@ -88,6 +133,7 @@ impl<O: Send + 'static> LogicalBatch<O> {
             draw: self.draw.clone(),
             next: part.saturating_mul(physical_batch_size),
             size: physical_batch_size,
+            pads,
             stride: parts.saturating_mul(physical_batch_size),
             loader: self.loader.clone(),
             device,
@@ -114,7 +160,7 @@ mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
     use crate::random::InsecureSeed;
-    use crate::sampling::{RecordIdentity, SamplingMechanism};
+    use crate::sampling::RecordIdentity;
 
     /// Returns the indices; fails or panics at a given unit.
     struct Echo {
@@ -137,8 +183,8 @@ mod tests {
             Ok((indices.to_vec(), indices.len()))
         }
 
-        fn pads(&self) -> bool {
-            false
+        fn padding(&self, _: bool, _: Option<&Device>) -> PaddingChoice {
+            PaddingChoice::No
         }
 
         fn identity(&self) -> RecordIdentity {

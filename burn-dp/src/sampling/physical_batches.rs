@@ -35,6 +35,8 @@ pub(super) struct UnitLoader<O> {
     pub(super) draw: Draw,
     pub(super) next: usize,
     pub(super) size: usize,
+    /// Whether every batch has `size` rows.
+    pub(super) pads: bool,
     /// Distance between the first units of two consecutive batches.
     pub(super) stride: usize,
     pub(super) loader: Arc<dyn RowLoader<O>>,
@@ -74,7 +76,7 @@ impl<O> Iterator for UnitLoader<O> {
         let count = self.draw.private_indices().len();
         // With padding, a public largest size is the number of rows of every draw.
         let places = match self.draw.mechanism().max_batch_size() {
-            Some(places) if self.loader.pads() => places,
+            Some(places) if self.pads => places,
             _ => count,
         };
         if self.next >= places {
@@ -82,7 +84,8 @@ impl<O> Iterator for UnitLoader<O> {
         }
         let range = count.min(self.next)..count.min(self.next.saturating_add(self.size));
         let units = &self.draw.private_indices()[range.clone()];
-        let loaded = self.loader.load(units, self.size, self.device.as_ref(), &self.choice);
+        let rows = if self.pads { self.size } else { units.len() };
+        let loaded = self.loader.load(units, rows, self.device.as_ref(), &self.choice);
         self.next = match loaded.is_ok() {
             true => self.next.saturating_add(self.stride),
             false => places,

@@ -9,12 +9,13 @@ use burn::tensor::Device;
 use super::example_choice::ExampleChoice;
 use super::records::{DistinctRecords, RecordIdentity};
 use crate::DpError;
+use crate::ops::has_kernels;
 
 /// Loads units into one physical batch. Hides the types of the item and of the data set's error.
 pub(crate) trait RowLoader<O>: Send + Sync {
-    /// Loads the units `indices` of one step into `rows` rows if padded, on `device` or else on the
-    /// device of the loader. Returns the batch and the number of its rows. Only a loader that
-    /// [pads](Self::pads) loads a batch without units.
+    /// Loads the units `indices` of one step into `rows` rows, on `device` or else on the device of
+    /// the loader. Returns the batch and the number of its rows: a loader without padding has one
+    /// row for each unit, and loads no batch without units.
     ///
     /// # Errors
     ///
@@ -28,15 +29,34 @@ pub(crate) trait RowLoader<O>: Send + Sync {
         choice: &ExampleChoice,
     ) -> Result<(O, usize), DpError>;
 
-    /// Returns whether every batch has the requested number of rows.
-    fn pads(&self) -> bool;
+    /// Returns whether every batch is to have the same number of rows.
+    ///
+    /// # Arguments
+    ///
+    /// - `computes`: whether the library computes the losses itself, so that nobody can take a row
+    ///   of padding for a unit
+    /// - `device`: as in [`load`](Self::load)
+    fn padding(&self, computes: bool, device: Option<&Device>) -> PaddingChoice;
 
     /// Returns how it is known that the units are different records.
     fn identity(&self) -> RecordIdentity;
 }
 
+/// Whether physical batches have a fixed number of rows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum PaddingChoice {
+    No,
+    /// The number that was asked for.
+    Asked,
+    /// At most the usual size of a draw.
+    Usual,
+}
+
 /// What the rows contain that remain in a physical batch of fixed size.
 pub(super) enum Padding<I> {
+    /// The first unit again where the library computes the losses itself, on a device that compiles
+    /// its kernels; otherwise there are no such rows.
+    Automatic,
     /// There are no such rows.
     None,
     /// The first unit of the physical batch again, or item 0 of the data set if there is none.
@@ -87,7 +107,9 @@ where
             match &self.padding {
                 Padding::None => break,
                 // Without units, any item has the right shape.
-                Padding::Repeat => items.extend(load(vec![indices.first().map_or(0, |&i| i)])?),
+                Padding::Automatic | Padding::Repeat => {
+                    items.extend(load(vec![indices.first().map_or(0, |&i| i)])?)
+                }
                 Padding::Item(item) => items.push(item()),
             }
         }
@@ -95,8 +117,14 @@ where
         Ok((self.batcher.batch(items, device), rows))
     }
 
-    fn pads(&self) -> bool {
-        !matches!(self.padding, Padding::None)
+    fn padding(&self, computes: bool, device: Option<&Device>) -> PaddingChoice {
+        match self.padding {
+            Padding::Automatic if computes && has_kernels(device.unwrap_or(&self.device)) => {
+                PaddingChoice::Usual
+            }
+            Padding::Automatic | Padding::None => PaddingChoice::No,
+            Padding::Repeat | Padding::Item(_) => PaddingChoice::Asked,
+        }
     }
 
     fn identity(&self) -> RecordIdentity {

@@ -35,6 +35,15 @@ impl<O: Send + 'static> PrivateBatch<O> {
         self.batch.part(size, self.part, self.device.clone())
     }
 
+    /// Returns the physical batches whose losses the library computes itself.
+    pub(super) fn computed(
+        &self,
+        size: usize,
+        expected_batch_size: f64,
+    ) -> Result<PhysicalBatches<O>, DpError> {
+        self.batch.computed(size, self.part, self.device.clone(), expected_batch_size)
+    }
+
     /// Returns the forward passes of this part.
     pub(super) fn forward<'a, M, T>(
         &'a self,

@@ -254,7 +254,8 @@ impl<M: PrivateTrainStep> PrivateModel<M> {
         let mut outputs = Vec::new();
         let forward = self.session.with_engine(|engine| batch.forward(engine, &M::losses));
         let computing = self.session.with_engine(|engine| engine.computing(&self.model))?;
-        for physical in batch.physical_batches(self.session.physical_batch_size)? {
+        let expected = self.session.with_engine(|engine| engine.plan.expected_batch_size);
+        for physical in batch.computed(self.session.physical_batch_size, expected)? {
             let (input, part) = physical?.into_parts();
             let units = part.private_indices();
             PrivateBatch::compare(&self.session, &forward, &*computing, units)?;

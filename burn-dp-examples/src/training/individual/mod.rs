@@ -18,7 +18,7 @@ pub use clipping::{ClippingName, ClippingOptions, ClippingSettings, RuleName};
 pub use figures::RunFigures;
 pub use inputs::{InputOptions, InputSettings};
 pub use options::{IndividualOptions, TrainingRecipeOptions};
-pub(in crate::training) use run::train_items;
 pub use run::{is_interrupted, run};
+pub(in crate::training) use run::{run_on, train_items};
 pub use schedule::ScheduleName;
 pub use settings::{Length, PrivateSettings, Settings};

@@ -15,7 +15,7 @@ use crate::models::Classifier;
 use crate::training::TrainError;
 use crate::training::budget::within_budget;
 use crate::training::checkpoints::Checkpoints;
-use crate::training::options::{BackendName, Precision};
+use crate::training::options::Precision;
 
 /// Examples on which their independence is tested.
 const PROBE_ITEMS: usize = 4;
@@ -125,10 +125,9 @@ impl<E: Encoder, M: Classifier<Inputs = E::Inputs>> PrivateRun<E, M> {
         let plan = optim.plan();
         let batcher = settings.augmented(encoder)?;
         let builder = PrivateDataLoaderBuilder::new(batcher).with_device(device.clone());
-        // Fixed shapes keep the kernels of a GPU in use.
+        // A cut draw has a fixed shape. On a GPU the library pads by itself.
         let is_truncated = matches!(plan.sampling(), SamplingScheme::TruncatedPoisson { .. });
-        let is_gpu = matches!(settings.backend, BackendName::Wgpu | BackendName::Cuda);
-        let builder = if is_truncated || is_gpu { builder.with_padding() } else { builder };
+        let builder = if is_truncated { builder.with_padding() } else { builder };
         let batches = builder.build(train.clone(), plan.sampler()?, plan.steps())?;
         for batch in batches.skip_to(optim.next_step())? {
             let batch = batch?;

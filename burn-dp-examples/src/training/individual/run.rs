@@ -13,6 +13,7 @@ use super::{IndividualOptions, RunFigures, Settings, ordinary};
 use crate::data::{Encoder, FeatureBatcher, Splits, WordVectors};
 use crate::models::{Augmented, Classifier, ImageNetwork, TextNetwork};
 use crate::training::checkpoints::Checkpoints;
+use crate::training::loading::Loaded;
 use crate::training::optimizer::optimizer;
 use crate::training::options::{DataOptions, DatasetName, typed};
 use crate::training::output::Measurement;
@@ -33,6 +34,18 @@ const DELTAS: [f64; 4] = [1e-4, 1e-5, 1e-6, 1e-8];
 /// Returns [`TrainError::Option`] if an option is impossible and [`TrainError::Data`] if the data
 /// cannot be read, both before anything is written; and the errors of training and writing.
 pub fn run(options: IndividualOptions) -> Result<RunFigures, TrainError> {
+    run_on(options, &mut Loaded::default())
+}
+
+/// [Trains](run) with data that may have been read before.
+///
+/// # Errors
+///
+/// Returns the errors of [`run`].
+pub(in crate::training) fn run_on(
+    options: IndividualOptions,
+    loaded: &mut Loaded,
+) -> Result<RunFigures, TrainError> {
     let settings = Settings::new(options, DataOptions::environment())?;
     let device = device(settings.backend)?;
     // Only the initial weights: noise and sampling have their own generators.
@@ -40,7 +53,7 @@ pub fn run(options: IndividualOptions) -> Result<RunFigures, TrainError> {
     let (data, inputs) = (&settings.data, &settings.inputs);
     if data.dataset != DatasetName::Imdb {
         let options = data;
-        let data = options.images(inputs.image_size)?;
+        let data = loaded.images(options, inputs.image_size)?;
         let public =
             settings.needs_public().then(|| options.public_images(&data, inputs.image_size));
         let public = public.transpose()?;
@@ -76,7 +89,7 @@ pub fn run(options: IndividualOptions) -> Result<RunFigures, TrainError> {
     }
     let (vocabulary_size, length) = (inputs.vocabulary_size, inputs.sequence_length);
     let (options, words) = (data, inputs.word_vectors.as_ref());
-    let (data, vectors) = options.reviews(vocabulary_size, length, words)?;
+    let (data, vectors) = loaded.reviews(options, vocabulary_size, length, words)?;
     let public = || options.public_reviews(&data, vocabulary_size, length, words);
     let items = settings.needs_public().then(public).transpose()?;
     let named = |(path, vectors): (&PathBuf, &WordVectors)| {
@@ -105,12 +118,17 @@ pub fn run(options: IndividualOptions) -> Result<RunFigures, TrainError> {
 /// # Errors
 ///
 /// Returns [`TrainError::Data`] if the data cannot be read.
-pub(in crate::training) fn train_items(settings: &Settings) -> Result<usize, TrainError> {
+pub(in crate::training) fn train_items(
+    settings: &Settings,
+    loaded: &mut Loaded,
+) -> Result<usize, TrainError> {
     let (data, inputs) = (&settings.data, &settings.inputs);
     if data.dataset != DatasetName::Imdb {
-        return Ok(data.images(inputs.image_size)?.train.items().len());
+        return Ok(loaded.images(data, inputs.image_size)?.train.items().len());
     }
-    let (data, _) = data.reviews(inputs.vocabulary_size, inputs.sequence_length, None)?;
+    let (vocabulary_size, length) = (inputs.vocabulary_size, inputs.sequence_length);
+    let words = inputs.word_vectors.as_ref();
+    let (data, _) = loaded.reviews(data, vocabulary_size, length, words)?;
     Ok(data.train.items().len())
 }
 

@@ -18,6 +18,7 @@ use burn_dp_accountant::{Budget, DpEvent, LedgerHeader, PrivacyStatement, Rounde
 use serde::Serialize;
 
 use super::individual::{self, Settings};
+use super::loading::Loaded;
 use super::options::{DataOptions, typed};
 use super::{
     AVERAGED_MODEL_FILE, MODEL_FILE, STATEMENT_JSON, STATEMENT_TEXT, TRAINING_PLOT, TrainError,
@@ -58,7 +59,9 @@ pub fn run(options: TuneOptions) -> Result<TuneFigures, TrainError> {
         // Every combination is checked before the first run.
         Settings::new(options.training(candidate, None)?, DataOptions::environment())?;
     }
-    let plan = Plan::new(&options, &candidates[0])?;
+    // Candidates mostly share the data.
+    let mut loaded = Loaded::kept();
+    let plan = Plan::new(&options, &candidates[0], &mut loaded)?;
     files::make_folder(&options.output)?;
     let mut search = Search::open(&options, plan.noise_multiplier, &candidates)?;
     while let Some((index, candidate)) = search.next() {
@@ -67,7 +70,7 @@ pub fn run(options: TuneOptions) -> Result<TuneFigures, TrainError> {
         run.run.resume = individual::is_interrupted(&folder)?;
         run.run.output = folder;
         println!("run {}: {}", index + 1, candidate.join(" "));
-        let figures = individual::run(run)?;
+        let figures = individual::run_on(run, &mut loaded)?;
         search.finish(index, figures.test_accuracy)?;
     }
     let best = search.best();
@@ -126,10 +129,14 @@ struct Plan {
 }
 
 impl Plan {
-    fn new(options: &TuneOptions, candidate: &[String]) -> Result<Self, TrainError> {
+    fn new(
+        options: &TuneOptions,
+        candidate: &[String],
+        loaded: &mut Loaded,
+    ) -> Result<Self, TrainError> {
         let training = options.training(candidate, None)?;
         let settings = Settings::new(training, DataOptions::environment())?;
-        let items = individual::train_items(&settings)?;
+        let items = individual::train_items(&settings, loaded)?;
         let run = |noise_multiplier: f64| run_of(&settings, items, noise_multiplier);
         let (_, relation, sampling) = run(1.0)?;
         let budget = Budget::new(options.epsilon, options.delta).map_err(DpError::from)?;
@@ -236,7 +243,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let options = options(folder.path(), SMALL);
         let candidates = options.candidates().unwrap();
-        let search = Plan::new(&options, &candidates[0]).unwrap();
+        let search = Plan::new(&options, &candidates[0], &mut Loaded::default()).unwrap();
         let settings = options.training(&candidates[0], None).unwrap();
         let settings = Settings::new(settings, None).unwrap();
         let (event, relation, _) = run_of(&settings, 300, search.noise_multiplier).unwrap();

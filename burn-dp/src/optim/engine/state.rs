@@ -100,12 +100,12 @@ impl EngineState {
 
 impl PrivacyEngine {
     /// Returns the state between two steps.
-    pub(crate) fn state(&self) -> Result<EngineState, DpError> {
+    pub(crate) async fn state(&self) -> Result<EngineState, DpError> {
         let ledger = serde_json::from_str(&self.ledger.to_json()?)
             .map_err(|error| DpError::state(format!("the ledger cannot be written: {error}")))?;
         let (correlated, noise_memory) = match &self.correlated {
             Some(noise) => {
-                let (state, memory) = noise.save(&self.plan.source)?;
+                let (state, memory) = noise.save(&self.plan.source).await?;
                 (Some(state), Some(Bytes::from_bytes_vec(memory)))
             }
             None => (None, None),

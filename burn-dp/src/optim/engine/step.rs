@@ -91,8 +91,7 @@ impl PrivacyEngine {
         };
         self.frozen = None;
         let statistics = sum.statistics().reveal();
-        // Correlated noise is combined on the host.
-        let on_host = self.correlated.is_some();
+        let on_host = self.correlated.as_ref().is_some_and(|noise| noise.stays_on_host(dimension));
         let bound = prepared.bind(model, sum, gradient_noise, count_noise, on_host).await?;
         // Recorded before it is made: an interrupted release is paid for.
         let releases = self.releases.get_mut().map_err(|_| super::poisoned())?;
@@ -104,7 +103,7 @@ impl PrivacyEngine {
         let lengths = bound.lengths();
         let next_noise = self.next_noise.take();
         let (gradients, fractions) =
-            bound.release(model, next_noise.as_ref(), self.correlated.as_mut())?;
+            bound.release(model, next_noise.as_ref(), self.correlated.as_mut()).await?;
         self.plan.clipping.update(step, &fractions);
         let signal_to_noise = match &gradients {
             Some(gradients) if self.measures_signal => {

@@ -3,6 +3,7 @@
 use burn::module::{Module, ParamId};
 use burn::nn::Linear;
 use burn::tensor::{Device, Tensor, TensorData};
+use burn_dp_accountant::correlated_noise::Strategy;
 
 use super::{config, layer_on};
 use crate::DpError;
@@ -10,6 +11,7 @@ use crate::clipping::ClippedSum;
 use crate::device_read::wait;
 use crate::model::for_each_trained;
 use crate::nn::Private;
+use crate::noise::CorrelatedNoise;
 use crate::optim::release::Release;
 use crate::optim::releases::Mark;
 use crate::random::{InsecureSeed, Key, NoiseSource, Purpose};
@@ -35,6 +37,17 @@ fn release(
     on_host: bool,
     last: f32,
 ) -> Result<(Vec<Vec<u32>>, Mark, usize), DpError> {
+    let mut source = NoiseSource::resume(key.clone(), 2);
+    release_step((&mut source, 2), device, on_host, last, None)
+}
+
+fn release_step(
+    (source, step): (&mut NoiseSource, u64),
+    device: &Device,
+    on_host: bool,
+    last: f32,
+    correlated: Option<&mut CorrelatedNoise>,
+) -> Result<(Vec<Vec<u32>>, Mark, usize), DpError> {
     let net = Net::new(&device.clone().autodiff());
     let mut sums: Vec<(ParamId, Tensor<1>)> = Vec::new();
     for_each_trained(&net, |_, parameter| {
@@ -50,12 +63,11 @@ fn release(
     let noise = thresholds.noise(1.3, 8.0)?;
     let coefficients = thresholds.coefficients(&[], |_| true);
     let sum = ClippedSum::new(sums, thresholds.clone(), coefficients);
-    let mut source = NoiseSource::resume(key.clone(), 2);
-    let step = source.begin_step(Purpose::Gradient, 2)?;
+    let step = source.begin_step(Purpose::Gradient, step)?;
     let prepared = Release::new(&net, &thresholds, &noise, 8.0)?;
     let bound = wait(prepared.bind(&net, sum, step, None, on_host))?;
     let (mark, on_host) = (bound.mark(), bound.lengths().into_iter().sum());
-    let (grads, _) = bound.release(&net, None, None)?;
+    let (grads, _) = wait(bound.release(&net, None, correlated))?;
     let (grads, mut bits) = (grads.unwrap(), Vec::new());
     for_each_trained(&net, |_, parameter| {
         let grad = parameter.value.registered(parameter.id, &grads).unwrap();
@@ -94,6 +106,35 @@ fn sums_that_are_not_finite_are_refused_on_every_device() {
         for bad in [f32::NAN, f32::INFINITY, f32::NEG_INFINITY] {
             let error = release(&key, &device, false, bad).unwrap_err();
             assert!(matches!(error, DpError::InvalidArgument { name: "sums", .. }), "{error}");
+        }
+    }
+}
+
+#[test]
+fn correlated_noise_has_the_same_bits_on_every_device() {
+    let key = Key::from_os().unwrap();
+    for strategy in [
+        Strategy::banded_toeplitz(6, &[1.0, 0.5, 0.2]).unwrap(),
+        Strategy::buffered(6, &[0.9, 0.5], &[0.2, 0.1]).unwrap(),
+    ] {
+        let run = |device: &Device, on_host: bool| -> Vec<_> {
+            let mut source = NoiseSource::resume(key.clone(), 0);
+            let mut noise = CorrelatedNoise::new(&strategy, usize::MAX);
+            let mut step = |step: u64| {
+                // The third sum is not finite. Its noise still enters the noise of later steps.
+                let last = if step == 2 { f32::INFINITY } else { 0.1 * step as f32 };
+                let noise = Some(&mut noise);
+                release_step((&mut source, step), device, on_host, last, noise).ok()
+            };
+            (0..5).map(|number| step(number).map(|(bits, mark, _)| (bits, mark))).collect()
+        };
+        let expected = run(&Device::flex(), false);
+        let is_released: Vec<bool> = expected.iter().map(Option::is_some).collect();
+        assert_eq!(is_released, [true, true, false, true, true]);
+        for device in devices() {
+            for on_host in [false, true] {
+                assert!(run(&device, on_host) == expected, "{device:?} {strategy}");
+            }
         }
     }
 }

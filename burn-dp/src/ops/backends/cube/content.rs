@@ -49,7 +49,7 @@ pub fn content_hash(values: &[u32], key: &[u32], results: &mut [u32]) {
                     lanes[2 * lane + 1] = sum.high;
                 }
             }
-            let words = block(key, u32::cast_from(index));
+            let words = block(key, 0usize, u32::cast_from(index));
             for lane in 0..4usize {
                 let a = lanes[2 * lane] + words[2 * lane];
                 let b = lanes[2 * lane + 1] + words[2 * lane + 1];

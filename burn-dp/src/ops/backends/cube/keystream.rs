@@ -27,16 +27,17 @@ fn quarter_round(
 
 /// Returns the 16 words of block `index` of a keystream.
 ///
-/// - stream: the 8 words of the key and the 2 of the stream number
+/// - stream: the 8 words of a key and the 2 of the stream number
+/// - key: the place of the 8 words of the key
 #[cube]
-pub(super) fn block(stream: &[u32], index: u32) -> Array<u32> {
+pub(super) fn block(stream: &[u32], key: usize, index: u32) -> Array<u32> {
     let mut initial = Array::<u32>::new(16usize);
     initial[0] = 0x6170_7865;
     initial[1] = 0x3320_646e;
     initial[2] = 0x7962_2d32;
     initial[3] = 0x6b20_6574;
     for word in 0..8usize {
-        initial[word + 4] = stream[word];
+        initial[word + 4] = stream[key + word];
     }
     // No tensor has 2^32 blocks.
     initial[12] = index;

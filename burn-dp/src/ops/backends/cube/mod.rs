@@ -6,6 +6,8 @@
 #![allow(unreachable_pub, missing_docs, clippy::manual_rotate)]
 
 mod content;
+mod correlated;
+mod double;
 mod keystream;
 mod normal;
 mod release;
@@ -23,7 +25,7 @@ use burn_cubecl::tensor::CubeTensor;
 use burn_cubecl::{CubeBackend, CubeDevice};
 
 use crate::ops::release_ops::hash_shape;
-use crate::ops::{ContentHash, KeyedNoise, ReleaseOps};
+use crate::ops::{ContentHash, CorrelatedKeyedNoise, KeyedNoise, ReleaseOps};
 
 impl ReleaseOps for CubeBackend {
     fn native_release(sums: FloatTensor<Self>, noise: KeyedNoise) -> FloatTensor<Self> {
@@ -50,6 +52,51 @@ impl ReleaseOps for CubeBackend {
             released.clone().into_buffer_arg(),
         );
         released
+    }
+
+    fn native_correlated_release(
+        sums: FloatTensor<Self>,
+        memory: IntTensor<Self>,
+        noise: CorrelatedKeyedNoise,
+    ) -> (FloatTensor<Self>, IntTensor<Self>) {
+        let sums = bits_of(sums);
+        let (client, device) = (sums.client.clone(), sums.device.clone());
+        let shape = sums.meta.shape().clone();
+        let blocks = shape.num_elements().div_ceil(release::GROUP_VALUES) * 16;
+        let released =
+            empty_device_contiguous_dtype(client.clone(), device.clone(), shape, DType::F32);
+        if blocks == 0 {
+            return (released, memory);
+        }
+        let memory = own(memory);
+        let words = upload(&client, &device, &noise.words(blocks as u32));
+        let table = table(&client, &device, noise.noise.table);
+        let cube = CubeDim::new(&client, blocks);
+        correlated::release_correlated::launch(
+            &client,
+            calculate_cube_count_elemwise(&client, blocks, cube),
+            cube,
+            sums.into_buffer_arg(),
+            words.into_buffer_arg(),
+            table.into_buffer_arg(),
+            memory.clone().into_buffer_arg(),
+            released.clone().into_buffer_arg(),
+            noise.earlier.are_drawn_again(),
+        );
+        (released, integers(memory))
+    }
+
+    fn native_erase(memory: IntTensor<Self>) -> IntTensor<Self> {
+        let memory = own(memory);
+        let (client, words) = (memory.client.clone(), memory.meta.shape().num_elements());
+        let cube = CubeDim::new(&client, words);
+        correlated::erase::launch(
+            &client,
+            calculate_cube_count_elemwise(&client, words, cube),
+            cube,
+            memory.clone().into_buffer_arg(),
+        );
+        integers(memory)
     }
 
     fn native_content_hash(values: FloatTensor<Self>, hash: ContentHash) -> IntTensor<Self> {
@@ -85,6 +132,32 @@ fn bits_of(values: CubeTensor) -> CubeTensor {
     // The same memory as integers: a device may change what it loads as a float.
     values.dtype = DType::U32;
     values
+}
+
+/// Returns words that a kernel may change: the memory itself, unless another tensor shares it.
+fn own(words: CubeTensor) -> CubeTensor {
+    let mut words = into_contiguous(words);
+    if !words.can_mut() {
+        #[cfg(test)]
+        COPIES.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+        words = words.copy();
+    }
+    words.dtype = DType::U32;
+    words
+}
+
+#[cfg(test)]
+static COPIES: std::sync::atomic::AtomicUsize = std::sync::atomic::AtomicUsize::new(0);
+
+/// Returns how often a memory was copied because another tensor shared it.
+#[cfg(test)]
+pub(crate) fn copied_memories() -> usize {
+    COPIES.load(std::sync::atomic::Ordering::Relaxed)
+}
+
+fn integers(mut words: CubeTensor) -> CubeTensor {
+    words.dtype = DType::I32;
+    words
 }
 
 fn upload(client: &Client, device: &CubeDevice, words: &[u32]) -> CubeTensor {
@@ -128,4 +201,28 @@ pub(crate) fn normal_values(pairs: &[(u64, u64)], bytes: &'static [u8]) -> Vec<i
     );
     let bytes = client.read_one_unchecked(values.handle);
     bytes.as_chunks().0.iter().map(|&value| i64::from_le_bytes(value)).collect()
+}
+
+/// Returns `[a b, a + b, a as an integer, the integer a as a double]` of pairs of doubles, as bits.
+#[cfg(test)]
+pub(crate) fn double_operations(pairs: &[(u64, u64)]) -> Vec<[u64; 4]> {
+    let device = CubeDevice::default();
+    let client = device.client();
+    let halves = |word: u64| [word as u32, (word >> 32) as u32];
+    let words: Vec<u32> =
+        pairs.iter().flat_map(|&(a, b)| [halves(a), halves(b)]).flatten().collect();
+    let shape = Shape::new([8 * pairs.len()]);
+    let results = empty_device_contiguous_dtype(client.clone(), device.clone(), shape, DType::U32);
+    let cube = CubeDim::new(&client, pairs.len());
+    double::operations::launch(
+        &client,
+        calculate_cube_count_elemwise(&client, pairs.len(), cube),
+        cube,
+        upload(&client, &device, &words).into_buffer_arg(),
+        results.clone().into_buffer_arg(),
+    );
+    let bytes = client.read_one_unchecked(results.handle);
+    let words: Vec<u64> =
+        bytes.as_chunks().0.iter().map(|&word| u64::from_le_bytes(word)).collect();
+    words.as_chunks().0.to_vec()
 }

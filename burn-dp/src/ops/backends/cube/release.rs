@@ -23,7 +23,7 @@ pub fn release_values(sums: &[u32], mechanism: &[u32], table: &[u32], released: 
     let index = ABSOLUTE_POS;
     let first = (index / 16) * 128 + index % 16;
     if first < sums.len() {
-        let words = block(mechanism, u32::cast_from(index));
+        let words = block(mechanism, 0usize, u32::cast_from(index));
         for value in 0..8usize {
             let position = first + 16 * value;
             if position < sums.len() {
@@ -31,16 +31,15 @@ pub fn release_values(sums: &[u32], mechanism: &[u32], table: &[u32], released: 
                 let next = value ^ 1;
                 let other = Wide { low: words[2 * next], high: words[2 * next + 1] };
                 let noise = normal(Wide { low, high }, other, table);
-                let bits = noisy(sums[position], noise, mechanism);
-                released[position] = f32::reinterpret(bits) * f32::reinterpret(mechanism[FACTOR]);
+                released[position] = noisy(sums[position], noise, mechanism);
             }
         }
     }
 }
 
-/// Returns the bits of the sum of a float on the grid and noise, in standard deviations.
+/// Returns the sum of a float, given as its bits, on the grid and noise in units of 2^-40, scaled.
 #[cube]
-fn noisy(bits: u32, noise: Wide, mechanism: &[u32]) -> u32 {
+pub(super) fn noisy(bits: u32, noise: Wide, mechanism: &[u32]) -> f32 {
     let exponent = (bits >> 23) & 255;
     let mantissa = select(exponent == 0, 0u32, (bits & 0x7f_ffff) | 0x80_0000);
     let product = product(mantissa, mechanism[RECIPROCAL]);
@@ -63,7 +62,8 @@ fn noisy(bits: u32, noise: Wide, mechanism: &[u32]) -> u32 {
     let back = shift_left(copy(&high), up);
     let rest = select(back.low == noise.low && back.high == noise.high, 0u32, 1u32);
     let total = add(sum, high);
-    to_float(Wide { low: total.low | rest, high: total.high }, up)
+    let bits = to_float(Wide { low: total.low | rest, high: total.high }, up);
+    f32::reinterpret(bits) * f32::reinterpret(mechanism[FACTOR])
 }
 
 /// Returns the bits of `total` 2^(up - 40), rounded to the nearest float, ties to even.

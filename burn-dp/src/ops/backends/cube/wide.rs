@@ -23,6 +23,12 @@ pub(super) fn add(a: Wide, b: Wide) -> Wide {
     Wide { low, high: a.high + b.high + carry }
 }
 
+/// Returns an integer of 32 bits as one of 64.
+#[cube]
+pub(super) fn widened(a: u32) -> Wide {
+    Wide { low: a, high: 0u32.runtime() }
+}
+
 /// Returns the product of two integers of 32 bits.
 #[cube]
 pub(super) fn product(a: u32, b: u32) -> Wide {
@@ -32,10 +38,7 @@ pub(super) fn product(a: u32, b: u32) -> Wide {
 /// Returns -a if all bits of `sign` are set, and a if none is.
 #[cube]
 pub(super) fn negate_if(a: Wide, sign: u32) -> Wide {
-    add(
-        Wide { low: a.low ^ sign, high: a.high ^ sign },
-        Wide { low: sign & 1, high: 0u32.runtime() },
-    )
+    add(Wide { low: a.low ^ sign, high: a.high ^ sign }, widened(sign & 1))
 }
 
 /// Shifts by less than 64 places.
@@ -57,6 +60,15 @@ pub(super) fn shift_right(a: Wide, places: u32, fill: u32) -> Wide {
     let high = (a.high >> part) | ((fill << 1) << (31 - part));
     let far = places >= 32;
     Wide { low: select(far, high, low), high: select(far, fill, high) }
+}
+
+/// Shifts to the right by less than 64 places. The lowest bit is also set if a bit is lost.
+#[cube]
+pub(super) fn shift_right_jam(a: Wide, places: u32) -> Wide {
+    let shifted = shift_right(copy(&a), places, 0);
+    let back = shift_left(copy(&shifted), places);
+    let lost = select(back.low == a.low && back.high == a.high, 0u32, 1u32);
+    Wide { low: shifted.low | lost, high: shifted.high }
 }
 
 /// Returns the number of leading zeros; at most 63, also of zero.

@@ -1,0 +1,137 @@
+//! The release of sums with correlated noise: the recurrence of the host in double precision.
+
+use burn_cubecl::cubecl;
+use cubecl::prelude::*;
+
+use super::double::{from_double, multiply, sum, to_double};
+use super::keystream::block;
+use super::normal::normal;
+use super::release::noisy;
+use super::wide::Wide;
+
+/// Places of words after the words of a mechanism.
+const BLOCKS: usize = 13;
+const FIRST_BLOCK: usize = 14;
+const SLOTS: usize = 15;
+const READS: usize = 16;
+const WRITES: usize = 17;
+const FRESH: usize = 18;
+const SCALE: usize = 20;
+const FACTORS: usize = 22;
+/// Words of a slot that is read: its factor and its number.
+const READ_WORDS: usize = 3;
+/// Words of a slot that is drawn again: its factor and the key.
+const KEY_WORDS: usize = 10;
+/// Words of a slot that changes: its number and three factors.
+const WRITE_WORDS: usize = 7;
+
+/// Returns two words as one of 64 bits.
+#[cube]
+fn wide(words: &[u32], place: usize) -> Wide {
+    Wide { low: words[place], high: words[place + 1] }
+}
+
+#[cube]
+fn taken(values: &Array<u32>, index: usize) -> Wide {
+    Wide { low: values[2 * index], high: values[2 * index + 1] }
+}
+
+#[cube]
+fn put(values: &mut Array<u32>, index: usize, value: Wide) {
+    values[2 * index] = value.low;
+    values[2 * index + 1] = value.high;
+}
+
+/// Returns the independent value of 64-bit word `index` of a block, in standard deviations.
+#[cube]
+fn independent(block: &Array<u32>, index: usize, table: &[u32]) -> Wide {
+    to_double(normal(taken(block, index), taken(block, index ^ 1), table))
+}
+
+/// Replaces sums, given as the bits of floats, by values with correlated noise, and the memory of
+/// earlier steps by the memory after this one. One unit computes the eight values of a block.
+///
+/// - words: see `CorrelatedKeyedNoise`
+/// - memory: for each group of 128 values the slots one after the other, in double precision with
+///   the lower half first
+/// - drawn_again: the earlier values are drawn from their keys; the memory is not used
+#[cube(launch)]
+pub fn release_correlated(
+    sums: &[u32],
+    words: &[u32],
+    table: &[u32],
+    memory: &mut [u32],
+    released: &mut [f32],
+    #[comptime] drawn_again: bool,
+) {
+    let unit = ABSOLUTE_POS;
+    if unit < usize::cast_from(words[BLOCKS]) {
+        let index = words[FIRST_BLOCK] + u32::cast_from(unit);
+        let slots = usize::cast_from(words[SLOTS]);
+        let reads = usize::cast_from(words[READS]);
+        // The first value of the unit in its slot, in words.
+        let group = (unit / 16) * slots * 256 + 2 * (unit % 16);
+
+        let mut fresh = Array::<u32>::new(16usize);
+        let mut noise = Array::<u32>::new(16usize);
+        let drawn = block(words, 0usize, index);
+        for value in 0..8usize {
+            put(&mut fresh, value, independent(&drawn, value, table));
+            put(&mut noise, value, multiply(wide(words, FRESH), taken(&fresh, value)));
+        }
+        for read in 0..reads {
+            if comptime![drawn_again] {
+                let place = FACTORS + KEY_WORDS * read;
+                let drawn = block(words, place + 2, index);
+                for value in 0..8usize {
+                    let earlier = independent(&drawn, value, table);
+                    let part = multiply(wide(words, place), earlier);
+                    let total = sum(taken(&noise, value), part);
+                    put(&mut noise, value, total);
+                }
+            } else {
+                let place = FACTORS + READ_WORDS * read;
+                let slot = group + 256 * usize::cast_from(words[place + 2]);
+                for value in 0..8usize {
+                    let earlier = Wide {
+                        low: memory[slot + 32 * value],
+                        high: memory[slot + 32 * value + 1],
+                    };
+                    let part = multiply(wide(words, place), earlier);
+                    let total = sum(taken(&noise, value), part);
+                    put(&mut noise, value, total);
+                }
+            }
+        }
+        if comptime![!drawn_again] {
+            for write in 0..usize::cast_from(words[WRITES]) {
+                let place = FACTORS + READ_WORDS * reads + WRITE_WORDS * write;
+                let slot = group + 256 * usize::cast_from(words[place]);
+                for value in 0..8usize {
+                    let at = slot + 32 * value;
+                    let kept = Wide { low: memory[at], high: memory[at + 1] };
+                    let kept = multiply(wide(words, place + 1), kept);
+                    let kept = sum(kept, multiply(wide(words, place + 3), taken(&noise, value)));
+                    let kept = sum(kept, multiply(wide(words, place + 5), taken(&fresh, value)));
+                    memory[at] = kept.low;
+                    memory[at + 1] = kept.high;
+                }
+            }
+        }
+        for value in 0..8usize {
+            let position = (unit / 16) * 128 + unit % 16 + 16 * value;
+            if position < sums.len() {
+                let scaled = multiply(wide(words, SCALE), taken(&noise, value));
+                released[position] = noisy(sums[position], from_double(scaled), words);
+            }
+        }
+    }
+}
+
+/// Overwrites memory with zeros.
+#[cube(launch)]
+pub fn erase(memory: &mut [u32]) {
+    if ABSOLUTE_POS < memory.len() {
+        memory[ABSOLUTE_POS] = 0;
+    }
+}

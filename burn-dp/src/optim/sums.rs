@@ -1,0 +1,109 @@
+//! Clipped sums before their release, on the host or on a device.
+
+use burn::tensor::{DType, DataError, Device, Tensor, TensorData};
+
+use crate::DpError;
+use crate::device_read::read;
+use crate::ops::{ContentHash, has_release, native_content_hash};
+use crate::random::{ContentKey, ContentMark};
+
+/// The sum of one parameter.
+pub(super) enum Sum {
+    Host(TensorData),
+    /// On a device that has kernels for the release.
+    Device(Tensor<1>),
+}
+
+impl Sum {
+    /// Takes the sum of a parameter, and reads it if its device has no kernels for the release.
+    ///
+    /// # Arguments
+    ///
+    /// - `sum`: `None` if no example contributed
+    pub(super) async fn new(
+        sum: Option<Tensor<1>>,
+        values: usize,
+        device: &Device,
+        on_host: bool,
+    ) -> Result<Self, DpError> {
+        let is_single = sum.as_ref().is_none_or(|sum| sum.dtype() == DType::F32);
+        if !on_host && has_release(device) && is_single {
+            let zeros = || Tensor::zeros([values], (device, DType::F32));
+            return Ok(Self::Device(sum.unwrap_or_else(zeros)));
+        }
+        Ok(Self::Host(match sum {
+            Some(sum) => read(sum, "a clipped sum").await?.convert_dtype(DType::F32),
+            None => TensorData::zeros::<f32, _>([values]),
+        }))
+    }
+
+    /// Returns the number of values, and the device where they are released; `None` for the host.
+    pub(super) fn place(&self) -> (usize, Option<Device>) {
+        match self {
+            Self::Host(sum) => (sum.num_elements(), None),
+            Self::Device(sum) => (sum.dims()[0], Some(sum.device().inner())),
+        }
+    }
+}
+
+/// Returns the marks of the sums under `key`, and whether all sums of devices are finite. Without a
+/// key nothing is bound to the sums, and only the sums of devices are looked at, for values that
+/// are not finite: the host finds its own when it adds the noise.
+pub(super) async fn marks(
+    sums: &[Sum],
+    key: Option<&ContentKey>,
+) -> Result<(Vec<ContentMark>, bool), DpError> {
+    let (on_device, is_finite) = read_marks(sums, key).await?;
+    let mut on_device = on_device.into_iter();
+    let Some(key) = key else { return Ok((Vec::new(), is_finite)) };
+    let marks: Result<_, DpError> = (0u32..)
+        .zip(sums)
+        .map(|(position, sum)| match sum {
+            Sum::Host(sum) => Ok(key.mark(position, sum.as_slice::<f32>().map_err(unreadable)?)),
+            Sum::Device(_) => on_device.next().ok_or_else(|| DpError::device("a hash is missing")),
+        })
+        .collect();
+    Ok((marks?, is_finite))
+}
+
+/// Hashes the sums that are on a device, and reads the hashes at once: the only read of a release
+/// there. Returns also whether these sums are finite.
+async fn read_marks(
+    sums: &[Sum],
+    key: Option<&ContentKey>,
+) -> Result<(Vec<ContentMark>, bool), DpError> {
+    if !sums.iter().any(|sum| matches!(sum, Sum::Device(_))) {
+        return Ok((Vec::new(), true));
+    }
+    let public = key.is_none().then(ContentKey::public);
+    let Some(key) = key.or(public.as_ref()) else { return Ok((Vec::new(), true)) };
+    let (mut hashes, mut lengths) = (Vec::new(), Vec::new());
+    for (position, sum) in (0u32..).zip(sums) {
+        let Sum::Device(sum) = sum else { continue };
+        let values = sum.dims()[0];
+        let hash = (values > 0).then(|| {
+            let keys = ContentHash { words: key.words(position) };
+            native_content_hash(sum.clone(), keys)
+        });
+        lengths.push((values, hash.as_ref().map_or(0, |hash| hash.dims()[0])));
+        hashes.extend(hash);
+    }
+    let words = match hashes.first().map(Tensor::device) {
+        Some(device) => {
+            let hashes = hashes.into_iter().map(|hash| hash.to_device(&device)).collect();
+            let words = read(Tensor::cat(hashes, 0), "hashes of clipped sums").await?;
+            words.try_into_vec::<i32>().map_err(unreadable)?
+        }
+        None => Vec::new(),
+    };
+    let (rows, _) = words.as_chunks::<9>();
+    let is_finite = rows.iter().all(|row| row[8] == 0);
+    let mut rows = rows.iter().map(|row| std::array::from_fn(|word| row[word].cast_unsigned()));
+    let marks = lengths.into_iter();
+    let marks = marks.map(|(length, parts)| ContentKey::combine(length, rows.by_ref().take(parts)));
+    Ok((marks.collect(), is_finite))
+}
+
+pub(super) fn unreadable(error: DataError) -> DpError {
+    DpError::device(format!("a clipped sum is unreadable: {error:?}"))
+}
