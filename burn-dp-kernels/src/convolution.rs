@@ -10,7 +10,9 @@
 
 use pulp::{Arch, Simd, WithSimd};
 
-use crate::product::{Matrix, Packed, Rows, Sums, Vectors, add_vectors, lanes, panel_vectors};
+use crate::matrix::Matrix;
+use crate::packed::Packed;
+use crate::tile::{Rows, Sums, Vectors, add_vectors, lanes, panel_vectors};
 
 /// The sizes of a convolution of the planes of one example, for one group of channels.
 #[derive(Clone, Copy, Debug)]
@@ -42,8 +44,8 @@ impl Planes {
         self.channels[0] * self.kernel.iter().product::<usize>()
     }
 
-    /// Returns whether [`forward`](Self::forward) takes fewer operations than a product with patches
-    /// that are written first.
+    /// Returns whether [`forward`](Self::forward) is less work than a product with patches that are
+    /// written first.
     pub fn is_direct(&self) -> bool {
         // To write a value of a patch and to read it takes as long as this many of its products.
         const PATCH: usize = 32;

@@ -130,8 +130,9 @@ mod tests {
         processes(backend, &args, nextest).iter().map(Process::to_string).collect()
     }
 
-    const PACKAGES: &str = "-p burn-dp-accountant -p burn-dp-kernels -p burn-dp -p burn-dp-examples \
-         -p burn-dp-bench -p burn-dp-models --features burn-dp-examples/full,burn-dp-bench/full,burn-dp-models/full";
+    const PACKAGES: &str = "-p burn-dp-accountant -p burn-dp-kernels -p burn-dp \
+         -p burn-dp-examples -p burn-dp-bench -p burn-dp-models \
+         --features burn-dp-examples/full,burn-dp-bench/full,burn-dp-models/full";
 
     #[test]
     fn nextest_is_used_where_it_is_installed_and_doc_tests_always() {

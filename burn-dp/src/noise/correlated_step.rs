@@ -125,7 +125,7 @@ impl CorrelatedParameter<'_> {
         let mut released = kept.replace(|part, memory| {
             let (first, size) = (part * groups, groups * GROUP_WORDS);
             let sums = match values > size {
-                true => sums.clone().slice([part * size..values.min((part + 1) * size)]),
+                true => sums.clone().narrow(0, part * size, size.min(values - part * size)),
                 false => sums.clone(),
             };
             native_correlated_release(sums, memory, of_part(first))

@@ -93,8 +93,8 @@ pub(crate) fn standardized_gradients<const D: usize>(
     ))
 }
 
-/// Returns the gradients of the weight of a convolution for each example, `[batch_size, values]`, if
-/// the backend has a way without patches.
+/// Returns the gradients of the weight of a convolution for each example, `[batch_size, values]`,
+/// if the backend has a way without patches.
 ///
 /// # Shapes
 ///

@@ -34,8 +34,8 @@ pub trait ParametricOps: Backend {
         output
     }
 
-    /// Computes `input @ weight + bias` whose parameters are constants. Its backward step gives only
-    /// the gradient of the input and keeps only the weight.
+    /// Computes `input @ weight + bias`, whose parameters are constants. Its backward step gives
+    /// only the gradient of the input and keeps only the weight.
     #[fusion(default)]
     fn matrix_product(
         input: FloatTensor<Self>,

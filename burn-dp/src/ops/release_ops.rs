@@ -85,8 +85,8 @@ impl Drop for Earlier {
 }
 
 impl CorrelatedKeyedNoise {
-    /// Returns everything but the table, for a part of `blocks` blocks: the words of the independent
-    /// noise, five numbers, two factors, what is read, and what is written.
+    /// Returns everything but the table, for a part of `blocks` blocks: the words of the
+    /// independent noise, five numbers, two factors, what is read, and what is written.
     #[cfg(feature = "cube")]
     pub(super) fn words(&self, blocks: u32) -> zeroize::Zeroizing<Vec<u32>> {
         let double = |value: f64| {

@@ -257,8 +257,7 @@ impl<M: PrivateTrainStep> PrivateModel<M> {
         let expected = self.session.with_engine(|engine| engine.plan.expected_batch_size);
         for physical in batch.computed(self.session.physical_batch_size, expected)? {
             let (input, part) = physical?.into_parts();
-            let units = part.private_indices();
-            PrivateBatch::compare(&self.session, &forward, &*computing, units)?;
+            PrivateBatch::compare(&self.session, &forward, &*computing, part.private_indices())?;
             let (losses, output) = forward.run(&*computing, input, &part);
             let Some(task) = self.session.clip_task(&self.model)? else { break };
             let (sum, probe) = wait(task.run(losses, &part, &self.model, &computing));

@@ -5,7 +5,7 @@ use burn::tensor::{Shape, TensorData};
 
 use burn_dp_kernels::{Matrix, add_product, weighted_product};
 
-use super::{matrix, rows};
+use super::matrices::{matrix, rows};
 
 /// Returns `input @ weight + bias`.
 pub(super) fn forward(

@@ -7,6 +7,7 @@
 mod convolution;
 mod indexed_norms;
 mod linear;
+mod matrices;
 mod patches;
 mod recurrent;
 mod row_norms;
@@ -15,13 +16,13 @@ mod tasks;
 use std::ops::Range;
 
 use burn::backend::{
-    Flex, TensorMetadata,
+    Flex,
     ops::{FloatTensorOps, ModuleOps},
     tensor::{FloatTensor, IntTensor},
 };
 
-use burn::tensor::{DType, Shape};
-use burn_dp_kernels::{Matrix, Packed};
+use burn::tensor::Shape;
+use burn_dp_kernels::Packed;
 use rayon::prelude::*;
 
 use crate::ops::{
@@ -215,35 +216,6 @@ impl FusedOps for Flex {
 
 impl RecurrentOps for Flex {}
 
-/// Returns a tensor of two axes whose rows or columns are each in one piece of memory.
-fn matrix(tensor: &FloatTensor<Flex>) -> Option<Matrix<'_>> {
-    let [rows, columns] = tensor.shape().dims();
-    if let Some(values) = tensor.as_slice::<f32>() {
-        return Some(Matrix::new(values, [rows, columns]));
-    }
-    if tensor.dtype() != DType::F32 || rows * columns == 0 {
-        return None;
-    }
-    let values = &tensor.storage::<f32>()[tensor.layout().start_offset()..];
-    match *tensor.layout().strides() {
-        [stride, 1] if stride > 0 => {
-            Some(Matrix::with_stride(values, [rows, columns], stride.unsigned_abs()))
-        }
-        [1, stride] if stride > 0 => {
-            let matrix = Matrix::with_stride(values, [columns, rows], stride.unsigned_abs());
-            Some(matrix.transpose())
-        }
-        _ => None,
-    }
-}
-
-/// Returns the rows of a tensor of several axes; the last axis are the columns.
-fn rows(tensor: &FloatTensor<Flex>) -> Option<Matrix<'_>> {
-    let columns = *tensor.shape().last()?;
-    let values = tensor.as_slice::<f32>()?;
-    (columns > 0).then(|| Matrix::new(values, [values.len() / columns, columns]))
-}
-
 /// A tensor of arbitrary values.
 #[cfg(test)]
 fn ramp<const D: usize>(shape: [usize; D]) -> burn::tensor::Tensor<D> {
@@ -251,38 +223,4 @@ fn ramp<const D: usize>(shape: [usize; D]) -> burn::tensor::Tensor<D> {
     let values: Vec<f32> = (0..count).map(|i| (i as f32 * 0.37).sin()).collect();
     let data = burn::tensor::TensorData::new(values, shape);
     burn::tensor::Tensor::from_data(data, &burn::tensor::Device::flex())
-}
-
-#[cfg(test)]
-mod tests {
-    #![allow(clippy::unwrap_used)]
-    use super::*;
-
-    #[test]
-    fn views_of_tensors_are_read_in_place() {
-        let tensor = FloatTensor::<Flex>::from_data(ramp([12, 7]).into_data());
-        let views = [
-            tensor.clone(),
-            tensor.transpose(0, 1),
-            tensor.narrow(0, 2, 5),
-            tensor.narrow(1, 3, 2),
-            tensor.narrow(1, 3, 2).transpose(0, 1),
-        ];
-        for view in views {
-            let [rows, columns]: [usize; 2] = view.shape().dims();
-            let identity: Vec<f32> = (0..columns * columns)
-                .map(|i| f32::from(u8::from(i / columns == i % columns)))
-                .collect();
-            let identity = Matrix::new(&identity, [columns; 2]);
-            let mut sums = vec![0.0; rows * columns];
-            burn_dp_kernels::add_product(matrix(&view).unwrap(), identity, &mut sums);
-            assert_eq!(sums, view.into_data().try_into_vec::<f32>().unwrap());
-        }
-    }
-
-    #[test]
-    fn views_that_repeat_values_are_left_to_burn() {
-        let tensor = FloatTensor::<Flex>::from_data(ramp([1, 7]).into_data());
-        assert!(matrix(&Flex::float_expand(tensor, Shape::new([3, 7]))).is_none());
-    }
 }

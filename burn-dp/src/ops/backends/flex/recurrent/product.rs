@@ -3,11 +3,11 @@ use burn_dp_kernels::{Matrix, Packed};
 use rayon::prelude::*;
 
 use super::{EXAMPLES_APART, matrix};
-use crate::ops::backends::flex;
+use crate::ops::backends::flex::matrices;
 
 /// Packs a weight; see [`FusedOps::pack`](crate::ops::FusedOps::pack).
 pub(in crate::ops::backends::flex) fn pack(weight: &FloatTensor<Flex>) -> Option<Packed> {
-    let matrix = flex::matrix(weight)?;
+    let matrix = matrices::matrix(weight)?;
     (!matrix.dims().contains(&0)).then(|| Packed::new(matrix))
 }
 

@@ -1,0 +1,184 @@
+//! Right factors in the order in which the loops read them.
+
+use pulp::{Arch, Simd, WithSimd};
+use rayon::prelude::*;
+
+use crate::matrix::{Matrix, copy_transposed};
+use crate::tile::{Rows, Sums, Vectors, add_vectors, lanes, panel_vectors};
+
+/// The right factor of a product, in panels of some vectors.
+#[derive(Clone, Debug)]
+pub struct Packed {
+    depth: usize,
+    columns: usize,
+    /// Columns of a panel but the last, which has as many vectors as it needs.
+    width: usize,
+    values: Vec<f32>,
+}
+
+impl Packed {
+    /// Packs a matrix.
+    pub fn new(matrix: Matrix) -> Self {
+        Self::scaled(matrix, None, false)
+    }
+
+    /// Packs a matrix, each row of which is multiplied by its factor.
+    pub(crate) fn scaled(matrix: Matrix, factors: Option<Factors>, on_all_cores: bool) -> Self {
+        let (depth, columns) = (matrix.rows, matrix.columns);
+        let lanes = lanes();
+        let width = panel_vectors(lanes) * lanes;
+        let mut values = vec![0.0; depth * columns.next_multiple_of(lanes)];
+        let panel = (depth * width).max(1);
+        let pack = |(index, panel): (usize, &mut [f32])| {
+            let start = index * width;
+            let used = width.min(columns - start);
+            // The last panel has fewer vectors.
+            let width = panel.len() / depth;
+            let part = matrix.columns(start, used);
+            match part.transposed {
+                true => copy_transposed(part.transpose(), panel, width),
+                false => {
+                    let to = panel.chunks_exact_mut(width);
+                    to.enumerate().for_each(|(row, to)| to[..used].copy_from_slice(part.row(row)));
+                }
+            }
+            if let Some(factors) = factors {
+                for (row, values) in panel.chunks_exact_mut(width).enumerate() {
+                    let factor = factors.of(row);
+                    values.iter_mut().for_each(|value| *value *= factor);
+                }
+            }
+        };
+        match on_all_cores {
+            true => values.par_chunks_mut(panel).enumerate().for_each(pack),
+            false => values.chunks_mut(panel).enumerate().for_each(pack),
+        }
+        Self { depth, columns, width, values }
+    }
+
+    /// Returns the number of rows of the matrix.
+    pub fn depth(&self) -> usize {
+        self.depth
+    }
+
+    /// Returns the number of columns of the matrix.
+    pub fn columns(&self) -> usize {
+        self.columns
+    }
+
+    /// Adds `left · self` to `sums`, `[left rows, columns]`.
+    pub fn add_product(&self, left: Matrix, sums: &mut [f32]) {
+        self.add_to_columns(left, sums, 0, self.columns);
+    }
+
+    /// Adds the product to some columns of `sums`.
+    ///
+    /// - start: the first column
+    /// - stride: columns of `sums`
+    pub(crate) fn add_to_columns(
+        &self,
+        left: Matrix,
+        sums: &mut [f32],
+        start: usize,
+        stride: usize,
+    ) {
+        assert_eq!(left.columns, self.depth, "the factors of a product fit");
+        if left.rows == 0 || self.depth == 0 || self.columns == 0 {
+            return;
+        }
+        let copied: Vec<f32>;
+        let left = match left.transposed {
+            false => left,
+            true => {
+                let mut rows = vec![0.0; left.rows * left.columns];
+                copy_transposed(left.transpose(), &mut rows, left.columns);
+                copied = rows;
+                Matrix::new(&copied, [left.rows, left.columns])
+            }
+        };
+        Arch::new().dispatch(AddProduct { left, right: self, sums, start, stride });
+    }
+}
+
+/// Factors of the rows of a matrix.
+#[derive(Clone, Copy)]
+pub(crate) struct Factors<'a> {
+    pub(crate) factors: &'a [f32],
+    /// Rows that have one factor.
+    pub(crate) repeat: usize,
+    /// The first row.
+    pub(crate) start: usize,
+}
+
+impl Factors<'_> {
+    /// Returns the factors from row `first` on.
+    pub(crate) fn from(self, first: usize) -> Self {
+        Self { start: self.start + first, ..self }
+    }
+
+    fn of(&self, row: usize) -> f32 {
+        self.factors[(self.start + row) / self.repeat]
+    }
+}
+
+/// A product on one core, compiled for each vector unit.
+struct AddProduct<'a> {
+    left: Matrix<'a>,
+    right: &'a Packed,
+    sums: &'a mut [f32],
+    start: usize,
+    stride: usize,
+}
+
+impl WithSimd for AddProduct<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn with_simd<S: Simd>(self, simd: S) {
+        let Self { left, right, sums, start, stride } = self;
+        let starts: Vec<usize> = (0..left.rows).map(|row| row * left.stride).collect();
+        let (values, length) = (left.values, left.columns);
+        let left = Rows { values, starts: &starts, runs: 1, length, pitch: 0 };
+        right.add(simd, left, sums, start, stride);
+    }
+}
+
+/// A product of runs on one core, compiled for each vector unit.
+struct AddRuns<'a> {
+    left: Rows<'a>,
+    right: &'a Packed,
+    sums: &'a mut [f32],
+}
+
+impl WithSimd for AddRuns<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn with_simd<S: Simd>(self, simd: S) {
+        let Self { left, right, sums } = self;
+        right.add(simd, left, sums, 0, right.columns);
+    }
+}
+
+impl Packed {
+    /// Adds `left · self` to the sums of rows of runs, `[left rows, columns]`.
+    pub(crate) fn add_runs(&self, left: Rows, sums: &mut [f32]) {
+        assert_eq!(left.runs * left.length, self.depth, "the factors of a product fit");
+        assert_eq!(left.starts.len() * self.columns, sums.len(), "the sums fit their factors");
+        Arch::new().dispatch(AddRuns { left, right: self, sums });
+    }
+
+    #[inline(always)]
+    fn add<S: Simd>(&self, simd: S, left: Rows, sums: &mut [f32], start: usize, stride: usize) {
+        let mut starts = Vec::with_capacity(self.depth);
+        for (panel, first) in
+            self.values.chunks(self.depth * self.width).zip((0..self.columns).step_by(self.width))
+        {
+            starts.clear();
+            starts.extend((0..panel.len()).step_by(panel.len() / self.depth));
+            let columns = self.width.min(self.columns - first);
+            let mut sums = Sums { values: sums, start: start + first, columns, stride };
+            add_vectors(simd, left, Vectors { values: panel, starts: &starts }, &mut sums);
+        }
+    }
+}

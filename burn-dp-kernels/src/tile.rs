@@ -1,0 +1,162 @@
+//! The loops that multiply: sums of a few rows and a few vectors of columns stay in registers.
+
+use pulp::{Arch, Simd, WithSimd};
+
+/// Rows of a tile.
+pub(crate) const TILE_ROWS: usize = 6;
+
+/// Returns the number of values of a vector.
+pub(crate) fn lanes() -> usize {
+    Arch::new().dispatch(Lanes)
+}
+
+struct Lanes;
+
+impl WithSimd for Lanes {
+    type Output = usize;
+
+    #[inline(always)]
+    fn with_simd<S: Simd>(self, _: S) -> usize {
+        S::F32_LANES
+    }
+}
+
+/// Vectors of a panel: with the rows of a tile they fit into the registers, 32 of 16 values or 16
+/// of fewer.
+pub(crate) const fn panel_vectors(lanes: usize) -> usize {
+    if lanes == 16 { 4 } else { 2 }
+}
+
+/// The left factor of a product on one core: rows whose values are read one by one.
+#[derive(Clone, Copy)]
+pub(crate) struct Rows<'a> {
+    pub(crate) values: &'a [f32],
+    /// Where each row starts.
+    pub(crate) starts: &'a [usize],
+    /// A row has this many runs of this many consecutive values.
+    pub(crate) runs: usize,
+    pub(crate) length: usize,
+    /// Values between the starts of two runs.
+    pub(crate) pitch: usize,
+}
+
+impl<'a> Rows<'a> {
+    #[inline(always)]
+    fn run(&self, row: usize, run: usize) -> &'a [f32] {
+        &self.values[self.starts[row] + run * self.pitch..][..self.length]
+    }
+}
+
+/// The right factor of a product on one core: vectors that are read as a whole.
+#[derive(Clone, Copy)]
+pub(crate) struct Vectors<'a> {
+    pub(crate) values: &'a [f32],
+    /// Where the vectors of each term start.
+    pub(crate) starts: &'a [usize],
+}
+
+/// The columns of the sums that a product is added to.
+pub(crate) struct Sums<'a> {
+    pub(crate) values: &'a mut [f32],
+    pub(crate) start: usize,
+    pub(crate) columns: usize,
+    /// Columns of all sums.
+    pub(crate) stride: usize,
+}
+
+/// Adds a product with as many columns as a tile has, or fewer.
+#[inline(always)]
+pub(crate) fn add_vectors<S: Simd>(simd: S, left: Rows, right: Vectors, sums: &mut Sums) {
+    match sums.columns.div_ceil(S::F32_LANES) {
+        1 => add_panel::<S, 1>(simd, left, right, sums),
+        2 => add_panel::<S, 2>(simd, left, right, sums),
+        3 => add_panel::<S, 3>(simd, left, right, sums),
+        _ => add_panel::<S, 4>(simd, left, right, sums),
+    }
+}
+
+#[inline(always)]
+fn add_panel<S: Simd, const VECTORS: usize>(simd: S, left: Rows, right: Vectors, sums: &mut Sums) {
+    let rows = left.starts.len();
+    let whole = rows - rows % TILE_ROWS;
+    for row in (0..whole).step_by(TILE_ROWS) {
+        add_tile::<S, VECTORS>(simd, left, row, right, sums);
+    }
+    for row in whole..rows {
+        add_row::<S, VECTORS>(simd, left, row, right, sums);
+    }
+}
+
+/// Defines a function that adds the product of some rows. One variable for the sums of each row:
+/// they stay in registers at every level of optimization, which an array of arrays does not.
+macro_rules! tile {
+    ($(#[$documentation:meta])* $name:ident: $($index:literal $row:ident $sums:ident),+) => {
+        $(#[$documentation])*
+        #[inline(always)]
+        fn $name<S: Simd, const VECTORS: usize>(
+            simd: S,
+            left: Rows,
+            first: usize,
+            right: Vectors,
+            sums: &mut Sums,
+        ) {
+            $(let mut $sums = [simd.splat_f32s(0.0); VECTORS];)+
+            for run in 0..left.runs {
+                $(let $row = left.run(first + $index, run);)+
+                let starts = &right.starts[run * left.length..][..left.length];
+                for (term, &start) in starts.iter().enumerate() {
+                    let values = &right.values[start..][..VECTORS * S::F32_LANES];
+                    let vectors = &S::as_simd_f32s(values).0.as_chunks::<VECTORS>().0[0];
+                    $($sums = multiply_add(simd, $row[term], vectors, $sums);)+
+                }
+            }
+            $(sums.add(simd, first + $index, $sums);)+
+        }
+    };
+}
+
+tile! {
+    /// Adds the product of [`TILE_ROWS`] rows.
+    add_tile: 0 row_0 sums_0, 1 row_1 sums_1, 2 row_2 sums_2, 3 row_3 sums_3, 4 row_4 sums_4,
+    5 row_5 sums_5
+}
+
+tile! {
+    /// Adds the product of one row.
+    add_row: 0 row sums_of_row
+}
+
+#[inline(always)]
+fn multiply_add<S: Simd, const VECTORS: usize>(
+    simd: S,
+    value: f32,
+    vectors: &[S::f32s; VECTORS],
+    mut sums: [S::f32s; VECTORS],
+) -> [S::f32s; VECTORS] {
+    let value = simd.splat_f32s(value);
+    for (sum, &vector) in sums.iter_mut().zip(vectors) {
+        *sum = simd.mul_add_e_f32s(value, vector, *sum);
+    }
+    sums
+}
+
+impl Sums<'_> {
+    /// Adds the sums of row `row`.
+    #[inline(always)]
+    fn add<S: Simd, const VECTORS: usize>(
+        &mut self,
+        simd: S,
+        row: usize,
+        sums: [S::f32s; VECTORS],
+    ) {
+        let start = row * self.stride + self.start;
+        let mut to = &mut self.values[start..start + self.columns];
+        for sum in sums {
+            let lanes = S::F32_LANES.min(to.len());
+            let (vector, rest) = to.split_at_mut(lanes);
+            let before = simd.partial_load_f32s(vector);
+            simd.partial_store_f32s(vector, simd.add_f32s(before, sum));
+            to = rest;
+        }
+    }
+}
