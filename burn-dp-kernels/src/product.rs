@@ -22,31 +22,28 @@ const PARTS: usize = 4;
 /// Multiplications below which other threads would wake up too late.
 const FEW_OPERATIONS: usize = 1 << 20;
 
-/// Adds `left · right` to `sums`, `[left rows, right columns]`, on all cores.
+/// Adds `left · right` to `sums`, `[left rows, right columns]`, on all cores. The sums of a row are
+/// the same whatever the other rows are, bit for bit.
 pub fn add_product(left: Matrix, right: Matrix, sums: &mut [f32]) {
-    add_scaled_product(left, right, None, sums);
+    check(left, right, sums);
+    add_rows(left, right, None, sums);
 }
 
-/// Returns `leftᵀ · diag(factors) · right`, with one factor for each group of consecutive rows.
-pub fn weighted_product(left: Matrix, right: Matrix, factors: &[f32]) -> Vec<f32> {
-    let repeat = (right.rows / factors.len().max(1)).max(1);
-    let mut sums = vec![0.0; left.columns * right.columns];
-    let factors = Factors { factors, repeat, start: 0 };
-    add_scaled_product(left.transpose(), right, Some(factors), &mut sums);
-    sums
-}
-
-fn add_scaled_product(left: Matrix, right: Matrix, factors: Option<Factors>, sums: &mut [f32]) {
+/// Returns `leftᵀ · diag(factors) · right`, with one factor for each group of consecutive rows, or
+/// without factors.
+pub fn weighted_product(left: Matrix, right: Matrix, factors: Option<&[f32]>) -> Vec<f32> {
+    let factors = factors.map(|factors| Factors {
+        factors,
+        repeat: (right.rows / factors.len().max(1)).max(1),
+        start: 0,
+    });
+    let left = left.transpose();
     let (rows, columns, depth) = (left.rows, right.columns, right.rows);
-    assert_eq!(left.columns, depth, "the factors of a product fit");
-    assert_eq!(sums.len(), rows * columns, "a product has the rows and columns of its factors");
-    if rows * columns * depth < FEW_OPERATIONS {
-        return add_blocks(left, right, factors, sums, rows);
-    }
+    let mut sums = vec![0.0; rows * columns];
+    check(left, right, &sums);
     if depth < PARTS * DEPTH || rows * columns > FEW_OPERATIONS {
-        let threads = rayon::current_num_threads();
-        let task = rows.div_ceil(4 * threads).next_multiple_of(TILE_ROWS).min(16 * TILE_ROWS);
-        return add_blocks(left, right, factors, sums, task);
+        add_rows(left, right, factors, &mut sums);
+        return sums;
     }
     // Many terms of few sums: the cores add up different terms.
     let part = depth.div_ceil(PARTS).next_multiple_of(DEPTH);
@@ -62,6 +59,26 @@ fn add_scaled_product(left: Matrix, right: Matrix, factors: Option<Factors>, sum
     for part in parts {
         sums.iter_mut().zip(part).for_each(|(sum, part)| *sum += part);
     }
+    sums
+}
+
+fn check(left: Matrix, right: Matrix, sums: &[f32]) {
+    let (rows, columns) = (left.rows, right.columns);
+    assert_eq!(left.columns, right.rows, "the factors of a product fit");
+    assert_eq!(sums.len(), rows * columns, "a product has the rows and columns of its factors");
+}
+
+/// Adds a product; the cores compute different rows.
+fn add_rows(left: Matrix, right: Matrix, factors: Option<Factors>, sums: &mut [f32]) {
+    let rows = left.rows;
+    let task = match rows * right.columns * right.rows < FEW_OPERATIONS {
+        true => rows,
+        false => {
+            let threads = rayon::current_num_threads();
+            rows.div_ceil(4 * threads).next_multiple_of(TILE_ROWS).min(16 * TILE_ROWS)
+        }
+    };
+    add_blocks(left, right, factors, sums, task);
 }
 
 /// Adds a product, some terms and columns at a time.
@@ -171,7 +188,7 @@ mod tests {
 
         #[test]
         fn weighted_products_scale_the_rows_of_each_example(
-            examples in 1usize..9,
+            examples in 1usize..20,
             positions in 1usize..80,
             sizes in [1usize..90, 1usize..90],
         ) {
@@ -181,7 +198,7 @@ mod tests {
             let right = Matrix::new(&right, [inner, columns]);
             let factors = values(examples, 0.3);
             let expected = exact(left.transpose(), right, |row| factors[row / positions]);
-            check(&weighted_product(left, right, &factors), 0.0, &expected, inner + 1);
+            check(&weighted_product(left, right, Some(&factors)), 0.0, &expected, inner + 1);
         }
     }
 
@@ -197,19 +214,35 @@ mod tests {
     }
 
     #[test]
+    fn the_sums_of_a_row_do_not_depend_on_the_other_rows() {
+        let (inner, columns) = (1300, 70);
+        let (left, right) = (values(300 * inner, 0.1), values(inner * columns, 0.7));
+        let product = |rows: usize| {
+            let left = Matrix::new(&left[..rows * inner], [rows, inner]);
+            let mut sums = vec![0.0; rows * columns];
+            add_product(left, Matrix::new(&right, [inner, columns]), &mut sums);
+            sums
+        };
+        let all = product(300);
+        for rows in [1, 2, 5, 6, 7, 64, 299] {
+            assert!(product(rows) == all[..rows * columns], "{rows}");
+        }
+    }
+
+    #[test]
     fn a_product_does_not_depend_on_threads() {
         let (rows, inner, columns) = (301, 1700, 130);
         let (left, right) = (values(rows * inner, 0.1), values(inner * columns, 0.7));
-        let product = || {
-            let mut sums = vec![0.0; rows * columns];
+        let products = || {
             let right = Matrix::new(&right, [inner, columns]);
+            let mut sums = vec![0.0; rows * columns];
             add_product(Matrix::new(&left, [rows, inner]), right, &mut sums);
-            sums
+            (sums, weighted_product(Matrix::new(&left, [inner, rows]), right, None))
         };
-        let reference = product();
+        let reference = products();
         for threads in [1, 2, 5] {
             let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
-            assert!(pool.install(product) == reference, "{threads}");
+            assert!(pool.install(products) == reference, "{threads}");
         }
     }
 }

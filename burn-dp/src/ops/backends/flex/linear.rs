@@ -34,9 +34,7 @@ pub(super) fn weight_gradient(
     right: &FloatTensor<Flex>,
 ) -> Option<FloatTensor<Flex>> {
     let (left, right) = (rows(left)?, rows(right)?);
-    let ([_, height], [_, width]) = (left.dims(), right.dims());
-    let mut sums = vec![0.0; height * width];
-    add_product(left.transpose(), right, &mut sums);
+    let sums = weighted_product(left, right, None);
     let shape = Shape::new([sums.len()]);
     Some(FloatTensor::<Flex>::from_data(TensorData::new(sums, shape)))
 }
@@ -48,7 +46,7 @@ pub(super) fn outer_products(
     coefficients: &FloatTensor<Flex>,
 ) -> Option<FloatTensor<Flex>> {
     let (left, right) = (rows(left)?, rows(right)?);
-    let sums = weighted_product(left, right, coefficients.as_slice::<f32>()?);
+    let sums = weighted_product(left, right, Some(coefficients.as_slice::<f32>()?));
     let ([_, height], [_, width]) = (left.dims(), right.dims());
     let data = TensorData::new(sums, [height, width]);
     Some(FloatTensor::<Flex>::from_data(data))
