@@ -27,7 +27,7 @@ pub struct Planes {
     pub kernel: [usize; 2],
     /// Distance between two positions of the kernel.
     pub stride: [usize; 2],
-    /// Rows above of the image, and columns left of it, that hold zeros.
+    /// Rows of zeros above the image, and columns of zeros to its left.
     pub padding: [usize; 2],
     /// Distance between two values under the kernel.
     pub dilation: [usize; 2],

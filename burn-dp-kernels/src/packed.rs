@@ -1,7 +1,6 @@
 //! Right factors in the order in which the loops read them.
 
 use pulp::{Arch, Simd, WithSimd};
-use rayon::prelude::*;
 
 use crate::matrix::{Matrix, copy_transposed};
 use crate::tile::{Rows, Sums, Vectors, add_vectors, lanes, panel_vectors};
@@ -19,11 +18,11 @@ pub struct Packed {
 impl Packed {
     /// Packs a matrix.
     pub fn new(matrix: Matrix) -> Self {
-        Self::scaled(matrix, None, false)
+        Self::scaled(matrix, None)
     }
 
     /// Packs a matrix, each row of which is multiplied by its factor.
-    pub(crate) fn scaled(matrix: Matrix, factors: Option<Factors>, on_all_cores: bool) -> Self {
+    pub(crate) fn scaled(matrix: Matrix, factors: Option<Factors>) -> Self {
         let (depth, columns) = (matrix.rows, matrix.columns);
         let lanes = lanes();
         let width = panel_vectors(lanes) * lanes;
@@ -49,10 +48,7 @@ impl Packed {
                 }
             }
         };
-        match on_all_cores {
-            true => values.par_chunks_mut(panel).enumerate().for_each(pack),
-            false => values.chunks_mut(panel).enumerate().for_each(pack),
-        }
+        values.chunks_mut(panel).enumerate().for_each(pack);
         Self { depth, columns, width, values }
     }
 

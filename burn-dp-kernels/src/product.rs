@@ -15,12 +15,15 @@ use crate::tile::TILE_ROWS;
 
 /// Terms that are added in registers: a panel of this depth stays in the cache of a core.
 const DEPTH: usize = 256;
-/// Columns of the right factor that are packed at a time.
+/// Blocks of that many terms, and columns of the right factor, that are packed at a time.
+const BLOCKS: usize = 8;
 const COLUMNS: usize = 1 << 11;
 /// Parts of a long sum of few columns that are added up apart, whatever the number of cores.
 const PARTS: usize = 4;
+/// Sums, beyond which they are not added up apart.
+const MANY_SUMS: usize = 1 << 20;
 /// Multiplications below which other threads would wake up too late.
-const FEW_OPERATIONS: usize = 1 << 20;
+const FEW_OPERATIONS: usize = 1 << 21;
 
 /// Adds `left · right` to `sums`, `[left rows, right columns]`, on all cores. The sums of a row are
 /// the same whatever the other rows are, bit for bit.
@@ -41,7 +44,7 @@ pub fn weighted_product(left: Matrix, right: Matrix, factors: Option<&[f32]>) ->
     let (rows, columns, depth) = (left.rows, right.columns, right.rows);
     let mut sums = vec![0.0; rows * columns];
     check(left, right, &sums);
-    if depth < PARTS * DEPTH || rows * columns > FEW_OPERATIONS {
+    if depth < PARTS * DEPTH || rows * columns > MANY_SUMS {
         add_rows(left, right, factors, &mut sums);
         return sums;
     }
@@ -95,20 +98,31 @@ fn add_blocks(
     if rows == 0 {
         return;
     }
-    for first in (0..right.rows).step_by(DEPTH) {
-        let depth = DEPTH.min(right.rows - first);
+    for first in (0..right.rows).step_by(BLOCKS * DEPTH) {
+        let depth = (BLOCKS * DEPTH).min(right.rows - first);
         let (left, right) = (left.columns(first, depth), right.rows(first, depth));
         let factors = factors.map(|factors| factors.from(first));
         for start in (0..stride).step_by(COLUMNS) {
             let right = right.columns(start, COLUMNS.min(stride - start));
-            let packed = Packed::scaled(right, factors, task < rows);
-            let add = |(index, sums): (usize, &mut [f32])| {
-                let left = left.rows(index * task, sums.len() / stride);
-                packed.add_to_columns(left, sums, start, stride);
+            let pack = |first: usize| {
+                let depth = DEPTH.min(depth - first);
+                let factors = factors.map(|factors| factors.from(first));
+                (left.columns(first, depth), Packed::scaled(right.rows(first, depth), factors))
             };
-            match task < rows {
-                true => sums.par_chunks_mut(task * stride).enumerate().for_each(add),
-                false => add((0, &mut *sums)),
+            let add = |blocks: &[(Matrix, Packed)], (index, sums): (usize, &mut [f32])| {
+                for (left, packed) in blocks {
+                    let left = left.rows(index * task, sums.len() / stride);
+                    packed.add_to_columns(left, sums, start, stride);
+                }
+            };
+            let firsts: Vec<usize> = (0..depth).step_by(DEPTH).collect();
+            if task < rows {
+                let blocks: Vec<_> = firsts.into_par_iter().map(pack).collect();
+                let tasks = sums.par_chunks_mut(task * stride).enumerate();
+                tasks.for_each(|part| add(&blocks, part));
+            } else {
+                let blocks: Vec<_> = firsts.into_iter().map(pack).collect();
+                add(&blocks, (0, &mut *sums));
             }
         }
     }
