@@ -112,7 +112,8 @@ pub(crate) fn convolution_gradients<const D: usize>(
         .map(Tensor::from_dispatch)
 }
 
-/// Returns `Σ coefficients[i] left[i, t]ᵀ right[i, t]` over examples and positions.
+/// Returns `Σ coefficients[i] left[i, t]ᵀ right[i, t]` over examples and positions, if the backend
+/// has a kernel for it.
 ///
 /// # Shapes
 ///
@@ -124,26 +125,10 @@ pub(crate) fn weighted_outer_products(
     left: Tensor<3>,
     right: Tensor<3>,
     coefficients: Tensor<1>,
-) -> Tensor<2> {
-    let native = Dispatch::native_outer_products(
-        left.clone().into_dispatch(),
-        right.clone().into_dispatch(),
-        coefficients.clone().into_dispatch(),
-    );
-    match native {
-        Some(native) => Tensor::from_dispatch(native),
-        None => {
-            let [batch_size, ..] = right.dims();
-            let scaled = right * coefficients.reshape([batch_size, 1, 1]);
-            positions(left).transpose().matmul(positions(scaled))
-        }
-    }
-}
-
-/// Merges the positions of all examples: `[batch_size · positions, features]`.
-fn positions(tensor: Tensor<3>) -> Tensor<2> {
-    let [batch_size, positions, features] = tensor.dims();
-    tensor.reshape([batch_size * positions, features])
+) -> Option<Tensor<2>> {
+    let (left, right) = (left.into_dispatch(), right.into_dispatch());
+    Dispatch::native_outer_products(left, right, coefficients.into_dispatch())
+        .map(Tensor::from_dispatch)
 }
 
 /// Takes a recorded tensor out of its slot, as a tensor of the backend of `witness`.

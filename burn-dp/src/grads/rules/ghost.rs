@@ -35,10 +35,13 @@ impl Factors {
                 values,
             },
         };
-        if self.0.len() == Self::KEPT {
-            self.0.remove(0);
+        // A backend that cannot tell equal tensors would never find it.
+        if is_same_memory(&factor.values, &factor.values) {
+            if self.0.len() == Self::KEPT {
+                self.0.remove(0);
+            }
+            self.0.push(factor.clone());
         }
-        self.0.push(factor.clone());
         factor
     }
 }
@@ -170,7 +173,7 @@ mod tests {
                 let apart = norms(&input, grad, &mut Factors::default());
                 assert_eq!(norms(&input, grad, &mut shared), apart);
                 let is_flex = format!("{:?}", device.as_dispatch()).starts_with("Flex");
-                assert!(!is_flex || shared.0.len() == kept, "{} factors", shared.0.len());
+                assert_eq!(shared.0.len(), if is_flex { kept } else { 0 });
                 assert!(shared.0.len() <= Factors::KEPT);
             }
         }

@@ -1,6 +1,6 @@
 use burn::tensor::Tensor;
 
-use super::positions::regrouped;
+use super::positions::{flat, regrouped, scaled};
 use crate::grads::rules::rule::size;
 use crate::grads::rules::{Factors, Restriction, SquaredNorms, ghost};
 use crate::ops::weighted_outer_products;
@@ -49,7 +49,11 @@ impl Dense {
     }
 
     pub(super) fn weighted_sum(&self, coefficients: Tensor<1>) -> Tensor<2> {
-        weighted_outer_products(self.left.clone(), self.right.clone(), coefficients)
+        let (left, right) = (self.left.clone(), self.right.clone());
+        weighted_outer_products(left, right, coefficients.clone()).unwrap_or_else(|| {
+            let scaled = flat(scaled(&self.right, coefficients));
+            flat(self.left.clone()).transpose().matmul(scaled)
+        })
     }
 
     pub(super) fn restrict(&self, examples: &Restriction) -> Self {
