@@ -27,7 +27,9 @@ const ROUNDING: f64 = 1e-11;
 /// - [`gaussian`](Self::gaussian): Gaussian releases without sampling. If the sum of `μ²` never
 ///   exceeds `B²`, the whole is `B`-Gaussian private (Smith and Thakurta 2022), which is tight.
 ///
-/// A filter counts everything that is released: make one for the whole life of the data.
+/// A filter counts everything that is released: make one for the whole life of the data. A run with
+/// correlated noise is counted as a whole, by
+/// [`without_correlation`](DpEvent::without_correlation); its single steps are refused.
 ///
 /// # Example
 ///
@@ -69,6 +71,14 @@ impl Measure {
         count: u64,
         relation: NeighboringRelation,
     ) -> Result<f64, AccountantError> {
+        // The cost of a run with correlated noise is not the sum of the costs of its steps.
+        if let DpEvent::CorrelatedGaussian { .. } = event {
+            return Err(AccountantError::unsupported(
+                event.to_string(),
+                "steps with correlated noise are not separate releases; count the whole run before \
+                 its first step, as DpEvent::without_correlation(steps)",
+            ));
+        }
         let one = match self {
             Self::Renyi { order } => rdp_of_event(event, relation, order)?,
             Self::SquaredShift => GdpAccountant::new([(event, 1)], relation)?.mu().powi(2),
@@ -281,6 +291,7 @@ fn check_order(order: f64) -> Result<(), AccountantError> {
 mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
+    use crate::correlated_noise::{Participation, Strategy};
     use crate::pld::PldAccountant;
 
     const RELATION: NeighboringRelation = NeighboringRelation::AddOrRemoveOne;
@@ -339,6 +350,31 @@ mod tests {
         let error = PrivacyFilter::renyi(budget, RELATION, 1.5).unwrap_err().to_string();
         assert!(error.contains("larger order"), "{error}");
         assert!(PrivacyFilter::renyi(budget, RELATION, f64::NAN).is_err());
+    }
+
+    #[test]
+    fn steps_with_correlated_noise_are_refused_and_the_whole_run_is_counted() {
+        let budget = Budget::new(1.0, 1e-6).unwrap();
+        let strategy = Strategy::banded_toeplitz(4, &[1.0, 0.5]).unwrap();
+        let participation = Participation::AtMost { times: 2, separation: 1 };
+        let step = DpEvent::correlated_gaussian(20.0, &strategy, participation);
+        let mut gaussian = PrivacyFilter::gaussian(budget, RELATION).unwrap();
+        let mut renyi = PrivacyFilter::renyi(budget, RELATION, 32.0).unwrap();
+        for filter in [&mut gaussian, &mut renyi] {
+            for count in [1, 2] {
+                let error = filter.admit(&step, count).unwrap_err().to_string();
+                assert!(error.contains("without_correlation"), "{error}");
+            }
+            assert_eq!(filter.remaining(), 1.0);
+            let (run, count) = step.without_correlation(2).unwrap();
+            filter.admit(&run, count).unwrap();
+        }
+        // Both columns overlap in one row: (1 + (1 + 1/2)^2) / 20^2.
+        let spent = (1.0 - gaussian.remaining()) * gaussian.most;
+        assert!((spent * 400.0 - 3.25).abs() < 1e-6, "{spent}");
+        let mut odometer = PrivacyOdometer::new(RELATION, 1e-6, 12.0).unwrap();
+        assert!(odometer.record(&step, 1).is_err());
+        assert!(odometer.epsilon().is_infinite());
     }
 
     #[test]
