@@ -14,6 +14,8 @@ pub(crate) struct Process {
     program: String,
     args: Vec<String>,
     env: Vec<(String, String)>,
+    /// A variable with the value that it has where the environment does not set it.
+    default_env: Option<(&'static str, &'static str)>,
     /// Printed when the program cannot be started.
     remedy: Option<&'static str>,
     /// Printed before the first build.
@@ -29,6 +31,7 @@ impl Process {
             program: program.into(),
             args: Vec::new(),
             env: Vec::new(),
+            default_env: None,
             remedy: None,
             announcement: None,
             private_folder: None,
@@ -67,6 +70,12 @@ impl Process {
         variables.iter().fold(self, |process, (name, value)| process.env(name, value))
     }
 
+    /// Sets a variable for this process only, unless the environment sets it.
+    pub(crate) fn default_env(mut self, variable: (&'static str, &'static str)) -> Self {
+        self.default_env = Some(variable);
+        self
+    }
+
     /// Sets what is printed if the program cannot be started or fails.
     pub(crate) fn remedy(mut self, remedy: &'static str) -> Self {
         self.remedy = Some(remedy);
@@ -100,6 +109,7 @@ impl Process {
         let status = Command::new(&self.program)
             .args(&self.args)
             .envs(self.env.iter().map(|(name, value)| (name, value)))
+            .envs(self.default_env.filter(|(name, _)| std::env::var_os(name).is_none()))
             .envs(folder.iter().filter_map(PrivateFolder::variable))
             .status()
             .map_err(|error| {
@@ -159,6 +169,15 @@ mod tests {
         let message = process.run().unwrap_err();
         assert!(message.contains("no-such-program-on-any-machine"), "{message}");
         assert!(message.ends_with("; install it"), "{message}");
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn a_default_is_set_only_where_the_environment_has_no_value() {
+        let shell = |test: &str| Process::new("sh").args(["-c", test]);
+        let unset = ("BURN_DP_NO_SUCH_VARIABLE", "0");
+        assert_eq!(shell(r#"test "$BURN_DP_NO_SUCH_VARIABLE" = 0"#).default_env(unset).run(), Ok(()));
+        assert_eq!(shell(r#"test "$PATH" != 0"#).default_env(("PATH", "0")).run(), Ok(()));
     }
 
     #[test]

@@ -11,6 +11,10 @@ use crate::workspace::{BOOK, EXAMPLES, FULL, FULL_PARTS, LIBRARY, TESTED};
 /// The variable that says on which backend `runs` and `learner` of `burn-dp` make their steps.
 const TEST_BACKEND: &str = "BURN_DP_TEST_BACKEND";
 
+/// The variable that seeds the cases of property tests, and its value where it is not set: every
+/// run has the same cases, so that none fails by luck. `random` draws new ones.
+const CASES: (&str, &str) = ("PROPTEST_RNG_SEED", "0");
+
 /// Returns whether `cargo nextest` is installed.
 pub(crate) fn nextest_found() -> bool {
     Command::new("cargo")
@@ -64,7 +68,8 @@ fn selected(mut process: Process, backend: Option<Backend>) -> Process {
 }
 
 /// Sets what the tests need on a backend.
-fn on(mut process: Process, backend: Option<Backend>) -> Process {
+fn on(process: Process, backend: Option<Backend>) -> Process {
+    let mut process = process.default_env(CASES);
     // Whole steps are made on the device of this backend.
     let other = backend.filter(|backend| !backend.is_in_full());
     if let Some(name) = other.and_then(Backend::feature) {
@@ -205,6 +210,14 @@ mod tests {
             library_features(Backend::Wgpu, false).join(" "),
             "--no-default-features --features train,flex,simd,rayon,x86-v4,wgpu"
         );
+    }
+
+    #[test]
+    fn property_tests_have_the_same_cases_in_every_run() {
+        let all = processes(None, &[], true);
+        for process in all.iter().chain([&of_library(Backend::Wgpu, &[], true)]) {
+            assert!(format!("{process:?}").contains(r#"Some(("PROPTEST_RNG_SEED", "0"))"#));
+        }
     }
 
     #[test]
