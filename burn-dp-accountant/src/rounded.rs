@@ -109,6 +109,32 @@ impl fmt::Display for Rounded {
     }
 }
 
+/// Returns `text` with decimal numbers of more digits rounded to six significant ones.
+pub(crate) fn with_short_numbers(text: &str) -> String {
+    let mut short = String::with_capacity(text.len());
+    let mut rest = text;
+    while let Some(start) = rest.find(|c: char| c.is_ascii_alphanumeric()) {
+        let (before, word) = rest.split_at(start);
+        let inside = |c: char| c.is_ascii_alphanumeric() || c == '.';
+        let mut end = word.find(|c| !inside(c)).unwrap_or(word.len());
+        // The sign of an exponent belongs to the number.
+        if word[..end].ends_with('e') && word[end..].starts_with('-') {
+            end += 1 + word[end + 1..].find(|c| !inside(c)).unwrap_or(word.len() - end - 1);
+        }
+        let end = word[..end].trim_end_matches('.').len();
+        let digits = word[..end].bytes().filter(u8::is_ascii_digit).count();
+        short.push_str(before);
+        match word[..end].parse::<f64>() {
+            Ok(value) if digits > DIGITS && word[..end].contains('.') => {
+                short.push_str(&Rounded::nearest(value).to_string());
+            }
+            _ => short.push_str(&word[..end]),
+        }
+        rest = &word[end..];
+    }
+    short + rest
+}
+
 fn without_trailing_zeros(text: &str) -> String {
     let (number, exponent) = text.find('e').map_or((text, ""), |at| text.split_at(at));
     let number = if number.contains('.') {
@@ -143,6 +169,20 @@ mod tests {
             assert!(up >= value && up <= value * (1.0 + 1.1e-5), "{value} {up}");
             let down: f64 = Rounded::down(value).to_string().parse().unwrap();
             assert!(down <= value && down >= value * (1.0 - 1.1e-5), "{value} {down}");
+        }
+    }
+
+    #[test]
+    fn numbers_in_a_text_are_shortened_and_nothing_else() {
+        let text = "per group, L2 norms fc1 at most 0.5773502691896258, fc2 at most 1e-4. Run \
+                    1234567890, layer 1.2.3456789, σ = 1.2345678901234e-12.";
+        let short = text.replace("0.5773502691896258", "0.57735");
+        let short = short.replace("1.2345678901234e-12", "1.23457e-12");
+        assert_eq!(with_short_numbers(text), short);
+        assert_eq!(with_short_numbers("é1.23456789é"), "é1.23457é");
+        assert_eq!(with_short_numbers("1.2258048909211912"), "1.2258");
+        for same in ["", ".", "e-", "1.", "-0.5", "1e-", "12000", "123456789", "inf", "constant"] {
+            assert_eq!(with_short_numbers(same), same);
         }
     }
 

@@ -176,7 +176,10 @@ mod tests {
     fn a_default_is_set_only_where_the_environment_has_no_value() {
         let shell = |test: &str| Process::new("sh").args(["-c", test]);
         let unset = ("BURN_DP_NO_SUCH_VARIABLE", "0");
-        assert_eq!(shell(r#"test "$BURN_DP_NO_SUCH_VARIABLE" = 0"#).default_env(unset).run(), Ok(()));
+        assert_eq!(
+            shell(r#"test "$BURN_DP_NO_SUCH_VARIABLE" = 0"#).default_env(unset).run(),
+            Ok(())
+        );
         assert_eq!(shell(r#"test "$PATH" != 0"#).default_env(("PATH", "0")).run(), Ok(()));
     }
 

@@ -227,7 +227,7 @@ mod tests {
         use burn::module::Module;
         use burn::nn::{Linear, LinearConfig};
         use burn::tensor::Tensor;
-        use burn_dp::grads::{Strategy, explain};
+        use burn_dp::grads::{NormMethod, explain};
         use burn_dp::nn::{IntoPrivate, Private};
 
         #[derive(Module, Debug)]
@@ -240,18 +240,18 @@ mod tests {
         let layer = |i, o| LinearConfig::new(i, o).with_bias(false).init(&device).private();
         // One prefers the ghost norm, the other the gradient.
         let model = Layers { wide: layer(400, 300), narrow: layer(300, 40) };
-        let strategies = |choice: Choice| {
+        let methods = |choice: Choice| {
             let x = Tensor::<3>::ones([4, 30, 400], &device);
             let output = model.narrow.forward(model.wide.forward(x).tanh());
             let pass = choice.backward(DeviceCosts::default()).unwrap();
             let losses = output.sum_dim(2).sum_dim(1).reshape([4]);
             let explanation = explain(&pass, losses, &model).unwrap();
-            let chosen = explanation.parameters().iter().map(|row| row.strategy.unwrap());
+            let chosen = explanation.parameters().iter().map(|row| row.method.unwrap());
             chosen.collect::<Vec<_>>()
         };
-        assert_eq!(strategies(Choice::Ghost), [Strategy::Ghost; 2]);
-        assert_eq!(strategies(Choice::Instantiate), [Strategy::Instantiate; 2]);
-        assert_eq!(strategies(Choice::Materialize), [Strategy::Instantiate; 2]);
+        assert_eq!(methods(Choice::Ghost), [NormMethod::Ghost; 2]);
+        assert_eq!(methods(Choice::Instantiate), [NormMethod::Instantiate; 2]);
+        assert_eq!(methods(Choice::Materialize), [NormMethod::Instantiate; 2]);
     }
 
     #[test]

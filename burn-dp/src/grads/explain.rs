@@ -48,7 +48,7 @@ mod tests {
     use burn::tensor::Device;
 
     use super::*;
-    use crate::grads::{MemoryBound, Strategy};
+    use crate::grads::{MemoryBound, NormMethod};
     use crate::nn::{IntoPrivate, Private};
 
     #[derive(Module, Debug)]
@@ -82,15 +82,15 @@ mod tests {
         };
         assert_eq!(explanation.parameters().len(), 6);
         let wide = row("wide.weight");
-        assert_eq!((wide.rule, wide.strategy), (Some("OuterProducts"), Some(Strategy::Ghost)));
+        assert_eq!((wide.rule, wide.method), (Some("OuterProducts"), Some(NormMethod::Ghost)));
         assert_eq!(wide.gradient_bytes, 4 * 300 * 200 * 4);
         // Input and output gradient of four examples.
         assert_eq!(wide.kept_bytes, 4 * (300 + 200) * 4);
         assert_eq!(row("narrow.weight").uses, 2);
         let bias = row("wide.bias");
-        assert_eq!((bias.strategy, bias.kept_bytes), (Some(Strategy::Instantiate), 4 * 200 * 4));
+        assert_eq!((bias.method, bias.kept_bytes), (Some(NormMethod::Instantiate), 4 * 200 * 4));
         let unused = row("unused.weight");
-        assert_eq!((unused.strategy, unused.measured_seconds), (None, None));
+        assert_eq!((unused.method, unused.measured_seconds), (None, None));
         assert!(wide.estimated_seconds > 0.0 && wide.measured_seconds.unwrap() > 0.0);
     }
 
@@ -110,7 +110,7 @@ mod tests {
         assert!(text.ends_with("over the bound"), "{text}");
         let chunks = explained(&PrivateBackward::new().with_memory_bound(bound), 200);
         let wide = &chunks.parameters()[0];
-        assert_eq!(wide.strategy, Some(Strategy::InstantiateInChunks(1)), "{chunks}");
+        assert_eq!(wide.method, Some(NormMethod::InstantiateInChunks(1)), "{chunks}");
         assert!(wide.temporary_bytes >= 300 * 200 * 4, "{chunks}");
         assert!(chunks.to_string().contains("1 at a time"));
     }
@@ -120,7 +120,7 @@ mod tests {
         let backward = PrivateBackward::new().with_memory_bound(MemoryBound::bytes(0));
         let explanation = explained(&backward, 100);
         let narrow = &explanation.parameters()[4];
-        assert_eq!((narrow.uses, narrow.strategy), (2, Some(Strategy::Instantiate)));
+        assert_eq!((narrow.uses, narrow.method), (2, Some(NormMethod::Instantiate)));
         assert_eq!(narrow.gradient_bytes, 4 * 200 * 3 * 4);
         // Two uses at a hundred positions of four examples.
         assert_eq!(narrow.recorded_bytes, 2 * 100 * 4 * (200 + 3) * 4);

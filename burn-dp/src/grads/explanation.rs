@@ -2,10 +2,10 @@
 
 use std::fmt;
 
-use super::planner::{MemoryBound, Strategy};
+use super::planner::{MemoryBound, NormMethod};
 use crate::model::ParameterInfo;
 
-/// The rule and the strategy for the per-example gradients of one parameter, and their costs.
+/// The rule and the method for the per-example gradients of one parameter, and their costs.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct ExplainedParameter {
@@ -16,7 +16,7 @@ pub struct ExplainedParameter {
     /// Number of uses in the pass.
     pub uses: usize,
     /// How the norms are computed; `None` if no example reached the parameter.
-    pub strategy: Option<Strategy>,
+    pub method: Option<NormMethod>,
     /// Floating-point operations of the ghost norms of all units; `None` if the rule has no ghost
     /// norm.
     pub ghost_flops: Option<f64>,
@@ -43,7 +43,7 @@ impl ExplainedParameter {
             info: info.clone(),
             rule: None,
             uses: 0,
-            strategy: None,
+            method: None,
             ghost_flops: None,
             gradient_bytes: 0,
             recorded_bytes: 0,
@@ -66,7 +66,7 @@ impl ExplainedParameter {
     /// Returns the bytes that the memory bound counts: gradients that are kept although they are
     /// larger than half of their record.
     fn bounded_bytes(&self) -> usize {
-        let kept = self.strategy == Some(Strategy::Instantiate);
+        let kept = self.method == Some(NormMethod::Instantiate);
         if kept && 2 * self.gradient_bytes > self.recorded_bytes { self.kept_bytes } else { 0 }
     }
 }
@@ -128,11 +128,11 @@ impl fmt::Display for Explanation {
                 format!("{:?}", parameter.info.shape),
                 parameter.rule.unwrap_or("not reached: only noise").into(),
                 parameter.uses.to_string(),
-                match parameter.strategy {
+                match parameter.method {
                     None => "-".into(),
-                    Some(Strategy::Ghost) => "ghost".into(),
-                    Some(Strategy::Instantiate) => "instantiated".into(),
-                    Some(Strategy::InstantiateInChunks(chunk)) => format!("{chunk} at a time"),
+                    Some(NormMethod::Ghost) => "ghost".into(),
+                    Some(NormMethod::Instantiate) => "instantiated".into(),
+                    Some(NormMethod::InstantiateInChunks(chunk)) => format!("{chunk} at a time"),
                 },
                 parameter.ghost_flops.map_or("-".into(), |flops| format!("{flops:.2e}")),
                 Bytes(parameter.gradient_bytes).to_string(),

@@ -46,5 +46,5 @@ pub use explanation::{ExplainedParameter, Explanation};
 pub(crate) use independence::{Probe, compare_values};
 pub use independence::{check_independence, check_independence_async};
 pub use per_example::PerExampleGradients;
-pub use planner::{MemoryBound, Strategy};
+pub use planner::{MemoryBound, NormMethod};
 pub(crate) use precision::has_coarse_products;

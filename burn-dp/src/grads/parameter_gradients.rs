@@ -4,7 +4,7 @@ use burn::tensor::{DType, Device, Tensor};
 
 use super::clock::shortest;
 use super::explanation::ExplainedParameter;
-use super::planner::{Plan, Planner, Strategy};
+use super::planner::{NormMethod, Plan, Planner};
 use super::rules::{Factors, Keep, Restriction, Rounding, Rule, SquaredNorms, weighted_rows};
 use crate::DpError;
 use crate::model::ParameterInfo;
@@ -40,9 +40,9 @@ impl ParameterGradients {
     ) -> Self {
         let plan = planner.plan(&*rule);
         let explained = explained(info, uses, &*rule, plan, planner);
-        let source = match plan.strategy {
+        let source = match plan.method {
             // The record is dropped.
-            Strategy::Instantiate => Source::Instantiated(instantiate(&*rule, plan.chunk)),
+            NormMethod::Instantiate => Source::Instantiated(instantiate(&*rule, plan.chunk)),
             _ => Source::Rule(rule),
         };
         Self { info: info.clone(), plan, explained, source }
@@ -56,7 +56,7 @@ impl ParameterGradients {
         planner: &Planner,
     ) -> Self {
         let chunk = planner.formation_chunk(rule);
-        let plan = Plan { strategy: Strategy::Instantiate, chunk };
+        let plan = Plan { method: NormMethod::Instantiate, chunk };
         Self {
             info: info.clone(),
             plan,
@@ -76,7 +76,7 @@ impl ParameterGradients {
             false => rule.add_to(rows),
         };
         self.source = Source::Instantiated(sum);
-        let plan = Plan { strategy: Strategy::Instantiate, chunk };
+        let plan = Plan { method: NormMethod::Instantiate, chunk };
         self.explained = self.explained.plus(explained(&self.info, uses, rule, plan, planner));
         self
     }
@@ -114,8 +114,8 @@ impl ParameterGradients {
             }
         };
         let parts = chunks(&**rule, self.plan.chunk).map(|part| {
-            let ghost = match self.plan.strategy {
-                Strategy::Ghost => part.ghost_norms(factors),
+            let ghost = match self.plan.method {
+                NormMethod::Ghost => part.ghost_norms(factors),
                 _ => None,
             };
             ghost.unwrap_or_else(|| SquaredNorms {
@@ -173,20 +173,20 @@ fn explained(
     let (cost, units, size) = (rule.cost(), rule.batch_size(), size_of::<f32>());
     let gradient_bytes = units * info.num_values() * size;
     let recorded_bytes = rule.kept_values() * size;
-    let kept_bytes = match plan.strategy {
-        Strategy::Instantiate => gradient_bytes,
+    let kept_bytes = match plan.method {
+        NormMethod::Instantiate => gradient_bytes,
         _ => recorded_bytes,
     };
-    let temporary = match plan.strategy {
-        Strategy::Instantiate => cost.temporary,
-        Strategy::Ghost => cost.ghost_temporary,
-        Strategy::InstantiateInChunks(_) => cost.values + cost.temporary,
+    let temporary = match plan.method {
+        NormMethod::Instantiate => cost.temporary,
+        NormMethod::Ghost => cost.ghost_temporary,
+        NormMethod::InstantiateInChunks(_) => cost.values + cost.temporary,
     };
     ExplainedParameter {
         info: info.clone(),
         rule: Some(rule.name()),
         uses,
-        strategy: Some(plan.strategy),
+        method: Some(plan.method),
         ghost_flops: cost.ghost_flops.map(|flops| flops * units as f64),
         gradient_bytes,
         recorded_bytes,

@@ -5,7 +5,7 @@ use burn::tensor::{DType, Device, Tensor};
 
 use super::explanation::{ExplainedParameter, Explanation};
 use super::parameter_gradients::ParameterGradients;
-use super::planner::{MemoryBound, Strategy};
+use super::planner::{MemoryBound, NormMethod};
 use super::precision::Precision;
 use super::rules::{Factors, Keep, Rounding, SquaredNorms};
 use crate::DpError;
@@ -71,11 +71,11 @@ impl PerExampleGradients {
         self.real.as_ref().is_none_or(|real| real[index])
     }
 
-    /// Returns the path of each parameter and the strategy chosen for it.
-    pub fn strategies(&self) -> impl Iterator<Item = (&str, Strategy)> {
+    /// Returns the path of each parameter and the method chosen for it.
+    pub fn norm_methods(&self) -> impl Iterator<Item = (&str, NormMethod)> {
         self.parameters
             .iter()
-            .map(|parameter| (parameter.info.path.as_str(), parameter.plan.strategy))
+            .map(|parameter| (parameter.info.path.as_str(), parameter.plan.method))
     }
 
     /// Explains the planner's choice for each of `parameters`, and measures it where there is a

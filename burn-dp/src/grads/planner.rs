@@ -16,7 +16,7 @@ const SMALL_TEMPORARY: usize = 4 << 20;
 /// How the per-example norms of one parameter are computed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum Strategy {
+pub enum NormMethod {
     /// From the Gram matrices of input and output gradient; the gradients are never formed.
     Ghost,
     /// The gradients of all examples are formed and kept until the weighted sum.
@@ -116,10 +116,10 @@ impl Planner {
     pub(super) fn plan(&mut self, rule: &dyn Rule) -> Plan {
         let (cost, batch_size) = (rule.cost(), rule.batch_size());
         if self.formation == Formation::Always {
-            return Plan { strategy: Strategy::Instantiate, chunk: batch_size };
+            return Plan { method: NormMethod::Instantiate, chunk: batch_size };
         }
         let chunk = |values: usize| self.examples(values, self.chunk, batch_size);
-        let ghost = Plan { strategy: Strategy::Ghost, chunk: chunk(cost.ghost_temporary) };
+        let ghost = Plan { method: NormMethod::Ghost, chunk: chunk(cost.ghost_temporary) };
         let time = self.ghost(cost, batch_size, ghost.chunk);
         let is_ghost = |other: f64| time.is_some_and(|time| time <= other);
 
@@ -131,7 +131,7 @@ impl Planner {
         if kept <= self.left {
             self.left -= kept;
             let chunk = self.formation_chunk(rule);
-            return Plan { strategy: Strategy::Instantiate, chunk };
+            return Plan { method: NormMethod::Instantiate, chunk };
         }
         // Gradients that are dropped are formed for the norm alone: the weighted sum uses the
         // record.
@@ -140,7 +140,7 @@ impl Planner {
         if is_ghost(moved + self.formation(cost, batch_size, launches)) {
             return ghost;
         }
-        Plan { strategy: Strategy::InstantiateInChunks(chunk), chunk }
+        Plan { method: NormMethod::InstantiateInChunks(chunk), chunk }
     }
 
     /// Returns the time of the ghost norms for `chunk` examples at a time; `None` if the rule has
@@ -165,12 +165,12 @@ impl Planner {
         let (cost, batch_size) = (rule.cost(), rule.batch_size());
         let values = (batch_size * cost.values * size_of::<f32>()) as f64;
         let formation = |launches| self.formation(cost, batch_size, launches);
-        match plan.strategy {
-            Strategy::Instantiate => self.costs.bytes(2.0 * values, 2),
-            Strategy::Ghost => {
+        match plan.method {
+            NormMethod::Instantiate => self.costs.bytes(2.0 * values, 2),
+            NormMethod::Ghost => {
                 self.ghost(cost, batch_size, plan.chunk).unwrap_or(0.0) + formation(1)
             }
-            Strategy::InstantiateInChunks(chunk) => {
+            NormMethod::InstantiateInChunks(chunk) => {
                 let launches = NORM_LAUNCHES * batch_size.div_ceil(chunk.max(1));
                 self.costs.bytes(2.0 * values, launches) + formation(0) + formation(1)
             }
@@ -181,7 +181,7 @@ impl Planner {
 /// How the norms of one parameter are computed.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Plan {
-    pub(super) strategy: Strategy,
+    pub(super) method: NormMethod,
     /// Examples at a time.
     pub(super) chunk: usize,
 }
@@ -212,7 +212,7 @@ mod tests {
     #[test]
     fn one_position_takes_the_ghost_norm() {
         let mut planner = plans(MemoryBound::default(), Formation::Planned);
-        assert_eq!(planner.plan(&linear(1, 784, 128, 8)).strategy, Strategy::Ghost);
+        assert_eq!(planner.plan(&linear(1, 784, 128, 8)).method, NormMethod::Ghost);
         assert!(!planner.forms_at_once(&linear(1, 784, 128, 8), 8));
     }
 
@@ -234,7 +234,7 @@ mod tests {
         assert!(4 * outer.cost().values < outer.kept_values());
         let mut planner = plans(MemoryBound::default(), Formation::Planned);
         assert!(!planner.forms_at_once(&outer, 4));
-        assert_eq!(planner.plan(&outer).strategy, Strategy::Ghost);
+        assert_eq!(planner.plan(&outer).method, NormMethod::Ghost);
     }
 
     #[test]
@@ -257,14 +257,14 @@ mod tests {
     #[test]
     fn many_positions_of_a_small_layer_are_instantiated() {
         let mut planner = plans(MemoryBound::default(), Formation::Planned);
-        assert_eq!(planner.plan(&linear(60, 100, 80, 16)).strategy, Strategy::Instantiate);
+        assert_eq!(planner.plan(&linear(60, 100, 80, 16)).method, NormMethod::Instantiate);
     }
 
     #[test]
     fn gram_matrices_stay_within_the_memory_bound() {
         let mut planner = plans(MemoryBound::bytes(4 * 4 * 2 * 24 * 24), Formation::Planned);
         let plan = planner.plan(&linear(24, 300, 300, 8));
-        assert_eq!(plan, Plan { strategy: Strategy::Ghost, chunk: 1 });
+        assert_eq!(plan, Plan { method: NormMethod::Ghost, chunk: 1 });
         let mut planner = plans(MemoryBound::default(), Formation::Planned);
         assert_eq!(planner.plan(&linear(24, 300, 300, 8)).chunk, 8);
     }
@@ -273,8 +273,8 @@ mod tests {
     fn gradients_beyond_the_memory_bound_are_measured_in_chunks() {
         let mut planner = plans(MemoryBound::bytes(16 * 8000 * 4), Formation::Planned);
         let outer = linear(80, 100, 80, 16);
-        assert_eq!(planner.plan(&outer).strategy, Strategy::Instantiate);
-        assert_eq!(planner.plan(&outer).strategy, Strategy::InstantiateInChunks(4));
+        assert_eq!(planner.plan(&outer).method, NormMethod::Instantiate);
+        assert_eq!(planner.plan(&outer).method, NormMethod::InstantiateInChunks(4));
     }
 
     #[test]
@@ -283,8 +283,8 @@ mod tests {
         // as well.
         let mut planner = plans(MemoryBound::bytes(16 * 8000 * 4), Formation::Planned);
         let outer = linear(60, 100, 80, 16);
-        assert_eq!(planner.plan(&outer).strategy, Strategy::Instantiate);
-        assert_eq!(planner.plan(&outer).strategy, Strategy::Ghost);
+        assert_eq!(planner.plan(&outer).method, NormMethod::Instantiate);
+        assert_eq!(planner.plan(&outer).method, NormMethod::Ghost);
     }
 
     #[test]
@@ -296,7 +296,7 @@ mod tests {
             |columns| Tensor::<3>::zeros([1, 1, 1], &device).expand([2, positions, columns]);
         let tied = OuterProducts::dense(zeros(vocabulary), zeros(width));
         let mut planner = plans(MemoryBound::default(), Formation::Planned);
-        assert_eq!(planner.plan(&tied).strategy, Strategy::Ghost);
+        assert_eq!(planner.plan(&tied).method, NormMethod::Ghost);
     }
 
     #[test]
@@ -305,18 +305,18 @@ mod tests {
             let costs = DeviceCosts::new(operation, byte, launch).unwrap();
             let bound = MemoryBound::bytes(bytes);
             let outer = linear(positions, 100, 80, 16);
-            Planner::new(bound, Formation::Planned, costs).plan(&outer).strategy
+            Planner::new(bound, Formation::Planned, costs).plan(&outer).method
         };
         let all = usize::MAX;
-        assert_eq!(plan(60, 1e-11, 8e-11, 0.0, all), Strategy::Instantiate);
+        assert_eq!(plan(60, 1e-11, 8e-11, 0.0, all), NormMethod::Instantiate);
         // Bytes that cost much are not moved.
-        assert_eq!(plan(60, 1e-11, 8e-10, 0.0, all), Strategy::Ghost);
+        assert_eq!(plan(60, 1e-11, 8e-10, 0.0, all), NormMethod::Ghost);
         // What is dropped is formed twice.
-        assert_eq!(plan(60, 1e-11, 8e-11, 0.0, 0), Strategy::Ghost);
-        assert_eq!(plan(80, 1e-11, 1e-12, 0.0, 0), Strategy::InstantiateInChunks(1));
+        assert_eq!(plan(60, 1e-11, 8e-11, 0.0, 0), NormMethod::Ghost);
+        assert_eq!(plan(80, 1e-11, 1e-12, 0.0, 0), NormMethod::InstantiateInChunks(1));
         // A ghost norm of few operations needs more kernels than a small gradient.
-        assert_eq!(plan(1, 1e-11, 8e-11, 0.0, all), Strategy::Ghost);
-        assert_eq!(plan(1, 1e-11, 8e-11, 1e-3, all), Strategy::Instantiate);
+        assert_eq!(plan(1, 1e-11, 8e-11, 0.0, all), NormMethod::Ghost);
+        assert_eq!(plan(1, 1e-11, 8e-11, 1e-3, all), NormMethod::Instantiate);
     }
 
     #[test]
@@ -324,16 +324,16 @@ mod tests {
         let outer = linear(60, 100, 80, 16);
         let costs = DeviceCosts::new(1e-9, 1e-8, 1e-3).unwrap();
         let planner = Planner::new(MemoryBound::default(), Formation::Planned, costs);
-        let estimate = |strategy, chunk| planner.estimate(&outer, Plan { strategy, chunk });
+        let estimate = |method, chunk| planner.estimate(&outer, Plan { method, chunk });
         let close = |found: f64, expected: f64| assert!((found / expected - 1.0).abs() < 1e-12);
         // 16 examples: Gram matrices of 60 positions, and their sum of 60 outer products.
         let formed = 16.0 * 2.0 * (60 * 100 * 80) as f64 * 1e-9;
         let gram = 16.0 * 2.0 * (60 * 60 * 180) as f64 * 1e-9;
         let read = 2.0 * (16 * 100 * 80 * 4) as f64 * 1e-8;
-        close(estimate(Strategy::Ghost, 16), gram + 4e-3 + formed + 1e-3);
-        close(estimate(Strategy::Ghost, 8), gram + 8e-3 + formed + 1e-3);
-        close(estimate(Strategy::Instantiate, 16), read + 2e-3);
-        let chunks = Strategy::InstantiateInChunks(4);
+        close(estimate(NormMethod::Ghost, 16), gram + 4e-3 + formed + 1e-3);
+        close(estimate(NormMethod::Ghost, 8), gram + 8e-3 + formed + 1e-3);
+        close(estimate(NormMethod::Instantiate, 16), read + 2e-3);
+        let chunks = NormMethod::InstantiateInChunks(4);
         close(estimate(chunks, 4), read + 8e-3 + formed + formed + 1e-3);
     }
 }

@@ -2,6 +2,7 @@ use burn::backend::{
     Backend, ExtensionType,
     tensor::{FloatTensor, IntTensor},
 };
+use burn_autodiff::{Autodiff, checkpoint::strategy::CheckpointStrategy};
 
 /// The bias of a layer, if it has one.
 #[doc(hidden)]
@@ -18,6 +19,16 @@ impl<B: Backend> Bias<B> {
         match self {
             Self::Present(bias) => Some(bias),
             Self::Absent => None,
+        }
+    }
+}
+
+impl<B: Backend, C: CheckpointStrategy> Bias<Autodiff<B, C>> {
+    /// Returns the bias without its graph.
+    pub(super) fn into_inner(self) -> Bias<B> {
+        match self {
+            Self::Present(bias) => Bias::Present(bias.into_primitive()),
+            Self::Absent => Bias::Absent,
         }
     }
 }

@@ -54,12 +54,12 @@ impl Release {
     }
 
     /// Adds noise to the counts. Returns the noisy mean of what the units contributed to each.
-    fn counts(&self, balances: &[f64], noise: Option<NoiseStep>) -> Result<Vec<f64>, DpError> {
+    fn counts(&self, count_sums: &[f64], noise: Option<NoiseStep>) -> Result<Vec<f64>, DpError> {
         let (Some(mechanism), Some(mut noise)) = (self.counts, noise) else {
             return Ok(Vec::new());
         };
         (0u32..)
-            .zip(balances.iter().zip(&self.centers))
+            .zip(count_sums.iter().zip(&self.centers))
             .map(|(position, (&balance, center))| {
                 Ok(mechanism.release_scalar(noise.stream(position)?, balance)? + center)
             })
@@ -81,10 +81,10 @@ impl Release {
         count_noise: Option<NoiseStep>,
         on_host: bool,
     ) -> Result<BoundRelease, DpError> {
-        let (balances, releases_sum) = (sum.count_sums.clone(), sum.thresholds().releases_sum());
+        let (count_sums, releases_sum) = (sum.count_sums.clone(), sum.thresholds().releases_sum());
         let stds: &[f32] = bytemuck::cast_slice(&self.stds);
         let counts =
-            count_noise.map(|noise| noise.bound_to([bytemuck::cast_slice(&balances), stds]));
+            count_noise.map(|noise| noise.bound_to([bytemuck::cast_slice(&count_sums), stds]));
         let mut sums = Vec::new();
         if releases_sum {
             let (mut clipped, mut found) = (sum.sums, Vec::new());
@@ -110,14 +110,14 @@ impl Release {
             None => gradient_noise,
         };
         let prepared = self;
-        Ok(BoundRelease { prepared, balances, sums, releases_sum, is_finite, gradient, counts })
+        Ok(BoundRelease { prepared, count_sums, sums, releases_sum, is_finite, gradient, counts })
     }
 }
 
 /// The content of a release, and the noise that is bound to it.
 pub(crate) struct BoundRelease {
     prepared: Release,
-    balances: Vec<f64>,
+    count_sums: Vec<f64>,
     sums: Vec<Sum>,
     releases_sum: bool,
     /// Whether all sums on devices are finite.
@@ -174,9 +174,9 @@ impl BoundRelease {
         drawn: Option<&NoiseAhead>,
         correlated: Option<&mut CorrelatedNoise>,
     ) -> Result<(Option<GradientsParams>, Vec<f64>), DpError> {
-        let Self { prepared, balances, mut sums, releases_sum, is_finite, .. } = self;
+        let Self { prepared, count_sums, mut sums, releases_sum, is_finite, .. } = self;
         let (mut noise, counts) = (self.gradient, self.counts);
-        let fractions = prepared.counts(&balances, counts)?;
+        let fractions = prepared.counts(&count_sums, counts)?;
         if !releases_sum {
             return Ok((None, fractions));
         }

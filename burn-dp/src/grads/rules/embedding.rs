@@ -54,7 +54,7 @@ mod tests {
     use proptest::prelude::*;
 
     use crate::grads::oracle::{cases, check, check_layer, losses, numbers, set};
-    use crate::grads::{MemoryBound, PrivateBackward, Strategy};
+    use crate::grads::{MemoryBound, NormMethod, PrivateBackward};
     use crate::nn::{IntoPrivate, Private};
     use crate::test_devices::training_devices;
 
@@ -133,7 +133,7 @@ mod tests {
                 let losses = losses(layer.forward(whole(ids([3, 6], 50, &device))));
                 let backward = PrivateBackward::new().with_memory_bound(bound);
                 let grads = backward.run(losses, &layer).unwrap();
-                assert!(grads.strategies().all(|(_, strategy)| strategy == Strategy::Ghost));
+                assert!(grads.norm_methods().all(|(_, method)| method == NormMethod::Ghost));
             }
         }
     }
@@ -190,8 +190,8 @@ mod tests {
                 .run(private_tied(&private, x), &private)
                 .unwrap();
             let formed =
-                |(path, strategy)| path == "embedding.weight" && strategy == Strategy::Instantiate;
-            assert!(grads.strategies().any(formed));
+                |(path, method)| path == "embedding.weight" && method == NormMethod::Instantiate;
+            assert!(grads.norm_methods().any(formed));
         }
     }
 

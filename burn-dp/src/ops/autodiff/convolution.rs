@@ -12,7 +12,6 @@ use burn_autodiff::{
     ops::{Backward, Ops, OpsKind},
 };
 
-use super::inner_bias;
 use crate::ops::{Bias, Convolution, ParametricOps};
 
 /// The backward step of a convolution; its only parent is the input.
@@ -41,7 +40,7 @@ pub(super) fn convolution<B: ParametricOps, C: CheckpointStrategy>(
 ) -> FloatTensor<Autodiff<B, C>> {
     let node = input.node();
     let (input, weight) = (input.into_primitive(), weight.into_primitive());
-    let bias = inner_bias(bias);
+    let bias = bias.into_inner();
     match Backward::<B, 1>::prepare::<C>(ConvolutionStep, [node]).compute_bound().stateful() {
         OpsKind::Tracked(prep) => {
             let state = (weight.clone(), input.shape(), convolution.clone());

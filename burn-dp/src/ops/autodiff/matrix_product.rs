@@ -8,7 +8,6 @@ use burn_autodiff::{
     ops::{Backward, Ops, OpsKind},
 };
 
-use super::inner_bias;
 use crate::ops::{Bias, ParametricOps};
 
 /// The backward step of a product; its only parent is the input.
@@ -36,7 +35,7 @@ pub(super) fn matrix_product<B: ParametricOps, C: CheckpointStrategy>(
 ) -> FloatTensor<Autodiff<B, C>> {
     let node = input.node();
     let (input, weight) = (input.into_primitive(), weight.into_primitive());
-    let bias = inner_bias(bias);
+    let bias = bias.into_inner();
     match Backward::<B, 1>::prepare::<C>(MatrixProductStep, [node]).compute_bound().stateful() {
         OpsKind::Tracked(prep) => {
             prep.finish(weight.clone(), B::matrix_product(input, weight, bias))

@@ -43,11 +43,3 @@ impl<B: ParametricOps, C: CheckpointStrategy> ParametricOps for Autodiff<B, C> {
         packed_linear::packed_linear::<B, C>(input, weight)
     }
 }
-
-/// Returns a bias without its graph.
-fn inner_bias<B: ParametricOps, C: CheckpointStrategy>(bias: Bias<Autodiff<B, C>>) -> Bias<B> {
-    match bias.into_option() {
-        Some(bias) => Bias::Present(bias.into_primitive()),
-        None => Bias::Absent,
-    }
-}

@@ -85,7 +85,7 @@ fn check(
     // In units of the noise, sum and counts together move by no more than the accountant is told.
     let mut whole: f64 =
         squares.iter().zip(&noise.group_stds).map(|(s, std)| s / (std * std)).sum();
-    for (first, second) in first.balances.iter().zip(&second.balances) {
+    for (first, second) in first.count_sums.iter().zip(&second.count_sums) {
         let moved = (first - second).abs();
         assert!(moved <= 0.5 * factor + 1e-9, "{context}: a count moved by {moved}");
         whole += (moved / noise.count_std.unwrap()).powi(2);
@@ -261,7 +261,7 @@ fn policies_are_independent_of_the_physical_batch_size() {
             for (whole, parts) in whole.parameters.iter().zip(&parts.parameters) {
                 assert!(distance(whole, parts) < ROUNDING, "{name}, {way:?}");
             }
-            assert!(distance(&whole.balances, &parts.balances) < 1e-5, "{name}, {way:?}");
+            assert!(distance(&whole.count_sums, &parts.count_sums) < 1e-5, "{name}, {way:?}");
         }
     }
 }

@@ -73,7 +73,7 @@ pub(crate) struct Released {
     /// The noisy sum in each parameter.
     pub(crate) parameters: Vec<Vec<f64>>,
     /// The noisy `Σ (b - ½)` of each count.
-    pub(crate) balances: Vec<f64>,
+    pub(crate) count_sums: Vec<f64>,
     pub(crate) draw: Draw,
 }
 
@@ -158,8 +158,8 @@ pub(crate) fn release(
     });
     let parameters = moved.collect();
     let fractions = fractions.lock().unwrap();
-    let balances = fractions.iter().map(|fraction| (fraction - 0.5) * batch).collect();
-    Released { parameters, balances, draw }
+    let count_sums = fractions.iter().map(|fraction| (fraction - 0.5) * batch).collect();
+    Released { parameters, count_sums, draw }
 }
 
 fn step(mut optim: DpOptimizer, model: Net, way: Way, units: &[Unit], draw: Draw) -> Net {
