@@ -163,6 +163,7 @@ impl PrivacyEngine {
     pub(crate) async fn accept_public_buffers<M: Module>(
         &mut self,
         model: &M,
+        origin: &str,
     ) -> Result<(), DpError> {
         // A pass of this step that was refused leaves its thresholds, but no sum.
         if self.pending.is_some() || self.frozen.is_some() {
@@ -172,7 +173,8 @@ impl PrivacyEngine {
             ));
         }
         self.buffers.renew(model).await?;
-        self.note("values_not_trained", "replaced during the run, declared to be public");
+        self.name_public_data(origin);
+        self.note("values_not_trained", "replaced during the run, computed on public data");
         Ok(())
     }
 
