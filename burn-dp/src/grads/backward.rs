@@ -181,7 +181,7 @@ impl PrivateBackward {
         }
         if !losses.is_tracked() {
             return Err(DpError::NotPerExample {
-                reason: "they do not depend on any trained parameter; compute them from the \
+                reason: "the losses do not depend on any trained parameter; compute them from the \
                          model's output on its autodiff device"
                     .into(),
             });
