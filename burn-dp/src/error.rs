@@ -28,16 +28,25 @@ pub enum DpError {
     /// One part of a model cannot be trained privately. Replace or freeze it; see
     /// [`validate`](crate::model::validate).
     UnsupportedModel {
-        /// Path of the parameter or module, for example `encoder.norm`.
+        /// Path of the parameter or module, for example `encoder.norm`; empty for the whole model.
         path: String,
         /// Why, and what to use instead.
+        reason: String,
+    },
+    /// A model, or an update of it, is another one than was given before or configured. Give the
+    /// model that was trained.
+    OtherModel {
+        /// Path of the first parameter that does not fit.
+        path: String,
+        /// What was found, and what is expected instead.
         reason: String,
     },
     /// Several parts of a model cannot be trained privately. Replace or freeze them; each fault
     /// names its replacement.
     UnsupportedParts(Faults),
-    /// Losses are not one value per example, or one example affects the loss of another. Return one
-    /// loss per example, as in [`losses`](crate::losses), and avoid operations across the batch.
+    /// Losses (or features) do not belong to single examples: they are not one value per example,
+    /// one example affects the value of another, or the values are random. Return one loss per
+    /// example, as in [`losses`](crate::losses), and avoid operations across the batch.
     NotPerExample {
         /// What was found, and what is expected instead.
         reason: String,
@@ -54,16 +63,24 @@ pub enum DpError {
         /// Number of steps that were released.
         steps: u64,
     },
-    /// A call is not allowed in the present state of the run, for example a checkpoint within a
-    /// logical batch. The message names the point at which it is allowed.
+    /// A call is not allowed in the present state of the run or of its folder, for example a
+    /// checkpoint within a logical batch. The message names the point at which it is allowed.
     InvalidState {
-        /// The state of the run, and the way out.
+        /// The state, and the way out.
         reason: String,
     },
     /// A checkpoint, a record or a log is damaged, or belongs to another run. Load the state of
     /// this run. A new run spends its own budget on the same data.
     SavedState {
         /// What differs, and the way out.
+        reason: String,
+    },
+    /// A record, a ledger or a line of a log cannot be encoded, for example a record that is larger
+    /// than can be read back.
+    Encoding {
+        /// What cannot be encoded.
+        what: String,
+        /// The cause.
         reason: String,
     },
     /// A tensor cannot be read from its device, for example because the device was lost. Resume
@@ -94,6 +111,8 @@ pub enum DpError {
     /// An error that ended a training under Burn's learner. It is shared, because the learner and
     /// the caller both receive it.
     Training(Arc<DpError>),
+    /// An error of Burn's learner itself, for example in the validation.
+    Learner(String),
 }
 
 impl DpError {
@@ -110,6 +129,11 @@ impl DpError {
     /// Creates a [`SavedState`](Self::SavedState) error.
     pub(crate) fn saved_state(reason: impl Into<String>) -> Self {
         Self::SavedState { reason: reason.into() }
+    }
+
+    /// Creates an [`Encoding`](Self::Encoding) error.
+    pub(crate) fn encoding(what: impl Into<String>, cause: impl fmt::Display) -> Self {
+        Self::Encoding { what: what.into(), reason: cause.to_string() }
     }
 
     /// Creates a [`Device`](Self::Device) error.
@@ -132,15 +156,17 @@ impl fmt::Display for DpError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::InvalidArgument { name, reason } => write!(f, "{name} {reason}"),
+            Self::UnsupportedModel { path, reason } if path.is_empty() => {
+                write!(f, "the model cannot be trained privately: {reason}")
+            }
             Self::UnsupportedModel { path, reason } => {
                 write!(f, "`{path}` cannot be trained privately: {reason}")
             }
             Self::UnsupportedParts(faults) => {
                 write!(f, "the model cannot be trained privately:\n{faults}")
             }
-            Self::NotPerExample { reason } => {
-                write!(f, "the losses are not one value per example: {reason}")
-            }
+            Self::OtherModel { path, reason } => write!(f, "`{path}` does not fit: {reason}"),
+            Self::NotPerExample { reason } => write!(f, "cannot compute per example: {reason}"),
             Self::BudgetExhausted { epsilon, budget, delta, steps } => write!(
                 f,
                 "the next step would spend epsilon = {} at delta = {delta:e}, more than the budget \
@@ -149,6 +175,7 @@ impl fmt::Display for DpError {
             ),
             Self::InvalidState { reason } => f.write_str(reason),
             Self::SavedState { reason } => write!(f, "saved state refused: {reason}"),
+            Self::Encoding { what, reason } => write!(f, "{what} cannot be encoded: {reason}"),
             Self::Device { reason } => write!(f, "cannot read from the device: {reason}"),
             Self::Dataset { source } => write!(f, "the data set cannot load an item: {source}"),
             Self::Entropy(reason) => {
@@ -159,6 +186,7 @@ impl fmt::Display for DpError {
                 write!(f, "{}: {source}{}", path.display(), way_out(source.kind()))
             }
             Self::Training(error) => write!(f, "{error}"),
+            Self::Learner(error) => write!(f, "the learner of Burn failed: {error}"),
         }
     }
 }
@@ -249,12 +277,17 @@ mod tests {
             steps: 7,
         };
         let model = DpError::UnsupportedModel { path: "norm".into(), reason: "use X".into() };
+        let nothing =
+            DpError::UnsupportedModel { path: String::new(), reason: "nothing trains".into() };
+        let other = DpError::OtherModel { path: "norm".into(), reason: "it has 3 values".into() };
         let losses = DpError::NotPerExample { reason: "got 1 for 8 rows".into() };
         for (error, message) in [
             (positive("lr", -1.0).unwrap_err(), "lr must be positive and finite, got -1"),
             (at_least_one("epochs", 0).unwrap_err(), "epochs must be at least 1, got 0"),
             (model, "`norm` cannot be trained privately: use X"),
-            (losses, "the losses are not one value per example: got 1 for 8 rows"),
+            (nothing, "the model cannot be trained privately: nothing trains"),
+            (other, "`norm` does not fit: it has 3 values"),
+            (losses, "cannot compute per example: got 1 for 8 rows"),
             (
                 spent,
                 "the next step would spend epsilon = 3.00001 at delta = 1e-5, more than the \
@@ -262,6 +295,8 @@ mod tests {
             ),
             (DpError::state("finish the step first"), "finish the step first"),
             (DpError::saved_state("it is cut off"), "saved state refused: it is cut off"),
+            (DpError::encoding("the ledger", "NaN"), "the ledger cannot be encoded: NaN"),
+            (DpError::Learner("no data".into()), "the learner of Burn failed: no data"),
             (DpError::device("lost"), "cannot read from the device: lost"),
         ] {
             assert_eq!(error.to_string(), message);

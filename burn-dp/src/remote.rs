@@ -23,9 +23,10 @@ static READ_LIMIT: AtomicU64 = AtomicU64::new(600_000);
 /// Sets how long a remote device may take to answer a read, in all runs of this process. The
 /// default is ten minutes.
 ///
-/// A read waits for everything that it depends on: the passes of a physical batch, for example. A
-/// server or a network that hangs ends the run with [`DpError::Device`] after this time, without a
-/// release; the run continues from its checkpoint in a new process.
+/// A new limit also holds for reads in progress. A read waits for everything that it depends on:
+/// the passes of a physical batch, for example. A server or a network that hangs ends the run with
+/// [`DpError::Device`] after this time, without a release; the run continues from its checkpoint in
+/// a new process.
 pub fn set_read_limit(limit: Duration) {
     READ_LIMIT.store(u64::try_from(limit.as_millis()).unwrap_or(u64::MAX), Ordering::Relaxed);
 }
@@ -42,8 +43,7 @@ pub(crate) fn explained(error: impl std::fmt::Debug) -> String {
     format!("{error:?}{}", if cfg!(feature = "fusion") { cause } else { "" })
 }
 
-/// Waits for a read until the limit. The time is compared when the future is polled, which
-/// [`wait`](crate::device_read::wait) does now and then.
+/// Waits for a read until the limit.
 ///
 /// # Errors
 ///
@@ -52,13 +52,22 @@ pub(crate) async fn within_limit<T>(
     read: impl Future<Output = Result<T, DpError>>,
     what: &str,
 ) -> Result<T, DpError> {
-    let limit = Duration::from_millis(READ_LIMIT.load(Ordering::Relaxed));
+    within(|| Duration::from_millis(READ_LIMIT.load(Ordering::Relaxed)), read, what).await
+}
+
+/// Waits for a read until `limit`. The time is compared when the future is polled, which
+/// [`wait`](crate::device_read::wait) does now and then.
+async fn within<T>(
+    limit: impl Fn() -> Duration,
+    read: impl Future<Output = Result<T, DpError>>,
+    what: &str,
+) -> Result<T, DpError> {
     let (mut read, start) = (pin!(read), Instant::now());
     std::future::poll_fn(|context| match read.as_mut().poll(context) {
-        Poll::Pending if start.elapsed() > limit => Poll::Ready(Err(DpError::device(format!(
+        Poll::Pending if start.elapsed() > limit() => Poll::Ready(Err(DpError::device(format!(
             "{what}: the remote device did not answer within {} s; check its server and the \
              network, then resume the run, or set a longer `remote::set_read_limit`",
-            limit.as_secs_f64()
+            limit().as_secs_f64()
         )))),
         polled => polled,
     })
@@ -73,10 +82,11 @@ mod tests {
 
     #[test]
     fn a_read_that_never_ends_is_an_error_after_the_limit() {
-        assert_eq!(wait(within_limit(async { Ok(7) }, "norms")).unwrap(), 7);
-        set_read_limit(Duration::from_millis(20));
+        // A read that has its value is never late.
+        assert_eq!(wait(within(|| Duration::ZERO, async { Ok(7) }, "norms")).unwrap(), 7);
         let hanging = std::future::pending::<Result<u8, DpError>>();
-        let error = wait(within_limit(hanging, "norms")).unwrap_err().to_string();
+        let limit = || Duration::from_millis(20);
+        let error = wait(within(limit, hanging, "norms")).unwrap_err().to_string();
         assert!(error.contains("norms: the remote device did not answer within 0.02 s"), "{error}");
     }
 }

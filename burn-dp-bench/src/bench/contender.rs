@@ -74,8 +74,10 @@ impl<M: Classifier> Contender<M> {
                 None => config.init()?,
             };
             let sampler = plan.sampler()?;
-            let backward =
-                PrivateBackward::new().with_materialize(algorithm == Algorithm::Materialize);
+            let backward = match algorithm {
+                Algorithm::Materialize => PrivateBackward::new().with_materialized_gradients(),
+                _ => PrivateBackward::new(),
+            };
             let optim = Box::new(plan.optimizer(inner).with_backward(backward));
             Optimizer::Private { optim, sampler, clipping: FlatClipping::new(MAX_GRAD_NORM)? }
         };

@@ -79,7 +79,7 @@ impl Choice {
             Self::Instantiate => pass
                 .with_device_costs(DeviceCosts::new(1.0, nothing, 0.0)?)
                 .with_memory_bound(MemoryBound::bytes(usize::MAX)),
-            Self::Materialize => pass.with_materialize(true),
+            Self::Materialize => pass.with_materialized_gradients(),
         })
     }
 }

@@ -6,8 +6,8 @@ use crate::DpError;
 
 /// Returns one line: a checksum and what it protects.
 pub(super) fn line(value: &impl Serialize) -> Result<String, DpError> {
-    let json = serde_json::to_string(value)
-        .map_err(|error| DpError::state(format!("a release cannot be written: {error}")))?;
+    let json =
+        serde_json::to_string(value).map_err(|error| DpError::encoding("a release", error))?;
     Ok(format!("{:08x} {json}\n", crc32fast::hash(json.as_bytes())))
 }
 

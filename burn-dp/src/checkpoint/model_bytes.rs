@@ -12,8 +12,8 @@ use crate::device_read::{Read, read};
 ///
 /// # Errors
 ///
-/// Returns [`DpError::Device`] if a parameter cannot be read, and [`DpError::InvalidState`] if the
-/// record cannot be written.
+/// Returns [`DpError::Device`] if a parameter cannot be read, and [`DpError::Encoding`] if the
+/// record cannot be encoded.
 pub async fn model_to_bytes_async<M: Module>(model: &M) -> Result<Bytes, DpError> {
     let mut walk = Walk::default();
     model.visit(&mut walk);
@@ -23,7 +23,7 @@ pub async fn model_to_bytes_async<M: Module>(model: &M) -> Result<Bytes, DpError
         tensors.push(burn_pack::Tensor::new(path, dtype, shape, Some(id.val()), bytes));
     }
     let written = burn_pack::Writer::new(tensors).into_bytes();
-    written.map_err(|error| DpError::state(format!("the model cannot be written: {error}")))
+    written.map_err(|error| DpError::encoding("the model", error))
 }
 
 #[derive(Default)]

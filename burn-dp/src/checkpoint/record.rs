@@ -66,7 +66,7 @@ impl DpOptimizerRecord {
     ///
     /// # Errors
     ///
-    /// Returns [`DpError::InvalidState`] if the ledger cannot be written.
+    /// Returns [`DpError::Encoding`] if the ledger cannot be encoded.
     pub fn to_bytes(&self) -> Result<Bytes, DpError> {
         let json = Zeroizing::new(self.saved.to_json(KeyIn::State)?);
         let parts: Vec<&[u8]> = self.saved.parts().map(|(_, bytes)| bytes).collect();
@@ -274,13 +274,12 @@ impl DpOptimizer {
     ///
     /// # Errors
     ///
-    /// Returns the errors of [`Checkpoint::restore`](super::Checkpoint::restore),
-    /// [`DpError::SavedState`] if there is no checkpoint, and [`DpError::InvalidState`] if this
-    /// optimizer began a run.
+    /// Returns the errors of [`Checkpoint::restore`](super::Checkpoint::restore), and
+    /// [`DpError::InvalidState`] if there is no checkpoint, or if this optimizer began a run.
     pub fn load<M: Module>(self, folder: impl AsRef<Path>, model: M) -> Result<(Self, M), DpError> {
         let folder = folder.as_ref();
         let latest = Checkpointer::new(folder).latest()?.ok_or_else(|| {
-            DpError::saved_state(format!(
+            DpError::state(format!(
                 "{} has no checkpoint; save one with `DpOptimizer::save`, or name its folder",
                 folder.display()
             ))

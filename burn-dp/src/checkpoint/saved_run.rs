@@ -133,8 +133,7 @@ impl SavedRun {
         name: &str,
         bytes: Result<Bytes, RecordError>,
     ) -> Result<(), DpError> {
-        let bytes =
-            bytes.map_err(|error| DpError::state(format!("{name} cannot be written: {error}")))?;
+        let bytes = bytes.map_err(|error| DpError::encoding(name, error))?;
         self.insert(name, bytes);
         Ok(())
     }
@@ -186,8 +185,7 @@ impl SavedRun {
             run.key.zeroize();
         }
         let state = PrivacyState { format: FORMAT, parts: parts.collect(), run };
-        serde_json::to_vec_pretty(&state)
-            .map_err(|error| DpError::state(format!("{PRIVACY} cannot be written: {error}")))
+        serde_json::to_vec_pretty(&state).map_err(|error| DpError::encoding(PRIVACY, error))
     }
 
     /// Reads the parts that `state` names.

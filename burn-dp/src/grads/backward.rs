@@ -79,8 +79,8 @@ impl PrivateBackward {
     /// every step. On Flex most of such a step is spent on fresh pages of memory, not on
     /// arithmetic: Burn allocates every result anew, zeroed and copied to an aligned address, and
     /// returns the memory to the operating system after use.
-    pub fn with_materialize(mut self, materialize: bool) -> Self {
-        self.formation = if materialize { Formation::Always } else { Formation::Planned };
+    pub fn with_materialized_gradients(mut self) -> Self {
+        self.formation = Formation::Always;
         self
     }
 
@@ -181,7 +181,7 @@ impl PrivateBackward {
         }
         if !losses.is_tracked() {
             return Err(DpError::NotPerExample {
-                reason: "they do not depend on any trained parameter; compute them from the \
+                reason: "the losses do not depend on any trained parameter; compute them from the \
                          model's output on its autodiff device"
                     .into(),
             });

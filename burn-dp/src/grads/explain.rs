@@ -105,7 +105,8 @@ mod tests {
     #[test]
     fn an_exceeded_memory_bound_is_reported() {
         let bound = MemoryBound::bytes(1000);
-        let backward = PrivateBackward::new().with_memory_bound(bound).with_materialize(true);
+        let backward =
+            PrivateBackward::new().with_memory_bound(bound).with_materialized_gradients();
         let text = explained(&backward, 100).to_string();
         assert!(text.ends_with("over the bound"), "{text}");
         let chunks = explained(&PrivateBackward::new().with_memory_bound(bound), 200);

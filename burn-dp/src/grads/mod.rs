@@ -14,6 +14,7 @@
 //! | `device_costs`, `clock` | the times of a device, by which it chooses |
 //! | `per_example`, `parameter_gradients`, `precision` | norms and weighted sums |
 //! | `independence/` | tests that loss i depends on example i alone, by gradient and by value |
+//! | `directions` | the vectors with which such a test compares gradients |
 //! | `explain`, `explanation` | report of the planner's decisions |
 //! | `oracle` | the test harness: the loop over single examples |
 //! | `tests/` | compositions of layers, and properties of all of them |
@@ -22,6 +23,7 @@ mod backward;
 mod clock;
 mod collector;
 mod device_costs;
+mod directions;
 mod explain;
 mod explanation;
 mod independence;

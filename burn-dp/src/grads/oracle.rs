@@ -126,7 +126,7 @@ pub(super) fn flat_sum(sum: ClippedSum) -> Flat {
 pub(super) fn backwards() -> Vec<PrivateBackward> {
     vec![
         PrivateBackward::new(),
-        PrivateBackward::new().with_materialize(true),
+        PrivateBackward::new().with_materialized_gradients(),
         PrivateBackward::new().with_memory_bound(MemoryBound::bytes(0)).deferred(),
         PrivateBackward::new().deferred(),
     ]

@@ -10,6 +10,10 @@ use crate::DpError;
 use crate::model::ParameterInfo;
 use crate::ops::row_squared_norms;
 
+/// Memory for gradients that are formed for a product. The gradient of a single example may be
+/// larger.
+const PRODUCT_BYTES: usize = 64 << 20;
+
 /// The per-example gradients of one parameter, formed or not.
 #[derive(Debug)]
 pub(super) struct ParameterGradients {
@@ -124,6 +128,27 @@ impl ParameterGradients {
             })
         });
         SquaredNorms::concatenate(parts.collect())
+    }
+
+    /// Returns the product of each gradient with `direction`, `[batch_size]`. The gradients are
+    /// formed for some examples at a time.
+    pub(super) fn products(&self, direction: Tensor<1>) -> Tensor<1> {
+        let direction = direction.unsqueeze::<2>();
+        // Added up without a matrix product, whose precision may be lower.
+        let products = |rows: Tensor<2>| (rows * direction.clone()).sum_dim(1).squeeze_dim(1);
+        let chunk = |values: usize| (PRODUCT_BYTES / (values * size_of::<f32>()).max(1)).max(1);
+        let parts: Vec<Tensor<1>> = match &self.source {
+            Source::Instantiated(rows) => {
+                let parts = rows.clone().split(chunk(rows.dims()[1]), 0);
+                parts.into_iter().map(products).collect()
+            }
+            Source::Rule(rule) => {
+                let (cost, rule) = (rule.cost(), &**rule);
+                let parts = chunks(rule, chunk(cost.values + cost.temporary));
+                parts.map(|part| products(part.instantiate())).collect()
+            }
+        };
+        Tensor::cat(parts, 0)
     }
 
     /// Returns `Σ_i coefficients[i] · gradient_i`, `[values]`; examples that `keep` does not keep

@@ -3,6 +3,7 @@
 use burn::module::ParamId;
 use burn::tensor::{DType, Device, Tensor};
 
+use super::directions::Directions;
 use super::explanation::{ExplainedParameter, Explanation};
 use super::parameter_gradients::ParameterGradients;
 use super::planner::{MemoryBound, NormMethod};
@@ -168,6 +169,39 @@ impl PerExampleGradients {
         }
         for (totals, underflow) in totals.iter_mut().zip(underflow) {
             totals.iter_mut().for_each(|total| *total += underflow);
+        }
+        Ok(totals)
+    }
+
+    /// Returns the product of the gradient of each example with the direction of each group:
+    /// `[groups][batch_size]`, on the host.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error of [`ParameterGroups::index_of`] if a parameter belongs to no group, and
+    /// [`DpError::Device`] if the products cannot be read.
+    pub(super) async fn products(
+        &self,
+        groups: &ParameterGroups,
+        directions: &mut Directions,
+    ) -> Result<Vec<Vec<f64>>, DpError> {
+        let mut totals = vec![vec![0.0f64; self.batch_size]; groups.len()];
+        if self.parameters.is_empty() {
+            return Ok(totals);
+        }
+        let (mut rows, mut of) = (Vec::new(), Vec::new());
+        for parameter in &self.parameters {
+            let group = groups.index_of(&parameter.info.path)?;
+            let direction = directions.of(group, parameter.info.num_values(), &self.device);
+            rows.push(parameter.products(direction));
+            of.push(group);
+        }
+        let table = read_f32(Tensor::<1>::stack::<2>(rows, 0), "the gradients").await?;
+        for (group, row) in of.into_iter().zip(table.chunks_exact(self.batch_size)) {
+            totals[group]
+                .iter_mut()
+                .zip(row)
+                .for_each(|(total, &product)| *total += f64::from(product));
         }
         Ok(totals)
     }

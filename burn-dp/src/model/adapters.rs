@@ -191,7 +191,7 @@ impl LowRankAdapters {
     ///
     /// # Errors
     ///
-    /// Returns [`DpError::UnsupportedModel`] if an adapter is not one that this configuration
+    /// Returns [`DpError::OtherModel`] if an adapter is not one that this configuration
     /// attaches.
     pub fn factors<M: Module>(&self, model: &M) -> Result<Vec<AdapterFactors>, DpError> {
         let found = Weights::of(model);
@@ -205,7 +205,7 @@ impl LowRankAdapters {
                      configuration that attached it",
                     b.dims()[0]
                 );
-                return Err(DpError::UnsupportedModel { path: weight.path, reason });
+                return Err(DpError::OtherModel { path: weight.path, reason });
             };
             let scale = choice.alpha / choice.rank as f64;
             factors.push(AdapterFactors { path: weight.path, shape: weight.shape, a, b, scale });

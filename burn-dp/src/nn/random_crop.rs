@@ -25,7 +25,7 @@ const WORDS: usize = 3;
 /// use burn_dp::nn::RandomCrop;
 ///
 /// # fn main() -> Result<(), burn_dp::DpError> {
-/// let augmentation = RandomCrop::new(4)?.with_mirror(true);
+/// let augmentation = RandomCrop::new(4)?.with_mirror();
 /// let images = Tensor::<4>::ones([2, 3, 32, 32], &Device::flex());
 /// // Without autodiff it is the identity.
 /// assert_eq!(augmentation.forward(images).dims(), [2, 3, 32, 32]);
@@ -61,9 +61,9 @@ impl RandomCrop {
         Ok(Self { training: Param::from_bool(true), padding, mirror: false })
     }
 
-    /// Sets whether images are mirrored with probability one half.
-    pub fn with_mirror(mut self, mirror: bool) -> Self {
-        self.mirror = mirror;
+    /// Mirrors each image with probability one half.
+    pub fn with_mirror(mut self) -> Self {
+        self.mirror = true;
         self
     }
 
@@ -162,7 +162,7 @@ mod tests {
     fn images_of_a_unit_are_moved_alike_in_every_batch() {
         for device in devices() {
             let device = device.autodiff();
-            let layer = RandomCrop::new(2).unwrap().with_mirror(true);
+            let layer = RandomCrop::new(2).unwrap().with_mirror();
             let (units, copies) = ([4, 9, 700], 2);
             let images = numbers([units.len() * copies, 3, 5, 7], 1, &device);
             let all = moved(&layer, 3, &units, images.clone());
@@ -178,7 +178,7 @@ mod tests {
     #[test]
     fn every_shift_and_both_orientations_occur_and_channels_move_together() {
         let device = Device::flex().autodiff();
-        let layer = RandomCrop::new(1).unwrap().with_mirror(true);
+        let layer = RandomCrop::new(1).unwrap().with_mirror();
         let (height, width, copies) = (4, 5, 400);
         let image: Tensor<4> = numbers([1, 2, height, width], 2, &device);
         let all = moved(&layer, 0, &[7], image.clone().repeat_dim(0, copies));

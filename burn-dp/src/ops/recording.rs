@@ -85,13 +85,13 @@ impl<R: Recorder + 'static> Recording<R> {
     ///
     /// # Errors
     ///
-    /// Returns [`DpError::NotPerExample`] if the thread already records: nested backward passes
+    /// Returns [`DpError::InvalidState`] if the thread already records: nested backward passes
     /// would mix their examples.
     pub(crate) fn start(recorder: R) -> Result<Self, DpError> {
         RECORDER.with_borrow_mut(|active| match active {
-            Some(_) => Err(DpError::NotPerExample {
-                reason: "a private backward pass was started inside another one".into(),
-            }),
+            Some(_) => Err(DpError::state(
+                "a private backward pass was started inside another one; end the outer one first",
+            )),
             None => {
                 let recorder = Rc::new(RefCell::new(Guarded { refused: None, recorder }));
                 *active = Some(recorder.clone());

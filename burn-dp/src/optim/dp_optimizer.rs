@@ -460,13 +460,21 @@ impl DpOptimizer {
     /// # Privacy
     ///
     /// The values leave with the model, without noise. The [statement](Self::statement) contains
-    /// that they were replaced.
+    /// that they were replaced, and names the data.
+    ///
+    /// # Arguments
+    ///
+    /// - `data`: the public data that the values were computed on
     ///
     /// # Errors
     ///
     /// Returns [`DpError::InvalidState`] within a logical step.
-    pub fn accept_public_buffers<M: Module>(&mut self, model: &M) -> Result<(), DpError> {
-        let accepted = self.accept_public_buffers_async(model);
+    pub fn accept_public_buffers<M: Module, T>(
+        &mut self,
+        model: &M,
+        data: &PublicData<T>,
+    ) -> Result<(), DpError> {
+        let accepted = self.accept_public_buffers_async(model, data);
         blocking(accepted, "DpOptimizer::accept_public_buffers_async")
     }
 
@@ -475,11 +483,12 @@ impl DpOptimizer {
     /// # Errors
     ///
     /// Returns the errors of [`accept_public_buffers`](Self::accept_public_buffers).
-    pub async fn accept_public_buffers_async<M: Module>(
+    pub async fn accept_public_buffers_async<M: Module, T>(
         &mut self,
         model: &M,
+        data: &PublicData<T>,
     ) -> Result<(), DpError> {
-        self.engine.accept_public_buffers(model).await
+        self.engine.accept_public_buffers(model, data.origin()).await
     }
 
     /// Drops what was accumulated since the last step. Nothing of it was released.

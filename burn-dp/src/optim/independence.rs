@@ -11,7 +11,7 @@ use crate::random::NoiseSource;
 ///
 /// | test | where | cost |
 /// |---|---|---|
-/// | by value: each loss and each gradient norm is the same in other batches | one physical batch, where the library calls the forward pass | six forward and backward passes of that batch, and one for each of up to 16 single units |
+/// | by value: each loss and each gradient is the same in other batches | one physical batch, where the library calls the forward pass | six forward and backward passes of that batch, and one for each of up to 16 single units; the gradients of each pass are formed, some at a time |
 /// | by gradient: no loss reaches the rows of other examples | every backward pass of the step | one number for each example and layer |
 ///
 /// Neither test changes the result of a step.
@@ -50,8 +50,9 @@ pub enum Independence {
         /// The step.
         step: u64,
     },
-    /// Each loss and each gradient norm was the same in other batches, in that step and in the
-    /// other steps in which it was tested. All backward passes of the run used the tested function.
+    /// Each loss and each gradient was the same in other batches, in that step and in the other
+    /// steps in which it was tested: gradients by their norms, and by their products with one
+    /// random vector for each parameter. All backward passes of the run used the tested function.
     ByValue {
         /// The first such step.
         step: u64,

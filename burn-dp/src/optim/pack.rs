@@ -76,5 +76,5 @@ pub(crate) fn unreadable(error: impl std::fmt::Display) -> DpError {
 }
 
 fn unwritable(error: impl std::fmt::Display) -> DpError {
-    DpError::state(format!("the record cannot be written: {error}"))
+    DpError::encoding("the record", error)
 }

@@ -4,7 +4,7 @@ use std::error::Error;
 use std::fmt;
 use std::sync::Arc;
 
-use burn::data::dataset::transform::{Mapper, MapperDataset, PartialDataset, ShuffledDataset};
+use burn::data::dataset::transform::{PartialDataset, ShuffledDataset};
 use burn::data::dataset::{Dataset, DatasetError, InMemDataset};
 use serde::{Deserialize, Serialize};
 
@@ -17,8 +17,9 @@ use crate::DpError;
 /// A record under k indices enters a batch up to k times and moves the clipped sum by k times the
 /// clipping threshold, for which there is no noise. So the data sets of Burn that resample or
 /// overlap ([`SamplerDataset`], [`ComposedDataset`], [`WindowsDataset`], [`SelectionDataset`]) do
-/// not implement the trait. [`Distinct`](super::Distinct) makes them usable after a comparison of
-/// their records, as it does for all other types:
+/// not implement the trait, nor does [`MapperDataset`], whose mapper may return anything, such as
+/// the records before. [`Distinct`](super::Distinct) makes them usable after a comparison of their
+/// records, as it does for all other types:
 ///
 /// ```compile_fail,E0277
 /// # use burn::data::dataset::{InMemDataset, transform::SamplerDataset};
@@ -28,16 +29,33 @@ use crate::DpError;
 /// accept(SamplerDataset::with_replacement(records, 64));
 /// ```
 ///
+/// ```compile_fail,E0277
+/// # use burn::data::dataset::{InMemDataset, transform::{Mapper, MapperDataset}};
+/// # use burn_dp::sampling::DistinctRecords;
+/// # fn accept(_: impl DistinctRecords<u8>) {}
+/// # struct Negative;
+/// # impl Mapper<u8, u8> for Negative {
+/// #     fn map(&self, item: &u8) -> u8 {
+/// #         !item
+/// #     }
+/// # }
+/// let records = InMemDataset::new(vec![1, 2, 3, 4]);
+/// accept(MapperDataset::new(records, Negative));
+/// ```
+///
 /// [`SamplerDataset`]: burn::data::dataset::transform::SamplerDataset
 /// [`ComposedDataset`]: burn::data::dataset::transform::ComposedDataset
 /// [`WindowsDataset`]: burn::data::dataset::transform::WindowsDataset
 /// [`SelectionDataset`]: burn::data::dataset::transform::SelectionDataset
+/// [`MapperDataset`]: burn::data::dataset::transform::MapperDataset
 ///
 /// # Privacy
 ///
 /// An implementation declares that no two indices return the same record (in user-level training:
 /// records of the same user), and that the records of an index never change. Augmentation belongs
-/// in the batcher. Nothing verifies the declaration, and the privacy statement says so.
+/// in the batcher. Nothing verifies the declaration, and the privacy statement says so. The data
+/// sets of Burn that implement the trait ([`InMemDataset`], [`PartialDataset`],
+/// [`ShuffledDataset`]) return what they hold, or what a data set with the declaration returns.
 ///
 /// # Example
 ///
@@ -149,16 +167,6 @@ impl<D, I> DistinctRecords<I> for ShuffledDataset<D, I>
 where
     D: DistinctRecords<I>,
     I: Clone + Send + Sync,
-{
-}
-
-impl<D, M, I, O, E> DistinctRecords<O, E> for MapperDataset<D, M, I>
-where
-    D: DistinctRecords<I, E>,
-    M: Mapper<I, O> + Send + Sync,
-    I: Send + Sync,
-    O: Send + Sync,
-    E: Error + Send + Sync + 'static,
 {
 }
 

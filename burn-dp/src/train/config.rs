@@ -129,13 +129,14 @@ impl PrivateTrainingConfig {
     ///
     /// # Errors
     ///
-    /// Returns [`DpError::InvalidArgument`] if a size is 0, and [`DpError::SavedState`] if the
-    /// folder of the checkpoints has a checkpoint already, or a log with releases.
+    /// Returns [`DpError::InvalidArgument`] if a size is 0, [`DpError::InvalidState`] if the folder
+    /// of the checkpoints has a checkpoint already, and [`DpError::SavedState`] if it has a log
+    /// with releases.
     pub fn init(self, plan: PrivacyPlan) -> Result<PrivateTraining, DpError> {
         if let Some(checkpointer) = self.checkpointer()
             && let Some(found) = checkpointer.latest()?
         {
-            return Err(DpError::saved_state(format!(
+            return Err(DpError::state(format!(
                 "{} is a checkpoint of a run that was begun; resume it, or give the new run its \
                  own folder",
                 found.folder().display()

@@ -50,14 +50,14 @@ impl PrivateTraining {
     ///
     /// # Errors
     ///
-    /// Returns the error that ended the training: [`DpError::Training`], or [`DpError::Io`] for an
-    /// error of Burn itself.
+    /// Returns the error that ended the training: [`DpError::Training`], or [`DpError::Learner`]
+    /// for an error of Burn itself.
     pub fn finish<M>(&self, result: &LearningResult<M>) -> Result<TrainingEnd, DpError> {
         if let Some(error) = self.error() {
             return Err(DpError::Training(error));
         }
         if let Some(error) = &result.error {
-            return Err(DpError::io("training", std::io::Error::other(error.clone())));
+            return Err(DpError::Learner(error.to_string()));
         }
         let planned = self.session.with_engine(|engine| engine.plan.steps());
         let steps = self.next_step();

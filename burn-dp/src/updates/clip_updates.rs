@@ -33,8 +33,9 @@ use crate::nn::refuse_unkeyed;
 /// Returns the errors of `update`, and:
 ///
 /// - [`DpError::NotPerExample`] if a random layer drew values that belong to no unit;
-/// - [`DpError::UnsupportedModel`] if an update has values for parameters that the model does not
-///   train, if the model trains nothing, or if a parameter belongs to no group;
+/// - [`DpError::OtherModel`] if an update has values for parameters that the model does not train;
+/// - [`DpError::UnsupportedModel`] if the model trains nothing, or if a parameter belongs to no
+///   group;
 /// - [`DpError::Device`] if an update cannot be read from the device.
 pub fn clip_updates<M: Module, U>(
     thresholds: &Thresholds,

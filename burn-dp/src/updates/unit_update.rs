@@ -135,7 +135,7 @@ impl UnitUpdate {
     ///
     /// # Errors
     ///
-    /// Returns [`DpError::UnsupportedModel`] if they do not.
+    /// Returns [`DpError::OtherModel`] if they do not.
     pub(super) fn check(&self, parameters: &TrainableParameters) -> Result<(), DpError> {
         for (id, values) in &self.values {
             let found = values.dims()[0];
@@ -151,7 +151,7 @@ impl UnitUpdate {
                 ),
             };
             let reason = format!("{reason}; compute updates with the model given to the closure");
-            return Err(DpError::UnsupportedModel { path, reason });
+            return Err(DpError::OtherModel { path, reason });
         }
         Ok(())
     }
@@ -168,10 +168,9 @@ pub(super) fn mean_gradients(losses: Tensor<1>) -> Result<Option<Gradients>, DpE
     }
     if !losses.is_tracked() {
         return Err(DpError::NotPerExample {
-            reason:
-                "they do not depend on any trained parameter; compute them with the model given \
-                     to the closure, on its autodiff device"
-                    .into(),
+            reason: "the losses do not depend on any trained parameter; compute them with the \
+                     model given to the closure, on its autodiff device"
+                .into(),
         });
     }
     Ok(Some(losses.mean().backward()))

@@ -183,5 +183,8 @@ fn an_error_of_burn_itself_is_the_error_of_the_training() {
     let result = plain(training).launch(learner(&private));
     assert!(private.error().is_none());
     let error = private.finish(&result).unwrap_err().to_string();
-    assert!(error.contains("training: ") && error.contains("bad sector"), "{error}");
+    assert!(
+        error.contains("the learner of Burn failed: ") && error.contains("bad sector"),
+        "{error}"
+    );
 }

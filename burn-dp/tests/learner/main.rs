@@ -11,6 +11,7 @@ mod devices;
 mod dropout;
 mod end;
 mod fixture;
+mod independence;
 mod kills;
 mod metrics;
 mod optimizers;

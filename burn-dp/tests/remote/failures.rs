@@ -41,6 +41,8 @@ impl Dataset<usize> for Halting {
         if self.left.fetch_sub(1, Ordering::SeqCst) == 0 {
             println!("\n{HALTED}");
             std::io::stdin().lock().read_line(&mut String::new()).unwrap();
+            // From here on no server answers: the limit ends no read that could succeed.
+            burn_dp::remote::set_read_limit(Duration::from_secs(5));
         }
         Ok(indices)
     }
@@ -63,7 +65,6 @@ fn training() {
     let mut words = task.split(' ');
     let left: usize = words.next().unwrap().parse().unwrap();
     let devices = words.next().unwrap().split(',').map(|a| device_at(a.parse().unwrap())).collect();
-    burn_dp::remote::set_read_limit(Duration::from_secs(5));
     let private = private(Path::new(words.next().unwrap()));
     let loader = private.loader(builder(), Halting { left: AtomicUsize::new(left) }).unwrap();
     let metrics = run_folder();

@@ -10,11 +10,11 @@ use burn::module::{
 use burn::nn::Linear;
 use burn::optim::SgdConfig;
 use burn::tensor::{Bool, Device, Int, Tensor};
-use burn_dp::DpError;
 use burn_dp::checkpoint::Checkpointer;
 use burn_dp::nn::{IntoPrivate, Private};
 use burn_dp::optim::DpOptimizer;
 use burn_dp::sampling::Sampler;
+use burn_dp::{DpError, PublicSource};
 
 use crate::fixtures::{config, device, inputs, layer, run_folder};
 
@@ -205,13 +205,15 @@ fn values_computed_on_public_data_are_accepted_and_stated() {
     let mut optim = optimizer();
     let model = train(&mut optim, 2, 9, Changes::Nothing).unwrap();
     let _ = model.losses(&[1, 2, 3], Changes::Float);
-    optim.accept_public_buffers(&model).unwrap();
+    let data = PublicSource::published("letters").data(vec![1, 2, 3]).unwrap();
+    optim.accept_public_buffers(&model, &data).unwrap();
     let draw = optim.plan().sampler().unwrap().draw(2).unwrap();
     let losses = |model: &Net, units: Vec<usize>| model.losses(&units, Changes::Nothing);
     optim.backward(&model, &draw, losses).unwrap();
-    let error = optim.accept_public_buffers(&model).unwrap_err().to_string();
+    let error = optim.accept_public_buffers(&model, &data).unwrap_err().to_string();
     assert!(error.contains("within a logical step"), "{error}");
     optim.step(0.1, model, draw).unwrap();
     let statement = optim.statement(&[1e-3]).unwrap();
-    assert!(statement.facts["values_not_trained"].contains("declared to be public"));
+    assert!(statement.facts["values_not_trained"].contains("computed on public data"));
+    assert_eq!(statement.facts["public_data"], data.to_string());
 }

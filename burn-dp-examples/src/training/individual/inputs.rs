@@ -184,7 +184,8 @@ impl Augmentation {
     ///
     /// Returns [`TrainError::Privacy`] if the shift is impossible.
     pub(super) fn layer(&self) -> Result<RandomCrop, TrainError> {
-        Ok(RandomCrop::new(self.crop)?.with_mirror(self.mirror))
+        let crop = RandomCrop::new(self.crop)?;
+        Ok(if self.mirror { crop.with_mirror() } else { crop })
     }
 }
 

@@ -14,9 +14,10 @@ use crate::random::LayerRandomness;
 /// Tests on some items that the loss of an example depends on this example alone, by value and by
 /// gradient.
 ///
-/// By value: the loss of each example, and the norm of its gradient for each parameter, must be
-/// the same in the batch of all items, in the reverse order, in half of the batch, in a larger
-/// batch, and alone, up to rounding. By gradient: the gradient of one loss must not reach the rows
+/// By value: the loss of each example, and its gradient for each parameter, must be the same in the
+/// batch of all items, in the reverse order, in half of the batch, in a larger batch, and alone, up
+/// to rounding. Gradients are compared by their norms, and by their products with one random vector
+/// for each parameter. By gradient: the gradient of one loss must not reach the rows
 /// of other examples in any private layer.
 ///
 /// The test costs about seven forward and backward passes of the batch, and one for each of up to

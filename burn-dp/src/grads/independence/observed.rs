@@ -6,11 +6,13 @@ use burn::tensor::{DType, Device, Tensor};
 use crate::DpError;
 use crate::device_read::read_f64;
 use crate::grads::PrivateBackward;
+use crate::grads::directions::Directions;
 use crate::model::ParameterGroups;
 
 /// What one pass computed of each unit.
 pub(super) struct Observed {
-    /// The losses of the rows of each unit, then the norms of its gradient for each parameter:
+    /// The losses of the rows of each unit, then the norms of its gradient for each parameter, then
+    /// the products of its gradient with the [direction](Directions) of each parameter:
     /// `[quantities][units]`.
     pub(super) values: Vec<Vec<f64>>,
     /// The size that the rounding of each quantity is relative to: `[quantities][units]`.
@@ -32,6 +34,7 @@ impl Observed {
         model: &M,
         backward: &PrivateBackward,
         groups: &ParameterGroups,
+        directions: &mut Directions,
     ) -> Result<Self, DpError> {
         let (rows, copies) = (losses.dims()[0], backward.group_size());
         if rows != units * copies {
@@ -46,6 +49,7 @@ impl Observed {
         let host = read_f64(losses.clone().inner(), "losses").await?;
         let grads = backward.run_checked(losses, model, &mut ()).await?;
         let squared_norms = grads.squared_norms(groups).await?;
+        let products = grads.products(groups, directions).await?;
 
         let losses = (0..copies).map(|copy| host.iter().skip(copy).step_by(copies).copied());
         let mut values: Vec<Vec<f64>> = losses.map(Iterator::collect).collect();
@@ -55,6 +59,12 @@ impl Observed {
         let norms: Vec<f64> = (0..units).map(total).collect();
         for squared_norms in &squared_norms {
             values.push(squared_norms.iter().map(|norm| norm.sqrt()).collect());
+            scales.push(norms.clone());
+        }
+        // The entries of a direction have random signs and variance 1, so a product has the size of
+        // the norm, and the rounding errors of the entries add up to the size of their norm.
+        for products in products {
+            values.push(products);
             scales.push(norms.clone());
         }
         Ok(Self { values, scales, precision })

@@ -9,6 +9,7 @@ use super::observed::Observed;
 use super::rounding::Rounding;
 use crate::DpError;
 use crate::grads::PrivateBackward;
+use crate::grads::directions::Directions;
 use crate::model::{ParameterGroups, private_copy};
 
 /// Units that are also computed alone.
@@ -20,9 +21,12 @@ const LARGER: usize = 8;
 /// Returns the losses of the units at the given positions of a batch, in that order.
 pub(crate) type LossesOf<'a, M> = dyn FnMut(&M, &[usize]) -> Result<Tensor<1>, DpError> + 'a;
 
-/// Compares the loss of each unit, and the norm of its gradient for each parameter, between a batch
-/// and other batches of its units: in reverse order, in two halves, with some units twice, and
-/// each of up to sixteen units alone. Returns whether there were at least two units to compare.
+/// Compares the loss of each unit, and its gradient for each parameter, between a batch and other
+/// batches of its units: in reverse order, in two halves, with some units twice, and each of up to
+/// sixteen units alone. Returns whether there were at least two units to compare.
+///
+/// Gradients are compared by their norms, and by their products with one fixed random vector for
+/// each parameter, which show a gradient of the same norm in another direction.
 ///
 /// Two units must differ by more than [rounding](Rounding). So no single unit, however large its
 /// values, makes honest losses look mixed. The passes use a copy of the model. They take six times
@@ -44,9 +48,10 @@ pub(crate) async fn compare_values<M: Module>(
     let model = private_copy(model);
     let groups = ParameterGroups::per_parameter(&model)?;
     let all: Vec<usize> = (0..units).collect();
+    let mut directions = Directions::default();
     let mut observe = async |model: &M, positions: &[usize]| {
         let losses = losses_of(model, positions)?;
-        Observed::new(losses, positions.len(), model, backward, &groups).await
+        Observed::new(losses, positions.len(), model, backward, &groups, &mut directions).await
     };
     let batch = observe(&model, &all).await?;
     let rounding = Rounding::of(&model, &batch.precision);
@@ -92,7 +97,7 @@ pub(crate) async fn compare_values<M: Module>(
 /// Returns the name of a quantity for messages.
 fn name(groups: &ParameterGroups, backward: &PrivateBackward, quantity: usize) -> String {
     let parameter = quantity.checked_sub(backward.group_size());
-    match parameter.and_then(|index| groups.names().get(index)) {
+    match parameter.map(|index| &groups.names()[index % groups.len()]) {
         Some(path) => format!("the gradient of `{path}`"),
         None => "the loss".to_string(),
     }

@@ -21,7 +21,7 @@ pub(super) async fn check_reach<M: Module>(losses: Tensor<1>, model: &M) -> Resu
     let [batch_size] = losses.dims();
     if !losses.is_tracked() {
         return Err(DpError::NotPerExample {
-            reason: "they do not depend on any trained parameter".into(),
+            reason: "the losses do not depend on any trained parameter".into(),
         });
     }
     let probe = batch_size / 2;

@@ -93,7 +93,7 @@ mod tests {
             let backwards = [
                 PrivateBackward::new(),
                 PrivateBackward::new().with_memory_bound(MemoryBound::bytes(0)),
-                PrivateBackward::new().with_materialize(true),
+                PrivateBackward::new().with_materialized_gradients(),
             ];
             for (backward, id) in backwards.iter().flat_map(|b| [-1.0, 5.0, 9.0].map(|id| (b, id)))
             {

@@ -13,7 +13,7 @@ use std::path::PathBuf;
 use std::sync::{Mutex, MutexGuard};
 
 use burn::module::Module;
-use burn::tensor::FloatDType;
+use burn::tensor::{Device, FloatDType};
 use burn_dp_accountant::{Epsilon, PrivacyLedger, PrivacyStatement};
 
 #[cfg(feature = "train")]
@@ -33,7 +33,7 @@ use super::releases::{KeyStorage, Lock, Releases};
 use super::{PrivacyPlan, Sparsifier, WeightAverage};
 use crate::DpError;
 use crate::clipping::{ClippingStatistics, PublicNorms, StepNoise, Thresholds};
-use crate::grads::PrivateBackward;
+use crate::grads::{PrivateBackward, has_coarse_products};
 use crate::model::precision_name;
 use crate::noise::{CorrelatedNoise, NoiseAhead};
 use crate::sampling::RecordIdentity;
@@ -68,6 +68,8 @@ pub(crate) struct PrivacyEngine {
     releases: Mutex<Releases>,
     /// Noise of the next step, if it can be computed in advance.
     next_noise: Option<NoiseAhead>,
+    /// Whether a device may choose coarse products by the shape of a batch.
+    pub(crate) coarse_products: fn(&Device) -> bool,
     /// What combines the noise with the noise of earlier steps, if the plan has a strategy.
     correlated: Option<CorrelatedNoise>,
 }
@@ -104,6 +106,7 @@ impl PrivacyEngine {
             facts: BTreeMap::new(),
             releases: Mutex::new(releases),
             next_noise: None,
+            coarse_products: has_coarse_products,
             correlated,
         }
     }
@@ -159,10 +162,12 @@ impl PrivacyEngine {
         self.note(PUBLIC_DATA, named);
     }
 
-    /// Takes the values of `model` that are not trained as public ones.
+    /// Takes the values of `model` that are not trained as public ones, computed on data with this
+    /// description.
     pub(crate) async fn accept_public_buffers<M: Module>(
         &mut self,
         model: &M,
+        origin: &str,
     ) -> Result<(), DpError> {
         // A pass of this step that was refused leaves its thresholds, but no sum.
         if self.pending.is_some() || self.frozen.is_some() {
@@ -172,7 +177,8 @@ impl PrivacyEngine {
             ));
         }
         self.buffers.renew(model).await?;
-        self.note("values_not_trained", "replaced during the run, declared to be public");
+        self.name_public_data(origin);
+        self.note("values_not_trained", "replaced during the run, computed on public data");
         Ok(())
     }
 

@@ -102,7 +102,7 @@ impl PrivacyEngine {
     /// Returns the state between two steps.
     pub(crate) async fn state(&self) -> Result<EngineState, DpError> {
         let ledger = serde_json::from_str(&self.ledger.to_json()?)
-            .map_err(|error| DpError::state(format!("the ledger cannot be written: {error}")))?;
+            .map_err(|error| DpError::encoding("the ledger", error))?;
         let (correlated, noise_memory) = match &self.correlated {
             Some(noise) => {
                 let (state, memory) = noise.save(&self.plan.source).await?;

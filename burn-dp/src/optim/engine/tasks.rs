@@ -10,7 +10,7 @@ use super::not_covered::PRODUCTS;
 use super::not_covered::REMOTE_DEVICES;
 use crate::DpError;
 use crate::clipping::{ClippedSum, Thresholds};
-use crate::grads::{PrivateBackward, Probe, has_coarse_products};
+use crate::grads::{PrivateBackward, Probe};
 use crate::model::has_training_batch_norm;
 use crate::optim::buffers::{BufferCheck, Extent};
 use crate::random::Key;
@@ -22,7 +22,7 @@ impl PrivacyEngine {
     /// Returns what a thread needs to clip a physical batch of the current logical step.
     pub(crate) async fn clip_task<M: Module>(&mut self, model: &M) -> Result<ClipTask, DpError> {
         self.buffers.begin(model).await?;
-        if !self.facts.contains_key(PRODUCTS) && model.devices().iter().any(has_coarse_products) {
+        if !self.facts.contains_key(PRODUCTS) && model.devices().iter().any(self.coarse_products) {
             self.note(PRODUCTS, "TF32 where the device chooses it");
         }
         #[cfg(feature = "remote")]

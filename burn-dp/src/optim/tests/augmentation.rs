@@ -139,7 +139,7 @@ struct Moving {
 
 impl Moving {
     fn new() -> Self {
-        Self { crop: RandomCrop::new(2).unwrap().with_mirror(true), fc: layer(25, 3, 1) }
+        Self { crop: RandomCrop::new(2).unwrap().with_mirror(), fc: layer(25, 3, 1) }
     }
 
     fn losses(&self, images: Tensor<4>) -> Tensor<1> {

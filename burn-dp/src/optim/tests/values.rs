@@ -127,7 +127,7 @@ fn honest(model: &Net, batch: &Batch) -> Tensor<1> {
 type Losses = fn(&Net, Batch) -> Tensor<1>;
 
 /// The cases that a test of gradients accepts.
-const MIXTURES: [(&str, Losses); 12] = [
+const MIXTURES: [(&str, Losses); 13] = [
     ("class weights over the sum of the batch", |model, batch| {
         let weights = batch.constant(|row| [1.0, 3.0, 9.0][batch.classes[row]]);
         honest(model, &batch) * weights.clone() / weights.sum()
@@ -181,6 +181,11 @@ const MIXTURES: [(&str, Losses); 12] = [
         let losses = honest(model, &batch);
         let scaled = losses.clone() * losses.clone().mean().detach();
         losses + scaled.clone() - scaled.detach()
+    }),
+    ("a sign of the batch whose value cancels", |model, batch| {
+        let losses = honest(model, &batch);
+        let sign = batch.first().narrow(1, 1, 1).mean().sign();
+        (losses.clone() - losses.detach()) * sign + 1.0
     }),
 ];
 

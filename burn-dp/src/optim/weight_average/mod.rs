@@ -127,7 +127,7 @@ impl WeightAverage {
     ///
     /// # Errors
     ///
-    /// Returns [`DpError::UnsupportedModel`] if the size of a parameter changed.
+    /// Returns [`DpError::OtherModel`] if the size of a parameter changed.
     pub fn update<M: Module>(&mut self, model: &M) -> Result<(), DpError> {
         let weights = weights(model);
         let wrong = weights.iter().find(|(path, weights)| {
@@ -159,7 +159,7 @@ impl WeightAverage {
     ///
     /// # Errors
     ///
-    /// Returns [`DpError::UnsupportedModel`] if an averaged parameter is missing or has another
+    /// Returns [`DpError::OtherModel`] if an averaged parameter is missing or has another
     /// size.
     pub fn averaged<M: Module>(&self, model: M) -> Result<M, DpError> {
         let mut missing: BTreeSet<&String> = self.averages.keys().collect();
@@ -181,7 +181,7 @@ impl WeightAverage {
         });
         match (error, missing.first()) {
             (Some(error), _) => Err(error),
-            (None, Some(path)) => Err(DpError::UnsupportedModel {
+            (None, Some(path)) => Err(DpError::OtherModel {
                 path: (*path).clone(),
                 reason: "it was averaged, but the model does not have it; give the model that was \
                          trained"
@@ -193,7 +193,7 @@ impl WeightAverage {
 
     fn other_size(&self, path: &str, found: usize) -> DpError {
         let expected = self.averages.get(path).map_or(0, |average| average.values.dims()[0]);
-        DpError::UnsupportedModel {
+        DpError::OtherModel {
             path: path.to_string(),
             reason: format!(
                 "it has {found} values and was averaged with {expected}; give the model that was \

@@ -24,7 +24,7 @@ impl WeightAverage {
     ///
     /// # Errors
     ///
-    /// Returns [`DpError::InvalidState`] if the record cannot be written.
+    /// Returns [`DpError::Encoding`] if the record cannot be encoded.
     pub fn to_bytes(&self) -> Result<Bytes, DpError> {
         blocking(self.to_bytes_async(), "WeightAverage::to_bytes_async")
     }

@@ -1,6 +1,11 @@
 //! What neighboring data sets release differs by no more than the declared sensitivity: with every
-//! policy, sampler, size of the physical batches and way to a clipped sum, for adversarial units at
-//! the front, in the middle and at the end of the batch, the noise held fixed.
+//! policy, size of the physical batches and way to a clipped sum under three samplers, and with
+//! every policy and sampler for rows, for adversarial units at the front, in the middle and at the
+//! end of the batch, the draw and the noise held fixed.
+//!
+//! A unit is added or removed where the draws of a unit do not depend on other units, and replaced
+//! under every sampler. Under truncated Poisson sampling an added unit may displace another one in
+//! the draw: the replay replaces one by the other, and the accountant counts two contributions.
 
 mod ways;
 
@@ -54,18 +59,20 @@ fn adversaries(way: Way) -> Vec<Unit> {
     }
 }
 
-/// Checks that two releases differ by no more than the thresholds and the accountant allow, and
-/// returns the part of that by which they do.
+/// Checks that two releases differ by no more than the thresholds and the accountant allow for a
+/// unit that was drawn `times` times, and returns the part of that by which they do.
 fn check(
     context: &str,
     policy: &dyn Clipping,
     relation: NeighboringRelation,
     [first, second]: [&Released; 2],
     batch: f64,
+    times: usize,
 ) -> f64 {
     let thresholds = policy.thresholds(0).unwrap();
     let noise = thresholds.noise(NOISE, batch).unwrap();
-    let factor = relation.sensitivity();
+    let times = times as f64;
+    let factor = relation.sensitivity() * times;
     let groups = thresholds.groups();
     let mut squares = vec![0.0; groups.len()];
     for (path, (first, second)) in PATHS.iter().zip(first.parameters.iter().zip(&second.parameters))
@@ -80,7 +87,7 @@ fn check(
     }
     // Multipliers are at least 1, so the sum itself moves by no more than the multiplied one.
     let total = squares.iter().sum::<f64>().sqrt();
-    let declared = thresholds.sensitivity(relation);
+    let declared = thresholds.sensitivity(relation) * times;
     assert!(total <= declared + ROUNDING, "{context}: {total} of {declared}");
     // In units of the noise, sum and counts together move by no more than the accountant is told.
     let mut whole: f64 =
@@ -121,7 +128,7 @@ impl Place {
 fn neighbors(ways: &[Way]) {
     for (name, policy) in policies() {
         for place in PLACES {
-            added(name, &*policy, place, ways);
+            added(name, &*policy, SamplingScheme::Poisson, place, ways);
             for scheme in SCHEMES {
                 replaced(name, &*policy, scheme, place, ways);
             }
@@ -132,7 +139,7 @@ fn neighbors(ways: &[Way]) {
         on(&device, || {
             for (place, (name, policy)) in PLACES.into_iter().zip(policies().into_iter().step_by(7))
             {
-                added(name, &*policy, place, ways);
+                added(name, &*policy, SamplingScheme::Poisson, place, ways);
                 replaced(name, &*policy, SamplingScheme::FixedSize, place, ways);
             }
         });
@@ -142,15 +149,25 @@ fn neighbors(ways: &[Way]) {
 const SCHEMES: [SamplingScheme; 3] =
     [SamplingScheme::Poisson, SamplingScheme::FixedSize, SamplingScheme::Shuffled];
 
+/// The other samplers, and whether the draws of a unit do not depend on the other units.
+const OTHER_SCHEMES: [(SamplingScheme, bool); 7] = [
+    (SamplingScheme::TruncatedPoisson { max_batch_size: 4 }, false),
+    (SamplingScheme::WithReplacement, false),
+    (SamplingScheme::ShuffledOnce, false),
+    (SamplingScheme::CyclicPoisson { parts: 2 }, true),
+    (SamplingScheme::BallsInBins { bins: 4 }, true),
+    (SamplingScheme::RandomAllocation { bins: 4 }, true),
+    (SamplingScheme::MinSeparation { separation: 2 }, true),
+];
+
 /// Compares the release with an adversary among the drawn units with the release without it.
 ///
 /// A data set is a set, so its neighbor may be listed in another order: the drawn units without the
 /// adversary keep their order and are at the indices that are drawn. The first draw with one unit
 /// less has the same indices but the last. So the rows of a physical batch move up behind the
 /// place.
-fn added(name: &str, policy: &dyn Clipping, place: Place, ways: &[Way]) {
+fn added(name: &str, policy: &dyn Clipping, scheme: SamplingScheme, place: Place, ways: &[Way]) {
     let relation = NeighboringRelation::AddOrRemoveOne;
-    let scheme = SamplingScheme::Poisson;
     let place = if ways[0].depends_on_index() { Place::End } else { place };
     let mut most = 0.0f64;
     for (index, adversary) in adversaries(ways[0]).into_iter().enumerate() {
@@ -177,21 +194,28 @@ fn added(name: &str, policy: &dyn Clipping, place: Place, ways: &[Way]) {
         for &way in ways {
             let without = release(policy, way, scheme, seed, &neighbor);
             assert_eq!(without.draw.private_indices(), &drawn[..drawn.len() - 1]);
-            let context = format!("{name}, {way:?}, {place:?}, {:?}", units[drawn[at]]);
+            let context = format!("{name}, {scheme:?}, {way:?}, {place:?}, {:?}", units[drawn[at]]);
             let batch = UNITS as f64 / 4.0;
-            most = most.max(check(&context, policy, relation, [&with, &without], batch));
+            most = most.max(check(&context, policy, relation, [&with, &without], batch, 1));
         }
     }
-    assert!(most > 0.3, "{name}, {ways:?}, {place:?}: no adversary comes near, {most}");
+    assert!(most > 0.3, "{name}, {scheme:?}, {ways:?}, {place:?}: none comes near, {most}");
 }
 
 /// Compares the releases before and after a drawn unit is replaced by an adversary. Under Poisson
-/// sampling, these are two steps of the relation.
+/// sampling, these are two steps of the relation. With replacement, the unit is drawn twice and
+/// contributes twice.
 fn replaced(name: &str, policy: &dyn Clipping, scheme: SamplingScheme, place: Place, ways: &[Way]) {
     let relation = NeighboringRelation::ReplaceOne;
     let units: Vec<Unit> = (0..UNITS).map(|index| unit(ways[0], index)).collect();
-    let several = |seed: &u64| first_draw(scheme, *seed, UNITS).private_indices().len() > 2;
-    let seed = (7..).find(several).unwrap();
+    let times = if scheme == SamplingScheme::WithReplacement { 2 } else { 1 };
+    let fits = |seed: &u64| {
+        let draw = first_draw(scheme, *seed, UNITS);
+        let drawn = draw.private_indices();
+        let unit = |&&unit: &&usize| unit == drawn[place.of(drawn)];
+        drawn.len() > 2 && drawn.iter().filter(unit).count() == times
+    };
+    let seed = (7..).find(fits).unwrap();
     let before = release(policy, ways[0], scheme, seed, &units);
     let drawn = before.draw.private_indices();
     let replaced = drawn[place.of(drawn)];
@@ -203,7 +227,7 @@ fn replaced(name: &str, policy: &dyn Clipping, scheme: SamplingScheme, place: Pl
         assert!(after.draw == before.draw);
         let context = format!("{name}, {scheme:?}, {way:?}, {place:?}, {:?}", other[replaced]);
         let batch = UNITS as f64 / 4.0;
-        most = most.max(check(&context, policy, relation, [&before, &after], batch));
+        most = most.max(check(&context, policy, relation, [&before, &after], batch, times));
     }
     assert!(most > 0.1, "{name}, {scheme:?}, {ways:?}, {place:?}: none comes near, {most}");
 }
@@ -222,6 +246,30 @@ fn padded_rows_keep_the_sensitivity() {
 #[test]
 fn rows_with_weighted_losses_keep_the_sensitivity() {
     neighbors(&[Way::Weighted(1), Way::Weighted(3), Way::Weighted(1000)]);
+}
+
+#[test]
+fn rows_with_dropout_keep_the_sensitivity() {
+    neighbors(&[Way::Dropout(1), Way::Dropout(4), Way::Dropout(1000)]);
+}
+
+#[test]
+fn rows_that_the_library_loads_keep_the_sensitivity() {
+    neighbors(&[Way::Batch(1), Way::Batch(3), Way::Batch(1000)]);
+}
+
+#[test]
+fn every_sampler_keeps_the_sensitivity() {
+    let ways = [Way::Rows(3), Way::Batch(2), Way::Batch(1000)];
+    for (index, (name, policy)) in policies().into_iter().enumerate() {
+        let places = PLACES.into_iter().cycle().skip(index);
+        for ((scheme, alone), place) in OTHER_SCHEMES.into_iter().zip(places) {
+            replaced(name, &*policy, scheme, place, &ways);
+            if alone {
+                added(name, &*policy, scheme, place, &ways);
+            }
+        }
+    }
 }
 
 #[test]

@@ -4,14 +4,17 @@ use std::sync::{Arc, Mutex};
 
 use burn::data::dataloader::batcher::Batcher;
 use burn::data::dataset::InMemDataset;
+use burn::module::Module;
+use burn::nn::{Dropout, DropoutConfig, Linear};
 use burn::optim::SgdConfig;
 use burn::tensor::{Device, Tensor};
 use burn_dp::DpError;
 use burn_dp::clipping::{Clipping, Thresholds};
+use burn_dp::nn::{IntoPrivate, Private};
 use burn_dp::optim::FederatedTraining;
 use burn_dp::optim::{DpOptimizer, PrivacyPlanConfig, SamplingScheme};
 use burn_dp::random::InsecureSeed;
-use burn_dp::sampling::{Draw, PrivateDataLoaderBuilder, Sampler};
+use burn_dp::sampling::{Draw, LogicalBatch, PrivateDataLoaderBuilder, Sampler};
 use burn_dp::updates::federated::{FedAvgConfig, FedSgdConfig, UserUpdate};
 use burn_dp::updates::{LocalTraining, UnitUpdate};
 use burn_dp_accountant::UnitOfPrivacy;
@@ -33,6 +36,10 @@ pub(crate) enum Way {
     Padded(usize),
     /// The same, each loss times a public function of its example, from e^-8 to e^8.
     Weighted(usize),
+    /// The same, with a private dropout between the layers.
+    Dropout(usize),
+    /// Rows of physical batches of this size, which the library loads.
+    Batch(usize),
     /// One backward pass for each unit.
     Each,
     /// The mean gradient of a mini-set.
@@ -48,12 +55,19 @@ pub(crate) enum Way {
 impl Way {
     /// Whether a unit has several examples, or none.
     pub(crate) fn has_groups(self) -> bool {
-        !matches!(self, Self::Rows(_) | Self::Padded(_) | Self::Weighted(_) | Self::Each)
+        matches!(
+            self,
+            Self::BatchClipping
+                | Self::GeneralBatchClipping
+                | Self::FederatedAveraging
+                | Self::FederatedSgd
+        )
     }
 
-    /// Whether the update of a unit depends on its index, through the order of its examples.
+    /// Whether the update of a unit depends on its index, through the order of its examples or its
+    /// masks.
     pub(crate) fn depends_on_index(self) -> bool {
-        self == Self::FederatedAveraging
+        matches!(self, Self::FederatedAveraging | Self::Dropout(_))
     }
 
     fn user_update(self) -> Option<UserUpdate> {
@@ -162,16 +176,37 @@ pub(crate) fn release(
     Released { parameters, count_sums, draw }
 }
 
+/// The network with masks between its layers; its parameters have the same paths.
+#[derive(Module, Debug)]
+struct WithDropout {
+    first: Private<Linear>,
+    dropout: Private<Dropout>,
+    second: Private<Linear>,
+}
+
+impl WithDropout {
+    fn losses(&self, x: Tensor<2>) -> Tensor<1> {
+        let target = x.clone().sum_dim(1);
+        let hidden = self.dropout.forward(self.first.forward(x).tanh());
+        (self.second.forward(hidden) - target).powi_scalar(2).reshape([-1])
+    }
+}
+
+/// The units of the first step, loaded.
+fn loaded(optim: &DpOptimizer, units: &[Unit], padded: bool) -> LogicalBatch<Tensor<2>> {
+    let loader = PrivateDataLoaderBuilder::new(Examples).with_device(device());
+    let loader = if padded { loader.with_padding() } else { loader };
+    let sampler = optim.plan().sampler().unwrap();
+    let dataset = InMemDataset::new(units.to_vec());
+    loader.build(dataset, sampler, 1).unwrap().next().unwrap().unwrap()
+}
+
 fn step(mut optim: DpOptimizer, model: Net, way: Way, units: &[Unit], draw: Draw) -> Net {
     let gradient =
         |copy: Net, unit: usize| UnitUpdate::gradient(&copy, copy.losses_of_rows(&units[unit]));
     match way {
         Way::Rows(physical) | Way::Padded(physical) | Way::Weighted(physical) => {
-            let loader = PrivateDataLoaderBuilder::new(Examples).with_device(device());
-            let loader = if way == Way::Padded(physical) { loader.with_padding() } else { loader };
-            let dataset = InMemDataset::new(units.to_vec());
-            let sampler = optim.plan().sampler().unwrap();
-            let batch = loader.build(dataset, sampler, 1).unwrap().next().unwrap().unwrap();
+            let batch = loaded(&optim, units, way == Way::Padded(physical));
             for physical_batch in batch.physical_batches(physical).unwrap() {
                 let losses = |model: &Net, x: Tensor<2>| {
                     let losses = model.losses(x.clone());
@@ -182,6 +217,19 @@ fn step(mut optim: DpOptimizer, model: Net, way: Way, units: &[Unit], draw: Draw
                 };
                 optim.backward(&model, physical_batch.unwrap(), losses).unwrap();
             }
+        }
+        Way::Dropout(physical) => {
+            let dropout = DropoutConfig::new(0.5).init().private();
+            let model = WithDropout { first: model.first, dropout, second: model.second };
+            for physical_batch in loaded(&optim, units, false).physical_batches(physical).unwrap() {
+                optim.backward(&model, physical_batch.unwrap(), WithDropout::losses).unwrap();
+            }
+            let WithDropout { first, second, .. } = optim.step(1.0, model, draw).unwrap();
+            return Net { first, second };
+        }
+        Way::Batch(physical) => {
+            let batch = loaded(&optim, units, false);
+            optim.backward_batch(&model, &batch, physical, Net::losses).unwrap();
         }
         Way::GeneralBatchClipping => {
             let training = LocalTraining::new(SgdConfig::new().init(), 0.1).unwrap();

@@ -1,0 +1,29 @@
+//! One fixed random vector for each parameter.
+
+use std::collections::BTreeMap;
+
+use burn::tensor::{DType, Device, Tensor};
+
+use crate::random::{Domain, InsecureSeed, Stream};
+
+/// One fixed random vector for each group of parameters, with independent values that are uniform
+/// with variance 1. Drawn at the first use.
+#[derive(Debug, Default)]
+pub(super) struct Directions {
+    drawn: BTreeMap<usize, Tensor<1>>,
+}
+
+impl Directions {
+    /// Returns the vector of a group: `[values]`.
+    pub(super) fn of(&mut self, group: usize, values: usize, device: &Device) -> Tensor<1> {
+        let draw = || {
+            let key = InsecureSeed(0).into();
+            let words = Stream::new(&key, Domain::Independence, 1, group as u64).into_words();
+            let half = (1u64 << 23) as f32;
+            let uniform = |word: u64| ((word >> 40) as f32 / half - 1.0) * 3f32.sqrt();
+            let direction: Vec<f32> = words.take(values).map(uniform).collect();
+            Tensor::from_data(direction.as_slice(), (device, DType::F32))
+        };
+        self.drawn.entry(group).or_insert_with(draw).clone()
+    }
+}
