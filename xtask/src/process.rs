@@ -6,7 +6,6 @@ use std::process::Command;
 
 use crate::announcement::Announcement;
 use crate::private_folder::PrivateFolder;
-use crate::workspace;
 
 /// A program with its arguments and the variables added to its environment.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -94,15 +93,20 @@ impl Process {
         self
     }
 
+    /// Returns what is announced before the first build.
+    #[cfg(test)]
+    pub(crate) fn announced(&self) -> Option<&Announcement> {
+        self.announcement.as_ref()
+    }
+
     /// Prints the process, starts it and waits.
     ///
     /// # Errors
     ///
     /// Returns a message if the program cannot be started or ends with a failure.
     pub(crate) fn run(&self) -> Result<(), String> {
-        let build = self.announcement.as_ref();
-        if let Some(line) = build.and_then(|build| build.line(&workspace::target())) {
-            eprintln!("{line}");
+        if let Some(announcement) = &self.announcement {
+            announcement.print();
         }
         eprintln!("$ {self}");
         let folder = self.private_folder.map(PrivateFolder::new).transpose()?;
@@ -176,7 +180,10 @@ mod tests {
     fn a_default_is_set_only_where_the_environment_has_no_value() {
         let shell = |test: &str| Process::new("sh").args(["-c", test]);
         let unset = ("BURN_DP_NO_SUCH_VARIABLE", "0");
-        assert_eq!(shell(r#"test "$BURN_DP_NO_SUCH_VARIABLE" = 0"#).default_env(unset).run(), Ok(()));
+        assert_eq!(
+            shell(r#"test "$BURN_DP_NO_SUCH_VARIABLE" = 0"#).default_env(unset).run(),
+            Ok(())
+        );
         assert_eq!(shell(r#"test "$PATH" != 0"#).default_env(("PATH", "0")).run(), Ok(()));
     }
 
