@@ -23,6 +23,9 @@ chapters! {
     from_opacus: "from-opacus.md",
     getting_started: "getting-started.md",
     how_it_works: "how-it-works.md",
+    // Its blocks are parts of `burn-dp/tests/remote`, which compiles and runs them. A doc test has
+    // no server, so they are marked `ignore`.
+    machines: "machines.md",
     performance: "performance.md",
     policies: "policies.md",
     recipes: "recipes.md",

@@ -119,7 +119,7 @@ struct Row {
     index: usize,
     configuration: Configuration,
     epsilon: Epsilon,
-    /// Time of all threads together, or the time that passed where the system does not tell.
+    /// Time of all threads together, or the time that passed where the system does not say.
     seconds: f64,
     wall: f64,
 }
@@ -184,7 +184,7 @@ fn print(row: &Row) {
 }
 
 /// Returns the processor time of this process, of all threads together, in steps of 10 ms; `None`
-/// where the system does not tell.
+/// where the system does not say.
 fn cpu_seconds() -> Option<f64> {
     let stat = std::fs::read_to_string("/proc/self/stat").ok()?;
     // The fields after the name, which ends with the last parenthesis: user and system time are the

@@ -92,8 +92,8 @@ def sampled_twice(q, sigma, delta):
         # The outcome whose loss is ε, where the integrand changes quickly.
         edge = (mp.log((mp.exp(epsilon) - 1 + q) / q) + mu * mu / 2) / mu
         near = [edge + k for k in (-1, -0.3, -0.1, -0.03, 0, 0.03, 0.1, 0.3, 1)]
-        points = sorted(set([mp.mpf(-16)] + [mp.mpf(k) for k in range(-10, 11, 2)] + near + [mp.mpf(24)]))
-        return mp.quad(term, points)
+        grid = [mp.mpf(k) for k in (-16, *range(-10, 11, 2), 24)]
+        return mp.quad(term, sorted(set(grid + near)))
 
     low, high = mp.mpf(10) ** -9, mp.mpf(2)
     for _ in range(45):
@@ -104,8 +104,10 @@ def sampled_twice(q, sigma, delta):
 
 def truncation(size, q, limit):
     """P[Binomial(size, q) > limit]."""
-    terms = (mp.binomial(size, k) * q**k * (1 - q) ** (size - k) for k in range(limit + 1, size + 1))
-    return sum(terms)
+    def term(k):
+        return mp.binomial(size, k) * q**k * (1 - q) ** (size - k)
+
+    return sum(term(k) for k in range(limit + 1, size + 1))
 
 
 def truncated(size, q, limit, sigma, delta):
@@ -179,7 +181,8 @@ def selection(runs, mean, sigma, delta):
                 above = (1 / middle - 1) / -mp.log(middle) > mean
                 low, high = (middle, high) if above else (low, middle)
             gamma = low
-        extra = (1 + shape) * smallest(lambda h: (1 - 1 / h) * rdp(h) - mp.log(gamma) / h, 1.001, 1e6)
+        least = smallest(lambda h: (1 - 1 / h) * rdp(h) - mp.log(gamma) / h, 1.001, 1e6)
+        extra = (1 + shape) * least
         bound = lambda order: rdp(order) + extra + mp.log(mean) / (order - 1)
 
     def epsilon(minus_one):
@@ -207,5 +210,9 @@ if __name__ == "__main__":
     mp.mp.dps = 30
     for case in [(1.0, 1, 1, 1e-5), (3.0, 2, 4, 1e-6), (0.7, 1, 3, 1e-4)]:
         print("discrete", case, mp.nstr(discrete_gaussian(*case), 17))
-    for case in [("geometric", 10, 1.0, 1e-6), ("logarithmic", 10, 5.0, 1e-6), ("poisson", 10, 5.0, 1e-6)]:
+    for case in [
+        ("geometric", 10, 1.0, 1e-6),
+        ("logarithmic", 10, 5.0, 1e-6),
+        ("poisson", 10, 5.0, 1e-6),
+    ]:
         print("selection", case, mp.nstr(selection(*case), 17))

@@ -1,4 +1,8 @@
 //! The scenarios in the folder `examples` run and do what their READMEs say.
+//!
+//! Their keys and weights differ from run to run. A band of accuracies ends about five standard
+//! deviations or more from the mean of twenty runs: a normal value is beyond once in a million
+//! runs.
 
 #![allow(clippy::unwrap_used, dead_code, unreachable_pub)]
 
@@ -22,8 +26,9 @@ fn mnist_learns_and_writes_model_and_statement() {
     let folder = tempfile::tempdir().unwrap();
     let config = mnist::training::TrainingConfig::new();
     let accuracy = mnist::training::run(&config, None, folder.path(), &Device::flex()).unwrap();
-    // Guessing gives 0.1.
-    assert!((0.2..0.9).contains(&accuracy), "accuracy {accuracy}");
+    // Guessing gives 0.1. Twenty runs gave 0.52 to 0.59, with a mean of 0.56 and a standard
+    // deviation of 0.017.
+    assert!((0.4..0.75).contains(&accuracy), "accuracy {accuracy}");
     let statement = std::fs::read_to_string(folder.path().join("privacy.txt")).unwrap();
     assert!(statement.contains("one example"), "{statement}");
     assert!(folder.path().join("model.bpk").is_file());
@@ -33,8 +38,8 @@ fn mnist_learns_and_writes_model_and_statement() {
 fn text_learns_at_its_budget() {
     let config = text::training::TrainingConfig::new();
     let accuracy = text::training::run(&config, &Device::flex()).unwrap();
-    // Guessing gives 0.5.
-    assert!(accuracy > 0.6, "accuracy {accuracy}");
+    // Guessing gives 0.5. Twenty runs made no mistake in 200 texts; forty are allowed.
+    assert!(accuracy > 0.8, "accuracy {accuracy}");
 }
 
 #[test]
@@ -48,8 +53,9 @@ fn federated_training_protects_users() {
 #[test]
 fn batch_clipping_trains_batch_norm() {
     let (accuracy, optim) = batch_clipping::training::run(3).unwrap();
-    // Guessing gives 0.1.
-    assert!(accuracy > 0.15, "accuracy {accuracy}");
+    // Guessing gives 0.1. Twenty runs gave 0.26 to 0.38, with a mean of 0.32 and a standard
+    // deviation of 0.033.
+    assert!((0.15..0.55).contains(&accuracy), "accuracy {accuracy}");
     assert_eq!(optim.ledger().releases(), 30);
 }
 

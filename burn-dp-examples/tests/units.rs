@@ -3,9 +3,8 @@
 #![allow(clippy::unwrap_used)]
 
 use std::collections::BTreeMap;
-use std::io::{BufRead, BufReader, Read};
 use std::path::Path;
-use std::process::{Command, Output, Stdio};
+use std::process::{Command, Output};
 
 use burn_dp_accountant::correlated_noise::Strategy;
 use serde_json::{Value, json};
@@ -20,16 +19,15 @@ fn train(folder: &Path, line: &str) -> Output {
     program(folder, line).output().unwrap()
 }
 
-/// Starts a run whose output is closed after the line that begins with `header`: it ends when it
-/// prints the next row.
-fn interrupted(folder: &Path, line: &str, header: &str) {
+/// Runs the program, which aborts within its checkpoint after `step` steps, and returns what it
+/// printed before.
+fn interrupted(folder: &Path, line: &str, step: u64) -> String {
     let mut run = program(folder, line);
-    let mut run = run.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
-    let mut output = BufReader::new(run.stdout.take().unwrap());
-    let found = output.by_ref().lines().map(Result::unwrap).any(|line| line.starts_with(header));
-    assert!(found, "no line begins with {header}");
-    drop(output);
-    assert!(!run.wait().unwrap().success(), "the run was over before it could be interrupted");
+    let output = run.env("BURN_DP_TEST_ABORT_IN_CHECKPOINT", step.to_string()).output().unwrap();
+    let message = String::from_utf8_lossy(&output.stderr);
+    assert!(!output.status.success(), "there was no checkpoint after step {step}");
+    assert!(!message.contains("error: "), "{message}");
+    String::from_utf8(output.stdout).unwrap()
 }
 
 /// The files in a folder, by name.
@@ -146,7 +144,7 @@ fn the_noise_of_rounds_is_correlated_where_each_user_takes_part_seldom() {
 }
 
 #[test]
-fn the_norms_of_private_users_are_estimated_beside_the_training() {
+fn the_norms_of_private_users_are_estimated_during_the_training() {
     let folder = tempfile::tempdir().unwrap();
     roles(folder.path());
     let line = format!("{USERS} --noise-multiplier 1 --track-norms --count-share 0.5");
@@ -184,12 +182,15 @@ fn the_same_insecure_seed_gives_the_same_model_and_no_privacy() {
 fn rounds_are_on_disk_before_they_are_printed() {
     let folder = tempfile::tempdir().unwrap();
     roles(folder.path());
-    let line = USERS.replace("--rounds 4", "--rounds 1000 --output out --noise-multiplier 1");
-    interrupted(folder.path(), &line, "round");
+    let line = USERS.replace("--rounds 4", "--rounds 6 --output out --noise-multiplier 1");
+    let printed = interrupted(folder.path(), &line, 4);
+    let round = |line: &str| line.split_whitespace().next()?.parse::<u64>().ok();
+    // The row of round 4 would follow its checkpoint.
+    assert_eq!(printed.lines().filter_map(round).collect::<Vec<_>>(), [2], "{printed}");
     let checkpoints = std::fs::read_dir(folder.path().join("out/checkpoints")).unwrap();
     let names = checkpoints.map(|entry| entry.unwrap().file_name().into_string().unwrap());
-    let names: Vec<_> = names.collect();
-    assert!(names.iter().any(|name| name.starts_with("checkpoint-")), "{names:?}");
+    let complete: Vec<_> = names.filter(|name| name.starts_with("checkpoint-")).collect();
+    assert_eq!(complete, [format!("checkpoint-{:020}", 2)]);
 }
 
 #[test]
@@ -307,7 +308,8 @@ fn merged_layers_and_decaying_thresholds_are_options_of_mini_sets_also_of_a_resu
     assert!((noise - 1.0 / 3f64.sqrt()).abs() < 1e-12, "{noise}");
 
     let folder = tempfile::tempdir().unwrap();
-    interrupted(folder.path(), &format!("{line} --output out"), "epoch");
+    // At the end of the second epoch: the last complete checkpoint is of the first.
+    interrupted(folder.path(), &format!("{line} --output out"), 56);
     let other = train(folder.path(), &format!("{line} --output out --resume --lr 0.5"));
     let text = String::from_utf8(other.stderr).unwrap();
     assert!(!other.status.success() && text.contains("--lr was 0.025 and is now 0.5"), "{text}");
@@ -333,7 +335,8 @@ fn other_networks_local_adam_and_sparsification_are_options_also_of_a_resumed_ru
     assert!(facts["running_statistics"].as_str().is_some(), "{facts}");
 
     let folder = tempfile::tempdir().unwrap();
-    interrupted(folder.path(), &format!("{line} --output out"), "epoch");
+    // At the end of the second epoch: the last complete checkpoint is of the first.
+    interrupted(folder.path(), &format!("{line} --output out"), 56);
     let (resumed, _) = figures(folder.path(), &format!("{line} --resume"));
     assert_eq!(resumed["epochs"][0], whole["epochs"][1]);
 }

@@ -6,7 +6,7 @@ use burn::data::{dataloader::batcher::Batcher, dataset::InMemDataset};
 use burn::nn::LinearConfig;
 use burn::tensor::{Device, Tensor};
 use burn_dp::nn::IntoPrivate;
-use burn_dp_fuzz::{Kind, optimizer, seed};
+use burn_dp_fuzz::library::{Kind, optimizer, seed};
 
 struct Rows;
 

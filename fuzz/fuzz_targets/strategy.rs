@@ -2,17 +2,9 @@
 
 #![no_main]
 
-use burn_dp_accountant::correlated_noise::Strategy;
-use burn_dp_fuzz::with_file;
+use burn_dp_fuzz::accountant;
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|bytes: &[u8]| {
-    with_file("strategy.json", bytes, |path| {
-        let Ok(strategy) = Strategy::load(path) else { return };
-        let noising = strategy.noising();
-        let mut stream = noising.stream();
-        for _ in 0..strategy.steps().min(16) {
-            assert!(stream.next(1.0).is_finite(), "{strategy}");
-        }
-    });
+    accountant::strategy(bytes);
 });

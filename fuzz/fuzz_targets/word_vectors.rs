@@ -2,14 +2,9 @@
 
 #![no_main]
 
-use burn_dp_examples::data::WordVectors;
-use burn_dp_fuzz::with_file;
+use burn_dp_fuzz::data;
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|bytes: &[u8]| {
-    with_file("vectors.txt", bytes, |path| {
-        let Ok(vectors) = WordVectors::read(path, 1000) else { return };
-        assert_eq!(vectors.rows.len(), vectors.vocabulary.len() * vectors.dimension);
-        assert!(vectors.rows.iter().all(|value| value.is_finite()));
-    });
+    data::word_vectors(bytes);
 });

@@ -2,31 +2,48 @@
 
 use std::path::Path;
 
-use crate::workspace::{BASE, PARTS, Part};
+use crate::workspace::{self, BASE, PARTS, Part};
 
 /// What a process builds before it does anything else.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Announcement {
     what: String,
     parts: Vec<Part>,
+    /// The folder of the build in the target folder.
+    folder: &'static str,
 }
+
+/// The folder of builds for this machine.
+const HERE: &str = "debug";
 
 impl Announcement {
     /// Returns the announcement of a build of Burn with some features.
     pub(crate) fn new(what: &str, features: &[&str]) -> Self {
         let chosen = |part: &&Part| features.contains(&part.feature);
         let parts = [&BASE].into_iter().chain(PARTS.iter().filter(chosen)).copied().collect();
-        Self { what: what.into(), parts }
+        Self { what: what.into(), parts, folder: HERE }
     }
 
     /// Returns the announcement of a build that needs nothing of Burn.
     pub(crate) fn of_part(what: &str, part: Part) -> Self {
-        Self { what: what.into(), parts: vec![part] }
+        Self { what: what.into(), parts: vec![part], folder: HERE }
+    }
+
+    /// Sets the folder of the build, in the target folder.
+    pub(crate) fn in_folder(self, folder: &'static str) -> Self {
+        Self { folder, ..self }
+    }
+
+    /// Prints the announcement, if there is something to announce.
+    pub(crate) fn print(&self) {
+        if let Some(line) = self.line(&workspace::target()) {
+            eprintln!("{line}");
+        }
     }
 
     /// Returns the line to print, or nothing if all parts were built before in `target`.
-    pub(crate) fn line(&self, target: &Path) -> Option<String> {
-        let built = built(target);
+    fn line(&self, target: &Path) -> Option<String> {
+        let built = built(&target.join(self.folder));
         let is_missing = |part: &&Part| !built.iter().any(|name| is_of(name, part.witness));
         let missing: Vec<_> = self.parts.iter().filter(is_missing).collect();
         if missing.is_empty() {
@@ -43,10 +60,10 @@ impl Announcement {
     }
 }
 
-/// Returns the names of the crates that were built in `target`, with cargo's hashes.
-fn built(target: &Path) -> Vec<String> {
-    let folder = target.join("debug").join(".fingerprint");
-    let entries = std::fs::read_dir(folder).into_iter().flatten().filter_map(Result::ok);
+/// Returns the names of the crates that were built in `folder`, with cargo's hashes.
+fn built(folder: &Path) -> Vec<String> {
+    let entries =
+        std::fs::read_dir(folder.join(".fingerprint")).into_iter().flatten().filter_map(Result::ok);
     entries.filter_map(|entry| entry.file_name().into_string().ok()).collect()
 }
 
@@ -96,6 +113,14 @@ mod tests {
         });
         with_built("both", &["burn-core", "burn-wgpu"], |target| {
             assert_eq!(Announcement::new("burn-dp-examples", &["wgpu"]).line(target), None);
+        });
+    }
+
+    #[test]
+    fn a_build_for_another_machine_is_announced_by_its_own_folder() {
+        with_built("folder", &["burn-core"], |target| {
+            let announcement = Announcement::new("the page", &[]).in_folder("web/debug");
+            assert!(announcement.line(target).is_some());
         });
     }
 

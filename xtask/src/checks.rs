@@ -1,10 +1,15 @@
 //! Formatting, lints, documentation and packages.
 
+use std::process::{Command, Stdio};
+
 use crate::announcement::Announcement;
 use crate::backend::Backend;
 use crate::process::Process;
 use crate::step::Step;
-use crate::workspace::{EXAMPLES, FULL, FULL_PARTS, PUBLISHED, TESTED};
+use crate::workspace::{self, EXAMPLES, FULL, FULL_PARTS, PUBLISHED, TESTED};
+
+/// The folder of the type check of the fuzz targets, in the target folder.
+const FUZZ: &str = "fuzz/debug";
 
 /// Returns the checks of the code: formatting and structure, then Clippy unless `quick`.
 pub(crate) fn lint(quick: bool) -> Vec<Step> {
@@ -46,12 +51,17 @@ pub(crate) fn doc(open: bool) -> Process {
 /// Returns the archives of the published crates.
 pub(crate) fn package(verify: bool) -> Process {
     let process = packages(Process::cargo().arg("package"), &PUBLISHED);
-    if verify { process } else { process.arg("--no-verify") }
+    match verify {
+        true => process.builds(Announcement::new("the packages", &[])),
+        false => process.arg("--no-verify"),
+    }
 }
 
 /// Returns the type check of everything with one more backend.
 pub(crate) fn type_check(backend: Backend) -> Process {
     let process = packages(Process::cargo().args(["check", "--all-targets"]), &TESTED);
+    let parts: Vec<_> = FULL_PARTS.into_iter().chain(backend.feature()).collect();
+    let process = process.builds(Announcement::new("the type check", &parts));
     match backend.feature() {
         Some(feature) => without_native_libraries(process)
             .args(["--features".into(), format!("{FULL},{EXAMPLES}/{feature}")]),
@@ -62,6 +72,21 @@ pub(crate) fn type_check(backend: Backend) -> Process {
 /// Leaves out what only linking needs: with CUDA, CubeCL downloads LLVM unless docs.rs builds it.
 fn without_native_libraries(process: Process) -> Process {
     process.env("DOCS_RS", "1")
+}
+
+/// Returns the type check of the fuzz targets, which are a workspace of their own.
+pub(crate) fn fuzz() -> Process {
+    Process::cargo()
+        .args(["check", "--all-targets", "--manifest-path", "fuzz/Cargo.toml", "--target-dir"])
+        .arg(workspace::target().join("fuzz").to_string_lossy())
+        .builds(Announcement::new("the fuzz targets", &["finetune", "images"]).in_folder(FUZZ))
+}
+
+/// Returns whether typos is installed.
+pub(crate) fn typos_found() -> bool {
+    let mut typos = Command::new("typos");
+    typos.arg("--version").stdout(Stdio::null()).stderr(Stdio::null());
+    typos.status().is_ok_and(|status| status.success())
 }
 
 /// Returns the check of the spelling.
@@ -100,6 +125,25 @@ mod tests {
     fn a_quick_lint_compiles_nothing() {
         assert!(!lint(true).iter().any(|step| step.to_string().contains("clippy")));
         assert!(lint(true).contains(&Step::Structure));
+    }
+
+    #[test]
+    fn every_build_that_takes_minutes_is_announced() {
+        let builds = [
+            package(true),
+            doc(false),
+            clippy(),
+            type_check(Backend::Wgpu),
+            type_check(Backend::Cuda),
+            fuzz(),
+        ];
+        for process in builds {
+            assert!(process.announced().is_some(), "{process}");
+        }
+        let wgpu: Vec<_> = FULL_PARTS.into_iter().chain(["wgpu"]).collect();
+        let expected = Announcement::new("the type check", &wgpu);
+        assert_eq!(type_check(Backend::Wgpu).announced(), Some(&expected));
+        assert_eq!(package(false).announced(), None);
     }
 
     #[test]

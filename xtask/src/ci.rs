@@ -8,6 +8,7 @@ use crate::process::Process;
 use crate::program;
 use crate::step::Step;
 use crate::test;
+use crate::vulkan;
 use crate::web;
 
 /// Parts of names of the tests that run on a software driver within a few minutes together: the
@@ -35,8 +36,43 @@ const WGPU_TESTS: [&str; 17] = [
 ];
 
 /// Printed when the tests on the WGPU backend are left out.
-pub(crate) const NO_DRIVER: &str = "no Vulkan driver, so the tests on wgpu are left out; Debian's \
+const NO_DRIVER: &str = "no Vulkan driver, so the tests on wgpu are left out; Debian's \
      packages libvulkan1 and mesa-vulkan-drivers bring one that needs no GPU";
+
+/// Printed when the check of the spelling is left out.
+const NO_TYPOS: &str =
+    "no typos, so the spelling is not checked; `cargo install typos-cli` installs it";
+
+/// What the machine has beyond a Rust toolchain.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct Tools {
+    /// `cargo nextest`.
+    pub(crate) nextest: bool,
+    /// A Vulkan driver.
+    pub(crate) vulkan: bool,
+    /// The compile target of browsers.
+    pub(crate) browser: bool,
+    /// The check of the spelling.
+    pub(crate) typos: bool,
+}
+
+impl Tools {
+    /// Returns what this machine has, and prints what is left out for lack of it.
+    pub(crate) fn found() -> Self {
+        let noted = |is_found: bool, note: &str| {
+            if !is_found {
+                eprintln!("note: {note}");
+            }
+            is_found
+        };
+        Self {
+            nextest: test::nextest_found(),
+            vulkan: noted(vulkan::driver_found(), NO_DRIVER),
+            browser: noted(web::target::found(), web::target::MISSING),
+            typos: noted(checks::typos_found(), NO_TYPOS),
+        }
+    }
+}
 
 /// Returns the steps of `cargo xtask ci`, the cheap ones first.
 ///
@@ -45,18 +81,21 @@ pub(crate) const NO_DRIVER: &str = "no Vulkan driver, so the tests on wgpu are l
 /// # Errors
 ///
 /// Returns the message of the training program, whose fixed arguments are valid.
-pub(crate) fn steps(nextest: bool, vulkan: bool, browser: bool) -> Result<Vec<Step>, String> {
+pub(crate) fn steps(tools: Tools) -> Result<Vec<Step>, String> {
     let mut steps = checks::lint(false);
+    if tools.typos {
+        steps.push(checks::typos().into());
+    }
     steps.push(checks::package(false).into());
     steps.push(checks::doc(false).into());
-    if browser {
+    if tools.browser {
         steps.push(web::target::check().into());
     }
-    steps.extend(test::processes(None, &[], nextest).into_iter().map(Step::from));
+    steps.extend(test::processes(None, &[], tools.nextest).into_iter().map(Step::from));
     let output = std::env::temp_dir().join(format!("burn-dp-ci-{}", std::process::id()));
     steps.push(short_training(&output)?.into());
-    if vulkan {
-        steps.push(test::of_library(Backend::Wgpu, &WGPU_TESTS, nextest).into());
+    if tools.vulkan {
+        steps.push(test::of_library(Backend::Wgpu, &WGPU_TESTS, tools.nextest).into());
     }
     Ok(steps)
 }
@@ -86,17 +125,18 @@ mod tests {
 
     use super::*;
 
-    fn lines(vulkan: bool) -> Vec<String> {
-        steps(true, vulkan, true).unwrap().iter().map(Step::to_string).collect()
+    fn lines(tools: Tools) -> Vec<String> {
+        steps(tools).unwrap().iter().map(Step::to_string).collect()
     }
 
     #[test]
     fn the_checks_lint_package_document_test_and_train() {
-        let lines = lines(false);
+        let lines = lines(Tools { nextest: true, browser: true, typos: true, ..Tools::default() });
         let wanted = [
             "fmt",
             "imports",
             "clippy",
+            "typos",
             "package",
             "doc",
             "wasm32-unknown-unknown",
@@ -112,17 +152,25 @@ mod tests {
 
     #[test]
     fn browsers_are_checked_only_where_their_target_is() {
-        let wasm = |steps: Vec<Step>| steps.iter().any(|step| step.to_string().contains("wasm32"));
-        assert!(wasm(steps(true, false, true).unwrap()));
-        assert!(!wasm(steps(true, false, false).unwrap()));
+        let wasm = |tools| lines(tools).iter().any(|line| line.contains("wasm32"));
+        assert!(wasm(Tools { browser: true, ..Tools::default() }));
+        assert!(!wasm(Tools::default()));
+    }
+
+    #[test]
+    fn the_spelling_is_checked_only_where_there_is_typos() {
+        let typos = |tools| lines(tools).contains(&"typos".to_string());
+        assert!(typos(Tools { typos: true, ..Tools::default() }));
+        assert!(!typos(Tools::default()));
     }
 
     #[test]
     fn wgpu_is_tested_only_where_there_is_a_driver() {
         let wgpu = |lines: &[String]| lines.iter().filter(|line| line.contains("wgpu")).count();
-        assert_eq!(wgpu(&lines(false)), 0);
-        assert_eq!(wgpu(&lines(true)), 1);
-        let last = lines(true).pop().unwrap();
+        let with_driver = lines(Tools { vulkan: true, ..Tools::default() });
+        assert_eq!(wgpu(&lines(Tools::default())), 0);
+        assert_eq!(wgpu(&with_driver), 1);
+        let last = with_driver.last().unwrap();
         assert!(last.contains("--lib") && WGPU_TESTS.iter().all(|test| last.contains(test)));
     }
 }

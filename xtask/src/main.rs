@@ -128,6 +128,8 @@ enum Command {
     CheckWgpu,
     /// Type-check the workspace with the CUDA backend; needs no GPU.
     CheckCuda,
+    /// Type-check the fuzz targets.
+    CheckFuzz,
     /// Type-check the libraries for browsers (wasm32).
     CheckWasm,
     /// Build the page that trains in a browser, and serve it on this machine.
@@ -183,6 +185,7 @@ impl Command {
             Self::Package { verify } => vec![checks::package(verify).into()],
             Self::CheckWgpu => vec![checks::type_check(Backend::Wgpu).into()],
             Self::CheckCuda => vec![checks::type_check(Backend::Cuda).into()],
+            Self::CheckFuzz => vec![checks::fuzz().into()],
             Self::CheckWasm => {
                 web::target::ensure()?;
                 vec![web::target::check().into()]
@@ -195,17 +198,7 @@ impl Command {
             }
             Self::Typos => vec![checks::typos().into()],
             Self::Deny => vec![checks::deny().into()],
-            Self::Ci => {
-                let vulkan = vulkan::driver_found();
-                if !vulkan {
-                    eprintln!("note: {}", ci::NO_DRIVER);
-                }
-                let browser = web::target::found();
-                if !browser {
-                    eprintln!("note: {}", web::target::MISSING);
-                }
-                ci::steps(test::nextest_found(), vulkan, browser)?
-            }
+            Self::Ci => ci::steps(ci::Tools::found())?,
         })
     }
 }

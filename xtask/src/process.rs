@@ -6,7 +6,6 @@ use std::process::Command;
 
 use crate::announcement::Announcement;
 use crate::private_folder::PrivateFolder;
-use crate::workspace;
 
 /// A program with its arguments and the variables added to its environment.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -94,15 +93,20 @@ impl Process {
         self
     }
 
+    /// Returns what is announced before the first build.
+    #[cfg(test)]
+    pub(crate) fn announced(&self) -> Option<&Announcement> {
+        self.announcement.as_ref()
+    }
+
     /// Prints the process, starts it and waits.
     ///
     /// # Errors
     ///
     /// Returns a message if the program cannot be started or ends with a failure.
     pub(crate) fn run(&self) -> Result<(), String> {
-        let build = self.announcement.as_ref();
-        if let Some(line) = build.and_then(|build| build.line(&workspace::target())) {
-            eprintln!("{line}");
+        if let Some(announcement) = &self.announcement {
+            announcement.print();
         }
         eprintln!("$ {self}");
         let folder = self.private_folder.map(PrivateFolder::new).transpose()?;

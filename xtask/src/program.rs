@@ -12,6 +12,9 @@ use crate::workspace::{
     TRAIN, TUNE,
 };
 
+/// The part of the build that fine-tuning always has.
+const FINETUNE_PART: &str = "finetune";
+
 /// The variable that names a folder of data sets.
 const DATA: &str = "BURN_DP_DATA";
 
@@ -117,12 +120,18 @@ fn of_accountant() -> Announcement {
     Announcement::of_part(ACCOUNTANT.package, workspace::ACCOUNTANT_PART)
 }
 
+/// Returns the parts of the build of a program with these features.
+fn parts<'a>(program: Program, features: &[&'a str]) -> Vec<&'a str> {
+    let own: &[&str] = if program == FINETUNE { &[FINETUNE_PART] } else { &[] };
+    own.iter().chain(features).copied().collect()
+}
+
 fn program(program: Program, args: &Args) -> Result<Process, String> {
     let environment_has_data = std::env::var_os(DATA).is_some();
     let features = features::of_run(program.binary, &args.args, environment_has_data)?;
     let mut process = Process::cargo()
         .args(["run", "-p", program.package])
-        .builds(Announcement::new(program.package, &features));
+        .builds(Announcement::new(program.package, &parts(program, &features)));
     if !features.is_empty() {
         process = process.args(["--features", &features.join(",")]);
     }
@@ -137,6 +146,7 @@ mod tests {
     #![allow(clippy::unwrap_used)]
 
     use super::*;
+    use crate::workspace::PARTS;
 
     #[test]
     fn the_default_run_has_the_default_features() {
@@ -179,6 +189,14 @@ mod tests {
     fn fine_tuning_is_a_program_of_its_own_crate() {
         let text = finetune(&Args::from(["check", "--python", "p"])).unwrap().to_string();
         assert_eq!(text, "cargo run -p burn-dp-models --bin finetune -- check --python p");
+    }
+
+    #[test]
+    fn fine_tuning_announces_its_own_part() {
+        let process = finetune(&Args::from(["images", "--data", "d"])).unwrap();
+        let expected = Announcement::new(FINETUNE.package, &["finetune", "images"]);
+        assert_eq!(process.announced(), Some(&expected));
+        assert!(PARTS.iter().any(|part| part.feature == FINETUNE_PART));
     }
 
     #[test]

@@ -13,7 +13,7 @@ const TEST_BACKEND: &str = "BURN_DP_TEST_BACKEND";
 
 /// The variable that seeds the cases of property tests, and its value where it is not set: every
 /// run has the same cases, so that none fails by luck. `random` draws new ones.
-const CASES: (&str, &str) = ("PROPTEST_RNG_SEED", "0");
+pub(crate) const CASES: (&str, &str) = ("PROPTEST_RNG_SEED", "0");
 
 /// Returns whether `cargo nextest` is installed.
 pub(crate) fn nextest_found() -> bool {
@@ -129,6 +129,7 @@ mod tests {
     use std::collections::BTreeSet;
 
     use super::*;
+    use crate::workspace::BASE;
 
     fn lines(backend: Option<Backend>, args: &[&str], nextest: bool) -> Vec<String> {
         let args: Vec<_> = args.iter().map(|arg| arg.to_string()).collect();
@@ -226,23 +227,39 @@ mod tests {
         assert_eq!(lines, [format!("cargo nextest run --no-fail-fast {PACKAGES} -p xtask ghost")]);
     }
 
-    /// Returns the crates of other people that the first `cargo xtask train` compiles.
-    fn dependencies_of_the_default_run() -> BTreeSet<String> {
+    /// Returns the packages that the first `cargo xtask train` compiles on Linux, with this kind of
+    /// edges. What remains in brackets is the folder of a member of the workspace.
+    fn packages_of_the_default_run(edges: &str) -> BTreeSet<String> {
         let mut tree = Command::new("cargo");
-        tree.args(["tree", "--locked", "--quiet", "--prefix", "none", "-e", "normal"]);
+        tree.args(["tree", "--locked", "--quiet", "--prefix", "none", "-e", edges]);
+        tree.args(["--target", "x86_64-unknown-linux-gnu"]);
         let output = tree.args(["--format", "{p}", "-p", EXAMPLES]).output().unwrap();
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
         let text = String::from_utf8(output.stdout).unwrap();
         let packages = text.lines().map(|line| line.replace(" (proc-macro)", ""));
-        // What remains in brackets is the folder of a member of the workspace.
-        packages.filter(|line| !line.is_empty() && !line.contains('(')).collect()
+        packages.filter(|line| !line.is_empty() && !line.ends_with("(*)")).collect()
+    }
+
+    /// Returns the crates of other people that the program depends on, without what only build
+    /// scripts need.
+    fn dependencies_of_the_default_run() -> BTreeSet<String> {
+        let packages = packages_of_the_default_run("normal");
+        packages.into_iter().filter(|line| !line.contains('(')).collect()
     }
 
     #[test]
-    fn the_default_run_needs_at_most_200_crates() {
+    fn the_default_run_depends_on_at_most_200_crates_beyond_build_scripts() {
         let crates = dependencies_of_the_default_run();
         assert!(crates.iter().any(|name| name.starts_with("burn-core ")), "{crates:?}");
         assert!(crates.len() <= 200, "{} crates", crates.len());
+    }
+
+    /// Everything that is compiled: also the crates of this workspace and of build scripts.
+    #[test]
+    fn the_default_run_compiles_at_most_the_crates_that_it_announces() {
+        let compiled = packages_of_the_default_run("normal,build").len();
+        assert!(compiled > dependencies_of_the_default_run().len());
+        assert!((BASE.crates - 10..=BASE.crates).contains(&compiled), "{compiled} crates");
     }
 
     #[test]

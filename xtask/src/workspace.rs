@@ -33,14 +33,19 @@ pub(crate) const FULL: &str = "burn-dp-examples/full,burn-dp-bench/full,burn-dp-
 /// The features of the soak, whose package does not depend on the models.
 pub(crate) const SOAK_FULL: &str = "burn-dp-examples/full,burn-dp-bench/full";
 
-/// The packages whose `src` folder is checked for import circles and for the length of its files.
-pub(crate) const SOURCES: [&str; 7] = [
+/// The folders of crates that are checked for import circles and for the length of their files.
+pub(crate) const SOURCES: [&str; 12] = [
     "burn-dp-accountant/src",
     "burn-dp-bench/src",
+    "burn-dp-examples/examples",
     "burn-dp-examples/src",
+    "burn-dp-examples/web/src",
+    "burn-dp-examples/web/test",
     "burn-dp-kernels/src",
     "burn-dp-models/src",
     "burn-dp/src",
+    "fuzz/examples",
+    "fuzz/src",
     "xtask/src",
 ];
 
@@ -84,7 +89,7 @@ pub(crate) struct Part {
     pub(crate) feature: &'static str,
     /// A crate that only a build of this part compiles.
     pub(crate) witness: &'static str,
-    /// About how many crates it adds.
+    /// About how many crates it adds, build scripts and this workspace included.
     pub(crate) crates: usize,
     /// About how many minutes it adds on two cores.
     pub(crate) minutes: usize,

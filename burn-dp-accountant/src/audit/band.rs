@@ -30,6 +30,12 @@ impl Band {
         }
     }
 
+    /// Returns the limits of one threshold at this level.
+    #[cfg(test)]
+    pub(super) fn of_one_threshold(scores: usize, level: f64) -> Self {
+        Self { limits: limits_at(scores, level) }
+    }
+
     /// Returns the limit of the rate at a threshold with this number of errors.
     pub(super) fn limit(&self, errors: usize) -> f64 {
         self.limits.get(errors).copied().unwrap_or(1.0)

@@ -10,7 +10,7 @@ use super::{Algorithm, InnerOptimizer, Network, Sizes, cores};
 ///
 /// # Errors
 ///
-/// Returns the error of a process that fails, and of a system that does not tell peaks.
+/// Returns the error of a process that fails, and of a system that does not report peaks.
 pub(crate) fn step_peak_mib(
     network: Network,
     sizes: Sizes,

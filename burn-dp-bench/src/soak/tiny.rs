@@ -108,9 +108,9 @@ pub(super) fn publish<M: Module>(
     std::fs::create_dir_all(&folder).map_err(io)?;
     let write = |name: &str, bytes: &[u8]| {
         // Next to the folder, so that a killed process leaves nothing in it.
-        let beside = folder.with_extension(name);
-        std::fs::write(&beside, bytes)?;
-        std::fs::rename(beside, folder.join(name))
+        let incomplete = folder.with_extension(name);
+        std::fs::write(&incomplete, bytes)?;
+        std::fs::rename(incomplete, folder.join(name))
     };
     // Not a record: its identities of parameters differ from process to process.
     write(MODEL, &values(&model)).map_err(io)?;

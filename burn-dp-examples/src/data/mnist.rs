@@ -49,7 +49,7 @@ pub fn fashion_from_folder(folder: &Path) -> Result<Splits<ImageBatcher>, DataEr
 /// program was built without the feature `download`.
 pub fn downloaded() -> Result<Splits<ImageBatcher>, DataError> {
     #[cfg(feature = "download")]
-    return download::splits();
+    return burn_dataset::splits();
     #[cfg(not(feature = "download"))]
     Err(DataError::FeatureMissing {
         task: "downloading MNIST",
@@ -96,12 +96,11 @@ fn find(folder: &Path, name: &str, stem: &str, kind: &str) -> Result<PathBuf, Da
 }
 
 #[cfg(feature = "download")]
-mod download {
-    use std::panic;
-
+mod burn_dataset {
     use burn::data::dataset::Dataset;
     use burn::data::dataset::vision::{MnistDataset, MnistItem};
 
+    use super::super::download;
     use super::{CLASSES, DataError, ImageBatcher, ImageDataset, ImageItem, NAME, Splits};
 
     pub(super) fn splits() -> Result<Splits<ImageBatcher>, DataError> {
@@ -114,25 +113,11 @@ mod download {
         })
     }
 
-    /// Turns the panic with which `burn-dataset` reports a failed download into an error.
     fn split(read: fn() -> MnistDataset) -> Result<ImageDataset, DataError> {
-        let hook = panic::take_hook();
-        panic::set_hook(Box::new(|_| {}));
-        let dataset = panic::catch_unwind(read);
-        panic::set_hook(hook);
-        let dataset = dataset.map_err(|payload| {
-            let text = payload.downcast_ref::<String>().map(String::as_str);
-            let text = text.or_else(|| payload.downcast_ref::<&str>().copied());
-            DataError::Download { cause: text.filter(|text| is_message(text)).map(String::from) }
-        })?;
+        let dataset = download::caught(read)?;
         let items = (0..dataset.len()).map(|index| dataset.get(index).map(|item| from_burn(&item)));
         let items = items.collect::<Result<_, _>>();
         items.map(ImageDataset::new).map_err(|error| DataError::Item { reason: error.to_string() })
-    }
-
-    /// Returns whether a panic's text is a short message, not the debug output of a value.
-    fn is_message(text: &str) -> bool {
-        text.len() <= 100 && !text.contains(['\n', '{', '(', '`'])
     }
 
     /// Burn's item holds the bytes of the file as floats.
@@ -147,17 +132,6 @@ mod download {
 
         use super::*;
         use crate::data::SIDE;
-
-        #[test]
-        fn a_failed_download_is_one_sentence_with_the_way_out() {
-            let error = split(|| panic!("no route to host")).unwrap_err().to_string();
-            assert!(error.contains("downloaded (no route to host); check"), "{error}");
-            assert!(error.contains("--data-dir DIR or BURN_DP_DATA"), "{error}");
-            let debug =
-                || panic!("called `Result::unwrap()` on an `Err` value: Error {{ kind: Dns }}");
-            let error = split(debug).unwrap_err().to_string();
-            assert!(error.starts_with("MNIST could not be downloaded; check"), "{error}");
-        }
 
         #[test]
         fn rows_of_burns_images_stay_in_place() {

@@ -18,6 +18,8 @@ pub mod cifar10;
 mod dataset;
 mod dice;
 pub mod digits;
+#[cfg(any(feature = "download", test))]
+mod download;
 mod drawing;
 pub mod drawn_roles;
 mod error;

@@ -37,22 +37,38 @@ pub struct Role {
 /// # Errors
 ///
 /// Returns [`DataError::NoRoles`] if there is no such file (the message says where the plays are),
-/// and [`DataError::Damaged`] if a line is not a role.
+/// and [`DataError::Damaged`] if a line is not a role, or if two lines have the same `user`.
+///
+/// # Privacy
+///
+/// Each role is one user, so all that a user wrote must be in one line: a user with two lines would
+/// count as two users, with twice the sensitivity.
 pub fn from_folder(folder: &Path) -> Result<Vec<Role>, DataError> {
     let found = FILES.iter().map(|name| folder.join(name)).find(|path| path.is_file());
     let Some(path) = found else {
         return Err(DataError::NoRoles { folder: Some(folder.into()) });
     };
-    let mut roles = Vec::new();
+    let mut roles: Vec<Role> = Vec::new();
+    let mut lines: HashMap<String, usize> = HashMap::new();
     for (number, line) in (1..).zip(BufReader::new(file::open(&path)?).lines()) {
         let damaged = |reason: String| DataError::Damaged {
             path: path.clone(),
             reason: format!("line {number} is not a role ({reason})"),
         };
         let line = line.map_err(|error| damaged(error.to_string()))?;
-        if !line.trim().is_empty() {
-            roles.push(serde_json::from_str(&line).map_err(|error| damaged(error.to_string()))?);
+        if line.trim().is_empty() {
+            continue;
         }
+        let role: Role = serde_json::from_str(&line).map_err(|error| damaged(error.to_string()))?;
+        if let Some(first) = lines.insert(role.user.clone(), number) {
+            let reason = format!(
+                "lines {first} and {number} have the same user {:?}; join the texts of a user in \
+                 one line",
+                role.user
+            );
+            return Err(DataError::Damaged { path, reason });
+        }
+        roles.push(role);
     }
     match roles.is_empty() {
         true => Err(DataError::Damaged { path, reason: "holds no role".into() }),
@@ -229,6 +245,15 @@ mod tests {
         assert!(text.contains("line 4 is not a role"), "{text}");
         std::fs::write(folder.path().join(FILES[1]), "").unwrap();
         assert!(from_folder(folder.path()).unwrap_err().to_string().contains("no role"));
+    }
+
+    #[test]
+    fn a_user_on_two_lines_is_refused_with_both_lines() {
+        let folder = tempfile::tempdir().unwrap();
+        let again = "{\"user\": \"A/B\", \"text\": \"that is\"}";
+        std::fs::write(folder.path().join(FILES[1]), format!("{LINES}{again}")).unwrap();
+        let text = from_folder(folder.path()).unwrap_err().to_string();
+        assert!(text.contains("lines 1 and 4 have the same user \"A/B\"; join"), "{text}");
     }
 
     #[test]

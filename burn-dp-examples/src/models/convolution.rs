@@ -13,12 +13,14 @@ pub enum Convolution {
 }
 
 impl Convolution {
-    /// Wraps a convolution; a standardized one gets a bias of zeros.
-    pub fn new(layer: Conv2d, standardized: bool) -> Self {
-        match standardized {
-            false => Self::Plain(layer.private()),
-            true => Self::Standardized(standardize(layer).private()),
-        }
+    /// Wraps a convolution.
+    pub fn plain(layer: Conv2d) -> Self {
+        Self::Plain(layer.private())
+    }
+
+    /// Standardizes the weight of a convolution, which gets a gain of ones and a bias of zeros.
+    pub fn standardized(layer: Conv2d) -> Self {
+        Self::Standardized(standardize(layer).private())
     }
 
     /// Applies the convolution.

@@ -112,7 +112,10 @@ impl WideResNetConfig {
         device: &Device,
     ) -> Convolution {
         let layer = same_size_conv(channels, kernel, stride, WEIGHTS, device);
-        Convolution::new(layer, self.standardized)
+        match self.standardized {
+            false => Convolution::plain(layer),
+            true => Convolution::standardized(layer),
+        }
     }
 }
 

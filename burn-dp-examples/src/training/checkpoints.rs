@@ -8,7 +8,7 @@ use burn::optim::ModuleOptimizer;
 use burn_dp::checkpoint::{Checkpoint, Checkpointer};
 use burn_dp::optim::{DpOptimizer, PrivacyPlan};
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::{TrainError, files};
@@ -19,6 +19,29 @@ const FOLDER: &str = "checkpoints";
 
 /// The settings that a resumed run must share, by option.
 const SETTINGS_FILE: &str = "settings.json";
+
+/// What the file of the settings names as its program.
+const PROGRAM: &str = "burn-dp-examples";
+
+/// Where a run starts.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Start {
+    /// At its first step.
+    #[default]
+    First,
+    /// At its last checkpoint. The steps that were lost since are repeated bit for bit.
+    Resume,
+    /// After its last released step, with the model of the last checkpoint: for steps that cannot
+    /// be repeated bit for bit.
+    SkipLostSteps,
+}
+
+/// The settings as they are stored. A file without the name of the program is of others.
+#[derive(Serialize, Deserialize)]
+struct Saved {
+    program: String,
+    settings: BTreeMap<String, String>,
+}
 
 /// The checkpoints of one run.
 ///
@@ -32,8 +55,7 @@ pub struct Checkpoints {
     folder: PathBuf,
     settings: BTreeMap<String, String>,
     checkpointer: Checkpointer,
-    /// Whether to continue after the last released step instead of repeating steps.
-    skip_lost_steps: bool,
+    start: Start,
 }
 
 impl Checkpoints {
@@ -49,7 +71,7 @@ impl Checkpoints {
             settings: compared(settings)?,
             checkpointer: Self::checkpointer(output)?,
             folder,
-            skip_lost_steps: false,
+            start: Start::First,
         })
     }
 
@@ -58,30 +80,30 @@ impl Checkpoints {
         Ok(Checkpointer::new(output.join(FOLDER)).with_key_file(key))
     }
 
-    /// Continues after the last released step where the steps since the checkpoint cannot be
-    /// repeated bit for bit.
-    pub fn with_skip_lost_steps(self, skip_lost_steps: bool) -> Self {
-        Self { skip_lost_steps, ..self }
+    /// Sets where the run starts.
+    pub fn with_start(self, start: Start) -> Self {
+        Self { start, ..self }
     }
 
     /// Returns the optimizer and the model of the last checkpoint, or of the beginning.
     ///
     /// # Errors
     ///
-    /// Returns [`TrainError::Option`] if there is something to resume and `resume` is false, or the
-    /// reverse, or if a setting differs from the interrupted run; and [`TrainError::Privacy`] if
-    /// the checkpoint is refused.
+    /// Returns [`TrainError::Option`] if there is something to resume and the run starts at its
+    /// first step, or the reverse, or if a setting differs from the interrupted run, or if another
+    /// program wrote the file of the settings; and [`TrainError::Privacy`] if the checkpoint is
+    /// refused.
     pub fn begin_or_resume<M: Module>(
         &self,
-        resume: bool,
         plan: PrivacyPlan,
         inner: ModuleOptimizer,
         model: M,
     ) -> Result<(DpOptimizer, M), TrainError> {
-        if resume {
+        if self.start != Start::First {
             return self.resume(plan, inner, model);
         }
         self.refuse_interrupted_run()?;
+        self.saved()?;
         Ok((plan.optimizer(inner), model))
     }
 
@@ -118,8 +140,10 @@ impl Checkpoints {
     ) -> Result<(DpOptimizer, M), TrainError> {
         let checkpoint = self.latest()?;
         self.compare_settings()?;
-        let checkpoint =
-            if self.skip_lost_steps { checkpoint.skip_lost_steps() } else { checkpoint };
+        let checkpoint = match self.start {
+            Start::SkipLostSteps => checkpoint.skip_lost_steps(),
+            Start::First | Start::Resume => checkpoint,
+        };
         Ok(checkpoint.restore(plan, inner, model)?)
     }
 
@@ -135,11 +159,10 @@ impl Checkpoints {
     }
 
     fn compare_settings(&self) -> Result<(), TrainError> {
-        let path = self.folder.join(SETTINGS_FILE);
-        let text = std::fs::read_to_string(&path)
-            .map_err(|source| TrainError::Io { path: path.clone(), source })?;
-        let saved: BTreeMap<String, String> = serde_json::from_str(&text)
-            .map_err(|error| TrainError::Record { path, reason: error.to_string() })?;
+        let saved = self.saved()?.ok_or_else(|| TrainError::Io {
+            path: self.settings_file(),
+            source: std::io::ErrorKind::NotFound.into(),
+        })?;
         let unset = "not set".to_string();
         let names = saved.keys().chain(self.settings.keys());
         let differs = |name: &&String| saved.get(*name) != self.settings.get(*name);
@@ -157,16 +180,48 @@ impl Checkpoints {
         }
     }
 
+    fn settings_file(&self) -> PathBuf {
+        self.folder.join(SETTINGS_FILE)
+    }
+
+    /// Returns the settings of the run that wrote the file, if there is one.
+    ///
+    /// # Errors
+    ///
+    /// Returns [`TrainError::Option`] if another program wrote the file.
+    fn saved(&self) -> Result<Option<BTreeMap<String, String>>, TrainError> {
+        let path = self.settings_file();
+        let bytes = match std::fs::read(&path) {
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
+            read => read.map_err(|source| TrainError::Io { path: path.clone(), source })?,
+        };
+        let saved: Option<Saved> = serde_json::from_slice(&bytes).ok();
+        match saved.filter(|saved| saved.program == PROGRAM) {
+            Some(saved) => Ok(Some(saved.settings)),
+            None => {
+                let reason = format!(
+                    "needs a place for the settings of the run, but {} is damaged or of another \
+                     program; move that file away, or give another --output",
+                    path.display()
+                );
+                Err(TrainError::option("--output", reason))
+            }
+        }
+    }
+
     /// Writes the settings of the run and its first checkpoint, so that every release is in the log
     /// on disk before it is made.
     ///
     /// # Errors
     ///
-    /// Returns [`TrainError::Io`] and [`TrainError::Privacy`] if a file cannot be written.
+    /// Returns [`TrainError::Option`] if another program wrote the file of the settings, and
+    /// [`TrainError::Io`] and [`TrainError::Privacy`] if a file cannot be written.
     pub fn begin<M: Module>(&self, model: &M, optim: &DpOptimizer) -> Result<(), TrainError> {
         files::make_folder(&self.folder)?;
         files::remove_incomplete(&self.folder)?;
-        files::write_json(&self.folder.join(SETTINGS_FILE), &self.settings)?;
+        self.saved()?;
+        let saved = Saved { program: PROGRAM.into(), settings: self.settings.clone() };
+        files::write_json(&self.settings_file(), &saved)?;
         match self.checkpointer.latest()? {
             // The run is resumed from it.
             Some(_) => Ok(()),
@@ -189,9 +244,12 @@ impl Checkpoints {
     ///
     /// Returns [`TrainError::Io`] and [`TrainError::Privacy`] if a file cannot be deleted.
     pub fn remove(self) -> Result<(), TrainError> {
+        let (settings, is_ours) = (self.settings_file(), matches!(self.saved(), Ok(Some(_))));
         self.checkpointer.remove_run()?;
         // After the checkpoints: a run that is killed before is resumed with its settings.
-        files::remove(&self.folder.join(SETTINGS_FILE))?;
+        if is_ours {
+            files::remove(&settings)?;
+        }
         // It has files of others otherwise.
         let _ = std::fs::remove_dir(&self.folder);
         Ok(())
@@ -343,6 +401,28 @@ mod tests {
         }
         assert_eq!(std::fs::read_dir(&left).unwrap().count(), 2);
         assert!(!folder.path().join("out.key").exists());
+    }
+
+    #[test]
+    fn settings_of_another_program_are_neither_replaced_nor_deleted() {
+        let folder = tempfile::tempdir().unwrap();
+        let checkpoints = checkpoints(&folder.path().join("out"), "");
+        let path = checkpoints.settings_file();
+        for foreign in ["{\"--lr\": \"1\"}", "{\"program\": \"x\", \"settings\": {}}", "not JSON"] {
+            std::fs::create_dir_all(&checkpoints.folder).unwrap();
+            std::fs::write(&path, foreign).unwrap();
+            let (model, optim) = new_run();
+            let error = checkpoints.begin(&model, &optim).unwrap_err().to_string();
+            assert!(error.starts_with("--output needs a place"), "{error}");
+            assert!(error.contains("settings.json") && error.contains("move that file"), "{error}");
+            assert_eq!(std::fs::read_to_string(&path).unwrap(), foreign);
+        }
+        std::fs::remove_file(&path).unwrap();
+        begin(&checkpoints);
+        // Written by somebody while the run trains.
+        std::fs::write(&path, "of others").unwrap();
+        checkpoints.remove().unwrap();
+        assert_eq!(std::fs::read_to_string(&path).unwrap(), "of others");
     }
 
     #[test]

@@ -30,7 +30,7 @@ mod thresholds;
 pub mod tune;
 
 pub use budget::within_budget;
-pub use checkpoints::Checkpoints;
+pub use checkpoints::{Checkpoints, Start};
 pub use device::device;
 pub use error::TrainError;
 pub use evaluation::Evaluation;

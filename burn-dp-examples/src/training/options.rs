@@ -8,6 +8,7 @@ use clap::{Arg, ArgMatches, Args, Parser, ValueEnum};
 use serde::{Serialize, Serializer};
 
 use super::TrainError;
+use super::checkpoints::Start;
 
 /// Which data, and where it lies.
 #[derive(Args, Debug, Clone, Serialize)]
@@ -103,6 +104,13 @@ pub struct RunOptions {
     /// File for the figures of the run [default: run.json in the output folder].
     #[arg(long, value_name = "FILE")]
     pub json: Option<PathBuf>,
+}
+
+impl RunOptions {
+    /// Returns where the run starts.
+    pub fn start(&self) -> Start {
+        if self.resume { Start::Resume } else { Start::First }
+    }
 }
 
 /// A data set.

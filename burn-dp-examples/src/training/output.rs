@@ -137,3 +137,53 @@ impl Output {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use burn::tensor::Device;
+
+    use super::*;
+    use crate::models::MlpConfig;
+
+    fn output(folder: &Path) -> Output {
+        Output { folder: folder.into(), json: folder.join("run.json") }
+    }
+
+    fn message(result: Result<(), TrainError>) -> String {
+        result.unwrap_err().to_string()
+    }
+
+    #[test]
+    fn what_cannot_be_written_is_named_and_the_former_file_stays() {
+        let folder = tempfile::tempdir().unwrap();
+        let output = output(folder.path());
+        let measured = [Measurement { step: 1, accuracy: 0.5, epsilon: 1.0 }];
+        for name in [TRAINING_PLOT, "run.json"] {
+            std::fs::create_dir(output.file(name)).unwrap();
+        }
+        assert!(message(output.plot("title", &measured)).contains(TRAINING_PLOT));
+        assert!(message(output.figures(&7)).contains("run.json"));
+        assert!(output.file(TRAINING_PLOT).is_dir() && output.file("run.json").is_dir());
+        assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 2);
+    }
+
+    #[test]
+    fn models_of_an_earlier_run_stay_if_the_new_ones_cannot_be_written() {
+        let folder = tempfile::tempdir().unwrap();
+        let output = output(&folder.path().join("out"));
+        let model = || MlpConfig::new().init(&Device::flex());
+        output.begin().unwrap();
+        output.models(model(), None).unwrap();
+        let before = std::fs::read(output.file(MODEL_FILE)).unwrap();
+        std::fs::create_dir(output.file(AVERAGED_MODEL_FILE)).unwrap();
+        assert!(message(output.models(model(), Some(model()))).contains(AVERAGED_MODEL_FILE));
+        assert_eq!(std::fs::read(output.file(MODEL_FILE)).unwrap(), before);
+
+        let file = Output { folder: output.file(MODEL_FILE), ..output };
+        assert!(message(file.begin()).contains(MODEL_FILE));
+        assert!(message(file.models(model(), None)).contains(MODEL_FILE));
+        assert_eq!(std::fs::read(&file.folder).unwrap(), before);
+    }
+}

@@ -11,7 +11,8 @@ export async function sourceOf(files, progress) {
   if (all.length !== 2) {
     throw new Error("choose two IDX files, one with images and one with labels, or PNG images");
   }
-  const contents = await Promise.all(all.map(async (file) => new Uint8Array(await file.arrayBuffer())));
+  const bytes = async (file) => new Uint8Array(await file.arrayBuffer());
+  const contents = await Promise.all(all.map(bytes));
   const isLabels = (file) => /labels|idx1/i.test(file.name);
   const labelsFirst = isLabels(all[0]) && !isLabels(all[1]);
   const [images, labels] = labelsFirst ? [contents[1], contents[0]] : contents;

@@ -268,7 +268,8 @@ const gpuLost = guarded(async ({ detail: { message } }) => {
   const resumed = await workers.call("resume", { backend: "flex" });
   await begin(resumed);
   const text = $("message").textContent;
-  say(`The GPU was lost; the training continues on the processor. ${text.includes("stay paid") ? text : ""}`);
+  const paid = text.includes("stay paid") ? text : "";
+  say(`The GPU was lost; the training continues on the processor. ${paid}`);
 });
 
 function listen() {
@@ -303,7 +304,8 @@ async function scored(pixels, label) {
   const scores = [...(await workers.call("classify", { pixels }))];
   const best = scores.indexOf(Math.max(...scores));
   const truth = label === undefined ? "" : `; it was drawn as a ${label}`;
-  $("guess").textContent = `This is a ${best}, with probability ${(100 * scores[best]).toFixed(0)} %${truth}.`;
+  const percent = (100 * scores[best]).toFixed(0);
+  $("guess").textContent = `This is a ${best}, with probability ${percent} %${truth}.`;
   const rows = scores.map((score) => {
     const row = document.createElement("li");
     const bar = document.createElement("progress");

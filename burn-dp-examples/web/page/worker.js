@@ -1,9 +1,11 @@
 // The training: a Web Worker, so that the page stays responsive. Its own policy allows no request.
 
 import init, {
+  LostSteps,
   Trainer,
   backends,
   drawnImages,
+  drawnTestImages,
   idxImages,
   labeledImages,
   plan,
@@ -42,7 +44,7 @@ if (self.GPUAdapter) {
 }
 
 async function images({ kind, count, images, labels, pixels }, isTest) {
-  if (kind === "drawn") return drawnImages(count, isTest);
+  if (kind === "drawn") return isTest ? drawnTestImages(count) : drawnImages(count);
   if (kind === "idx") return idxImages(images, labels);
   return labeledImages(pixels, labels);
 }
@@ -91,8 +93,8 @@ const methods = {
   async data({ source, testSource }) {
     train = await images(source, false);
     test = await images(testSource ?? { kind: "drawn", count: TEST_DIGITS }, true);
-    const stored = { source: kept(source, train), testSource: testSource && kept(testSource, test) };
-    described = { ...stored, count: train.count };
+    const keptTest = testSource && kept(testSource, test);
+    described = { source: kept(source, train), testSource: keptTest, count: train.count };
     return train.count;
   },
 
@@ -113,7 +115,8 @@ const methods = {
     await methods.data({ source, testSource });
     described = { ...found.description, backend };
     // Another device rounds differently, so that its repetition of a step would be refused.
-    await load(found, found.state.backend !== backend);
+    const isOther = found.state.backend !== backend;
+    await load(found, isOther ? LostSteps.Skip : LostSteps.Repeat);
     return { ...(await progress()), settings: JSON.parse(settings), count: train.count };
   },
 
@@ -155,13 +158,13 @@ async function progress() {
   return { ...JSON.parse(trainer.progress()), backend: described.backend };
 }
 
-async function load({ state, log, description }, skip) {
+async function load({ state, log, description }, lostSteps) {
   const { backend } = described;
   trainer = await Trainer.resume(
-    backend, description.settings, train, test, state.model, state.record, log, skip,
+    backend, description.settings, train, test, state.model, state.record, log, lostSteps,
   );
   const found = JSON.parse(trainer.progress());
-  if (skip) {
+  if (lostSteps === LostSteps.Skip) {
     postMessage({ event: "skipped", step: found.step });
     await save();
   } else if (found.released > found.step) {
@@ -178,7 +181,7 @@ async function loop() {
     state = await exclusively(async () => JSON.parse(await trainer.step()));
     if (state.repetitionDiffers) {
       // What was released stays paid; the run continues after it.
-      await load(await store.load(), true);
+      await load(await store.load(), LostSteps.Skip);
       continue;
     }
     const end = performance.now();

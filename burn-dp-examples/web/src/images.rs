@@ -33,13 +33,16 @@ impl Images {
     }
 }
 
-/// Draws digits to train on, or other ones to test on.
+/// Draws digits to train on.
 #[wasm_bindgen(js_name = drawnImages)]
-pub fn drawn_images(count: usize, test: bool) -> Images {
-    let (train, other) = if test { (0, count) } else { (count, 0) };
-    let splits = digits::splits(SEED, train, other);
-    let items = if test { splits.test } else { splits.train };
-    Images { items: items.items().to_vec() }
+pub fn drawn_images(count: usize) -> Images {
+    Images { items: digits::splits(SEED, count, 0).train.items().to_vec() }
+}
+
+/// Draws digits to test on, which are others than those to train on.
+#[wasm_bindgen(js_name = drawnTestImages)]
+pub fn drawn_test_images(count: usize) -> Images {
+    Images { items: digits::splits(SEED, 0, count).test.items().to_vec() }
 }
 
 /// Reads the two IDX files of a data set, plain or compressed with gzip.

@@ -10,9 +10,9 @@ mod settings;
 mod store;
 mod trainer;
 
-pub use images::{Images, drawn_images, idx_images, labeled_images};
+pub use images::{Images, drawn_images, drawn_test_images, idx_images, labeled_images};
 pub use settings::plan;
-pub use trainer::{Saved, Trainer};
+pub use trainer::{LostSteps, Saved, Trainer};
 
 use wasm_bindgen::prelude::wasm_bindgen;
 

@@ -44,6 +44,16 @@ pub struct Saved {
     pub record: Vec<u8>,
 }
 
+/// What happens to the steps that were released after the stored state.
+#[wasm_bindgen]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LostSteps {
+    /// They are repeated with their noise, on the device that made them.
+    Repeat,
+    /// They are left out; they stay paid.
+    Skip,
+}
+
 /// The state of a run for the page.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
@@ -98,8 +108,7 @@ impl Trainer {
     /// # Arguments
     ///
     /// - `log`: the texts of the store, in order
-    /// - `skip`: whether steps that were released after the stored state are left out. Otherwise
-    ///   they are repeated
+    /// - `lost_steps`: what happens to the steps that were released after the stored state
     #[allow(clippy::too_many_arguments)]
     pub async fn resume(
         backend: String,
@@ -109,13 +118,16 @@ impl Trainer {
         model: Vec<u8>,
         record: Vec<u8>,
         log: String,
-        skip: bool,
+        lost_steps: LostSteps,
     ) -> Result<Trainer, JsError> {
         let device = device(&backend).await?;
         let settings = Settings::parse(&settings)?;
         let optim = settings.plan(train.items.len())?.optimizer(SgdConfig::new().init());
         let record = DpOptimizerRecord::from_stored_bytes(&record)?;
-        let record = if skip { record.skip_lost_steps() } else { record };
+        let record = match lost_steps {
+            LostSteps::Repeat => record,
+            LostSteps::Skip => record.skip_lost_steps(),
+        };
         let optim = optim.load_record_from_store(record, log.as_bytes(), BrowserStore)?;
         let model_record = ModuleRecord::from_bytes(Bytes::from_bytes_vec(model))?;
         let model = Network::new(&device.clone().autodiff()).try_load_record(model_record)?;

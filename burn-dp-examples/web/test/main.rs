@@ -3,9 +3,9 @@
 //! One training on Flex is interrupted by a reload and by a changed state, a second one on WebGPU
 //! loses its GPU. What the page shows is compared with what this program computes natively.
 
+mod outcome;
 mod page;
 
-use std::error::Error;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -16,9 +16,8 @@ use burn_dp_examples::data::{digits, idx};
 use burn_dp_examples::seeded_step;
 use clap::Parser;
 
+use outcome::{Outcome, ensure};
 use page::{Page, Settings};
-
-type Outcome<T = ()> = Result<T, Box<dyn Error>>;
 
 /// Runs the page for browsers in Chromium.
 #[derive(Parser, Debug)]
@@ -69,10 +68,6 @@ fn passed(what: &str, outcome: Outcome) -> Outcome {
     outcome.map_err(|error| format!("{what}: {error}"))?;
     println!("passed: {what}");
     Ok(())
-}
-
-fn ensure(holds: bool, otherwise: impl FnOnce() -> String) -> Outcome {
-    if holds { Ok(()) } else { Err(otherwise().into()) }
 }
 
 /// The plan that the page should have made.

@@ -14,7 +14,7 @@ use headless_chrome::protocol::cdp::{Browser as BrowserDomain, Emulation, Networ
 use headless_chrome::{Browser, LaunchOptions, Tab};
 use serde_json::Value;
 
-use super::{Outcome, ensure};
+use super::outcome::{Outcome, ensure};
 
 /// Flags of a browser without a window: WebGPU also by software, and no traffic of its own.
 const FLAGS: [&str; 5] = [

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use burn_dp::losses::ExampleReduction;
 use burn_dp_examples::training::{
-    BackendName, OptimizerName, Precision, PrivacyOptions, RunOptions, typed,
+    BackendName, OptimizerName, Precision, PrivacyOptions, RunOptions, Start, typed,
 };
 use clap::{Args, Parser, ValueEnum};
 use serde::{Serialize, Serializer};
@@ -84,6 +84,13 @@ pub struct FinetuneOptions {
     /// their updates are lost.
     #[arg(long, requires = "resume", help_heading = "Run")]
     pub skip_lost_steps: bool,
+}
+
+impl FinetuneOptions {
+    /// Returns where the run starts.
+    pub(super) fn start(&self) -> Start {
+        if self.skip_lost_steps { Start::SkipLostSteps } else { self.run.start() }
+    }
 }
 
 /// The texts and where they lie.

@@ -166,11 +166,10 @@ impl<'a> Run<'a> {
 
         // Before a checkpoint replaces the pre-trained values.
         let initial = task.evaluate(&model, &split.test, &self.device);
-        let checkpoints = Checkpoints::new(&self.output.folder, &self.settings)?
-            .with_skip_lost_steps(options.skip_lost_steps);
+        let checkpoints =
+            Checkpoints::new(&self.output.folder, &self.settings)?.with_start(options.start());
         let inner = optimizer(recipe.optimizer, 0.9);
-        let (optim, mut model) =
-            checkpoints.begin_or_resume(options.run.resume, plan, inner, model)?;
+        let (optim, mut model) = checkpoints.begin_or_resume(plan, inner, model)?;
         let mut optim = optim.with_backward(PrivateBackward::new().with_group_size(rows));
         if recipe.precision != Precision::F32 {
             optim = optim.with_precision(recipe.precision.dtype());

@@ -164,7 +164,7 @@ def expected(model, inputs):
 
 
 def stored_names(model, folder, results):
-    """Renames the sums from the names of the modules to those of the checkpoint."""
+    """Renames the sums from the names of the modules to the names of the checkpoint."""
     if isinstance(model, ResNet):
         return results
     shapes = {name: tuple(p.shape) for name, p in model.named_parameters()}

@@ -53,7 +53,7 @@ thread_local! {
     static UNKEYED: Cell<u64> = const { Cell::new(0) };
 }
 
-/// The scope of one forward pass on one thread, in which the random layers of a model know the
+/// The scope of one forward pass on one thread, in which the random layers of a model have the
 /// units of their rows. Dropping it restores the scope before.
 pub(crate) struct UnitScope {
     before: Option<Active>,

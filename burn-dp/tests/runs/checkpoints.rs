@@ -186,7 +186,7 @@ fn a_new_checkpoint_replaces_the_old_one_and_partial_ones_are_ignored() {
     assert!(!folder.path().join(partial).exists());
 }
 
-/// A run of two steps with a policy that learns from public data.
+/// A run of two steps with a policy that follows public data.
 fn learning() -> (PrivacyPlanConfig, DpOptimizer, Net) {
     let clipping = LayerwiseClipping::enhanced(0.3, &public_norms()).unwrap();
     let config = config().with_clipping(clipping);

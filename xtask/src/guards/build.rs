@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
+use crate::announcement::Announcement;
 use crate::workspace;
 
 /// The packages whose tests run, and the features that they are built with. The dependencies then
@@ -29,6 +30,7 @@ pub(crate) fn tests(folder: &Path) -> Result<BTreeMap<String, Vec<Test>>, String
     let mut cargo = Command::new(std::env::var("CARGO").unwrap_or_else(|_| "cargo".into()));
     cargo.args(["test", "--no-run", "--lib", "--tests"]).args(PACKAGES);
     cargo.arg("--message-format=json-render-diagnostics");
+    Announcement::new("the tests without their guards", &["ndarray", "train"]).print();
     eprintln!("$ cargo test --no-run {} (in {})", PACKAGES.join(" "), folder.display());
     let output = cargo
         .current_dir(folder)

@@ -9,6 +9,7 @@ use serde::Serialize;
 
 use super::build::Test;
 use super::copy::VARIABLE;
+use crate::test::CASES;
 
 /// How a test ended without a guard.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
@@ -31,20 +32,27 @@ pub(crate) struct Task<'a> {
     pub(crate) test: &'a Test,
 }
 
-/// Runs a test in the folder of its package.
+/// Returns the process of a test in the folder of its package.
+fn command(task: &Task, package: &Path) -> Command {
+    let mut command = Command::new(&task.test.program);
+    command.args(["--exact", &task.test.path]).current_dir(package);
+    command.env("CARGO_MANIFEST_DIR", package).env_remove(VARIABLE);
+    command.envs(Some(CASES).filter(|(name, _)| std::env::var_os(name).is_none()));
+    command.envs(task.switch.map(|switch| (VARIABLE, switch)));
+    command
+}
+
+/// Runs a process and waits for its end, or until the time limit.
 ///
 /// # Errors
 ///
-/// Returns a message if the program cannot be started.
-fn run(task: &Task, package: &Path, limit: Duration) -> Result<(Outcome, Duration), String> {
-    let failed = |error| format!("{}: {error}", task.test.program.display());
-    let mut program = Command::new(&task.test.program);
-    program.args(["--exact", &task.test.path]).current_dir(package);
-    program.env("CARGO_MANIFEST_DIR", package).env_remove(VARIABLE);
-    program.envs(task.switch.map(|switch| (VARIABLE, switch)));
-    program.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+/// Returns a message if the process cannot be started.
+fn run(command: &mut Command, limit: Duration) -> Result<(Outcome, Duration), String> {
+    let program = command.get_program().to_string_lossy().into_owned();
+    let failed = |error| format!("{program}: {error}");
+    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
     let start = Instant::now();
-    let mut child = program.spawn().map_err(failed)?;
+    let mut child = command.spawn().map_err(failed)?;
     loop {
         if let Some(status) = child.try_wait().map_err(failed)? {
             let outcome = if status.success() { Outcome::Passed } else { Outcome::Noticed };
@@ -77,7 +85,7 @@ pub(crate) fn run_all(
         for _ in 0..threads {
             scope.spawn(|| {
                 while let Some((index, task)) = next() {
-                    let result = run(task, package, limit);
+                    let result = run(&mut command(task, package), limit);
                     if let Ok((outcome, _)) = &result {
                         report(index, *outcome);
                     }
@@ -93,43 +101,44 @@ pub(crate) fn run_all(
     results.into_iter().map(|result| result.unwrap_or_else(missing)).collect()
 }
 
-#[cfg(all(test, unix))]
+#[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used)]
 
     use super::*;
 
-    /// Runs a shell script in place of a program with tests.
-    fn outcome(script: &str, switch: Option<&str>) -> Outcome {
-        let folder = std::env::temp_dir().join(format!(
-            "xtask-run-{}-{:?}",
-            std::process::id(),
-            std::thread::current().id()
-        ));
-        std::fs::create_dir_all(&folder).unwrap();
-        let program = folder.join("program");
-        std::fs::write(&program, format!("#!/bin/sh\n{script}\n")).unwrap();
-        let mode = std::os::unix::fs::PermissionsExt::from_mode(0o700);
-        std::fs::set_permissions(&program, mode).unwrap();
-        let test = Test { program, path: "a::b".into() };
-        let task = Task { switch, test: &test };
-        let (outcome, _) = run(&task, &folder, Duration::from_millis(300)).unwrap();
-        std::fs::remove_dir_all(folder).unwrap();
-        outcome
+    /// Long enough for a shell on a machine with other work.
+    #[cfg(unix)]
+    const LONG: Duration = Duration::from_secs(300);
+
+    #[cfg(unix)]
+    fn outcome(script: &str, limit: Duration) -> Outcome {
+        run(Command::new("sh").args(["-c", script]), limit).unwrap().0
     }
 
+    #[cfg(unix)]
     #[test]
     fn a_failure_and_an_abort_are_noticed_and_a_hang_is_not() {
-        assert_eq!(outcome("exit 101", None), Outcome::Noticed);
-        assert_eq!(outcome("kill -ABRT $$", None), Outcome::Noticed);
-        assert_eq!(outcome("exit 0", None), Outcome::Passed);
-        assert_eq!(outcome("exec sleep 60", None), Outcome::TimedOut);
+        assert_eq!(outcome("exit 101", LONG), Outcome::Noticed);
+        assert_eq!(outcome("kill -ABRT $$", LONG), Outcome::Noticed);
+        assert_eq!(outcome("exit 0", LONG), Outcome::Passed);
+        assert_eq!(outcome("exec sleep 600", Duration::from_millis(100)), Outcome::TimedOut);
     }
 
     #[test]
-    fn the_program_gets_the_test_and_the_guard() {
-        let script = format!("[ \"$1 $2 ${VARIABLE}\" = \"--exact a::b x\" ]");
-        assert_eq!(outcome(&script, Some("x")), Outcome::Passed);
-        assert_eq!(outcome(&script, None), Outcome::Noticed);
+    fn the_program_gets_the_test_the_guard_and_the_cases() {
+        let test = Test { program: "program".into(), path: "a::b".into() };
+        for switch in [Some("x"), None] {
+            let command = command(&Task { switch, test: &test }, Path::new("package"));
+            assert_eq!(command.get_args().collect::<Vec<_>>(), ["--exact", "a::b"]);
+            let set = |variable: &str| {
+                let mut env = command.get_envs().filter(|(name, _)| *name == variable);
+                env.next().and_then(|(_, value)| value?.to_str().map(String::from))
+            };
+            assert_eq!(set(VARIABLE).as_deref(), switch);
+            if std::env::var_os(CASES.0).is_none() {
+                assert_eq!(set(CASES.0).as_deref(), Some(CASES.1));
+            }
+        }
     }
 }

@@ -33,15 +33,18 @@ pub(crate) struct Tree {
     modules: Vec<Module>,
 }
 
-/// Returns the root files of the crates below the folder `source`: library and programs.
+/// Returns the root files of the crates below the folder `source`: library, programs and examples.
 pub(crate) fn roots(source: &str, texts: &Texts) -> Vec<String> {
     let is_root = |path: &&String| {
         let Some(rest) = path.strip_prefix(source).and_then(|rest| rest.strip_prefix('/')) else {
             return false;
         };
         let parts: Vec<_> = rest.split('/').collect();
+        let is_examples = source.ends_with("/examples");
         matches!(parts[..], ["lib.rs" | "main.rs"] | ["bin", _, "main.rs"])
             || matches!(parts[..], ["bin", program] if program.ends_with(".rs"))
+            || is_examples && matches!(parts[..], [_, "main.rs"])
+            || is_examples && matches!(parts[..], [program] if program.ends_with(".rs"))
     };
     texts.keys().filter(is_root).cloned().collect()
 }
@@ -273,5 +276,9 @@ mod tests {
             ["c/src/bin/x.rs", "c/src/bin/y/main.rs", "c/src/lib.rs"]
         );
         assert!(roots("other/src", &texts).is_empty());
+        let paths = ["a.rs", "x/main.rs", "x/data.rs"];
+        let texts = paths.iter().map(|path| (format!("c/examples/{path}"), String::new()));
+        let found = roots("c/examples", &texts.collect());
+        assert_eq!(found, ["c/examples/a.rs", "c/examples/x/main.rs"]);
     }
 }

@@ -7,8 +7,9 @@ use std::process::Command;
 /// The texts of a repository, by path from its root with forward slashes.
 pub(crate) type Texts = BTreeMap<String, String>;
 
-/// Endings of the files that are read.
-const ENDINGS: [&str; 4] = [".md", ".rs", ".toml", ".yml"];
+/// Endings of the files that are read, and the script of the checks.
+const ENDINGS: [&str; 9] =
+    [".css", ".html", ".js", ".md", ".py", ".rs", ".toml", ".yml", ".ci/run"];
 
 /// Reads the files that the checks are about.
 pub(crate) fn read(root: &Path, paths: &[String]) -> Texts {

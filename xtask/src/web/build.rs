@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use super::target;
+use crate::announcement::Announcement;
 use crate::process::Process;
 use crate::workspace;
 
@@ -26,10 +27,6 @@ pub(crate) struct Options {
 /// Returns a message with the way out.
 pub(super) fn run(options: Options) -> Result<(), String> {
     target::ensure()?;
-    eprintln!(
-        "the first build takes {} on two cores",
-        if options.flex_only { "5 minutes" } else { "20 minutes" }
-    );
     compile(options).run()?;
     let bindgen = bindgen()?;
     let pages = pages();
@@ -57,7 +54,11 @@ fn compile(options: Options) -> Process {
     let process = Process::cargo().args(["build", "--locked", "--target", target::TARGET]);
     let process = process.arg("--manifest-path").arg(manifest.to_string_lossy());
     let process = process.arg("--target-dir").arg(folder().to_string_lossy());
-    if options.flex_only { process.arg("--no-default-features") } else { process }
+    let (process, parts): (_, &[&str]) = match options.flex_only {
+        true => (process.arg("--no-default-features"), &[]),
+        false => (process, &["wgpu"]),
+    };
+    process.builds(Announcement::new("the page", parts).in_folder(target::BUILD))
 }
 
 /// Returns `wasm-bindgen` of the version that the page is locked to; installs it if it is missing.
@@ -115,7 +116,9 @@ mod tests {
 
     #[test]
     fn the_page_is_its_own_workspace_and_its_lock_names_wasm_bindgen() {
-        let text = compile(Options { flex_only: true }).to_string();
+        let process = compile(Options { flex_only: true });
+        assert!(process.announced().is_some());
+        let text = process.to_string();
         assert!(text.contains("--manifest-path") && text.ends_with("--no-default-features"));
         let lock = workspace::root().join(PACKAGE).join("Cargo.lock");
         let version = locked_version(&fs::read_to_string(lock).unwrap(), "wasm-bindgen").unwrap();

@@ -7,6 +7,7 @@ pub(crate) mod target;
 use std::fmt;
 use std::sync::Arc;
 
+use crate::announcement::Announcement;
 use crate::process::Process;
 use crate::workspace;
 
@@ -66,7 +67,7 @@ fn test(server: &Server, options: Options) -> Process {
         .args(["--requests", &server.requests().to_string_lossy()])
         .args(["--figures", &workspace::root().join("book/src/figures").to_string_lossy()]);
     let process = if options.flex_only { process.arg("--flex-only") } else { process };
-    process.remedy(
+    process.builds(Announcement::new("the test of the page", &["images"])).remedy(
         "Chromium must be installed: `apt-get install chromium` on Debian, or name it in the \
          variable CHROME",
     )

@@ -2,11 +2,15 @@
 
 use std::process::Command;
 
+use crate::announcement::Announcement;
 use crate::process::Process;
 use crate::workspace;
 
 /// The name of the target.
 pub(crate) const TARGET: &str = "wasm32-unknown-unknown";
+
+/// The folder of builds for it, in the target folder.
+pub(super) const BUILD: &str = "web/wasm32-unknown-unknown/debug";
 
 /// The way out where rustup cannot install the target.
 const WITHOUT_RUSTUP: &str = "rustup cannot install the target wasm32-unknown-unknown. Without \
@@ -51,15 +55,12 @@ fn add() -> Result<(), String> {
 
 /// Returns the type check of the libraries for browsers.
 pub(crate) fn check() -> Process {
-    Process::cargo().args(["check", "-p", "burn-dp-accountant", "-p", "burn-dp"]).args([
-        "--no-default-features",
-        "--features",
-        "burn-dp/flex",
-        "--target",
-        TARGET,
-        "--target-dir",
-        &workspace::target().join("web").to_string_lossy(),
-    ])
+    Process::cargo()
+        .args(["check", "-p", "burn-dp-accountant", "-p", "burn-dp"])
+        .args(["--no-default-features", "--features", "burn-dp/flex", "--target", TARGET])
+        .arg("--target-dir")
+        .arg(workspace::target().join("web").to_string_lossy())
+        .builds(Announcement::new("the type check for browsers", &[]).in_folder(BUILD))
 }
 
 #[cfg(test)]
@@ -72,5 +73,7 @@ mod tests {
         let begin = "cargo check -p burn-dp-accountant -p burn-dp --no-default-features \
                      --features burn-dp/flex --target wasm32-unknown-unknown";
         assert!(text.starts_with(begin), "{text}");
+        assert!(check().announced().is_some());
+        assert!(BUILD.contains(TARGET));
     }
 }

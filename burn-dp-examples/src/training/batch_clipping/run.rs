@@ -30,10 +30,8 @@ pub fn run(options: BatchOptions) -> Result<BatchFigures, TrainError> {
     let data_options = data.checked(DataOptions::environment())?;
     let data = data::read(&data_options, settings.training.model, settings.needs_public())?;
     let compared = Compared { data: &data_options, settings: &settings, backend: run.backend };
-    let checkpoints = Checkpoints::new(&output.folder, &compared)?;
-    let resume = run.resume;
-    let run =
-        Run { settings: &settings, data: &data, device: &device, output, checkpoints, resume };
+    let checkpoints = Checkpoints::new(&output.folder, &compared)?.with_start(run.start());
+    let run = Run { settings: &settings, data: &data, device: &device, output, checkpoints };
     run.train(network(&settings, &data, &device))
 }
 
@@ -44,15 +42,13 @@ struct Run<'a> {
     device: &'a Device,
     output: Output,
     checkpoints: Checkpoints,
-    resume: bool,
 }
 
 impl Run<'_> {
     fn train(self, model: BatchModel) -> Result<BatchFigures, TrainError> {
-        let Self { settings, data, device, output, checkpoints, resume } = self;
+        let Self { settings, data, device, output, checkpoints } = self;
         // Everything that can be refused is refused before the first file.
-        let training =
-            BatchTraining::prepare(model, settings, data, device, Some((&checkpoints, resume)))?;
+        let training = BatchTraining::prepare(model, settings, data, device, Some(&checkpoints))?;
         output.begin()?;
         let steps_per_epoch = training.steps_per_epoch();
         let steps = settings.training.epochs * steps_per_epoch;

@@ -43,7 +43,7 @@ impl<'a> BatchTraining<'a> {
     ///
     /// # Arguments
     ///
-    /// - `checkpoints`: the checkpoints, and whether the run is resumed
+    /// - `checkpoints`: the checkpoints, with the step at which the run starts
     ///
     /// # Errors
     ///
@@ -54,7 +54,7 @@ impl<'a> BatchTraining<'a> {
         settings: &'a BatchSettings,
         data: &'a BatchData,
         device: &'a Device,
-        checkpoints: Option<(&Checkpoints, bool)>,
+        checkpoints: Option<&Checkpoints>,
     ) -> Result<Self, TrainError> {
         let sets = settings.sets(data.private.len())?;
         let updates = Updates::new(settings, data.encoder, device.clone().autodiff())?;
@@ -67,9 +67,7 @@ impl<'a> BatchTraining<'a> {
         let plan = settings.plan(&sets, clipping)?;
         let inner = SgdConfig::new().init();
         let (optim, model) = match checkpoints {
-            Some((checkpoints, resume)) => {
-                checkpoints.begin_or_resume(resume, plan, inner, model)?
-            }
+            Some(checkpoints) => checkpoints.begin_or_resume(plan, inner, model)?,
             None => (plan.optimizer(inner), model),
         };
         // A checkpoint holds the sparsifier of the interrupted run.

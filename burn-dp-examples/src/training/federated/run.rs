@@ -41,9 +41,8 @@ pub fn run(options: FederatedOptions) -> Result<FederatedFigures, TrainError> {
     };
     let users = load(&options, &tokens)?;
     let compared = Compared { settings: &settings, backend: options.run.backend };
-    let checkpoints = Checkpoints::new(&output.folder, &compared)?;
-    let resumed = Some((&checkpoints, options.run.resume));
-    let mut rounds = UserTraining::prepare(&settings, &users, &device, resumed)?;
+    let checkpoints = Checkpoints::new(&output.folder, &compared)?.with_start(options.run.start());
+    let mut rounds = UserTraining::prepare(&settings, &users, &device, Some(&checkpoints))?;
     if let Some(path) = vocabulary {
         let file = path.file_name().unwrap_or_default().display();
         let words = PublicSource::published(format!("words of {file}"));

@@ -29,7 +29,7 @@ impl<'a> UserTraining<'a> {
     ///
     /// # Arguments
     ///
-    /// - `checkpoints`: the checkpoints, and whether the run is resumed
+    /// - `checkpoints`: the checkpoints, with the step at which the run starts
     ///
     /// # Errors
     ///
@@ -39,7 +39,7 @@ impl<'a> UserTraining<'a> {
         settings: &'a FederatedSettings,
         users: &'a Users,
         device: &'a Device,
-        checkpoints: Option<(&Checkpoints, bool)>,
+        checkpoints: Option<&Checkpoints>,
     ) -> Result<Self, TrainError> {
         // Only the initial weights: noise and sampling have their own generators.
         device.seed(settings.seed);
@@ -53,9 +53,7 @@ impl<'a> UserTraining<'a> {
         let plan = settings.plan(users.train.users().len(), &model, norms)?;
         let server = training.server();
         let (optim, model) = match checkpoints {
-            Some((checkpoints, resume)) => {
-                checkpoints.begin_or_resume(resume, plan, server, model)?
-            }
+            Some(checkpoints) => checkpoints.begin_or_resume(plan, server, model)?,
             None => (plan.optimizer(server), model),
         };
         let mut training = FederatedTraining::new(optim, training.update()?)?;

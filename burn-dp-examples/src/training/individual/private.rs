@@ -14,7 +14,7 @@ use crate::data::{Encoder, ItemDataset, Splits};
 use crate::models::Classifier;
 use crate::training::TrainError;
 use crate::training::budget::within_budget;
-use crate::training::checkpoints::Checkpoints;
+use crate::training::checkpoints::{Checkpoints, Start};
 use crate::training::options::Precision;
 
 /// Examples on which their independence is tested.
@@ -72,9 +72,8 @@ impl<E: Encoder, M: Classifier<Inputs = E::Inputs>> PrivateRun<E, M> {
         let plan = plan(private, policy, settings, train_items)?;
         probe(&model, &loss, &data.encoder, data.classes, device)?;
         let checkpoints = Checkpoints::new(&settings.output.folder, settings)?;
-        let checkpoints = checkpoints.with_skip_lost_steps(settings.skip_lost_steps);
-        let (mut optim, model) =
-            checkpoints.begin_or_resume(settings.resume, plan, inner, model)?;
+        let checkpoints = checkpoints.with_start(settings.start);
+        let (mut optim, model) = checkpoints.begin_or_resume(plan, inner, model)?;
         optim = optim.with_backward(settings.backward());
         if settings.precision != Precision::F32 {
             optim = optim.with_precision(settings.precision.dtype());
@@ -83,7 +82,8 @@ impl<E: Encoder, M: Classifier<Inputs = E::Inputs>> PrivateRun<E, M> {
             optim.name_public_data(words);
         }
         // A checkpoint holds the average of the interrupted run.
-        let optim = match settings.weight_average()?.filter(|_| !settings.resume) {
+        let is_new = settings.start == Start::First;
+        let optim = match settings.weight_average()?.filter(|_| is_new) {
             Some(average) => optim.with_weight_average(average)?,
             None => optim,
         };

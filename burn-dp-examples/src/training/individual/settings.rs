@@ -18,6 +18,7 @@ use super::recipe::{self, Recipe};
 use super::{ClippingSettings, IndividualOptions, InputSettings, ScheduleName};
 use crate::data::{Batch, Encoder};
 use crate::models::ModelName;
+use crate::training::checkpoints::Start;
 use crate::training::options::{
     BackendName, DataOptions, OptimizerName, PUBLIC_OPTIONS, Precision, as_typed,
 };
@@ -97,12 +98,9 @@ pub struct Settings {
     pub momentum: f64,
     /// Decay of the average of the weights, if there is one.
     pub ema_decay: Option<f64>,
-    /// Whether to continue from the last checkpoint.
+    /// Where the run starts.
     #[serde(skip)]
-    pub resume: bool,
-    /// Whether to continue after the last released step.
-    #[serde(skip)]
-    pub skip_lost_steps: bool,
+    pub start: Start,
     #[serde(skip)]
     pub(super) output: Output,
 }
@@ -180,8 +178,10 @@ impl Settings {
             schedule: training.schedule.unwrap_or(recipe.schedule),
             momentum: training.momentum.unwrap_or(recipe.momentum),
             ema_decay: training.ema_decay,
-            resume: run.resume,
-            skip_lost_steps: options.skip_lost_steps,
+            start: match options.skip_lost_steps {
+                true => Start::SkipLostSteps,
+                false => run.start(),
+            },
             output: Output::new(run)?,
             data: options.data.checked(data_dir)?,
         };

@@ -7,7 +7,7 @@ use crate::ops::{self, is_same_memory, row_squared_norms, row_sums};
 
 /// Factors of sums of outer products, most recent last, with what their norms need. Layers with one
 /// input (the gates of a recurrent layer; query, key and value) have one factor in common, as have
-/// the two layers of a gate. Backends that cannot tell equal tensors compute it again.
+/// the two layers of a gate. Backends that cannot compare memory compute it again.
 #[derive(Default)]
 pub(in crate::grads) struct Factors(Vec<Factor>);
 
@@ -35,7 +35,7 @@ impl Factors {
                 values,
             },
         };
-        // A backend that cannot tell equal tensors would never find it.
+        // A backend that cannot compare memory would never find it.
         if is_same_memory(&factor.values, &factor.values) {
             if self.0.len() == Self::KEPT {
                 self.0.remove(0);

@@ -59,7 +59,7 @@ impl PrivacyEngine {
         LayerRandomness::new(self.plan.key(), self.next_step)
     }
 
-    /// Opens the scope in which the random layers of `model` know the units of a physical batch.
+    /// Opens the scope in which the random layers of `model` have the units of a physical batch.
     pub(crate) fn unit_scope<M: Module>(&self, model: &M, part: &DrawPart) -> UnitScope {
         let units = rows_of(part.private_indices(), part.rows(), self.backward.group_size());
         UnitScope::enter(model, &self.layer_randomness(), units)

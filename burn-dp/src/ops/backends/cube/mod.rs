@@ -2,7 +2,7 @@
 //!
 //! They compute in 32-bit integers what the host computes in 64-bit ones, and give the same bits.
 
-// The macros of CubeCL make modules of their own, and know no rotation.
+// The macros of CubeCL make modules of their own, and have no rotation.
 #![allow(unreachable_pub, missing_docs, clippy::manual_rotate)]
 
 mod content;

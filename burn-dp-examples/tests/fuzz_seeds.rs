@@ -1,0 +1,30 @@
+//! The readers accept the seeds of their fuzz targets, with the checks of the targets.
+
+#![allow(unreachable_pub, dead_code, reason = "the files belong to the fuzz targets too")]
+
+#[path = "../../fuzz/src/files.rs"]
+mod files;
+#[path = "../../fuzz/src/data.rs"]
+mod readers;
+#[path = "../../fuzz/src/seeds.rs"]
+mod seeds;
+
+#[test]
+fn readers_accept_the_files_from_which_the_fuzzer_starts() {
+    let mut readers: Vec<(&str, fn(&[u8]) -> bool)> = vec![
+        ("images", readers::images),
+        ("records", readers::records),
+        ("archive", readers::archive),
+        ("plays", readers::plays),
+        ("words", readers::words),
+        ("word_vectors", readers::word_vectors),
+    ];
+    if cfg!(feature = "images") {
+        readers.push(("folder", readers::folder));
+    }
+    for (target, read) in readers {
+        for (name, bytes) in seeds::of(target) {
+            assert!(read(&bytes), "{target}/{name}");
+        }
+    }
+}
