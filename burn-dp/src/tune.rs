@@ -43,9 +43,9 @@ use crate::DpError;
 use crate::optim::PrivacyPlan;
 
 impl PrivacyPlan {
-    /// Returns the releases of all steps as one event, for a search that repeats the run. A run that
-    /// is accounted for as a whole (correlated noise, bins, parts, shuffled epochs) is replaced by
-    /// [releases that cost at least as much](DpEvent::without_correlation).
+    /// Returns the releases of all steps as one event, for a search that repeats the run. A run
+    /// that is accounted for as a whole (correlated noise, bins, parts, shuffled epochs) is
+    /// replaced by [releases that cost at least as much](DpEvent::without_correlation).
     ///
     /// # Errors
     ///
