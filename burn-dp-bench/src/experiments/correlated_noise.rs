@@ -1,5 +1,7 @@
 //! The error of prefix sums under correlated noise, and accuracy at equal ε.
 //!
+//! Length: two experiments with one list of strategies and verdicts each.
+//!
 //! # References
 //!
 //! - S. Denisov et al., "Improved Differential Privacy for SGD via Optimal Private Linear Operators
