@@ -143,7 +143,8 @@
 //! - Fresh bins and a minimum separation: all steps are drawn, from the losses themselves, so that
 //!   δ needs about `60 / δ` samples.
 //! - Everything is an upper bound also if contributions depend on earlier outputs; the proof stands
-//!   in the source (`monte_carlo/correlated.rs`). Replace-one is not simulated.
+//!   in the source (`monte_carlo/correlated.rs`). Under replace-one, two opposite
+//!   contributions are drawn.
 //!
 //! ## Releases that depend on earlier ones
 //!

@@ -59,7 +59,9 @@ impl PrivacyStatement {
     /// differ, or no δ is in both: such numbers say nothing about each other.
     pub fn compare(&self, other: &Self) -> Result<Vec<Comparison>, AccountantError> {
         let mismatch = |what: &str, one: &dyn fmt::Display, two: &dyn fmt::Display| {
-            let reason = format!("{what} is {one} in one and {two} in the other");
+            let reason = format!(
+                "the statements cannot be compared: {what} is {one} in one and {two} in the other"
+            );
             Err(AccountantError::Mismatch { reason })
         };
         if self.unit != other.unit {
@@ -91,7 +93,9 @@ impl PrivacyStatement {
             });
         }
         if found.is_empty() {
-            let reason = "no δ is in both statements; state both at one δ".to_string();
+            let reason = "the statements cannot be compared: no δ is in both; state both at \
+                          one δ"
+                .to_string();
             return Err(AccountantError::Mismatch { reason });
         }
         Ok(found)
@@ -137,7 +141,8 @@ mod tests {
     fn statements_of_different_terms_are_not_compared() {
         let one = statement(1.0, NeighboringRelation::AddOrRemoveOne, &[1e-5]);
         let replaced = statement(1.0, NeighboringRelation::ReplaceOne, &[1e-5]);
-        assert!(one.compare(&replaced).unwrap_err().to_string().contains("relation"));
+        let error = one.compare(&replaced).unwrap_err().to_string();
+        assert!(error.starts_with("the statements cannot be compared: the neighboring"), "{error}");
         let other_delta = statement(1.0, NeighboringRelation::AddOrRemoveOne, &[1e-6]);
         assert!(one.compare(&other_delta).unwrap_err().to_string().contains("no δ"));
     }

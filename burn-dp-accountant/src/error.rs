@@ -33,7 +33,12 @@ pub enum AccountantError {
         /// The error of the JSON parser, if there is one.
         source: Option<serde_json::Error>,
     },
-    /// Two ledgers cannot be merged.
+    /// Releases would exceed the budget of a filter. They must not be made.
+    BudgetExceeded {
+        /// The releases, the budget, and what is used of it.
+        reason: String,
+    },
+    /// Two ledgers cannot be merged, or two statements cannot be compared.
     Mismatch {
         /// The difference between them.
         reason: String,
@@ -44,6 +49,11 @@ pub enum AccountantError {
         path: std::path::PathBuf,
         /// The error of the operating system.
         source: std::io::Error,
+    },
+    /// The operating system provides no entropy. There is no weaker fallback.
+    Entropy {
+        /// What the operating system said.
+        reason: String,
     },
     /// The numerical method did not reach its accuracy, and there is no valid looser answer.
     Numerical {
@@ -78,8 +88,12 @@ impl fmt::Display for AccountantError {
             Self::Infeasible { reason } => write!(f, "no parameter meets the budget: {reason}"),
             Self::Format { reason, source: Some(source) } => write!(f, "{reason}: {source}"),
             Self::Format { reason, source: None } => write!(f, "{reason}"),
-            Self::Mismatch { reason } => write!(f, "the ledgers do not belong together: {reason}"),
+            Self::BudgetExceeded { reason } => write!(f, "the budget is exceeded: {reason}"),
+            Self::Mismatch { reason } => f.write_str(reason),
             Self::Io { path, source } => write!(f, "{}: {source}", path.display()),
+            Self::Entropy { reason } => {
+                write!(f, "there is no entropy of the operating system: {reason}")
+            }
             Self::Numerical { reason } => write!(f, "not converged: {reason}"),
         }
     }

@@ -174,7 +174,7 @@ impl PrivacyFilter {
     ///
     /// # Errors
     ///
-    /// Returns [`AccountantError::Infeasible`] if the releases would exceed the budget,
+    /// Returns [`AccountantError::BudgetExceeded`] if the releases would exceed the budget,
     /// [`AccountantError::Unsupported`] if the filter cannot measure the event, and
     /// [`AccountantError::InvalidArgument`] if a parameter is outside of its domain. The release
     /// must not be made after any of these.
@@ -184,14 +184,15 @@ impl PrivacyFilter {
         let spent = (self.spent + cost) * (1.0 + f64::EPSILON);
         // What is not a number is refused.
         if spent.is_nan() || spent > self.most {
-            return Err(AccountantError::infeasible(format!(
+            let reason = format!(
                 "{count} x {event} would use {:.4} of the budget (epsilon = {}, delta = {:e}), of \
                  which {:.4} is used; use more noise, fewer releases, or stop",
                 spent / self.most,
                 self.budget.epsilon(),
                 self.budget.delta(),
                 self.spent / self.most
-            )));
+            );
+            return Err(AccountantError::BudgetExceeded { reason });
         }
         if count > 0 {
             self.spent = spent;
@@ -312,7 +313,9 @@ mod tests {
         assert!(all.upper <= 2.0 && all.upper > 1.5, "{admitted}: {all:?}");
         // A cheaper release still fits, and a refusal changes nothing.
         let before = filter.remaining();
-        assert!(filter.admit(&step, 1).is_err());
+        let error = filter.admit(&step, 1).unwrap_err();
+        assert!(matches!(error, AccountantError::BudgetExceeded { .. }), "{error}");
+        assert!(error.to_string().starts_with("the budget is exceeded: 1 x "), "{error}");
         assert_eq!(filter.remaining(), before);
         filter.admit(&DpEvent::dp_sgd_step(1e-6, 100.0), 1).unwrap();
     }

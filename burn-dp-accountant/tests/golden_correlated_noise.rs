@@ -12,7 +12,7 @@ use burn_dp_accountant::correlated_noise::{
     Objective, Participation, Strategy, StrategySearch, Workload,
 };
 use burn_dp_accountant::{
-    Accountant, Budget, DpEvent, ExactAccountant, NeighboringRelation, PldAccountant,
+    Accountant, Budget, Calibration, DpEvent, ExactAccountant, NeighboringRelation, PldAccountant,
     calibrate_noise_multiplier,
 };
 use golden_rows::number;
@@ -348,4 +348,30 @@ fn banded_rows_with_cyclic_poisson_sampling() {
         close(sigma, number(&row, "sigma"), 2e-6, &row["id"].to_string());
         assert!(sigma >= number(&row, "sigma") * (1.0 - 1e-8), "{}", row["id"]);
     }
+}
+
+#[test]
+fn small_epsilon_chooses_one_band_and_large_epsilon_many() {
+    // Batches of 10 of 1,000 units; b bands and parts, drawn with b times the probability.
+    let steps = 256;
+    let best = |epsilon: f64| {
+        let calibration = Calibration::new(Budget::new(epsilon, 1e-5).unwrap());
+        let losses = [1u64, 2, 4, 8, 16].map(|bands| {
+            let search = StrategySearch::new(steps).unwrap();
+            let strategy = search.banded_toeplitz(bands).unwrap();
+            let participation = Participation::CyclicPoisson {
+                parts: bands,
+                sampling_probability: 0.01 * bands as f64,
+            };
+            let step = |sigma| DpEvent::correlated_gaussian(sigma, &strategy, participation);
+            let sigma = calibration.noise_multiplier(steps, step).unwrap();
+            let error = strategy.squared_errors(&Workload::prefix_sums()).unwrap().mean();
+            (bands, error * sigma.powi(2))
+        });
+        eprintln!("{epsilon} {losses:?}");
+        let smallest = |a: (u64, f64), b: (u64, f64)| if b.1 < a.1 { b } else { a };
+        losses.into_iter().reduce(smallest).unwrap().0
+    };
+    assert_eq!(best(0.05), 1);
+    assert!(best(16.0) >= 8);
 }

@@ -84,6 +84,7 @@
 //! | [`checkpoint`] | checkpoints and the log of releases |
 //! | `remote` | devices that other machines host (feature `remote`) |
 //! | `train` | training with Burn's `SupervisedTraining` (feature `train`) |
+//! | [`tune`] | private search of hyperparameters |
 //! | [`updates`] | updates of mini-sets and users: batch clipping, federated training |
 //! | [`model`] | validation, and groups of parameters |
 //! | [`audit`] | canaries, and lower bounds on ε from their scores |
@@ -131,6 +132,7 @@ pub mod sampling;
 pub mod schedule;
 #[cfg(feature = "train")]
 pub mod train;
+pub mod tune;
 pub mod updates;
 
 #[doc = include_str!("../docs/sharp-edges.md")]

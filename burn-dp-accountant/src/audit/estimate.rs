@@ -10,7 +10,7 @@ use super::checks::{check_delta, check_significance};
 use super::clopper_pearson::{
     AtThreshold, ThresholdRule, of_all_thresholds, of_fixed_threshold, of_split,
 };
-use super::gaussian_fit::{GaussianFit, mu_of_all_thresholds};
+use super::gaussian_bound::{GaussianLowerBound, mu_of_all_thresholds};
 use super::guesses::wrong_guesses;
 use super::one_run::{OneRunGuesses, epsilon_of_all_numbers};
 use super::one_run_fdp::best_of_halves;
@@ -263,7 +263,7 @@ impl<'a> Audit<'a> {
     /// S. Mahloujifar, L. Melis, K. Chaudhuri, "Auditing f-Differential Privacy in One Run", 2024.
     pub fn one_run_fdp(&self) -> AuditEstimate {
         let (guesses, mu) = best_of_halves(&self.wrong, self.significance);
-        let fit = GaussianFit::new(mu, self.delta);
+        let fit = GaussianLowerBound::new(mu, self.delta);
         let rule = "the best of m, m/2, m/4, ... guesses, each at its share of the significance";
         self.estimate(Estimator::OneRunFdp, fit.epsilon_lower, rule.into(), GAUSSIAN_COINS).with([
             ("mu_lower", fit.mu_lower),
@@ -282,7 +282,7 @@ impl<'a> Audit<'a> {
     pub fn gdp(&self) -> AuditEstimate {
         let (mu, threshold) =
             mu_of_all_thresholds(&self.thresholds, &self.misses, &self.false_alarms);
-        let fit = GaussianFit::new(mu, self.delta);
+        let fit = GaussianLowerBound::new(mu, self.delta);
         let rule = ThresholdRule::All.to_string();
         self.estimate(Estimator::Gdp, fit.epsilon_lower, rule, GAUSSIAN)
             .with([("mu_lower", fit.mu_lower)])

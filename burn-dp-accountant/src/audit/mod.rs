@@ -39,7 +39,7 @@ mod binomial;
 mod checks;
 mod clopper_pearson;
 mod estimate;
-mod gaussian_fit;
+mod gaussian_bound;
 mod guesses;
 mod one_run;
 mod one_run_fdp;
@@ -50,6 +50,6 @@ mod tests;
 
 pub use clopper_pearson::ThresholdRule;
 pub use estimate::{Audit, AuditEstimate, Estimator};
-pub use gaussian_fit::GaussianFit;
+pub use gaussian_bound::GaussianLowerBound;
 pub use one_run::OneRunGuesses;
 pub use scores::AuditScores;

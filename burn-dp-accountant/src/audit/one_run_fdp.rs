@@ -1,7 +1,7 @@
 //! Lower bounds from guesses about many canaries of one run, for Gaussian trade-off functions.
 
 use super::checks::{check_delta, check_significance};
-use super::gaussian_fit::GaussianFit;
+use super::gaussian_bound::GaussianLowerBound;
 use super::one_run::OneRunGuesses;
 use crate::AccountantError;
 use crate::math::normal;
@@ -26,14 +26,14 @@ impl OneRunGuesses {
     ///
     /// S. Mahloujifar, L. Melis, K. Chaudhuri, "Auditing f-Differential Privacy in One Run", 2024,
     /// the recursion over the number of right guesses.
-    pub fn gaussian_fit(
+    pub fn gaussian_bound(
         &self,
         delta: f64,
         significance: f64,
-    ) -> Result<GaussianFit, AccountantError> {
+    ) -> Result<GaussianLowerBound, AccountantError> {
         check_delta(delta)?;
         check_significance(significance)?;
-        Ok(GaussianFit::new(self.mu_lower(significance), delta))
+        Ok(GaussianLowerBound::new(self.mu_lower(significance), delta))
     }
 
     /// Returns the largest μ that is rejected, rounded down. The rejections end at one μ: a larger
@@ -106,7 +106,7 @@ mod tests {
             (50, 20, 15, 0.05, 1e-3, 0.158_253_092_201_164_24),
         ] {
             let guesses = OneRunGuesses::new(canaries, guesses, correct).unwrap();
-            let found = guesses.gaussian_fit(delta, significance).unwrap().epsilon_lower;
+            let found = guesses.gaussian_bound(delta, significance).unwrap().epsilon_lower;
             assert!((found / expected - 1.0).abs() < 1e-6, "{guesses:?}: {found}");
         }
     }

@@ -96,6 +96,46 @@ impl Patterns {
         self.largest_sum(&rows)
     }
 
+    /// Returns the number of patterns with at least one step.
+    pub(super) fn number(&self) -> f64 {
+        if self.in_fixed_order {
+            return self.separation.min(self.steps) as f64;
+        }
+        let of_size = |m: usize| {
+            // The pauses between the steps are left out.
+            let free = self.steps - (m - 1) * (self.separation - 1);
+            (0..m).map(|j| (free - j) as f64 / (m - j) as f64).product::<f64>()
+        };
+        (1..=self.times).map(of_size).sum()
+    }
+
+    /// Returns the largest `Σ_{i,j ∈ π} gram[i, j]` over all patterns π of a symmetric matrix
+    /// without negative entries, by trying all [`number`](Self::number) patterns. Not for a fixed
+    /// order, where [`largest_quadratic_bound`](Self::largest_quadratic_bound) is attained.
+    pub(super) fn largest_quadratic(&self, gram: &[f64]) -> f64 {
+        let n = self.steps;
+        let mut largest = 0.0f64;
+        // The steps of a pattern, and the sums of its beginnings.
+        let (mut pattern, mut sums) = (Vec::new(), vec![0.0]);
+        let mut next = 0;
+        loop {
+            if next < n && pattern.len() < self.times {
+                let row = &gram[next * n..(next + 1) * n];
+                let others: f64 = pattern.iter().map(|&step: &usize| row[step]).sum();
+                let sum = sums[pattern.len()] + row[next] + 2.0 * others;
+                largest = largest.max(sum);
+                pattern.push(next);
+                sums.push(sum);
+                next += self.separation;
+            } else if let Some(last) = pattern.pop() {
+                sums.pop();
+                next = last + 1;
+            } else {
+                return largest;
+            }
+        }
+    }
+
     /// Returns the largest sum over the patterns that contain step `i`.
     fn largest_sum_with(&self, i: usize, values: &[f64]) -> f64 {
         if self.in_fixed_order {
@@ -148,6 +188,7 @@ pub(super) mod tests {
                 let values: Vec<f64> = (0..steps).map(value).collect();
                 let sum = |pattern: &Vec<usize>| pattern.iter().map(|&i| values[i]).sum::<f64>();
                 let all = all(patterns);
+                assert_eq!(patterns.number(), all.len() as f64, "{patterns:?}");
                 let largest = all.iter().map(sum).fold(0.0, f64::max);
                 assert_eq!(patterns.largest_sum(&values), largest, "{patterns:?}");
                 for i in 0..steps {

@@ -12,6 +12,9 @@ const GRAM_STEPS: usize = 2_048;
 /// Largest number of operations of a bound by dynamic programming.
 const LARGEST_WORK: usize = 1 << 28;
 
+/// Largest number of patterns that are tried one by one.
+const MOST_PATTERNS: f64 = 50_000.0;
+
 /// Rounding of a bound that is attained.
 const ATTAINED: f64 = 1.0 + 1e-12;
 
@@ -28,8 +31,9 @@ impl Strategy {
     /// `separation` apart.
     ///
     /// The value is exact for one participation, for non-negative and non-increasing Toeplitz
-    /// coefficients, and if the bands of two participations cannot overlap. Otherwise it is an
-    /// upper bound.
+    /// coefficients, if the bands of two participations cannot overlap, and for a matrix without
+    /// negative entries with at most 50,000 patterns of participation. Otherwise it is an upper
+    /// bound.
     ///
     /// # Errors
     ///
@@ -149,12 +153,17 @@ impl Strategy {
         if in_fixed_order && steps <= GRAM_STEPS && self.is_non_negative(steps) {
             return Some(patterns.largest_quadratic_bound(&self.gram(steps, true)));
         }
-        if self.has_normalized_columns() {
-            return None;
+        if !self.has_normalized_columns()
+            && let Some(c) = self.toeplitz(steps)
+            && c.iter().all(|&c| c >= 0.0)
+            && c.is_sorted_by(|a, b| a >= b)
+        {
+            return Some(of_decreasing_coefficients(&c, patterns));
         }
-        let c = self.toeplitz(steps)?;
-        let decreases = c.iter().all(|&c| c >= 0.0) && c.is_sorted_by(|a, b| a >= b);
-        decreases.then(|| of_decreasing_coefficients(&c, patterns))
+        // Equal contributions are the worst case without negative entries.
+        let is_small = !in_fixed_order && steps <= GRAM_STEPS && patterns.number() <= MOST_PATTERNS;
+        (is_small && self.is_non_negative(steps))
+            .then(|| patterns.largest_quadratic(&self.gram(steps, true)))
     }
 
     fn squared_sensitivity_bound(&self, patterns: Patterns) -> f64 {
@@ -385,6 +394,33 @@ mod tests {
             let value = strategy.sensitivity(1, 1).unwrap();
             assert!((value / truth - 1.0).abs() < 1e-14, "{strategy}: {value} {truth}");
         }
+    }
+
+    #[test]
+    fn few_patterns_without_negative_entries_are_exact() {
+        let mut compared = 0;
+        for strategy in strategies().iter().filter(|strategy| strategy.is_non_negative(9)) {
+            for (times, separation) in [(2, 1), (9, 1), (2, 3), (3, 2), (9, 2), (3, 4)] {
+                for steps in 1..=9 {
+                    let patterns = Patterns::new(steps as usize, times, separation);
+                    let truth = by_brute_force(strategy, patterns);
+                    let found = strategy.bounded_sensitivity(steps, times, separation).unwrap();
+                    let context = format!("{strategy}: {patterns:?}, {} {truth}", found.value);
+                    assert!(found.is_exact, "{context}");
+                    assert!((found.value / truth - 1.0).abs() < 1e-13, "{context}");
+                    compared += 1;
+                }
+            }
+        }
+        assert!(compared >= 9 * 54, "{compared}");
+        // One participation more: there are too many patterns for all of them.
+        let increasing = Strategy::banded_toeplitz(100, &[0.5, 0.6, 0.7]).unwrap();
+        let number = |times| Patterns::new(100, times, 1).number();
+        assert!(number(2) <= MOST_PATTERNS && number(3) > MOST_PATTERNS);
+        assert!(increasing.bounded_sensitivity(100, 2, 1).unwrap().is_exact);
+        let (two, three) = (increasing.sensitivity(2, 1), increasing.sensitivity(3, 1));
+        assert!(!increasing.bounded_sensitivity(100, 3, 1).unwrap().is_exact);
+        assert!(three.unwrap() >= two.unwrap());
     }
 
     #[test]

@@ -16,6 +16,11 @@ fn probability(value: f64) -> Rounded {
     Rounded::up(value).with_digits(4).shortest()
 }
 
+/// Formats a number that the privacy loss grows with, rounded up.
+fn loss(value: f64) -> Rounded {
+    Rounded::up(value).shortest()
+}
+
 impl fmt::Display for DpEvent {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -81,15 +86,21 @@ impl fmt::Display for DpEvent {
                 f.write_str(")")
             }
             Self::SelfComposed { event, count } => write!(f, "{count} x {event}"),
-            Self::ZeroConcentrated { rho } => write!(f, "ZeroConcentrated(rho = {rho})"),
-            Self::EpsilonDelta { epsilon, delta } => write!(f, "EpsilonDelta({epsilon}, {delta})"),
+            Self::ZeroConcentrated { rho } => {
+                write!(f, "ZeroConcentrated(rho = {})", loss(*rho))
+            }
+            Self::EpsilonDelta { epsilon, delta } => {
+                write!(f, "EpsilonDelta({}, {})", loss(*epsilon), loss(*delta))
+            }
             Self::RepeatAndSelect { event, runs } => match runs {
                 RunCount::Poisson { mean } => {
-                    write!(f, "RepeatAndSelect(Poisson({mean}) runs, {event})")
+                    write!(f, "RepeatAndSelect(Poisson({}) runs, {event})", loss(*mean))
                 }
                 RunCount::TruncatedNegativeBinomial { mean, shape } => write!(
                     f,
-                    "RepeatAndSelect(negative binomial of mean {mean} and shape {shape}, {event})"
+                    "RepeatAndSelect(negative binomial of mean {} and shape {}, {event})",
+                    loss(*mean),
+                    Rounded::nearest(*shape)
                 ),
             },
             Self::DiscreteGaussian { sigma, sensitivity } => write!(
@@ -97,7 +108,7 @@ impl fmt::Display for DpEvent {
                 "DiscreteGaussian(sigma = {}, sensitivity = {sensitivity})",
                 multiplier(*sigma)
             ),
-            Self::Exponential { epsilon } => write!(f, "Exponential({epsilon})"),
+            Self::Exponential { epsilon } => write!(f, "Exponential({})", loss(*epsilon)),
             Self::GaussianMixture(mixture) => write!(
                 f,
                 "GaussianMixture({} means, noise_multiplier = {})",
@@ -153,5 +164,24 @@ mod tests {
         assert_eq!(step.to_string(), text);
         let joint = DpEvent::JointGaussian { noise_multipliers: vec![1.0 / 3.0, 8.0] };
         assert_eq!(joint.to_string(), "JointGaussian(noise_multipliers = [0.333333, 8])");
+        let third = 1.0 / 3.0;
+        for (event, text) in [
+            (DpEvent::ZeroConcentrated { rho: third }, "ZeroConcentrated(rho = 0.333334)"),
+            (DpEvent::Exponential { epsilon: 0.1 + 0.2 }, "Exponential(0.300001)"),
+            (
+                DpEvent::EpsilonDelta { epsilon: 2.0 * third, delta: 1e-5 * third },
+                "EpsilonDelta(0.666667, 3.33334e-6)",
+            ),
+            (
+                DpEvent::RepeatAndSelect {
+                    event: Box::new(DpEvent::Exponential { epsilon: 1.0 }),
+                    runs: RunCount::TruncatedNegativeBinomial { mean: 10.0 * third, shape: third },
+                },
+                "RepeatAndSelect(negative binomial of mean 3.33334 and shape 0.333333, \
+                 Exponential(1))",
+            ),
+        ] {
+            assert_eq!(event.to_string(), text);
+        }
     }
 }

@@ -189,7 +189,8 @@ impl PrivacyLedger {
         if self.header.unit != other.header.unit {
             return Err(AccountantError::Mismatch {
                 reason: format!(
-                    "the unit of privacy is {} in one and {} in the other",
+                    "the ledgers cannot be merged: the unit of privacy is {} in one and {} in the \
+                     other",
                     self.header.unit, other.header.unit
                 ),
             });
@@ -197,7 +198,8 @@ impl PrivacyLedger {
         if self.header.relation != other.header.relation {
             return Err(AccountantError::Mismatch {
                 reason: format!(
-                    "the neighboring relation is {} in one and {} in the other",
+                    "the ledgers cannot be merged: the neighboring relation is {} in one and {} \
+                     in the other",
                     self.header.relation, other.header.relation
                 ),
             });

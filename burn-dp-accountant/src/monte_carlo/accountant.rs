@@ -104,11 +104,13 @@ impl MonteCarloAccountant {
         if work <= MOST_WORK {
             return Ok(());
         }
-        Err(AccountantError::numerical(format!(
-            "{} samples need about {work:.1e} random numbers, more than {MOST_WORK:.0e}; use fewer \
-             samples, or PldAccountant",
-            self.samples
-        )))
+        Err(AccountantError::unsupported(
+            format!("{} samples of the privacy loss", self.samples),
+            format!(
+                "they need about {work:.1e} random numbers, more than {MOST_WORK:.0e}; use fewer \
+                 samples, or PldAccountant"
+            ),
+        ))
     }
 
     /// Draws `count` losses from streams of random numbers of their own for each `purpose`.

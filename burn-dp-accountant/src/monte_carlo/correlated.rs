@@ -52,7 +52,7 @@
 //!   number of steps that a unit waits, the rest is a part of a run from the start.
 
 use super::bins::Bins;
-use super::sequences::{Rule, Sequence};
+use super::sequences::{Sequence, StepRule};
 use super::source::Source;
 use crate::correlated_noise::{Participation, Strategy};
 use crate::event::DpEvent;
@@ -86,14 +86,14 @@ pub(super) fn source(event: &DpEvent, count: u64, replaced: bool) -> Option<Sour
             })
         }
         Participation::RandomAllocation { bins } if bins > 1 && bands <= bins => {
-            let rule = Rule::Epochs { bins: bins as usize };
+            let rule = StepRule::Epochs { bins: bins as usize };
             sequence(rule, whole(bins), strategy, *noise_multiplier, replaced)
         }
         Participation::MinSeparation { separation, sampling_probability: p }
             if bands <= separation && p < 1.0 =>
         {
             let separation = usize::try_from(separation).ok()?;
-            let rule = Rule::Separated { separation, p, warm_start: false };
+            let rule = StepRule::Separated { separation, p, warm_start: false };
             sequence(rule, steps, strategy, *noise_multiplier, replaced)
         }
         _ => None,
@@ -107,7 +107,7 @@ fn rounded_down(noise_multiplier: f64) -> f64 {
 }
 
 fn sequence(
-    rule: Rule,
+    rule: StepRule,
     steps: u64,
     strategy: &Strategy,
     noise_multiplier: f64,

@@ -8,7 +8,7 @@ use crate::math::random::Generator;
 
 /// The steps of a unit.
 #[derive(Debug, Clone, Copy)]
-pub(super) enum Rule {
+pub(super) enum StepRule {
     /// Each step with probability `p`, except in the `separation - 1` steps after one of them; with
     /// `warm_start`, the first step is in the stationary state. The column is not longer than the
     /// separation.
@@ -31,7 +31,7 @@ pub(super) enum Rule {
 /// A run of steps with a Toeplitz strategy without negative coefficients.
 #[derive(Debug, Clone)]
 pub(super) struct Sequence {
-    rule: Rule,
+    rule: StepRule,
     steps: usize,
     /// The first column over the noise.
     column: Vec<f64>,
@@ -45,12 +45,12 @@ const LARGE: f64 = 1e150;
 
 impl Sequence {
     /// Creates a run of `steps` steps.
-    pub(super) fn new(rule: Rule, steps: usize, column: Vec<f64>) -> Self {
+    pub(super) fn new(rule: StepRule, steps: usize, column: Vec<f64>) -> Self {
         let product =
             |d: usize| -> f64 { column.iter().zip(&column[d..]).map(|(a, b)| a * b).sum() };
         let overlaps = match rule {
-            Rule::Epochs { .. } => (1..column.len()).map(|d| -(-product(d)).exp_m1()).collect(),
-            Rule::Separated { .. } => Vec::new(),
+            StepRule::Epochs { .. } => (1..column.len()).map(|d| -(-product(d)).exp_m1()).collect(),
+            StepRule::Separated { .. } => Vec::new(),
         };
         let half = 0.5 * product(0);
         Self { rule, steps, column, overlaps, half }
@@ -72,8 +72,8 @@ impl Sequence {
         }
         // Patterns of several steps have the inner products of their columns too.
         let overlap = match self.rule {
-            Rule::Separated { .. } => 0.0,
-            Rule::Epochs { bins } => {
+            StepRule::Separated { .. } => 0.0,
+            StepRule::Epochs { bins } => {
                 // The last step of an epoch less j and the first step of the next one plus k.
                 let products = self.overlaps.iter().map(|overlap| -(-overlap).ln_1p());
                 let pairs = products.enumerate().map(|(d, x)| (d + 1) as f64 * x);
@@ -88,11 +88,11 @@ impl Sequence {
     /// Returns the probability that a unit takes part, for each step.
     fn probabilities(&self) -> Vec<f64> {
         match self.rule {
-            Rule::Epochs { bins } => vec![1.0 / bins as f64; self.steps],
-            Rule::Separated { separation, p, warm_start: true } => {
+            StepRule::Epochs { bins } => vec![1.0 / bins as f64; self.steps],
+            StepRule::Separated { separation, p, warm_start: true } => {
                 vec![p * ready(separation, p); self.steps]
             }
-            Rule::Separated { separation, p, warm_start: false } => {
+            StepRule::Separated { separation, p, warm_start: false } => {
                 let mut found = Vec::with_capacity(self.steps);
                 // The probability that the unit pauses.
                 let mut pauses = 0.0;
@@ -151,10 +151,10 @@ impl Sequence {
             (dot - self.half).exp()
         }));
         match self.rule {
-            Rule::Separated { separation, p, warm_start } => {
+            StepRule::Separated { separation, p, warm_start } => {
                 separated(ratios, separation, p, warm_start)
             }
-            Rule::Epochs { bins } => self.epochs(ratios, bins),
+            StepRule::Epochs { bins } => self.epochs(ratios, bins),
         }
     }
 
@@ -164,7 +164,7 @@ impl Sequence {
             output[step..].iter_mut().zip(&self.column).for_each(|(y, c)| *y += c);
         };
         match self.rule {
-            Rule::Separated { separation, p, warm_start } => {
+            StepRule::Separated { separation, p, warm_start } => {
                 let mut step = 0;
                 if warm_start && generator.uniform() >= ready(separation, p) {
                     step = 1 + generator.below(separation as u64 - 1) as usize;
@@ -178,7 +178,7 @@ impl Sequence {
                     }
                 }
             }
-            Rule::Epochs { bins } => {
+            StepRule::Epochs { bins } => {
                 for first in (0..self.steps).step_by(bins) {
                     add(first + generator.below(bins as u64) as usize);
                 }
@@ -254,7 +254,7 @@ mod tests {
     const COLUMN: [f64; 3] = [1.0, 0.5, 0.25];
     const SIGMA: f64 = 0.8;
 
-    fn sequence(rule: Rule, steps: usize) -> Sequence {
+    fn sequence(rule: StepRule, steps: usize) -> Sequence {
         Sequence::new(rule, steps, COLUMN.map(|c| c / SIGMA).to_vec())
     }
 
@@ -284,7 +284,7 @@ mod tests {
             let steps = vec![choice % 3, 3 + choice / 3 % 3, 6 + choice / 9];
             patterns.push((1.0 / 27.0, steps));
         }
-        let found = sequence(Rule::Epochs { bins: 3 }, 9).ln_ratio(&output, &mut Vec::new());
+        let found = sequence(StepRule::Epochs { bins: 3 }, 9).ln_ratio(&output, &mut Vec::new());
         let truth = by_definition(&patterns, &output);
         assert!((found - truth).abs() < 1e-12, "{found} {truth}");
     }
@@ -293,7 +293,7 @@ mod tests {
     fn separated_steps_have_the_loss_of_the_pattern() {
         // The rows after the last step are steps without a participation.
         for (separation, warm_start) in [(3, false), (5, true), (40, true)] {
-            let rule = Rule::Separated { separation, p: 0.3, warm_start };
+            let rule = StepRule::Separated { separation, p: 0.3, warm_start };
             let pattern = PatternedGaussian {
                 participation: RandomParticipation::MinimumSeparation {
                     separation: separation as u64,
@@ -339,13 +339,13 @@ mod tests {
     #[test]
     fn long_runs_neither_overflow_nor_underflow() {
         for (p, shift) in [(0.9, 4.0), (0.9, -4.0)] {
-            let rule = Rule::Separated { separation: 3, p, warm_start: true };
+            let rule = StepRule::Separated { separation: 3, p, warm_start: true };
             let one = sequence(rule, 3_000);
             let output = vec![shift; 3_002];
             let loss = one.ln_ratio(&output, &mut Vec::new());
             assert!(loss.is_finite() && loss.abs() > 800.0, "{loss}");
         }
-        let epochs = sequence(Rule::Epochs { bins: 3 }, 3_000);
+        let epochs = sequence(StepRule::Epochs { bins: 3 }, 3_000);
         let loss = epochs.ln_ratio(&vec![4.0; 3_002], &mut Vec::new());
         assert!(loss.is_finite() && loss > 800.0, "{loss}");
     }
@@ -353,9 +353,9 @@ mod tests {
     #[test]
     fn linear_bound_is_below_the_logarithm_of_the_ratio() {
         for rule in [
-            Rule::Separated { separation: 4, p: 0.2, warm_start: false },
-            Rule::Separated { separation: 4, p: 0.2, warm_start: true },
-            Rule::Epochs { bins: 4 },
+            StepRule::Separated { separation: 4, p: 0.2, warm_start: false },
+            StepRule::Separated { separation: 4, p: 0.2, warm_start: true },
+            StepRule::Epochs { bins: 4 },
         ] {
             let one = sequence(rule, 8);
             // The exponents have their mean at an output of zeros, and a slope of the mean.
@@ -380,7 +380,7 @@ mod tests {
             assert!((sums[0] / 2e4 / variance - 1.0).abs() < 0.05, "{rule:?}: {sums:?}");
         }
         // Patterns of one step in each of two epochs, by the definition.
-        let one = sequence(Rule::Epochs { bins: 4 }, 8);
+        let one = sequence(StepRule::Epochs { bins: 4 }, 8);
         let column = COLUMN.map(|c| c / SIGMA);
         let product = |d: usize| -> f64 {
             column.iter().zip(column.get(d..).unwrap_or(&[])).map(|(a, b)| a * b).sum()
@@ -398,9 +398,9 @@ mod tests {
     fn drawn_losses_belong_to_the_drawn_outputs() {
         // E_P[1/X] = 1 and E_Q[X] = 1.
         for rule in [
-            Rule::Separated { separation: 4, p: 0.2, warm_start: false },
-            Rule::Separated { separation: 4, p: 0.2, warm_start: true },
-            Rule::Epochs { bins: 4 },
+            StepRule::Separated { separation: 4, p: 0.2, warm_start: false },
+            StepRule::Separated { separation: 4, p: 0.2, warm_start: true },
+            StepRule::Epochs { bins: 4 },
         ] {
             let one = Sequence::new(rule, 8, COLUMN.map(|c| 0.6 * c).to_vec());
             let mut generator = Generator::new(11, 2);

@@ -127,7 +127,7 @@ impl PrivateSearch {
     ///
     /// # Errors
     ///
-    /// Returns [`AccountantError::Numerical`] if the operating system has no entropy.
+    /// Returns [`AccountantError::Entropy`] if the operating system has no entropy.
     pub fn draw_runs(&self) -> Result<u64, AccountantError> {
         Ok(self.draw_runs_from(random_word()?))
     }
@@ -138,7 +138,7 @@ impl PrivateSearch {
     /// # Errors
     ///
     /// Returns [`AccountantError::InvalidArgument`] if there are no candidates, and
-    /// [`AccountantError::Numerical`] if the operating system has no entropy.
+    /// [`AccountantError::Entropy`] if the operating system has no entropy.
     pub fn draw_candidate(candidates: usize) -> Result<usize, AccountantError> {
         check_count("candidates", candidates as u64)?;
         let number = candidates as u64;
@@ -160,9 +160,8 @@ impl PrivateSearch {
 
 fn random_word() -> Result<u64, AccountantError> {
     let mut bytes = [0; 8];
-    getrandom::fill(&mut bytes).map_err(|error| {
-        AccountantError::numerical(format!("no entropy of the operating system: {error}"))
-    })?;
+    getrandom::fill(&mut bytes)
+        .map_err(|error| AccountantError::Entropy { reason: error.to_string() })?;
     Ok(u64::from_le_bytes(bytes))
 }
 

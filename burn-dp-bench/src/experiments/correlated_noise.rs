@@ -1,5 +1,7 @@
 //! The error of prefix sums under correlated noise, and accuracy at equal ε.
 //!
+//! Length: two experiments with one list of strategies and verdicts each.
+//!
 //! # References
 //!
 //! - S. Denisov et al., "Improved Differential Privacy for SGD via Optimal Private Linear Operators
@@ -10,11 +12,14 @@
 
 use burn_dp::DpError;
 use burn_dp::optim::{PrivacyPlanConfig, SamplingScheme};
-use burn_dp_accountant::Budget;
-use burn_dp_accountant::correlated_noise::{Objective, Strategy, StrategySearch, Workload};
+use burn_dp_accountant::correlated_noise::{
+    Objective, Strategy, StrategyFamily, StrategySearch, Workload,
+};
+use burn_dp_accountant::{AccountantError, Budget};
 use burn_dp_examples::data::{ImageBatcher, Splits};
 use burn_dp_examples::training::TrainError;
 
+use super::correlated_noise_peers::PEER_SEARCHES;
 use super::figure::{Figure, FigurePoint, FigureSeries, Verdict};
 use super::measured::{FigureOptions, Measured};
 use super::trial::{MOMENTUM, Trial, images, momentum_sgd};
@@ -27,10 +32,16 @@ pub(super) const ACCURACY: &str = "correlated-noise-accuracy";
 const PEER: [(u64, f64); 4] =
     [(16, 1.9438788472), (128, 2.6101038648), (1_000, 3.2650030807), (10_000, 3.9980102911)];
 
+/// Numbers of steps of the dense strategies.
+const DENSE_STEPS: [u64; 6] = [2, 4, 8, 16, 32, 64];
+
+/// Most steps of a search for a strategy with a banded inverse.
+const INVERSE_STEPS: u64 = 1_000;
+
 /// A strategy for any number of steps, and its name.
 type Named = (&'static str, fn(u64) -> Made);
 
-type Made = Result<Strategy, burn_dp_accountant::AccountantError>;
+type Made = Result<Strategy, AccountantError>;
 
 /// The compared strategies, by name.
 fn strategies() -> Vec<Named> {
@@ -41,13 +52,14 @@ fn strategies() -> Vec<Named> {
         ("banded inverse square root, 32", |steps| {
             Strategy::banded_inverse_square_root(steps, 32.min(steps))
         }),
+        ("banded inverse, optimized, 4", |steps| search(steps)?.banded_inverse(4)),
         ("banded, 16", |steps| search(steps)?.banded_toeplitz(16.min(steps))),
         ("buffered, 4", |steps| search(steps)?.buffered(4)),
         ("optimal Toeplitz", Strategy::optimal_toeplitz),
     ]
 }
 
-fn search(steps: u64) -> Result<StrategySearch, burn_dp_accountant::AccountantError> {
+fn search(steps: u64) -> Result<StrategySearch, AccountantError> {
     Ok(StrategySearch::new(steps)?.with_objective(Objective::Max))
 }
 
@@ -59,16 +71,44 @@ pub(super) fn errors(options: &FigureOptions) -> Result<Figure, TrainError> {
         false => PEER.iter().map(|(steps, _)| *steps).chain([100_000]).collect(),
     };
     let strategies = strategies();
-    measured.expect(strategies.len() * steps.len());
+    let steps_of = |name: &str| -> Vec<u64> {
+        match name.starts_with("banded inverse, optimized") {
+            true => steps.iter().copied().filter(|&steps| steps <= INVERSE_STEPS).collect(),
+            false => steps.clone(),
+        }
+    };
+    let mut lines: Vec<(Named, Vec<u64>)> =
+        strategies.into_iter().map(|named| (named, steps_of(named.0))).collect();
+    lines.push((("dense", |steps| search(steps)?.run(StrategyFamily::Dense)), DENSE_STEPS.into()));
+    let points = lines.iter().map(|(_, steps)| steps.len()).sum::<usize>();
+    measured.expect(points + PEER_SEARCHES.len());
     let mut series = Vec::new();
-    for (name, strategy) in strategies {
+    for ((name, strategy), steps) in lines {
         let mut points = Vec::new();
-        for &steps in &steps {
+        for steps in steps {
             let loss =
                 measured.measure(&format!("{name}, {steps} steps"), || loss(strategy(steps)))?;
             points.push((steps as f64, loss));
         }
         series.push(FigureSeries::exact(name, points));
+    }
+    let mut ratios: Vec<(&str, f64)> = Vec::new();
+    for peer in &PEER_SEARCHES {
+        let name = peer.name();
+        let label = format!("search of jax_privacy: {:?}, {} steps", peer.family, peer.steps);
+        let here = || Ok(peer.loss_here().map_err(DpError::from)?);
+        let ratio = measured.measure(&label, here)? / peer.loss;
+        match ratios.iter_mut().find(|(known, _)| *known == name) {
+            Some((_, largest)) => *largest = largest.max(ratio),
+            None => ratios.push((name, ratio)),
+        }
+    }
+    let worst = ratios.iter().map(|(_, ratio)| *ratio).fold(0.0, f64::max);
+    // Of one participation, as the other lines are.
+    for (name, _) in ratios.iter().filter(|(name, _)| *name != "banded inverse") {
+        let peers = PEER_SEARCHES.iter().filter(|peer| peer.name() == *name);
+        let points = peers.map(|peer| (peer.steps as f64, peer.loss.sqrt()));
+        series.push(FigureSeries::exact(&format!("{name}, jax_privacy"), points));
     }
     series.push(FigureSeries::exact(
         "optimal Toeplitz, jax_privacy",
@@ -110,6 +150,12 @@ pub(super) fn errors(options: &FigureOptions) -> Result<Figure, TrainError> {
                 "The optimal Toeplitz strategy has the error that jax_privacy reports.",
                 difference < 1e-9,
                 [("largest relative difference", difference)],
+            ),
+            Verdict::new(
+                "Every search finds the loss that jax_privacy finds at its own steps and sizes, or \
+                 a smaller one.",
+                worst <= 1.0 + 1e-6,
+                ratios,
             ),
         ],
     })

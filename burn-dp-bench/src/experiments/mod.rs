@@ -9,6 +9,7 @@ mod clipping_memory;
 mod clipping_time;
 mod clipping_utility;
 mod correlated_noise;
+mod correlated_noise_peers;
 mod correlated_noise_users;
 mod figure;
 mod figures;

@@ -2,7 +2,9 @@
 
 use std::path::PathBuf;
 
-use burn_dp::optim::SamplingScheme;
+use burn_dp::DpError;
+use burn_dp::optim::{PrivacyPlanConfig, SamplingScheme};
+use burn_dp_accountant::Simulation;
 use burn_dp_accountant::correlated_noise::Strategy;
 use clap::{Args, ValueEnum};
 use serde::Serialize;
@@ -12,6 +14,9 @@ use super::{TrainError, checks};
 
 /// Number of parts of the data, unless it is given.
 const PARTS: usize = 8;
+
+/// Smallest number of steps between two steps of a unit, unless it is given.
+const SEPARATION: usize = 8;
 
 /// How the examples of a step are drawn.
 #[derive(ValueEnum, Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -31,7 +36,28 @@ pub enum SamplingName {
     ShuffledOnce,
     /// Each example of one of --parts parts of the data, one part after the other.
     CyclicPoisson,
+    /// Each example in one random step of each epoch of --bins steps, the same in every epoch.
+    BallsInBins,
+    /// As balls-in-bins, with another random step in each epoch.
+    RandomAllocation,
+    /// As poisson, with a pause after each step of an example: its steps are at least --separation
+    /// apart.
+    MinSeparation,
 }
+
+/// The sampler of each option that belongs to few samplers.
+const OWNERS: [(&str, &[SamplingName]); 6] = [
+    ("--max-batch-size", &[SamplingName::TruncatedPoisson]),
+    ("--parts", &[SamplingName::CyclicPoisson]),
+    ("--bins", &[SamplingName::BallsInBins, SamplingName::RandomAllocation]),
+    ("--separation", &[SamplingName::MinSeparation]),
+    ("--simulation-seed", &SIMULATED),
+    ("--simulation-samples", &SIMULATED),
+];
+
+/// The samplers whose amplification with several bands only a simulation has.
+const SIMULATED: [SamplingName; 3] =
+    [SamplingName::BallsInBins, SamplingName::RandomAllocation, SamplingName::MinSeparation];
 
 /// Options of the sampler, and of correlated noise.
 #[derive(Args, Debug, Clone, Default)]
@@ -47,10 +73,28 @@ pub struct SamplingOptions {
     /// With --sampling cyclic-poisson: number of parts of the data [default: 8].
     #[arg(long, value_name = "N")]
     pub parts: Option<usize>,
-    /// File of a strategy for correlated noise, from `cargo xtask strategy --output`; with
-    /// --sampling shuffled-once, shuffled or cyclic-poisson.
+    /// With --sampling balls-in-bins or random-allocation: number of steps in an epoch, in place
+    /// of the batch size, which is the number of examples, or users, over the bins [default: that
+    /// number over the batch size, rounded up].
+    #[arg(long, value_name = "N")]
+    pub bins: Option<usize>,
+    /// With --sampling min-separation: smallest number of steps from one step of an example, or
+    /// user, to the next [default: 8].
+    #[arg(long, value_name = "N")]
+    pub separation: Option<usize>,
+    /// File of a strategy for correlated noise, from `cargo xtask strategy --output`; with every
+    /// --sampling that bounds how often an example takes part: shuffled, shuffled-once,
+    /// cyclic-poisson, balls-in-bins, random-allocation, min-separation.
     #[arg(long, value_name = "FILE")]
     pub correlated_noise: Option<PathBuf>,
+    /// With --sampling balls-in-bins, random-allocation or min-separation: bound epsilon by a
+    /// simulation with this seed where that is tighter than the certified analysis. The seed is
+    /// public: choose it before the run, and never after an answer.
+    #[arg(long, value_name = "N")]
+    pub simulation_seed: Option<u64>,
+    /// Random privacy losses of the simulation [default: 1000000].
+    #[arg(long, value_name = "N", requires = "simulation_seed")]
+    pub simulation_samples: Option<u64>,
 }
 
 /// Checked options of the sampler. A resumed run must share all of them.
@@ -64,27 +108,61 @@ pub struct SamplingSettings {
     pub max_batch_size: Option<usize>,
     /// Number of parts of the data, where it is given.
     pub parts: Option<usize>,
+    /// Number of steps in an epoch of bins, where it is given.
+    pub bins: Option<usize>,
+    /// Smallest number of steps from one step of a unit to the next, where it is given.
+    pub separation: Option<usize>,
+    /// Public seed of the simulation, where one is asked for.
+    pub simulation_seed: Option<u64>,
+    /// Random privacy losses of the simulation, where it is given.
+    pub simulation_samples: Option<u64>,
 }
 
 impl SamplingOptions {
     /// Checks the options.
     ///
+    /// # Arguments
+    ///
+    /// - `batch_option`: the option of the expected number of units in a step
+    ///
     /// # Errors
     ///
     /// Returns [`TrainError::Option`] for an option of another sampler, or an impossible number.
-    pub(super) fn check(&self, given: &Given) -> Result<SamplingSettings, TrainError> {
-        let Self { max_batch_size, parts, .. } = *self;
+    pub(super) fn check(
+        &self,
+        given: &Given,
+        batch_option: &'static str,
+    ) -> Result<SamplingSettings, TrainError> {
+        let Self { max_batch_size, parts, bins, separation, .. } = *self;
         let sampling = self.sampling.unwrap_or_default();
         let choice = format!("with --sampling {}", typed(sampling));
-        if sampling != SamplingName::TruncatedPoisson {
-            given.refuse(&["--max-batch-size"], &choice, "--sampling truncated-poisson")?;
+        for (name, owners) in OWNERS {
+            if !owners.contains(&sampling) {
+                let owners: Vec<String> = owners.iter().map(|owner| typed(*owner)).collect();
+                let needed = format!("--sampling {}", owners.join(" or "));
+                given.refuse(&[name], &choice, &needed)?;
+            }
         }
-        if sampling != SamplingName::CyclicPoisson {
-            given.refuse(&["--parts"], &choice, "--sampling cyclic-poisson")?;
+        if bins.is_some() {
+            let needed = "the batch size alone: the bins follow from it";
+            given.refuse(&[batch_option], "with --bins", needed)?;
         }
         checks::at_least_one(max_batch_size.map(|max| ("--max-batch-size", max)))?;
         checks::at_least_one(parts.map(|parts| ("--parts", parts)))?;
-        Ok(SamplingSettings { sampling, max_batch_size, parts })
+        checks::at_least_one(bins.map(|bins| ("--bins", bins)))?;
+        checks::at_least_one(separation.map(|separation| ("--separation", separation)))?;
+        let (simulation_seed, simulation_samples) = (self.simulation_seed, self.simulation_samples);
+        let settings = SamplingSettings {
+            sampling,
+            max_batch_size,
+            parts,
+            bins,
+            separation,
+            simulation_seed,
+            simulation_samples,
+        };
+        settings.simulation()?;
+        Ok(settings)
     }
 
     /// Reads the strategy of correlated noise.
@@ -105,13 +183,35 @@ impl SamplingOptions {
 }
 
 impl SamplingSettings {
-    /// Returns how the units of a step are drawn.
+    /// Returns a plan without noise and steps, and with correlated noise if there is a strategy.
     ///
     /// # Arguments
     ///
-    /// - `batch_size`: expected number of units in a step
     /// - `units`: number of units to train on
-    pub(super) fn scheme(&self, batch_size: usize, units: usize) -> SamplingScheme {
+    /// - `batch_size`: expected number of units in a step, unless bins are given
+    ///
+    /// # Errors
+    ///
+    /// Returns [`TrainError::Option`] if the simulation is impossible.
+    pub(super) fn plan(
+        &self,
+        units: usize,
+        batch_size: usize,
+        strategy: Option<&Strategy>,
+    ) -> Result<PrivacyPlanConfig, TrainError> {
+        let mut config = PrivacyPlanConfig::new(units, self.mean_batch(units, batch_size))
+            .with_sampling(self.scheme(units, batch_size));
+        if let Some(strategy) = strategy {
+            config = config.with_correlated_noise(strategy.clone());
+        }
+        if let Some(simulation) = self.simulation()? {
+            config = config.with_simulation(simulation);
+        }
+        Ok(config)
+    }
+
+    /// Returns how the units of a step are drawn.
+    fn scheme(&self, units: usize, batch_size: usize) -> SamplingScheme {
         match self.sampling {
             SamplingName::Poisson => SamplingScheme::Poisson,
             SamplingName::TruncatedPoisson => {
@@ -126,24 +226,74 @@ impl SamplingSettings {
             SamplingName::CyclicPoisson => {
                 SamplingScheme::CyclicPoisson { parts: self.parts.unwrap_or(PARTS) }
             }
+            SamplingName::BallsInBins => {
+                SamplingScheme::BallsInBins { bins: self.steps_per_epoch(units, batch_size) }
+            }
+            SamplingName::RandomAllocation => {
+                SamplingScheme::RandomAllocation { bins: self.steps_per_epoch(units, batch_size) }
+            }
+            SamplingName::MinSeparation => {
+                let separation = self.separation.unwrap_or(SEPARATION);
+                SamplingScheme::MinSeparation { separation }
+            }
         }
+    }
+
+    /// Returns the number of steps in which as many units are drawn as there are.
+    pub(super) fn steps_per_epoch(&self, units: usize, batch_size: usize) -> usize {
+        self.bins.unwrap_or_else(|| units.div_ceil(batch_size))
+    }
+
+    /// Returns the expected number of units in a step.
+    pub(super) fn mean_batch(&self, units: usize, batch_size: usize) -> f64 {
+        match self.sampling {
+            SamplingName::BallsInBins | SamplingName::RandomAllocation => {
+                units as f64 / self.steps_per_epoch(units, batch_size) as f64
+            }
+            _ => batch_size as f64,
+        }
+    }
+
+    /// Returns the simulation that is asked for.
+    fn simulation(&self) -> Result<Option<Simulation>, TrainError> {
+        let Some(seed) = self.simulation_seed else { return Ok(None) };
+        let simulation = Simulation::new(seed);
+        let samples = self.simulation_samples.unwrap_or_else(|| simulation.samples());
+        Ok(Some(simulation.with_samples(samples).map_err(DpError::from)?))
     }
 
     /// Checks the settings for a number of units.
     ///
     /// # Errors
     ///
-    /// Returns [`TrainError::Option`] if more units than there are fit into a step.
-    pub(super) fn check_units(&self, units: usize, name: &str) -> Result<(), TrainError> {
-        match self.max_batch_size.filter(|&max| max > units) {
-            None => Ok(()),
-            Some(max) => {
-                let reason = format!(
-                    "must be at most the {units} {name}, got {max}; leave it out for a limit that \
-                     is hardly ever reached"
-                );
-                Err(TrainError::option("--max-batch-size", reason))
-            }
+    /// Returns [`TrainError::Option`] if more units than there are fit into a step, or if there are
+    /// more bins or longer pauses than the units allow.
+    pub(super) fn check_units(
+        &self,
+        units: usize,
+        batch_size: usize,
+        name: &str,
+    ) -> Result<(), TrainError> {
+        if let Some(max) = self.max_batch_size.filter(|&max| max > units) {
+            let reason = format!(
+                "must be at most the {units} {name}, got {max}; leave it out for a limit that is \
+                 hardly ever reached"
+            );
+            return Err(TrainError::option("--max-batch-size", reason));
         }
+        if let Some(bins) = self.bins.filter(|&bins| bins > units) {
+            let reason = format!("must be at most the {units} {name}, got {bins}; give fewer");
+            return Err(TrainError::option("--bins", reason));
+        }
+        let separation = self.separation.unwrap_or(SEPARATION);
+        let most = units.checked_div(batch_size).unwrap_or(units);
+        if self.sampling == SamplingName::MinSeparation && separation > most {
+            let reason = format!(
+                "must be at most {most}, the {units} {name} over the batch size {batch_size}, got \
+                 {separation}; give a smaller separation or batch size"
+            );
+            return Err(TrainError::option("--separation", reason));
+        }
+        Ok(())
     }
 }

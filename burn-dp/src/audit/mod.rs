@@ -74,7 +74,7 @@ mod gradient;
 mod tests;
 
 pub use burn_dp_accountant::audit::{
-    Audit, AuditEstimate, AuditScores, Estimator, GaussianFit, OneRunGuesses, ThresholdRule,
+    Audit, AuditEstimate, AuditScores, Estimator, GaussianLowerBound, OneRunGuesses, ThresholdRule,
 };
 pub use coins::CanaryCoins;
 pub use examples::{CanaryDataset, wrong_labels};

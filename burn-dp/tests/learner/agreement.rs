@@ -191,8 +191,15 @@ fn all_samplers_of_the_plan_are_loaded() {
     agrees(FlatClipping::new(1.0).unwrap(), SamplingScheme::Shuffled, 4);
     agrees(FlatClipping::new(1.0).unwrap(), SamplingScheme::ShuffledOnce, 4);
     agrees(FlatClipping::new(1.0).unwrap(), SamplingScheme::WithReplacement, 4);
-    let truncated = SamplingScheme::TruncatedPoisson { max_batch_size: 10 };
-    agrees(FlatClipping::new(1.0).unwrap(), truncated, 4);
+    for scheme in [
+        SamplingScheme::TruncatedPoisson { max_batch_size: 10 },
+        SamplingScheme::CyclicPoisson { parts: 3 },
+        SamplingScheme::BallsInBins { bins: 8 },
+        SamplingScheme::RandomAllocation { bins: 8 },
+        SamplingScheme::MinSeparation { separation: 3 },
+    ] {
+        agrees(FlatClipping::new(1.0).unwrap(), scheme, 4);
+    }
 }
 
 #[test]

@@ -9,6 +9,8 @@ use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use burn::data::dataset::{Dataset, DatasetError};
+use burn_dp::optim::{PrivacyPlan, SamplingScheme};
+use burn_dp_accountant::correlated_noise::Strategy;
 
 use crate::checkpoints::config;
 use crate::fixture::*;
@@ -56,15 +58,39 @@ fn partial(folder: &Path) -> bool {
     entries.into_iter().any(|entry| entry.file_name().to_string_lossy().starts_with("partial-"))
 }
 
+/// The plan of a run. Its name is a part of the task of the child.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Run {
+    /// Poisson sampling and independent noise.
+    Independent,
+    /// Cyclic Poisson sampling and noise with three bands.
+    Banded,
+}
+
+impl Run {
+    fn plan(self) -> PrivacyPlan {
+        let strategy = || Strategy::banded_toeplitz(STEPS, &[1.0, 0.5, 0.2]).unwrap();
+        match self {
+            Self::Independent => plan(),
+            Self::Banded => {
+                let cyclic = SamplingScheme::CyclicPoisson { parts: 3 };
+                let config = plan_config().with_sampling(cyclic);
+                config.with_correlated_noise(strategy()).init().unwrap()
+            }
+        }
+    }
+}
+
 /// The child process of the tests below; nothing by itself.
 #[test]
 fn child() {
     let Ok(task) = std::env::var(TASK) else { return };
-    let (task, folder) = task.split_once(':').unwrap();
+    let [run, task, folder] = task.splitn(3, ':').collect::<Vec<_>>()[..] else { panic!("{task}") };
+    let run = if run == "Banded" { Run::Banded } else { Run::Independent };
     let folder = Path::new(folder);
     // The test of independence loads batches of its own.
     let config = config(folder).with_independence_check(false);
-    let private = config.init_or_resume(plan()).unwrap();
+    let private = config.init_or_resume(run.plan()).unwrap();
     let metrics = run_folder();
     match task {
         "write" => {
@@ -78,11 +104,11 @@ fn child() {
     }
 }
 
-fn start(task: &str, folder: &Path, configure: impl FnOnce(&mut Command)) -> Child {
+fn start(run: Run, task: &str, folder: &Path, configure: impl FnOnce(&mut Command)) -> Child {
     let mut command = Command::new(std::env::current_exe().unwrap());
     command
         .args(["kills::child", "--exact", "--nocapture"])
-        .env(TASK, format!("{task}:{}", folder.display()))
+        .env(TASK, format!("{run:?}:{task}:{}", folder.display()))
         .stdout(Stdio::piped())
         .stderr(Stdio::null());
     configure(&mut command);
@@ -91,8 +117,8 @@ fn start(task: &str, folder: &Path, configure: impl FnOnce(&mut Command)) -> Chi
 
 /// Ends a child with SIGKILL while it loads the physical batch after `batches` others. Returns the
 /// number of stored releases.
-fn kill_after(batches: usize, folder: &Path) -> u64 {
-    let mut child = start(&batches.to_string(), folder, |_| {});
+fn kill_after(run: Run, batches: usize, folder: &Path) -> u64 {
+    let mut child = start(run, &batches.to_string(), folder, |_| {});
     // Blocks until the child is there, or has ended by itself.
     let mut lines = BufReader::new(child.stdout.take().unwrap()).lines().map(Result::unwrap);
     assert!(lines.any(|line| line == HALTED), "the child ended by itself");
@@ -107,54 +133,65 @@ fn releases(folder: &Path) -> u64 {
 }
 
 /// Number of physical batches of the steps before `step`.
-fn batches_before(step: u64) -> usize {
-    let sampler = plan().sampler().unwrap();
+fn batches_before(run: Run, step: u64) -> usize {
+    let sampler = run.plan().sampler().unwrap();
     (0..step).map(|s| sampler.draw(s).unwrap().private_indices().len().div_ceil(4)).sum()
 }
 
 /// Continues to the end: no release is lost, nothing is charged twice, and the result equals the
 /// result of an uninterrupted run.
-fn finish(folder: &Path, released: u64) {
-    let private = config(folder).init_or_resume(plan()).unwrap();
+fn finish(run: Run, folder: &Path, released: u64) {
+    let private = config(folder).init_or_resume(run.plan()).unwrap();
     assert_eq!(private.ledger().releases(), released);
     let result = launch(&private, |training| training);
-    assert_same_run(&private, &result, &custom_loop(plan(), 4));
+    assert_same_run(&private, &result, &custom_loop(run.plan(), 4));
     assert_eq!(releases(folder), STEPS);
 }
 
+const RUNS: [Run; 2] = [Run::Independent, Run::Banded];
+
 #[test]
 fn a_run_killed_within_an_epoch_continues_as_if_never_stopped() {
-    let folder = run_folder();
-    // In the second epoch, between two physical batches of step 6.
-    let released = kill_after(batches_before(6) + 1, folder.path());
-    assert_eq!(released, 6);
-    finish(folder.path(), released);
+    for run in RUNS {
+        let folder = run_folder();
+        // In the second epoch, between two physical batches of step 6.
+        let released = kill_after(run, batches_before(run, 6) + 1, folder.path());
+        assert_eq!(released, 6);
+        finish(run, folder.path(), released);
+    }
 }
 
 #[test]
 fn a_run_killed_before_its_first_checkpoint_continues_from_its_beginning() {
-    let folder = run_folder();
-    let released = kill_after(batches_before(2) + 1, folder.path());
-    assert_eq!(released, 2);
-    finish(folder.path(), released);
+    for run in RUNS {
+        let folder = run_folder();
+        let released = kill_after(run, batches_before(run, 2) + 1, folder.path());
+        assert_eq!(released, 2);
+        finish(run, folder.path(), released);
+    }
 }
 
 #[test]
 fn a_run_killed_while_it_repeats_lost_steps_continues() {
-    let folder = run_folder();
-    assert_eq!(kill_after(batches_before(7) + 1, folder.path()), 7);
-    // From step 4 on again, as far as step 5.
-    let again = batches_before(5) - batches_before(4) + 1;
-    assert_eq!(kill_after(again, folder.path()), 7);
-    finish(folder.path(), 7);
+    for run in RUNS {
+        let folder = run_folder();
+        assert_eq!(kill_after(run, batches_before(run, 7) + 1, folder.path()), 7);
+        // From step 4 on again, as far as step 5.
+        let again = batches_before(run, 5) - batches_before(run, 4) + 1;
+        assert_eq!(kill_after(run, again, folder.path()), 7);
+        finish(run, folder.path(), 7);
+    }
 }
 
 #[cfg(debug_assertions)]
 #[test]
 fn a_run_killed_within_a_checkpoint_continues_from_the_checkpoint_before() {
-    for (step, before) in [(STEPS_PER_EPOCH, 0), (2 * STEPS_PER_EPOCH, STEPS_PER_EPOCH)] {
+    let cases = RUNS.into_iter().flat_map(|run| {
+        [(STEPS_PER_EPOCH, 0), (2 * STEPS_PER_EPOCH, STEPS_PER_EPOCH)].map(|case| (run, case))
+    });
+    for (run, (step, before)) in cases {
         let folder = run_folder();
-        let mut child = start("write", folder.path(), |command| {
+        let mut child = start(run, "write", folder.path(), |command| {
             command.env(FAIL_POINT, step.to_string()).stdout(Stdio::null());
         });
         assert_eq!(child.wait().unwrap().signal(), Some(6));
@@ -162,10 +199,10 @@ fn a_run_killed_within_a_checkpoint_continues_from_the_checkpoint_before() {
         let released = releases(folder.path());
         // The loop continues while it saves.
         assert!((step..=STEPS).contains(&released), "{released}");
-        let private = config(folder.path()).init_or_resume(plan()).unwrap();
+        let private = config(folder.path()).init_or_resume(run.plan()).unwrap();
         assert_eq!(private.next_step(), before);
         drop(private);
-        finish(folder.path(), released);
+        finish(run, folder.path(), released);
         assert!(!partial(folder.path()));
     }
 }

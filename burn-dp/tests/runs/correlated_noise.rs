@@ -3,7 +3,7 @@
 use burn::optim::SgdConfig;
 use burn::tensor::Tensor;
 use burn_dp::DpError;
-use burn_dp::checkpoint::DpOptimizerRecord;
+use burn_dp::checkpoint::{Checkpointer, DpOptimizerRecord};
 use burn_dp::clipping::{CountNoise, QuantileClipping, QuantileTracker};
 use burn_dp::model::ParameterGroups;
 use burn_dp::optim::{DpOptimizer, PrivacyPlanConfig, SamplingScheme};
@@ -118,6 +118,58 @@ fn a_resumed_run_is_the_run_bit_for_bit() {
         let secure = shuffled_plan().with_noise_multiplier(1.0).with_correlated_noise(strategy);
         goes_on(&secure);
         goes_on(&secure.with_noise_memory(0));
+    }
+}
+
+#[test]
+fn a_run_with_bands_and_cyclic_poisson_resumes_bit_for_bit() {
+    let banded = Strategy::banded_toeplitz(8, &[1.0, 0.5, 0.2]).unwrap();
+    let inverse = Strategy::banded_inverse_square_root(8, 3).unwrap();
+    // The inverse has a column of eight steps, so no unit may take part twice.
+    for (parts, strategy) in [(3, banded.clone()), (5, banded), (8, inverse)] {
+        let plan = || {
+            let scheme = SamplingScheme::CyclicPoisson { parts };
+            let config = PrivacyPlanConfig::new(UNITS, 20.0).with_steps(8).with_sampling(scheme);
+            config.with_noise_multiplier(1.0).with_correlated_noise(strategy.clone())
+        };
+        let seeded = plan().with_insecure_seed(InsecureSeed(5));
+        for config in [seeded, plan()] {
+            goes_on(&config);
+            goes_on(&config.with_noise_memory(0));
+        }
+    }
+}
+
+#[test]
+fn a_finished_run_is_restored_after_its_key_was_erased() {
+    for strategy in strategies() {
+        let config = shuffled().with_correlated_noise(strategy.clone());
+        let plan = || config.clone().init().unwrap();
+        let begin = || plan().optimizer(SgdConfig::new().init());
+        let folder = run_folder();
+        let checkpointer = Checkpointer::new(folder.path());
+        let mut optim = begin();
+        let trained = train_on(&mut optim, Net::new(), 8, 17);
+        checkpointer.save(&trained, &optim).unwrap();
+        optim.forget_key().unwrap();
+        drop(optim);
+        for _ in 0..2 {
+            let checkpoint = checkpointer.latest().unwrap().unwrap();
+            let inner = SgdConfig::new().init();
+            let (optim, model) = checkpoint.restore(plan(), inner, Net::new()).unwrap();
+            assert_eq!(values(&model), values(&trained), "{strategy}");
+            assert_eq!(optim.ledger().releases(), 8);
+            checkpointer.save(&model, &optim).unwrap();
+        }
+        // A record that is made after the erasure has no memory.
+        let log = folder.outside().join("log");
+        let mut optim = begin().with_release_log(&log).unwrap();
+        train_on(&mut optim, Net::new(), 8, 17);
+        optim.forget_key().unwrap();
+        let bytes = optim.to_record().unwrap().to_bytes().unwrap();
+        drop(optim);
+        let record = DpOptimizerRecord::from_bytes(&bytes, &log).unwrap();
+        assert_eq!(begin().load_record(record).unwrap().ledger().releases(), 8, "{strategy}");
     }
 }
 

@@ -137,6 +137,21 @@ fn a_sampler_that_is_kept_between_rounds_draws_as_a_new_one() {
 }
 
 #[test]
+fn a_training_with_correlated_noise_resumes_with_the_same_bits() {
+    let cyclic = SamplingScheme::CyclicPoisson { parts: 2 };
+    let cases = [
+        (SamplingScheme::ShuffledOnce, Strategy::tree(5)),
+        (SamplingScheme::ShuffledOnce, Strategy::buffered(5, &[0.9, 0.5], &[0.2, 0.1])),
+        (cyclic, Strategy::banded_toeplitz(5, &[1.0, 0.5])),
+    ];
+    for (scheme, strategy) in cases {
+        let config = user_config().with_sampling(scheme).with_correlated_noise(strategy.unwrap());
+        assert_resumes(&config, || SgdConfig::new().init());
+        assert_resumes(&config.with_noise_memory(0), || AdamConfig::new().init());
+    }
+}
+
+#[test]
 fn a_round_without_users_is_noise_and_costs_as_much() {
     let config = PrivacyPlanConfig::new(USERS, 1e-6)
         .with_unit(UnitOfPrivacy::User)

@@ -7,6 +7,8 @@ use std::process::{Command, Output};
 use burn::optim::SgdConfig;
 use burn_dp::DpError;
 use burn_dp::checkpoint::Checkpointer;
+use burn_dp::optim::{PrivacyPlanConfig, SamplingScheme};
+use burn_dp_accountant::correlated_noise::Strategy;
 
 use crate::fixtures::{Net, batches, config, flat, run_folder};
 
@@ -16,19 +18,34 @@ const TASK: &str = "BURN_DP_FILES_CHILD";
 const AT_OPERATION: &str = "BURN_DP_TEST_FAIL_AT_OPERATION";
 const STEPS: u64 = 4;
 
-/// When a run saves.
+/// When a run saves, and how it draws.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Saves {
     /// Before the first step, after the second and after the last.
     FromTheBeginning,
     /// After the second step and after the last.
     AfterTwoSteps,
+    /// As from the beginning, of a run with bands and cyclic Poisson sampling. Its checkpoints have
+    /// the memory of the noise.
+    WithBands,
+}
+
+impl Saves {
+    fn config(self) -> PrivacyPlanConfig {
+        let config = config().with_steps(STEPS);
+        if self != Self::WithBands {
+            return config;
+        }
+        let strategy = Strategy::banded_toeplitz(STEPS, &[1.0, 0.5, 0.2]).unwrap();
+        let cyclic = SamplingScheme::CyclicPoisson { parts: 3 };
+        config.with_sampling(cyclic).with_correlated_noise(strategy)
+    }
 }
 
 /// Begins or resumes a run, and makes it to the end. Returns the parameters.
 fn run(folder: &Path, saves: Saves) -> Result<Vec<f32>, DpError> {
     let checkpointer = Checkpointer::new(folder);
-    let plan = config().with_steps(STEPS).init()?;
+    let plan = saves.config().init()?;
     let (inner, mut model) = (SgdConfig::new().init(), Net::new());
     let mut optim = match checkpointer.latest()? {
         Some(checkpoint) => {
@@ -38,7 +55,7 @@ fn run(folder: &Path, saves: Saves) -> Result<Vec<f32>, DpError> {
         }
         None => plan.optimizer(inner),
     };
-    if saves == Saves::FromTheBeginning && optim.ledger().releases() == 0 {
+    if saves != Saves::AfterTwoSteps && optim.ledger().releases() == 0 {
         checkpointer.save(&model, &optim)?;
     }
     let rest = batches(optim.plan()).skip_to(optim.next_step())?;
@@ -64,7 +81,11 @@ fn run(folder: &Path, saves: Saves) -> Result<Vec<f32>, DpError> {
 fn child() {
     let Ok(task) = std::env::var(TASK) else { return };
     let (saves, folder) = task.split_once(':').unwrap();
-    let saves = if saves == "late" { Saves::AfterTwoSteps } else { Saves::FromTheBeginning };
+    let saves = match saves {
+        "late" => Saves::AfterTwoSteps,
+        "bands" => Saves::WithBands,
+        _ => Saves::FromTheBeginning,
+    };
     if let Err(error) = run(Path::new(folder), saves) {
         eprintln!("refused: {error}");
         std::process::exit(3);
@@ -73,7 +94,11 @@ fn child() {
 
 /// Runs a child that `fault` meets at an operation.
 fn meet(fault: &str, saves: Saves, folder: &Path) -> Output {
-    let saves = if saves == Saves::AfterTwoSteps { "late" } else { "early" };
+    let saves = match saves {
+        Saves::FromTheBeginning => "early",
+        Saves::AfterTwoSteps => "late",
+        Saves::WithBands => "bands",
+    };
     Command::new(std::env::current_exe().unwrap())
         .args(["files::child", "--exact", "--nocapture"])
         .env(TASK, format!("{saves}:{}", folder.display()))
@@ -117,7 +142,7 @@ fn names(folder: &Path) -> Vec<String> {
 #[test]
 fn a_run_killed_at_any_operation_on_a_file_resumes_bit_for_bit() {
     use std::os::unix::process::ExitStatusExt;
-    for saves in [Saves::FromTheBeginning, Saves::AfterTwoSteps] {
+    for saves in [Saves::FromTheBeginning, Saves::AfterTwoSteps, Saves::WithBands] {
         meet_everywhere("abort", saves, |output, _| {
             assert_eq!(output.status.signal(), Some(6), "{output:?}");
         });

@@ -4,22 +4,29 @@ use burn::data::dataset::InMemDataset;
 use burn::optim::SgdConfig;
 use burn::tensor::Tensor;
 use burn_dp::checkpoint::Checkpointer;
-use burn_dp::optim::{DpOptimizer, FederatedTraining, PrivacyPlanConfig, SamplingScheme};
+use burn_dp::optim::{
+    DpOptimizer, FederatedTraining, PrivacyPlan, PrivacyPlanConfig, SamplingScheme,
+};
 use burn_dp::random::InsecureSeed;
 use burn_dp::sampling::{OwnedExamples, PrivateDataLoaderBuilder, UserDataset};
+use burn_dp::schedule::Schedule;
 use burn_dp::updates::UnitUpdate;
 use burn_dp::updates::federated::FedSgdConfig;
-use burn_dp_accountant::{DpEvent, NeighboringRelation, UnitOfPrivacy};
+use burn_dp_accountant::{Accountant, DpEvent, NeighboringRelation, PldAccountant, UnitOfPrivacy};
 
 use crate::fixtures::*;
 
-const SCHEMES: [SamplingScheme; 6] = [
+const SCHEMES: [SamplingScheme; 10] = [
     SamplingScheme::Poisson,
     SamplingScheme::TruncatedPoisson { max_batch_size: 21 },
     SamplingScheme::FixedSize,
     SamplingScheme::WithReplacement,
     SamplingScheme::Shuffled,
     SamplingScheme::ShuffledOnce,
+    SamplingScheme::CyclicPoisson { parts: 4 },
+    SamplingScheme::BallsInBins { bins: 10 },
+    SamplingScheme::RandomAllocation { bins: 10 },
+    SamplingScheme::MinSeparation { separation: 4 },
 ];
 
 #[test]
@@ -41,6 +48,28 @@ fn a_run_with_any_sampler_resumes_bit_for_bit() {
         let resumed = train_on(&mut optim, model, 5, 8);
         assert_eq!(flat(&resumed), flat(&whole), "{scheme:?}");
     }
+}
+
+#[test]
+fn the_event_of_a_run_costs_at_least_what_its_plan_states() {
+    let epsilon = |plan: &PrivacyPlan, event: &DpEvent| {
+        let accountant = PldAccountant::new([(event, 1)], plan.relation()).unwrap();
+        accountant.epsilon(1e-3).unwrap().upper
+    };
+    for scheme in SCHEMES {
+        let plan = config().with_sampling(scheme).init().unwrap();
+        let (stated, found) = (plan.epsilon_at_end(1e-3).unwrap(), plan.event_of_run().unwrap());
+        let found = epsilon(&plan, &found);
+        assert!(found >= stated * (1.0 - 1e-3), "{scheme:?}: {found} {stated}");
+        // Only a minimum separation loses its amplification.
+        let is_tight = !matches!(scheme, SamplingScheme::MinSeparation { .. });
+        assert!(!is_tight || found <= stated * (1.0 + 1e-3), "{scheme:?}: {found} {stated}");
+    }
+    let schedule = Schedule::steps([(3, 2.0)]).unwrap();
+    let plan = config().with_noise_schedule(schedule).init().unwrap();
+    let (stated, found) = (plan.epsilon_at_end(1e-3).unwrap(), plan.event_of_run().unwrap());
+    assert!((epsilon(&plan, &found) / stated - 1.0).abs() < 1e-3, "{found}");
+    assert!(matches!(found, DpEvent::Composed { .. }), "{found}");
 }
 
 #[test]

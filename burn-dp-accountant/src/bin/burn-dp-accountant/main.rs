@@ -2,6 +2,7 @@
 //! correlated noise, audits and statements.
 
 mod commands;
+mod correlated;
 mod output;
 mod plot;
 mod sampler;

@@ -1,6 +1,8 @@
 //! The options that describe a sampler.
 
-use burn_dp_accountant::correlated_noise::{Participation, Strategy};
+use std::path::PathBuf;
+
+use burn_dp_accountant::correlated_noise::Participation;
 use burn_dp_accountant::{AccountantError, DpEvent};
 use clap::{Args, ValueEnum};
 
@@ -25,16 +27,21 @@ pub(crate) struct SamplerOptions {
     /// --sampling-probability is relative to the part.
     #[arg(long, visible_alias = "bands", value_name = "B")]
     pub(crate) parts: Option<u64>,
-    /// Coefficients of the correlated noise, separated by commas (cyclic-poisson, balls-in-bins,
-    /// random-allocation, min-separation). --accountant exact has the certified bound,
-    /// --accountant monte-carlo the simulated one.
+    /// Coefficients of banded correlated noise, separated by commas (every sampler that bounds how
+    /// often a unit takes part: cyclic-poisson, balls-in-bins, random-allocation, min-separation,
+    /// shuffled, shuffled-once). --accountant exact has the certified bound, --accountant
+    /// monte-carlo the simulated one.
     #[arg(long, value_delimiter = ',', value_name = "C")]
     pub(crate) coefficients: Vec<f64>,
+    /// Strategy of the correlated noise, in place of --coefficients: a file that `strategy
+    /// --output` wrote, of any kind. --steps is by default the number of its steps.
+    #[arg(long, value_name = "FILE", conflicts_with = "coefficients")]
+    pub(crate) strategy: Option<PathBuf>,
     /// Number of steps of an epoch (balls-in-bins, random-allocation).
     #[arg(long, value_name = "T")]
     pub(crate) bins: Option<u64>,
     /// Number of epochs (balls-in-bins, random-allocation: --steps is then --bins times --epochs;
-    /// shuffled).
+    /// shuffled, shuffled-once).
     #[arg(long, value_name = "E")]
     pub(crate) epochs: Option<u64>,
     /// Number of steps of an epoch in which a unit takes part (balls-in-bins).
@@ -69,6 +76,8 @@ pub(crate) enum Sampler {
     MinSeparation,
     /// Parts of a permutation: each unit once in each epoch, without amplification.
     Shuffled,
+    /// As shuffled, with one permutation for all epochs: the steps of a unit are an epoch apart.
+    ShuffledOnce,
     /// A uniformly random batch of a fixed size.
     FixedSize,
     /// A fixed number of independent uniform draws.
@@ -105,6 +114,10 @@ impl SamplerOptions {
             Sampler::CyclicPoisson => {
                 let parts = needed("--parts", self.parts)?;
                 let q = self.probability(sampling_probability, parts)?;
+                if self.strategy.is_some() {
+                    let cyclic = Participation::CyclicPoisson { parts, sampling_probability: q };
+                    return self.correlated(noise_multiplier, steps, cyclic);
+                }
                 let event = DpEvent::dp_sgd_step(q, noise_multiplier / self.norm(parts)?);
                 let (event, steps) = counted(event)?;
                 // A unit is in one part, hence in every `parts`-th step.
@@ -115,25 +128,12 @@ impl SamplerOptions {
             }
             Sampler::MinSeparation => {
                 let separation = needed("--separation", self.separation)?;
-                let steps = needed("--steps", steps)?;
                 let sampling_probability =
                     self.probability_after_pause(sampling_probability, separation)?;
                 let rule = Participation::MinSeparation { separation, sampling_probability };
                 self.correlated(noise_multiplier, steps, rule)
             }
-            Sampler::Shuffled => {
-                if steps.is_some() {
-                    return Err(invalid(
-                        "--steps",
-                        "is not needed by --sampler shuffled: a unit takes part once in each \
-                         epoch; give --epochs",
-                    ));
-                }
-                // The releases of a unit are one for each epoch; the others do not depend on it.
-                let event = *gaussian();
-                event.validate()?;
-                Ok((event, needed("--epochs", self.epochs)?))
-            }
+            Sampler::Shuffled | Sampler::ShuffledOnce => self.shuffled(noise_multiplier, steps),
             Sampler::FixedSize => counted(DpEvent::SampledWithoutReplacement {
                 dataset_size: needed("--dataset-size", self.dataset_size)?,
                 sample_size: needed("--batch-size", self.batch_size)?,
@@ -157,22 +157,6 @@ impl SamplerOptions {
         DpEvent::poisson_sampled_examples(q, sigma, self.examples_per_unit)
     }
 
-    /// Returns a run with the noise of the coefficients; without coefficients it is independent.
-    fn correlated(
-        &self,
-        noise_multiplier: f64,
-        steps: u64,
-        participation: Participation,
-    ) -> Result<(DpEvent, u64), AccountantError> {
-        let strategy = match &self.coefficients[..] {
-            [] => Strategy::identity(steps)?,
-            coefficients => Strategy::banded_toeplitz(steps, coefficients)?,
-        };
-        let event = DpEvent::correlated_gaussian(noise_multiplier, &strategy, participation);
-        event.validate()?;
-        Ok((event, steps))
-    }
-
     fn balls_in_bins(
         &self,
         noise_multiplier: f64,
@@ -180,6 +164,7 @@ impl SamplerOptions {
     ) -> Result<(DpEvent, u64), AccountantError> {
         let fresh_bins = self.fresh_bins || self.sampler == Sampler::RandomAllocation;
         let bins = needed("--bins", self.bins)?;
+        let steps = if self.epochs.is_none() { self.steps_of_run(steps)? } else { steps };
         let epochs = match (self.epochs, steps) {
             (Some(epochs), None) => epochs,
             (None, None) => 1,
@@ -199,13 +184,13 @@ impl SamplerOptions {
                 }
             }
         };
-        if !self.coefficients.is_empty() {
+        if self.is_correlated() {
             if self.participations != 1 {
                 return Err(invalid(
                     "--participations",
                     format!(
-                        "must be 1 with --coefficients, got {}; use --sampler min-separation, or \
-                         leave the coefficients out",
+                        "must be 1 with correlated noise, got {}; use --sampler min-separation, or \
+                         independent noise",
                         self.participations
                     ),
                 ));
@@ -217,7 +202,7 @@ impl SamplerOptions {
                 true => Participation::RandomAllocation { bins },
                 false => Participation::BallsInBins { bins },
             };
-            return self.correlated(noise_multiplier, steps, participation);
+            return self.correlated(noise_multiplier, Some(steps), participation);
         }
         let event = Box::new(DpEvent::gaussian(noise_multiplier));
         let (same, fresh) = if fresh_bins { (1, epochs) } else { (epochs, 1) };
@@ -278,28 +263,9 @@ impl SamplerOptions {
         }
         Ok((share / may_take_part).min(1.0))
     }
-
-    /// Returns the norm of the coefficients, which must not be more than the parts: otherwise the
-    /// contributions of one unit would overlap.
-    fn norm(&self, parts: u64) -> Result<f64, AccountantError> {
-        if self.coefficients.is_empty() {
-            return Ok(1.0);
-        }
-        let norm = self.coefficients.iter().map(|c| c * c).sum::<f64>().sqrt();
-        if self.coefficients.len() as u64 > parts || !(norm > 0.0 && norm.is_finite()) {
-            return Err(invalid(
-                "--coefficients",
-                format!(
-                    "must be finite, not all 0, and at most --parts = {parts}, got {} of norm \
-                     {norm}; use more parts or fewer bands",
-                    self.coefficients.len()
-                ),
-            ));
-        }
-        Ok(norm)
-    }
 }
 
-fn needed(name: &'static str, value: Option<u64>) -> Result<u64, AccountantError> {
+/// Returns the value of an option, or an error that names it.
+pub(crate) fn needed(name: &'static str, value: Option<u64>) -> Result<u64, AccountantError> {
     value.ok_or_else(|| invalid(name, "is needed by this sampler"))
 }

@@ -13,13 +13,17 @@ impl SamplerOptions {
     pub(crate) fn relation(&self, given: Option<Relation>) -> Result<Relation, AccountantError> {
         let fixed = matches!(
             self.sampler,
-            Sampler::FixedSize | Sampler::WithReplacement | Sampler::Shuffled
+            Sampler::FixedSize
+                | Sampler::WithReplacement
+                | Sampler::Shuffled
+                | Sampler::ShuffledOnce
         );
+        let shuffled = matches!(self.sampler, Sampler::Shuffled | Sampler::ShuffledOnce);
         match given {
-            Some(Relation::AddOrRemoveOne) if self.sampler == Sampler::Shuffled => Err(invalid(
+            Some(Relation::AddOrRemoveOne) if shuffled => Err(invalid(
                 "--relation",
-                "must be replace-one or replace-special for --sampler shuffled: a unit that is \
-                 added moves others to other steps",
+                "must be replace-one or replace-special for shuffled epochs: a unit that is added \
+                 moves others to other steps",
             )),
             Some(given) => Ok(given),
             None if fixed => Ok(Relation::ReplaceOne),
@@ -31,20 +35,29 @@ impl SamplerOptions {
     pub(crate) fn refuse_foreign_options(&self) -> Result<(), AccountantError> {
         use Sampler::{
             BallsInBins, CyclicPoisson, MinSeparation, Poisson, RandomAllocation, Shuffled,
-            TruncatedPoisson,
+            ShuffledOnce, TruncatedPoisson,
         };
         let bins = &[BallsInBins, RandomAllocation];
-        let options: [(bool, &'static str, &[Sampler], &str); 8] = [
+        let with_epochs = &[BallsInBins, RandomAllocation, Shuffled, ShuffledOnce];
+        let bounded =
+            &[CyclicPoisson, BallsInBins, RandomAllocation, MinSeparation, Shuffled, ShuffledOnce];
+        let options: [(bool, &'static str, &[Sampler], &str); 9] = [
             (self.max_batch_size.is_some(), "--max-batch-size", &[TruncatedPoisson], ""),
             (self.parts.is_some(), "--parts", &[CyclicPoisson], ""),
             (
                 !self.coefficients.is_empty(),
                 "--coefficients",
-                &[CyclicPoisson, BallsInBins, RandomAllocation, MinSeparation],
+                bounded,
+                ", which bound how often a unit takes part",
+            ),
+            (
+                self.strategy.is_some(),
+                "--strategy",
+                bounded,
                 ", which bound how often a unit takes part",
             ),
             (self.bins.is_some(), "--bins", bins, ""),
-            (self.epochs.is_some(), "--epochs", &[BallsInBins, RandomAllocation, Shuffled], ""),
+            (self.epochs.is_some(), "--epochs", with_epochs, ""),
             (self.fresh_bins, "--fresh-bins", bins, ""),
             (self.participations != 1, "--participations", bins, ""),
             (self.separation.is_some(), "--separation", &[MinSeparation], ""),

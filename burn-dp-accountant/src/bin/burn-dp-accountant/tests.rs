@@ -227,6 +227,23 @@ fn searches_know_the_learning_rates() {
 }
 
 #[test]
+fn a_trade_off_curve_has_the_gaussian_that_dominates_it() {
+    // One Gaussian release is its own fit.
+    let found = json("tradeoff --q 1 --sigma 2 --steps 1 --alpha 0.1,0.5 --json");
+    let mu = found["gaussian"]["mu"].as_f64().unwrap();
+    assert!((0.5 * (1.0 - 1e-9)..0.51).contains(&mu), "{found}");
+    assert!(found["gaussian"]["regret"].as_f64().unwrap() < 0.01, "{found}");
+    assert!(found["gaussian"]["slack"].as_f64().unwrap() < 1e-6, "{found}");
+    assert_eq!(found["points"].as_array().unwrap().len(), 2);
+    // Sampling is not Gaussian: the fit gives something away.
+    let sampled = json("tradeoff --q 0.05 --sigma 0.8 --steps 20 --json");
+    let regret = |found: &Value| found["gaussian"]["regret"].as_f64().unwrap();
+    assert!(regret(&sampled) > 2.0 * regret(&found), "{sampled}");
+    let text = output("tradeoff --q 1 --sigma 2 --steps 1").unwrap();
+    assert!(text.contains("mu = 0.50") && text.contains("regret"), "{text}");
+}
+
+#[test]
 fn strategy_files_are_read_again() {
     let folder = tempfile::tempdir().unwrap();
     let file = |name: &str| folder.path().join(name).display().to_string();
@@ -373,6 +390,97 @@ fn correlated_noise_of_random_steps_is_certified_and_simulated() {
 }
 
 #[test]
+fn a_strategy_file_of_any_kind_is_accounted_for() {
+    let folder = tempfile::tempdir().unwrap();
+    let kinds = [
+        ("--kind blt --theta 0.9,0.5 --omega 0.2,0.1", "s0"),
+        ("--kind tree", "s1"),
+        ("--kind dense --coefficients", "s2"),
+        ("--kind banded-inverse --bands 3 --square-root", "s3"),
+        ("--kind banded --coefficients", "s4"),
+    ];
+    let banded = [1.0, 0.6, 0.3];
+    let coefficients = folder.path().join("c.txt");
+    let end = "--delta 1e-5 --json";
+    for (kind, name) in kinds {
+        // The lower triangle of the banded matrix, or its coefficients.
+        let entry = |row: usize, column: usize| banded.get(row - column).copied().unwrap_or(0.0);
+        let numbers: Vec<f64> = match name {
+            "s2" => (0..24).flat_map(|i| (0..=i).map(move |j| entry(i, j))).collect(),
+            _ => banded.to_vec(),
+        };
+        let numbers: Vec<String> = numbers.iter().map(f64::to_string).collect();
+        std::fs::write(&coefficients, numbers.join(" ")).unwrap();
+        let file = if kind.ends_with("coefficients") { coefficients.to_str().unwrap() } else { "" };
+        let path = folder.path().join(name).display().to_string();
+        output(&format!("strategy --steps 24 {kind} {file} --output {path}")).unwrap();
+        let sensitivity = |pattern: &str| {
+            let found = json(&format!("strategy --strategy {path} {pattern} --json"));
+            found["sensitivity"].as_f64().unwrap()
+        };
+        let epsilon = |line: &str| {
+            let found = json(&format!("epsilon {line} --strategy {path} --sigma 3 {end}"));
+            found["epsilon"].as_f64().unwrap()
+        };
+        // Under replacement, a run is one release of twice the sensitivity.
+        let one = |sensitivity: f64| {
+            let sigma = 3.0 / (2.0 * sensitivity);
+            json(&format!("epsilon --q 1 --sigma {sigma} --steps 1 {end}"))["epsilon"]
+                .as_f64()
+                .unwrap()
+        };
+        for (sampler, pattern) in [
+            ("shuffled --epochs 3", "--participations 3"),
+            ("shuffled-once --epochs 3", "--separation 8 --fixed-order"),
+        ] {
+            let found = epsilon(&format!("--sampler {sampler}"));
+            let expected = one(sensitivity(pattern));
+            assert!((found / expected - 1.0).abs() < 1e-6, "{kind} {sampler}: {found} {expected}");
+            let line = format!("calibrate --sampler {sampler} --strategy {path}");
+            let sigma = json(&format!("{line} --epsilon {found} {end}"));
+            let sigma = sigma["noise_multiplier"].as_f64().unwrap();
+            assert!((sigma / 3.0 - 1.0).abs() < 1e-3, "{kind} {sampler}: {sigma}");
+        }
+        let bins = epsilon("--sampler balls-in-bins --bins 8");
+        let all = epsilon("--sampler balls-in-bins --bins 8 --relation replace-one");
+        assert!(bins < all, "{kind}: {bins} {all}");
+        assert_eq!(epsilon("--sampler balls-in-bins --bins 8 --epochs 3"), bins);
+        assert_eq!(epsilon("--sampler balls-in-bins --bins 8 --steps 24"), bins);
+        let apart = "--sampler min-separation --separation 8 --q 0.1";
+        assert!(epsilon(&format!("{apart} --steps 8")) < epsilon(apart));
+    }
+    let file = |name: &str| format!("--strategy {}", folder.path().join(name).display());
+    // The banded strategy of a file is the one of its coefficients.
+    for sampler in [
+        "cyclic-poisson --parts 3 --q 0.1",
+        "balls-in-bins --bins 8",
+        "random-allocation --bins 8",
+        "shuffled --epochs 3",
+        "shuffled-once --epochs 3",
+    ] {
+        let epsilon = |noise: &str| {
+            let line = format!("epsilon --sampler {sampler} --sigma 3 --steps 24 {noise} {end}");
+            json(&line)["epsilon"].as_f64().unwrap()
+        };
+        let (found, expected) = (epsilon(&file("s4")), epsilon("--coefficients 1,0.6,0.3"));
+        assert!((found / expected - 1.0).abs() < 1e-9, "{sampler}: {found} {expected}");
+    }
+    for (line, part) in [
+        ("--sampler poisson --q 0.1 --steps 24", "how often a unit takes part"),
+        ("--sampler cyclic-poisson --parts 2 --q 0.1", "at least the number of bands"),
+        ("--sampler shuffled --epochs 3 --steps 48", "48"),
+        ("--sampler shuffled --epochs 5", "must divide the 24 steps into equal epochs, got 5"),
+        ("--sampler shuffled-once --epochs 0", "got 0"),
+        ("--sampler balls-in-bins --bins 5", "must be --bins = 5 times --epochs, got 24"),
+    ] {
+        let error = refusal(&format!("epsilon {line} --sigma 3 --delta 1e-5 {}", file("s4")));
+        assert!(error.contains(part), "{line}: {error}");
+    }
+    let missing = "epsilon --sampler shuffled --epochs 2 --sigma 1 --delta 1e-5 --strategy none";
+    assert!(refusal(missing).contains("none"));
+}
+
+#[test]
 fn noise_of_every_sampler_is_calibrated() {
     // Golden row bandmf_calibrate.
     let target = "calibrate --epsilon 2 --delta 1e-5 --json --steps 100";
@@ -410,6 +518,7 @@ fn sampler_options_are_refused_by_name() {
         ),
         ("--sampler min-separation --q 0.1 --separation 4 --epochs 2", "shuffled"),
         ("--sampler shuffled --epochs 2", "give --epochs"),
+        ("--sampler shuffled-once --epochs 2", "give --epochs"),
         ("--sampler shuffled --epochs 2 --relation add-or-remove-one", "replace-special"),
         ("--q 0.1 --coefficients 1,0.5", "how often a unit takes part"),
         ("--sampler balls-in-bins --bins 5 --participations 2 --coefficients 1,0.5", "must be 1"),

@@ -33,7 +33,7 @@ pub(crate) struct Training {
     )]
     ledger: Option<PathBuf>,
     /// Neighboring relation of the segments (a ledger has its own). Default: replace-one for
-    /// fixed-size, with-replacement and shuffled, add-or-remove-one for the others.
+    /// fixed-size, with-replacement, shuffled and shuffled-once, add-or-remove-one for the others.
     #[arg(long, value_enum)]
     relation: Option<Relation>,
 }

@@ -1,4 +1,11 @@
 //! Minimization of a function of a few hundred numbers.
+//!
+//! The searches need a line search that leaves a point without a value (a strategy that is not
+//! defined) for a shorter step, and that accepts a function with kinks (the largest error of a
+//! step). Bisection for the weak conditions of Wolfe does both. argmin has BFGS with a
+//! backtracking, a Moré-Thuente and a Hager-Zhang line search: the first never lengthens a step, so
+//! that it does not ensure the curvature condition, and the others interpolate values, which must
+//! be finite at every point that they try.
 
 /// Largest number of evaluations after which a search ends.
 const EVALUATIONS: usize = 10_000;

@@ -21,7 +21,12 @@
 //! # References
 //!
 //! "Balls-and-Bins Sampling for DP-SGD", Chua et al. 2025 (the pair); "Privacy Amplification by
-//! Random Allocation", Feldman and Shenfeld 2025 (several steps).
+//! Random Allocation", Feldman and Shenfeld 2025 (several steps); "Efficient privacy loss
+//! accounting for subsampling and random allocation", Feldman and Shenfeld 2026, arXiv 2602.17284
+//! (the privacy loss distribution of random allocation).
+//!
+//! dp_accounting 0.6.0 has no random allocation to compare with. Golden rows and simulations are
+//! the oracles.
 
 mod sums;
 

@@ -55,7 +55,7 @@ pub fn run(options: FederatedOptions) -> Result<FederatedFigures, TrainError> {
         "next-token LSTM on {}: {} users, {number} rounds of {} users; {} public users",
         users.name,
         users.train.users().len(),
-        settings.training.users_per_round,
+        rounds.training.optimizer().plan().expected_batch_size().round(),
         users.test.items().len()
     );
     announce(&subject, Some((rounds.training.optimizer().plan(), delta)))?;

@@ -7,7 +7,7 @@ use burn_dp::clipping::{
     PublicNorms, QuantileClipping, QuantileTracker,
 };
 use burn_dp::model::ParameterGroups;
-use burn_dp::optim::{PrivacyPlan, PrivacyPlanConfig};
+use burn_dp::optim::PrivacyPlan;
 use burn_dp::updates::federated::{FedAvgConfig, FedSgdConfig, UserUpdate};
 use burn_dp_accountant::UnitOfPrivacy;
 use burn_dp_accountant::correlated_noise::Strategy;
@@ -97,7 +97,7 @@ impl FederatedOptions {
         checks::below_one([("--server-momentum", training.server_momentum)])?;
         Ok(FederatedSettings {
             training: training.clone(),
-            sampling: self.sampling.check(&self.given)?,
+            sampling: self.sampling.check(&self.given, "--users-per-round")?,
             correlated_noise: self.sampling.strategy()?,
             privacy: PrivacySettings::new(&self.privacy, Some(EPSILON), 1e-4)?,
             evaluate_every: self.evaluate_every,
@@ -166,7 +166,7 @@ impl FederatedSettings {
     ) -> Result<PrivacyPlan, TrainError> {
         let Self { training, privacy, sampling, correlated_noise, .. } = self;
         let users_per_round = training.users_per_round;
-        if users_per_round > users {
+        if users_per_round > users && sampling.bins.is_none() {
             let reason = format!(
                 "must be at most the {users} users to train on, got {users_per_round}; give a \
                  smaller one"
@@ -174,14 +174,11 @@ impl FederatedSettings {
             return Err(TrainError::option("--users-per-round", reason));
         }
         privacy.check_delta(users, "users")?;
-        sampling.check_units(users, "users to train on")?;
-        let mut config = PrivacyPlanConfig::new(users, users_per_round as f64)
+        sampling.check_units(users, users_per_round, "users to train on")?;
+        let config = sampling
+            .plan(users, users_per_round, correlated_noise.as_ref())?
             .with_unit(UnitOfPrivacy::User)
-            .with_sampling(sampling.scheme(users_per_round, users))
             .with_clipping(training.clipping(model, public_norms)?);
-        if let Some(strategy) = correlated_noise {
-            config = config.with_correlated_noise(strategy.clone());
-        }
         privacy.plan(config, training.rounds as u64)
     }
 }
@@ -264,6 +261,7 @@ mod tests {
 
     use burn::tensor::Device;
     use burn_dp::PublicSource;
+    use burn_dp::optim::SamplingScheme;
     use clap::ValueEnum;
 
     use super::super::norms::of_public_users;
@@ -344,6 +342,15 @@ mod tests {
         }
         let error = plan("--federated", 100, &model).unwrap_err().to_string();
         assert!(error.starts_with("--users-per-round must be at most the 100 users"), "{error}");
+        for (line, bins, mean) in [("--bins 7", 7, 1000.0 / 7.0), ("", 5, 200.0)] {
+            let line = format!("--federated --sampling random-allocation {line}");
+            let plan = plan(&line, 1000, &model).unwrap();
+            assert_eq!(plan.sampling(), SamplingScheme::RandomAllocation { bins });
+            assert_eq!(plan.expected_batch_size(), mean);
+        }
+        let line = "--federated --sampling min-separation --separation 11 --users-per-round 100";
+        let error = plan(line, 1000, &model).unwrap_err().to_string();
+        assert!(error.starts_with("--separation must be at most 10, the 1000 users"), "{error}");
         let error = plan("--federated --delta 1e-2", 1000, &model).unwrap_err().to_string();
         assert!(error.contains("less than 1 / users = 1/1000 = 1.00e-3"), "{error}");
     }

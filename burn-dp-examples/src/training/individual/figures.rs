@@ -116,7 +116,7 @@ impl RunFigures {
             noise_multiplier: plan.map(PrivacyPlan::noise_multiplier),
             sampling_probability: plan.map(PrivacyPlan::sampling_probability),
             steps,
-            expected_batch_size: settings.batch_size,
+            expected_batch_size: settings.mean_batch(train_items),
             max_grad_norm: private.map(|private| private.max_grad_norm),
             clipping: plan.map(|plan| plan.clipping().describe()),
             thresholds: adapted.into_iter().collect(),

@@ -5,7 +5,7 @@ use burn::tensor::Device;
 use burn_dp::check_independence;
 use burn_dp::clipping::Clipping;
 use burn_dp::losses::{CrossEntropyLoss, CrossEntropyLossConfig};
-use burn_dp::optim::{DpOptimizer, PrivacyPlan, PrivacyPlanConfig, SamplingScheme};
+use burn_dp::optim::{DpOptimizer, PrivacyPlan, SamplingScheme};
 use burn_dp::sampling::PrivateDataLoaderBuilder;
 
 use super::public_items::{PublicInputs, PublicItems};
@@ -169,14 +169,9 @@ fn plan(
     settings: &Settings,
     train_items: usize,
 ) -> Result<PrivacyPlan, TrainError> {
-    let batch_size = settings.batch_size;
-    let config = PrivacyPlanConfig::new(train_items, batch_size as f64)
-        .with_sampling(private.sampling.scheme(batch_size, train_items))
-        .with_clipping(policy);
-    let config = match &settings.correlated_noise {
-        Some(strategy) => config.with_correlated_noise(strategy.clone()),
-        None => config,
-    };
+    let strategy = settings.correlated_noise.as_ref();
+    let config = private.sampling.plan(train_items, settings.batch_size, strategy)?;
+    let config = config.with_clipping(policy);
     private.privacy.plan(config, settings.steps(train_items) as u64)
 }
 
@@ -259,18 +254,78 @@ mod tests {
             ("shuffled-once", SamplingScheme::ShuffledOnce),
             ("cyclic-poisson", SamplingScheme::CyclicPoisson { parts: 8 }),
             ("cyclic-poisson --parts 3", SamplingScheme::CyclicPoisson { parts: 3 }),
+            ("balls-in-bins", SamplingScheme::BallsInBins { bins: 10 }),
+            ("random-allocation", SamplingScheme::RandomAllocation { bins: 10 }),
+            ("min-separation", SamplingScheme::MinSeparation { separation: 8 }),
+            ("min-separation --separation 4", SamplingScheme::MinSeparation { separation: 4 }),
         ] {
             assert_eq!(scheme(&format!("--sampling {name}")), expected);
         }
-        let words = ["train", "--parts", "3"];
-        let error = Settings::new(IndividualOptions::read(words).unwrap(), None).unwrap_err();
-        assert!(error.to_string().contains("--sampling cyclic-poisson"), "{error}");
         let error = settings("--sampling truncated-poisson --max-batch-size 2000").fit(1_000);
         let error = error.unwrap_err().to_string();
         assert!(error.starts_with("--max-batch-size must be at most the 1000"), "{error}");
-        let words = ["train", "--max-batch-size", "10"];
-        let error = Settings::new(IndividualOptions::read(words).unwrap(), None).unwrap_err();
-        assert!(error.to_string().contains("--sampling truncated-poisson"), "{error}");
+    }
+
+    #[test]
+    fn bins_give_the_batch_size_and_the_length_of_an_epoch() {
+        // Neither divides the 1000 examples.
+        for line in ["--bins 7", "--batch-size 150"] {
+            let line = format!("--noise-multiplier 2 --epochs 3 --sampling balls-in-bins {line}");
+            let plan = planned(&line).unwrap();
+            assert_eq!(plan.sampling(), SamplingScheme::BallsInBins { bins: 7 });
+            assert_eq!((plan.steps(), plan.expected_batch_size()), (21, 1000.0 / 7.0));
+            let settings = settings(&line);
+            assert_eq!((settings.steps_per_epoch(1000), settings.mean_batch(1000)), (7, 143));
+        }
+    }
+
+    #[test]
+    fn options_of_other_samplers_are_refused_by_name() {
+        let error = |line: &str| {
+            let words = ["train"].into_iter().chain(line.split(' '));
+            let settings = Settings::new(IndividualOptions::read(words).unwrap(), None);
+            settings.and_then(|settings| settings.fit(1_000)).unwrap_err().to_string()
+        };
+        for (line, expected) in [
+            ("--max-batch-size 10", "--max-batch-size has no meaning with --sampling poisson"),
+            ("--max-batch-size 10", "give --sampling truncated-poisson"),
+            ("--parts 3", "give --sampling cyclic-poisson"),
+            ("--bins 3", "give --sampling balls-in-bins or random-allocation"),
+            ("--separation 3 --sampling shuffled", "give --sampling min-separation"),
+            ("--sampling cyclic-poisson --simulation-seed 1", "--simulation-seed has no meaning"),
+            ("--sampling balls-in-bins --bins 3 --batch-size 9", "--batch-size has no meaning"),
+            ("--sampling balls-in-bins --bins 0", "--bins must be at least 1"),
+            ("--sampling balls-in-bins --bins 2000", "--bins must be at most the 1000"),
+            ("--sampling min-separation --separation 0", "--separation must be at least 1"),
+            (
+                "--sampling min-separation --separation 11 --batch-size 100",
+                "--separation must be at most 10, the 1000 training examples over the batch size",
+            ),
+            (
+                "--sampling balls-in-bins --simulation-seed 1 --simulation-samples 5",
+                "samples must be between 1000",
+            ),
+            ("--non-private --sampling balls-in-bins", "--sampling balls-in-bins has no meaning"),
+            ("--non-private --bins 3", "--bins 3 has no meaning"),
+        ] {
+            let error = error(line);
+            assert!(error.contains(expected), "{line}: {error}");
+        }
+    }
+
+    #[test]
+    fn a_simulation_needs_less_noise_for_bins_with_several_bands() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("strategy.json");
+        Strategy::banded_toeplitz(40, &[1.0, 0.6, 0.3]).unwrap().save(&path).unwrap();
+        let line = format!(
+            "--epsilon 2 --delta 1e-4 --steps 40 --sampling balls-in-bins --bins 10 \
+             --correlated-noise {}",
+            path.display()
+        );
+        let noise = |line: &str| planned(line).unwrap().noise_multiplier();
+        let simulated = format!("{line} --simulation-seed 7 --simulation-samples 100000");
+        assert!(noise(&simulated) < 0.9 * noise(&line));
     }
 
     #[test]

@@ -175,7 +175,7 @@ fn train<E: Encoder, M: Classifier<Inputs = E::Inputs>>(
         typed(settings.model),
         data.name,
         items[0],
-        settings.batch_size
+        settings.mean_batch(items[0])
     );
     let delta = settings.private.map(|private| private.privacy.delta);
     announce(&subject, prepared.as_ref().map(PrivateRun::plan).zip(delta))?;
@@ -191,7 +191,7 @@ fn train<E: Encoder, M: Classifier<Inputs = E::Inputs>>(
             let test = Evaluation::of(model, &data.encoder, &data.test, device);
             let epoch = step.number as f64 / steps_per_epoch as f64;
             // The true number of examples is private.
-            let speed = progress.steps_per_second() * settings.batch_size as f64;
+            let speed = progress.steps_per_second() * settings.mean_batch(items[0]) as f64;
             let mut cells = vec![
                 format!("{epoch:.1}"),
                 step.number.to_string(),

@@ -27,7 +27,7 @@ use crate::training::sampling::SamplingSettings;
 use crate::training::{PrivacySettings, TrainError, checks};
 
 /// Options that ordinary training would have to ignore.
-const PRIVATE: [&str; 23] = [
+const PRIVATE: [&str; 27] = [
     "--epsilon",
     "--delta",
     "--noise-multiplier",
@@ -38,6 +38,10 @@ const PRIVATE: [&str; 23] = [
     "--sampling",
     "--max-batch-size",
     "--parts",
+    "--bins",
+    "--separation",
+    "--simulation-seed",
+    "--simulation-samples",
     "--correlated-noise",
     "--insecure-seed",
     "--resume",
@@ -74,7 +78,7 @@ pub struct Settings {
     pub private: Option<PrivateSettings>,
     /// What correlates the noise of the steps.
     pub correlated_noise: Option<Strategy>,
-    /// Expected size of a logical batch.
+    /// Expected size of a logical batch, unless the number of bins is given.
     pub batch_size: usize,
     /// Largest number of examples in memory at once.
     pub physical_batch_size: usize,
@@ -227,7 +231,8 @@ impl Settings {
     ///
     /// Returns [`TrainError::Option`] for a batch or a δ that does not fit the data.
     pub fn fit(&self, train_items: usize) -> Result<(), TrainError> {
-        if self.batch_size > train_items {
+        let has_bins = self.private.is_some_and(|private| private.sampling.bins.is_some());
+        if self.batch_size > train_items && !has_bins {
             let reason = format!(
                 "must be at most the {train_items} training examples, got {}; give a smaller one",
                 self.batch_size
@@ -235,7 +240,7 @@ impl Settings {
             return Err(TrainError::option("--batch-size", reason));
         }
         let Some(private) = self.private else { return Ok(()) };
-        private.sampling.check_units(train_items, "training examples")?;
+        private.sampling.check_units(train_items, self.batch_size, "training examples")?;
         private.privacy.check_delta(train_items, "examples")
     }
 
@@ -248,7 +253,18 @@ impl Settings {
 
     /// Returns the number of steps in a pass over the data.
     pub fn steps_per_epoch(&self, train_items: usize) -> usize {
-        train_items.div_ceil(self.batch_size)
+        match self.private {
+            Some(private) => private.sampling.steps_per_epoch(train_items, self.batch_size),
+            None => train_items.div_ceil(self.batch_size),
+        }
+    }
+
+    /// Returns the expected number of examples in a step, rounded.
+    pub(super) fn mean_batch(&self, train_items: usize) -> usize {
+        let mean = |private: PrivateSettings| {
+            private.sampling.mean_batch(train_items, self.batch_size).round() as usize
+        };
+        self.private.map_or(self.batch_size, mean)
     }
 
     /// Returns the number of steps of the whole training.
@@ -311,7 +327,7 @@ fn private(options: &IndividualOptions, recipe: &Recipe) -> Result<PrivateSettin
     let default = clipping.default_norm(recipe.max_grad_norm);
     let max_grad_norm = options.clipping.max_grad_norm.unwrap_or(default);
     checks::positive([("--max-grad-norm", max_grad_norm)])?;
-    let sampling = options.sampling.check(&options.given)?;
+    let sampling = options.sampling.check(&options.given, "--batch-size")?;
     Ok(PrivateSettings { privacy, max_grad_norm, clipping, sampling })
 }
 

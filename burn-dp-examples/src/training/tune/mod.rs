@@ -11,9 +11,8 @@ use std::path::Path;
 
 use burn_dp::DpError;
 use burn_dp::clipping::FlatClipping;
-use burn_dp::optim::PrivacyPlanConfig;
 use burn_dp::random::InsecureSeed;
-use burn_dp_accountant::search::PrivateSearch;
+use burn_dp::tune::PrivateSearch;
 use burn_dp_accountant::{Budget, DpEvent, LedgerHeader, PrivacyStatement, Rounded, UnitOfPrivacy};
 use serde::Serialize;
 
@@ -152,8 +151,9 @@ impl Plan {
             .with_fact(
                 "search",
                 format!(
-                    "the best of a random, secret number of runs: {}, mean {}",
+                    "the best of a random, secret number of runs: {}{}, mean {}",
                     typed(options.runs),
+                    options.shape.map_or(String::new(), |shape| format!(" of shape {shape}")),
                     options.mean_runs
                 ),
             )
@@ -183,31 +183,24 @@ fn run_of(
         return Err(TrainError::option("--non-private", "is not possible in a private search"));
     };
     settings.fit(items)?;
-    let steps = settings.steps(items) as u64;
     // A description of the run: no noise is drawn from the seed.
-    let plan = PrivacyPlanConfig::new(items, settings.batch_size as f64)
-        .with_sampling(private.sampling.scheme(settings.batch_size, items))
+    let plan = private
+        .sampling
+        .plan(items, settings.batch_size, settings.correlated_noise.as_ref())?
         .with_clipping(FlatClipping::new(1.0)?)
-        .with_steps(steps)
+        .with_steps(settings.steps(items) as u64)
         .with_noise_multiplier(noise_multiplier)
         .with_insecure_seed(InsecureSeed(0))
         .init()?;
-    let event = plan.event();
-    if let DpEvent::CorrelatedGaussian { .. } = event {
-        return Err(TrainError::option(
-            "--sampling",
-            "must be poisson, truncated-poisson, fixed-size or with-replacement in a search: the \
-             others are accounted for as whole runs, which no search can repeat",
-        ));
-    }
     let sampling = plan.sampler()?.mechanism().to_string();
-    Ok((DpEvent::self_composed(event, steps), plan.relation(), sampling))
+    Ok((plan.event_of_run()?, plan.relation(), sampling))
 }
 
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used)]
 
+    use burn_dp_accountant::correlated_noise::Strategy;
     use clap::Parser;
 
     use super::*;
@@ -251,5 +244,42 @@ mod tests {
         let mut one = burn_dp_accountant::PrivacyLedger::new(header);
         one.record(&event).unwrap();
         assert!(one.epsilon(1e-4).unwrap().upper < 0.8 * search.epsilon);
+    }
+
+    #[test]
+    fn a_search_repeats_runs_with_every_sampler_and_correlated_noise() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("strategy.json");
+        Strategy::banded_toeplitz(24, &[1.0, 0.5]).unwrap().save(&path).unwrap();
+        let correlated = format!("--correlated-noise {}", path.display());
+        let correlated = correlated.as_str();
+        for (sampling, correlated) in [
+            ("shuffled", ""),
+            ("cyclic-poisson --parts 4", ""),
+            ("cyclic-poisson --parts 4", correlated),
+            ("shuffled-once", correlated),
+            ("balls-in-bins", ""),
+            ("balls-in-bins", correlated),
+            ("random-allocation", ""),
+            ("min-separation --separation 4", correlated),
+        ] {
+            let line = format!(
+                "--choose lr=0.1,0.5 --delta 1e-4 --runs negative-binomial --shape 0.5 -- digits \
+                 --train-size 300 --batch-size 50 --steps 24 --sampling {sampling} {correlated}"
+            );
+            let options = options(folder.path(), &line);
+            let candidate = &options.candidates().unwrap()[0];
+            let search = Plan::new(&options, candidate, &mut Loaded::default()).unwrap();
+            assert!(search.epsilon <= 3.0 && search.epsilon > 2.99, "{line}: {}", search.epsilon);
+            // What the search releases costs more than one of its runs.
+            let settings = options.training(candidate, Some(search.noise_multiplier)).unwrap();
+            let settings = Settings::new(settings, None).unwrap();
+            let private = settings.private.unwrap();
+            let strategy = settings.correlated_noise.as_ref();
+            let one = private.sampling.plan(300, 50, strategy).unwrap().with_steps(24);
+            let one = one.with_noise_multiplier(search.noise_multiplier).init().unwrap();
+            let one = one.epsilon_at_end(1e-4).unwrap();
+            assert!(one < 0.9 * search.epsilon, "{line}: {one}");
+        }
     }
 }

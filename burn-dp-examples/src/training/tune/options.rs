@@ -6,7 +6,7 @@ use burn_dp_accountant::RunCount;
 use clap::{Parser, ValueEnum};
 
 use crate::training::individual::IndividualOptions;
-use crate::training::options::TrainingOptions;
+use crate::training::options::{TrainingOptions, typed};
 use crate::training::{TrainError, checks};
 
 /// Search hyperparameters privately: train a random, secret number of times, each time with options
@@ -23,6 +23,10 @@ pub struct TuneOptions {
     /// Distribution of the number of runs.
     #[arg(long, value_enum, default_value_t = RunsName::Geometric)]
     pub runs: RunsName,
+    /// Shape of --runs negative-binomial, greater than -1: 1 is geometric, 0 is logarithmic. The
+    /// smaller it is, the longer the tail.
+    #[arg(long, value_name = "SHAPE", allow_hyphen_values = true)]
+    pub shape: Option<f64>,
     /// Expected number of runs.
     #[arg(long, value_name = "N", default_value_t = 8.0)]
     pub mean_runs: f64,
@@ -50,6 +54,8 @@ pub enum RunsName {
     Geometric,
     /// At least one run, with a longer tail.
     Logarithmic,
+    /// At least one run: the truncated negative binomial distribution of --shape.
+    NegativeBinomial,
     /// Concentrated around the mean; zero runs are possible.
     Poisson,
 }
@@ -59,7 +65,7 @@ const CHOOSABLE: [&str; 7] =
     ["lr", "max-grad-norm", "momentum", "optimizer", "schedule", "ema-decay", "seed"];
 
 /// Options that the search sets itself, or that contradict it.
-const REFUSED: [&str; 10] = [
+const REFUSED: [&str; 12] = [
     "--epsilon",
     "--delta",
     "--noise-multiplier",
@@ -69,6 +75,9 @@ const REFUSED: [&str; 10] = [
     "--insecure-seed",
     "--non-private",
     "--skip-lost-steps",
+    // The bound of a search has no simulation.
+    "--simulation-seed",
+    "--simulation-samples",
     // It has an ε of its own.
     "--recipe",
 ];
@@ -88,6 +97,25 @@ impl TuneOptions {
         if self.runs != RunsName::Poisson && self.mean_runs < 1.0 {
             let reason = format!("must be at least 1, got {}", self.mean_runs);
             return Err(TrainError::option("--mean-runs", reason));
+        }
+        match (self.runs, self.shape) {
+            (RunsName::NegativeBinomial, Some(shape)) if shape > -1.0 && shape.is_finite() => {}
+            (RunsName::NegativeBinomial, Some(shape)) => {
+                let reason = format!("must be a number greater than -1, got {shape}; try 0.5");
+                return Err(TrainError::option("--shape", reason));
+            }
+            (RunsName::NegativeBinomial, None) => {
+                let reason = "is needed by --runs negative-binomial; try --shape 0.5";
+                return Err(TrainError::option("--shape", reason));
+            }
+            (_, None) => {}
+            (runs, Some(_)) => {
+                let reason = format!(
+                    "has no meaning with --runs {}; leave it out, or give --runs negative-binomial",
+                    typed(runs)
+                );
+                return Err(TrainError::option("--shape", reason));
+            }
         }
         let refused = |word: &&String| {
             REFUSED.iter().any(|name| word == name || word.starts_with(&format!("{name}=")))
@@ -161,6 +189,10 @@ impl TuneOptions {
         match self.runs {
             RunsName::Geometric => RunCount::geometric(self.mean_runs),
             RunsName::Logarithmic => RunCount::logarithmic(self.mean_runs),
+            RunsName::NegativeBinomial => RunCount::TruncatedNegativeBinomial {
+                mean: self.mean_runs,
+                shape: self.shape.unwrap_or(1.0),
+            },
             RunsName::Poisson => RunCount::Poisson { mean: self.mean_runs },
         }
     }
@@ -185,6 +217,15 @@ mod tests {
     }
 
     #[test]
+    fn the_shape_is_between_the_named_distributions() {
+        let count = |line: &str| options(&format!("--choose lr=1 {line}")).run_count();
+        let shaped = |shape: &str| count(&format!("--runs negative-binomial --shape {shape}"));
+        assert_eq!(shaped("1"), count("--runs geometric"));
+        assert_eq!(shaped("0"), count("--runs logarithmic"));
+        assert_eq!(shaped("-0.5"), RunCount::TruncatedNegativeBinomial { mean: 8.0, shape: -0.5 });
+    }
+
+    #[test]
     fn what_changes_the_privacy_of_a_run_cannot_be_chosen() {
         for (line, expected) in [
             ("--choose batch-size=32,64", "can be lr"),
@@ -193,7 +234,12 @@ mod tests {
             ("--choose lr=1 -- --epsilon 3", "must not contain --epsilon"),
             ("--choose lr=1 -- --recipe mnist-scattering", "must not contain --recipe"),
             ("--choose lr=1 -- --noise-multiplier=1", "must not contain --noise-multiplier=1"),
+            ("--choose lr=1 -- --simulation-seed 1", "must not contain --simulation-seed"),
             ("--choose lr=1 --mean-runs 0.5", "must be at least 1"),
+            ("--choose lr=1 --shape 0.5", "--shape has no meaning with --runs geometric"),
+            ("--choose lr=1 --runs negative-binomial", "--shape is needed"),
+            ("--choose lr=1 --runs negative-binomial --shape -1", "greater than -1, got -1"),
+            ("--choose lr=1 --runs negative-binomial --shape inf", "greater than -1, got inf"),
             ("--choose lr=1 --epsilon 0", "--epsilon must be"),
         ] {
             let error = options(line).candidates().unwrap_err().to_string();

@@ -132,7 +132,7 @@ impl Search {
 
 fn settings(options: &TuneOptions, noise_multiplier: f64) -> Vec<String> {
     let own = [
-        format!("{:?}", options.runs),
+        format!("{:?}", options.run_count()),
         options.mean_runs.to_string(),
         options.epsilon.to_string(),
         options.delta.to_string(),

@@ -196,6 +196,10 @@ impl PrivacyEngine {
             LostSteps::Repeat => state.next_step,
             LostSteps::Skip => releases.len(),
         };
+        if engine.plan.source.is_forgotten() {
+            // As after the erasure itself: the memory cannot be decrypted, and no step needs it.
+            engine.correlated = None;
+        }
         if let Some(noise) = &mut engine.correlated {
             if engine.next_step > state.next_step {
                 return Err(DpError::saved_state(format!(

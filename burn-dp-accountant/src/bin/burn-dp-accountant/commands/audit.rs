@@ -24,7 +24,7 @@ pub(crate) struct Arguments {
     significance: f64,
     /// How `clopper_pearson` chooses its threshold.
     #[arg(long, value_enum, default_value = "all")]
-    rule: Rule,
+    rule: RuleName,
     /// The threshold of `--rule fixed`, chosen before the scores were known.
     #[arg(long, required_if_eq("rule", "fixed"))]
     threshold: Option<f64>,
@@ -44,7 +44,7 @@ pub(crate) struct Arguments {
 
 /// The threshold rule, as an option.
 #[derive(Debug, Clone, Copy, PartialEq, ValueEnum)]
-enum Rule {
+enum RuleName {
     /// The best of all thresholds, with limits that hold for every threshold at once.
     All,
     /// The best threshold of one half of the canaries, tested on the other half.
@@ -56,14 +56,16 @@ enum Rule {
 impl Arguments {
     fn rule(&self) -> Result<ThresholdRule, AccountantError> {
         match (self.rule, self.threshold) {
-            (Rule::Fixed, Some(threshold)) => Ok(ThresholdRule::Fixed { threshold }),
-            (Rule::Fixed, None) => Err(invalid("--threshold", "must be given for --rule fixed")),
+            (RuleName::Fixed, Some(threshold)) => Ok(ThresholdRule::Fixed { threshold }),
+            (RuleName::Fixed, None) => {
+                Err(invalid("--threshold", "must be given for --rule fixed"))
+            }
             (_, Some(threshold)) => Err(invalid(
                 "--threshold",
                 format!("has no effect without --rule fixed, got {threshold}"),
             )),
-            (Rule::All, None) => Ok(ThresholdRule::All),
-            (Rule::Split, None) => Ok(ThresholdRule::Split { seed: self.split_seed }),
+            (RuleName::All, None) => Ok(ThresholdRule::All),
+            (RuleName::Split, None) => Ok(ThresholdRule::Split { seed: self.split_seed }),
         }
     }
 }

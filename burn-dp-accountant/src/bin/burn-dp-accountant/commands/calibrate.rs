@@ -31,8 +31,8 @@ pub(crate) struct Arguments {
     /// expected batch size instead of the sampling probability.
     #[command(flatten)]
     sampler: SamplerOptions,
-    /// Neighboring relation. Default: replace-one for fixed-size, with-replacement and shuffled,
-    /// add-or-remove-one for the others.
+    /// Neighboring relation. Default: replace-one for fixed-size, with-replacement, shuffled and
+    /// shuffled-once, add-or-remove-one for the others.
     #[arg(long, value_enum)]
     relation: Option<Relation>,
     /// Print JSON.

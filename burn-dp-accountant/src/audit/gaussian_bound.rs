@@ -10,7 +10,7 @@ use crate::math::normal;
 /// A lower bound of μ of μ-Gaussian differential privacy, and its ε at a δ.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 #[non_exhaustive]
-pub struct GaussianFit {
+pub struct GaussianLowerBound {
     /// Lower bound of μ.
     pub mu_lower: f64,
     /// Lower bound of ε at δ. At δ = 0 no ε is finite for any μ above 0; then this is 0, which says
@@ -18,7 +18,7 @@ pub struct GaussianFit {
     pub epsilon_lower: f64,
 }
 
-impl GaussianFit {
+impl GaussianLowerBound {
     pub(super) fn new(mu_lower: f64, delta: f64) -> Self {
         let finite = delta > 0.0 && mu_lower > 0.0;
         let epsilon_lower = if finite { gaussian_bracket(mu_lower, delta)[0] } else { 0.0 };

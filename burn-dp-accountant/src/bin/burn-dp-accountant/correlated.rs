@@ -1,0 +1,109 @@
+//! The options of correlated noise, with a sampler that bounds how often a unit takes part.
+
+use burn_dp_accountant::correlated_noise::{Participation, Strategy};
+use burn_dp_accountant::{AccountantError, DpEvent};
+
+use crate::output::invalid;
+use crate::sampler::{Sampler, SamplerOptions, needed};
+
+impl SamplerOptions {
+    /// Returns whether the noise of the steps is correlated.
+    pub(crate) fn is_correlated(&self) -> bool {
+        self.strategy.is_some() || !self.coefficients.is_empty()
+    }
+
+    /// Returns the strategy, and the number of steps of the run: as given, or all steps of the
+    /// strategy in the file. Without options the noise is independent.
+    fn strategy(&self, steps: Option<u64>) -> Result<(Strategy, u64), AccountantError> {
+        if let Some(path) = &self.strategy {
+            let strategy = Strategy::load(path)?;
+            let steps = steps.unwrap_or(strategy.steps());
+            return Ok((strategy, steps));
+        }
+        let steps = needed("--steps", steps)?;
+        let strategy = match &self.coefficients[..] {
+            [] => Strategy::identity(steps)?,
+            coefficients => Strategy::banded_toeplitz(steps, coefficients)?,
+        };
+        Ok((strategy, steps))
+    }
+
+    /// Returns the number of steps of the run, if it is known without further options.
+    pub(crate) fn steps_of_run(&self, steps: Option<u64>) -> Result<Option<u64>, AccountantError> {
+        match steps {
+            None if self.strategy.is_some() => Ok(Some(self.strategy(None)?.1)),
+            steps => Ok(steps),
+        }
+    }
+
+    /// Returns a run with the noise of the strategy or the coefficients.
+    pub(crate) fn correlated(
+        &self,
+        noise_multiplier: f64,
+        steps: Option<u64>,
+        participation: Participation,
+    ) -> Result<(DpEvent, u64), AccountantError> {
+        let (strategy, steps) = self.strategy(steps)?;
+        let event = DpEvent::correlated_gaussian(noise_multiplier, &strategy, participation);
+        event.validate()?;
+        // The number of steps must be in the strategy.
+        event.without_correlation(steps)?;
+        Ok((event, steps))
+    }
+
+    /// Returns a run of shuffled epochs.
+    pub(crate) fn shuffled(
+        &self,
+        noise_multiplier: f64,
+        steps: Option<u64>,
+    ) -> Result<(DpEvent, u64), AccountantError> {
+        let epochs = needed("--epochs", self.epochs)?;
+        if self.is_correlated() {
+            let steps = needed("--steps", self.steps_of_run(steps)?)?;
+            let participation = match self.sampler {
+                Sampler::ShuffledOnce => {
+                    Participation::FixedOrder { period: steps.div_ceil(epochs.max(1)) }
+                }
+                _ => Participation::AtMost { times: epochs, separation: 1 },
+            };
+            if epochs == 0 || !steps.is_multiple_of(epochs) {
+                return Err(invalid(
+                    "--epochs",
+                    format!("must divide the {steps} steps into equal epochs, got {epochs}"),
+                ));
+            }
+            return self.correlated(noise_multiplier, Some(steps), participation);
+        }
+        if steps.is_some() {
+            return Err(invalid(
+                "--steps",
+                "is not needed by shuffled epochs with independent noise: a unit takes part once \
+                 in each epoch; give --epochs",
+            ));
+        }
+        // The releases of a unit are one for each epoch; the others do not depend on it.
+        let event = DpEvent::gaussian(noise_multiplier);
+        event.validate()?;
+        Ok((event, epochs))
+    }
+
+    /// Returns the norm of the coefficients, which must not be more than the parts: otherwise the
+    /// contributions of one unit would overlap.
+    pub(crate) fn norm(&self, parts: u64) -> Result<f64, AccountantError> {
+        if self.coefficients.is_empty() {
+            return Ok(1.0);
+        }
+        let norm = self.coefficients.iter().map(|c| c * c).sum::<f64>().sqrt();
+        if self.coefficients.len() as u64 > parts || !(norm > 0.0 && norm.is_finite()) {
+            return Err(invalid(
+                "--coefficients",
+                format!(
+                    "must be finite, not all 0, and at most --parts = {parts}, got {} of norm \
+                     {norm}; use more parts or fewer bands",
+                    self.coefficients.len()
+                ),
+            ));
+        }
+        Ok(norm)
+    }
+}
