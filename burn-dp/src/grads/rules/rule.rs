@@ -3,6 +3,7 @@ use std::fmt::Debug;
 use burn::tensor::{Shape, Tensor};
 
 use super::{Cost, Factors, Restriction, SquaredNorms};
+use crate::ops::weighted_rows;
 
 /// The contribution of a layer to the per-example gradients of one parameter.
 pub(in crate::grads) trait Rule: Debug {
@@ -57,18 +58,6 @@ pub(in crate::grads) trait Rule: Debug {
     fn regroup(&self, group_size: usize) -> Option<Box<dyn Rule>> {
         (group_size == 1).then(|| self.restrict(&Restriction::All))
     }
-}
-
-/// Returns `Σ_i coefficients[i] · rows[i]`.
-///
-/// # Shapes
-///
-/// - coefficients: `[batch_size]`
-/// - rows: `[batch_size, values]`
-/// - output: `[values]`
-pub(in crate::grads) fn weighted_rows(coefficients: Tensor<1>, rows: Tensor<2>) -> Tensor<1> {
-    let values = rows.dims()[1];
-    coefficients.unsqueeze::<2>().matmul(rows).reshape([values])
 }
 
 /// Returns the number of values.
