@@ -47,11 +47,25 @@ impl Planes {
     /// Returns whether [`forward`](Self::forward) is less work than a product with patches that are
     /// written first.
     pub fn is_direct(&self) -> bool {
+        self.is_less_work_than(self)
+    }
+
+    /// Returns whether [`forward`](Self::forward) of the [`input_gradient`](Self::input_gradient)
+    /// is less work than a product that writes the gradients of the patches, which are then added
+    /// up. The gradient is a convolution of pixels and of the zeros around them; the product has no
+    /// zeros.
+    pub fn is_input_gradient_direct(&self) -> bool {
+        self.input_gradient().is_some_and(|gradient| gradient.is_less_work_than(self))
+    }
+
+    /// Returns whether [`forward`](Self::forward) is less work than a product of all channels with
+    /// the patches of `other`.
+    fn is_less_work_than(&self, other: &Self) -> bool {
         // To write a value of a patch and to read it takes as long as this many of its products.
         const PATCH: usize = 32;
         let computed = self.padded().positions.next_multiple_of(lanes());
-        let [_, outputs] = self.channels;
-        self.pixels() * (outputs + PATCH) >= computed * outputs
+        let [_, outputs] = other.channels;
+        other.pixels() * (outputs + PATCH) >= computed * outputs
     }
 
     /// Returns the convolution of the gradient of the output that is the gradient of the image,

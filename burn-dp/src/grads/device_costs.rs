@@ -4,10 +4,10 @@ use burn::tensor::{DType, Device, Tensor};
 use serde::{Deserialize, Serialize};
 
 use super::clock::shortest;
-use super::rules::{Factors, OuterProducts, Rule, weighted_rows};
+use super::rules::{Factors, OuterProducts, Rule};
 use crate::DpError;
 use crate::error::positive;
-use crate::ops::row_squared_norms;
+use crate::ops::{row_squared_norms, weighted_rows};
 
 /// Bytes that a per-example gradient moves for each of its values: it is written, read for the
 /// norm, and read again for the weighted sum.

@@ -5,10 +5,10 @@ use burn::tensor::{DType, Device, Tensor};
 use super::clock::shortest;
 use super::explanation::ExplainedParameter;
 use super::planner::{NormMethod, Plan, Planner};
-use super::rules::{Factors, Keep, Restriction, Rounding, Rule, SquaredNorms, weighted_rows};
+use super::rules::{Factors, Keep, Restriction, Rounding, Rule, SquaredNorms};
 use crate::DpError;
 use crate::model::ParameterInfo;
-use crate::ops::row_squared_norms;
+use crate::ops::{row_squared_norms, weighted_rows};
 
 /// Memory for gradients that are formed for a product. The gradient of a single example may be
 /// larger.

@@ -1,7 +1,7 @@
 use burn::nn::activation::Activation;
 use burn::tensor::Tensor;
 
-use super::backend::has_native_activations;
+use super::backend::has_native_kernels;
 use super::private::Private;
 use super::{prelu::prelu, swiglu::swiglu};
 use crate::ops::{self, GateFunction};
@@ -26,7 +26,7 @@ pub(super) fn activation<const D: usize>(layer: &Activation, input: Tensor<D>) -
         Activation::SwiGlu(layer) => swiglu(layer, input),
         layer => match gate_function(layer) {
             Some(function @ (GateFunction::Sigmoid | GateFunction::Tanh))
-                if has_native_activations(&input.device()) =>
+                if has_native_kernels(&input.device()) =>
             {
                 ops::activation(input, function)
             }

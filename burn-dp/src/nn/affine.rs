@@ -18,20 +18,12 @@ pub(crate) fn affine<const D: usize>(
     axis: usize,
 ) -> Tensor<D> {
     assert!(axis > 0 && axis < D, "a private norm needs a batch axis, got rank {D}");
-    let mut shape = [1; D];
-    shape[axis] = input.dims()[axis];
     let kept = input.clone();
     ops::apply(
         gamma,
         beta,
         Primitive::Scale { axis: Some(axis), negative: false },
         || ops::keep(kept),
-        |gamma, beta| {
-            let scaled = input * gamma.reshape(shape);
-            match beta {
-                Some(beta) => scaled + beta.reshape(shape),
-                None => scaled,
-            }
-        },
+        |gamma, beta| ops::affine(input, gamma, beta, axis),
     )
 }

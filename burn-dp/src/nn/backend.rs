@@ -17,9 +17,9 @@ pub(super) fn check_devices<M: Module>(layer: &M) {
     }
 }
 
-/// Whether the backend of a device has kernels for activations that are faster than Burn's. Others
-/// fuse Burn's operations.
-pub(super) fn has_native_activations(device: &Device) -> bool {
+/// Whether the backend of a device has kernels for activations and norms that are faster than
+/// Burn's. Others fuse Burn's operations.
+pub(super) fn has_native_kernels(device: &Device) -> bool {
     match device.clone().inner().as_dispatch() {
         #[cfg(feature = "flex")]
         DispatchDevice::Flex(_) => true,

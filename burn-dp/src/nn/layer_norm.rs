@@ -2,7 +2,8 @@ use burn::module::{Content, DisplaySettings, ModuleDisplay};
 use burn::nn::LayerNorm;
 use burn::tensor::{DType, FloatDType, Tensor, assert_shape};
 
-use super::{Private, affine::affine};
+use super::{Private, affine::affine, backend::has_native_kernels};
+use crate::ops;
 
 impl Private<LayerNorm> {
     /// Applies the norm over the last axis.
@@ -42,6 +43,9 @@ fn widen<const D: usize>(input: Tensor<D>) -> Tensor<D> {
 
 /// Returns values with zero mean and unit variance over the last axis.
 fn normalize<const D: usize>(input: Tensor<D>, epsilon: f64) -> Tensor<D> {
+    if has_native_kernels(&input.device()) {
+        return ops::row_normalize(input, epsilon);
+    }
     let mean = input.clone().mean_dim(D - 1);
     let centered = input - mean;
     let variance = (centered.clone() * centered.clone()).mean_dim(D - 1);

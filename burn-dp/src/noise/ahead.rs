@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, OnceLock};
 
 use zeroize::Zeroizing;
 
-use super::standard_normal::standard_normal;
+use super::standard_normal::NormalGroup;
 use crate::random::{GROUP_WORDS, Key, Keystream, NoiseSource, Purpose, Stream};
 
 /// Groups in a piece: few, because the model's own work waits until a piece is drawn.
@@ -107,8 +107,10 @@ impl NoiseAhead {
 impl Pieces {
     /// Draws pieces until all were begun.
     fn draw(&self) {
+        // One for all pieces: to create and to erase it takes a part of the time of a piece.
+        let mut group = NormalGroup::new();
         while let Some(piece) = self.pieces.get(self.next.fetch_add(1, Ordering::Relaxed)) {
-            piece.normal();
+            piece.normal.get_or_init(|| piece.draw(&mut group));
             // The model's own work has priority.
             while rayon::yield_now() == Some(rayon::Yield::Executed) {}
         }
@@ -118,15 +120,17 @@ impl Pieces {
 impl Piece {
     /// Returns the values. Draws them now if they are not drawn yet.
     pub(super) fn normal(&self) -> &[i64] {
-        self.normal.get_or_init(|| {
-            let memory = self.memory.lock().ok().and_then(|mut memory| memory.take());
-            let mut normal = match memory {
-                Some(normal) if normal.len() == self.values => normal,
-                _ => Zeroizing::new(vec![0; self.values]),
-            };
-            standard_normal(&self.keystream, self.first_group, &mut normal);
-            normal
-        })
+        self.normal.get_or_init(|| self.draw(&mut NormalGroup::new()))
+    }
+
+    fn draw(&self, group: &mut NormalGroup) -> Normal {
+        let memory = self.memory.lock().ok().and_then(|mut memory| memory.take());
+        let mut normal = match memory {
+            Some(normal) if normal.len() == self.values => normal,
+            _ => Zeroizing::new(vec![0; self.values]),
+        };
+        group.fill(&self.keystream, self.first_group, &mut normal);
+        normal
     }
 
     fn into_normal(self) -> Option<Normal> {

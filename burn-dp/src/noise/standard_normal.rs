@@ -6,14 +6,12 @@ use super::integer_normal::NormalValues;
 use crate::random::{GROUP_WORDS, Group, Keystream};
 
 /// Fills `out` with the values of a keystream, from group `first` on, in units of 2^-40.
-///
-/// Not inlined, so that there is one compiled instance whatever surrounds the call.
-#[inline(never)]
 pub(super) fn standard_normal(keystream: &Keystream, first: u64, out: &mut [i64]) {
-    Arch::new().dispatch(StandardNormal { keystream, first, out });
+    NormalGroup::new().fill(keystream, first, out);
 }
 
 struct StandardNormal<'a> {
+    group: &'a mut NormalGroup,
     keystream: &'a Keystream,
     first: u64,
     out: &'a mut [i64],
@@ -24,9 +22,8 @@ impl WithSimd for StandardNormal<'_> {
 
     #[inline(always)]
     fn with_simd<S: Simd>(self, simd: S) {
-        let mut normal = NormalGroup::new();
         for (index, out) in (self.first..).zip(self.out.chunks_mut(GROUP_WORDS)) {
-            out.copy_from_slice(&normal.draw(simd, self.keystream, index)[..out.len()]);
+            out.copy_from_slice(&self.group.draw(simd, self.keystream, index)[..out.len()]);
         }
     }
 }
@@ -41,6 +38,14 @@ impl NormalGroup {
     #[inline(always)]
     pub(super) fn new() -> Self {
         Self { words: Group::new(), values: NormalValues::new() }
+    }
+
+    /// Fills `out` with the values of a keystream, from group `first` on, in units of 2^-40.
+    ///
+    /// Not inlined, so that there is one compiled instance whatever surrounds the call.
+    #[inline(never)]
+    pub(super) fn fill(&mut self, keystream: &Keystream, first: u64, out: &mut [i64]) {
+        Arch::new().dispatch(StandardNormal { group: self, keystream, first, out });
     }
 
     /// Returns the values of group `index`, in units of 2^-40.

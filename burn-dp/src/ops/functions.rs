@@ -31,6 +31,22 @@ pub(crate) fn matrix_product<const D: usize>(
     ))
 }
 
+/// Returns `input ∘ weight + bias`, both along `axis`, whose parameters are constants: only the
+/// input gets a gradient.
+pub(crate) fn affine<const D: usize>(
+    input: Tensor<D>,
+    weight: Tensor<1>,
+    bias: Option<Tensor<1>>,
+    axis: usize,
+) -> Tensor<D> {
+    Tensor::from_dispatch(Dispatch::affine(
+        input.into_dispatch(),
+        weight.into_dispatch(),
+        bias_of(bias),
+        axis,
+    ))
+}
+
 /// Applies a convolution whose parameters are constants: only the input gets a gradient.
 ///
 /// # Shapes
@@ -110,6 +126,19 @@ pub(crate) fn convolution_gradients<const D: usize>(
     let (image, pixels) = (image.into_dispatch(), pixels.into_dispatch());
     Dispatch::native_convolution_gradients(image, pixels, weight, convolution)
         .map(Tensor::from_dispatch)
+}
+
+/// Returns the Gram matrices of the positions of each example, and their diagonals, if the backend
+/// has a kernel for them. An entry is a sum of the products of the features in some order, each of
+/// which is rounded at most once for every feature.
+///
+/// # Shapes
+///
+/// - values: `[batch_size, positions, features]`, on a device without autodiff
+/// - output: `[batch_size, positions, positions]` and `[batch_size, positions]`
+pub(crate) fn gram_matrices(values: Tensor<3>) -> Option<(Tensor<3>, Tensor<2>)> {
+    let (matrices, diagonals) = Dispatch::native_gram(values.into_dispatch())?;
+    Some((Tensor::from_dispatch(matrices), Tensor::from_dispatch(diagonals)))
 }
 
 /// Returns `Σ coefficients[i] left[i, t]ᵀ right[i, t]` over examples and positions, if the backend

@@ -16,6 +16,7 @@
 //! | `recording` | the recording of one thread |
 //! | `release_ops` | the release of sums where they are |
 //! | `recurrent/` | recurrent layers, one primitive per sequence |
+//! | `rows/` | softmax and normalization over the last axis |
 //! | `backends/` | native kernels, with Burn's operations as their oracles |
 
 mod autodiff;
@@ -30,6 +31,7 @@ pub(crate) mod recording;
 mod recurrent;
 mod release_ops;
 mod row_sums;
+mod rows;
 mod same_memory;
 mod slot;
 mod tap;
@@ -37,9 +39,9 @@ mod tap;
 #[cfg(all(test, feature = "cube"))]
 pub(crate) use backends::cube::{copied_memories, double_operations, normal_values};
 pub(crate) use functions::{
-    convolution, convolution_gradients, indexed_squared_norms, matrix_product, packed_linear,
-    patches, put, single, standardized_gradients, take, take_ids, take_rows, weight_gradient,
-    weighted_outer_products,
+    affine, convolution, convolution_gradients, gram_matrices, indexed_squared_norms,
+    matrix_product, packed_linear, patches, put, single, standardized_gradients, take, take_ids,
+    take_rows, weight_gradient, weighted_outer_products,
 };
 pub(crate) use ids::{bounded, first_outside};
 pub use kept::{Bias, Kept};
@@ -56,7 +58,11 @@ pub(crate) use release_ops::{
     Earlier, has_kernels, has_release, native_content_hash, native_correlated_release,
     native_erase, native_release,
 };
-pub(crate) use row_sums::{row_squared_norms, row_sums};
+pub(crate) use row_sums::{
+    axis_product_sums, axis_sums, row_products, row_squared_norms, row_sums, weighted_rows,
+};
+pub use rows::RowOps;
+pub(crate) use rows::{row_normalize, row_softmax};
 pub(crate) use same_memory::is_same_memory;
 pub use slot::Slot;
 pub(crate) use tap::{apply, keep, keep_deformed, keep_ids, keep_standardized, mark_unkeyed};

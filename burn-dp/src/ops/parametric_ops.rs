@@ -4,7 +4,7 @@ use burn::backend::{
 };
 use burn::tensor::Shape;
 
-use super::primitives::standardized;
+use super::primitives::{scale, standardized};
 use super::{Bias, Convolution, Kept, LayerIds, Patches, Primitive, Slot};
 
 /// The parametric primitives of a backend.
@@ -52,6 +52,18 @@ pub trait ParametricOps: Backend {
         grad: FloatTensor<Self>,
     ) -> FloatTensor<Self> {
         Self::linear_x_backward(weight, grad)
+    }
+
+    /// Computes `input ∘ weight + bias`, both along `axis`, whose parameters are constants. Its
+    /// backward step gives only the gradient of the input and keeps only the weight.
+    #[fusion(default)]
+    fn affine(
+        input: FloatTensor<Self>,
+        weight: FloatTensor<Self>,
+        #[extension_type] bias: Bias<Self>,
+        axis: usize,
+    ) -> FloatTensor<Self> {
+        scale::affine::<Self>(input, weight, bias.into_option(), axis)
     }
 
     /// Computes a convolution whose parameters are constants. Its backward step gives only the
@@ -106,6 +118,12 @@ pub trait ParametricOps: Backend {
         primitive.flat_weight_gradient::<Self>(kept, weight, output_grad)
     }
 
+    /// Returns the gradient of a bias, summed over the batch: `[parameters]`.
+    #[fusion(default)]
+    fn bias_gradient(output_grad: FloatTensor<Self>, primitive: Primitive) -> FloatTensor<Self> {
+        primitive.bias_gradient::<Self>(output_grad)
+    }
+
     /// Returns the gradients of a stored weight from gradients of the standardized one, in rows.
     #[fusion(default)]
     fn standardized_gradients(
@@ -132,6 +150,60 @@ pub trait ParametricOps: Backend {
     #[fusion(default)]
     #[allow(unused_variables)]
     fn native_row_squared_norms(rows: FloatTensor<Self>) -> Option<FloatTensor<Self>> {
+        None
+    }
+
+    /// Returns the Gram matrices of the positions of each example,
+    /// `[batch_size, positions, positions]`, and their diagonals, `[batch_size, positions]`, if the
+    /// backend has a native kernel for them; see `gram_matrices`.
+    ///
+    /// - values: `[batch_size, positions, features]`
+    #[fusion(default)]
+    #[allow(unused_variables)]
+    fn native_gram(values: FloatTensor<Self>) -> Option<(FloatTensor<Self>, FloatTensor<Self>)> {
+        None
+    }
+
+    /// Returns `Σ coefficients[i] · rows[i]`, `[rows, values]` to `[values]`, if the backend has a
+    /// native kernel for it; see `weighted_rows`.
+    #[fusion(default)]
+    #[allow(unused_variables)]
+    fn native_weighted_rows(
+        coefficients: FloatTensor<Self>,
+        rows: FloatTensor<Self>,
+    ) -> Option<FloatTensor<Self>> {
+        None
+    }
+
+    /// Returns the sums of rows over all axes but the examples and the parameters,
+    /// `[batch_size, parameters]`, if the backend has a native kernel for them; see `axis_sums`.
+    ///
+    /// - values: `[batch_size, outer, parameters, inner]`
+    #[fusion(default)]
+    #[allow(unused_variables)]
+    fn native_axis_sums(values: FloatTensor<Self>) -> Option<FloatTensor<Self>> {
+        None
+    }
+
+    /// Returns the sums of products as [`native_axis_sums`](Self::native_axis_sums) does; see
+    /// `axis_product_sums`.
+    #[fusion(default)]
+    #[allow(unused_variables)]
+    fn native_axis_product_sums(
+        first: FloatTensor<Self>,
+        second: FloatTensor<Self>,
+    ) -> Option<FloatTensor<Self>> {
+        None
+    }
+
+    /// Returns the inner products of rows, `[rows, values]` twice to `[rows]`, if the backend has a
+    /// native kernel for them; see `row_products`.
+    #[fusion(default)]
+    #[allow(unused_variables)]
+    fn native_row_products(
+        first: FloatTensor<Self>,
+        second: FloatTensor<Self>,
+    ) -> Option<FloatTensor<Self>> {
         None
     }
 

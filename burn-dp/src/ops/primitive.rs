@@ -130,17 +130,21 @@ impl Primitive {
         B::float_reshape(self.weight_gradient::<B>(kept, weight, output_grad), values)
     }
 
-    /// Returns the ordinary gradient of the bias, summed over the batch: `[parameters]`.
-    pub(super) fn bias_gradient<B: Backend>(&self, output_grad: FloatTensor<B>) -> FloatTensor<B> {
-        let rank = output_grad.shape().num_dims();
-        let axis = match self {
+    /// Returns the axis of the bias in an output of `rank` axes.
+    pub(super) fn bias_axis(&self, rank: usize) -> Option<usize> {
+        match self {
             Self::Linear | Self::TransposedLinear => Some(rank - 1),
             Self::Scale { axis, .. } => *axis,
             Self::Convolution { .. }
             | Self::StandardizedConvolution { .. }
             | Self::DeformConv2d(_) => Some(conv::BIAS_AXIS),
             Self::Embedding | Self::Repeat | Self::Unkeyed => None,
-        };
+        }
+    }
+
+    /// Returns the ordinary gradient of the bias, summed over the batch: `[parameters]`.
+    pub(super) fn bias_gradient<B: Backend>(&self, output_grad: FloatTensor<B>) -> FloatTensor<B> {
+        let axis = self.bias_axis(output_grad.shape().num_dims());
         sum_over_examples::<B>(output_grad, axis)
     }
 }

@@ -24,6 +24,74 @@ pub(crate) fn row_squared_norms(rows: Tensor<2>) -> Tensor<1> {
     }
 }
 
+/// Returns the inner products of rows.
+///
+/// # Shapes
+///
+/// - first, second: `[rows, values]`, on a device without autodiff
+/// - output: `[rows]`
+pub(crate) fn row_products(first: Tensor<2>, second: Tensor<2>) -> Tensor<1> {
+    let operands = (first.clone().into_dispatch(), second.clone().into_dispatch());
+    match Dispatch::native_row_products(operands.0, operands.1) {
+        Some(native) => Tensor::from_dispatch(native),
+        None => row_sums(first * second),
+    }
+}
+
+/// Returns `Σ_i coefficients[i] · rows[i]`.
+///
+/// # Shapes
+///
+/// - coefficients: `[rows]`, on a device without autodiff
+/// - rows: `[rows, values]`
+/// - output: `[values]`
+pub(crate) fn weighted_rows(coefficients: Tensor<1>, rows: Tensor<2>) -> Tensor<1> {
+    let operands = (coefficients.clone().into_dispatch(), rows.clone().into_dispatch());
+    match Dispatch::native_weighted_rows(operands.0, operands.1) {
+        Some(native) => Tensor::from_dispatch(native),
+        None => {
+            let values = rows.dims()[1];
+            coefficients.unsqueeze::<2>().matmul(rows).reshape([values])
+        }
+    }
+}
+
+/// Returns the sums of `first ∘ second` over all axes but the examples and the parameters.
+///
+/// # Shapes
+///
+/// - first, second: `[batch_size, outer, parameters, inner]`, on a device without autodiff
+/// - output: `[batch_size, parameters]`
+pub(crate) fn axis_product_sums(first: Tensor<4>, second: Tensor<4>) -> Tensor<2> {
+    let operands = (first.clone().into_dispatch(), second.clone().into_dispatch());
+    match Dispatch::native_axis_product_sums(operands.0, operands.1) {
+        Some(native) => Tensor::from_dispatch(native),
+        None => axis_sums(first * second),
+    }
+}
+
+/// Returns the sums over all axes but the examples and the parameters.
+///
+/// # Shapes
+///
+/// - values: `[batch_size, outer, parameters, inner]`, on a device without autodiff
+/// - output: `[batch_size, parameters]`
+pub(crate) fn axis_sums(values: Tensor<4>) -> Tensor<2> {
+    if let Some(native) = Dispatch::native_axis_sums(values.clone().into_dispatch()) {
+        return Tensor::from_dispatch(native);
+    }
+    let [batch_size, outer, parameters, inner] = values.dims();
+    let mut rows: Tensor<2> = values.reshape([batch_size * outer * parameters, inner]);
+    if inner != 1 {
+        rows = rows.sum_dim(1);
+    }
+    let mut rows: Tensor<3> = rows.reshape([batch_size, outer, parameters]);
+    if outer != 1 {
+        rows = rows.sum_dim(1);
+    }
+    rows.reshape([batch_size, parameters])
+}
+
 /// Values that are added one after another; their sums are added in the next level.
 const BLOCK: usize = 64;
 

@@ -3,7 +3,7 @@
 use burn::tensor::{Int, Tensor};
 
 use super::{Rounding, SquaredNorms};
-use crate::ops::{self, is_same_memory, row_squared_norms, row_sums};
+use crate::ops::{self, is_same_memory, row_products, row_squared_norms, row_sums};
 
 /// Factors of sums of outer products, most recent last, with what their norms need. Layers with one
 /// input (the gates of a recurrent layer; query, key and value) have one factor in common, as have
@@ -21,6 +21,25 @@ struct Factor {
     gram: Tensor<3>,
 }
 
+impl Factor {
+    fn new(values: Tensor<3>) -> Self {
+        let [_, _, features] = values.dims();
+        let (gram, lengths) = match ops::gram_matrices(values.clone()) {
+            Some((gram, squares)) => {
+                // A diagonal is a sum of squares, each of which is rounded at most that often.
+                let rounding = (features + 3) as f64 * f64::from(f32::EPSILON);
+                let squares = squares.mul_scalar(1.0 + rounding).add_scalar(lost_squares(features));
+                (gram, squares.sqrt())
+            }
+            None => {
+                let gram = values.clone().matmul(values.clone().swap_dims(1, 2));
+                (gram, lengths(values.clone()))
+            }
+        };
+        Self { values, lengths, gram }
+    }
+}
+
 impl Factors {
     /// The factors of two layers with two factors each.
     const KEPT: usize = 4;
@@ -29,11 +48,7 @@ impl Factors {
         let is_same = |factor: &Factor| is_same_memory(&factor.values, &values);
         let factor = match self.0.iter().position(is_same) {
             Some(index) => self.0.remove(index),
-            None => Factor {
-                lengths: lengths(values.clone()),
-                gram: values.clone().matmul(values.clone().swap_dims(1, 2)),
-                values,
-            },
+            None => Factor::new(values),
         };
         // A backend that cannot compare memory would never find it.
         if is_same_memory(&factor.values, &factor.values) {
@@ -67,7 +82,7 @@ pub(super) fn outer(a: Tensor<3>, g: Tensor<3>, factors: &mut Factors) -> Square
     let underflow = squared_totals(a.lengths.clone()).mul_scalar(lost_squares(p))
         + squared_totals(g.lengths.clone()).mul_scalar(lost_squares(d));
     SquaredNorms {
-        values: totals(a.gram * g.gram) + underflow,
+        values: row_products(flat(a.gram), flat(g.gram)) + underflow,
         rounding: Rounding::Gram(squared_totals(a.lengths * g.lengths)),
     }
 }
@@ -140,8 +155,13 @@ pub(super) fn squared_totals(lengths: Tensor<2>) -> Tensor<1> {
 }
 
 fn totals(products: Tensor<3>) -> Tensor<1> {
+    row_sums(flat(products))
+}
+
+/// Merges the axes of the products of each example.
+fn flat(products: Tensor<3>) -> Tensor<2> {
     let [batch_size, rows, columns] = products.dims();
-    row_sums(products.reshape([batch_size, rows * columns]))
+    products.reshape([batch_size, rows * columns])
 }
 
 /// Returns an upper bound on what `terms` squares lose to underflow.

@@ -36,7 +36,7 @@ pub(super) use cost::Cost;
 pub(super) use ghost::Factors;
 pub(super) use lift::lift;
 pub(super) use restriction::{Keep, Restriction};
-pub(super) use rule::{Rule, weighted_rows};
+pub(super) use rule::Rule;
 pub(super) use squared_norms::{Rounding, SquaredNorms};
 
 pub(super) use outer::OuterProducts;

@@ -3,6 +3,7 @@ use std::fmt::Debug;
 use burn::tensor::{Shape, Tensor};
 
 use super::{Cost, Factors, Restriction, SquaredNorms};
+use crate::ops::weighted_rows;
 
 /// The contribution of a layer to the per-example gradients of one parameter.
 pub(in crate::grads) trait Rule: Debug {
@@ -44,6 +45,13 @@ pub(in crate::grads) trait Rule: Debug {
         gradients + self.instantiate()
     }
 
+    /// Returns the products of the per-example gradients with `direction`, `[batch_size]`, without
+    /// forming the gradients; `None` if the rule has no such way.
+    #[allow(unused_variables)]
+    fn products(&self, direction: Tensor<1>) -> Option<Tensor<1>> {
+        None
+    }
+
     /// Returns `Σ_i coefficients[i] · gradient_i`, flattened: `[values]`.
     fn weighted_sum(&self, coefficients: Tensor<1>) -> Tensor<1> {
         weighted_rows(coefficients, self.instantiate())
@@ -57,18 +65,6 @@ pub(in crate::grads) trait Rule: Debug {
     fn regroup(&self, group_size: usize) -> Option<Box<dyn Rule>> {
         (group_size == 1).then(|| self.restrict(&Restriction::All))
     }
-}
-
-/// Returns `Σ_i coefficients[i] · rows[i]`.
-///
-/// # Shapes
-///
-/// - coefficients: `[batch_size]`
-/// - rows: `[batch_size, values]`
-/// - output: `[values]`
-pub(in crate::grads) fn weighted_rows(coefficients: Tensor<1>, rows: Tensor<2>) -> Tensor<1> {
-    let values = rows.dims()[1];
-    coefficients.unsqueeze::<2>().matmul(rows).reshape([values])
 }
 
 /// Returns the number of values.

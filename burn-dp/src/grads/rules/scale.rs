@@ -9,8 +9,9 @@ use burn::tensor::Tensor;
 
 use super::record::Record;
 use super::rule::size;
-use super::shift::{self, regroup, sums};
+use super::shift::{self, regroup};
 use super::{Cost, Restriction, Rule};
+use crate::ops;
 
 /// Lifts the record of `input ∘ weight + bias`; only the negative values of the input are scaled if
 /// `negative`.
@@ -47,7 +48,7 @@ impl Rule for Scale {
     }
 
     fn instantiate(&self) -> Tensor<2> {
-        sums(self.input.clone() * self.output_grad.clone())
+        ops::axis_product_sums(self.input.clone(), self.output_grad.clone())
     }
 
     fn restrict(&self, examples: &Restriction) -> Box<dyn Rule> {

@@ -7,6 +7,7 @@ use burn::tensor::Tensor;
 use super::record::Record;
 use super::rule::size;
 use super::{Cost, Restriction, Rule};
+use crate::ops;
 
 /// Lifts the bias along `axis` of the output, if it is trained.
 pub(super) fn lift<const D: usize>(record: &mut Record, output_grad: &Tensor<D>, axis: usize) {
@@ -44,7 +45,7 @@ impl Rule for Shift {
     }
 
     fn instantiate(&self) -> Tensor<2> {
-        sums(self.output_grad.clone())
+        ops::axis_sums(self.output_grad.clone())
     }
 
     fn restrict(&self, examples: &Restriction) -> Box<dyn Rule> {
@@ -54,20 +55,6 @@ impl Rule for Shift {
     fn regroup(&self, group_size: usize) -> Option<Box<dyn Rule>> {
         Some(Box::new(Self { output_grad: regroup(&self.output_grad, group_size) }))
     }
-}
-
-/// Sums over all axes except examples and parameters: `[batch_size, parameters]`.
-pub(super) fn sums(tensor: Tensor<4>) -> Tensor<2> {
-    let [batch_size, outer, parameters, inner] = tensor.dims();
-    let mut rows: Tensor<2> = tensor.reshape([batch_size * outer * parameters, inner]);
-    if inner != 1 {
-        rows = rows.sum_dim(1);
-    }
-    let mut rows: Tensor<3> = rows.reshape([batch_size, outer, parameters]);
-    if outer != 1 {
-        rows = rows.sum_dim(1);
-    }
-    rows.reshape([batch_size, parameters])
 }
 
 /// Makes the rows of every unit outer positions of one example.

@@ -1,8 +1,8 @@
 //! Attention layers.
 //!
 //! Only their projections, which are linear layers, have parameters. The operations between them
-//! are Burn's. Burn's fused attention is not used: it has no dropout, returns no weights, and under
-//! autodiff it computes the same operations separately.
+//! are Burn's, except for the softmax on Flex. Burn's fused attention is not used: it has no
+//! dropout, returns no weights, and under autodiff it computes the same operations separately.
 
 mod cache;
 mod cross_attention;
@@ -17,6 +17,9 @@ pub(super) use multi_head::multi_head;
 
 use burn::tensor::activation::{quiet_softmax, softmax};
 use burn::tensor::{Bool, Tensor};
+
+use super::backend::has_native_kernels;
+use crate::ops;
 
 /// Moves the heads to an axis of their own.
 ///
@@ -48,5 +51,9 @@ fn mask_padding(scores: Tensor<4>, mask: Option<Tensor<2, Bool>>, min_float: f64
 
 /// Returns the attention weights over the last axis.
 fn normalize(scores: Tensor<4>, quiet: bool) -> Tensor<4> {
-    if quiet { quiet_softmax(scores, 3) } else { softmax(scores, 3) }
+    match quiet {
+        true => quiet_softmax(scores, 3),
+        false if has_native_kernels(&scores.device()) => ops::row_softmax(scores),
+        false => softmax(scores, 3),
+    }
 }

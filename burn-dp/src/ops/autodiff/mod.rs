@@ -1,5 +1,6 @@
 //! The hand-written backward steps.
 
+mod affine;
 mod convolution;
 mod matrix_product;
 mod packed_linear;
@@ -28,6 +29,15 @@ impl<B: ParametricOps, C: CheckpointStrategy> ParametricOps for Autodiff<B, C> {
         bias: Bias<Self>,
     ) -> FloatTensor<Self> {
         matrix_product::matrix_product::<B, C>(input, weight, bias)
+    }
+
+    fn affine(
+        input: FloatTensor<Self>,
+        weight: FloatTensor<Self>,
+        bias: Bias<Self>,
+        axis: usize,
+    ) -> FloatTensor<Self> {
+        affine::affine::<B, C>(input, weight, bias, axis)
     }
 
     fn convolution(

@@ -74,7 +74,7 @@ impl<B: ParametricOps, const N: usize> Backward<B, N> for TapStep {
         }
 
         if let Some(node) = bias_node {
-            grads.register::<B>(node.id, primitive.bias_gradient::<B>(output_grad.clone()));
+            grads.register::<B>(node.id, B::bias_gradient(output_grad.clone(), primitive.clone()));
         }
         if let Some(node) = weight_node {
             let kept = Kept::from_parts(kept, ids);

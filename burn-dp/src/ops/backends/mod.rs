@@ -11,7 +11,7 @@ use burn_autodiff::{Autodiff, checkpoint::strategy::CheckpointStrategy};
 use super::{FusedOps, RecurrentOps, ReleaseOps};
 
 #[cfg(any(feature = "ndarray", feature = "cube", feature = "remote"))]
-use super::ParametricOps;
+use super::{ParametricOps, RowOps};
 
 /// The recurrent primitive chooses kernels by the backend that the dispatch leads to.
 impl FusedOps for Dispatch {
@@ -34,6 +34,9 @@ impl FusedOps for burn::backend::NdArray {
 #[cfg(feature = "ndarray")]
 impl RecurrentOps for burn::backend::NdArray {}
 
+#[cfg(feature = "ndarray")]
+impl RowOps for burn::backend::NdArray {}
+
 /// The CPU backends release on the host, where their sums are.
 #[cfg(feature = "flex")]
 impl ReleaseOps for burn::backend::Flex {}
@@ -55,6 +58,9 @@ impl FusedOps for burn_cubecl::CubeBackend {
 #[cfg(feature = "cube")]
 impl RecurrentOps for burn_cubecl::CubeBackend {}
 
+#[cfg(feature = "cube")]
+impl RowOps for burn_cubecl::CubeBackend {}
+
 /// Fusion compiles kernels of its own.
 #[cfg(feature = "fusion")]
 impl<B: burn_fusion::FusionBackend> FusedOps for burn_fusion::Fusion<B> {
@@ -72,6 +78,9 @@ impl<C: burn_router::RouterChannel> FusedOps for burn_router::BackendRouter<C> {
 
 #[cfg(feature = "remote")]
 impl<C: burn_router::RouterChannel> RecurrentOps for burn_router::BackendRouter<C> {}
+
+#[cfg(feature = "remote")]
+impl<C: burn_router::RouterChannel> RowOps for burn_router::BackendRouter<C> {}
 
 #[cfg(feature = "remote")]
 impl<C: burn_router::RouterChannel> ReleaseOps for burn_router::BackendRouter<C> {}

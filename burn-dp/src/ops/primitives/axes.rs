@@ -17,7 +17,7 @@ pub(in crate::ops) fn sum_over_examples<B: Backend>(
 
 /// Returns `[batch_size, outer, parameters, inner]`: the axes before and behind the axis of the
 /// parameters are merged.
-pub(super) fn four_axes(shape: &Shape, axis: Option<usize>) -> [usize; 4] {
+pub(in crate::ops) fn four_axes(shape: &Shape, axis: Option<usize>) -> [usize; 4] {
     let product = |from: usize, to: usize| shape.iter().take(to).skip(from).product::<usize>();
     let rank = shape.num_dims();
     match axis {

@@ -1,7 +1,7 @@
 //! Scale and shift along one axis, `output = input ∘ weight + bias`: the affine part of every norm,
 //! and PReLU, which scales negative values only.
 
-use burn::backend::{Backend, tensor::FloatTensor};
+use burn::backend::{Backend, TensorMetadata, tensor::FloatTensor};
 use burn::tensor::Shape;
 
 use super::axes::{four_axes, sum_over_examples};
@@ -10,6 +10,23 @@ use crate::ops::Kept;
 /// Returns `[batch_size, outer, parameters, inner]`.
 pub(in crate::ops) fn layout(shape: &Shape, axis: Option<usize>) -> Shape {
     Shape::new(four_axes(shape, axis))
+}
+
+/// Returns `input ∘ weight + bias`, both along `axis`.
+pub(in crate::ops) fn affine<B: Backend>(
+    input: FloatTensor<B>,
+    weight: FloatTensor<B>,
+    bias: Option<FloatTensor<B>>,
+    axis: usize,
+) -> FloatTensor<B> {
+    let shape = input.shape();
+    let sizes = (0..shape.num_dims()).map(|dim| if dim == axis { shape[dim] } else { 1 });
+    let along = Shape::from(sizes.collect::<Vec<_>>());
+    let scaled = B::float_mul(input, B::float_reshape(weight, along.clone()));
+    match bias {
+        Some(bias) => B::float_add(scaled, B::float_reshape(bias, along)),
+        None => scaled,
+    }
 }
 
 /// Returns the sum of `input ∘ output_grad` over all axes but `axis`, of negative inputs only if

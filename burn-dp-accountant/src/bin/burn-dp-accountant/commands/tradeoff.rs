@@ -40,20 +40,17 @@ pub(super) fn run(arguments: &Arguments) -> Output {
     }
     let points: Vec<(f64, f64)> =
         arguments.alpha.iter().map(|&alpha| (alpha, curve.type_two_error(alpha))).collect();
-    let fit = curve.gaussian_fit();
     if arguments.json {
         let points: Vec<Value> =
             points.iter().map(|(a, b)| json!({ "alpha": a, "beta": b })).collect();
-        let gaussian =
-            fit.map(|fit| json!({ "mu": fit.mu, "slack": fit.slack, "regret": fit.regret }));
-        return Ok(json_text(&json!({ "points": points, "gaussian": gaussian })));
+        return Ok(json_text(&Value::from(points)));
     }
     let mut text =
         "type I error   smallest type II error (no test has a smaller one)\n".to_string();
     for (alpha, beta) in points {
         text += &format!("{alpha:<14} {}\n", Rounded::down(beta));
     }
-    text += &match fit {
+    text += &match curve.gaussian_fit() {
         Some(fit) => format!(
             "Gaussian differential privacy: mu = {}, with slack {} in delta; regret {}\n",
             Rounded::up(fit.mu),

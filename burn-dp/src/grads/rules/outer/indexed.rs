@@ -67,6 +67,14 @@ impl Indexed {
         self.add_to(Tensor::zeros([batch_size, rows, columns], options))
     }
 
+    /// Returns the product of each gradient with `direction`, `[rows, columns]`: `[batch_size]`.
+    pub(super) fn products(&self, direction: Tensor<2>) -> Tensor<1> {
+        let [batch_size, positions, columns] = self.right.dims();
+        let ids = self.ids.clone().reshape([batch_size * positions]);
+        let products = direction.select(0, ids) * flat(self.right.clone());
+        products.reshape([batch_size, positions * columns]).sum_dim(1).squeeze_dim(1)
+    }
+
     pub(super) fn weighted_sum(&self, rows: usize, coefficients: Tensor<1>) -> Tensor<2> {
         let [batch_size, positions] = self.ids.dims();
         let scaled = flat(scaled(&self.right, coefficients));

@@ -137,6 +137,14 @@ impl Rule for OuterProducts {
         }
     }
 
+    /// Embeddings alone: the gradient of a large vocabulary would be formed for every example.
+    fn products(&self, direction: Tensor<1>) -> Option<Tensor<1>> {
+        match (&self.dense, &self.indexed) {
+            (None, Some(indexed)) => Some(indexed.products(direction.reshape(self.weight))),
+            _ => None,
+        }
+    }
+
     fn weighted_sum(&self, coefficients: Tensor<1>) -> Tensor<1> {
         let dense = self.dense.as_ref().map(|dense| dense.weighted_sum(coefficients.clone()));
         let indexed =

@@ -1,22 +1,27 @@
 //! Native kernels of Flex: one pass over memory, on all cores.
 //!
+//! Length: one method for each kernel of two traits, which only call the kernel's file.
+//!
 //! One file per kernel, a plain function that can be used and tested alone. It returns `None` for
 //! tensors that it does not handle; the caller falls back to Burn's operations, which are also the
 //! oracle of its tests.
 
+mod axis;
 mod convolution;
+mod gram;
 mod indexed_norms;
 mod linear;
 mod matrices;
 mod patches;
 mod recurrent;
 mod row_norms;
+mod rows;
 mod tasks;
 
 use std::ops::Range;
 
 use burn::backend::{
-    Flex,
+    Flex, TensorMetadata,
     ops::{FloatTensorOps, ModuleOps},
     tensor::{FloatTensor, IntTensor},
 };
@@ -25,9 +30,13 @@ use burn::tensor::Shape;
 use burn_dp_kernels::Packed;
 use rayon::prelude::*;
 
+use crate::ops::primitives::{
+    axes::{four_axes, sum_over_examples},
+    scale,
+};
 use crate::ops::{
     Bias, Convolution, FusedOps, GateFunction, GruCell, Kept, LstmCell, ParametricOps, Patches,
-    Primitive, RecurrentOps,
+    Primitive, RecurrentOps, RowOps,
 };
 
 impl ParametricOps for Flex {
@@ -47,6 +56,18 @@ impl ParametricOps for Flex {
     ) -> FloatTensor<Self> {
         linear::input_gradient(&weight, &grad)
             .unwrap_or_else(|| Self::linear_x_backward(weight, grad))
+    }
+
+    fn affine(
+        input: FloatTensor<Self>,
+        weight: FloatTensor<Self>,
+        bias: Bias<Self>,
+        axis: usize,
+    ) -> FloatTensor<Self> {
+        let bias = bias.into_option();
+        let [.., inner] = four_axes(&input.shape(), Some(axis));
+        axis::affine(input, &weight, bias.as_ref(), inner)
+            .unwrap_or_else(|input| scale::affine::<Self>(input, weight, bias, axis))
     }
 
     fn convolution(
@@ -95,9 +116,43 @@ impl ParametricOps for Flex {
             (Primitive::Convolution { convolution, .. }, Kept::One(input)) => {
                 convolution::weight_gradient(input, &output_grad, &weight, convolution)
             }
+            (Primitive::Scale { axis, negative: false }, Kept::One(input)) => {
+                let axes = four_axes(&input.shape(), *axis);
+                axis::example_sums(input.clone(), Some(output_grad.clone()), axes)
+                    .map(|sums| sum_over_examples::<Self>(sums, Some(1)))
+            }
             _ => None,
         };
         native.unwrap_or_else(|| primitive.flat_weight_gradient::<Self>(kept, weight, output_grad))
+    }
+
+    fn bias_gradient(output_grad: FloatTensor<Self>, primitive: Primitive) -> FloatTensor<Self> {
+        let shape = output_grad.shape();
+        let axes = four_axes(&shape, primitive.bias_axis(shape.num_dims()));
+        match axis::example_sums(output_grad.clone(), None, axes) {
+            Some(sums) => sum_over_examples::<Self>(sums, Some(1)),
+            None => primitive.bias_gradient::<Self>(output_grad),
+        }
+    }
+
+    fn native_weighted_rows(
+        coefficients: FloatTensor<Self>,
+        rows: FloatTensor<Self>,
+    ) -> Option<FloatTensor<Self>> {
+        row_norms::weighted_rows(&coefficients, &rows)
+    }
+
+    fn native_axis_sums(values: FloatTensor<Self>) -> Option<FloatTensor<Self>> {
+        let axes = values.shape().dims();
+        axis::example_sums(values, None, axes)
+    }
+
+    fn native_axis_product_sums(
+        first: FloatTensor<Self>,
+        second: FloatTensor<Self>,
+    ) -> Option<FloatTensor<Self>> {
+        let axes = first.shape().dims();
+        axis::example_sums(first, Some(second), axes)
     }
 
     fn native_patches(input: FloatTensor<Self>, patches: Patches) -> Option<FloatTensor<Self>> {
@@ -119,6 +174,17 @@ impl ParametricOps for Flex {
         coefficients: FloatTensor<Self>,
     ) -> Option<FloatTensor<Self>> {
         linear::outer_products(&left, &right, &coefficients)
+    }
+
+    fn native_gram(values: FloatTensor<Self>) -> Option<(FloatTensor<Self>, FloatTensor<Self>)> {
+        gram::gram(values)
+    }
+
+    fn native_row_products(
+        first: FloatTensor<Self>,
+        second: FloatTensor<Self>,
+    ) -> Option<FloatTensor<Self>> {
+        gram::row_products(&first, &second)
     }
 
     fn native_row_squared_norms(rows: FloatTensor<Self>) -> Option<FloatTensor<Self>> {
@@ -215,6 +281,34 @@ impl FusedOps for Flex {
 }
 
 impl RecurrentOps for Flex {}
+
+impl RowOps for Flex {
+    fn row_softmax(input: FloatTensor<Self>) -> FloatTensor<Self> {
+        rows::softmax(input)
+    }
+
+    fn row_softmax_input_gradient(
+        output: FloatTensor<Self>,
+        grad: FloatTensor<Self>,
+    ) -> FloatTensor<Self> {
+        rows::softmax_input_gradient(output, grad)
+    }
+
+    fn row_normalize(
+        input: FloatTensor<Self>,
+        epsilon: f64,
+    ) -> (FloatTensor<Self>, FloatTensor<Self>) {
+        rows::normalize(input, epsilon)
+    }
+
+    fn row_normalize_input_gradient(
+        output: FloatTensor<Self>,
+        scale: FloatTensor<Self>,
+        grad: FloatTensor<Self>,
+    ) -> FloatTensor<Self> {
+        rows::normalize_input_gradient(output, scale, grad)
+    }
+}
 
 /// A tensor of arbitrary values.
 #[cfg(test)]

@@ -27,6 +27,17 @@ pub(super) fn row_squared_norms(rows: FloatTensor<Flex>) -> Option<FloatTensor<F
     Some(FloatTensor::<Flex>::from_data(TensorData::new(norms, [count])))
 }
 
+/// Returns `Σ coefficients[i] · rows[i]`, `[rows, values]` to `[values]`.
+pub(super) fn weighted_rows(
+    coefficients: &FloatTensor<Flex>,
+    rows: &FloatTensor<Flex>,
+) -> Option<FloatTensor<Flex>> {
+    let [_, length] = rows.shape().dims();
+    let (coefficients, rows) = (coefficients.as_slice::<f32>()?, rows.as_slice::<f32>()?);
+    let sums = burn_dp_kernels::weighted_rows(coefficients, rows, length);
+    Some(FloatTensor::<Flex>::from_data(TensorData::new(sums, [length])))
+}
+
 /// Returns a sum of squares: blocks in f32 on independent lanes, the blocks added in f64. Overflow
 /// of a block is infinity, which the caller has to see.
 pub(super) fn squared_norm(row: &[f32]) -> f32 {
@@ -98,6 +109,20 @@ mod tests {
             for (&native, expected) in native.as_slice::<f32>().unwrap().iter().zip(expected) {
                 prop_assert!((f64::from(native) - expected).abs() <= 1e-6 * expected);
             }
+        }
+    }
+
+    #[test]
+    fn native_weighted_rows_equal_a_product_of_burn() {
+        for (count, length) in [(1, 1), (7, 300), (130, 3000)] {
+            let (coefficients, rows) = (ramp([1, count]), ramp([count, length]) + 0.3);
+            let expected = coefficients.clone().matmul(rows.clone()).into_data();
+            let coefficients: Tensor<1> = coefficients.reshape([count]);
+            let native =
+                Dispatch::native_weighted_rows(coefficients.into_dispatch(), rows.into_dispatch());
+            let native = Tensor::<1>::from_dispatch(native.unwrap()).reshape([1, length]);
+            let tolerance = burn::tensor::Tolerance::<f32>::absolute(1e-4).set_relative(1e-4);
+            native.into_data().assert_approx_eq::<f32>(&expected, tolerance);
         }
     }
 

@@ -1,6 +1,6 @@
 //! Convolutions of one and two axes read shifted images, without patches, where that is less work
-//! ([`Planes`]). The others are products with patches: see [`blocks`]. A transposed convolution is
-//! the gradient of the input of a convolution.
+//! ([`Planes`](burn_dp_kernels::Planes)). The others are products with patches: see [`blocks`]. A
+//! transposed convolution is the gradient of the input of a convolution.
 
 mod blocks;
 mod direct;
@@ -9,7 +9,6 @@ use std::borrow::Cow;
 
 use burn::backend::{Flex, TensorMetadata, tensor::FloatTensor};
 use burn::tensor::{Shape, TensorData};
-use burn_dp_kernels::Planes;
 use rayon::prelude::*;
 
 use crate::ops::{Convolution, Patches};
@@ -79,11 +78,15 @@ pub(super) fn example_gradients(
         .par_chunks(geometry.image_values())
         .zip(pixels.par_chunks(geometry.pixel_values()))
         .zip(values.par_chunks_mut(size));
-    examples.for_each(|((image, pixels), to)| {
-        let mut sums = vec![0.0; size];
-        geometry.add_gradients(&planes, image, pixels, &mut sums);
-        geometry.transpose(&sums, to);
-    });
+    // The memory of a task serves one example after another and stays in the cache.
+    examples.for_each_init(
+        || vec![0.0; size],
+        |sums, ((image, pixels), to)| {
+            sums.fill(0.0);
+            geometry.add_gradients(&planes, image, pixels, sums);
+            geometry.transpose(sums, to);
+        },
+    );
     let data = TensorData::new(values, [geometry.batch_size, size]);
     Some(FloatTensor::<Flex>::from_data(data))
 }
@@ -164,8 +167,11 @@ impl Geometry {
         let from = from.to_contiguous();
         let from = from.as_slice::<f32>()?;
         if let Some(planes) = self.planes() {
-            let direct = if transposed { planes.input_gradient() } else { Some(planes) };
-            if let Some(direct) = direct.filter(Planes::is_direct) {
+            let direct = match transposed {
+                false => planes.is_direct().then_some(planes),
+                true => planes.input_gradient().filter(|_| planes.is_input_gradient_direct()),
+            };
+            if let Some(direct) = direct {
                 let weight = weight.to_contiguous();
                 let weight = weight.as_slice::<f32>()?;
                 let size = weight.len() / self.groups;

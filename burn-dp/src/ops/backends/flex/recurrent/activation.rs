@@ -1,5 +1,6 @@
 use burn::backend::{Flex, TensorMetadata, tensor::FloatTensor};
 use burn::tensor::TensorData;
+use burn_dp_kernels::exponential;
 use pulp::{Arch, Simd, WithSimd};
 use rayon::prelude::*;
 
@@ -103,44 +104,16 @@ fn each(values: &mut [f32], function: impl Fn(f32) -> f32) {
 
 #[inline(always)]
 fn sigmoid(x: f32) -> f32 {
-    let (power, minus_one) = exp(-x);
+    let (power, minus_one) = exponential(-x);
     1.0 / (1.0 + (power + power * minus_one))
 }
 
 /// Returns `(e^{2|x|} − 1) / (e^{2|x|} + 1)` with the sign of `x`.
 #[inline(always)]
 fn tanh(x: f32) -> f32 {
-    let (power, minus_one) = exp(2.0 * x.abs());
+    let (power, minus_one) = exponential(2.0 * x.abs());
     let minus_one = power * minus_one + (power - 1.0);
     (minus_one / (minus_one + 2.0)).copysign(x)
-}
-
-/// Returns `(2ⁿ, eʳ − 1)` with `eˣ = 2ⁿ eʳ` and `|r| ≤ ln 2 / 2`, so that neither `eˣ` nor `eˣ − 1`
-/// cancels. `x` is moved into the range in which 2ⁿ is a normal number; NaN stays NaN.
-///
-/// The polynomial is the Taylor series of `eʳ − 1` up to `r⁷`. The first omitted term is
-/// `r⁷ / 8! < 1.5e-8` of the first.
-#[inline(always)]
-fn exp(x: f32) -> (f32, f32) {
-    const LOW: f32 = -87.0;
-    const HIGH: f32 = 88.0;
-    // Adding it rounds to an integer, which the lowest bits of the sum hold.
-    const ROUND: f32 = 12_582_912.0;
-    // ln 2 in two parts; products of the first with integers of 8 bits are exact.
-    const LN_2_HIGH: f32 = 0.693_359_4;
-    const LN_2_LOW: f32 = -2.121_944_4e-4;
-
-    let x = if x < LOW { LOW } else { x };
-    let x = if x > HIGH { HIGH } else { x };
-    let rounded = x * std::f32::consts::LOG2_E + ROUND;
-    let n = rounded - ROUND;
-    let r = x - n * LN_2_HIGH - n * LN_2_LOW;
-    let power = f32::from_bits((rounded.to_bits() << 23).wrapping_add(1.0f32.to_bits()));
-    let mut series = 1.0 / 5040.0;
-    for coefficient in [1.0 / 720.0, 1.0 / 120.0, 1.0 / 24.0, 1.0 / 6.0, 0.5, 1.0] {
-        series = series * r + coefficient;
-    }
-    (power, series * r)
 }
 
 #[cfg(test)]
