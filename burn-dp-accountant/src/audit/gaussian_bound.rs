@@ -69,7 +69,7 @@ mod tests {
         };
         let thresholds: Vec<_> = corners.iter().map(errors).collect();
         let (mu, _) = mu_of_all_thresholds(&thresholds, &misses, &false_alarms);
-        GaussianFit::new(mu, delta).epsilon_lower
+        GaussianLowerBound::new(mu, delta).epsilon_lower
     }
 
     #[test]

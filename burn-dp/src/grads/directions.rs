@@ -9,7 +9,7 @@ use crate::random::{Domain, InsecureSeed, Stream};
 /// One fixed random vector for each group of parameters, with independent values that are uniform
 /// with variance 1. Drawn at the first use.
 #[derive(Debug, Default)]
-pub(super) struct Directions {
+pub(in crate::grads) struct Directions {
     drawn: BTreeMap<usize, Tensor<1>>,
 }
 

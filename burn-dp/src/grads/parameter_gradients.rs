@@ -130,9 +130,14 @@ impl ParameterGradients {
         SquaredNorms::concatenate(parts.collect())
     }
 
-    /// Returns the product of each gradient with `direction`, `[batch_size]`. The gradients are
-    /// formed for some examples at a time.
+    /// Returns the product of each gradient with `direction`, `[batch_size]`. Gradients that are
+    /// needed for it are formed for some examples at a time.
     pub(super) fn products(&self, direction: Tensor<1>) -> Tensor<1> {
+        if let Source::Rule(rule) = &self.source
+            && let Some(products) = rule.products(direction.clone())
+        {
+            return products;
+        }
         let direction = direction.unsqueeze::<2>();
         // Added up without a matrix product, whose precision may be lower.
         let products = |rows: Tensor<2>| (rows * direction.clone()).sum_dim(1).squeeze_dim(1);

@@ -180,7 +180,7 @@ impl PerExampleGradients {
     ///
     /// Returns an error of [`ParameterGroups::index_of`] if a parameter belongs to no group, and
     /// [`DpError::Device`] if the products cannot be read.
-    pub(super) async fn products(
+    pub(in crate::grads) async fn products(
         &self,
         groups: &ParameterGroups,
         directions: &mut Directions,

@@ -53,8 +53,11 @@ mod tests {
     use burn::tensor::{Device, Int, Tensor};
     use proptest::prelude::*;
 
+    use crate::device_read::blocking;
+    use crate::grads::directions::Directions;
     use crate::grads::oracle::{cases, check, check_layer, losses, numbers, set};
     use crate::grads::{MemoryBound, NormMethod, PrivateBackward};
+    use crate::model::ParameterGroups;
     use crate::nn::{IntoPrivate, Private};
     use crate::test_devices::training_devices;
 
@@ -134,6 +137,26 @@ mod tests {
                 let backward = PrivateBackward::new().with_memory_bound(bound);
                 let grads = backward.run(losses, &layer).unwrap();
                 assert!(grads.norm_methods().all(|(_, method)| method == NormMethod::Ghost));
+            }
+        }
+    }
+
+    #[test]
+    fn products_with_a_direction_need_no_gradient_of_each_example() {
+        for device in training_devices() {
+            let layer = embedding(5, 4, &device).private();
+            let groups = ParameterGroups::per_parameter(&layer).unwrap();
+            let products = |backward: PrivateBackward| {
+                let losses = losses(layer.forward(whole(ids([3, 6], 5, &device))));
+                let grads = backward.run(losses, &layer).unwrap();
+                let products = async { grads.products(&groups, &mut Directions::default()).await };
+                blocking(products, "").unwrap().concat()
+            };
+            let found = products(PrivateBackward::new());
+            let formed = products(PrivateBackward::new().with_materialized_gradients());
+            assert_eq!(found.len(), 3);
+            for (found, formed) in found.iter().zip(&formed) {
+                assert!((found - formed).abs() < 1e-5 * (1.0 + formed.abs()), "{found} {formed}");
             }
         }
     }
