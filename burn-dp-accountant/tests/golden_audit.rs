@@ -72,14 +72,15 @@ fn true_positive_rate_is_golden_at_every_corner_of_the_hull() {
     }
 }
 
-/// The canaries from the explicit threshold on are guessed to be in, and the others are not guessed.
+/// The canaries from the explicit threshold on are guessed to be in; the others are not guessed.
 #[test]
 fn one_run_bounds_of_the_explicit_threshold_are_golden() {
     let mut compared = 0;
     for row in rows() {
         let scores = scores(&row);
         let threshold = number(&row, "explicit_threshold");
-        let from = |list: &[f64]| list.iter().filter(|&&score| score >= threshold).count() as u64;
+        let is_in = |score: &&f64| **score >= threshold;
+        let from = |list: &[f64]| list.iter().filter(is_in).count() as u64;
         let (correct, wrong) = (from(scores.included()), from(scores.excluded()));
         let canaries = scores.canaries() as u64;
         for golden in row["one_run"].as_array().unwrap() {

@@ -108,7 +108,7 @@ pub(super) fn errors(options: &FigureOptions) -> Result<Figure, TrainError> {
     for (name, _) in ratios.iter().filter(|(name, _)| *name != "banded inverse") {
         let peers = PEER_SEARCHES.iter().filter(|peer| peer.name() == *name);
         let points = peers.map(|peer| (peer.steps as f64, peer.loss.sqrt()));
-        series.push(FigureSeries::exact(&format!("{name}, jax_privacy"), points));
+        series.push(FigureSeries::exact(format!("{name}, jax_privacy"), points));
     }
     series.push(FigureSeries::exact(
         "optimal Toeplitz, jax_privacy",
