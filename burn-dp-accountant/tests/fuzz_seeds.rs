@@ -9,9 +9,12 @@ mod readers;
 #[path = "../../fuzz/src/seeds.rs"]
 mod seeds;
 
+/// The name of a target, and its reader.
+type Reader<T> = (&'static str, fn(&T) -> bool);
+
 #[test]
 fn readers_accept_the_texts_from_which_the_fuzzer_starts() {
-    let readers: [(&str, fn(&str) -> bool); 4] = [
+    let readers: [Reader<str>; 4] = [
         ("ledger", readers::ledger),
         ("event", readers::event),
         ("scores", readers::scores),
@@ -26,7 +29,7 @@ fn readers_accept_the_texts_from_which_the_fuzzer_starts() {
 
 #[test]
 fn readers_accept_the_files_from_which_the_fuzzer_starts() {
-    let readers: [(&str, fn(&[u8]) -> bool); 2] =
+    let readers: [Reader<[u8]>; 2] =
         [("ledger_file", readers::ledger_file), ("strategy", readers::strategy)];
     for (target, read) in readers {
         for (name, bytes) in seeds::of(target) {

@@ -9,9 +9,12 @@ mod readers;
 #[path = "../../fuzz/src/seeds.rs"]
 mod seeds;
 
+/// The name of a target, and its reader.
+type Reader = (&'static str, fn(&[u8]) -> bool);
+
 #[test]
 fn readers_accept_the_files_from_which_the_fuzzer_starts() {
-    let mut readers: Vec<(&str, fn(&[u8]) -> bool)> = vec![
+    let mut readers: Vec<Reader> = vec![
         ("images", readers::images),
         ("records", readers::records),
         ("archive", readers::archive),
