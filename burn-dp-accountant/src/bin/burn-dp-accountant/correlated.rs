@@ -1,5 +1,7 @@
 //! The options of correlated noise, with a sampler that bounds how often a unit takes part.
 
+use std::borrow::Cow;
+
 use burn_dp_accountant::correlated_noise::{Participation, Strategy};
 use burn_dp_accountant::{AccountantError, DpEvent};
 
@@ -12,26 +14,33 @@ impl SamplerOptions {
         self.strategy.is_some() || !self.coefficients.is_empty()
     }
 
-    /// Returns the strategy, and the number of steps of the run: as given, or all steps of the
-    /// strategy in the file. Without options the noise is independent.
-    fn strategy(&self, steps: Option<u64>) -> Result<(Strategy, u64), AccountantError> {
-        if let Some(path) = &self.strategy {
-            let strategy = Strategy::load(path)?;
-            let steps = steps.unwrap_or(strategy.steps());
-            return Ok((strategy, steps));
-        }
-        let steps = needed("--steps", steps)?;
-        let strategy = match &self.coefficients[..] {
-            [] => Strategy::identity(steps)?,
-            coefficients => Strategy::banded_toeplitz(steps, coefficients)?,
+    /// Returns the strategy in the file, if there is one. The file is read once.
+    fn strategy_of_file(&self) -> Result<Option<&Strategy>, AccountantError> {
+        let Some(path) = &self.strategy else {
+            return Ok(None);
         };
-        Ok((strategy, steps))
+        if self.read.get().is_none() {
+            // Empty until now, so that nothing is refused.
+            let _ = self.read.set(Strategy::load(path)?);
+        }
+        Ok(self.read.get())
     }
 
-    /// Returns the number of steps of the run, if it is known without further options.
+    /// Returns the strategy of a run of `steps` steps. Without options the noise is independent.
+    fn strategy(&self, steps: u64) -> Result<Cow<'_, Strategy>, AccountantError> {
+        if let Some(strategy) = self.strategy_of_file()? {
+            return Ok(Cow::Borrowed(strategy));
+        }
+        Ok(Cow::Owned(match &self.coefficients[..] {
+            [] => Strategy::identity(steps)?,
+            coefficients => Strategy::banded_toeplitz(steps, coefficients)?,
+        }))
+    }
+
+    /// Returns the number of steps of the run: as given, or all steps of the strategy in the file.
     pub(crate) fn steps_of_run(&self, steps: Option<u64>) -> Result<Option<u64>, AccountantError> {
         match steps {
-            None if self.strategy.is_some() => Ok(Some(self.strategy(None)?.1)),
+            None => Ok(self.strategy_of_file()?.map(Strategy::steps)),
             steps => Ok(steps),
         }
     }
@@ -43,11 +52,11 @@ impl SamplerOptions {
         steps: Option<u64>,
         participation: Participation,
     ) -> Result<(DpEvent, u64), AccountantError> {
-        let (strategy, steps) = self.strategy(steps)?;
+        let steps = needed("--steps", self.steps_of_run(steps)?)?;
+        let strategy = self.strategy(steps)?;
         let event = DpEvent::correlated_gaussian(noise_multiplier, &strategy, participation);
-        event.validate()?;
-        // The number of steps must be in the strategy.
-        event.without_correlation(steps)?;
+        // The last step must be in the strategy too.
+        event.advanced(steps.saturating_sub(1)).validate()?;
         Ok((event, steps))
     }
 

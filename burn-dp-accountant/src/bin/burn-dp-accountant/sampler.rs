@@ -1,8 +1,9 @@
 //! The options that describe a sampler.
 
+use std::cell::OnceCell;
 use std::path::PathBuf;
 
-use burn_dp_accountant::correlated_noise::Participation;
+use burn_dp_accountant::correlated_noise::{Participation, Strategy};
 use burn_dp_accountant::{AccountantError, DpEvent};
 use clap::{Args, ValueEnum};
 
@@ -37,6 +38,9 @@ pub(crate) struct SamplerOptions {
     /// --output` wrote, of any kind. --steps is by default the number of its steps.
     #[arg(long, value_name = "FILE", conflicts_with = "coefficients")]
     pub(crate) strategy: Option<PathBuf>,
+    /// The strategy in the file, after it was read: a calibration asks for it at every noise.
+    #[arg(skip)]
+    pub(crate) read: OnceCell<Strategy>,
     /// Number of steps of an epoch (balls-in-bins, random-allocation).
     #[arg(long, value_name = "T")]
     pub(crate) bins: Option<u64>,
