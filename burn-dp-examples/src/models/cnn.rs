@@ -43,7 +43,7 @@ pub struct Cnn {
     /// From the hidden layer to the classes.
     pub fc2: Private<Linear>,
     /// Halves both sides of an image.
-    pub pool: MaxPool2d,
+    pub pool: Private<MaxPool2d>,
     /// Between the layers.
     pub tanh: Private<Activation>,
 }
@@ -66,7 +66,7 @@ impl CnnConfig {
             conv2: Conv2dConfig::new([first, second], [5, 5]).init(device).private(),
             fc1: LinearConfig::new(features, self.hidden).init(device).private(),
             fc2: LinearConfig::new(self.hidden, self.classes).init(device).private(),
-            pool: MaxPool2dConfig::new([2, 2]).init(),
+            pool: MaxPool2dConfig::new([2, 2]).init().private(),
             tanh: ActivationConfig::Tanh.init(device).private(),
         }
     }

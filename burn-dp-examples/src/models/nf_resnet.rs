@@ -58,7 +58,7 @@ pub struct NfResNet {
     /// The first convolution.
     pub conv: Private<StandardizedConv2d>,
     /// Halves the sides after the first convolution, unless the stem is small.
-    pub pool: Option<MaxPool2d>,
+    pub pool: Option<Private<MaxPool2d>>,
     /// The four stages.
     pub stages: Vec<Vec<NfBlock>>,
     /// From the means of the channels to the classes.
@@ -103,7 +103,7 @@ impl NfResNetConfig {
         let first = same_size_conv([self.channels, self.width], kernel, stride, WEIGHTS, device);
         NfResNet {
             conv: StandardizedConv2d::new(first).private(),
-            pool: (!self.small_stem).then(|| pool.init()),
+            pool: (!self.small_stem).then(|| pool.init().private()),
             stages,
             fc: LinearConfig::new(input, self.classes).init(device).private(),
         }

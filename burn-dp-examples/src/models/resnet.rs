@@ -75,7 +75,7 @@ pub struct ResNet {
     /// The first normalization.
     pub norm1: Norm,
     /// Halves the sides after the first convolution, unless the stem is small.
-    pub pool: Option<MaxPool2d>,
+    pub pool: Option<Private<MaxPool2d>>,
     /// The four stages.
     pub stages: Vec<Vec<ResidualBlock>>,
     /// From the means of the channels to the classes.
@@ -116,7 +116,7 @@ impl ResNetConfig {
         ResNet {
             conv1: conv(self.channels, self.width, kernel, stride, device),
             norm1: self.norm.init(self.width, device),
-            pool: (!self.small_stem).then(|| pool.init()),
+            pool: (!self.small_stem).then(|| pool.init().private()),
             stages,
             fc: LinearConfig::new(input, self.classes).init(device).private(),
         }

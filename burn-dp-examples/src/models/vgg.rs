@@ -62,7 +62,7 @@ pub struct Vgg {
     /// The convolutions of the five stages.
     pub stages: Vec<Vec<Private<Conv2d>>>,
     /// Halves the sides after a stage.
-    pub pool: MaxPool2d,
+    pub pool: Private<MaxPool2d>,
     /// Averages features larger than 7 × 7.
     pub average: Option<AdaptiveAvgPool2d>,
     /// The hidden layers and the layer of the classes.
@@ -100,7 +100,7 @@ impl VggConfig {
         });
         let widths = [channels * height * width, hidden, hidden, self.classes];
         let layer = |pair: &[usize]| LinearConfig::new(pair[0], pair[1]).init(device).private();
-        let pool = MaxPool2dConfig::new([2, 2]).with_strides([2, 2]).init();
+        let pool = MaxPool2dConfig::new([2, 2]).with_strides([2, 2]).init().private();
         Vgg { stages, pool, average, layers: widths.windows(2).map(layer).collect() }
     }
 }

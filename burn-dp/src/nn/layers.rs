@@ -220,6 +220,13 @@ pub const LAYERS: &[LayerSupport] = &[
         "any probability, any rank of input",
         "mask keyed by run, step, unit and layer",
         NoParameters, "masks_of_a_unit_are_the_same_in_every_batch"),
+    LayerSupport {
+        backends: &["flex", "ndarray"],
+        ..row("MaxPool2d",
+            "stride, padding (also asymmetric), dilation, ceil_mode",
+            "a native kernel on Flex",
+            NoParameters, "max_pooling_equals_the_loop_over_examples")
+    },
 ];
 
 /// The layers of Burn that draw random values during training, by the names of their types. Only

@@ -15,6 +15,7 @@ mod layer_norm;
 mod layers;
 mod linear;
 mod low_rank;
+mod max_pool2d;
 mod normalization;
 mod padding;
 mod parameter;

@@ -1,4 +1,4 @@
-//! The padding of Burn's convolutions.
+//! The padding of Burn's convolutions and poolings.
 
 use burn::nn::{PaddingConfig1d, PaddingConfig2d, PaddingConfig3d};
 

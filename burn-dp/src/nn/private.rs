@@ -58,6 +58,7 @@ private_layers!(
     nn::BiLstm,
     nn::norm::Normalization,
     nn::activation::Activation,
+    nn::pool::MaxPool2d,
     nn::activation::SwiGlu,
     nn::attention::MultiHeadAttention,
     nn::transformer::PositionWiseFeedForward,

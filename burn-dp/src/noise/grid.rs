@@ -67,9 +67,11 @@ impl Grid {
     pub(super) fn release(&self, sums: &mut [f32], normal: &[i64]) -> bool {
         let grid = *self;
         let mut finite = true;
-        for (sum, normal) in sums.iter_mut().zip(normal) {
-            finite &= sum.is_finite();
-            *sum = grid.release_one(*sum, *normal);
+        let normal = &normal[..sums.len()];
+        // By index: where debug assertions are on, zipped iterators are not inlined.
+        for i in 0..sums.len() {
+            finite &= sums[i].is_finite();
+            sums[i] = grid.release_one(sums[i], normal[i]);
         }
         finite
     }

@@ -81,14 +81,14 @@ impl NormalValues {
                 signs[block] = word.cast_signed() >> 63;
             }
         }
-        for (coefficients, index) in self.coefficients.iter_mut().zip(&self.indices) {
-            *coefficients = COEFFICIENTS[usize::from(*index) % POLYNOMIALS];
+        // By index: where debug assertions are on, zipped iterators are not inlined.
+        for i in 0..GROUP_WORDS {
+            self.coefficients[i] = COEFFICIENTS[usize::from(self.indices[i]) % POLYNOMIALS];
         }
-        let places = self.coefficients.iter().zip(&self.places);
-        for (value, (coefficients, t)) in self.values.iter_mut().zip(places) {
-            let magnitude = polynomial(*coefficients, *t).cast_signed();
+        for i in 0..GROUP_WORDS {
+            let magnitude = polynomial(self.coefficients[i], self.places[i]).cast_signed();
             // The sign without a branch.
-            *value = (magnitude ^ *value).wrapping_sub(*value);
+            self.values[i] = (magnitude ^ self.values[i]).wrapping_sub(self.values[i]);
         }
         &self.values
     }

@@ -17,6 +17,7 @@
 //! | `release_ops` | the release of sums where they are |
 //! | `recurrent/` | recurrent layers, one primitive per sequence |
 //! | `rows/` | softmax and normalization over the last axis |
+//! | `max_pool` | max pooling |
 //! | `backends/` | native kernels, with Burn's operations as their oracles |
 
 mod autodiff;
@@ -24,6 +25,7 @@ mod backends;
 mod functions;
 mod ids;
 mod kept;
+mod max_pool;
 mod parametric_ops;
 mod primitive;
 mod primitives;
@@ -45,6 +47,8 @@ pub(crate) use functions::{
 };
 pub(crate) use ids::{bounded, first_outside};
 pub use kept::{Bias, Kept};
+pub(crate) use max_pool::window_maxima;
+pub use max_pool::{PoolOps, Windows};
 pub use parametric_ops::ParametricOps;
 pub use primitive::{LayerIds, Primitive};
 pub use primitives::{Convolution, Patches};

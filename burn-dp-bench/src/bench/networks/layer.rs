@@ -5,6 +5,7 @@ use burn::module::{Module, ModuleDisplay};
 use burn::nn::activation::Activation;
 use burn::nn::attention::{self, MultiHeadAttention};
 use burn::nn::conv::Conv2d;
+use burn::nn::pool::MaxPool2d;
 use burn::nn::{GroupNorm, Gru, LayerNorm, Linear, Lstm, Rnn};
 use burn::tensor::{Bool, Tensor};
 use burn_dp::nn::{self as private, IntoPrivate, Private};
@@ -63,6 +64,7 @@ forward! {
     Activation, 4: layer, input => layer.forward(input);
     Linear, 2: layer, input => layer.forward(input);
     Linear, 3: layer, input => layer.forward(input);
+    MaxPool2d, 4: layer, input => layer.forward(input);
     Conv2d, 4: layer, input => layer.forward(input);
     GroupNorm, 4: layer, input => layer.forward(input);
     LayerNorm, 3: layer, input => layer.forward(input);

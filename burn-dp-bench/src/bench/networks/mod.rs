@@ -15,6 +15,7 @@ mod vgg;
 use burn::nn::activation::Activation;
 use burn::nn::attention::MultiHeadAttention;
 use burn::nn::conv::Conv2d;
+use burn::nn::pool::MaxPool2d;
 use burn::nn::{GroupNorm, Gru, GruConfig, LayerNorm, Linear, Lstm, LstmConfig, Rnn, RnnConfig};
 use burn::tensor::{Device, Tensor};
 use burn_dp::nn::Private;
@@ -196,6 +197,7 @@ impl Network {
                 Private<Gru>,
                 Private<Lstm>,
                 Private<Activation>,
+                Private<MaxPool2d>,
             >(sizes, device),
         }
     }
@@ -216,10 +218,11 @@ impl Network {
             Gru,
             Lstm,
             Activation,
+            MaxPool2d,
         >(sizes, device)
     }
 
-    fn init<L, C, G, N, A, R, U, M, F>(self, sizes: Sizes, device: &Device) -> AnyNetwork
+    fn init<L, C, G, N, A, R, U, M, F, P>(self, sizes: Sizes, device: &Device) -> AnyNetwork
     where
         L: Layer<Linear> + Forward<2> + Forward<3>,
         C: Layer<Conv2d> + Forward<4>,
@@ -230,13 +233,14 @@ impl Network {
         U: Layer<Gru> + Forward<3>,
         M: Layer<Lstm> + Forward<3>,
         F: Layer<Activation> + Forward<2> + Forward<4>,
+        P: Layer<MaxPool2d> + Forward<4>,
         AnyNetwork: From<Blocks<A, N, L>>
-            + From<Cnn<C, L, F>>
+            + From<Cnn<C, L, F, P>>
             + From<Recurrent<R, L>>
             + From<Recurrent<U, L>>
             + From<Recurrent<M, L>>
             + From<ResNet18<C, G, L>>
-            + From<Vgg11<C, L>>
+            + From<Vgg11<C, L, P>>
             + From<Mlp<L, F>>,
     {
         let classes = self.classes();
@@ -246,7 +250,7 @@ impl Network {
         }
         let units = sizes.width.unwrap_or(UNITS);
         match self {
-            Self::Cnn => Cnn::<C, L, F>::new(classes, device).into(),
+            Self::Cnn => Cnn::<C, L, F, P>::new(classes, device).into(),
             Self::Rnn => {
                 let cell = R::of(RnnConfig::new(d_input, units, true).init(device));
                 Recurrent::<R, L>::new(cell, units, classes, device).into()
@@ -263,7 +267,7 @@ impl Network {
                 let width = sizes.width.unwrap_or(64);
                 ResNet18::<C, G, L>::new(width, classes, device).into()
             }
-            Self::Vgg11 => Vgg11::<C, L>::new(height, classes, device).into(),
+            Self::Vgg11 => Vgg11::<C, L, P>::new(height, classes, device).into(),
             _ => {
                 let hidden = match (sizes.width, sizes.depth) {
                     (None, None) => vec![128, 256],
@@ -284,7 +288,7 @@ any_classifier! {
         /// Multi-layer perceptron.
         Mlp(Mlp<Private<Linear>, Private<Activation>>),
         /// Convolutional network.
-        Cnn(Cnn<Private<Conv2d>, Private<Linear>, Private<Activation>>),
+        Cnn(Cnn<Private<Conv2d>, Private<Linear>, Private<Activation>, Private<MaxPool2d>>),
         /// Recurrent network.
         Rnn(Recurrent<Private<Rnn>, Private<Linear>>),
         /// Gated recurrent unit.
@@ -296,11 +300,11 @@ any_classifier! {
         /// Residual network of 18 layers.
         ResNet18(ResNet18<Private<Conv2d>, Private<GroupNorm>, Private<Linear>>),
         /// VGG network of 11 layers.
-        Vgg11(Vgg11<Private<Conv2d>, Private<Linear>>),
+        Vgg11(Vgg11<Private<Conv2d>, Private<Linear>, Private<MaxPool2d>>),
         /// Multi-layer perceptron of stock layers.
         StockMlp(Mlp<Linear, Activation>),
         /// Convolutional network of stock layers.
-        StockCnn(Cnn<Conv2d, Linear, Activation>),
+        StockCnn(Cnn<Conv2d, Linear, Activation, MaxPool2d>),
         /// Recurrent network of stock layers.
         StockRnn(Recurrent<Rnn, Linear>),
         /// Gated recurrent unit of stock layers.
@@ -312,7 +316,7 @@ any_classifier! {
         /// Residual network of stock layers.
         StockResNet18(ResNet18<Conv2d, GroupNorm, Linear>),
         /// VGG network of stock layers.
-        StockVgg11(Vgg11<Conv2d, Linear>),
+        StockVgg11(Vgg11<Conv2d, Linear, MaxPool2d>),
     }
 }
 

@@ -22,14 +22,14 @@ const LARGEST: usize = 7;
 /// A stage ends with a pooling that halves the sides, unless they are 1. More than 7 × 7 pixels are
 /// averaged to that size before the hidden layers.
 #[derive(Module, Debug)]
-pub(super) struct Vgg11<C: Module, L: Module> {
+pub(super) struct Vgg11<C: Module, L: Module, P: Module> {
     stages: Vec<Vec<C>>,
-    pool: MaxPool2d,
+    pool: P,
     average: Option<AdaptiveAvgPool2d>,
     layers: Vec<L>,
 }
 
-impl<C: Layer<Conv2d>, L: Layer<Linear>> Vgg11<C, L> {
+impl<C: Layer<Conv2d>, L: Layer<Linear>, P: Layer<MaxPool2d>> Vgg11<C, L, P> {
     /// Creates the network for square images with this number of pixels per side.
     pub(super) fn new(mut side: usize, classes: usize, device: &Device) -> Self {
         let mut channels = 3;
@@ -49,15 +49,16 @@ impl<C: Layer<Conv2d>, L: Layer<Linear>> Vgg11<C, L> {
         });
         let widths = [512 * side * side, HIDDEN, HIDDEN, classes];
         let layer = |pair: &[usize]| L::of(LinearConfig::new(pair[0], pair[1]).init(device));
-        let pool = MaxPool2dConfig::new([2, 2]).with_strides([2, 2]).init();
+        let pool = P::of(MaxPool2dConfig::new([2, 2]).with_strides([2, 2]).init());
         Self { stages, pool, average, layers: widths.windows(2).map(layer).collect() }
     }
 }
 
-impl<C, L> Classifier for Vgg11<C, L>
+impl<C, L, P> Classifier for Vgg11<C, L, P>
 where
     C: Layer<Conv2d> + Forward<4>,
     L: Layer<Linear> + Forward<2>,
+    P: Layer<MaxPool2d> + Forward<4>,
 {
     type Inputs = Tensor<4>;
 
@@ -69,7 +70,7 @@ where
             }
             let [.., side] = features.dims();
             if side >= 2 {
-                features = self.pool.forward(features);
+                features = self.pool.apply(features);
             }
         }
         if let Some(average) = &self.average {

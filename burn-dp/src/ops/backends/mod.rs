@@ -11,7 +11,7 @@ use burn_autodiff::{Autodiff, checkpoint::strategy::CheckpointStrategy};
 use super::{FusedOps, RecurrentOps, ReleaseOps};
 
 #[cfg(any(feature = "ndarray", feature = "cube", feature = "remote"))]
-use super::{ParametricOps, RowOps};
+use super::{ParametricOps, PoolOps, RowOps};
 
 /// The recurrent primitive chooses kernels by the backend that the dispatch leads to.
 impl FusedOps for Dispatch {
@@ -37,6 +37,9 @@ impl RecurrentOps for burn::backend::NdArray {}
 #[cfg(feature = "ndarray")]
 impl RowOps for burn::backend::NdArray {}
 
+#[cfg(feature = "ndarray")]
+impl PoolOps for burn::backend::NdArray {}
+
 /// The CPU backends release on the host, where their sums are.
 #[cfg(feature = "flex")]
 impl ReleaseOps for burn::backend::Flex {}
@@ -61,6 +64,9 @@ impl RecurrentOps for burn_cubecl::CubeBackend {}
 #[cfg(feature = "cube")]
 impl RowOps for burn_cubecl::CubeBackend {}
 
+#[cfg(feature = "cube")]
+impl PoolOps for burn_cubecl::CubeBackend {}
+
 /// Fusion compiles kernels of its own.
 #[cfg(feature = "fusion")]
 impl<B: burn_fusion::FusionBackend> FusedOps for burn_fusion::Fusion<B> {
@@ -81,6 +87,9 @@ impl<C: burn_router::RouterChannel> RecurrentOps for burn_router::BackendRouter<
 
 #[cfg(feature = "remote")]
 impl<C: burn_router::RouterChannel> RowOps for burn_router::BackendRouter<C> {}
+
+#[cfg(feature = "remote")]
+impl<C: burn_router::RouterChannel> PoolOps for burn_router::BackendRouter<C> {}
 
 #[cfg(feature = "remote")]
 impl<C: burn_router::RouterChannel> ReleaseOps for burn_router::BackendRouter<C> {}

@@ -75,6 +75,36 @@ fn a_convolutional_network_equals_the_loop_over_examples() {
     }
 }
 
+#[derive(Module, Debug)]
+struct Pooled<C, P> {
+    conv: C,
+    pool: P,
+}
+
+#[test]
+fn max_pooling_equals_the_loop_over_examples() {
+    let config = || MaxPool2dConfig::new([2, 3]);
+    for device in training_devices() {
+        for config in [
+            config(),
+            config().with_strides([1, 2]),
+            config().with_dilation([2, 2]),
+            config().with_ceil_mode(true),
+            config().with_padding(PaddingConfig2d::Explicit(1, 1, 1, 1)),
+            config().with_padding(PaddingConfig2d::Explicit(0, 1, 1, 1)),
+        ] {
+            let conv = numbered(Conv2dConfig::new([2, 4], [3, 3]).init(&device), 3);
+            let pool = config.init();
+            let private = Pooled { conv: conv.clone().private(), pool: pool.clone().private() };
+            let plain = Pooled { conv, pool };
+            let x = numbers([5, 2, 9, 11], 9, &device);
+            check_twins!(&private, &plain, x, |model, x| {
+                losses(model.pool.forward(model.conv.forward(x)))
+            });
+        }
+    }
+}
+
 #[test]
 fn every_option_of_conv1d_equals_the_loop_over_examples() {
     let config = || Conv1dConfig::new(4, 6, 3);

@@ -12,6 +12,7 @@ mod gram;
 mod indexed_norms;
 mod linear;
 mod matrices;
+mod max_pool;
 mod patches;
 mod recurrent;
 mod row_norms;
@@ -30,13 +31,14 @@ use burn::tensor::Shape;
 use burn_dp_kernels::Packed;
 use rayon::prelude::*;
 
+use crate::ops::max_pool as by_operations;
 use crate::ops::primitives::{
     axes::{four_axes, sum_over_examples},
     scale,
 };
 use crate::ops::{
     Bias, Convolution, FusedOps, GateFunction, GruCell, Kept, LstmCell, ParametricOps, Patches,
-    Primitive, RecurrentOps, RowOps,
+    PoolOps, Primitive, RecurrentOps, RowOps, Windows,
 };
 
 impl ParametricOps for Flex {
@@ -307,6 +309,22 @@ impl RowOps for Flex {
         grad: FloatTensor<Self>,
     ) -> FloatTensor<Self> {
         rows::normalize_input_gradient(output, scale, grad)
+    }
+}
+
+impl PoolOps for Flex {
+    fn window_maxima(input: FloatTensor<Self>, windows: Windows) -> FloatTensor<Self> {
+        max_pool::maxima(input, windows)
+            .unwrap_or_else(|input| by_operations::by_operations::<Self>(input, windows))
+    }
+
+    fn window_maxima_input_gradient(
+        input: FloatTensor<Self>,
+        grad: FloatTensor<Self>,
+        windows: Windows,
+    ) -> FloatTensor<Self> {
+        max_pool::input_gradient(&input, &grad, windows)
+            .unwrap_or_else(|| by_operations::gradient_by_operations::<Self>(input, grad, windows))
     }
 }
 
