@@ -18,6 +18,15 @@ const FINETUNE_PART: &str = "finetune";
 /// The variable that names a folder of data sets.
 const DATA: &str = "BURN_DP_DATA";
 
+/// Benchmarks measure `burn-dp` as a program of a user compiles it with `--release`, without the
+/// checks of builds for debugging. The other commands have the same dependencies.
+const MEASURED: [&str; 4] = [
+    "--config",
+    "profile.dev.package.burn-dp.debug-assertions=false",
+    "--config",
+    "profile.dev.package.burn-dp.overflow-checks=false",
+];
+
 /// Arguments that go to the program as they are.
 #[derive(ClapArgs, Debug, Default)]
 pub(crate) struct Args {
@@ -132,6 +141,9 @@ fn program(program: Program, args: &Args) -> Result<Process, String> {
     let mut process = Process::cargo()
         .args(["run", "-p", program.package])
         .builds(Announcement::new(program.package, &parts(program, &features)));
+    if program == BENCH {
+        process = process.args(MEASURED);
+    }
     if !features.is_empty() {
         process = process.args(["--features", &features.join(",")]);
     }
@@ -176,6 +188,16 @@ mod tests {
             assert!(!process.unwrap().to_string().contains("--quiet"));
         }
         assert!(!accountant("epsilon", &args).to_string().contains("--quiet"));
+    }
+
+    #[test]
+    fn a_benchmark_has_no_checks_of_builds_for_debugging() {
+        let text = bench(&Args::from(["step"])).unwrap().to_string();
+        assert!(text.contains("burn-dp.debug-assertions=false"), "{text}");
+        assert!(text.contains("burn-dp.overflow-checks=false"), "{text}");
+        assert!(text.ends_with("--bin bench -- step"), "{text}");
+        let text = train(&Args::default()).unwrap().to_string();
+        assert!(!text.contains("--config"), "{text}");
     }
 
     #[test]
