@@ -186,8 +186,11 @@ fn chunks(rule: &dyn Rule, chunk: usize) -> impl Iterator<Item = Box<dyn Rule>> 
 }
 
 /// Returns the gradients of all examples, `[batch_size, values]`, formed for `chunk` examples at a
-/// time.
+/// time where forming them needs temporary tensors.
 fn instantiate(rule: &dyn Rule, chunk: usize) -> Tensor<2> {
+    if let Some(gradients) = rule.instantiate_at_once() {
+        return gradients;
+    }
     let mut parts: Vec<Tensor<2>> = chunks(rule, chunk).map(|part| part.instantiate()).collect();
     if parts.len() == 1 { parts.remove(0) } else { Tensor::cat(parts, 0) }
 }

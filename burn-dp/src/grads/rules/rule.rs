@@ -40,6 +40,11 @@ pub(in crate::grads) trait Rule: Debug {
     /// values.
     fn instantiate(&self) -> Tensor<2>;
 
+    /// Returns the per-example gradients if a native kernel forms them without temporary tensors.
+    fn instantiate_at_once(&self) -> Option<Tensor<2>> {
+        None
+    }
+
     /// Adds the per-example gradients to `gradients`, which has the same shape.
     fn add_to(&self, gradients: Tensor<2>) -> Tensor<2> {
         gradients + self.instantiate()

@@ -23,9 +23,9 @@ pub(super) trait ColumnRule: std::fmt::Debug {
         self.columns().weighted_sum(coefficients)
     }
 
-    /// Returns the per-example gradients, `[batch_size, values]`.
-    fn instantiate(&self) -> Tensor<2> {
-        self.columns().instantiate()
+    /// Returns the per-example gradients, `[batch_size, values]`, if no columns are needed.
+    fn without_columns(&self) -> Option<Tensor<2>> {
+        None
     }
 
     /// Returns the rule for some of the examples.
@@ -54,7 +54,11 @@ impl<R: ColumnRule + 'static> Rule for R {
     }
 
     fn instantiate(&self) -> Tensor<2> {
-        ColumnRule::instantiate(self)
+        self.without_columns().unwrap_or_else(|| self.columns().instantiate())
+    }
+
+    fn instantiate_at_once(&self) -> Option<Tensor<2>> {
+        self.without_columns()
     }
 
     fn weighted_sum(&self, coefficients: Tensor<1>) -> Tensor<1> {

@@ -110,11 +110,10 @@ impl<const D: usize> ColumnRule for ConvWeight<D> {
         }
     }
 
-    fn instantiate(&self) -> Tensor<2> {
+    fn without_columns(&self) -> Option<Tensor<2>> {
         let (image, pixels) = (self.image.clone(), self.pixels.clone());
         let convolution = self.convolution.clone();
         ops::convolution_gradients(image, pixels, self.weight.clone(), convolution)
-            .unwrap_or_else(|| self.columns().instantiate())
     }
 
     /// Computes the ordinary gradient for scaled pixels.
