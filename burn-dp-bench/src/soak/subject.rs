@@ -7,7 +7,7 @@ use burn::optim::AdamConfig;
 use burn::tensor::Device;
 use burn_dp::DpError;
 use burn_dp::checkpoint::Checkpointer;
-use burn_dp::optim::{DpOptimizer, WeightAverage};
+use burn_dp::optim::{DpOptimizer, PrivacyPlan, WeightAverage};
 use burn_dp_examples::models::MlpConfig;
 use burn_dp_examples::training::{MODEL_FILE, STATEMENT_TEXT, Training, individual};
 use clap::ValueEnum;
@@ -15,8 +15,8 @@ use clap::ValueEnum;
 #[cfg(feature = "train")]
 use super::learner;
 use super::tiny::{
-    DELTA, MODEL, Net, RELEASED, RESULTS, Rows, STEPS, dataset, device, phase, plan, publish,
-    values,
+    DELTA, MODEL, Net, RELEASED, RESULTS, Rows, STEPS, correlated_plan, dataset, device, phase,
+    plan, publish, values,
 };
 
 /// A kind of run.
@@ -24,6 +24,8 @@ use super::tiny::{
 pub enum Subject {
     /// A custom loop that saves every two steps.
     Loop,
+    /// The custom loop with correlated noise, over shuffled epochs.
+    Correlated,
     /// Burn's learner.
     #[cfg(feature = "train")]
     Learner,
@@ -41,6 +43,7 @@ impl Subject {
     pub(super) fn name(self) -> &'static str {
         match self {
             Self::Loop => "loop",
+            Self::Correlated => "correlated",
             #[cfg(feature = "train")]
             Self::Learner => "learner",
             Self::Program => "program",
@@ -69,7 +72,10 @@ impl Subject {
     /// Begins or continues the run in this folder, and makes it to the end.
     pub(super) fn run(self, folder: &Path) -> Result<(), String> {
         match self {
-            Self::Loop => run_loop(folder).map_err(|error| error.to_string()),
+            Self::Loop => run_loop(folder, plan).map_err(|error| error.to_string()),
+            Self::Correlated => {
+                run_loop(folder, correlated_plan).map_err(|error| error.to_string())
+            }
             #[cfg(feature = "train")]
             Self::Learner => learner::run(folder).map_err(|error| error.to_string()),
             Self::Program => run_program(&folder.join(RESULTS)),
@@ -77,7 +83,7 @@ impl Subject {
     }
 }
 
-fn run_loop(folder: &Path) -> Result<(), DpError> {
+fn run_loop(folder: &Path, plan: impl Fn() -> Result<PrivacyPlan, DpError>) -> Result<(), DpError> {
     phase("load");
     let checkpointer = Checkpointer::new(folder.join("run"));
     let (device, inner) = (device(), AdamConfig::new().init());

@@ -10,9 +10,10 @@ use burn::tensor::{Device, Tensor, TensorData};
 use burn_dp::DpError;
 use burn_dp::losses::MseLossConfig;
 use burn_dp::nn::{IntoPrivate, Private};
-use burn_dp::optim::{PrivacyPlan, PrivacyPlanConfig};
+use burn_dp::optim::{PrivacyPlan, PrivacyPlanConfig, SamplingScheme};
 use burn_dp::random::InsecureSeed;
 use burn_dp_accountant::PrivacyStatement;
+use burn_dp_accountant::correlated_noise::Strategy;
 
 /// Begins a line with what the process begins now.
 pub(super) const PHASE: &str = "phase: ";
@@ -75,11 +76,20 @@ pub(super) fn dataset(from: usize) -> InMemDataset<usize> {
 }
 
 pub(super) fn plan() -> Result<PrivacyPlan, DpError> {
+    config().init()
+}
+
+/// Returns a plan whose units take part every five steps, with noise of three bands.
+pub(super) fn correlated_plan() -> Result<PrivacyPlan, DpError> {
+    let strategy = Strategy::banded_toeplitz(STEPS, &[1.0, 0.5, 0.2])?;
+    config().with_sampling(SamplingScheme::ShuffledOnce).with_correlated_noise(strategy).init()
+}
+
+fn config() -> PrivacyPlanConfig {
     PrivacyPlanConfig::new(UNITS, 12.0)
         .with_steps(STEPS)
         .with_noise_multiplier(1.0)
         .with_insecure_seed(InsecureSeed(3))
-        .init()
 }
 
 /// Returns the parameters of a model.
