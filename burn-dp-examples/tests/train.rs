@@ -7,6 +7,9 @@ use std::process::{Command, Output};
 
 use burn::module::{Module, ModuleVisitor, Param};
 use burn::tensor::{Device, Tensor};
+use burn_dp_accountant::{
+    DpEvent, LedgerHeader, NeighboringRelation, PrivacyLedger, UnitOfPrivacy,
+};
 use burn_dp_examples::models::MlpConfig;
 use serde_json::Value;
 use tempfile::TempDir;
@@ -65,6 +68,10 @@ fn impossible_options_are_refused_before_anything_is_written() {
         ("--batch-size 12001", "--batch-size must be at most the 12000 training examples"),
         ("--noise-multiplier 0 --epsilon 3", "no budget such as --epsilon 3 can be met"),
         ("--noise-multiplier 0", "--noise-multiplier must be a number greater than 0, got 0"),
+        ("--group 0", "--group must be at least 1, got 0"),
+        ("--group -1", "invalid value '-1' for '--group <K>'"),
+        ("--clipping batch --group 0", "--group must be at least 1, got 0"),
+        ("shakespeare --federated --group 0", "--group must be at least 1, got 0"),
         ("--noise-multiplier 0.1 --epsilon 0.1", "more than --epsilon 0.1"),
         ("--steps 3 --epochs 3", "--steps 3 and --epochs 3 contradict"),
         ("--epochs 9999999999999999999", "--epochs must be at most 1000000000"),
@@ -283,6 +290,31 @@ fn a_private_run_writes_model_figures_plot_and_statement_that_agree() {
     assert!(printed.contains("plot: out/training.svg"), "{printed}");
     let plot = std::fs::read_to_string(out.join("training.svg")).unwrap();
     assert!(plot.contains("test accuracy") && plot.contains("epsilon"));
+}
+
+#[test]
+fn the_statement_has_the_guarantee_of_a_group_also_of_a_resumed_run() {
+    let line = format!("{SMALL} --epochs 20 --noise-multiplier 2 --delta 1e-4");
+    let folder = tempfile::tempdir().unwrap();
+    interrupted(folder.path(), &format!("{line} --output out"), 40);
+    let (_, printed) = figures_in(folder.path(), &format!("{line} --resume --group 3"));
+    assert!(printed.contains("  3 units at once:      epsilon <= "), "{printed}");
+    let text = std::fs::read_to_string(folder.path().join("out/privacy.json")).unwrap();
+    let statement: Value = serde_json::from_str(&text).unwrap();
+    let upper = |epsilon: &Value| epsilon["upper"].as_f64().unwrap();
+    let groups = statement["groups"].as_array().unwrap();
+    let epsilons = statement["epsilons"].as_array().unwrap();
+    assert_eq!(groups.len(), epsilons.len());
+    for (group, one) in groups.iter().zip(epsilons) {
+        assert_eq!((&group["units"], &group["epsilon"]["delta"]), (&3.into(), &one["delta"]));
+        assert!(upper(&group["epsilon"]) > 3.0 * upper(one), "{group} {one}");
+    }
+    // The accountant alone says the same.
+    let header = LedgerHeader::new(UnitOfPrivacy::Example, NeighboringRelation::AddOrRemoveOne);
+    let mut ledger = PrivacyLedger::new(header);
+    ledger.record_many(&DpEvent::dp_sgd_step(0.05, 2.0), 400).unwrap();
+    let expected = ledger.group_epsilon(3, 1e-4).unwrap().upper;
+    assert!((upper(&groups[0]["epsilon"]) / expected - 1.0).abs() < 1e-9, "{expected}");
 }
 
 #[test]

@@ -56,6 +56,17 @@ fn figures(folder: &Path, line: &str) -> (Value, String) {
     (serde_json::from_str(&text).unwrap(), String::from_utf8(output.stdout).unwrap())
 }
 
+/// Checks that the statement has a guarantee for two units, which is weaker than for one.
+fn assert_group_of_two(folder: &Path) {
+    let text = std::fs::read_to_string(folder.join("out/privacy.json")).unwrap();
+    let statement: Value = serde_json::from_str(&text).unwrap();
+    let (one, two) = (&statement["epsilons"][0], &statement["groups"][0]["epsilon"]);
+    assert_eq!((&statement["groups"][0]["units"], &two["delta"]), (&json!(2), &one["delta"]));
+    let [one, two] = [one, two].map(|epsilon| epsilon["upper"].as_f64());
+    // Absent where there is no bound.
+    assert!(two.is_none_or(|two| two > 2.0 * one.unwrap()), "{one:?} {two:?}");
+}
+
 /// Sixty roles, some of which say nothing.
 fn roles(folder: &Path) {
     let line = |user: usize| {
@@ -73,7 +84,7 @@ const USERS: &str = "shakespeare --federated --data-dir . --users-per-round 20 -
 fn users_are_trained_on_with_a_statement_for_the_user_and_with_plots() {
     let folder = tempfile::tempdir().unwrap();
     roles(folder.path());
-    let (figures, output) = figures(folder.path(), &format!("{USERS} --epsilon 10"));
+    let (figures, output) = figures(folder.path(), &format!("{USERS} --epsilon 10 --group 2"));
     assert_eq!(figures["users"], json!([54, 6]));
     assert_eq!((figures["rounds"].as_u64(), figures["private"].as_bool()), (Some(4), Some(true)));
     let epsilon = figures["epsilon"].as_f64().unwrap();
@@ -86,6 +97,7 @@ fn users_are_trained_on_with_a_statement_for_the_user_and_with_plots() {
     assert_eq!((&last["round"], &last["update_norms"]), (&json!(4), &figures["update_norms"]));
     assert!(output.contains("one user, with all of their examples"), "{output}");
     assert!(output.contains("federated averaging"), "{output}");
+    assert_group_of_two(folder.path());
     let thresholds: Vec<_> = (figures["measurements"].as_array().unwrap().iter())
         .map(|measured| measured["threshold"].as_f64().unwrap())
         .collect();
@@ -217,7 +229,8 @@ const SETS: &str = "--clipping batch --train-size 560 --public-size 100 --test-s
 #[test]
 fn mini_sets_are_trained_on_with_batch_norm_and_the_statement_says_what_it_stores() {
     let folder = tempfile::tempdir().unwrap();
-    let (figures, output) = figures(folder.path(), &format!("digits {SETS} --mini-sets 2"));
+    let line = format!("digits {SETS} --mini-sets 2 --group 2");
+    let (figures, output) = figures(folder.path(), &line);
     assert_eq!(figures["model"], "bn-lenet5");
     // 28 mini-sets of 560 private images, two in a step.
     assert_eq!(figures["steps"], 28);
@@ -233,6 +246,7 @@ fn mini_sets_are_trained_on_with_batch_norm_and_the_statement_says_what_it_store
     assert!(public.contains("drawn digits of seed 0") && public.contains("100 items"), "{public}");
     assert_eq!(statement["facts"]["mini_set_size"], "20");
     assert!(output.contains("sampling 2 of 28 units"), "{output}");
+    assert_group_of_two(folder.path());
     assert!(folder.path().join("out/accuracy.svg").is_file());
     assert!(output.contains("plot: out/training.svg"), "{output}");
 }

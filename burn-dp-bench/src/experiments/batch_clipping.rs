@@ -141,6 +141,7 @@ pub(super) fn run(options: BatchClippingOptions) -> Result<BatchClippingExperime
                 delta: 1e-5,
                 // The sensitivity is 2 C.
                 noise_multiplier: Some(2.0 * options.sigma * contender.noise),
+                group: None,
                 insecure_seed: None,
             },
             seed: options.data.seed,

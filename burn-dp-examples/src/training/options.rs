@@ -73,6 +73,11 @@ pub struct PrivacyOptions {
     /// Standard deviation of the noise over the clipping threshold.
     #[arg(long, value_name = "SIGMA", allow_hyphen_values = true)]
     pub noise_multiplier: Option<f64>,
+    /// Also state epsilon for K units at once, for example the K examples of one person, in
+    /// privacy.txt and privacy.json. It is usually more than K times epsilon of one unit. The
+    /// training and its noise do not depend on it.
+    #[arg(long, value_name = "K", allow_hyphen_values = true)]
+    pub group: Option<u64>,
     /// Take sampling and noise from this seed: the run can be repeated, and nothing of it is
     /// private. For tests and for experiments on public data.
     #[arg(long, value_name = "N")]

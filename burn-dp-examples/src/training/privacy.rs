@@ -20,6 +20,10 @@ pub struct PrivacySettings {
     pub delta: f64,
     /// Standard deviation of the noise over the sensitivity.
     pub noise_multiplier: Option<f64>,
+    /// Number of units for which the statement has a guarantee in addition. A resumed run may have
+    /// another one.
+    #[serde(skip)]
+    pub group: Option<u64>,
     /// Known seed of sampling and noise. Nothing is private with it.
     pub insecure_seed: Option<u64>,
 }
@@ -34,8 +38,8 @@ impl PrivacySettings {
     ///
     /// # Errors
     ///
-    /// Returns [`TrainError::Option`] if a number is not positive and finite or δ is not less than
-    /// 1.
+    /// Returns [`TrainError::Option`] if a number is not positive and finite, δ is not less than 1,
+    /// or the group has no unit.
     pub fn new(
         options: &PrivacyOptions,
         epsilon: Option<f64>,
@@ -67,7 +71,13 @@ impl PrivacySettings {
             let reason = format!("must be between 0 and 1/N, got {delta}; try --delta 1e-5");
             return Err(TrainError::option("--delta", reason));
         }
-        Ok(Self { epsilon, delta, noise_multiplier, insecure_seed: options.insecure_seed })
+        if options.group == Some(0) {
+            let reason = "must be at least 1, got 0: a guarantee is for one unit or several at \
+                          once; leave it out, or give the number of units";
+            return Err(TrainError::option("--group", reason));
+        }
+        let PrivacyOptions { group, insecure_seed, .. } = *options;
+        Ok(Self { epsilon, delta, noise_multiplier, group, insecure_seed })
     }
 
     /// Checks that δ does not allow publishing one of `units` outright.

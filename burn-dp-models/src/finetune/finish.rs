@@ -36,7 +36,8 @@ impl Run<'_> {
         let base = base.unwrap_or_default();
         let trained = format!("{}{base}, {} parameters", figures.train, figures.trained_parameters);
         let facts = [("model", self.options.model.display().to_string()), ("trained", trained)];
-        let mut statement = statement(&optim, &[self.privacy.delta], facts, &NOT_COVERED)?;
+        let (deltas, group) = ([self.privacy.delta], self.privacy.group);
+        let mut statement = statement(&optim, &deltas, group, facts, &NOT_COVERED)?;
         if let Some(exposure) = figures.generated.as_ref().and_then(|g| g.exposure.as_ref()) {
             statement.facts.insert("canaries".into(), exposure.fact());
         }

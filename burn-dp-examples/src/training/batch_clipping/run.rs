@@ -90,7 +90,8 @@ impl Run<'_> {
         let not_covered =
             ["The public images, and the images and labels of the test set, which is taken as \
              public."];
-        let statement = statement(&optim, &[settings.privacy.delta], facts, &not_covered)?;
+        let (deltas, group) = ([settings.privacy.delta], settings.privacy.group);
+        let statement = statement(&optim, &deltas, group, facts, &not_covered)?;
         output.statement(&statement)?;
         let points = figures.epochs.iter().map(|epoch| (epoch.epoch as f64, epoch.test_accuracy));
         let series = Series { name: figures.clipping.clone(), points: points.collect() };

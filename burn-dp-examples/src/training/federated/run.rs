@@ -92,7 +92,8 @@ pub fn run(options: FederatedOptions) -> Result<FederatedFigures, TrainError> {
     ];
     output.models(model, None)?;
     training.forget_key()?;
-    output.statement(&statement(training.optimizer(), &[delta], facts, &not_covered)?)?;
+    let (optim, group) = (training.optimizer(), settings.privacy.group);
+    output.statement(&statement(optim, &[delta], group, facts, &not_covered)?)?;
     draw(&output, &figures)?;
     output.figures(&figures)?;
     drop(training);

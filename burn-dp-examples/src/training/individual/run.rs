@@ -177,7 +177,8 @@ fn train<E: Encoder, M: Classifier<Inputs = E::Inputs>>(
         items[0],
         settings.mean_batch(items[0])
     );
-    let delta = settings.private.map(|private| private.privacy.delta);
+    let privacy = settings.private.map(|private| private.privacy);
+    let delta = privacy.map(|privacy| privacy.delta);
     announce(&subject, prepared.as_ref().map(PrivateRun::plan).zip(delta))?;
     let first = prepared.as_ref().map_or(0, PrivateRun::first_step);
     let pass = ("pass over the data", steps_per_epoch);
@@ -244,7 +245,8 @@ fn train<E: Encoder, M: Classifier<Inputs = E::Inputs>>(
         }
         let not_covered = ["The images and labels of the test set, which is taken as public."];
         let facts = [("dataset", data.name.clone())];
-        output.statement(&statement(optim, &deltas(delta, items[0]), facts, &not_covered)?)?;
+        let (deltas, group) = (deltas(delta, items[0]), privacy.and_then(|one| one.group));
+        output.statement(&statement(optim, &deltas, group, facts, &not_covered)?)?;
         let title = format!("{} on {}", typed(settings.model), data.name);
         output.plot(&title, &measurements)?;
     }

@@ -27,10 +27,11 @@ use crate::training::sampling::SamplingSettings;
 use crate::training::{PrivacySettings, TrainError, checks};
 
 /// Options that ordinary training would have to ignore.
-const PRIVATE: [&str; 27] = [
+const PRIVATE: [&str; 28] = [
     "--epsilon",
     "--delta",
     "--noise-multiplier",
+    "--group",
     "--max-grad-norm",
     "--physical-batch-size",
     "--precision",
@@ -453,6 +454,7 @@ mod tests {
             "--epsilon 3",
             "--delta 1e-5",
             "--noise-multiplier 1",
+            "--group 2",
             "--max-grad-norm 1",
             "--physical-batch-size 64",
             "--insecure-seed 1",

@@ -65,10 +65,12 @@ const CHOOSABLE: [&str; 7] =
     ["lr", "max-grad-norm", "momentum", "optimizer", "schedule", "ema-decay", "seed"];
 
 /// Options that the search sets itself, or that contradict it.
-const REFUSED: [&str; 12] = [
+const REFUSED: [&str; 13] = [
     "--epsilon",
     "--delta",
     "--noise-multiplier",
+    // The statement of one run is not released.
+    "--group",
     "--output",
     "--json",
     "--resume",
@@ -234,6 +236,7 @@ mod tests {
             ("--choose lr=1 -- --epsilon 3", "must not contain --epsilon"),
             ("--choose lr=1 -- --recipe mnist-scattering", "must not contain --recipe"),
             ("--choose lr=1 -- --noise-multiplier=1", "must not contain --noise-multiplier=1"),
+            ("--choose lr=1 -- --group 2", "must not contain --group"),
             ("--choose lr=1 -- --simulation-seed 1", "must not contain --simulation-seed"),
             ("--choose lr=1 --mean-runs 0.5", "must be at least 1"),
             ("--choose lr=1 --shape 0.5", "--shape has no meaning with --runs geometric"),
