@@ -13,12 +13,15 @@ use burn_dp::DpError;
 use burn_dp::clipping::FlatClipping;
 use burn_dp::random::InsecureSeed;
 use burn_dp::tune::PrivateSearch;
-use burn_dp_accountant::{Budget, DpEvent, LedgerHeader, PrivacyStatement, Rounded, UnitOfPrivacy};
+use burn_dp_accountant::{
+    AccountantError, Budget, DpEvent, LedgerHeader, PrivacyStatement, Rounded, UnitOfPrivacy,
+};
 use serde::Serialize;
 
 use super::individual::{self, Settings};
 use super::loading::Loaded;
 use super::options::{DataOptions, typed};
+use super::sampling::SamplingName;
 use super::{
     AVERAGED_MODEL_FILE, MODEL_FILE, STATEMENT_JSON, STATEMENT_TEXT, TRAINING_PLOT, TrainError,
     files,
@@ -143,8 +146,8 @@ impl Plan {
         let event = |noise_multiplier| {
             run(noise_multiplier).map_or(DpEvent::NonPrivate, |(event, ..)| event)
         };
-        let noise_multiplier =
-            PrivateSearch::calibrate(budget, relation, runs, event).map_err(DpError::from)?;
+        let noise_multiplier = PrivateSearch::calibrate(budget, relation, runs, event)
+            .map_err(|error| refused(&settings, error))?;
         let search = PrivateSearch::new(event(noise_multiplier), runs).map_err(DpError::from)?;
         let header = LedgerHeader::new(UnitOfPrivacy::Example, relation)
             .with_sampler(sampling)
@@ -170,6 +173,27 @@ impl Plan {
             PrivacyStatement::from_ledger(&ledger, &[options.delta]).map_err(DpError::from)?;
         let epsilon = ledger.epsilon(options.delta).map_err(DpError::from)?.upper;
         Ok(Self { noise_multiplier, epsilon, statement })
+    }
+}
+
+/// Returns the error of a calibration, with a way out where a cap is the reason.
+fn refused(settings: &Settings, error: AccountantError) -> TrainError {
+    let sampling = settings.private.map(|private| private.sampling);
+    match (sampling.map(|sampling| (sampling.sampling, sampling.max_batch_size)), &error) {
+        (
+            Some((SamplingName::TruncatedPoisson, Some(max_batch_size))),
+            AccountantError::Unsupported { .. },
+        ) => {
+            let reason = format!(
+                "{max_batch_size} is too far above the batch size of {} for a search: it is \
+                 reached with a probability below 1e-60, which counts as an additive δ, and the \
+                 bounds of a search have none; leave it out, or give a smaller one or --sampling \
+                 poisson",
+                settings.batch_size
+            );
+            TrainError::option("--max-batch-size", reason)
+        }
+        _ => DpError::from(error).into(),
     }
 }
 
@@ -254,6 +278,7 @@ mod tests {
         let correlated = format!("--correlated-noise {}", path.display());
         let correlated = correlated.as_str();
         for (sampling, correlated) in [
+            ("truncated-poisson", ""),
             ("shuffled", ""),
             ("cyclic-poisson --parts 4", ""),
             ("cyclic-poisson --parts 4", correlated),
@@ -281,5 +306,18 @@ mod tests {
             let one = one.epsilon_at_end(1e-4).unwrap();
             assert!(one < 0.9 * search.epsilon, "{line}: {one}");
         }
+    }
+
+    #[test]
+    fn a_cap_that_is_hardly_ever_reached_is_refused_with_a_way_out() {
+        let folder = tempfile::tempdir().unwrap();
+        let line = "--choose lr=0.1,0.5 --delta 1e-4 -- digits --train-size 600 --batch-size 50 \
+                    --steps 24 --sampling truncated-poisson --max-batch-size 400";
+        let options = options(folder.path(), line);
+        let candidate = &options.candidates().unwrap()[0];
+        let plan = Plan::new(&options, candidate, &mut Loaded::default());
+        let error = plan.map(|plan| plan.epsilon).unwrap_err().to_string();
+        assert!(error.starts_with("--max-batch-size 400 is too far above"), "{error}");
+        assert!(error.contains("below 1e-60") && error.contains("--sampling poisson"), "{error}");
     }
 }
