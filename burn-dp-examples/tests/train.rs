@@ -317,6 +317,59 @@ fn the_statement_has_the_guarantee_of_a_group_also_of_a_resumed_run() {
     assert!((upper(&groups[0]["epsilon"]) / expected - 1.0).abs() < 1e-9, "{expected}");
 }
 
+#[cfg(unix)]
+#[test]
+fn a_run_after_earlier_releases_has_one_budget_with_them_also_if_it_is_resumed() {
+    let folder = tempfile::tempdir().unwrap();
+    let first = train(folder.path(), &format!("{SMALL} --steps 10 --noise-multiplier 4"));
+    assert!(first.status.success(), "{}", String::from_utf8_lossy(&first.stderr));
+    let results = folder.path().join("out/train");
+    let before = PrivacyLedger::load(results.join("ledger.json")).unwrap();
+    assert_eq!(before.releases(), 10);
+    std::fs::rename(results.join("ledger.json"), folder.path().join("first.json")).unwrap();
+    std::fs::rename(results.join("privacy.json"), folder.path().join("privacy.json")).unwrap();
+
+    let alone = format!("{SMALL} --epochs 3 --epsilon 2 --delta 1e-4");
+    let line = format!("{alone} --earlier-ledger first.json");
+    interrupted(folder.path(), &format!("{line} --output out"), 40);
+    let without = refusal_in(folder.path(), &format!("{alone} --output out --resume"));
+    assert!(without.contains("earlier_releases was 10 of earlier ledgers"), "{without}");
+    assert!(without.contains("is now nothing"), "{without}");
+    let (figures, printed) = figures_in(folder.path(), &format!("{line} --resume"));
+    let text = std::fs::read_to_string(folder.path().join("out/privacy.txt")).unwrap();
+    assert!(text.contains("earlier_releases:") && text.contains("10 x "), "{text}");
+    assert!(printed.contains("60 x "), "{printed}");
+
+    // ε is the one of both runs, and the budget is spent by both.
+    let sigma = figures["noise_multiplier"].as_f64().unwrap();
+    let mut both = before.clone();
+    both.record_many(&DpEvent::dp_sgd_step(0.05, sigma), 60).unwrap();
+    let epsilon = figures["epsilon"].as_f64().unwrap();
+    assert_eq!(both.epsilon(1e-4).unwrap().upper, epsilon);
+    assert!((1.99..=2.0).contains(&epsilon), "{epsilon}");
+    let written = PrivacyLedger::load(folder.path().join("out/ledger.json")).unwrap();
+    assert_eq!(written.entries(), both.entries());
+
+    let mut insecure = before.clone();
+    insecure.mark_insecure("fixed seed 7");
+    insecure.save(folder.path().join("insecure.json")).unwrap();
+    PrivacyLedger::new(before.header().clone()).save(folder.path().join("empty.json")).unwrap();
+    for (file, expected) in [
+        ("none.json", "--earlier-ledger none.json cannot be read"),
+        ("privacy.json", "give the ledger.json of an output folder"),
+        ("empty.json", "--earlier-ledger empty.json contains no release"),
+        ("insecure.json", "fixed seed 7"),
+        ("first.json --sampling fixed-size", "earlier_releases must be for one example"),
+        ("first.json --epsilon 0.01", "the earlier releases alone cost epsilon = "),
+        ("first.json --clipping batch --noise-multiplier 9", "earlier_releases must be for one"),
+    ] {
+        let line = format!("--delta 1e-5 --output other --earlier-ledger {file}");
+        let message = refusal_in(folder.path(), &line);
+        assert!(message.contains(expected), "{file}: {message}");
+        assert!(!folder.path().join("other").exists(), "{file}");
+    }
+}
+
 #[test]
 fn every_clipping_policy_trains_and_is_named_in_the_statement() {
     for (line, words) in [

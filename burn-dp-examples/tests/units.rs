@@ -113,6 +113,20 @@ fn users_are_trained_on_with_a_statement_for_the_user_and_with_plots() {
 }
 
 #[test]
+fn the_budget_of_users_covers_an_earlier_run() {
+    let folder = tempfile::tempdir().unwrap();
+    roles(folder.path());
+    let (first, _) = figures(folder.path(), &format!("{USERS} --noise-multiplier 4"));
+    let ledger = folder.path().join("out/ledger.json");
+    std::fs::rename(ledger, folder.path().join("first.json")).unwrap();
+    let line = format!("{USERS} --epsilon 10 --earlier-ledger first.json");
+    let (second, output) = figures(folder.path(), &line);
+    let [first, second] = [first, second].map(|run| run["epsilon"].as_f64().unwrap());
+    assert!(first < 9.0 && second <= 10.0 && second > 9.9, "{first} {second}");
+    assert!(output.contains("earlier_releases:"), "{output}");
+}
+
+#[test]
 fn the_embedding_can_be_the_last_layer_too() {
     let folder = tempfile::tempdir().unwrap();
     roles(folder.path());

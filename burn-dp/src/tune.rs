@@ -43,7 +43,8 @@ use crate::DpError;
 use crate::optim::PrivacyPlan;
 
 impl PrivacyPlan {
-    /// Returns the releases of all steps as one event, for a search that repeats the run. A run
+    /// Returns the releases of all steps as one event, for a search that repeats the run, without
+    /// releases [before](crate::optim::PrivacyPlanConfig::with_earlier_releases) it. A run
     /// that is accounted for as a whole (correlated noise, bins, parts, shuffled epochs) is
     /// replaced by [releases that cost at least as much](DpEvent::without_correlation).
     ///

@@ -12,6 +12,7 @@ use crate::error::AccountantError;
 use crate::event::DpEvent;
 use crate::monte_carlo::Simulation;
 use crate::relation::NeighboringRelation;
+use crate::rounded::Rounded;
 
 /// Relative tolerance of calibrated real parameters: the returned value is on the safe side, and a
 /// value that is better by more than this would break the budget.
@@ -96,21 +97,32 @@ impl Calibration {
     }
 
     fn upper(&self, event: &DpEvent, steps: u64) -> Result<f64, AccountantError> {
+        self.upper_of(&[(event, steps)])
+    }
+
+    fn upper_of(&self, events: &[(&DpEvent, u64)]) -> Result<f64, AccountantError> {
         let (target, simulation) = (self.target, self.simulation.as_ref());
         let (delta, enough) = (target.delta(), target.epsilon());
-        let events = [(event, steps)];
+        let events = events.iter().copied();
         Ok(epsilon_with_simulation(events, self.relation, delta, simulation, enough)?.upper)
     }
 
     fn quick(&self, event: &DpEvent, steps: u64) -> Option<f64> {
-        let simulation = self.simulation.as_ref();
-        quick_epsilon(&[(event, steps)], self.relation, self.target.delta(), simulation)
+        self.quick_of(&[(event, steps)])
+    }
+
+    fn quick_of(&self, events: &[(&DpEvent, u64)]) -> Option<f64> {
+        quick_epsilon(events, self.relation, self.target.delta(), self.simulation.as_ref())
     }
 
     /// Returns the tolerance of a search among events as this one.
     fn tolerance_of(&self, event: &DpEvent) -> f64 {
+        self.tolerance_of_all(&[(event, 1)])
+    }
+
+    fn tolerance_of_all(&self, events: &[(&DpEvent, u64)]) -> f64 {
         match self.simulation {
-            Some(_) if Simulation::applies([(event, 1)], self.relation) => {
+            Some(_) if Simulation::applies(events.iter().copied(), self.relation) => {
                 self.tolerance.max(SIMULATION_TOLERANCE)
             }
             _ => self.tolerance,
@@ -130,23 +142,72 @@ impl Calibration {
         steps: u64,
         event: impl Fn(f64) -> DpEvent,
     ) -> Result<f64, AccountantError> {
+        self.noise_multiplier_after([], steps, event)
+    }
+
+    /// Returns the smallest noise multiplier with which `earlier`, the releases that were made
+    /// before on the same data, and then `steps` releases of `event(noise_multiplier)` meet the
+    /// budget together, rounded up.
+    ///
+    /// # Errors
+    ///
+    /// Returns [`AccountantError::Infeasible`] if the earlier releases alone spend the budget, and
+    /// the errors of [`noise_multiplier`](Self::noise_multiplier).
+    ///
+    /// # Example
+    ///
+    /// ```
+    /// use burn_dp_accountant::{
+    ///     Budget, Calibration, DpEvent, LedgerHeader, NeighboringRelation, PrivacyLedger,
+    ///     UnitOfPrivacy,
+    /// };
+    ///
+    /// let header = LedgerHeader::new(UnitOfPrivacy::Example, NeighboringRelation::AddOrRemoveOne);
+    /// let mut before = PrivacyLedger::new(header);
+    /// before.record(&DpEvent::gaussian(10.0))?; // a noisy mean, for example
+    /// let calibration = Calibration::new(Budget::new(2.0, 1e-5)?);
+    /// let step = |sigma| DpEvent::dp_sgd_step(0.01, sigma);
+    /// let counted = before.entries().iter().map(|entry| (&entry.event, entry.count));
+    /// let sigma = calibration.noise_multiplier_after(counted, 1_000, step)?;
+    /// assert!(sigma > calibration.noise_multiplier(1_000, step)?);
+    /// # Ok::<(), burn_dp_accountant::AccountantError>(())
+    /// ```
+    pub fn noise_multiplier_after<'a>(
+        &self,
+        earlier: impl IntoIterator<Item = (&'a DpEvent, u64)>,
+        steps: u64,
+        event: impl Fn(f64) -> DpEvent,
+    ) -> Result<f64, AccountantError> {
         if steps == 0 {
             return Err(AccountantError::invalid(
                 "steps",
                 "must be at least 1: nothing is released in 0 steps, so no noise is needed",
             ));
         }
-        let upper = |sigma| self.upper(&event(sigma), steps);
-        let quick = |sigma| self.quick(&event(sigma), steps);
-        smallest(self.target.epsilon(), self.tolerance_of(&event(1.0)), NOISE_RANGE, upper, quick)
-            .map_err(|error| match error {
+        let before: Vec<(&DpEvent, u64)> = earlier.into_iter().collect();
+        let spent = if before.is_empty() { 0.0 } else { self.upper_of(&before)? };
+        if spent >= self.target.epsilon() {
+            return Err(AccountantError::infeasible(format!(
+                "the earlier releases alone cost epsilon = {} at delta = {:e}, and the budget for \
+                 all is {}; give a larger budget",
+                Rounded::up(spent),
+                self.target.delta(),
+                self.target.epsilon()
+            )));
+        }
+        let upper = |sigma| self.upper_of(&followed(&before, &event(sigma), steps));
+        let quick = |sigma| self.quick_of(&followed(&before, &event(sigma), steps));
+        let tolerance = self.tolerance_of_all(&followed(&before, &event(1.0), steps));
+        smallest(self.target.epsilon(), tolerance, NOISE_RANGE, upper, quick).map_err(|error| {
+            match error {
                 AccountantError::Infeasible { reason } => AccountantError::infeasible(format!(
                     "noise_multiplier for epsilon = {} at delta = {:e} in {steps} steps: {reason}",
                     self.target.epsilon(),
                     self.target.delta()
                 )),
                 other => other,
-            })
+            }
+        })
     }
 
     /// Returns the largest number of releases of `event` within the budget: one more would break
@@ -233,6 +294,15 @@ impl Calibration {
     }
 }
 
+/// Returns the events of `before` and then `steps` releases of `event`.
+fn followed<'a>(
+    before: &[(&'a DpEvent, u64)],
+    event: &'a DpEvent,
+    steps: u64,
+) -> Vec<(&'a DpEvent, u64)> {
+    before.iter().copied().chain([(event, steps)]).collect()
+}
+
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used)]
@@ -250,6 +320,35 @@ mod tests {
         let sigma = calibrate_noise_multiplier(budget, 1_000, build).unwrap();
         assert!(upper(build(sigma), 1_000, 1e-5) <= 2.0);
         assert!(upper(build(sigma * (1.0 - 3e-6)), 1_000, 1e-5) > 2.0);
+    }
+
+    #[test]
+    fn noise_after_earlier_releases_meets_the_budget_of_all() {
+        let budget = Budget::new(2.0, 1e-5).unwrap();
+        let calibration = Calibration::new(budget);
+        let (eight, two) = (DpEvent::gaussian(8.0), DpEvent::gaussian(2.0));
+        // Gaussian releases have a closed form: 2/8² + 9/σ² is the square of the shift.
+        let sigma =
+            calibration.noise_multiplier_after([(&eight, 2)], 9, DpEvent::gaussian).unwrap();
+        let shift = (2.0 / 64.0 + 9.0 / (sigma * sigma)).sqrt();
+        let spent = crate::GaussianDp::new(shift).unwrap().epsilon(1e-5).unwrap();
+        assert!((1.99999..=2.0).contains(&spent), "{spent}");
+        let step = |sigma| DpEvent::dp_sgd_step(0.02, sigma);
+        let alone = calibration.noise_multiplier(1_000, step).unwrap();
+        assert_eq!(calibration.noise_multiplier_after([], 1_000, step).unwrap(), alone);
+        let after = calibration.noise_multiplier_after([(&eight, 2)], 1_000, step).unwrap();
+        let all = |sigma| {
+            let (before, run) = (DpEvent::gaussian(8.0), step(sigma));
+            let events = [(&before, 2), (&run, 1_000)];
+            let relation = NeighboringRelation::AddOrRemoveOne;
+            epsilon_with_simulation(events, relation, 1e-5, None, 0.0).unwrap().upper
+        };
+        assert!(after > alone && all(after) <= 2.0 && all(after * (1.0 - 3e-6)) > 2.0, "{after}");
+        let error = calibration.noise_multiplier_after([(&two, 2)], 9, step).unwrap_err();
+        assert!(
+            error.to_string().contains("the earlier releases alone cost epsilon = "),
+            "{error}"
+        );
     }
 
     #[test]

@@ -18,7 +18,7 @@ use burn_dp_examples::training::batch_clipping::{
     MiniSetOptions, figures, load,
 };
 use burn_dp_examples::training::{
-    BackendName, DataOptions, PrivacySettings, TrainError, checks, device, files,
+    BackendName, DataOptions, EarlierLedgers, PrivacySettings, TrainError, checks, device, files,
 };
 
 /// Options of the experiment.
@@ -144,6 +144,7 @@ pub(super) fn run(options: BatchClippingOptions) -> Result<BatchClippingExperime
                 group: None,
                 insecure_seed: None,
             },
+            earlier: EarlierLedgers::default(),
             seed: options.data.seed,
         };
         let figures = figures(&settings, &data, &device)?;

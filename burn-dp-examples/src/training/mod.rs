@@ -10,6 +10,7 @@ mod budget;
 mod checkpoints;
 pub mod checks;
 mod device;
+mod earlier;
 mod error;
 mod evaluation;
 pub mod federated;
@@ -32,6 +33,7 @@ pub mod tune;
 pub use budget::within_budget;
 pub use checkpoints::{Checkpoints, Start};
 pub use device::device;
+pub use earlier::EarlierLedgers;
 pub use error::TrainError;
 pub use evaluation::Evaluation;
 pub use optimizer::optimizer;
@@ -40,8 +42,8 @@ pub use options::{
     RunOptions, TrainingOptions, typed,
 };
 pub use output::{
-    AVERAGED_MODEL_FILE, MODEL_FILE, Measurement, Output, STATEMENT_JSON, STATEMENT_TEXT,
-    TRAINING_PLOT,
+    AVERAGED_MODEL_FILE, LEDGER_FILE, MODEL_FILE, Measurement, Output, STATEMENT_JSON,
+    STATEMENT_TEXT, TRAINING_PLOT,
 };
 pub use privacy::PrivacySettings;
 pub use program::Training;

@@ -78,6 +78,12 @@ pub struct PrivacyOptions {
     /// training and its noise do not depend on it.
     #[arg(long, value_name = "K", allow_hyphen_values = true)]
     pub group: Option<u64>,
+    /// Ledger of releases that were made before on the same data: `ledger.json` of an earlier run
+    /// or search, or another ledger of the accountant; once for each. The budget, and every
+    /// epsilon, are then for those releases and this run together. A resumed run needs the same
+    /// files again.
+    #[arg(long, value_name = "FILE")]
+    pub earlier_ledger: Vec<PathBuf>,
     /// Take sampling and noise from this seed: the run can be repeated, and nothing of it is
     /// private. For tests and for experiments on public data.
     #[arg(long, value_name = "N")]

@@ -3,7 +3,8 @@
 use std::path::{Path, PathBuf};
 
 use burn::module::Module;
-use burn_dp_accountant::PrivacyStatement;
+use burn_dp::DpError;
+use burn_dp_accountant::{PrivacyLedger, PrivacyStatement};
 use serde::Serialize;
 
 use super::options::RunOptions;
@@ -18,6 +19,8 @@ pub const AVERAGED_MODEL_FILE: &str = "averaged-model.bpk";
 pub const STATEMENT_JSON: &str = "privacy.json";
 /// Name of the file with the privacy statement as text.
 pub const STATEMENT_TEXT: &str = "privacy.txt";
+/// Name of the file with the ledger, which a later run on the same data counts.
+pub const LEDGER_FILE: &str = "ledger.json";
 /// Name of the plot of accuracy and ε over the steps of a private run.
 pub const TRAINING_PLOT: &str = "training.svg";
 
@@ -82,17 +85,25 @@ impl Output {
         let record = |name, model| files::record_model(&self.file(name), model);
         let average = average.map(|average| record(AVERAGED_MODEL_FILE, average)).transpose()?;
         let model = record(MODEL_FILE, model)?;
-        let stale = [STATEMENT_JSON, STATEMENT_TEXT, TRAINING_PLOT, AVERAGED_MODEL_FILE];
+        let stale =
+            [STATEMENT_JSON, STATEMENT_TEXT, LEDGER_FILE, TRAINING_PLOT, AVERAGED_MODEL_FILE];
         stale.iter().try_for_each(|name| files::remove(&self.file(name)))?;
         average.into_iter().chain([model]).try_for_each(files::Complete::publish)
     }
 
-    /// Writes the privacy statement in both forms and prints it.
+    /// Writes the ledger and its privacy statement in both forms, and prints the statement.
     ///
     /// # Errors
     ///
-    /// Returns [`TrainError::Io`] if a file cannot be written.
-    pub fn statement(&self, statement: &PrivacyStatement) -> Result<(), TrainError> {
+    /// Returns [`TrainError::Io`] if a file cannot be written, and [`TrainError::Privacy`] if the
+    /// ledger cannot be encoded.
+    pub fn statement(
+        &self,
+        statement: &PrivacyStatement,
+        ledger: &PrivacyLedger,
+    ) -> Result<(), TrainError> {
+        let text = ledger.to_json().map_err(DpError::from)?;
+        files::write(&self.file(LEDGER_FILE), text.as_bytes())?;
         files::write_json(&self.file(STATEMENT_JSON), statement)?;
         files::write(&self.file(STATEMENT_TEXT), statement.to_string().as_bytes())?;
         println!("\n{statement}");

@@ -46,7 +46,7 @@ impl Run<'_> {
             statement.facts.remove("augmentation_multiplicity");
             statement.facts.insert("rows_of_a_user_in_a_step".into(), rows.to_string());
         }
-        self.output.statement(&statement)?;
+        self.output.statement(&statement, optim.ledger())?;
         if let Some(generated) = &figures.generated {
             generated.print();
         }

@@ -12,8 +12,8 @@ use burn_dp::sampling::PrivateDataLoaderBuilder;
 use burn_dp_accountant::UnitOfPrivacy;
 use burn_dp_examples::training::progress::{Progress, announce};
 use burn_dp_examples::training::{
-    Checkpoints, Output, Precision, PrivacySettings, TrainError, checks, device, optimizer, typed,
-    within_budget,
+    Checkpoints, EarlierLedgers, Output, Precision, PrivacySettings, TrainError, checks, device,
+    optimizer, typed, within_budget,
 };
 use serde_json::{Value, json};
 
@@ -158,6 +158,7 @@ impl<'a> Run<'a> {
         let config = PrivacyPlanConfig::new(self.source.units, recipe.batch_size as f64)
             .with_max_grad_norm(recipe.max_grad_norm);
         let config = if is_user { config.with_unit(UnitOfPrivacy::User) } else { config };
+        let config = EarlierLedgers::read(&options.privacy)?.before(config);
         let plan = self.privacy.plan(config, self.steps() as u64)?;
         check_independence(&model, &task.made_up(PROBED), |model, samples| {
             task.losses(model, &samples, &trained)

@@ -20,6 +20,7 @@ mod backward_batch;
 pub(crate) mod buffers;
 mod correlated;
 mod dp_optimizer;
+mod earlier;
 pub(crate) mod engine;
 mod federated;
 mod independence;

@@ -1,10 +1,14 @@
+//! The plan of a run.
+//!
+//! Length: the numbers of a plan, and every reader that they must agree with, are one type.
+
 use std::collections::BTreeMap;
 
 use burn::data::dataloader::batcher::Batcher;
 use burn::tensor::Device;
 use burn_dp_accountant::{
-    Budget, DpEvent, LedgerHeader, NeighboringRelation, NoiseProvenance as LedgerNoise,
-    PrivacyLedger, Simulation, UnitOfPrivacy,
+    Budget, DpEvent, LedgerEntry, LedgerHeader, NeighboringRelation,
+    NoiseProvenance as LedgerNoise, PrivacyLedger, Simulation, UnitOfPrivacy,
 };
 
 use super::SamplingScheme;
@@ -49,6 +53,8 @@ pub struct PrivacyPlan {
     pub(crate) correlated: Option<CorrelatedPlan>,
     pub(crate) owners: Option<OwnerLimit>,
     pub(crate) simulation: Option<Simulation>,
+    /// What was released before on the same data; every ledger of the run begins with it.
+    pub(crate) earlier: Vec<LedgerEntry>,
     pub(crate) source: NoiseSource,
 }
 
@@ -163,9 +169,12 @@ impl PrivacyPlan {
         })
     }
 
-    /// Returns whether the ledger holds the first of the planned events, in order, and nothing
-    /// else.
+    /// Returns whether the ledger holds the earlier releases and the first of the planned events,
+    /// in order, and nothing else.
     pub(crate) fn is_prefix(&self, ledger: &PrivacyLedger) -> bool {
+        if !self.earlier.is_empty() {
+            return self.is_prefix_after_earlier(ledger);
+        }
         let Some((last, before)) = ledger.entries().split_last() else { return true };
         let mut planned = self.planned.iter();
         let whole = before.iter().all(|entry| {
@@ -176,7 +185,9 @@ impl PrivacyPlan {
         whole && next.is_some_and(|(event, count)| *event == last.event && last.count <= *count)
     }
 
-    /// Returns an upper bound of ε after all steps, as if the noise were secret.
+    /// Returns an upper bound of ε after all steps and of the releases
+    /// [before](super::PrivacyPlanConfig::with_earlier_releases) the run, as if the noise were
+    /// secret.
     ///
     /// # Errors
     ///
@@ -252,10 +263,12 @@ impl PrivacyPlan {
         .into_iter()
         .chain(self.owners.map(|owners| ("owners", format!("{owners:?}"))))
         .chain(self.simulation.map(|simulation| ("simulation", simulation.to_string())))
+        .chain(self.describe_earlier().map(|earlier| ("earlier_releases", earlier)))
         .map(|(name, value)| (name.to_string(), value))
         .collect()
     }
 
+    /// Returns the ledger before the first step: the releases that were made before, if any.
     pub(crate) fn new_ledger(&self) -> PrivacyLedger {
         let noise = match self.is_secure() {
             true => LedgerNoise::Secure,
@@ -294,7 +307,7 @@ impl PrivacyPlan {
         if let Some(owners) = self.owners {
             header = owners.describe(&self.unit, header);
         }
-        PrivacyLedger::new(header)
+        self.after_earlier(header)
     }
 
     fn describe_mini_sets(&self, sets: &MiniSets, header: LedgerHeader) -> LedgerHeader {

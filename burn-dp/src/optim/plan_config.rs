@@ -3,10 +3,11 @@ use std::path::Path;
 
 use burn::config::Config;
 use burn_dp_accountant::correlated_noise::Strategy;
-use burn_dp_accountant::{Budget, Simulation, UnitOfPrivacy};
+use burn_dp_accountant::{Budget, PrivacyLedger, Simulation, UnitOfPrivacy};
 use serde::{Deserialize, Serialize, Serializer};
 
 use super::SamplingScheme;
+use super::earlier::EarlierReleases;
 use super::owner_limit::OwnerLimit;
 use crate::clipping::Clipping;
 use crate::random::InsecureSeed;
@@ -74,6 +75,8 @@ pub struct PrivacyPlanConfig {
     pub(crate) noise_memory: Option<usize>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) simulation: Option<Simulation>,
+    #[serde(default, skip_serializing_if = "EarlierReleases::is_empty")]
+    pub(crate) earlier: EarlierReleases,
     #[serde(default)]
     pub(crate) owners: Option<OwnerLimit>,
 }
@@ -143,6 +146,7 @@ impl PrivacyPlanConfig {
             correlated_noise: None,
             noise_memory: None,
             simulation: None,
+            earlier: EarlierReleases::default(),
             owners: None,
         }
     }
@@ -264,6 +268,22 @@ impl PrivacyPlanConfig {
     /// the plan is made, and never after an answer. See [`Simulation`].
     pub fn with_simulation(mut self, simulation: Simulation) -> Self {
         self.simulation = Some(simulation);
+        self
+    }
+
+    /// Counts releases that were made before on the same data, for example by an earlier run or
+    /// search: the ledger of the run begins with them. May be called for several ledgers.
+    ///
+    /// # Privacy
+    ///
+    /// The budget and every ε of the run, before, during and after it, are for the earlier releases
+    /// and the run together; the noise is calibrated to what is left. A ledger of another unit,
+    /// another neighboring relation or with reproducible noise is refused by
+    /// [`init`](Self::init). The earlier releases are saved with the plan, and a resumed run must
+    /// have the same ones. A ledger that was given twice is counted twice. Composition covers a run
+    /// that was fixed before its own first release; it may depend on the earlier results.
+    pub fn with_earlier_releases(mut self, ledger: PrivacyLedger) -> Self {
+        self.earlier.push(ledger);
         self
     }
 

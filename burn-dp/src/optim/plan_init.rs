@@ -1,9 +1,12 @@
 //! From a configuration to a plan: checks and calibration.
+//!
+//! Length: every check of a configuration stands before the calibration that relies on it.
 
 use burn_dp_accountant::correlated_noise::Strategy;
-use burn_dp_accountant::{Calibration, DpEvent, NeighboringRelation, UnitOfPrivacy};
+use burn_dp_accountant::{Calibration, DpEvent, LedgerEntry, NeighboringRelation, UnitOfPrivacy};
 
 use super::correlated::{CorrelatedPlan, bounds_participation, event_of_step};
+use super::earlier::counted;
 use super::plan::check_delta;
 use super::{PrivacyPlan, PrivacyPlanConfig};
 use crate::DpError;
@@ -54,7 +57,8 @@ impl PrivacyPlanConfig {
         if correlated.is_none() {
             mechanism.check_accounted()?;
         }
-        let noise_multiplier = self.noise_multiplier(&runs, relation, event)?;
+        let earlier = self.earlier.checked(&unit, relation)?;
+        let noise_multiplier = self.noise_multiplier(&runs, relation, &earlier, event)?;
         let planned = runs
             .iter()
             .map(|&(factor, count)| {
@@ -85,6 +89,7 @@ impl PrivacyPlanConfig {
             correlated,
             owners: self.owners,
             simulation: self.simulation,
+            earlier,
             source,
         };
         // If all steps are equal, the ledger computes how many of them fit.
@@ -224,6 +229,7 @@ impl PrivacyPlanConfig {
         &self,
         runs: &[(f64, u64)],
         relation: NeighboringRelation,
+        earlier: &[LedgerEntry],
         event: impl Fn(&DpEvent) -> Result<DpEvent, DpError>,
     ) -> Result<f64, DpError> {
         match (self.noise_multiplier, self.budget) {
@@ -238,13 +244,16 @@ impl PrivacyPlanConfig {
             (None, Some(budget)) => {
                 let calibration = Calibration::new(budget).with_relation(relation);
                 let calibration = calibration.with_simulation(self.simulation);
+                let calibrated = |steps, event: &dyn Fn(f64) -> DpEvent| {
+                    calibration.noise_multiplier_after(counted(earlier), steps, event)
+                };
                 // A plain Gaussian release has an event.
                 let event = |sigma: f64| {
                     let noise = DpEvent::gaussian(sigma);
                     event(&noise).unwrap_or(noise)
                 };
                 if let [(1.0, steps)] = *runs {
-                    return Ok(calibration.noise_multiplier(steps, event)? * SPLIT_ROUNDING);
+                    return Ok(calibrated(steps, &event)? * SPLIT_ROUNDING);
                 }
                 let whole = |sigma: f64| DpEvent::Composed {
                     events: runs
@@ -254,7 +263,7 @@ impl PrivacyPlanConfig {
                         })
                         .collect(),
                 };
-                Ok(calibration.noise_multiplier(1, whole)? * SPLIT_ROUNDING)
+                Ok(calibrated(1, &whole)? * SPLIT_ROUNDING)
             }
             (None, None) => Err(DpError::invalid(
                 "budget",

@@ -19,7 +19,7 @@ pub struct StepRelease {
     steps_per_epoch: u64,
     planned_steps: u64,
     budget: Option<Budget>,
-    /// The ledger without releases.
+    /// The ledger before the first step.
     empty: Arc<PrivacyLedger>,
     /// The releases of the run, and how many of them were made up to this step.
     events: Events,
@@ -47,7 +47,7 @@ impl StepRelease {
             budget: engine.plan.budget(),
             empty,
             events,
-            releases: engine.ledger.releases(),
+            releases: engine.own_releases(),
             clipping_norm: last.map_or(f64::NAN, |last| last.thresholds.total_norm()),
             noise_multiplier: engine.plan.noise_multiplier_at(step),
             signal_to_noise: last.and_then(|last| last.signal_to_noise),

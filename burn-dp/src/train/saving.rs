@@ -41,7 +41,7 @@ impl Session {
         optim: &ModuleOptimizer,
     ) -> Result<(), DpError> {
         let Some(checkpointer) = &self.checkpointer else { return Ok(()) };
-        if engine.next_step() > 0 || engine.ledger.releases() > 0 {
+        if engine.next_step() > 0 || engine.own_releases() > 0 {
             return Ok(());
         }
         let saved = wait(SavedRun::of_engine(engine))?.with_optimizer(optim)?.with_model(model)?;

@@ -34,7 +34,7 @@ pub(super) struct Session {
     pub(super) keeps_outputs: AtomicBool,
     /// Whether the next record belongs to the checkpoint that the run was resumed from.
     pub(super) expects_record: AtomicBool,
-    /// The ledger without releases, and the releases: shared with the reports of steps.
+    /// The ledger before the first step, and the releases: shared with the reports of steps.
     empty: Arc<PrivacyLedger>,
     events: Events,
 }
@@ -246,9 +246,10 @@ impl Session {
     }
 
     /// Returns the ledger, once nothing more is released.
-    pub(super) fn final_ledger(&self) -> Option<PrivacyLedger> {
+    pub(super) fn final_ledger(&self) -> Option<(PrivacyLedger, u64)> {
         let state = self.state();
-        state.ended.as_ref().map(|_| state.engine.ledger.clone())
+        let (ledger, releases) = (&state.engine.ledger, state.engine.own_releases());
+        state.ended.as_ref().map(|_| (ledger.clone(), releases))
     }
 
     /// Returns why the training was stopped by the plan or the budget.

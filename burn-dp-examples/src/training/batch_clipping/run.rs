@@ -92,7 +92,7 @@ impl Run<'_> {
              public."];
         let (deltas, group) = ([settings.privacy.delta], settings.privacy.group);
         let statement = statement(&optim, &deltas, group, facts, &not_covered)?;
-        output.statement(&statement)?;
+        output.statement(&statement, optim.ledger())?;
         let points = figures.epochs.iter().map(|epoch| (epoch.epoch as f64, epoch.test_accuracy));
         let series = Series { name: figures.clipping.clone(), points: points.collect() };
         let titles = ["Batch clipping", "epoch", "test accuracy"];

@@ -9,7 +9,7 @@ use super::{BatchOptions, BatchPolicyName, BatchPolicyOptions, MiniSetOptions};
 use crate::training::options::{
     BackendName, DataOptions, PUBLIC_OPTIONS, TrainingOptions, as_typed, typed,
 };
-use crate::training::{PrivacySettings, TrainError, checks};
+use crate::training::{EarlierLedgers, PrivacySettings, TrainError, checks};
 
 /// The noise multiplier of the paper's experiments, over each threshold: σ = 0.5, times two for the
 /// sensitivity 2C.
@@ -27,6 +27,9 @@ pub struct BatchSettings {
     /// Budget and noise. Without both, the noise is the noise of the paper.
     #[serde(flatten)]
     pub privacy: PrivacySettings,
+    /// What was released before on the same data; the plan of a resumed run compares it.
+    #[serde(skip)]
+    pub earlier: EarlierLedgers,
     /// Seed of the initial weights and of the membership in mini-sets.
     pub seed: u64,
 }
@@ -85,7 +88,8 @@ impl BatchSettings {
             return Err(TrainError::option("--sparsify", reason));
         }
         let privacy = PrivacySettings::new(&options.privacy, None, 1e-5)?;
-        let settings = Self { policy, training, privacy, seed: options.data.seed };
+        let (earlier, seed) = (EarlierLedgers::read(&options.privacy)?, options.data.seed);
+        let settings = Self { policy, training, privacy, earlier, seed };
         if !settings.needs_public() {
             let model = settings.training.model;
             let choice = format!("with --model {} --policy flat", typed(model));
@@ -152,6 +156,7 @@ impl BatchSettings {
         let config = PrivacyPlanConfig::for_mini_sets(sets, self.training.mini_sets as f64)
             .with_sampling(scheme)
             .with_clipping(clipping);
+        let config = self.earlier.before(config);
         privacy.plan(config, (self.training.epochs * self.steps_per_epoch(sets)) as u64)
     }
 }

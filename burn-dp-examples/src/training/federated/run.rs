@@ -93,7 +93,8 @@ pub fn run(options: FederatedOptions) -> Result<FederatedFigures, TrainError> {
     output.models(model, None)?;
     training.forget_key()?;
     let (optim, group) = (training.optimizer(), settings.privacy.group);
-    output.statement(&statement(optim, &[delta], group, facts, &not_covered)?)?;
+    let statement = statement(optim, &[delta], group, facts, &not_covered)?;
+    output.statement(&statement, optim.ledger())?;
     draw(&output, &figures)?;
     output.figures(&figures)?;
     drop(training);

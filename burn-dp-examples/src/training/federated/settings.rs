@@ -17,7 +17,7 @@ use super::{AlgorithmName, FederatedOptions, RoundOptions, UserClippingName};
 use crate::training::optimizer::optimizer;
 use crate::training::options::{BackendName, TrainingOptions, as_typed, typed};
 use crate::training::sampling::SamplingSettings;
-use crate::training::{OptimizerName, PrivacySettings, TrainError, checks};
+use crate::training::{EarlierLedgers, OptimizerName, PrivacySettings, TrainError, checks};
 
 /// Default of `--epsilon`.
 const EPSILON: f64 = 8.0;
@@ -41,6 +41,9 @@ pub struct FederatedSettings {
     /// Budget and noise.
     #[serde(flatten)]
     pub privacy: PrivacySettings,
+    /// What was released before on the same data; the plan of a resumed run compares it.
+    #[serde(skip)]
+    pub earlier: EarlierLedgers,
     /// Rounds between two measurements.
     #[serde(skip)]
     pub evaluate_every: usize,
@@ -100,6 +103,7 @@ impl FederatedOptions {
             sampling: self.sampling.check(&self.given, "--users-per-round")?,
             correlated_noise: self.sampling.strategy()?,
             privacy: PrivacySettings::new(&self.privacy, Some(EPSILON), 1e-4)?,
+            earlier: EarlierLedgers::read(&self.privacy)?,
             evaluate_every: self.evaluate_every,
             seed: self.seed,
         })
@@ -179,7 +183,7 @@ impl FederatedSettings {
             .plan(users, users_per_round, correlated_noise.as_ref())?
             .with_unit(UnitOfPrivacy::User)
             .with_clipping(training.clipping(model, public_norms)?);
-        privacy.plan(config, training.rounds as u64)
+        privacy.plan(self.earlier.before(config), training.rounds as u64)
     }
 }
 

@@ -171,7 +171,7 @@ fn plan(
 ) -> Result<PrivacyPlan, TrainError> {
     let strategy = settings.correlated_noise.as_ref();
     let config = private.sampling.plan(train_items, settings.batch_size, strategy)?;
-    let config = config.with_clipping(policy);
+    let config = settings.earlier.before(config.with_clipping(policy));
     private.privacy.plan(config, settings.steps(train_items) as u64)
 }
 

@@ -246,7 +246,8 @@ fn train<E: Encoder, M: Classifier<Inputs = E::Inputs>>(
         let not_covered = ["The images and labels of the test set, which is taken as public."];
         let facts = [("dataset", data.name.clone())];
         let (deltas, group) = (deltas(delta, items[0]), privacy.and_then(|one| one.group));
-        output.statement(&statement(optim, &deltas, group, facts, &not_covered)?)?;
+        let statement = statement(optim, &deltas, group, facts, &not_covered)?;
+        output.statement(&statement, optim.ledger())?;
         let title = format!("{} on {}", typed(settings.model), data.name);
         output.plot(&title, &measurements)?;
     }

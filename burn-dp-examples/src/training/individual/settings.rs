@@ -24,14 +24,15 @@ use crate::training::options::{
 };
 use crate::training::output::Output;
 use crate::training::sampling::SamplingSettings;
-use crate::training::{PrivacySettings, TrainError, checks};
+use crate::training::{EarlierLedgers, PrivacySettings, TrainError, checks};
 
 /// Options that ordinary training would have to ignore.
-const PRIVATE: [&str; 28] = [
+const PRIVATE: [&str; 29] = [
     "--epsilon",
     "--delta",
     "--noise-multiplier",
     "--group",
+    "--earlier-ledger",
     "--max-grad-norm",
     "--physical-batch-size",
     "--precision",
@@ -77,6 +78,9 @@ pub struct Settings {
     /// Requested privacy; nothing for ordinary training.
     #[serde(flatten)]
     pub private: Option<PrivateSettings>,
+    /// What was released before on the same data; the plan of a resumed run compares it.
+    #[serde(skip)]
+    pub earlier: EarlierLedgers,
     /// What correlates the noise of the steps.
     pub correlated_noise: Option<Strategy>,
     /// Expected size of a logical batch, unless the number of bins is given.
@@ -170,6 +174,7 @@ impl Settings {
             inputs,
             backend: run.backend,
             private,
+            earlier: EarlierLedgers::read(&options.privacy)?,
             correlated_noise: options.sampling.strategy()?,
             batch_size: training.batch_size.unwrap_or(recipe.batch_size),
             physical_batch_size: training

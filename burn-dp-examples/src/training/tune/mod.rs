@@ -14,7 +14,8 @@ use burn_dp::clipping::FlatClipping;
 use burn_dp::random::InsecureSeed;
 use burn_dp::tune::PrivateSearch;
 use burn_dp_accountant::{
-    AccountantError, Budget, DpEvent, LedgerHeader, PrivacyStatement, Rounded, UnitOfPrivacy,
+    AccountantError, Budget, DpEvent, LedgerHeader, PrivacyLedger, PrivacyStatement, Rounded,
+    UnitOfPrivacy,
 };
 use serde::Serialize;
 
@@ -23,8 +24,8 @@ use super::loading::Loaded;
 use super::options::{DataOptions, typed};
 use super::sampling::SamplingName;
 use super::{
-    AVERAGED_MODEL_FILE, MODEL_FILE, STATEMENT_JSON, STATEMENT_TEXT, TRAINING_PLOT, TrainError,
-    files,
+    AVERAGED_MODEL_FILE, LEDGER_FILE, MODEL_FILE, STATEMENT_JSON, STATEMENT_TEXT, TRAINING_PLOT,
+    TrainError, files,
 };
 pub use options::{RunsName, TuneOptions};
 use secret::Search;
@@ -85,7 +86,14 @@ pub fn run(options: TuneOptions) -> Result<TuneFigures, TrainError> {
         test_accuracy: best.map(|(_, accuracy)| accuracy),
     };
     // The statement of one run would hide the others.
-    for name in [STATEMENT_JSON, STATEMENT_TEXT, MODEL_FILE, AVERAGED_MODEL_FILE, TRAINING_PLOT] {
+    for name in [
+        STATEMENT_JSON,
+        STATEMENT_TEXT,
+        LEDGER_FILE,
+        MODEL_FILE,
+        AVERAGED_MODEL_FILE,
+        TRAINING_PLOT,
+    ] {
         files::remove(&options.output.join(name))?;
     }
     if let Some((index, _)) = best {
@@ -95,6 +103,8 @@ pub fn run(options: TuneOptions) -> Result<TuneFigures, TrainError> {
     }
     files::write_json(&options.output.join(STATEMENT_JSON), &plan.statement)?;
     files::write_text(&options.output.join(STATEMENT_TEXT), &plan.statement.to_string())?;
+    let ledger = plan.ledger.to_json().map_err(DpError::from)?;
+    files::write_text(&options.output.join(LEDGER_FILE), &ledger)?;
     files::write_json(&options.output.join(RESULT), &figures)?;
     search.remove()?;
     println!("\n{}", plan.statement);
@@ -127,6 +137,7 @@ fn publish(from: &Path, to: &Path) -> Result<(), TrainError> {
 struct Plan {
     noise_multiplier: f64,
     epsilon: f64,
+    ledger: PrivacyLedger,
     statement: PrivacyStatement,
 }
 
@@ -172,7 +183,7 @@ impl Plan {
         let statement =
             PrivacyStatement::from_ledger(&ledger, &[options.delta]).map_err(DpError::from)?;
         let epsilon = ledger.epsilon(options.delta).map_err(DpError::from)?.upper;
-        Ok(Self { noise_multiplier, epsilon, statement })
+        Ok(Self { noise_multiplier, epsilon, ledger, statement })
     }
 }
 
@@ -252,7 +263,11 @@ mod tests {
             .collect();
         names.sort();
         // Nothing of the other runs stays.
-        assert_eq!(names, [MODEL_FILE, STATEMENT_JSON, STATEMENT_TEXT, TRAINING_PLOT, RESULT]);
+        let expected =
+            [LEDGER_FILE, MODEL_FILE, STATEMENT_JSON, STATEMENT_TEXT, TRAINING_PLOT, RESULT];
+        assert_eq!(names, expected);
+        let ledger = PrivacyLedger::load(folder.path().join(LEDGER_FILE)).unwrap();
+        assert_eq!(ledger.epsilon(1e-4).unwrap().upper, figures.epsilon);
     }
 
     #[test]
@@ -265,7 +280,7 @@ mod tests {
         let settings = Settings::new(settings, None).unwrap();
         let (event, relation, _) = run_of(&settings, 300, search.noise_multiplier).unwrap();
         let header = LedgerHeader::new(UnitOfPrivacy::Example, relation);
-        let mut one = burn_dp_accountant::PrivacyLedger::new(header);
+        let mut one = PrivacyLedger::new(header);
         one.record(&event).unwrap();
         assert!(one.epsilon(1e-4).unwrap().upper < 0.8 * search.epsilon);
     }

@@ -65,12 +65,14 @@ const CHOOSABLE: [&str; 7] =
     ["lr", "max-grad-norm", "momentum", "optimizer", "schedule", "ema-decay", "seed"];
 
 /// Options that the search sets itself, or that contradict it.
-const REFUSED: [&str; 13] = [
+const REFUSED: [&str; 14] = [
     "--epsilon",
     "--delta",
     "--noise-multiplier",
     // The statement of one run is not released.
     "--group",
+    // The ledger of the search has its own releases alone.
+    "--earlier-ledger",
     "--output",
     "--json",
     "--resume",
@@ -236,6 +238,7 @@ mod tests {
             ("--choose lr=1 -- --epsilon 3", "must not contain --epsilon"),
             ("--choose lr=1 -- --recipe mnist-scattering", "must not contain --recipe"),
             ("--choose lr=1 -- --noise-multiplier=1", "must not contain --noise-multiplier=1"),
+            ("--choose lr=1 -- --earlier-ledger f", "must not contain --earlier-ledger"),
             ("--choose lr=1 -- --group 2", "must not contain --group"),
             ("--choose lr=1 -- --simulation-seed 1", "must not contain --simulation-seed"),
             ("--choose lr=1 --mean-runs 0.5", "must be at least 1"),

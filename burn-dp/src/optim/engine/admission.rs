@@ -132,7 +132,7 @@ impl PrivacyEngine {
     /// Returns an error if the release would exceed the budget or follows the last planned step.
     pub(super) fn check_budget(&self, event: &DpEvent) -> Result<(), DpError> {
         // A repeated step was paid for.
-        let paid = self.next_step < self.ledger.releases();
+        let paid = self.next_step < self.own_releases();
         if let Some(budget) = self.plan.budget
             && !paid
             && !self.plan.is_certified(self.next_step, event, &self.ledger)

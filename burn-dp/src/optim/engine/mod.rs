@@ -115,6 +115,11 @@ impl PrivacyEngine {
         self.next_step
     }
 
+    /// Returns the number of releases of the run, without the ones before it.
+    pub(crate) fn own_releases(&self) -> u64 {
+        self.plan.own_releases(&self.ledger)
+    }
+
     /// Returns whether part of a logical batch was clipped whose step is not made yet.
     pub(crate) fn is_within_step(&self) -> bool {
         self.pending.is_some()

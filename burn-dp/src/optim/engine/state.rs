@@ -145,11 +145,11 @@ impl PrivacyEngine {
     where
         F: FnOnce(u64) -> Result<Releases, DpError>,
     {
-        if self.next_step > 0 || self.ledger.releases() > 0 || self.is_within_step() {
+        if self.next_step > 0 || self.own_releases() > 0 || self.is_within_step() {
             return Err(DpError::state(format!(
                 "the optimizer began a run with {} releases, and a saved run cannot replace it; \
                  load into a new optimizer, made of a plan with the same numbers",
-                self.ledger.releases()
+                self.own_releases()
             )));
         }
         for (name, saved, given) in [
@@ -173,8 +173,8 @@ impl PrivacyEngine {
                 "{} has {} releases and the checkpoint {}: it is older than the checkpoint; \
                  restore the newest log from a backup, or start a new run with its own budget",
                 source.log.display(),
-                released.releases(),
-                ledger.releases()
+                plan.own_releases(&released),
+                plan.own_releases(&ledger)
             )));
         }
         if !plan.is_prefix(&released) {
@@ -234,7 +234,7 @@ impl PrivacyEngine {
 impl EngineState {
     fn ledger(&self, name: &Path, plan: &PrivacyPlan) -> Result<PrivacyLedger, DpError> {
         let ledger = PrivacyLedger::from_json(&self.ledger.to_string())?;
-        if ledger.releases() < self.next_step {
+        if plan.own_releases(&ledger) < self.next_step {
             return Err(damaged(name, "the ledger and the number of steps contradict each other"));
         }
         if ledger.header() != plan.new_ledger().header() || !plan.is_prefix(&ledger) {

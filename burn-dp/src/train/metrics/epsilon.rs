@@ -82,14 +82,16 @@ impl EpsilonMetric {
         // An error after the last step may have left a release in the ledger that no step reported.
         let ended = self.session.upgrade().and_then(|session| session.final_ledger());
         let seen = self.seen.take();
-        let ledger = match ended {
-            Some(ledger) => ledger,
-            None => match seen?.ledger() {
-                Ok(ledger) => ledger,
-                Err(error) => return Some(upper(Err(error))),
-            },
+        let (ledger, releases) = match ended {
+            Some(ended) => ended,
+            None => {
+                let seen = seen?;
+                match seen.ledger() {
+                    Ok(ledger) => (ledger, seen.releases()),
+                    Err(error) => return Some(upper(Err(error))),
+                }
+            }
         };
-        let releases = ledger.releases();
         if releases == 0 || self.block_end == Some(releases) {
             return None;
         }

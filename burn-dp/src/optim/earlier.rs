@@ -1,0 +1,300 @@
+//! Releases that were made before a run on the same data.
+
+use std::fmt;
+
+use burn_dp_accountant::{
+    AccountantError, DpEvent, LedgerEntry, LedgerHeader, NeighboringRelation, NoiseProvenance,
+    PrivacyLedger, UnitOfPrivacy,
+};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+use super::PrivacyPlan;
+use crate::DpError;
+
+/// The ledgers of earlier releases, in the order in which they were given.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct EarlierReleases(Vec<PrivacyLedger>);
+
+impl EarlierReleases {
+    pub(super) fn push(&mut self, ledger: PrivacyLedger) {
+        self.0.push(ledger);
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Returns all entries, in order.
+    ///
+    /// # Errors
+    ///
+    /// Returns [`DpError::InvalidArgument`] for a ledger of another unit or relation, and for one
+    /// whose noise can be reproduced, and [`DpError::Accountant`] if the number of releases
+    /// overflows.
+    pub(super) fn checked(
+        &self,
+        unit: &UnitOfPrivacy,
+        relation: NeighboringRelation,
+    ) -> Result<Vec<LedgerEntry>, DpError> {
+        let mut all = PrivacyLedger::new(LedgerHeader::new(unit.clone(), relation));
+        for ledger in &self.0 {
+            if let NoiseProvenance::Insecure { reason } = &ledger.header().noise_source {
+                return Err(DpError::invalid(
+                    "earlier_releases",
+                    format!(
+                        "must have secret noise, got a ledger whose noise can be reproduced \
+                         ({reason}): nothing that is composed with it is private; leave it out if \
+                         it was made of other data"
+                    ),
+                ));
+            }
+            all.merge(ledger).map_err(|error| match error {
+                AccountantError::Mismatch { .. } => DpError::invalid(
+                    "earlier_releases",
+                    format!(
+                        "must be for {unit} and \"{relation}\" as the plan is, got a ledger for \
+                         {} and \"{}\"; plan with the sampler and the unit of the earlier releases",
+                        ledger.header().unit,
+                        ledger.header().relation
+                    ),
+                ),
+                error => error.into(),
+            })?;
+        }
+        Ok(all.entries().to_vec())
+    }
+}
+
+impl Serialize for EarlierReleases {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let json = |ledger: &PrivacyLedger| {
+            let text = ledger.to_json().map_err(serde::ser::Error::custom)?;
+            serde_json::from_str(&text).map_err(serde::ser::Error::custom)
+        };
+        let ledgers = self.0.iter().map(json).collect::<Result<Vec<serde_json::Value>, _>>()?;
+        ledgers.serialize(serializer)
+    }
+}
+
+impl<'de> Deserialize<'de> for EarlierReleases {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let ledgers = Vec::<serde_json::Value>::deserialize(deserializer)?;
+        let read = |value: &serde_json::Value| {
+            PrivacyLedger::from_json(&value.to_string()).map_err(serde::de::Error::custom)
+        };
+        Ok(Self(ledgers.iter().map(read).collect::<Result<_, _>>()?))
+    }
+}
+
+/// Returns each event with its number of releases.
+pub(super) fn counted(entries: &[LedgerEntry]) -> impl Iterator<Item = (&DpEvent, u64)> {
+    entries.iter().map(|entry| (&entry.event, entry.count))
+}
+
+/// Returns the number of releases of entries.
+fn releases(entries: &[LedgerEntry]) -> u64 {
+    entries.iter().fold(0, |sum, entry| sum.saturating_add(entry.count))
+}
+
+/// The earlier releases of a plan in words, exact by a digest.
+struct Described<'a>(&'a [LedgerEntry]);
+
+impl fmt::Display for Described<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let exact = serde_json::to_vec(self.0).unwrap_or_default();
+        let digest = &blake3::hash(&exact).to_hex()[..16];
+        write!(f, "{} of earlier ledgers, {digest}", releases(self.0))
+    }
+}
+
+impl PrivacyPlan {
+    /// Returns how many releases of a ledger of the run are its own, after the earlier ones.
+    pub(crate) fn own_releases(&self, ledger: &PrivacyLedger) -> u64 {
+        ledger.releases().saturating_sub(releases(&self.earlier))
+    }
+
+    /// Compares with a ledger of as many releases: the first event may continue the last entry of
+    /// the earlier releases.
+    pub(super) fn is_prefix_after_earlier(&self, ledger: &PrivacyLedger) -> bool {
+        let mut expected = self.new_ledger();
+        let mut left = self.own_releases(ledger);
+        for (event, count) in &self.planned {
+            let taken = left.min(*count);
+            if expected.record_many(event, taken).is_err() {
+                return false;
+            }
+            left -= taken;
+        }
+        left == 0 && expected.entries() == ledger.entries()
+    }
+
+    /// Returns the earlier releases in words; `None` if there are none.
+    pub(super) fn describe_earlier(&self) -> Option<String> {
+        (!self.earlier.is_empty()).then(|| Described(&self.earlier).to_string())
+    }
+
+    /// Returns the ledger with this header before the first step: with the earlier releases.
+    pub(super) fn after_earlier(&self, mut header: LedgerHeader) -> PrivacyLedger {
+        if let Some(earlier) = self.describe_earlier() {
+            let earlier = format!("{earlier}; they are the first releases, and part of epsilon");
+            header = header.with_fact("earlier_releases", earlier);
+        }
+        let mut ledger = PrivacyLedger::new(header);
+        for entry in &self.earlier {
+            // Entries of a ledger are valid; otherwise nothing may be claimed.
+            if ledger.record_many(&entry.event, entry.count).is_err() {
+                ledger.mark_insecure("an earlier release cannot be recorded");
+            }
+        }
+        ledger
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use burn::config::Config;
+    use burn::nn::{Linear, LinearConfig};
+    use burn::optim::SgdConfig;
+    use burn::tensor::Device;
+    use burn_dp_accountant::Budget;
+
+    use super::*;
+    use crate::optim::{PrivacyPlanConfig, SamplingScheme};
+    use crate::schedule::Schedule;
+    use crate::updates::UnitUpdate;
+
+    fn header() -> LedgerHeader {
+        LedgerHeader::new(UnitOfPrivacy::Example, NeighboringRelation::AddOrRemoveOne)
+    }
+
+    fn ledger(event: &DpEvent, count: u64) -> PrivacyLedger {
+        let mut ledger = PrivacyLedger::new(header());
+        ledger.record_many(event, count).unwrap();
+        ledger
+    }
+
+    fn config() -> PrivacyPlanConfig {
+        PrivacyPlanConfig::new(10_000, 100.0).with_steps(500)
+    }
+
+    #[test]
+    fn the_budget_covers_the_earlier_releases_and_the_run() {
+        let budget = Budget::new(2.0, 1e-5).unwrap();
+        let before = ledger(&DpEvent::gaussian(8.0), 2);
+        let alone = config().with_budget(budget).init().unwrap();
+        let schedule = || Schedule::steps([(250, 2.0)]).unwrap();
+        for config in [config(), config().with_noise_schedule(schedule())] {
+            let config = config.with_earlier_releases(before.clone());
+            let plan = config.with_budget(budget).init().unwrap();
+            if plan.planned.len() == 1 {
+                assert!(plan.noise_multiplier() > alone.noise_multiplier());
+            }
+            let mut all = before.clone();
+            for (event, count) in &plan.planned {
+                all.record_many(event, *count).unwrap();
+            }
+            let spent = all.epsilon(1e-5).unwrap().upper;
+            assert!((1.99..=2.0).contains(&spent), "{spent}");
+            assert!((plan.epsilon_at_end(1e-5).unwrap() / spent - 1.0).abs() < 1e-9);
+            assert!(
+                plan.is_prefix(&plan.new_ledger())
+                    && plan.is_prefix(&{
+                        let mut ledger = plan.new_ledger();
+                        ledger.record_many(&plan.event(), 7).unwrap();
+                        ledger
+                    })
+            );
+            assert_eq!(plan.own_releases(&plan.new_ledger()), 0);
+        }
+        let spent = ledger(&DpEvent::gaussian(1.0), 1);
+        let error = config().with_budget(budget).with_earlier_releases(spent).init().unwrap_err();
+        assert!(error.to_string().contains("the earlier releases alone cost"), "{error}");
+    }
+
+    #[test]
+    fn a_run_stops_where_it_and_the_earlier_releases_reach_the_budget() {
+        let budget = Budget::new(2.0, 1e-4).unwrap();
+        let plan = PrivacyPlanConfig::new(2_000, 100.0)
+            .with_steps(1_000)
+            .with_noise_multiplier(1.0)
+            .with_budget(budget)
+            .with_earlier_releases(ledger(&DpEvent::gaussian(100.0), 900))
+            .init()
+            .unwrap();
+        let expected = plan.new_ledger().max_steps_within(&plan.event(), budget).unwrap();
+        assert!((1..900).contains(&expected), "{expected}");
+        let sampler = plan.sampler().unwrap();
+        let mut model = LinearConfig::new(1, 1).init(&Device::flex().autodiff());
+        let mut optim = plan.optimizer(SgdConfig::new().init());
+        let error = loop {
+            let draw = sampler.draw(optim.next_step()).unwrap();
+            let zero = |_: Linear, _: usize| Ok(UnitUpdate::zero());
+            optim.unit_updates(&model, &draw, zero).unwrap();
+            match optim.step(0.1, model, draw) {
+                Ok(next) => model = next,
+                Err(refused) => break DpError::from(refused),
+            }
+        };
+        assert!(matches!(error, DpError::BudgetExhausted { .. }), "{error}");
+        assert_eq!(optim.next_step(), expected);
+        assert_eq!(optim.ledger().releases(), 900 + expected);
+        let text = optim.statement(&[1e-4]).unwrap().to_string();
+        assert!(text.contains("900 x ") && text.contains("earlier_releases:"), "{text}");
+    }
+
+    #[test]
+    fn a_run_after_an_equal_run_is_counted_apart() {
+        let step = DpEvent::dp_sgd_step(0.01, 2.0);
+        let config = config().with_noise_multiplier(2.0);
+        let plan = config.with_earlier_releases(ledger(&step, 300)).init().unwrap();
+        let mut after = plan.new_ledger();
+        assert_eq!((after.releases(), plan.own_releases(&after)), (300, 0));
+        after.record_many(&step, 500).unwrap();
+        assert_eq!((after.entries().len(), plan.own_releases(&after)), (1, 500));
+        assert!(plan.is_prefix(&after));
+        after.record(&step).unwrap();
+        assert!(!plan.is_prefix(&after));
+        // A ledger without the earlier releases is not of this plan.
+        assert!(!plan.is_prefix(&ledger(&step, 200)));
+        assert!(!plan.is_prefix(&ledger(&DpEvent::gaussian(9.0), 300)));
+    }
+
+    #[test]
+    fn earlier_releases_of_another_guarantee_are_refused() {
+        let budget = || config().with_noise_multiplier(2.0);
+        let refused = |ledger: PrivacyLedger, config: PrivacyPlanConfig| {
+            config.with_earlier_releases(ledger).init().unwrap_err().to_string()
+        };
+        let step = DpEvent::gaussian(9.0);
+        let error = refused(ledger(&step, 1), budget().with_unit(UnitOfPrivacy::User));
+        assert!(error.contains("earlier_releases must be for one user"), "{error}");
+        assert!(error.contains("got a ledger for one example"), "{error}");
+        let error = refused(ledger(&step, 1), budget().with_sampling(SamplingScheme::FixedSize));
+        assert!(error.contains("replace one unit") && error.contains("sampler"), "{error}");
+        let mut insecure = ledger(&step, 1);
+        insecure.mark_insecure("fixed seed 42");
+        let error = refused(insecure, budget());
+        assert!(error.contains("fixed seed 42") && error.contains("leave it out"), "{error}");
+    }
+
+    #[test]
+    fn earlier_releases_are_saved_with_the_configuration_and_compared() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("plan.json");
+        let with = |sigma: f64| {
+            let config = config().with_noise_multiplier(2.0);
+            config.with_earlier_releases(ledger(&DpEvent::gaussian(sigma), 3))
+        };
+        with(9.0).save(&path).unwrap();
+        let loaded = PrivacyPlanConfig::load(&path).unwrap();
+        assert_eq!(loaded.earlier, with(9.0).earlier);
+        let fingerprint = |config: PrivacyPlanConfig| config.init().unwrap().fingerprint();
+        assert_eq!(fingerprint(loaded), fingerprint(with(9.0)));
+        assert_ne!(fingerprint(with(9.0)), fingerprint(with(8.0)));
+        let named = "earlier_releases";
+        assert!(fingerprint(with(9.0))[named].starts_with("3 of earlier ledgers"));
+        assert!(!fingerprint(config().with_noise_multiplier(2.0)).contains_key(named));
+    }
+}
