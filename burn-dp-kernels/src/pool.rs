@@ -3,9 +3,9 @@
 use std::ops::Range;
 
 use pulp::{Arch, Simd, WithSimd};
+use rayon::prelude::*;
 
 use crate::rows::TASK_VALUES;
-use rayon::prelude::*;
 
 /// Max pooling: each output is the largest value of a window, or NaN if the window has one. What
 /// lies outside of the plane is left out of its windows.
@@ -42,9 +42,13 @@ impl MaxPool {
     pub fn forward(&self, planes: &[f32]) -> Vec<f32> {
         let [input, output] = self.sizes();
         let mut outputs = vec![f32::NEG_INFINITY; planes.len() / input.max(1) * output];
-        self.for_planes(planes, &mut outputs, [input, output], |planes, outputs| {
-            Arch::new().dispatch(Forward { pool: *self, planes, outputs });
-        });
+        let count = self.task(input);
+        planes
+            .par_chunks(count * input.max(1))
+            .zip(outputs.par_chunks_mut(count * output.max(1)))
+            .for_each(|(planes, outputs)| {
+                Arch::new().dispatch(Forward { pool: *self, planes, outputs });
+            });
         outputs
     }
 
@@ -52,7 +56,7 @@ impl MaxPool {
     pub fn input_gradient(&self, planes: &[f32], grads: &[f32]) -> Vec<f32> {
         let [input, output] = self.sizes();
         assert_eq!(planes.len() / input.max(1) * output, grads.len(), "every window has a grad");
-        assert!(i32::try_from(input).is_ok(), "a plane has at most 2^31 values");
+        assert!(i32::try_from(input).is_ok(), "a plane has fewer than 2^31 values");
         let mut sums = vec![0.0; planes.len()];
         let count = self.task(input);
         sums.par_chunks_mut(count * input.max(1))
@@ -72,20 +76,6 @@ impl MaxPool {
     /// Returns the number of planes of a task.
     fn task(&self, input: usize) -> usize {
         TASK_VALUES.div_ceil(input.max(1))
-    }
-
-    fn for_planes(
-        &self,
-        planes: &[f32],
-        outputs: &mut [f32],
-        [input, output]: [usize; 2],
-        function: impl Fn(&[f32], &mut [f32]) + Sync,
-    ) {
-        let count = self.task(input);
-        planes
-            .par_chunks(count * input.max(1))
-            .zip(outputs.par_chunks_mut(count * output.max(1)))
-            .for_each(|(planes, outputs)| function(planes, outputs));
     }
 
     /// Returns the rows of a plane that the windows of an output row read.
