@@ -116,7 +116,8 @@ impl PrivacyPlan {
     /// Compares with a ledger of as many releases: the first event may continue the last entry of
     /// the earlier releases.
     pub(super) fn is_prefix_after_earlier(&self, ledger: &PrivacyLedger) -> bool {
-        let mut expected = self.new_ledger();
+        // Every step asks, so the header is not described.
+        let mut expected = self.recorded(LedgerHeader::new(self.unit.clone(), self.relation()));
         let mut left = self.own_releases(ledger);
         for (event, count) in &self.planned {
             let taken = left.min(*count);
@@ -139,6 +140,11 @@ impl PrivacyPlan {
             let earlier = format!("{earlier}; they are the first releases, and part of epsilon");
             header = header.with_fact("earlier_releases", earlier);
         }
+        self.recorded(header)
+    }
+
+    /// Returns a ledger of the earlier releases.
+    fn recorded(&self, header: LedgerHeader) -> PrivacyLedger {
         let mut ledger = PrivacyLedger::new(header);
         for entry in &self.earlier {
             // Entries of a ledger are valid; otherwise nothing may be claimed.
