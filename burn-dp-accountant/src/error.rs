@@ -3,7 +3,6 @@
 use std::fmt;
 
 /// Why there is no answer. Each message names the value and a way out.
-#[derive(Debug)]
 #[non_exhaustive]
 pub enum AccountantError {
     /// An argument is outside of its domain.
@@ -77,6 +76,13 @@ impl AccountantError {
 
     pub(crate) fn numerical(reason: impl Into<String>) -> Self {
         Self::Numerical { reason: reason.into() }
+    }
+}
+
+/// The message: what a `main` that returns the error prints.
+impl fmt::Debug for AccountantError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
     }
 }
 

@@ -29,7 +29,8 @@ pub struct GroupEpsilon {
 ///
 /// Gaussian releases have a closed form: `kμ`-GDP (Dong, Roth, Su 2022, Theorem 6). Otherwise the
 /// path over `k - 1` data sets gives `(kε, δ (1 + e^ε + ... + e^{(k-1)ε}))` (Vadhan 2017, Lemma
-/// 2.2) for every ε; the smallest fixed point over ε is returned.
+/// 2.2) for every ε; the smallest fixed point over ε is returned. Truncated Poisson sampling has no
+/// bound if units are added or removed: every unit more changes how often the others are cut.
 pub(crate) fn group_epsilon<'a>(
     events: impl IntoIterator<Item = (&'a DpEvent, u64)>,
     relation: NeighboringRelation,
@@ -45,6 +46,15 @@ pub(crate) fn group_epsilon<'a>(
     };
     if units == 1 {
         return one(delta);
+    }
+    if relation == NeighboringRelation::AddOrRemoveOne
+        && let Some((event, _)) = events.iter().find(|(event, _)| event.is_truncated())
+    {
+        return Err(AccountantError::unsupported(
+            event.to_string(),
+            "a draw is cut more often if several units are added, and the event is for one; use \
+             Poisson sampling without a cap, or a training whose unit of privacy is the group",
+        ));
     }
     let k = units as f64;
     if let Ok(pairs) = DominatingPairs::of_events(events.iter().copied(), relation)
@@ -114,6 +124,26 @@ mod tests {
         let found = group_epsilon([(&event, 9)], RELATION, 5, 1e-6, None).unwrap();
         let truth = GaussianDp::new(5.0 * 3.0 / 4.0).unwrap().epsilon(1e-6).unwrap();
         assert!((found.upper / truth - 1.0).abs() < 1e-9 && found.lower > 0.99 * truth);
+    }
+
+    #[test]
+    fn a_group_that_changes_how_often_draws_are_cut_is_refused() {
+        // The true ε of two units is at least 16.3: with both, one of twelve is left out.
+        let cut = DpEvent::TruncatedPoissonSampled {
+            sampling_probability: 1.0,
+            dataset_size: 10,
+            max_batch_size: 11,
+            event: Box::new(DpEvent::gaussian(1.0)),
+        };
+        let nested = DpEvent::self_composed(cut.clone(), 3);
+        for event in [cut, nested] {
+            assert!(group_epsilon([(&event, 1)], RELATION, 1, 1e-5, None).is_ok());
+            let error = group_epsilon([(&event, 1)], RELATION, 2, 1e-5, None).unwrap_err();
+            assert!(error.to_string().contains("cut more often"), "{error}");
+            // A unit that contributes nothing changes no size.
+            let special = NeighboringRelation::ReplaceSpecial;
+            assert!(group_epsilon([(&event, 1)], special, 2, 1e-5, None).is_ok());
+        }
     }
 
     #[test]

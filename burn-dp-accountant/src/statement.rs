@@ -174,10 +174,10 @@ impl fmt::Display for PrivacyStatement {
         match &self.noise_source {
             NoiseProvenance::Secure => writeln!(
                 f,
-                "  noise:                cryptographic generator, seeded by the operating system"
+                "  noise source:         cryptographic generator, seeded by the operating system"
             )?,
             NoiseProvenance::Insecure { reason } => {
-                writeln!(f, "  noise:                INSECURE: {reason}")?
+                writeln!(f, "  noise source:         INSECURE: {reason}")?
             }
         }
         writeln!(

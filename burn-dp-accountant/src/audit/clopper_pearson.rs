@@ -108,8 +108,11 @@ pub(super) fn of_split(
     significance: f64,
 ) -> AtThreshold {
     let nothing = AtThreshold::new(None, 1.0, 1.0, delta);
-    let (in_choice, in_test) = halves(scores.included(), seed);
-    let (out_choice, out_test) = halves(scores.excluded(), seed.wrapping_add(1));
+    // Not of the sorted scores: a seed would fix which ranks are tested, and given the choice
+    // their counts would hardly be random.
+    let [included, excluded] = scores.as_given();
+    let (in_choice, in_test) = halves(included, seed);
+    let (out_choice, out_test) = halves(excluded, seed.wrapping_add(1));
     let halves = (AuditScores::new(in_choice, out_choice), AuditScores::new(in_test, out_test));
     let (Ok(choice), Ok(test)) = halves else { return nothing };
     let candidates = choice.thresholds().into_iter();

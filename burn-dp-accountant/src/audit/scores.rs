@@ -16,11 +16,17 @@ use crate::AccountantError;
 /// product of the released updates with the gradient of the canary.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct AuditScores {
-    /// Scores of the included canaries, ascending.
+    /// Scores of the included canaries, as given: a split of the canaries must not depend on the
+    /// order of their scores.
     #[serde(rename = "in")]
-    included: Vec<f64>,
-    /// Scores of the excluded canaries, ascending.
+    included_as_given: Vec<f64>,
+    /// Scores of the excluded canaries, as given.
     #[serde(rename = "out")]
+    excluded_as_given: Vec<f64>,
+    /// Both, ascending.
+    #[serde(skip)]
+    included: Vec<f64>,
+    #[serde(skip)]
     excluded: Vec<f64>,
 }
 
@@ -42,7 +48,12 @@ impl AuditScores {
             scores.sort_by(f64::total_cmp);
             Ok(scores)
         };
-        Ok(Self { included: sorted("in", included)?, excluded: sorted("out", excluded)? })
+        Ok(Self {
+            included: sorted("in", included.clone())?,
+            excluded: sorted("out", excluded.clone())?,
+            included_as_given: included,
+            excluded_as_given: excluded,
+        })
     }
 
     /// Reads scores from JSON: `{"in": [..], "out": [..]}`. Other fields are ignored.
@@ -83,6 +94,12 @@ impl AuditScores {
     /// Returns the scores of the excluded canaries, ascending.
     pub fn excluded(&self) -> &[f64] {
         &self.excluded
+    }
+
+    /// Returns the scores of the included and of the excluded canaries, in the order in which they
+    /// were given.
+    pub(super) fn as_given(&self) -> [&[f64]; 2] {
+        [&self.included_as_given, &self.excluded_as_given]
     }
 
     /// Returns the number of canaries.

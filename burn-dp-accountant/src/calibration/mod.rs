@@ -200,11 +200,22 @@ impl Calibration {
         let tolerance = self.tolerance_of_all(&followed(&before, &event(1.0), steps));
         smallest(self.target.epsilon(), tolerance, NOISE_RANGE, upper, quick).map_err(|error| {
             match error {
-                AccountantError::Infeasible { reason } => AccountantError::infeasible(format!(
-                    "noise_multiplier for epsilon = {} at delta = {:e} in {steps} steps: {reason}",
-                    self.target.epsilon(),
-                    self.target.delta()
-                )),
+                AccountantError::Infeasible { reason } => {
+                    let before = match spent {
+                        0.0 => String::new(),
+                        _ => format!(
+                            "; the earlier releases alone cost epsilon = {}, so give a larger \
+                             budget for all",
+                            Rounded::up(spent)
+                        ),
+                    };
+                    AccountantError::infeasible(format!(
+                        "noise_multiplier for epsilon = {} at delta = {:e} in {steps} steps: \
+                         {reason}{before}",
+                        self.target.epsilon(),
+                        self.target.delta()
+                    ))
+                }
                 other => other,
             }
         })
@@ -344,6 +355,12 @@ mod tests {
             epsilon_with_simulation(events, relation, 1e-5, None, 0.0).unwrap().upper
         };
         assert!(after > alone && all(after) <= 2.0 && all(after * (1.0 - 3e-6)) > 2.0, "{after}");
+        // Releases that leave next to nothing are named too.
+        let mut almost = calibration.noise_multiplier(1, DpEvent::gaussian).unwrap();
+        almost *= 1.0 + 1e-13;
+        let first = DpEvent::gaussian(almost);
+        let error = calibration.noise_multiplier_after([(&first, 1)], 9, step).unwrap_err();
+        assert!(error.to_string().contains("the earlier releases alone cost epsilon"), "{error}");
         let error = calibration.noise_multiplier_after([(&two, 2)], 9, step).unwrap_err();
         assert!(
             error.to_string().contains("the earlier releases alone cost epsilon = "),
@@ -374,6 +391,16 @@ mod tests {
         assert!(error.to_string().contains("epsilon = 1"), "{error}");
         assert!(calibrate_noise_multiplier(budget, 0, DpEvent::gaussian).is_err());
         assert!(Budget::new(-1.0, 1e-5).is_err() && Budget::new(1.0, 1.0).is_err());
+    }
+
+    #[test]
+    fn a_cheap_event_may_not_be_released_without_limit() {
+        let calibration = Calibration::new(Budget::new(1.0, 1e-5).unwrap());
+        let cheap = DpEvent::gaussian(1e7);
+        let steps = calibration.steps(&cheap).unwrap();
+        // The search ends above 2^40; the largest number is 7.185e12.
+        assert!((1 << 40..7_190_000_000_000).contains(&steps), "{steps}");
+        assert!(upper(cheap, steps, 1e-5) <= 1.0);
     }
 
     #[test]

@@ -144,12 +144,13 @@ fn last_that_fits(
     mut high: u64,
     fits: impl Fn(u64) -> Result<bool, AccountantError>,
 ) -> Result<(u64, u64), AccountantError> {
-    /// Number of releases at which the search ends: no training has as many.
+    /// Number of releases at which the search ends, below the largest one: no training has as many.
     const LIMIT: u64 = 1 << 40;
     while fits(high)? {
         low = high;
         if high >= LIMIT {
-            return Ok((low, u64::MAX));
+            // Only what costs nothing has no end.
+            return Ok((low, if fits(u64::MAX)? { u64::MAX } else { low + 1 }));
         }
         high = high.saturating_mul(2);
     }

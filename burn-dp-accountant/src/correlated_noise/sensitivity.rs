@@ -103,7 +103,8 @@ impl Strategy {
         }
         let exact = self.exact_squared_sensitivity(patterns);
         let squared = exact.unwrap_or_else(|| self.squared_sensitivity_bound(patterns));
-        if squared.is_finite() {
+        // Every column has an entry: a sum of zero is a NaN that was lost.
+        if squared.is_finite() && squared > 0.0 {
             // Contributions in orthogonal directions attain the sum of the squared norms.
             let is_attained = || {
                 let norms = self.of_separate_columns(patterns);

@@ -283,6 +283,9 @@ mod tests {
             (Strategy::banded_toeplitz(4, &[-1.0]), "positive number, got -1"),
             (Strategy::banded_toeplitz(4, &[1.0, f64::NAN]), "finite, got NaN"),
             (Strategy::banded_toeplitz(400, &[1.0, 3.0]), "bounded inverse"),
+            // Their squares overflow, and a sensitivity of nothing would be left.
+            (Strategy::banded_toeplitz(10, &[1e200]), "numbers up to 1e30"),
+            (Strategy::dense(vec![vec![1.0], vec![1e200, 1.0]]), "numbers up to 1e30"),
             (Strategy::buffered(4, &[0.5], &[]), "got 1 and 0"),
             (Strategy::buffered(4, &[1.5], &[0.1]), "between 0 and 1, got 1.5"),
             (Strategy::dense(vec![vec![1.0], vec![1.0]]), "row 1 has 1 entries"),

@@ -86,8 +86,8 @@ pub(super) fn check_matrix(steps: u64, matrix: &StrategyMatrix) -> Result<u64, A
             }
             check_finite("omega", omega)?;
             let n = steps as usize;
-            check_inverse(&series::buffered(theta, omega, n))?;
-            check_inverse(&series::buffered_inverse(theta, omega, n))?;
+            check_size(&series::buffered(theta, omega, n))?;
+            check_size(&series::buffered_inverse(theta, omega, n))?;
             Ok(steps)
         }
         StrategyMatrix::Dense { rows } => {
@@ -123,19 +123,21 @@ fn check_series(steps: u64, coefficients: &[f64]) -> Result<Vec<f64>, Accountant
         return invalid(format!("must begin with a positive number, got {}", coefficients[0]));
     }
     let inverse = series::inverse(coefficients, steps as usize);
-    check_inverse(&inverse)?;
+    check_size(coefficients)?;
+    check_size(&inverse)?;
     Ok(inverse)
 }
 
-fn check_inverse(inverse: &[f64]) -> Result<(), AccountantError> {
-    // Noise is added in single precision.
-    match inverse.iter().position(|value| !(0.0..=1e30).contains(&value.abs())) {
+/// Checks entries of a matrix or of its inverse: noise is added in single precision, and the square
+/// of no column may overflow, which would be a sensitivity of nothing.
+fn check_size(entries: &[f64]) -> Result<(), AccountantError> {
+    match entries.iter().position(|value| !(0.0..=1e30).contains(&value.abs())) {
         Some(step) => Err(AccountantError::invalid(
             "coefficients",
             format!(
-                "must belong to a matrix with a bounded inverse, but a coefficient is {:e} at step \
-                 {step}",
-                inverse[step]
+                "must belong to a matrix with numbers up to 1e30 and a bounded inverse, but a \
+                 coefficient is {:e} at step {step}",
+                entries[step]
             ),
         )),
         None => Ok(()),
@@ -168,5 +170,6 @@ fn check_rows(steps: u64, rows: &[Vec<f64>]) -> Result<(), AccountantError> {
             ));
         }
     }
-    inverse_of_rows(rows).iter().try_for_each(|row| check_inverse(row))
+    rows.iter().try_for_each(|row| check_size(row))?;
+    inverse_of_rows(rows).iter().try_for_each(|row| check_size(row))
 }

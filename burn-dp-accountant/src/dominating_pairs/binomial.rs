@@ -1,7 +1,5 @@
 //! Binomial distributions of sampling: how often a unit is drawn, how often a batch is cut.
 
-use crate::math::logarithms::ln_binomial;
-
 /// Returns how often one unit is drawn with replacement: the probability of at least one draw, the
 /// conditional distribution `(probability, shift)` of the number of draws, and an upper bound of
 /// the probability that the distribution omits.
@@ -15,17 +13,19 @@ pub(super) fn multiplicities(
         return (1.0, Vec::new(), 0.0);
     }
     let q = -(k * (-1.0 / n).ln_1p()).exp_m1();
-    let ln_mass = |j: f64| ln_binomial(k, j) - j * n.ln() + (k - j) * (-1.0 / n).ln_1p();
     let mut components: Vec<(f64, f64)> = Vec::new();
     let mut rest = 0.0;
     for j in 1..=sample_size {
-        let mass = ln_mass(j as f64).exp();
+        let ln_mass = ln_binomial_mass(k, j as f64, 1.0 / n);
+        let mass = ln_mass.exp();
         // Beyond the mode the masses fall at least geometrically.
         let ratio = (k - j as f64) / ((j as f64 + 1.0) * (n - 1.0));
         if mass < 1e-30 && ratio < 0.5 {
-            rest = 2.0 * mass;
+            rest += 2.0 * mass;
             break;
         }
+        // The rounding of the logarithm.
+        rest += mass * 1e-15 * (10.0 + ln_mass.abs());
         components.push((mass, j as f64 * mu));
     }
     let total: f64 = components.iter().map(|(w, _)| w).sum();
@@ -61,6 +61,13 @@ pub(super) fn binomial_tail(n: u64, q: f64, limit: u64) -> Tail {
     let mut j = if above { limit as f64 + 1.0 } else { limit as f64 };
     let ln_mass = ln_binomial_mass(size, j, q);
     let mut mass = ln_mass.exp();
+    if mass == 0.0 {
+        // The masses away from the mean are smaller still: the tail is below every number.
+        return match above {
+            true => Tail { lower: 0.0, upper: f64::MIN_POSITIVE },
+            false => Tail { lower: 1.0 - f64::EPSILON, upper: 1.0 },
+        };
+    }
     let mut sum = 0.0;
     while (0.0..=size).contains(&j) {
         sum += mass;
@@ -124,6 +131,31 @@ fn deviance(x: f64, m: f64) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::math::logarithms::ln_binomial;
+
+    #[test]
+    fn tails_beyond_every_number_take_no_time() {
+        let tail = binomial_tail(1_000_000_000_000_000, 1e-4, 120_000_000_000);
+        assert_eq!((tail.lower, tail.upper), (0.0, f64::MIN_POSITIVE));
+        let tail = binomial_tail(1_000_000_000_000_000, 1e-4, 80_000_000_000);
+        assert!(tail.lower < 1.0 && tail.lower > 1.0 - 1e-15 && tail.upper == 1.0, "{tail:?}");
+    }
+
+    #[test]
+    fn draws_of_huge_data_sets_have_the_limit_of_poisson() {
+        // A thousand-fold data set changes the number of draws of one unit by next to nothing.
+        for (n, k) in [(10_000_000_000_000, 1_000_000_000_000), (1 << 53, (1 << 53) / 10)] {
+            let (q, components, rest) = multiplicities(n, k, 1.0);
+            let mean = k as f64 / n as f64;
+            assert!((q / -(-mean).exp_m1() - 1.0).abs() < 1e-12, "{q}");
+            let mut poisson = (-mean).exp();
+            for (j, (weight, _)) in (1..6).zip(components) {
+                poisson *= mean / f64::from(j);
+                assert!((weight * q / poisson - 1.0).abs() < 1e-11, "{j}: {weight}");
+            }
+            assert!(rest < 1e-13, "{rest}");
+        }
+    }
 
     const REFERENCES: [(f64, f64, f64, f64); 4] = [
         (50000.0, 600.0, 0.01, -13.605518245758208),

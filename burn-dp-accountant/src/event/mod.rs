@@ -247,6 +247,22 @@ impl DpEvent {
         }
     }
 
+    /// Whether draws are cut to a largest batch, so that another number of units changes how often
+    /// the others take part.
+    pub(crate) fn is_truncated(&self) -> bool {
+        match self {
+            Self::TruncatedPoissonSampled { .. } | Self::TruncatedPoissonExamples { .. } => true,
+            Self::Composed { events } => events.iter().any(Self::is_truncated),
+            Self::SelfComposed { event, .. }
+            | Self::RepeatAndSelect { event, .. }
+            | Self::PoissonSampled { event, .. }
+            | Self::SampledWithoutReplacement { event, .. }
+            | Self::SampledWithReplacement { event, .. }
+            | Self::RandomAllocation { event, .. } => event.is_truncated(),
+            _ => false,
+        }
+    }
+
     /// Returns a Gaussian release.
     pub fn gaussian(noise_multiplier: f64) -> Self {
         Self::Gaussian { noise_multiplier }

@@ -3,6 +3,7 @@
 use super::{DpEvent, RunCount};
 use crate::domain::{check_count, check_epsilon, check_positive, check_probability};
 use crate::error::AccountantError;
+use crate::math::selection::has_mean;
 
 impl DpEvent {
     /// Checks every parameter, at every depth.
@@ -69,8 +70,17 @@ impl DpEvent {
                 }
                 event.validate_part()
             }
-            Self::SampledWithReplacement { dataset_size, event, .. } => {
+            Self::SampledWithReplacement { dataset_size, sample_size, event } => {
                 check_count("dataset_size", *dataset_size)?;
+                if *sample_size / *dataset_size > 10_000 {
+                    return Err(AccountantError::invalid(
+                        "sample_size",
+                        format!(
+                            "must be at most 10,000 times the data set size, {dataset_size}, got \
+                             {sample_size}"
+                        ),
+                    ));
+                }
                 event.validate_part()
             }
             Self::RandomAllocation { steps, participations, epochs, event } => {
@@ -119,6 +129,16 @@ impl DpEvent {
                             return Err(AccountantError::invalid(
                                 "shape",
                                 format!("must be larger than -1, got {shape}"),
+                            ));
+                        }
+                        if !has_mean(mean, shape) {
+                            return Err(AccountantError::invalid(
+                                "mean",
+                                format!(
+                                    "must be smaller for a shape of {shape}, whose largest mean \
+                                     that can be computed with is exceeded by {mean}; use a shape \
+                                     that is further from -1"
+                                ),
                             ));
                         }
                     }

@@ -142,7 +142,12 @@ impl Sources {
                     RandomParticipation::Subset { participations } => participations as f64,
                     _ => patterned.column.len() as f64,
                 };
-                *count as f64 * patterned.steps as f64 * modes
+                let parts = match patterned.participation {
+                    RandomParticipation::BallsInBins { cycle }
+                    | RandomParticipation::CyclicPoisson { cycle, .. } => cycle as f64,
+                    _ => 0.0,
+                };
+                *count as f64 * (patterned.steps as f64 * modes + parts)
             }
             Source::Bins(bins) => *count as f64 * bins.work(),
             Source::Sequence(sequence) => *count as f64 * sequence.work(),

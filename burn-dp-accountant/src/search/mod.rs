@@ -65,10 +65,12 @@ impl PrivateSearch {
     ///
     /// # Errors
     ///
-    /// Returns [`AccountantError::InvalidArgument`] if a parameter is outside of its domain.
+    /// Returns [`AccountantError::InvalidArgument`] if a parameter is outside of its domain, or if
+    /// the number of runs cannot be drawn: a mean above a million, or above 600 if it is Poisson.
     pub fn new(run: DpEvent, runs: RunCount) -> Result<Self, AccountantError> {
         let search = Self { run, runs };
         search.event().validate()?;
+        runs.check_draws()?;
         Ok(search)
     }
 
@@ -86,10 +88,27 @@ impl PrivateSearch {
         runs: RunCount,
         run: impl Fn(f64) -> DpEvent,
     ) -> Result<f64, AccountantError> {
+        Self::calibrate_after([], budget, relation, runs, run)
+    }
+
+    /// Returns the noise multiplier of one run with which `earlier`, the releases that were made
+    /// before on the same data, and then the whole search meet `budget` together, rounded up.
+    ///
+    /// # Errors
+    ///
+    /// Returns [`AccountantError::Infeasible`] if the earlier releases alone spend the budget, and
+    /// the errors of [`calibrate`](Self::calibrate).
+    pub fn calibrate_after<'a>(
+        earlier: impl IntoIterator<Item = (&'a DpEvent, u64)>,
+        budget: Budget,
+        relation: NeighboringRelation,
+        runs: RunCount,
+        run: impl Fn(f64) -> DpEvent,
+    ) -> Result<f64, AccountantError> {
         let calibration =
             Calibration::new(budget).with_relation(relation).with_tolerance(TOLERANCE);
         let event = |sigma| DpEvent::RepeatAndSelect { event: Box::new(run(sigma)), runs };
-        calibration.noise_multiplier(1, event)
+        calibration.noise_multiplier_after(earlier, 1, event)
     }
 
     /// Returns the release of the whole search.
@@ -211,7 +230,39 @@ mod tests {
     }
 
     #[test]
+    fn a_search_after_earlier_releases_meets_the_budget_of_all() {
+        let relation = NeighboringRelation::AddOrRemoveOne;
+        let (budget, runs) = (Budget::new(2.0, 1e-6).unwrap(), RunCount::geometric(5.0));
+        let before = DpEvent::gaussian(6.0);
+        let upper = |sigma: f64| {
+            let mut ledger =
+                PrivacyLedger::new(LedgerHeader::new(UnitOfPrivacy::Example, relation));
+            ledger.record_many(&before, 2).unwrap();
+            let search = PrivateSearch::new(DpEvent::gaussian(sigma), runs).unwrap();
+            ledger.record(&search.event()).unwrap();
+            ledger.epsilon(1e-6).unwrap().upper
+        };
+        let run = DpEvent::gaussian;
+        let alone = PrivateSearch::calibrate(budget, relation, runs, run).unwrap();
+        let after =
+            |count| PrivateSearch::calibrate_after([(&before, count)], budget, relation, runs, run);
+        let sigma = after(2).unwrap();
+        assert!(sigma > alone && upper(sigma) <= 2.0 && upper(0.999 * sigma) > 2.0, "{sigma}");
+        let error = after(20).unwrap_err().to_string();
+        assert!(error.contains("the earlier releases alone cost"), "{error}");
+    }
+
+    #[test]
     fn impossible_searches_are_refused() {
+        for runs in [
+            RunCount::Poisson { mean: 750.0 },
+            RunCount::geometric(1e12),
+            RunCount::TruncatedNegativeBinomial { mean: 900.0, shape: 800.0 },
+            RunCount::TruncatedNegativeBinomial { mean: 1e4, shape: -0.99 },
+        ] {
+            let error = PrivateSearch::new(DpEvent::gaussian(1.0), runs).unwrap_err().to_string();
+            assert!(error.starts_with("mean "), "{runs:?}: {error}");
+        }
         let few = RunCount::geometric(0.5);
         assert!(PrivateSearch::new(DpEvent::gaussian(1.0), few).is_err());
         assert!(PrivateSearch::new(DpEvent::gaussian(0.0), RunCount::geometric(2.0)).is_err());

@@ -1,5 +1,6 @@
 //! The distributions of the number of runs, and draws from them.
 
+use crate::error::AccountantError;
 use crate::event::RunCount;
 use crate::math::selection::negative_binomial_gamma;
 
@@ -31,6 +32,20 @@ impl RunCount {
             masses.advance();
         }
         if masses.runs == runs { masses.mass } else { 0.0 }
+    }
+
+    /// Returns an error if the distribution function cannot be inverted: its first mass underflows,
+    /// or its tail is too long to walk along.
+    pub(super) fn check_draws(&self) -> Result<(), AccountantError> {
+        let mean = self.mean();
+        if mean > 1e6 || Masses::new(*self).mass < 1e-290 {
+            let reason = format!(
+                "must be a number of runs that can be drawn, got {mean}; use at most a million, or \
+                 600 with a Poisson number, or a smaller shape"
+            );
+            return Err(AccountantError::invalid("mean", reason));
+        }
+        Ok(())
     }
 
     /// Returns the number of runs at a uniformly random word, by inversion of the distribution
@@ -109,7 +124,8 @@ mod tests {
     use super::*;
     use crate::math::random::Generator;
 
-    const COUNTS: [RunCount; 5] = [
+    const COUNTS: [RunCount; 6] = [
+        RunCount::Poisson { mean: 600.0 },
         RunCount::Poisson { mean: 6.0 },
         RunCount::TruncatedNegativeBinomial { mean: 10.0, shape: 1.0 },
         RunCount::TruncatedNegativeBinomial { mean: 3.9086503371292665, shape: 0.0 },

@@ -542,6 +542,29 @@ fn sampler_options_are_refused_by_name() {
 }
 
 #[test]
+fn a_ledger_whose_noise_can_be_reproduced_guarantees_nothing_in_any_command() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("ledger.json");
+    let relation = NeighboringRelation::AddOrRemoveOne;
+    let mut ledger = PrivacyLedger::new(LedgerHeader::new(UnitOfPrivacy::Example, relation));
+    ledger.record(&DpEvent::gaussian(10.0)).unwrap();
+    ledger.mark_insecure("fixed seed 7");
+    ledger.save(&path).unwrap();
+    let path = path.display();
+    let delta = json(&format!("delta --epsilon 1 --json --ledger {path}"));
+    for field in ["delta", "lower", "upper", "estimate"] {
+        assert_eq!(delta[field], 1.0, "{delta}");
+    }
+    assert!(delta["notes"].to_string().contains("fixed seed 7"), "{delta}");
+    let text = output(&format!("delta --epsilon 1 --ledger {path}")).unwrap();
+    assert!(text.starts_with("delta = 1 ") && text.contains("fixed seed 7"), "{text}");
+    let error = refusal(&format!("tradeoff --alpha 0.1 --ledger {path}"));
+    assert!(error.contains("fixed seed 7"), "{error}");
+    let epsilon = json(&format!("epsilon --delta 1e-5 --json --ledger {path}"));
+    assert!(epsilon["notes"].to_string().contains("fixed seed 7"), "{epsilon}");
+}
+
+#[test]
 fn two_ledgers_are_compared_at_each_delta() {
     let folder = tempfile::tempdir().unwrap();
     let save = |name: &str, sigma: f64| {

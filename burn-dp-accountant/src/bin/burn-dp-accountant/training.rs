@@ -74,8 +74,15 @@ impl Events {
 
     /// Returns whether the ledger says that its noise can be reproduced.
     pub(crate) fn is_insecure(&self) -> bool {
-        let ledger = self.ledger.as_ref();
-        ledger.is_some_and(|ledger| ledger.header().noise_source != NoiseProvenance::Secure)
+        self.insecure_reason().is_some()
+    }
+
+    /// Returns why the noise can be reproduced, if the ledger says so.
+    pub(crate) fn insecure_reason(&self) -> Option<&str> {
+        match &self.ledger.as_ref()?.header().noise_source {
+            NoiseProvenance::Insecure { reason } => Some(reason),
+            NoiseProvenance::Secure => None,
+        }
     }
 
     /// Returns the ledger, or a ledger of the segments.

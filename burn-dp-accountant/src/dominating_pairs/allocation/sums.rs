@@ -38,6 +38,9 @@ pub(super) struct Sums {
     lost: f64,
 }
 
+/// Largest number of points of a grid. A coarser grid gives a larger bound.
+const MOST_POINTS: usize = 1 << 20;
+
 /// The rule for the grids of one sum.
 #[derive(Debug, Clone, Copy)]
 struct Grid {
@@ -59,9 +62,14 @@ impl Grid {
         let step = |position: f64| STEP * scale.hypot(position - mean).min(2.0 * position);
         let mut points = vec![0.0];
         let mut position = (mean - 14.0 * scale).max(1e-7 * mean);
-        while position < top {
+        while position < top && points.len() < MOST_POINTS {
             points.push(position);
-            position += step(position);
+            let next = position + step(position);
+            if next <= position {
+                // The steps are below rounding: one wide cell holds the rest.
+                break;
+            }
+            position = next;
         }
         points.push(top);
         points

@@ -23,7 +23,11 @@ pub(crate) struct Arguments {
 pub(super) fn run(arguments: &Arguments) -> Output {
     let events = arguments.training.read()?;
     let accountant = PldAccountant::new(events.counted(), events.relation)?;
-    let bracket = accountant.delta(arguments.epsilon)?;
+    let mut bracket = accountant.delta(arguments.epsilon)?;
+    if let Some(reason) = events.insecure_reason() {
+        (bracket.lower, bracket.estimate, bracket.upper) = (1.0, 1.0, 1.0);
+        bracket.notes = vec![format!("the noise can be reproduced: {reason}")];
+    }
     if arguments.json {
         return Ok(json_text(&json!({
             "delta": bracket.upper, "lower": bracket.lower, "upper": bracket.upper,
@@ -32,8 +36,9 @@ pub(super) fn run(arguments: &Arguments) -> Output {
         })));
     }
     let upper = Rounded::up(bracket.upper);
+    let notes: String = bracket.notes.iter().map(|note| format!("  {note}\n")).collect();
     Ok(format!(
-        "delta = {upper} at epsilon = {}\n  relation:  {}\n  bracket:   [{}, {upper}]\n",
+        "delta = {upper} at epsilon = {}\n  relation:  {}\n  bracket:   [{}, {upper}]\n{notes}",
         bracket.epsilon,
         events.relation,
         Rounded::down(bracket.lower),

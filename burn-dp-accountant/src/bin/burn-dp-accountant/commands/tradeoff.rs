@@ -34,6 +34,10 @@ pub(super) fn run(arguments: &Arguments) -> Output {
         return Err(invalid("--alpha", format!("must be between 0 and 1, got {alpha}")));
     }
     let events = arguments.training.read()?;
+    if let Some(reason) = events.insecure_reason() {
+        let reason = format!("has noise that can be reproduced ({reason}): no error is guaranteed");
+        return Err(invalid("--ledger", reason));
+    }
     let curve = PldAccountant::new(events.counted(), events.relation)?.tradeoff(POINTS)?;
     if let Some(path) = &arguments.plot {
         plot::tradeoff(&curve, path)?;
