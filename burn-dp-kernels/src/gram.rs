@@ -2,7 +2,7 @@
 
 use crate::matrix::Matrix;
 use crate::packed::Packed;
-use crate::product::DEPTH;
+use crate::tile::DEPTH;
 
 /// Columns of the products that are computed at a time: the rows above them are left out.
 const WIDTH: usize = 32;

@@ -3,7 +3,7 @@
 use pulp::{Arch, Simd, WithSimd};
 
 use crate::matrix::{Matrix, copy_transposed};
-use crate::tile::{Rows, Sums, Vectors, add_vectors, lanes, panel_vectors};
+use crate::tile::{DEPTH, Rows, Sums, Vectors, add_vectors, lanes, panel_vectors};
 
 /// The right factor of a product, in panels of some vectors.
 #[derive(Clone, Debug)]
@@ -135,7 +135,7 @@ impl WithSimd for AddProduct<'_> {
         let starts: Vec<usize> = (0..left.rows).map(|row| row * left.stride).collect();
         let (values, length) = (left.values, left.columns);
         let left = Rows { values, starts: &starts, runs: 1, length, pitch: 0 };
-        right.add(simd, left, sums, start, stride);
+        right.add(simd, left, sums, [start, stride], 0);
     }
 }
 
@@ -152,7 +152,14 @@ impl WithSimd for AddRuns<'_> {
     #[inline(always)]
     fn with_simd<S: Simd>(self, simd: S) {
         let Self { left, right, sums } = self;
-        right.add(simd, left, sums, 0, right.columns);
+        // Longer sums in one register round more than the margins of norms allow for.
+        let runs = (DEPTH / left.length.max(1)).max(1);
+        let mut starts = left.starts.to_vec();
+        for first in (0..left.runs).step_by(runs) {
+            let part = Rows { starts: &starts, runs: runs.min(left.runs - first), ..left };
+            right.add(simd, part, sums, [0, right.columns], first * left.length);
+            starts.iter_mut().for_each(|start| *start += runs * left.pitch);
+        }
     }
 }
 
@@ -164,8 +171,17 @@ impl Packed {
         Arch::new().dispatch(AddRuns { left, right: self, sums });
     }
 
+    /// Adds the product of `left` with as many rows as it has columns, from row `term` on.
     #[inline(always)]
-    fn add<S: Simd>(&self, simd: S, left: Rows, sums: &mut [f32], start: usize, stride: usize) {
+    fn add<S: Simd>(
+        &self,
+        simd: S,
+        left: Rows,
+        sums: &mut [f32],
+        [start, stride]: [usize; 2],
+        term: usize,
+    ) {
+        let terms = term..term + left.runs * left.length;
         let mut starts = Vec::with_capacity(self.depth);
         for (panel, first) in
             self.values.chunks(self.depth * self.width).zip((0..self.columns).step_by(self.width))
@@ -174,7 +190,12 @@ impl Packed {
             starts.extend((0..panel.len()).step_by(panel.len() / self.depth));
             let columns = self.width.min(self.columns - first);
             let mut sums = Sums { values: sums, start: start + first, columns, stride };
-            add_vectors(simd, left, Vectors { values: panel, starts: &starts }, &mut sums);
+            add_vectors(
+                simd,
+                left,
+                Vectors { values: panel, starts: &starts[terms.clone()] },
+                &mut sums,
+            );
         }
     }
 }

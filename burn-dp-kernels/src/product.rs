@@ -11,10 +11,8 @@ use rayon::prelude::*;
 
 use crate::matrix::Matrix;
 use crate::packed::{Factors, Packed};
-use crate::tile::TILE_ROWS;
+use crate::tile::{DEPTH, TILE_ROWS};
 
-/// Terms that are added in registers: a panel of this depth stays in the cache of a core.
-pub(crate) const DEPTH: usize = 256;
 /// Blocks of that many terms, and columns of the right factor, that are packed at a time.
 const BLOCKS: usize = 8;
 const COLUMNS: usize = 1 << 11;

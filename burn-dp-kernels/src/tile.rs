@@ -5,6 +5,9 @@ use pulp::{Arch, Simd, WithSimd};
 /// Rows of a tile.
 pub(crate) const TILE_ROWS: usize = 6;
 
+/// Terms that are added in registers: a panel of this depth stays in the cache of a core.
+pub(crate) const DEPTH: usize = 256;
+
 /// Returns the number of values of a vector.
 pub(crate) fn lanes() -> usize {
     Arch::new().dispatch(Lanes)
