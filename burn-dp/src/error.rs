@@ -15,7 +15,6 @@ pub use fault::{Fault, FaultKind, Faults};
 ///
 /// Each message names the value and the way out. Mistakes in tensor shapes panic, as they do in
 /// Burn.
-#[derive(Debug)]
 #[non_exhaustive]
 pub enum DpError {
     /// An argument is out of its range or does not fit the others. Pass another value.
@@ -149,6 +148,13 @@ impl DpError {
     /// Creates an [`Io`](Self::Io) error.
     pub(crate) fn io(path: impl Into<PathBuf>, source: std::io::Error) -> Self {
         Self::Io { path: path.into(), source }
+    }
+}
+
+/// The message: what a `main` that returns the error prints.
+impl fmt::Debug for DpError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
     }
 }
 

@@ -35,9 +35,9 @@
 //! # }
 //! ```
 
-use burn_dp_accountant::DpEvent;
 pub use burn_dp_accountant::RunCount;
 pub use burn_dp_accountant::search::PrivateSearch;
+use burn_dp_accountant::{DpEvent, LedgerHeader, PrivacyLedger};
 
 use crate::DpError;
 use crate::optim::PrivacyPlan;
@@ -61,5 +61,67 @@ impl PrivacyPlan {
             1 => events.remove(0),
             _ => DpEvent::Composed { events },
         })
+    }
+    /// Returns the ledger of a search whose runs follow this plan: the releases
+    /// [before](crate::optim::PrivacyPlanConfig::with_earlier_releases) it, once, and then the
+    /// release of the whole search. [`PrivateSearch::calibrate_after`] finds the noise of a run for
+    /// a budget of both.
+    ///
+    /// # Errors
+    ///
+    /// Returns [`DpError::InvalidArgument`] if `header` is of another unit or relation than the
+    /// plan, and [`DpError::Accountant`] if the number of releases overflows.
+    pub fn ledger_of_search(
+        &self,
+        search: &PrivateSearch,
+        header: LedgerHeader,
+    ) -> Result<PrivacyLedger, DpError> {
+        if header.unit != self.unit || header.relation != self.relation() {
+            let reason = format!(
+                "must be for {} and \"{}\" as the plan is, got {} and \"{}\"",
+                self.unit,
+                self.relation(),
+                header.unit,
+                header.relation
+            );
+            return Err(DpError::invalid("header", reason));
+        }
+        let mut ledger = self.ledger_of(header);
+        ledger.record(&search.event())?;
+        Ok(ledger)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use burn_dp_accountant::{NeighboringRelation, UnitOfPrivacy};
+
+    use super::*;
+    use crate::optim::PrivacyPlanConfig;
+
+    #[test]
+    fn the_ledger_of_a_search_begins_with_the_releases_before_it() {
+        let relation = NeighboringRelation::AddOrRemoveOne;
+        let header = || LedgerHeader::new(UnitOfPrivacy::Example, relation);
+        let mut before = PrivacyLedger::new(header());
+        before.record_many(&DpEvent::gaussian(20.0), 3).unwrap();
+        let config = PrivacyPlanConfig::new(2_000, 100.0).with_steps(40).with_noise_multiplier(2.0);
+        let alone = config.clone().init().unwrap();
+        let plan = config.with_earlier_releases(before.clone()).init().unwrap();
+        // The run of a search is the same with them and without: they are counted once.
+        assert_eq!(plan.event_of_run().unwrap(), alone.event_of_run().unwrap());
+        let search =
+            PrivateSearch::new(plan.event_of_run().unwrap(), RunCount::geometric(4.0)).unwrap();
+        let ledger = plan.ledger_of_search(&search, header()).unwrap();
+        let mut expected = before;
+        expected.record(&search.event()).unwrap();
+        assert_eq!(ledger.entries(), expected.entries());
+        assert!(ledger.header().facts.contains_key("earlier_releases"));
+        assert_eq!(alone.ledger_of_search(&search, header()).unwrap().releases(), 1);
+        let users = LedgerHeader::new(UnitOfPrivacy::User, relation);
+        let error = plan.ledger_of_search(&search, users).unwrap_err().to_string();
+        assert!(error.contains("header must be for"), "{error}");
     }
 }

@@ -125,8 +125,9 @@ impl KeyFile {
             Found::Key(found) if abandoned(found.run) => self.erase()?,
             Found::Key(_) => {
                 return Err(DpError::saved_state(format!(
-                    "{} has the key of another run; give every run its own folder and its own key \
-                     (`Checkpointer::with_key_file`)",
+                    "{} has the key of another run; if the checkpoints of that run were deleted, \
+                     delete the key as well (what the run released stays spent); otherwise give \
+                     this run another folder, or its own key by `Checkpointer::with_key_file`",
                     self.path.display()
                 )));
             }

@@ -109,7 +109,7 @@ impl Planner {
         if self.formation == Formation::Always {
             return batch_size;
         }
-        (bytes / (values * size_of::<f32>()).max(1)).clamp(1, batch_size)
+        (bytes / values.saturating_mul(size_of::<f32>()).max(1)).clamp(1, batch_size)
     }
 
     /// Plans one parameter whose gradients are not formed at once.
@@ -123,11 +123,12 @@ impl Planner {
         let time = self.ghost(cost, batch_size, ghost.chunk);
         let is_ghost = |other: f64| time.is_some_and(|time| time <= other);
 
-        let moved = self.costs.bytes(MOVED_BYTES * (batch_size * cost.values) as f64, 0);
+        let values = batch_size as f64 * cost.values as f64;
+        let moved = self.costs.bytes(MOVED_BYTES * values, 0);
         if is_ghost(moved + self.costs.operations(0.0, NORM_LAUNCHES)) {
             return ghost;
         }
-        let kept = batch_size * cost.values * size_of::<f32>();
+        let kept = batch_size.saturating_mul(cost.values).saturating_mul(size_of::<f32>());
         if kept <= self.left {
             self.left -= kept;
             let chunk = self.formation_chunk(rule);
@@ -163,7 +164,7 @@ impl Planner {
     /// the pass, in seconds. Gradients that are kept were formed in the pass.
     pub(super) fn estimate(&self, rule: &dyn Rule, plan: Plan) -> f64 {
         let (cost, batch_size) = (rule.cost(), rule.batch_size());
-        let values = (batch_size * cost.values * size_of::<f32>()) as f64;
+        let values = batch_size as f64 * (cost.values * size_of::<f32>()) as f64;
         let formation = |launches| self.formation(cost, batch_size, launches);
         match plan.method {
             NormMethod::Instantiate => self.costs.bytes(2.0 * values, 2),

@@ -1,8 +1,9 @@
 //! Noise that is drawn before its sums are known.
 
+use std::cell::Cell;
 use std::ops::Range;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock, Weak};
 
 use zeroize::Zeroizing;
 
@@ -89,8 +90,8 @@ impl NoiseAhead {
         // One thread belongs to the caller, which has a step to compute.
         let threads = rayon::current_num_threads().saturating_sub(1).max(1);
         for _ in 0..threads.min(pieces.pieces.len()) {
-            let pieces = Arc::clone(&pieces);
-            rayon::spawn(move || pieces.draw());
+            let pieces = Arc::downgrade(&pieces);
+            rayon::spawn(move || Pieces::draw(&pieces));
         }
         Some(Self { key, parameters, pieces })
     }
@@ -105,15 +106,30 @@ impl NoiseAhead {
 }
 
 impl Pieces {
-    /// Draws pieces until all were begun.
-    fn draw(&self) {
+    /// Draws pieces until all were begun, or until nobody will read them.
+    ///
+    /// Between two pieces the thread does other work, which can be the pieces of another step.
+    /// These are left to their release: otherwise the steps that wait, on a machine that is busy
+    /// elsewhere, would be drawn one inside of the other, and the stack ends.
+    fn draw(pieces: &Weak<Self>) {
+        thread_local! {
+            static IS_DRAWING: Cell<bool> = const { Cell::new(false) };
+        }
+        if IS_DRAWING.replace(true) {
+            return;
+        }
         // One for all pieces: to create and to erase it takes a part of the time of a piece.
         let mut group = NormalGroup::new();
-        while let Some(piece) = self.pieces.get(self.next.fetch_add(1, Ordering::Relaxed)) {
+        while let Some(pieces) = pieces.upgrade() {
+            let Some(piece) = pieces.pieces.get(pieces.next.fetch_add(1, Ordering::Relaxed)) else {
+                break;
+            };
             piece.normal.get_or_init(|| piece.draw(&mut group));
+            drop(pieces);
             // The model's own work has priority.
             while rayon::yield_now() == Some(rayon::Yield::Executed) {}
         }
+        IS_DRAWING.set(false);
     }
 }
 
@@ -186,10 +202,12 @@ mod tests {
         for piece in &drawn.pieces.pieces {
             piece.normal();
         }
-        while Arc::strong_count(&drawn.pieces) > 1 {
+        let pieces = loop {
+            if let Some(pieces) = Arc::get_mut(&mut drawn.pieces) {
+                break pieces;
+            }
             std::thread::yield_now();
-        }
-        let pieces = Arc::get_mut(&mut drawn.pieces).unwrap();
+        };
         pieces.pieces[0].normal = OnceLock::from(Zeroizing::new(vec![8 << 40; PIECE_VALUES]));
         let (with, without) = (release(&mut one, Some(&drawn)), release(&mut other, None));
         assert!(with[0][..PIECE_VALUES].iter().all(|&value| value == 8.0 * 1.5 * 0.25));
@@ -210,6 +228,24 @@ mod tests {
         let mut bound = bound.begin_step(Purpose::Gradient, 4).unwrap().bound_to([]);
         let stream = bound.stream(0).unwrap();
         assert_ne!(stream.identity().0.bytes(), drawn.key.bytes(), "bound to the sums");
+    }
+
+    #[test]
+    fn steps_that_wait_for_a_thread_are_not_drawn_inside_of_each_other() {
+        const WAITING: u64 = 2_000;
+        // The stack has room for the frames of some dozen steps.
+        let pool = rayon::ThreadPoolBuilder::new().num_threads(1).stack_size(1 << 18);
+        let pool = pool.build().unwrap();
+        let source = NoiseSource::insecure(InsecureSeed(3));
+        let begin = |step| {
+            let lengths = [2 * PIECE_VALUES];
+            NoiseAhead::begin(&source, Purpose::Gradient, step, &lengths, None).unwrap()
+        };
+        let kept: Vec<NoiseAhead> = pool.install(|| (0..WAITING).map(begin).collect());
+        // Runs when the thread has nothing else to do.
+        pool.broadcast(|_| ());
+        let is_begun = |ahead: &NoiseAhead| ahead.pieces.pieces[0].normal.get().is_some();
+        assert!(kept.iter().any(is_begun));
     }
 
     #[test]

@@ -121,6 +121,30 @@ impl CorrelatedNoise {
         )))
     }
 
+    /// Returns an error unless `step` is the next one and the parameters are as before. The engine
+    /// asks before it records a release.
+    ///
+    /// # Errors
+    ///
+    /// Returns [`DpError::InvalidState`] if an earlier step failed after it was recorded, so that
+    /// later noise would not cancel what it should, and if the parameters changed.
+    pub(crate) fn check_next(&mut self, step: u64, lengths: &[usize]) -> Result<(), DpError> {
+        self.check_step(step)?;
+        self.prepare(lengths)
+    }
+
+    fn check_step(&self, step: u64) -> Result<(), DpError> {
+        if self.step == step {
+            return Ok(());
+        }
+        Err(DpError::state(format!(
+            "step {} of a run with correlated noise failed after it was recorded, and the noise \
+             of step {step} would not belong to it; restore the last checkpoint, which repeats \
+             the step without cost",
+            self.step
+        )))
+    }
+
     /// Begins the next step, for parameters of these lengths, whose memory is where their sums are.
     ///
     /// # Arguments
@@ -169,8 +193,8 @@ impl CorrelatedNoise {
         self.new_values().map(|values| values.len() * size_of::<f64>()).sum()
     }
 
-    /// Returns what a checkpoint needs to continue, and the memory, encrypted under the key of the
-    /// run.
+    /// Returns what a checkpoint needs to continue before `step`, and the memory, encrypted under
+    /// the key of the run.
     ///
     /// # Privacy
     ///
@@ -179,12 +203,15 @@ impl CorrelatedNoise {
     ///
     /// # Errors
     ///
-    /// Returns [`DpError::Device`] if the memory of a device cannot be read, and
-    /// [`DpError::Entropy`] if the operating system gives no number.
+    /// Returns [`DpError::InvalidState`] if a step failed after it was recorded,
+    /// [`DpError::Device`] if the memory of a device cannot be read, and [`DpError::Entropy`] if
+    /// the operating system gives no number.
     pub(crate) async fn save(
         &self,
+        step: u64,
         source: &NoiseSource,
     ) -> Result<(CorrelatedNoiseState, Vec<u8>), DpError> {
+        self.check_step(step)?;
         let mut nonce = [0; 8];
         getrandom::fill(&mut nonce).map_err(|error| DpError::Entropy(error.to_string()))?;
         let nonce = u64::from_le_bytes(nonce);
@@ -371,7 +398,7 @@ pub(super) mod tests {
             for stop in [0, 1, 6] {
                 let mut run = Run::new(strategy, limit);
                 (0..stop).for_each(|_| drop(run.next(false)));
-                let (state, memory) = wait(run.noise.save(&run.source)).unwrap();
+                let (state, memory) = wait(run.noise.save(run.step, &run.source)).unwrap();
                 let mut resumed = Run::new(strategy, 1 << 20);
                 resumed.step = stop;
                 resumed.noise.restore(stop, &state, &memory, &run.source).unwrap();
@@ -385,13 +412,13 @@ pub(super) mod tests {
         let strategy = Strategy::tree(STEPS).unwrap();
         let mut run = Run::new(&strategy, usize::MAX);
         (0..3).for_each(|_| drop(run.next(false)));
-        let (state, memory) = wait(run.noise.save(&run.source)).unwrap();
+        let (state, memory) = wait(run.noise.save(run.step, &run.source)).unwrap();
         let Memory::Values(values) = &run.noise.memory else { panic!("values are kept") };
         let mut plain = Vec::new();
         wait(values[0].visit(|value| plain.extend(value.to_le_bytes()))).unwrap();
         let same = memory.iter().zip(&plain).filter(|(byte, plain)| byte == plain).count();
         assert!(same < memory.len() / 100, "{same} of {}", memory.len());
-        let (other, again) = wait(run.noise.save(&run.source)).unwrap();
+        let (other, again) = wait(run.noise.save(run.step, &run.source)).unwrap();
         assert!(other.nonce != state.nonce && again != memory);
         let restore = |state: &CorrelatedNoiseState, memory: &[u8]| {
             let mut noise = CorrelatedNoise::new(&strategy, usize::MAX);
@@ -432,5 +459,18 @@ pub(super) mod tests {
         run.next(false);
         let error = run.noise.begin(run.source.key(), &[3]).err().unwrap().to_string();
         assert!(error.contains("must not change"), "{error}");
+        assert!(run.noise.check_next(1, &[3]).unwrap_err().to_string().contains("not change"));
+        run.noise.check_next(1, &LENGTHS).unwrap();
+    }
+
+    #[test]
+    fn a_step_that_failed_after_it_was_recorded_is_not_left_out() {
+        let strategy = Strategy::tree(STEPS).unwrap();
+        let mut run = Run::new(&strategy, usize::MAX);
+        run.next(false);
+        let error = run.noise.check_next(2, &LENGTHS).unwrap_err().to_string();
+        assert!(error.starts_with("step 1 of a run with correlated noise failed"), "{error}");
+        let error = wait(run.noise.save(2, &run.source)).err().unwrap().to_string();
+        assert!(error.contains("restore the last checkpoint"), "{error}");
     }
 }

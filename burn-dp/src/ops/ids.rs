@@ -38,6 +38,13 @@ pub(crate) fn first_outside(ids: &Tensor<2, Int>, rows: usize) -> Result<Option<
     Ok(ids.iter().copied().find(|&id| usize::try_from(id).map_or(true, |id| id >= rows)))
 }
 
+/// Returns the indices in the type that the device counts with. In eight or sixteen bits, the index
+/// of a row of an example among the rows of all examples wraps around to a row of another one.
+pub(crate) fn widened(ids: Tensor<2, Int>) -> Tensor<2, Int> {
+    let counting = Tensor::<1, Int>::zeros([1], &ids.device()).dtype();
+    ids.cast(counting)
+}
+
 /// Whether the values are in the memory of the host: reading them costs no synchronization.
 fn is_host(device: &Device) -> bool {
     match device.clone().inner().as_dispatch() {

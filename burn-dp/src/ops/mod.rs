@@ -45,7 +45,7 @@ pub(crate) use functions::{
     matrix_product, packed_linear, patches, put, single, standardized_gradients, take, take_ids,
     take_rows, weight_gradient, weighted_outer_products,
 };
-pub(crate) use ids::{bounded, first_outside};
+pub(crate) use ids::{bounded, first_outside, widened};
 pub use kept::{Bias, Kept};
 pub(crate) use max_pool::window_maxima;
 pub use max_pool::{PoolOps, Windows};

@@ -8,8 +8,9 @@ use burn_dp_accountant::{
 };
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-use super::PrivacyPlan;
+use super::PUBLIC_DATA;
 use crate::DpError;
+use crate::updates::MiniSets;
 
 /// The ledgers of earlier releases, in the order in which they were given.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -24,20 +25,26 @@ impl EarlierReleases {
         self.0.is_empty()
     }
 
-    /// Returns all entries, in order.
+    /// Returns all entries, in order, and what their ledgers do not cover.
     ///
     /// # Errors
     ///
-    /// Returns [`DpError::InvalidArgument`] for a ledger of another unit or relation, and for one
-    /// whose noise can be reproduced, and [`DpError::Accountant`] if the number of releases
-    /// overflows.
+    /// Returns [`DpError::InvalidArgument`] for a ledger of another unit, of other mini-sets or of
+    /// another relation, and for one whose noise can be reproduced, and [`DpError::Accountant`] if
+    /// the number of releases overflows.
     pub(super) fn checked(
         &self,
         unit: &UnitOfPrivacy,
         relation: NeighboringRelation,
-    ) -> Result<Vec<LedgerEntry>, DpError> {
+        mini_sets: Option<&MiniSets>,
+    ) -> Result<Earlier, DpError> {
         let mut all = PrivacyLedger::new(LedgerHeader::new(unit.clone(), relation));
+        let mut earlier = Earlier::default();
         for ledger in &self.0 {
+            if let (UnitOfPrivacy::MiniSet, Some(sets)) = (unit, mini_sets) {
+                check_members(ledger.header(), sets)?;
+            }
+            earlier.describe(ledger.header());
             if let NoiseProvenance::Insecure { reason } = &ledger.header().noise_source {
                 return Err(DpError::invalid(
                     "earlier_releases",
@@ -61,9 +68,64 @@ impl EarlierReleases {
                 error => error.into(),
             })?;
         }
-        Ok(all.entries().to_vec())
+        Ok(Earlier { entries: all.entries().to_vec(), ..earlier })
     }
 }
+
+/// Returns an error unless a ledger is of the mini-sets of the plan: another division has other
+/// units, and one mini-set of it has examples of many of these.
+fn check_members(header: &LedgerHeader, sets: &MiniSets) -> Result<(), DpError> {
+    let own = sets.describe(LedgerHeader::new(header.unit.clone(), header.relation));
+    for (name, expected) in &own.facts {
+        let found = header.facts.get(name);
+        if found != Some(expected) {
+            let found = found.map_or("not stated", String::as_str);
+            return Err(DpError::invalid(
+                "earlier_releases",
+                format!(
+                    "must be of the mini-sets of the plan: {name} is {expected}, and {found} in \
+                     the ledger; plan with the same mini-sets (the same seed and size)"
+                ),
+            ));
+        }
+    }
+    Ok(())
+}
+
+/// What was released before the first step of a plan.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Earlier {
+    pub(super) entries: Vec<LedgerEntry>,
+    not_covered: Vec<String>,
+    public_data: Vec<String>,
+}
+
+/// Begins a sentence of an earlier ledger.
+const OF_EARLIER: &str = "Of an earlier release: ";
+
+/// What the sum of privacy losses does not cover.
+const CHOSEN_LATER: &str = "A choice of noise, sampling or number of steps of this run that was \
+     made after results of the earlier releases were seen: epsilon is for settings that were fixed \
+     before the first release.";
+
+impl Earlier {
+    /// Adds what a ledger does not cover, and the public data that it names.
+    fn describe(&mut self, header: &LedgerHeader) {
+        let new = |known: &[String], text: &String| !known.contains(text);
+        for sentence in &header.not_covered {
+            if sentence != CHOSEN_LATER && new(&self.not_covered, sentence) {
+                self.not_covered.push(sentence.clone());
+            }
+        }
+        for name in [PUBLIC_DATA, PUBLIC_DATA_OF_EARLIER] {
+            let data = header.facts.get(name).filter(|data| new(&self.public_data, data));
+            self.public_data.extend(data.cloned());
+        }
+    }
+}
+
+/// The fact of a statement that names the public data of earlier releases.
+const PUBLIC_DATA_OF_EARLIER: &str = "public_data_of_earlier_releases";
 
 impl Serialize for EarlierReleases {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
@@ -107,19 +169,20 @@ impl fmt::Display for Described<'_> {
     }
 }
 
-impl PrivacyPlan {
-    /// Returns how many releases of a ledger of the run are its own, after the earlier ones.
-    pub(crate) fn own_releases(&self, ledger: &PrivacyLedger) -> u64 {
-        ledger.releases().saturating_sub(releases(&self.earlier))
+impl Earlier {
+    /// Returns how many releases of the ledger of a run are its own, after the earlier ones.
+    pub(super) fn own_releases(&self, ledger: &PrivacyLedger) -> u64 {
+        ledger.releases().saturating_sub(releases(&self.entries))
     }
 
-    /// Compares with a ledger of as many releases: the first event may continue the last entry of
-    /// the earlier releases.
-    pub(super) fn is_prefix_after_earlier(&self, ledger: &PrivacyLedger) -> bool {
+    /// Returns whether a ledger has these releases and then the first of the `planned` ones: the
+    /// first of these may continue the last entry of the earlier releases.
+    pub(super) fn is_prefix(&self, planned: &[(DpEvent, u64)], ledger: &PrivacyLedger) -> bool {
+        let header = ledger.header();
         // Every step asks, so the header is not described.
-        let mut expected = self.recorded(LedgerHeader::new(self.unit.clone(), self.relation()));
+        let mut expected = self.recorded(LedgerHeader::new(header.unit.clone(), header.relation));
         let mut left = self.own_releases(ledger);
-        for (event, count) in &self.planned {
+        for (event, count) in planned {
             let taken = left.min(*count);
             if expected.record_many(event, taken).is_err() {
                 return false;
@@ -129,24 +192,34 @@ impl PrivacyPlan {
         left == 0 && expected.entries() == ledger.entries()
     }
 
-    /// Returns the earlier releases in words; `None` if there are none.
-    pub(super) fn describe_earlier(&self) -> Option<String> {
-        (!self.earlier.is_empty()).then(|| Described(&self.earlier).to_string())
+    /// Returns the releases in words; `None` if there are none.
+    pub(super) fn in_words(&self) -> Option<String> {
+        (!self.entries.is_empty()).then(|| Described(&self.entries).to_string())
     }
 
-    /// Returns the ledger with this header before the first step: with the earlier releases.
-    pub(super) fn after_earlier(&self, mut header: LedgerHeader) -> PrivacyLedger {
-        if let Some(earlier) = self.describe_earlier() {
+    /// Returns the ledger with this header before the first step: with these releases.
+    pub(super) fn ledger(&self, mut header: LedgerHeader) -> PrivacyLedger {
+        if let Some(earlier) = self.in_words() {
             let earlier = format!("{earlier}; they are the first releases, and part of epsilon");
-            header = header.with_fact("earlier_releases", earlier);
+            header = header.with_fact("earlier_releases", earlier).with_not_covered(CHOSEN_LATER);
+            if !self.public_data.is_empty() {
+                header = header.with_fact(PUBLIC_DATA_OF_EARLIER, self.public_data.join("; "));
+            }
+            for sentence in &self.not_covered {
+                if header.not_covered.contains(sentence) {
+                    continue;
+                }
+                let sentence = sentence.strip_prefix(OF_EARLIER).unwrap_or(sentence);
+                header = header.with_not_covered(format!("{OF_EARLIER}{sentence}"));
+            }
         }
         self.recorded(header)
     }
 
-    /// Returns a ledger of the earlier releases.
+    /// Returns a ledger of these releases.
     fn recorded(&self, header: LedgerHeader) -> PrivacyLedger {
         let mut ledger = PrivacyLedger::new(header);
-        for entry in &self.earlier {
+        for entry in &self.entries {
             // Entries of a ledger are valid; otherwise nothing may be claimed.
             if ledger.record_many(&entry.event, entry.count).is_err() {
                 ledger.mark_insecure("an earlier release cannot be recorded");
@@ -283,6 +356,52 @@ mod tests {
         insecure.mark_insecure("fixed seed 42");
         let error = refused(insecure, budget());
         assert!(error.contains("fixed seed 42") && error.contains("leave it out"), "{error}");
+    }
+
+    #[test]
+    fn mini_sets_of_another_division_are_other_units() {
+        let config = |seed| {
+            let sets = MiniSets::shuffled(600, 60, seed).unwrap();
+            PrivacyPlanConfig::for_mini_sets(&sets, 2.0).with_steps(5).with_noise_multiplier(2.0)
+        };
+        let mut before = config(1).init().unwrap().new_ledger();
+        before.record(&DpEvent::gaussian(9.0)).unwrap();
+        let after = |seed| config(seed).with_earlier_releases(before.clone()).init();
+        assert_eq!(after(1).unwrap().new_ledger().releases(), 1);
+        let error = after(2).unwrap_err().to_string();
+        assert!(
+            error.contains("must be of the mini-sets of the plan: mini_set_members"),
+            "{error}"
+        );
+        let mut unknown = LedgerHeader::new(UnitOfPrivacy::MiniSet, before.header().relation);
+        unknown.facts.clear();
+        let error = config(1).with_earlier_releases(PrivacyLedger::new(unknown)).init();
+        assert!(error.unwrap_err().to_string().contains("not stated in the ledger"));
+    }
+
+    #[test]
+    fn what_earlier_ledgers_do_not_cover_the_statement_repeats() {
+        let scores = "The other runs of the search.";
+        let step = DpEvent::gaussian(50.0);
+        let mut first = PrivacyLedger::new(
+            header().with_not_covered(scores).with_fact(PUBLIC_DATA, "public images"),
+        );
+        first.record(&step).unwrap();
+        let next = |before: PrivacyLedger| {
+            let config = config().with_noise_multiplier(2.0).with_earlier_releases(before);
+            config.init().unwrap().new_ledger()
+        };
+        let second = next(first.clone());
+        // Also of the releases before the earlier ones.
+        for ledger in [&second, &next(second.clone())] {
+            let sentences = &ledger.header().not_covered;
+            let count = |text: &str| sentences.iter().filter(|found| *found == text).count();
+            assert_eq!(count(&format!("{OF_EARLIER}{scores}")), 1, "{sentences:?}");
+            assert_eq!(count(CHOSEN_LATER), 1);
+            let all: std::collections::BTreeSet<_> = sentences.iter().collect();
+            assert_eq!(all.len(), sentences.len());
+            assert_eq!(ledger.header().facts[PUBLIC_DATA_OF_EARLIER], "public images");
+        }
     }
 
     #[test]

@@ -47,5 +47,8 @@ pub use sampling_scheme::SamplingScheme;
 pub use sparsification::Sparsifier;
 pub use weight_average::WeightAverage;
 
+/// The fact of a statement that names public data.
+const PUBLIC_DATA: &str = "public_data";
+
 #[cfg(test)]
 mod tests;

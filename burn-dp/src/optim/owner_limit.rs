@@ -13,11 +13,17 @@ use crate::sampling::OwnedExamples;
 pub(crate) struct OwnerLimit {
     users: usize,
     max_examples: usize,
+    /// Which examples were selected.
+    digest: u64,
 }
 
 impl From<&OwnedExamples> for OwnerLimit {
     fn from(selection: &OwnedExamples) -> Self {
-        Self { users: selection.users(), max_examples: selection.max_examples() }
+        Self {
+            users: selection.users(),
+            max_examples: selection.max_examples(),
+            digest: selection.digest(),
+        }
     }
 }
 
@@ -49,7 +55,7 @@ impl OwnerLimit {
         given: &UnitOfPrivacy,
         scheme: SamplingScheme,
     ) -> Result<UnitOfPrivacy, DpError> {
-        let Self { users, max_examples } = self;
+        let Self { users, max_examples, .. } = self;
         if users == 0 || max_examples == 0 {
             return Err(DpError::invalid(
                 "owners",
@@ -96,7 +102,7 @@ impl OwnerLimit {
 
     /// Adds the numbers to a ledger, and what the guarantee does not cover.
     pub(crate) fn describe(self, unit: &UnitOfPrivacy, header: LedgerHeader) -> LedgerHeader {
-        let Self { users, max_examples } = self;
+        let Self { users, max_examples, .. } = self;
         let header = header
             .with_fact("owners", users)
             .with_fact("examples_of_an_owner", max_examples)
@@ -222,6 +228,16 @@ mod tests {
         let plan = config(1).init().unwrap();
         assert_eq!(loaded.fingerprint(), plan.fingerprint());
         assert_ne!(loaded.fingerprint(), config(2).init().unwrap().fingerprint());
+        // Another selection of as many examples gives the units other owners.
+        let pairs = || (0..200).map(|i| vec![i / 2]);
+        let shuffled = |seed| {
+            let selection = OwnedExamples::shuffled(pairs(), 1, seed).unwrap();
+            assert_eq!(selection.len(), 100);
+            PrivacyPlanConfig::for_owned_examples(&selection, 5.0).with_noise_multiplier(1.0)
+        };
+        let fingerprint = |seed| shuffled(seed).with_steps(3).init().unwrap().fingerprint();
+        assert_eq!(fingerprint(1), fingerprint(1));
+        assert_ne!(fingerprint(1), fingerprint(2));
 
         let mut json = serde_json::to_value(config(1)).unwrap();
         json["owners"]["max_examples"] = 0.into();

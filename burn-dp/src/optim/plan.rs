@@ -7,13 +7,14 @@ use std::collections::BTreeMap;
 use burn::data::dataloader::batcher::Batcher;
 use burn::tensor::Device;
 use burn_dp_accountant::{
-    Budget, DpEvent, LedgerEntry, LedgerHeader, NeighboringRelation,
-    NoiseProvenance as LedgerNoise, PrivacyLedger, Simulation, UnitOfPrivacy,
+    Budget, DpEvent, LedgerHeader, NeighboringRelation, NoiseProvenance as LedgerNoise,
+    PrivacyLedger, Simulation, UnitOfPrivacy,
 };
 
-use super::SamplingScheme;
 use super::correlated::{CorrelatedPlan, event_of_step};
+use super::earlier::Earlier;
 use super::owner_limit::OwnerLimit;
+use super::{PUBLIC_DATA, SamplingScheme};
 use crate::DpError;
 use crate::clipping::{Clipping, StepNoise};
 use crate::noise::CorrelatedNoise;
@@ -23,9 +24,6 @@ use crate::sampling::{
 };
 use crate::schedule::Schedule;
 use crate::updates::MiniSets;
-
-/// The fact of a statement that names public data.
-pub(super) const PUBLIC_DATA: &str = "public_data";
 
 /// The numbers of a private training, from which sampler, clipping, noise and accounting are made.
 ///
@@ -54,7 +52,7 @@ pub struct PrivacyPlan {
     pub(crate) owners: Option<OwnerLimit>,
     pub(crate) simulation: Option<Simulation>,
     /// What was released before on the same data; every ledger of the run begins with it.
-    pub(crate) earlier: Vec<LedgerEntry>,
+    pub(crate) earlier: Earlier,
     pub(crate) source: NoiseSource,
 }
 
@@ -172,8 +170,8 @@ impl PrivacyPlan {
     /// Returns whether the ledger holds the earlier releases and the first of the planned events,
     /// in order, and nothing else.
     pub(crate) fn is_prefix(&self, ledger: &PrivacyLedger) -> bool {
-        if !self.earlier.is_empty() {
-            return self.is_prefix_after_earlier(ledger);
+        if !self.earlier.entries.is_empty() {
+            return self.earlier.is_prefix(&self.planned, ledger);
         }
         let Some((last, before)) = ledger.entries().split_last() else { return true };
         let mut planned = self.planned.iter();
@@ -183,6 +181,16 @@ impl PrivacyPlan {
         });
         let next = planned.next();
         whole && next.is_some_and(|(event, count)| *event == last.event && last.count <= *count)
+    }
+
+    /// Returns how many releases of a ledger of the run are its own, after the earlier ones.
+    pub(crate) fn own_releases(&self, ledger: &PrivacyLedger) -> u64 {
+        self.earlier.own_releases(ledger)
+    }
+
+    /// Returns the ledger with this header before the first step: with the earlier releases.
+    pub(crate) fn ledger_of(&self, header: LedgerHeader) -> PrivacyLedger {
+        self.earlier.ledger(header)
     }
 
     /// Returns an upper bound of ε after all steps and of the releases
@@ -263,7 +271,7 @@ impl PrivacyPlan {
         .into_iter()
         .chain(self.owners.map(|owners| ("owners", format!("{owners:?}"))))
         .chain(self.simulation.map(|simulation| ("simulation", simulation.to_string())))
-        .chain(self.describe_earlier().map(|earlier| ("earlier_releases", earlier)))
+        .chain(self.earlier.in_words().map(|earlier| ("earlier_releases", earlier)))
         .map(|(name, value)| (name.to_string(), value))
         .collect()
     }
@@ -307,14 +315,11 @@ impl PrivacyPlan {
         if let Some(owners) = self.owners {
             header = owners.describe(&self.unit, header);
         }
-        self.after_earlier(header)
+        self.earlier.ledger(header)
     }
 
     fn describe_mini_sets(&self, sets: &MiniSets, header: LedgerHeader) -> LedgerHeader {
-        let header = header
-            .with_fact("mini_sets", sets.len())
-            .with_fact("mini_set_size", sets.size())
-            .with_fact("examples", sets.examples());
+        let header = sets.describe(header.with_fact("mini_sets", sets.len()));
         match self.unit {
             UnitOfPrivacy::MiniSet => header.with_not_covered(
                 "A single example added, removed or replaced changes its mini-set, which is one \

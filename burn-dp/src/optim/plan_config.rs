@@ -280,8 +280,14 @@ impl PrivacyPlanConfig {
     /// and the run together; the noise is calibrated to what is left. A ledger of another unit,
     /// another neighboring relation or with reproducible noise is refused by
     /// [`init`](Self::init). The earlier releases are saved with the plan, and a resumed run must
-    /// have the same ones. A ledger that was given twice is counted twice. Composition covers a run
-    /// that was fixed before its own first release; it may depend on the earlier results.
+    /// have the same ones. A ledger that was given twice is counted twice. What the earlier ledgers
+    /// do not cover, the statement of the run repeats.
+    ///
+    /// Initial parameters, learning rate and clipping thresholds may depend on the earlier results.
+    /// Noise multiplier, sampling and number of steps must not: the sum of privacy losses bounds
+    /// settings that were fixed before the first of all releases. A
+    /// [`PrivacyFilter`](burn_dp_accountant::PrivacyFilter) covers settings that were chosen after
+    /// the results were seen.
     pub fn with_earlier_releases(mut self, ledger: PrivacyLedger) -> Self {
         self.earlier.push(ledger);
         self

@@ -57,8 +57,8 @@ impl PrivacyPlanConfig {
         if correlated.is_none() {
             mechanism.check_accounted()?;
         }
-        let earlier = self.earlier.checked(&unit, relation)?;
-        let noise_multiplier = self.noise_multiplier(&runs, relation, &earlier, event)?;
+        let earlier = self.earlier.checked(&unit, relation, self.mini_sets.as_ref())?;
+        let noise_multiplier = self.noise_multiplier(&runs, relation, &earlier.entries, event)?;
         let planned = runs
             .iter()
             .map(|&(factor, count)| {

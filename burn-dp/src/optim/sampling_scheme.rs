@@ -10,9 +10,10 @@ use crate::sampling::{
 /// How the units of a step are drawn.
 ///
 /// Where a unit cannot take part in every step, the run as a whole is accounted for: how often and
-/// how soon a unit takes part again. Such a scheme is what correlated noise needs
-/// ([`with_correlated_noise`](super::PrivacyPlanConfig::with_correlated_noise)), and it refuses a
-/// noise schedule.
+/// how soon a unit takes part again. Correlated noise needs such a scheme
+/// ([`with_correlated_noise`](super::PrivacyPlanConfig::with_correlated_noise)). A noise schedule
+/// needs events of single steps: shuffled epochs then count every step as if every unit had been in
+/// it, and cyclic Poisson, both kinds of bins and the minimum separation refuse the schedule.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]

@@ -12,13 +12,16 @@
 //! | [`FixedSizeSampler`] | a uniform subset of exactly m units | without replacement |
 //! | [`WithReplacementSampler`] | m independent draws of one unit | with replacement |
 //! | [`ShuffledSampler`] | consecutive parts of one permutation for each epoch | none |
+//! | [`ShuffledSampler::with_one_order`] | the same permutation in all epochs | none |
 //! | [`CyclicPoissonSampler`] | Poisson from one part of the data after the other | by pattern |
-//! | [`BallsInBinsSampler`] | each unit in one random step of each epoch | by pattern |
+//! | [`BallsInBinsSampler`] | each unit in one random step of an epoch, the same in all | by pattern |
+//! | [`BallsInBinsSampler::with_fresh_bins`] | random allocation: another step in each epoch | by pattern |
 //! | [`MinSeparationSampler`] | Poisson, with a pause after each step of a unit | by pattern |
 //!
-//! Each also states in which steps one unit can take part ([`ParticipationPattern`]). Draws of the
-//! last three depend on earlier draws, so that no event describes one step by itself: a
-//! [`PrivacyPlan`](crate::optim::PrivacyPlan) with independent noise refuses them.
+//! Each also states in which steps one unit can take part ([`ParticipationPattern`]). The draws of
+//! the last four depend on each other, so that no event describes one step by itself: a
+//! [`PrivacyPlan`](crate::optim::PrivacyPlan) accounts for a run with them as a whole, and refuses
+//! a noise schedule for it.
 //!
 //! The terms are:
 //!
@@ -41,8 +44,8 @@
 //! The adversary of [`random`](crate::random) sees every release, but neither the key nor the
 //! draws. Guaranteed: the distribution of the draws is exactly the described one, for uniform
 //! words; the draws of different steps are independent, except within an epoch of a shuffled
-//! sampler and under the last three samplers; the pattern of a unit holds for every key; and the
-//! sampling probability is compared without rounding.
+//! sampler, between the epochs of one order, and under the last four samplers; the pattern of a
+//! unit holds for every key; and the sampling probability is compared without rounding.
 //!
 //! Which units were drawn, and how many, is as private as the data. The types have no `len`, their
 //! `Debug` output shows neither, and an update is divided by [`Sampler::expected_batch_size`]. Not

@@ -139,6 +139,17 @@ impl OwnedExamples {
         self.max_examples
     }
 
+    /// Returns a digest of the selection, which a checkpoint compares.
+    pub(crate) fn digest(&self) -> u64 {
+        let mut hasher = blake3::Hasher::new();
+        for &example in [self.examples].iter().chain(&self.selected) {
+            hasher.update(&(example as u64).to_le_bytes());
+        }
+        let mut digest = [0; 8];
+        hasher.finalize_xof().fill(&mut digest);
+        u64::from_le_bytes(digest)
+    }
+
     /// Returns the data set of the selected examples.
     ///
     /// # Errors

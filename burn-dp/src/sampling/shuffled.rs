@@ -26,7 +26,9 @@ const REASON_ONE_ORDER: &str = "each unit is in exactly one batch of an epoch, i
 ///
 /// # Privacy
 ///
-/// Every step is accounted as if every unit had been in it: no amplification. Relation: replace one
+/// No amplification: a [`PrivacyPlan`](crate::optim::PrivacyPlan) accounts for one release of a
+/// unit in each epoch, as if it were public in which step. With a noise schedule, and in the event
+/// of a single step, every step is accounted as if every unit had been in it. Relation: replace one
 /// unit, with a sensitivity of twice the clipping threshold. Adding a unit would move others into
 /// other batches, so the relation add-or-remove one unit is not covered.
 ///

@@ -1,6 +1,7 @@
 use std::fmt;
 
 use burn::data::dataset::Dataset;
+use burn_dp_accountant::LedgerHeader;
 use serde::{Deserialize, Serialize};
 
 use crate::DpError;
@@ -164,6 +165,14 @@ impl MiniSets {
         Ok(MiniSetDataset { dataset, sets: self.clone() })
     }
 
+    /// Adds the facts that say which examples the mini-sets consist of.
+    pub(crate) fn describe(&self, header: LedgerHeader) -> LedgerHeader {
+        header
+            .with_fact("mini_set_size", self.size())
+            .with_fact("examples", self.examples())
+            .with_fact("mini_set_members", self.digest())
+    }
+
     /// Returns a digest of the membership, which a checkpoint compares.
     pub(crate) fn digest(&self) -> String {
         let mut hasher = blake3::Hasher::new();
@@ -205,7 +214,19 @@ where
     }
 
     fn check_record(&self, index: usize, examples: &Vec<I>) -> Result<(), DpError> {
-        let mut members = self.sets.members(index).iter().zip(examples);
+        let members = self.sets.members(index);
+        if members.len() != examples.len() {
+            return Err(DpError::invalid(
+                "dataset",
+                format!(
+                    "returns {} records for the {} examples of mini-set {index}; return one for \
+                     each index",
+                    examples.len(),
+                    members.len()
+                ),
+            ));
+        }
+        let mut members = members.iter().zip(examples);
         members.try_for_each(|(&example, record)| self.dataset.check_record(example, record))
     }
 }

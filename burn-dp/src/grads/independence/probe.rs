@@ -94,7 +94,18 @@ impl Probe {
     ///
     /// Returns [`DpError::NotPerExample`] if a loss reached the rows of other examples.
     async fn judge(&mut self, batch: ScaledBatch) -> Result<(), DpError> {
-        for Magnitudes { small, mut large } in batch.into_unit_magnitudes().await? {
+        for Magnitudes { small, mut large, overflowed } in batch.into_unit_magnitudes().await? {
+            if large.is_empty() && overflowed >= 2 && small.len() >= 2 {
+                return Err(DpError::NotPerExample {
+                    reason:
+                        "a loss that is multiplied by 2^40 has no finite gradient, so the test \
+                             of independence has no result: a part of the forward pass has a type \
+                             of small range (f16); use bf16 or `DpOptimizer::with_precision`, or \
+                             switch this test off with \
+                             `DpOptimizer::with_independence_check(false)`"
+                            .into(),
+                });
+            }
             large.retain(|&magnitude| magnitude > 0.0);
             if small.len() < 2 || large.is_empty() {
                 continue;

@@ -28,6 +28,8 @@ pub(super) struct Magnitudes {
     pub(super) small: Vec<f64>,
     /// Of the units that were scaled up.
     pub(super) large: Vec<f64>,
+    /// Number of units that were scaled up and have no finite magnitude.
+    pub(super) overflowed: usize,
 }
 
 /// A batch whose losses are multiplied by factors.
@@ -82,9 +84,13 @@ impl ScaledBatch {
             let mut magnitudes = Magnitudes::default();
             for (unit, &is_small) in rows.chunks_exact(self.group_size).zip(&self.small) {
                 let magnitude = unit.iter().map(|&row| f64::from(row)).sum::<f64>();
-                let Magnitudes { small, large } = &mut magnitudes;
-                let units = if is_small { small } else { large };
-                units.extend(magnitude.is_finite().then_some(magnitude));
+                let Magnitudes { small, large, overflowed } = &mut magnitudes;
+                match (magnitude.is_finite(), is_small) {
+                    (true, true) => small.push(magnitude),
+                    (true, false) => large.push(magnitude),
+                    (false, true) => {}
+                    (false, false) => *overflowed += 1,
+                }
             }
             magnitudes
         };

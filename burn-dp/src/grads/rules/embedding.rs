@@ -40,6 +40,7 @@ pub(super) fn lift(record: &mut Record) -> Result<(), DpError> {
         }
         // In a browser the indices on a GPU are not compared; the losses of others are NaN.
         let ids = if cfg!(target_family = "wasm") { ops::bounded(ids, weight[0]).0 } else { ids };
+        let ids = ops::widened(ids);
         record.push_outer(OuterProducts::indexed(weight[0], ids, output_grad));
     }
     Ok(())
@@ -229,6 +230,28 @@ mod tests {
             let x = ids([4, 5], 6, &device);
             check_layer!(layer, x, |model, x| twice(|x| model.forward(x), x));
         }
+    }
+
+    // 3 examples with 200 rows each: the index of a row does not fit into eight bits.
+    #[cfg(feature = "flex")]
+    #[test]
+    fn ids_of_eight_bits_stay_in_the_rows_of_their_example() {
+        use burn::tensor::DType;
+
+        let device = Device::flex().autodiff();
+        let (private, plain) = tied(200, &device);
+        let x = ids([3, 300], 200, &device);
+        let of_bytes = |x| whole(x).cast(DType::U8);
+        check(
+            &private,
+            &plain,
+            x,
+            |model, x| {
+                let hidden = model.embedding.forward(of_bytes(x));
+                losses(model.embedding.attend(model.hidden.forward(hidden).tanh()))
+            },
+            plain_tied,
+        );
     }
 
     proptest! {

@@ -1,3 +1,5 @@
+use burn::module::Module;
+use burn::nn::conv::Conv2dConfig;
 use burn::nn::{Linear, LinearConfig};
 use burn::tensor::{Device, Tensor, TensorData};
 
@@ -103,6 +105,41 @@ fn norms_of_canceling_positions_are_not_underestimated() {
                 check_canceling_positions(&layer, seed, &device);
             }
         }
+    }
+}
+
+// The roundings of equal terms have one sign, and the norm and the sum add them in another order.
+#[cfg(feature = "flex")]
+#[test]
+fn contributions_of_many_equal_values_do_not_exceed_the_threshold() {
+    let device = Device::flex().autodiff();
+    let constant = |shape: [usize; 4], value: f32| Tensor::<4>::full(shape, value, &device);
+    let convolution = Conv2dConfig::new([2, 3], [3, 3]).init(&device).private();
+    for (side, value) in [(14, 0.3), (34, 0.7), (66, 1.1)] {
+        let image = constant([1, 2, side, side], value);
+        let loss = || convolution.forward(image.clone()).mean().reshape([1]);
+        check_threshold(&convolution, loss);
+    }
+    for d_input in [256, 700, 3_000] {
+        let linear = LinearConfig::new(d_input, 2_048).init(&device).private();
+        let x = constant([1, 1, 3, d_input], 0.3);
+        let loss = || linear.forward(x.clone()).sum().reshape([1]) * 0.7;
+        check_threshold(&linear, loss);
+    }
+}
+
+/// Checks that the clipped gradient of one example is not longer than its threshold.
+#[cfg(feature = "flex")]
+fn check_threshold<M: Module>(layer: &M, loss: impl Fn() -> Tensor<1>) {
+    let whole = FlatClipping::new(1e9).unwrap();
+    let whole = whole.clip(PrivateBackward::new().run(loss(), layer).unwrap()).unwrap();
+    let threshold = 0.9 * norm(&flat_sum(whole));
+    for backward in backwards() {
+        let grads = backward.run(loss(), layer).unwrap();
+        let sum = FlatClipping::new(threshold).unwrap().clip(grads).unwrap();
+        let moved = norm(&flat_sum(sum));
+        assert!(moved <= threshold * (1.0 + 1e-6), "{moved} {threshold} {backward:?}");
+        assert!(moved >= threshold * (1.0 - 1e-3), "{moved} {threshold} {backward:?}");
     }
 }
 

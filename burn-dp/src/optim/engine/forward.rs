@@ -6,6 +6,7 @@ use burn::module::Module;
 use burn::tensor::{Device, Tensor};
 
 use super::PrivacyEngine;
+use super::not_covered::PRECISION;
 use crate::DpError;
 use crate::grads::{PrivateBackward, compare_values};
 use crate::model::{in_precision, precision_name};
@@ -45,7 +46,7 @@ impl PrivacyEngine {
         match model.devices().iter().find(|device| !device.supports_dtype(precision)) {
             None => Ok(Cow::Owned(in_precision(model, precision))),
             Some(device) => Err(DpError::invalid(
-                "precision",
+                PRECISION,
                 format!(
                     "{} is not possible on {device:?}; choose another one, or none",
                     precision_name(precision)

@@ -26,9 +26,9 @@ pub(crate) use tasks::{ClipTask, UnitTask};
 
 use pending::Pending;
 
+use super::PUBLIC_DATA;
 use super::buffers::BufferCheck;
 use super::independence::{Independence, IndependenceTests};
-use super::plan::PUBLIC_DATA;
 use super::releases::{KeyStorage, Lock, Releases};
 use super::{PrivacyPlan, Sparsifier, WeightAverage};
 use crate::DpError;

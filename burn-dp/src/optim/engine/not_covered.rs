@@ -8,13 +8,22 @@ pub(super) const PRODUCTS: &str = "matrix_products";
 /// Name of the fact that other machines host devices of the run.
 pub(super) const REMOTE_DEVICES: &str = "remote_devices";
 
+/// Name of the fact that passes are in less than single precision.
+pub(super) const PRECISION: &str = "precision";
+
 /// What some facts mean.
-const FACTS: [(&str, &str); 2] = [
+const FACTS: [(&str, &str); 3] = [
     (
         PRODUCTS,
         "The rounding of products in TF32: the device chooses kernels by the shape of a physical \
          batch, so one example more can change the rounding of all others; padding fixes the \
-         shapes.",
+         shapes. A test by value allows for this rounding, so it finds only a dependence between \
+         examples that changes a loss by about its own size.",
+    ),
+    (
+        PRECISION,
+        "The rounding of passes in half precision: a test by value allows for it, so it finds only \
+         a dependence between examples that changes a loss by about its own size.",
     ),
     (
         REMOTE_DEVICES,
@@ -46,8 +55,11 @@ const REFUSALS: [&str; 9] = [
 ];
 
 /// Returns the sentences of every statement.
-pub(super) fn sentences() -> [String; 2] {
+pub(super) fn sentences() -> [String; 3] {
     [
+        "The number of steps, or the choice of a checkpoint, if it follows values that are not \
+         private: a training loss, a share of clipped examples, or a score on private data."
+            .into(),
         "A learning rate that depends on private values, such as the training loss: rates are \
          used as they are given."
             .into(),

@@ -14,8 +14,8 @@ use zeroize::Zeroize;
 use super::PrivacyEngine;
 use crate::DpError;
 use crate::noise::CorrelatedNoiseState;
+use crate::optim::PUBLIC_DATA;
 use crate::optim::independence::SeenIndependence;
-use crate::optim::plan::PUBLIC_DATA;
 use crate::optim::releases::Releases;
 use crate::optim::{PrivacyPlan, Sparsifier, WeightAverage};
 use crate::random::{Key, NoiseSource};
@@ -105,7 +105,7 @@ impl PrivacyEngine {
             .map_err(|error| DpError::encoding("the ledger", error))?;
         let (correlated, noise_memory) = match &self.correlated {
             Some(noise) => {
-                let (state, memory) = noise.save(&self.plan.source).await?;
+                let (state, memory) = noise.save(self.next_step, &self.plan.source).await?;
                 (Some(state), Some(Bytes::from_bytes_vec(memory)))
             }
             None => (None, None),

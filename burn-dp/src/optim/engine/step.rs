@@ -76,6 +76,9 @@ impl PrivacyEngine {
         let noise = noise.enlarged(GaussianMechanism::snapping_factor(multiplier, dimension)?);
         let event = self.plan.event_of(step, &noise)?;
         self.check_budget(&event)?;
+        if let Some(correlated) = &mut self.correlated {
+            correlated.check_next(step, &trained_lengths(model))?;
+        }
         let prepared = Release::new(model, &thresholds, &noise, batch)?;
         let gradient_noise = self.plan.source.begin_step(Purpose::Gradient, step)?;
         let count_noise = match noise.count_std {
@@ -165,9 +168,16 @@ impl PrivacyEngine {
 fn released_values<M: Module>(model: &M, thresholds: &Thresholds) -> u64 {
     let mut values = thresholds.counts().len();
     if thresholds.releases_sum() {
-        for_each_trained(model, |_, parameter| values += parameter.value.shape().num_elements());
+        values += trained_lengths(model).iter().sum::<usize>();
     }
     values as u64
+}
+
+/// Returns the number of values of each trained parameter.
+fn trained_lengths<M: Module>(model: &M) -> Vec<usize> {
+    let mut lengths = Vec::new();
+    for_each_trained(model, |_, parameter| lengths.push(parameter.value.shape().num_elements()));
+    lengths
 }
 
 /// Returns an error unless the learning rate of every trained parameter is finite: with another one

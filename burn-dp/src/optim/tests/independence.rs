@@ -38,6 +38,16 @@ fn attempt(forward: impl Fn(&Private<Linear>, Tensor<2>) -> Tensor<1>) -> Result
     optim.backward(&model(), &draw, |model, _| forward(model, numbers([12, 3], 2, &device())))
 }
 
+#[cfg(feature = "flex")]
+#[test]
+fn a_pass_through_a_type_of_small_range_is_refused_and_not_left_out() {
+    let forward = |model: &Private<Linear>, x: Tensor<2>| {
+        losses(model.forward(x).cast(DType::F16).cast(DType::F32))
+    };
+    let error = attempt(forward).unwrap_err().to_string();
+    assert!(error.contains("f16") && error.contains("with_independence_check(false)"), "{error}");
+}
+
 #[test]
 fn mixed_examples_are_refused_in_the_first_backward_pass() {
     let mixtures: [fn(&Private<Linear>, Tensor<2>) -> Tensor<1>; 5] = [

@@ -145,13 +145,14 @@ pub(super) struct Sizes {
 impl Sizes {
     fn cost(self) -> Cost {
         let Self { groups, positions, d_input, d_output } = self;
-        let squared = (positions * positions) as f64;
+        // In a browser a product of sizes can exceed `usize`.
+        let squared = (positions as f64).powi(2);
         Cost {
             ghost_flops: Some(2.0 * groups as f64 * squared * (d_input + d_output) as f64),
-            ghost_temporary: groups * positions * (2 * positions + d_input),
-            formation_flops: 2.0 * (groups * positions * d_input * d_output) as f64,
+            ghost_temporary: (groups * positions).saturating_mul(2 * positions + d_input),
+            formation_flops: 2.0 * (groups * positions) as f64 * (d_input * d_output) as f64,
             values: groups * d_input * d_output,
-            temporary: groups * positions * d_input,
+            temporary: (groups * positions).saturating_mul(d_input),
         }
     }
 }

@@ -82,17 +82,20 @@ impl Rule for OuterProducts {
             // The gradient of an embedding alone is mostly zeros and is never worth its memory.
             0 => 0.0,
             _ => {
+                // In a browser a product of sizes can exceed `usize`.
+                let [dense, indexed, rows, columns] =
+                    [dense, indexed, rows, columns].map(|size| size as f64);
                 let pairs_by_column = dense * dense + indexed * indexed + dense * indexed;
-                2.0 * (dense * dense * rows + pairs_by_column * columns) as f64
+                2.0 * (dense * dense * rows + pairs_by_column * columns)
             }
         };
         Cost {
             ghost_flops: Some(flops),
             ghost_temporary: match (dense, indexed) {
                 (1, 0) => 0,
-                (dense, indexed) => 2 * (dense + indexed) * (dense + indexed),
+                (dense, indexed) => (2 * (dense + indexed)).saturating_mul(dense + indexed),
             },
-            formation_flops: 2.0 * (dense * rows * columns) as f64,
+            formation_flops: 2.0 * dense as f64 * (rows * columns) as f64,
             values: rows * columns,
             temporary: 0,
         }
