@@ -10,6 +10,17 @@
 //!
 //! The scenarios in the folder `examples` use the data sets; each is a program to read and to copy.
 
+/// Prints a line on the standard output, as `println!` does. If nobody reads it any more
+/// (`train | head`), the line is lost and the program goes on: a training that panics would lose
+/// its last steps.
+#[macro_export]
+macro_rules! print_line {
+    ($($text:tt)*) => {{
+        use std::io::Write as _;
+        let _ = writeln!(std::io::stdout(), $($text)*);
+    }};
+}
+
 pub mod data;
 #[cfg(not(target_family = "wasm"))]
 pub mod models;

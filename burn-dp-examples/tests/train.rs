@@ -88,14 +88,14 @@ fn impossible_options_are_refused_before_anything_is_written() {
         ("--model magic", "invalid value 'magic'"),
         ("cifar10", "--data-dir must be given for cifar10"),
         ("imdb --data-dir . --model cnn", "--model cnn reads images, and imdb holds texts"),
-        ("imdb --data-dir nowhere", "nowhere holds none of aclImdb"),
+        ("imdb --data-dir nowhere", "nowhere does not exist; give the folder with"),
         ("imdb --data-dir . --word-vectors nowhere.txt", "nowhere.txt"),
-        ("cifar10 --data-dir nowhere", "nowhere holds none of data_batch_1.bin"),
-        ("folder --data-dir nowhere", "nowhere holds none of train"),
+        ("cifar10 --data-dir .", ". holds none of data_batch_1.bin"),
+        ("folder --data-dir .", ". holds none of train"),
         ("cifar10 --download", "--download is for mnist, not cifar10"),
-        ("fashion-mnist --data-dir nowhere", "nowhere holds none of train-images-idx3-ubyte.gz"),
+        ("fashion-mnist --data-dir .", ". holds none of train-images-idx3-ubyte.gz"),
         ("--image-size 64", "--image-size 64 is for the data set folder, not digits"),
-        ("mnist --data-dir nowhere", "nowhere holds none of train-images-idx3-ubyte.gz"),
+        ("mnist --data-dir .", ". holds none of train-images-idx3-ubyte.gz"),
     ] {
         let message = refusal(line);
         assert!(message.contains(expected), "`{line}`: {message}");

@@ -6,7 +6,6 @@ use std::path::{Path, PathBuf};
 use burn_dp_examples::training::TrainError;
 
 /// A file of a model that cannot be used; the message names the value and the way out.
-#[derive(Debug)]
 pub struct ModelError {
     /// The file.
     pub path: PathBuf,
@@ -18,6 +17,13 @@ impl ModelError {
     /// Creates the error of a file.
     pub fn new(path: impl AsRef<Path>, reason: impl fmt::Display) -> Self {
         Self { path: path.as_ref().into(), reason: reason.to_string() }
+    }
+}
+
+/// The message: what a `main` that returns the error prints.
+impl fmt::Debug for ModelError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
     }
 }
 

@@ -110,6 +110,9 @@ const LEAST_SHARE: f64 = 1.0 / 3.0;
 pub fn run(options: AuditOptions) -> Result<AuditFigures, TrainError> {
     checks::at_least_one([("--seeds", options.seeds)])?;
     checks::at_least_one([("--canaries", options.canaries), ("--trials", options.trials)])?;
+    if let Some(path) = &options.json {
+        checks::file("--json", path, None)?;
+    }
     let (seeds, size) = match options.quick {
         true => (5, Size { canaries: 600, trials: 300 }),
         false => {
@@ -165,10 +168,19 @@ impl AuditFigures {
         }
         for run in &self.planted {
             if !run.caught {
-                faults.push(format!("{:?} is not caught: {run:?}", run.bug));
+                let (epsilon, lower) = (run.epsilon, run.epsilon_lower);
+                faults.push(format!(
+                    "{:?} shows {lower}, not more than its claim of {epsilon}: with few --canaries \
+                     and --trials a mistake can stay hidden",
+                    run.bug
+                ));
             }
             if run.control_epsilon_lower > run.control_epsilon {
-                faults.push(format!("the control of {:?} exceeds its epsilon: {run:?}", run.bug));
+                let (epsilon, lower) = (run.control_epsilon, run.control_epsilon_lower);
+                faults.push(format!(
+                    "the control of {:?} shows {lower}, more than its epsilon {epsilon}",
+                    run.bug
+                ));
             }
         }
         faults

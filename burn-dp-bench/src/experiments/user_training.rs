@@ -35,11 +35,18 @@ impl UserSetting {
     /// Returns [`TrainError::Option`] if the settings are impossible.
     pub(super) fn of(measured: &Measured) -> Result<Self, TrainError> {
         let mut federated = FederatedSettings::of_program()?;
-        let is_play =
-            |folder: &std::path::PathBuf| FILES.iter().any(|name| folder.join(name).is_file());
-        let data = match measured.data_dir.as_ref().is_some_and(is_play) {
-            true => "shakespeare",
-            false => drawn_roles::NAME,
+        let data = match &measured.data_dir {
+            Some(folder) if FILES.iter().any(|name| folder.join(name).is_file()) => "shakespeare",
+            Some(folder) => {
+                let reason = format!(
+                    "{} has none of {}; give the folder of the plays, or leave the option out for \
+                     drawn roles",
+                    folder.display(),
+                    FILES.join(", ")
+                );
+                return Err(TrainError::option("--data-dir", reason));
+            }
+            None => drawn_roles::NAME,
         };
         let training = &mut federated.training;
         training.tied = true;

@@ -24,6 +24,8 @@ pub use subject::Subject;
 use std::collections::BTreeMap;
 use std::time::Instant;
 
+use burn_dp_examples::training::checks;
+
 use cycle::{Reference, cycle};
 use random::Random;
 use report::Report;
@@ -37,6 +39,9 @@ use report::Report;
 pub fn run(options: SoakOptions) -> Result<(), String> {
     if let Some(folder) = &options.child {
         return options.subject.unwrap_or(Subject::Loop).run(folder);
+    }
+    if let Some(path) = &options.json {
+        checks::file("--json", path, None).map_err(|error| error.to_string())?;
     }
     let subjects = match options.subject {
         Some(subject) => vec![subject],

@@ -11,7 +11,7 @@ use super::subject::Subject;
 #[command(name = "cargo xtask soak", version)]
 pub struct SoakOptions {
     /// Number of processes to kill.
-    #[arg(long, default_value_t = 1000)]
+    #[arg(long, default_value_t = 1000, value_parser = clap::value_parser!(u64).range(1..))]
     pub kills: u64,
     /// Seed of the kill points. The moments of signals depend on the machine as well.
     #[arg(long, default_value_t = 0)]

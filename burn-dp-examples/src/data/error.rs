@@ -7,7 +7,6 @@ use std::path::PathBuf;
 pub const ROLE_FILES: [&str; 2] = ["shakespeare-users.jsonl.gz", "shakespeare-users.jsonl"];
 
 /// A data set that cannot be read; the message names the file and the way out.
-#[derive(Debug)]
 #[non_exhaustive]
 pub enum DataError {
     /// No file with one of the expected names exists.
@@ -75,17 +74,27 @@ pub enum DataError {
     },
 }
 
+/// The message: what a `main` that returns the error prints.
+impl fmt::Debug for DataError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
 impl fmt::Display for DataError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Missing { folder, tried, wanted } => write!(
-                f,
-                "{} holds none of {}; give the folder with {wanted}",
-                folder.display(),
-                tried.join(", ")
-            ),
+            Self::Missing { folder, tried, wanted } => {
+                let found = match (folder.exists(), folder.is_dir()) {
+                    (false, _) => "does not exist".to_string(),
+                    (true, false) => "is not a folder".to_string(),
+                    (true, true) => format!("holds none of {}", tried.join(", ")),
+                };
+                write!(f, "{} {found}; give the folder with {wanted}", folder.display())
+            }
             Self::Damaged { path, reason } => {
-                write!(f, "{}: {reason}; download the file again", path.display())
+                let remedy = "repair the file, or download it again";
+                write!(f, "{}: {reason}; {remedy}", path.display())
             }
             Self::CountMismatch { images, labels, counts: [n_images, n_labels] } => write!(
                 f,

@@ -246,6 +246,6 @@ mod tests {
         std::fs::write(folder.path().join("train/bird/broken.png"), "nothing").unwrap();
         let text = read(folder.path(), 6).unwrap_err().to_string();
         assert!(text.contains("broken.png: not a readable image"), "{text}");
-        assert!(text.ends_with("download the file again"), "{text}");
+        assert!(text.ends_with("download it again"), "{text}");
     }
 }

@@ -238,7 +238,7 @@ mod tests {
     fn a_truncated_file_is_damaged() {
         let text = images_error(&images(2, 2 * PIXELS - 1));
         assert!(text.contains("2 images (1568 bytes) but only 1567 bytes follow"), "{text}");
-        assert!(text.ends_with("download the file again"), "{text}");
+        assert!(text.ends_with("download it again"), "{text}");
         assert!(images_error(b"").contains("ends inside its header"));
         assert!(images_error(&header(&[IMAGES_MAGIC, 2])).contains("ends inside its header"));
         let mut compressed = gzip(&images(2, 2 * PIXELS));

@@ -122,10 +122,12 @@ impl Checkpoints {
         match self.checkpointer.latest()? {
             None => Ok(()),
             Some(_) => {
+                let key = self.checkpointer.key_file()?;
                 let reason = format!(
-                    "must be given, because {} holds an interrupted run; or delete that folder, or \
-                     give another --output",
-                    self.folder.display()
+                    "must be given, because {} holds an interrupted run; or give another --output, \
+                     or delete that folder and {}: what that run released stays spent",
+                    self.folder.display(),
+                    key.display()
                 );
                 Err(TrainError::option("--resume", reason))
             }

@@ -26,8 +26,8 @@ pub fn device(backend: BackendName) -> Result<Device, TrainError> {
         absent => {
             let name = typed(absent);
             let reason = format!(
-                "{name} needs the feature `{name}`, which is not in this build; run it by \
-                 `cargo xtask train --backend {name}`, or add `--features {name}`"
+                "{name} needs the feature `{name}`, which is not in this build; run the program by \
+                 `cargo xtask`, which adds the feature, or build with `--features {name}`"
             );
             Err(TrainError::option("--backend", reason))
         }
@@ -50,6 +50,6 @@ mod tests {
     #[cfg(not(feature = "cuda"))]
     fn an_absent_backend_is_refused_with_the_command_that_builds_it() {
         let text = device(BackendName::Cuda).unwrap_err().to_string();
-        assert!(text.contains("cargo xtask train --backend cuda"), "{text}");
+        assert!(text.contains("`cargo xtask`") && text.contains("`--features cuda`"), "{text}");
     }
 }

@@ -9,7 +9,6 @@ use crate::data::DataError;
 use crate::plot::PlotError;
 
 /// A run that cannot be started or finished; the message names the value and the way out.
-#[derive(Debug)]
 #[non_exhaustive]
 pub enum TrainError {
     /// An option, or several together, that cannot be used.
@@ -43,6 +42,13 @@ impl TrainError {
     /// Creates the error of an option.
     pub fn option(name: &'static str, reason: impl Into<String>) -> Self {
         Self::Option { name, reason: reason.into() }
+    }
+}
+
+/// The message: what a `main` that returns the error prints.
+impl fmt::Debug for TrainError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
     }
 }
 

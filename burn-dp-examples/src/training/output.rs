@@ -30,6 +30,8 @@ pub struct Output {
     /// The folder.
     pub folder: PathBuf,
     json: PathBuf,
+    /// Whether the run was interrupted before.
+    resumed: bool,
 }
 
 /// A measurement on the test set during a private run.
@@ -55,7 +57,7 @@ impl Output {
         let json = options.json.clone().unwrap_or_else(|| folder.join("run.json"));
         checks::folder("--output", &folder)?;
         checks::file("--json", &json, Some(&folder))?;
-        Ok(Self { folder, json })
+        Ok(Self { folder, json, resumed: options.resume })
     }
 
     /// Creates the folder. The results of an earlier run stay until [`models`](Self::models).
@@ -85,28 +87,30 @@ impl Output {
         let record = |name, model| files::record_model(&self.file(name), model);
         let average = average.map(|average| record(AVERAGED_MODEL_FILE, average)).transpose()?;
         let model = record(MODEL_FILE, model)?;
-        let stale =
-            [STATEMENT_JSON, STATEMENT_TEXT, LEDGER_FILE, TRAINING_PLOT, AVERAGED_MODEL_FILE];
+        let stale = [STATEMENT_JSON, STATEMENT_TEXT, TRAINING_PLOT, AVERAGED_MODEL_FILE];
         stale.iter().try_for_each(|name| files::remove(&self.file(name)))?;
         average.into_iter().chain([model]).try_for_each(files::Complete::publish)
     }
 
-    /// Writes the ledger and its privacy statement in both forms, and prints the statement.
+    /// Writes the ledger of a run, before its [models](Self::models), so that no model is without
+    /// its record; `None` for a run without privacy. The ledger of another run is kept.
     ///
     /// # Errors
     ///
-    /// Returns [`TrainError::Io`] if a file cannot be written, and [`TrainError::Privacy`] if the
-    /// ledger cannot be encoded.
-    pub fn statement(
-        &self,
-        statement: &PrivacyStatement,
-        ledger: &PrivacyLedger,
-    ) -> Result<(), TrainError> {
-        let text = ledger.to_json().map_err(DpError::from)?;
-        files::write(&self.file(LEDGER_FILE), text.as_bytes())?;
+    /// Returns the errors of [`write_ledger`].
+    pub fn ledger(&self, ledger: Option<&PrivacyLedger>) -> Result<(), TrainError> {
+        write_ledger(&self.folder, ledger, self.resumed)
+    }
+
+    /// Writes the privacy statement in both forms, and prints it.
+    ///
+    /// # Errors
+    ///
+    /// Returns [`TrainError::Io`] if a file cannot be written.
+    pub fn statement(&self, statement: &PrivacyStatement) -> Result<(), TrainError> {
         files::write_json(&self.file(STATEMENT_JSON), statement)?;
         files::write(&self.file(STATEMENT_TEXT), statement.to_string().as_bytes())?;
-        println!("\n{statement}");
+        print_line!("\n{statement}");
         Ok(())
     }
 
@@ -133,7 +137,7 @@ impl Output {
         }
         let path = self.file(TRAINING_PLOT);
         plot::panels(&path, [title, "step"], &panels)?;
-        println!("plot: {}", path.display());
+        print_line!("plot: {}", path.display());
         Ok(())
     }
 
@@ -144,9 +148,46 @@ impl Output {
     /// Returns [`TrainError::Io`] if the file cannot be written.
     pub fn figures(&self, figures: &impl Serialize) -> Result<(), TrainError> {
         files::write_json(&self.json, figures)?;
-        println!("files: {}", self.folder.display());
+        print_line!("files: {}", self.folder.display());
         Ok(())
     }
+}
+
+/// Writes the ledger of a run to its folder. A ledger of another run that is there becomes
+/// `ledger-1.json`, `ledger-2.json` and so on: it may be the only record of those releases.
+///
+/// # Errors
+///
+/// Returns [`TrainError::Io`] if the file cannot be written or the other one cannot be renamed, and
+/// [`TrainError::Dp`] if the ledger cannot be encoded.
+pub(super) fn write_ledger(
+    folder: &Path,
+    ledger: Option<&PrivacyLedger>,
+    resumed: bool,
+) -> Result<(), TrainError> {
+    let path = folder.join(LEDGER_FILE);
+    let text = ledger.map(|ledger| ledger.to_json().map_err(DpError::from)).transpose()?;
+    let io = |source| TrainError::Io { path: path.clone(), source };
+    match std::fs::read(&path) {
+        // Written by this run before it was interrupted; a new run with equal settings is another.
+        Ok(found) if resumed && text.as_ref().is_some_and(|text| text.as_bytes() == found) => {
+            return Ok(());
+        }
+        Ok(_) => {
+            let unused = |path: &PathBuf| !path.exists();
+            let numbered = (1u32..).map(|number| folder.join(format!("ledger-{number}.json")));
+            let kept = numbered.into_iter().find(unused).unwrap_or_else(|| path.clone());
+            std::fs::rename(&path, &kept).map_err(io)?;
+            print_line!(
+                "the ledger of an earlier run is kept as {}; if that run was on the same data, its \
+                 cost adds up (--earlier-ledger)",
+                kept.display()
+            );
+        }
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
+        Err(error) => return Err(io(error)),
+    }
+    text.map_or(Ok(()), |text| files::write(&path, text.as_bytes()))
 }
 
 #[cfg(test)]
@@ -154,12 +195,13 @@ mod tests {
     #![allow(clippy::unwrap_used)]
 
     use burn::tensor::Device;
+    use burn_dp_accountant::{DpEvent, LedgerHeader, NeighboringRelation, UnitOfPrivacy};
 
     use super::*;
     use crate::models::MlpConfig;
 
     fn output(folder: &Path) -> Output {
-        Output { folder: folder.into(), json: folder.join("run.json") }
+        Output { folder: folder.into(), json: folder.join("run.json"), resumed: false }
     }
 
     fn message(result: Result<(), TrainError>) -> String {
@@ -178,6 +220,36 @@ mod tests {
         assert!(message(output.figures(&7)).contains("run.json"));
         assert!(output.file(TRAINING_PLOT).is_dir() && output.file("run.json").is_dir());
         assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 2);
+    }
+
+    #[test]
+    fn the_ledger_of_another_run_is_kept() {
+        let folder = tempfile::tempdir().unwrap();
+        let output = output(folder.path());
+        let relation = NeighboringRelation::AddOrRemoveOne;
+        let [first, second] = [2.0, 3.0].map(|sigma| {
+            let mut ledger =
+                PrivacyLedger::new(LedgerHeader::new(UnitOfPrivacy::Example, relation));
+            ledger.record(&DpEvent::gaussian(sigma)).unwrap();
+            ledger
+        });
+        let load = |name: &str| PrivacyLedger::load(output.file(name)).unwrap();
+        output.ledger(None).unwrap();
+        output.ledger(Some(&first)).unwrap();
+        // A resumed run writes its own once more.
+        Output { resumed: true, ..output.clone() }.ledger(Some(&first)).unwrap();
+        assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 1);
+        output.ledger(Some(&second)).unwrap();
+        output.models(MlpConfig::new().init(&Device::flex()), None).unwrap();
+        assert_eq!(load(LEDGER_FILE).entries(), second.entries());
+        assert_eq!(load("ledger-1.json").entries(), first.entries());
+        // A model without privacy is not next to a ledger that seems to be its own.
+        output.ledger(None).unwrap();
+        assert!(!output.file(LEDGER_FILE).exists());
+        assert_eq!(load("ledger-2.json").entries(), second.entries());
+        // A run with the settings of another releases as much again.
+        (0..2).for_each(|_| output.ledger(Some(&first)).unwrap());
+        assert_eq!(load("ledger-3.json").entries(), first.entries());
     }
 
     #[test]

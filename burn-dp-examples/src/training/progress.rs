@@ -83,8 +83,8 @@ impl Progress {
         }
         bar.enable_steady_tick(Duration::from_millis(250));
         bar.suspend(|| {
-            println!("{}\n", legend(&columns));
-            println!("{}", line(&columns, columns.iter().map(|column| column.0.to_string())));
+            print_line!("{}\n", legend(&columns));
+            print_line!("{}", line(&columns, columns.iter().map(|column| column.0.to_string())));
         });
         Self {
             bar,
@@ -136,7 +136,7 @@ impl Progress {
     /// Prints a row of the table and starts the clock.
     pub fn row(&mut self, cells: impl IntoIterator<Item = String>) {
         let line = line(&self.columns, cells);
-        self.bar.suspend(|| println!("{line}"));
+        self.bar.suspend(|| print_line!("{line}"));
         self.since_row = 0;
         self.since = Instant::now();
     }
@@ -159,9 +159,9 @@ impl Progress {
 ///
 /// Returns [`TrainError::Privacy`] if the accountant cannot analyze the plan.
 pub fn announce(subject: &str, privacy: Option<(&PrivacyPlan, f64)>) -> Result<(), TrainError> {
-    println!("training {subject}");
+    print_line!("training {subject}");
     let Some((plan, delta)) = privacy else {
-        println!("privacy: none");
+        print_line!("privacy: none");
         return Ok(());
     };
     let guarantee = if !plan.is_secure() {
@@ -173,7 +173,7 @@ pub fn announce(subject: &str, privacy: Option<(&PrivacyPlan, f64)>) -> Result<(
         };
         format!("epsilon <= {} at delta = {delta:e}", upwards(epsilon))
     };
-    println!(
+    print_line!(
         "privacy: {guarantee}, for {}; noise multiplier {}, sampling probability {}",
         plan.unit(),
         significant(plan.noise_multiplier(), 4),

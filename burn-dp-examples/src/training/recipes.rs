@@ -98,6 +98,9 @@ fn options(recipe: &OsStr) -> Result<Vec<(String, String)>, TrainError> {
     let table: Table = text.parse().map_err(|error| refused(format!("is not TOML: {error}")))?;
     let mut words = Vec::new();
     for (key, value) in table {
+        if [RECIPE, PRESET].iter().any(|option| option.trim_start_matches('-') == key) {
+            return Err(refused(format!("names another recipe ({key}); give its options")));
+        }
         let value = match value {
             Value::Boolean(true) => None,
             Value::Boolean(false) => continue,

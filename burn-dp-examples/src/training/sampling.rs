@@ -119,6 +119,26 @@ pub struct SamplingSettings {
     pub simulation_samples: Option<u64>,
 }
 
+impl SamplingSettings {
+    /// Checks that ε of `group` units at once can be stated.
+    ///
+    /// # Errors
+    ///
+    /// Returns [`TrainError::Option`] for more than one unit and draws that are cut: the statement
+    /// at the end would have no answer.
+    pub(super) fn check_group(&self, group: Option<u64>) -> Result<(), TrainError> {
+        match group {
+            Some(2..) if self.sampling == SamplingName::TruncatedPoisson => {
+                let reason = "is not possible with --sampling truncated-poisson: several units \
+                              change how often a draw is cut, and no bound is known; leave it out, \
+                              or use --sampling poisson";
+                Err(TrainError::option("--group", reason))
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
 impl SamplingOptions {
     /// Checks the options.
     ///

@@ -164,9 +164,11 @@ impl Exposures {
     pub(super) fn print(&self) {
         for Exposure { text, rank, exposure, .. } in &self.canaries {
             let candidates = self.candidates;
-            println!("canary {text:?}: rank {rank} of {candidates}, exposure {exposure:.2}");
+            burn_dp_examples::print_line!(
+                "canary {text:?}: rank {rank} of {candidates}, exposure {exposure:.2}"
+            );
         }
-        println!(
+        burn_dp_examples::print_line!(
             "mean exposure {:.2} of at most {:.2}; {} without memorization",
             self.mean,
             self.largest,

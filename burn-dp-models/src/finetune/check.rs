@@ -36,20 +36,31 @@ pub(super) fn run(options: &CheckOptions) -> Result<(), TrainError> {
     let folder = tempfile::tempdir().map_err(|source| io(Path::new("."), source))?;
     let (models, written) = (folder.path().join("models"), folder.path().join("written"));
     python(options, &["write", &models.to_string_lossy(), "--large"])?;
-    println!(
+    burn_dp_examples::print_line!(
         "{:<18}{:>12}{:>10}{:>12}{:>12}{:>12}",
-        "model", "parameters", "examples", "scores", "norms", "clipped sum"
+        "model",
+        "parameters",
+        "examples",
+        "scores",
+        "norms",
+        "clipped sum"
     );
     let mut results = Results { models: BTreeMap::new(), loaded_by_python: BTreeMap::new() };
     for name in names(&models)? {
         let found = compare(&models.join(&name))?;
-        println!(
+        burn_dp_examples::print_line!(
             "{name:<18}{:>12}{:>10}{:>12.1e}{:>12.1e}{:>12.1e}",
-            found.parameters, found.examples, found.scores, found.norms, found.sums
+            found.parameters,
+            found.examples,
+            found.scores,
+            found.norms,
+            found.sums
         );
         results.models.insert(name, found);
     }
-    println!("largest differences: of a score, of a norm (relative), of a value of the sum over C");
+    burn_dp_examples::print_line!(
+        "largest differences: of a score, of a norm (relative), of a value of the sum over C"
+    );
 
     for name in results.models.keys() {
         if !name.starts_with("resnet") {
@@ -60,9 +71,9 @@ pub(super) fn run(options: &CheckOptions) -> Result<(), TrainError> {
     let line = output.lines().last().unwrap_or_default();
     results.loaded_by_python =
         serde_json::from_str(line).map_err(|error| ModelError::new(SCRIPT, error))?;
-    println!("\n{:<28}{:>12}", "loaded by Python", "scores");
+    burn_dp_examples::print_line!("\n{:<28}{:>12}", "loaded by Python", "scores");
     for (name, difference) in &results.loaded_by_python {
-        println!("{name:<28}{difference:>12.1e}");
+        burn_dp_examples::print_line!("{name:<28}{difference:>12.1e}");
     }
     if let Some(path) = &options.json {
         files::write_json(path, &results)?;

@@ -3,9 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use burn::module::Module;
-use burn_dp_examples::training::{
-    LEDGER_FILE, Output, STATEMENT_JSON, STATEMENT_TEXT, TrainError, files,
-};
+use burn_dp_examples::training::{Output, STATEMENT_JSON, STATEMENT_TEXT, TrainError, files};
 use serde_json::{Map, Value, json};
 
 use super::encoding;
@@ -109,7 +107,7 @@ impl Written {
     ///
     /// Returns [`TrainError::Io`] if a file cannot be written.
     pub(super) fn publish(self, output: &Output) -> Result<PathBuf, TrainError> {
-        for name in [STATEMENT_JSON, STATEMENT_TEXT, LEDGER_FILE] {
+        for name in [STATEMENT_JSON, STATEMENT_TEXT] {
             files::remove(&output.file(name))?;
         }
         for folder in [MODEL, ADAPTER] {

@@ -138,10 +138,10 @@ impl Generated {
     /// Prints the texts.
     pub(super) fn print(&self) {
         for (index, sample) in self.samples.iter().enumerate() {
-            println!("sample {}: {sample}", index + 1);
+            burn_dp_examples::print_line!("sample {}: {sample}", index + 1);
         }
         if let Some(bleu) = self.bleu {
-            println!("BLEU: {}", percent(bleu));
+            burn_dp_examples::print_line!("BLEU: {}", percent(bleu));
         }
         if let Some(exposure) = &self.exposure {
             exposure.print();

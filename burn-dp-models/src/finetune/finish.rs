@@ -31,6 +31,7 @@ impl Run<'_> {
     ) -> Result<FinetuneFigures, TrainError> {
         let Trained { model, optim, checkpoints, figures } = trained;
         let figures = FinetuneFigures { generated, ..figures };
+        self.output.ledger(Some(optim.ledger()))?;
         let folder: PathBuf = write(model)?.publish(&self.output)?;
         let base = figures.packed_base.as_ref().map(|base| format!(" on packed weights ({base})"));
         let base = base.unwrap_or_default();
@@ -46,12 +47,12 @@ impl Run<'_> {
             statement.facts.remove("augmentation_multiplicity");
             statement.facts.insert("rows_of_a_user_in_a_step".into(), rows.to_string());
         }
-        self.output.statement(&statement, optim.ledger())?;
+        self.output.statement(&statement)?;
         if let Some(generated) = &figures.generated {
             generated.print();
         }
-        println!("{}", figures.summary());
-        println!("for transformers: {}", folder.display());
+        burn_dp_examples::print_line!("{}", figures.summary());
+        burn_dp_examples::print_line!("for transformers: {}", folder.display());
         self.output.figures(&figures)?;
         drop(optim);
         checkpoints.remove()?;

@@ -158,7 +158,8 @@ impl<'a> Run<'a> {
         let config = PrivacyPlanConfig::new(self.source.units, recipe.batch_size as f64)
             .with_max_grad_norm(recipe.max_grad_norm);
         let config = if is_user { config.with_unit(UnitOfPrivacy::User) } else { config };
-        let config = EarlierLedgers::read(&options.privacy)?.before(config);
+        let earlier = EarlierLedgers::read(&options.privacy.earlier_ledger, &options.run.output)?;
+        let config = earlier.before(config);
         let plan = self.privacy.plan(config, self.steps() as u64)?;
         check_independence(&model, &task.made_up(PROBED), |model, samples| {
             task.losses(model, &samples, &trained)

@@ -108,7 +108,7 @@ mod tests {
                 "--data-dir nowhere",
                 "--data-dir nowhere is given but the drawn digits need no files",
             ),
-            ("mnist --data-dir nowhere --public-data digits", "nowhere holds none of"),
+            ("mnist --data-dir nowhere --public-data digits", "nowhere does not exist"),
             ("mnist --data-dir nowhere", "--public-data must be given for mnist with BatchNorm"),
             ("cifar10 --data-dir d", "--model bn-lenet5 reads gray images of 28 x 28 pixels, not"),
             ("imdb --data-dir d", "--clipping batch does not train on imdb; give digits, mnist"),

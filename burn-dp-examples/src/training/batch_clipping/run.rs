@@ -79,6 +79,7 @@ impl Run<'_> {
                 }
             })?;
         progress.finish();
+        output.ledger(Some(optim.ledger()))?;
         output.models(model, None)?;
         optim.forget_key()?;
         let mut facts = vec![("dataset", data.name.clone())];
@@ -92,7 +93,7 @@ impl Run<'_> {
              public."];
         let (deltas, group) = ([settings.privacy.delta], settings.privacy.group);
         let statement = statement(&optim, &deltas, group, facts, &not_covered)?;
-        output.statement(&statement, optim.ledger())?;
+        output.statement(&statement)?;
         let points = figures.epochs.iter().map(|epoch| (epoch.epoch as f64, epoch.test_accuracy));
         let series = Series { name: figures.clipping.clone(), points: points.collect() };
         let titles = ["Batch clipping", "epoch", "test accuracy"];

@@ -88,7 +88,8 @@ impl BatchSettings {
             return Err(TrainError::option("--sparsify", reason));
         }
         let privacy = PrivacySettings::new(&options.privacy, None, 1e-5)?;
-        let (earlier, seed) = (EarlierLedgers::read(&options.privacy)?, options.data.seed);
+        let earlier = EarlierLedgers::read(&options.privacy.earlier_ledger, &options.run.output)?;
+        let seed = options.data.seed;
         let settings = Self { policy, training, privacy, earlier, seed };
         if !settings.needs_public() {
             let model = settings.training.model;

@@ -136,7 +136,7 @@ impl<'a> BatchTraining<'a> {
                 let stopped;
                 (model, stopped) = within_budget(optim.step(lr, model, draw))?;
                 if let Some(reason) = stopped {
-                    println!("stopped: {reason}");
+                    print_line!("stopped: {reason}");
                     optim.discard();
                     break 'epochs;
                 }

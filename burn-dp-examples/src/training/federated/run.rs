@@ -90,11 +90,12 @@ pub fn run(options: FederatedOptions) -> Result<FederatedFigures, TrainError> {
         "The text of the public users, which measured the model.",
         "A person behind several speaking roles: the guarantee is for one role of one play.",
     ];
+    output.ledger(Some(training.optimizer().ledger()))?;
     output.models(model, None)?;
     training.forget_key()?;
     let (optim, group) = (training.optimizer(), settings.privacy.group);
     let statement = statement(optim, &[delta], group, facts, &not_covered)?;
-    output.statement(&statement, optim.ledger())?;
+    output.statement(&statement)?;
     draw(&output, &figures)?;
     output.figures(&figures)?;
     drop(training);

@@ -98,12 +98,14 @@ impl FederatedOptions {
         ];
         checks::in_range(shares, |value| value > 0.0 && value < 1.0, "between 0 and 1")?;
         checks::below_one([("--server-momentum", training.server_momentum)])?;
+        let sampling = self.sampling.check(&self.given, "--users-per-round")?;
+        sampling.check_group(self.privacy.group)?;
         Ok(FederatedSettings {
             training: training.clone(),
-            sampling: self.sampling.check(&self.given, "--users-per-round")?,
+            sampling,
             correlated_noise: self.sampling.strategy()?,
             privacy: PrivacySettings::new(&self.privacy, Some(EPSILON), 1e-4)?,
-            earlier: EarlierLedgers::read(&self.privacy)?,
+            earlier: EarlierLedgers::read(&self.privacy.earlier_ledger, &self.run.output)?,
             evaluate_every: self.evaluate_every,
             seed: self.seed,
         })

@@ -94,7 +94,7 @@ impl<'a> UserTraining<'a> {
             let stopped;
             (model, stopped) = within_budget(training.round(lr, model, &users.train, losses))?;
             if let Some(reason) = stopped {
-                println!("stopped: {reason}");
+                print_line!("stopped: {reason}");
                 break;
             }
             let round = training.rounds() as usize;

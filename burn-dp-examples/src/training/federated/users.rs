@@ -53,8 +53,10 @@ impl Users {
         let (test, train): (Vec<_>, Vec<_>) =
             roles.into_iter().enumerate().partition(|(index, _)| is_public(*index));
         if test.is_empty() {
-            let reason =
-                format!("must be at least {PUBLIC_EVERY}, one of which is public, got {number}");
+            let reason = format!(
+                "(or the roles of --data-dir) must be at least {PUBLIC_EVERY}, one of which is \
+                 public, got {number}"
+            );
             return Err(TrainError::option("--users", reason));
         }
         let windows = |roles: Vec<(usize, Role)>| {

@@ -142,6 +142,9 @@ impl InputSettings {
     }
 }
 
+/// A larger shift can move a whole image out of its frame.
+const LARGEST_CROP: usize = 28;
+
 /// Random copies of each image.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub struct Augmentation {
@@ -175,6 +178,13 @@ impl Augmentation {
         }
         let copies = at_least("--augmentation", Some(copies), 1, 1)?;
         let crop = at_least("--crop", options.crop, CROP, 0)?;
+        if crop >= LARGEST_CROP {
+            let reason = format!(
+                "must be less than {LARGEST_CROP} pixels, the side of the smallest images, got \
+                 {crop}"
+            );
+            return Err(TrainError::option("--crop", reason));
+        }
         Ok(Some(Self { copies, crop, mirror: options.mirror }))
     }
 
@@ -244,6 +254,7 @@ mod tests {
             ),
             ("mnist --model vgg11 --norm group", "--norm group is for the resnets, vgg11 has no"),
             ("mnist --mirror", "--mirror has no meaning without --augmentation; leave it out"),
+            ("mnist --augmentation 2 --crop 28", "--crop must be less than 28 pixels"),
             ("mnist --crop 2", "--crop has no meaning without --augmentation; leave it out"),
             ("mnist --augmentation 0", "--augmentation must be at least 1, got 0"),
             ("imdb --augmentation 2", "--augmentation moves images, and the network reads texts"),

@@ -230,6 +230,7 @@ fn train<E: Encoder, M: Classifier<Inputs = E::Inputs>>(
     let average = average.map(|average| average.averaged(model.clone())).transpose()?;
     let averaged =
         average.as_ref().map(|model| Evaluation::of(model, &data.encoder, &data.test, device));
+    output.ledger(private.as_ref().map(|(optim, _)| optim.ledger()))?;
     output.models(model, average)?;
     if let Some((optim, _)) = &mut private {
         optim.forget_key()?;
@@ -239,7 +240,7 @@ fn train<E: Encoder, M: Classifier<Inputs = E::Inputs>>(
         outcome.steps = optim.next_step() as usize;
         if outcome.steps < steps {
             let made = outcome.steps;
-            println!(
+            print_line!(
                 "stopped after {made} of {steps} steps: the next step would exceed the budget"
             );
         }
@@ -247,13 +248,13 @@ fn train<E: Encoder, M: Classifier<Inputs = E::Inputs>>(
         let facts = [("dataset", data.name.clone())];
         let (deltas, group) = (deltas(delta, items[0]), privacy.and_then(|one| one.group));
         let statement = statement(optim, &deltas, group, facts, &not_covered)?;
-        output.statement(&statement, optim.ledger())?;
+        output.statement(&statement)?;
         let title = format!("{} on {}", typed(settings.model), data.name);
         output.plot(&title, &measurements)?;
     }
     let optim = private.as_ref().map(|(optim, _)| optim);
     let figures = RunFigures::new(data.name, settings, outcome, optim)?;
-    println!("{}", figures.summary());
+    print_line!("{}", figures.summary());
     output.figures(&figures)?;
     if let Some((optim, checkpoints)) = private {
         drop(optim);

@@ -174,7 +174,7 @@ impl Settings {
             inputs,
             backend: run.backend,
             private,
-            earlier: EarlierLedgers::read(&options.privacy)?,
+            earlier: EarlierLedgers::read(&options.privacy.earlier_ledger, &run.output)?,
             correlated_noise: options.sampling.strategy()?,
             batch_size: training.batch_size.unwrap_or(recipe.batch_size),
             physical_batch_size: training
@@ -334,6 +334,7 @@ fn private(options: &IndividualOptions, recipe: &Recipe) -> Result<PrivateSettin
     let max_grad_norm = options.clipping.max_grad_norm.unwrap_or(default);
     checks::positive([("--max-grad-norm", max_grad_norm)])?;
     let sampling = options.sampling.check(&options.given, "--batch-size")?;
+    sampling.check_group(privacy.group)?;
     Ok(PrivateSettings { privacy, max_grad_norm, clipping, sampling })
 }
 
@@ -386,6 +387,14 @@ mod tests {
         assert_eq!((privacy.epsilon, privacy.noise_multiplier), (Some(3.0), None));
         assert_eq!(privacy.insecure_seed, None);
         assert_eq!(privacy.delta, 1e-5);
+    }
+
+    #[test]
+    fn a_group_with_draws_that_are_cut_is_refused_before_the_run() {
+        let text = error("--group 2 --sampling truncated-poisson");
+        assert!(text.starts_with("--group is not possible with --sampling trunc"), "{text}");
+        assert!(settings("--group 1 --sampling truncated-poisson").is_ok());
+        assert!(settings("--group 2 --sampling cyclic-poisson").is_ok());
     }
 
     #[test]

@@ -36,6 +36,11 @@ pub struct TuneOptions {
     /// Probability with which the budget may be exceeded; less than 1 / the number of examples.
     #[arg(long, default_value_t = 1e-5)]
     pub delta: f64,
+    /// Ledger of releases that were made before on the same data: `ledger.json` of an earlier run
+    /// or search, or another ledger of the accountant; once for each. The budget is then for those
+    /// releases and the search together. A resumed search needs the same files again.
+    #[arg(long, value_name = "FILE")]
+    pub earlier_ledger: Vec<PathBuf>,
     /// Folder for the model, the privacy statement and the chosen options.
     #[arg(long, value_name = "DIR", default_value = "out/tune")]
     pub output: PathBuf,
@@ -71,7 +76,7 @@ const REFUSED: [&str; 14] = [
     "--noise-multiplier",
     // The statement of one run is not released.
     "--group",
-    // The ledger of the search has its own releases alone.
+    // They are counted once for the search, not in each run.
     "--earlier-ledger",
     "--output",
     "--json",
@@ -126,8 +131,8 @@ impl TuneOptions {
         };
         if let Some(word) = self.train.iter().find(refused) {
             let reason = format!(
-                "must not contain {word}: the search sets it, or it contradicts the search; see \
-                 `cargo xtask tune --help`"
+                "must not contain {word}: the search has such an option of its own, before --, or \
+                 it contradicts the search; see `cargo xtask tune --help`"
             );
             return Err(TrainError::option("--", reason));
         }
@@ -184,8 +189,13 @@ impl TuneOptions {
         let delta = format!("--delta={}", self.delta);
         let own = [noise, delta];
         let words = std::iter::once("train".to_string()).chain(self.train.iter().cloned());
-        IndividualOptions::read(words.chain(candidate.iter().cloned()).chain(own))
-            .map_err(|error| TrainError::option("--choose", error.to_string()))
+        IndividualOptions::read(words.chain(candidate.iter().cloned()).chain(own)).map_err(
+            |error| {
+                let error = error.to_string();
+                let error = error.strip_prefix("error: ").unwrap_or(&error).trim_end();
+                TrainError::option("--", format!("and --choose are not options of a run: {error}"))
+            },
+        )
     }
 
     /// Returns the distribution of the number of runs.

@@ -8,7 +8,7 @@ use burn_dp_accountant::search::PrivateSearch;
 use serde::{Deserialize, Serialize};
 
 use super::TuneOptions;
-use crate::training::{TrainError, files};
+use crate::training::{EarlierLedgers, TrainError, files};
 
 /// The folder of the search, removed at its end.
 const FOLDER: &str = ".search";
@@ -42,11 +42,12 @@ impl Search {
     pub(super) fn open(
         options: &TuneOptions,
         noise_multiplier: f64,
+        earlier: &EarlierLedgers,
         candidates: &[Vec<String>],
     ) -> Result<Self, TrainError> {
         let folder = options.output.join(FOLDER);
         let path = folder.join(FILE);
-        let settings = settings(options, noise_multiplier);
+        let settings = settings(options, noise_multiplier, earlier)?;
         match (std::fs::read(&path), options.resume) {
             (Ok(bytes), true) => {
                 let damaged = |reason: String| TrainError::Record { path: path.clone(), reason };
@@ -130,7 +131,11 @@ impl Search {
     }
 }
 
-fn settings(options: &TuneOptions, noise_multiplier: f64) -> Vec<String> {
+fn settings(
+    options: &TuneOptions,
+    noise_multiplier: f64,
+    earlier: &EarlierLedgers,
+) -> Result<Vec<String>, TrainError> {
     let own = [
         format!("{:?}", options.run_count()),
         options.mean_runs.to_string(),
@@ -138,7 +143,8 @@ fn settings(options: &TuneOptions, noise_multiplier: f64) -> Vec<String> {
         options.delta.to_string(),
         noise_multiplier.to_string(),
     ];
-    options.choose.iter().chain(&options.train).cloned().chain(own).collect()
+    let given = options.choose.iter().chain(&options.train).cloned();
+    Ok(given.chain(own).chain(earlier.to_json()?).collect())
 }
 
 #[cfg(test)]
@@ -154,28 +160,29 @@ mod tests {
         TuneOptions::try_parse_from(words.iter().chain(more)).unwrap()
     }
 
-    fn candidates() -> Vec<Vec<String>> {
-        vec![vec!["--lr=1".into()], vec!["--lr=2".into()]]
+    fn open(options: &TuneOptions, noise_multiplier: f64) -> Result<Search, TrainError> {
+        let candidates = [vec!["--lr=1".into()], vec!["--lr=2".into()]];
+        Search::open(options, noise_multiplier, &EarlierLedgers::default(), &candidates)
     }
 
     #[test]
     fn an_interrupted_search_continues_with_its_draws() {
         let folder = tempfile::tempdir().unwrap();
         let resume = options(folder.path(), &["--resume"]);
-        let error = Search::open(&resume, 2.0, &candidates()).err().unwrap().to_string();
+        let error = open(&resume, 2.0).err().unwrap().to_string();
         assert!(error.contains("no unfinished search"), "{error}");
         let new = options(folder.path(), &[]);
-        let mut first = Search::open(&new, 2.0, &candidates()).unwrap();
+        let mut first = open(&new, 2.0).unwrap();
         assert_eq!(first.next().unwrap().0, 0);
         first.finish(0, 0.5).unwrap();
         let content = first.content.clone();
         drop(first);
         // A new search would draw again.
-        let error = Search::open(&new, 2.0, &candidates()).err().unwrap().to_string();
+        let error = open(&new, 2.0).err().unwrap().to_string();
         assert!(error.contains("unfinished search") && error.contains("--resume"), "{error}");
-        let error = Search::open(&resume, 3.0, &candidates()).err().unwrap().to_string();
+        let error = open(&resume, 3.0).err().unwrap().to_string();
         assert!(error.contains("other options"), "{error}");
-        let second = Search::open(&resume, 2.0, &candidates()).unwrap();
+        let second = open(&resume, 2.0).unwrap();
         assert_eq!(second.content, content);
         second.remove().unwrap();
         assert!(!folder.path().join(FOLDER).exists());

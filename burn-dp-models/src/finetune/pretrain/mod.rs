@@ -76,7 +76,7 @@ impl PretrainOptions {
     /// Trains, and writes the files.
     fn run<O: Objective>(&self, texts: &[&str], prepared: Prepared<O>) -> Result<(), TrainError> {
         let Prepared { objective, model, tokenizer, config, tokens } = prepared;
-        println!(
+        burn_dp_examples::print_line!(
             "{} texts, {tokens} tokens; {} of {} parameters. Not private: for public texts.",
             texts.len(),
             config["architectures"][0].as_str().unwrap_or_default(),
@@ -90,7 +90,7 @@ impl PretrainOptions {
         files::write(&at("model.safetensors"), &weights)?;
         files::write_text(&at(FILE), &tokenizer)?;
         files::write_json(&at("config.json"), &config)?;
-        println!("model: {}", self.output.display());
+        burn_dp_examples::print_line!("model: {}", self.output.display());
         Ok(())
     }
 
