@@ -143,7 +143,7 @@ fn users_are_clipped_by_every_policy() {
         ("flat", "flat"),
         ("per-layer", "per group"),
         ("automatic", "automatic"),
-        ("layerwise", "shakespeare, every tenth speaking role"),
+        ("layerwise", "shakespeare, one of ten speaking roles"),
         ("layer-quantile", "quantile"),
     ] {
         let folder = tempfile::tempdir().unwrap();

@@ -65,12 +65,10 @@ impl PrivateSearch {
     ///
     /// # Errors
     ///
-    /// Returns [`AccountantError::InvalidArgument`] if a parameter is outside of its domain, or if
-    /// the number of runs cannot be drawn: a mean above a million, or above 600 if it is Poisson.
+    /// Returns [`AccountantError::InvalidArgument`] if a parameter is outside of its domain.
     pub fn new(run: DpEvent, runs: RunCount) -> Result<Self, AccountantError> {
         let search = Self { run, runs };
         search.event().validate()?;
-        runs.check_draws()?;
         Ok(search)
     }
 
@@ -146,9 +144,10 @@ impl PrivateSearch {
     ///
     /// # Errors
     ///
-    /// Returns [`AccountantError::Entropy`] if the operating system has no entropy.
+    /// Returns [`AccountantError::Entropy`] if the operating system has no entropy, and the errors
+    /// of [`draw_runs_from`](Self::draw_runs_from).
     pub fn draw_runs(&self) -> Result<u64, AccountantError> {
-        Ok(self.draw_runs_from(random_word()?))
+        self.draw_runs_from(random_word()?)
     }
 
     /// Draws the candidate of a run, uniformly from `candidates`, with entropy of the operating
@@ -172,8 +171,14 @@ impl PrivateSearch {
     }
 
     /// Returns the number of runs that belongs to a uniformly random word of a secure generator.
-    pub fn draw_runs_from(&self, word: u64) -> u64 {
-        self.runs.quantile(word)
+    ///
+    /// # Errors
+    ///
+    /// Returns [`AccountantError::InvalidArgument`] if the number cannot be drawn: its mean is
+    /// above a million, or above 600 and it is Poisson.
+    pub fn draw_runs_from(&self, word: u64) -> Result<u64, AccountantError> {
+        self.runs.check_draws()?;
+        Ok(self.runs.quantile(word))
     }
 }
 
@@ -257,12 +262,16 @@ mod tests {
         for runs in [
             RunCount::Poisson { mean: 750.0 },
             RunCount::geometric(1e12),
-            RunCount::TruncatedNegativeBinomial { mean: 900.0, shape: 800.0 },
-            RunCount::TruncatedNegativeBinomial { mean: 1e4, shape: -0.99 },
+            RunCount::TruncatedNegativeBinomial { mean: 3_000.0, shape: 2_000.0 },
         ] {
-            let error = PrivateSearch::new(DpEvent::gaussian(1.0), runs).unwrap_err().to_string();
+            // It can be accounted for, and not be drawn.
+            let search = PrivateSearch::new(DpEvent::gaussian(1.0), runs).unwrap();
+            let error = search.draw_runs().unwrap_err().to_string();
             assert!(error.starts_with("mean "), "{runs:?}: {error}");
         }
+        let extreme = RunCount::TruncatedNegativeBinomial { mean: 1e4, shape: -0.99 };
+        let error = PrivateSearch::new(DpEvent::gaussian(1.0), extreme).unwrap_err().to_string();
+        assert!(error.contains("a shape of -0.99"), "{error}");
         let few = RunCount::geometric(0.5);
         assert!(PrivateSearch::new(DpEvent::gaussian(1.0), few).is_err());
         assert!(PrivateSearch::new(DpEvent::gaussian(0.0), RunCount::geometric(2.0)).is_err());

@@ -124,8 +124,7 @@ mod tests {
     use super::*;
     use crate::math::random::Generator;
 
-    const COUNTS: [RunCount; 6] = [
-        RunCount::Poisson { mean: 600.0 },
+    const COUNTS: [RunCount; 5] = [
         RunCount::Poisson { mean: 6.0 },
         RunCount::TruncatedNegativeBinomial { mean: 10.0, shape: 1.0 },
         RunCount::TruncatedNegativeBinomial { mean: 3.9086503371292665, shape: 0.0 },
@@ -174,6 +173,16 @@ mod tests {
             let limit = f64::from(classes) + 5.0 * (2.0 * f64::from(classes)).sqrt();
             assert!(statistic < limit, "{count:?}: {statistic} of {classes} classes");
         }
+    }
+
+    #[test]
+    fn the_largest_poisson_number_has_its_quartiles() {
+        let count = RunCount::Poisson { mean: 600.0 };
+        assert!(count.check_draws().is_ok());
+        let quartiles = [1u64, 2, 3].map(|quarter| count.quantile(quarter << 62));
+        assert_eq!(quartiles, [583, 600, 616]);
+        let sum: f64 = (0..1_200).map(|runs| count.probability(runs)).sum();
+        assert!((sum - 1.0).abs() < 1e-11, "{sum}");
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! All figures, and the page of their verdicts.
 
 use std::fmt::Write;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use burn_dp_examples::training::{TrainError, checks, files};
 use clap::Args;
@@ -32,6 +32,7 @@ pub(super) fn run(options: &AllOptions, all: &[FigureExperiment]) -> Result<(), 
     checks::folder("--output", &options.output)?;
     let pictures = options.output.join(PICTURES);
     files::make_folder(&pictures)?;
+    options.keep_settings(&pictures)?;
     let preset = if options.quick { Preset::Quick } else { Preset::Paper };
     let mut figures = Vec::new();
     for FigureExperiment { name, run, .. } in all {
@@ -56,6 +57,42 @@ pub(super) fn run(options: &AllOptions, all: &[FigureExperiment]) -> Result<(), 
 
 /// The folder of the pictures, next to the page.
 const PICTURES: &str = "figures";
+/// The file in it with the seeds and the data of all of them.
+const SETTINGS: &str = "settings.json";
+
+impl AllOptions {
+    /// Writes seeds and data folder next to the figures, or compares them: figures of other seeds
+    /// or data would be reported as results of these.
+    fn keep_settings(&self, pictures: &Path) -> Result<(), TrainError> {
+        let path = pictures.join(SETTINGS);
+        let settings = serde_json::json!({ "seeds": self.seeds, "data_dir": self.data_dir });
+        match std::fs::read(&path) {
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+                if std::fs::read_dir(pictures).is_ok_and(|mut files| files.next().is_some()) {
+                    let reason = format!(
+                        "{} has figures of unknown --seeds and --data-dir; give another folder",
+                        self.output.display()
+                    );
+                    return Err(TrainError::option("--output", reason));
+                }
+                files::write_json(&path, &settings)
+            }
+            Err(source) => Err(TrainError::Io { path, source }),
+            Ok(text) => match serde_json::from_slice::<serde_json::Value>(&text) {
+                Ok(found) if found == settings => Ok(()),
+                _ => {
+                    let reason = format!(
+                        "{} has figures of other --seeds or another --data-dir ({}); give them \
+                         again, or another folder",
+                        self.output.display(),
+                        String::from_utf8_lossy(&text).split_whitespace().collect::<String>()
+                    );
+                    Err(TrainError::option("--output", reason))
+                }
+            },
+        }
+    }
+}
 
 /// Returns the figure of an earlier run with this preset.
 fn finished(
@@ -132,11 +169,19 @@ mod tests {
         let options = options(folder.path());
         let pictures = folder.path().join(PICTURES);
         std::fs::create_dir(&pictures).unwrap();
+        options.keep_settings(&pictures).unwrap();
         figure().write(&pictures).unwrap();
         let never = |_: &FigureOptions| panic!("measured again");
         run(&options, &[experiment("one", never, "")]).unwrap();
         let text = std::fs::read_to_string(folder.path().join("RESULTS.md")).unwrap();
         assert!(text.contains("1 of 2"), "{text}");
+        // Figures of other seeds or data are not the results of these.
+        let other = AllOptions { seeds: vec![0, 1], ..self::options(folder.path()) };
+        let error = run(&other, &[experiment("one", never, "")]).unwrap_err().to_string();
+        assert!(error.contains("other --seeds") && error.contains("[0]"), "{error}");
+        std::fs::remove_file(pictures.join(SETTINGS)).unwrap();
+        let error = run(&options, &[experiment("one", never, "")]).unwrap_err().to_string();
+        assert!(error.contains("unknown --seeds"), "{error}");
         // The setting of the paper is another figure.
         let found = |preset| finished(&options, "one", preset).unwrap().is_some();
         assert!(found(Preset::Quick) && !found(Preset::Paper));

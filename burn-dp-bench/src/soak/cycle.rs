@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use super::random::Random;
 use super::report::Report;
 use super::subject::Subject;
-use super::tiny::{MEASURED, PHASE, RELEASED, RESULTS};
+use super::tiny::{MEASURED, PHASE, RELEASED, RESULTS, STEPS};
 
 /// Lets a process abort, or its disk be full, at an operation on a file. burn-dp reads it in builds
 /// with debug assertions.
@@ -102,14 +102,19 @@ pub(super) fn cycle(
         let ended = start(reference.subject, folder.path(), &fault)?;
         released = released.max(ended.released);
         let in_log = lines_of_log(folder.path());
-        if in_log.is_some_and(|lines| lines < released) {
+        let is_lost = match in_log {
+            Some(lines) => lines < released,
+            // A finished run removes its log.
+            None => (1..STEPS).contains(&released),
+        };
+        if is_lost {
             return Err(format!("{released} releases were made and {in_log:?} are in the log"));
         }
         reference.check_results(folder.path())?;
         if ended.status.success() {
             break;
         }
-        if is_killed(ended.status) {
+        if is_killed(ended.status, &fault) {
             report.count_kill(reference.subject.name(), &ended.phase);
         } else if ended.message.contains("no storage space") {
             report.full_disks += 1;
@@ -168,14 +173,14 @@ fn start(subject: Subject, folder: &Path, fault: &Fault) -> Result<Ended, String
 }
 
 #[cfg(unix)]
-fn is_killed(status: ExitStatus) -> bool {
+fn is_killed(status: ExitStatus, _: &Fault) -> bool {
     std::os::unix::process::ExitStatusExt::signal(&status).is_some()
 }
 
 #[cfg(not(unix))]
-fn is_killed(status: ExitStatus) -> bool {
-    // An error ends a child with 1; a terminated process has the code of whoever ended it.
-    status.code() != Some(1) || !status.success()
+fn is_killed(status: ExitStatus, fault: &Fault) -> bool {
+    // An error ends a child with 1; so does its termination by this process.
+    !status.success() && (matches!(fault, Fault::Signal(_)) || status.code() != Some(1))
 }
 
 /// Returns the number of complete releases in the log, if there is one.

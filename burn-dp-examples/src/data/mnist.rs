@@ -41,6 +41,17 @@ pub fn fashion_from_folder(folder: &Path) -> Result<Splits<ImageBatcher>, DataEr
     read(folder, FASHION_NAME, ImageBatcher::FASHION_MNIST)
 }
 
+/// Returns whether MNIST in one folder and Fashion-MNIST in another one would be read from the same
+/// file: without subfolders, the names of their files are equal.
+pub fn are_same_files(mnist: &Path, fashion_mnist: &Path) -> bool {
+    let images = |folder, name| {
+        let found = find(folder, name, "train-images", "idx3-ubyte").ok()?;
+        found.canonicalize().ok()
+    };
+    let found = images(mnist, NAME);
+    found.is_some() && found == images(fashion_mnist, FASHION_NAME)
+}
+
 /// Reads MNIST from the cache of `burn-dataset`, which downloads the files the first time.
 ///
 /// # Errors

@@ -17,6 +17,9 @@ use super::{TrainError, files};
 /// The key is next to the output folder, which may be published.
 const FOLDER: &str = "checkpoints";
 
+/// The setting with a checksum of the private data: it is never stored as it is.
+const CHECKSUM: &str = "the checksum of the data";
+
 /// The settings that a resumed run must share, by option.
 const SETTINGS_FILE: &str = "settings.json";
 
@@ -165,14 +168,20 @@ impl Checkpoints {
             path: self.settings_file(),
             source: std::io::ErrorKind::NotFound.into(),
         })?;
+        let settings = self.publishable()?;
         let unset = "not set".to_string();
-        let names = saved.keys().chain(self.settings.keys());
-        let differs = |name: &&String| saved.get(*name) != self.settings.get(*name);
+        let names = saved.keys().chain(settings.keys());
+        let differs = |name: &&String| {
+            // Without a key there is nothing to repeat.
+            let is_unknown =
+                is_private(name) && !(saved.contains_key(*name) && settings.contains_key(*name));
+            !is_unknown && saved.get(*name) != settings.get(*name)
+        };
         match names.into_iter().find(differs) {
             None => Ok(()),
             Some(name) => {
                 let before = saved.get(name).unwrap_or(&unset);
-                let now = self.settings.get(name).unwrap_or(&unset);
+                let now = settings.get(name).unwrap_or(&unset);
                 let reason = format!(
                     "continues a run with unchanged settings, but {name} was {before} and is now \
                      {now}; give the former value, or begin a new run in another --output"
@@ -222,13 +231,43 @@ impl Checkpoints {
         files::make_folder(&self.folder)?;
         files::remove_incomplete(&self.folder)?;
         self.saved()?;
-        let saved = Saved { program: PROGRAM.into(), settings: self.settings.clone() };
-        files::write_json(&self.settings_file(), &saved)?;
+        self.write_settings()?;
         match self.checkpointer.latest()? {
             // The run is resumed from it.
             Some(_) => Ok(()),
             None => self.save(model, optim),
+        }?;
+        // Now there is a key.
+        if self.settings.keys().any(|name| is_private(name)) {
+            self.write_settings()?;
         }
+        Ok(())
+    }
+
+    fn write_settings(&self) -> Result<(), TrainError> {
+        let saved = Saved { program: PROGRAM.into(), settings: self.publishable()? };
+        files::write_json(&self.settings_file(), &saved)
+    }
+
+    /// Returns the settings as they are stored in a folder that may be published: what depends on
+    /// the private data is hashed under the key of the run, and left out while there is none.
+    fn publishable(&self) -> Result<BTreeMap<String, String>, TrainError> {
+        let mut settings = self.settings.clone();
+        let path = self.checkpointer.key_file()?;
+        let key = match std::fs::read(&path) {
+            Ok(key) => Some(blake3::derive_key("burn-dp 2026 settings of a run", &key)),
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => None,
+            Err(source) => return Err(TrainError::Io { path, source }),
+        };
+        match key {
+            None => settings.retain(|name, _| !is_private(name)),
+            Some(key) => {
+                for (_, value) in settings.iter_mut().filter(|(name, _)| is_private(name)) {
+                    *value = blake3::keyed_hash(&key, value.as_bytes()).to_hex()[..16].to_string();
+                }
+            }
+        }
+        Ok(settings)
     }
 
     /// Saves a checkpoint and replaces the last one.
@@ -256,6 +295,11 @@ impl Checkpoints {
         let _ = std::fs::remove_dir(&self.folder);
         Ok(())
     }
+}
+
+/// Whether a setting depends on the private data.
+fn is_private(name: &str) -> bool {
+    name == CHECKSUM
 }
 
 /// Returns settings as text, by option. Settings that are not set are left out.
@@ -403,6 +447,27 @@ mod tests {
         }
         assert_eq!(std::fs::read_dir(&left).unwrap().count(), 2);
         assert!(!folder.path().join("out.key").exists());
+    }
+
+    #[test]
+    fn a_checksum_of_private_data_is_stored_under_the_key_of_the_run_alone() {
+        let folder = tempfile::tempdir().unwrap();
+        let output = folder.path().join("out");
+        let of = |checksum: u32| {
+            let settings = serde_json::json!({ CHECKSUM: checksum, "lr": 0.5 });
+            Checkpoints::new(&output, &settings).unwrap()
+        };
+        let (model, optim) = new_run();
+        of(3_141_592_653).begin(&model, &optim).unwrap();
+        let stored = std::fs::read_to_string(output.join("checkpoints/settings.json")).unwrap();
+        assert!(stored.contains(CHECKSUM) && !stored.contains("3141592653"), "{stored}");
+        of(3_141_592_653).compare_settings().unwrap();
+        let error = of(3_141_592_654).compare_settings().unwrap_err().to_string();
+        assert!(error.contains(CHECKSUM) && error.contains("give the former value"), "{error}");
+        assert!(!error.contains("314159"), "{error}");
+        // A finished run has no key, and repeats nothing.
+        std::fs::remove_file(folder.path().join("out.key")).unwrap();
+        of(3_141_592_654).compare_settings().unwrap();
     }
 
     #[test]

@@ -6,7 +6,7 @@ use burn_dp::{PublicData, PublicSource};
 
 use super::TrainError;
 use super::options::{DataOptions, DatasetName, typed};
-use crate::data::{Encoder, ImageBatcher, ImageItem, Splits, TextBatcher, TextItem, digits};
+use crate::data::{Encoder, ImageBatcher, ImageItem, Splits, TextBatcher, TextItem, digits, mnist};
 
 /// Number of public examples by default.
 const PUBLIC_SIZE: usize = 1_000;
@@ -54,7 +54,30 @@ impl DataOptions {
                 Err(TrainError::option("--public-dir", reason))
             }
             (_, Some(folder)) if public == self.dataset => self.check_apart(public, folder),
+            (_, Some(folder)) if self.reads_same_files(public, folder) => {
+                let reason = format!(
+                    "{} has the files that are trained on as {trained}, so they are private; give \
+                     the folder of {named}, whose files have the same names",
+                    folder.display()
+                );
+                Err(TrainError::option("--public-dir", reason))
+            }
             (_, Some(_)) => Ok(()),
+        }
+    }
+
+    /// Whether the files of the public data set are the files of the private one: MNIST
+    /// and Fashion-MNIST have files with equal names.
+    fn reads_same_files(&self, public: DatasetName, folder: &Path) -> bool {
+        let private = self.data_dir.as_deref();
+        match (self.dataset, public) {
+            (DatasetName::Mnist, DatasetName::FashionMnist) => {
+                private.is_some_and(|private| mnist::are_same_files(private, folder))
+            }
+            (DatasetName::FashionMnist, DatasetName::Mnist) => {
+                private.is_some_and(|private| mnist::are_same_files(folder, private))
+            }
+            _ => false,
         }
     }
 
@@ -235,6 +258,39 @@ mod tests {
         ] {
             assert!(checked(line).is_ok(), "{line}: {}", checked(line).unwrap_err());
         }
+    }
+
+    // The files of MNIST and Fashion-MNIST have equal names.
+    #[test]
+    fn private_files_are_not_public_under_another_name() {
+        let folder = tempfile::tempdir().unwrap();
+        let root = folder.path();
+        let write = |name: &str| {
+            let path = root.join(name).join("train-images-idx3-ubyte");
+            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+            std::fs::write(path, name).unwrap();
+        };
+        let line = |private: &str, [data, public]: [&str; 2]| {
+            let [data, dir] = [data, public].map(|name| root.join(name));
+            let other = if private == "mnist" { "fashion-mnist" } else { "mnist" };
+            format!(
+                "{private} --data-dir {} --public-data {other} --public-dir {}",
+                data.display(),
+                dir.display()
+            )
+        };
+        write("one");
+        write("other");
+        for private in ["mnist", "fashion-mnist"] {
+            let same = line(private, ["one", "one"]);
+            let error = checked(&same).unwrap_err().to_string();
+            assert!(error.contains("has the files that are trained on"), "{error}");
+            checked(&line(private, ["one", "other"])).unwrap();
+        }
+        // Subfolders of their own tell them apart.
+        write("both/mnist");
+        write("both/fashion-mnist");
+        checked(&line("mnist", ["both", "both"])).unwrap();
     }
 
     #[test]

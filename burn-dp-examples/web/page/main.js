@@ -16,6 +16,8 @@ let isRecovering = false;
 
 const say = (text) => ($("message").textContent = text);
 const fail = (error) => ($("error").textContent = error?.message ?? String(error ?? ""));
+// Never below the bound.
+const upwards = (epsilon) => (Math.ceil(epsilon * 1e4) / 1e4).toFixed(4);
 const show = (id, visible = true) => ($(id).hidden = !visible);
 
 /** Calls a function whose error is shown. */
@@ -230,7 +232,7 @@ function step(state) {
   if (state.milliseconds) $("time").textContent = `${Math.round(state.milliseconds)} ms`;
   if (state.epsilon !== undefined) {
     $("budget").value = state.epsilon;
-    $("epsilon-text").textContent = `${state.epsilon.toFixed(4)} of ${budget}`;
+    $("epsilon-text").textContent = `${upwards(state.epsilon)} of ${budget}`;
     $("epsilon-text").dataset.value = state.epsilon;
     draw("epsilon", step / steps, state.epsilon / budget);
   }

@@ -100,6 +100,9 @@ const methods = {
 
   async begin({ backend, settings }) {
     await exclusive();
+    if (await store.load()) {
+      throw new Error("another tab stored a run: reload this page to resume it or to delete it");
+    }
     described = { ...described, backend, settings };
     await store.begin(described);
     trainer = await Trainer.begin(backend, settings, train, test);

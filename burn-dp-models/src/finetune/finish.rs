@@ -29,10 +29,11 @@ impl Run<'_> {
         generated: Option<Generated>,
         write: impl FnOnce(M) -> Result<Written, TrainError>,
     ) -> Result<FinetuneFigures, TrainError> {
-        let Trained { model, optim, checkpoints, figures } = trained;
+        let Trained { model, mut optim, checkpoints, figures } = trained;
         let figures = FinetuneFigures { generated, ..figures };
         self.output.ledger(Some(optim.ledger()))?;
         let folder: PathBuf = write(model)?.publish(&self.output)?;
+        optim.forget_key()?;
         let base = figures.packed_base.as_ref().map(|base| format!(" on packed weights ({base})"));
         let base = base.unwrap_or_default();
         let trained = format!("{}{base}, {} parameters", figures.train, figures.trained_parameters);

@@ -42,7 +42,9 @@ pub fn write_halves(
     let mut texts = [String::new(), String::new()];
     for row in &rows {
         let key = if group.is_some() { row.prompt.split('/').next() } else { None };
-        let half = crc32fast::hash(key.unwrap_or(&row.text).as_bytes()) % 2;
+        // All rows of a user are in one half: the public half would show what the other protects.
+        let own = if user.is_some() { &row.user } else { &row.text };
+        let half = crc32fast::hash(key.unwrap_or(own).as_bytes()) % 2;
         let Row { text, label, user, .. } = row;
         texts[half as usize] +=
             &format!("{}\n", json!({"text": text, "label": label, "user": user}));

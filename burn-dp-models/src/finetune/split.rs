@@ -1,6 +1,7 @@
 //! Rows to train on, and public rows of the evaluation.
 
 use std::collections::HashMap;
+use std::path::Path;
 
 use burn_dp_examples::training::TrainError;
 
@@ -69,6 +70,15 @@ impl<S> Split<S> {
             }
         }
         if let Some(path) = &texts.test {
+            let whole = |path: &Path| path.canonicalize().unwrap_or_else(|_| path.to_path_buf());
+            if whole(path) == whole(&texts.data) {
+                let reason = format!(
+                    "{} is the file that is trained on: its rows are private, and what is measured \
+                     on them is published; leave it out, and a part of the rows is kept for that",
+                    path.display()
+                );
+                return Err(TrainError::option("--test", reason));
+            }
             let columns = Columns { user: None, ..columns };
             let (_, rows) = data::read(path, columns)?;
             test = rows.iter().map(sample).collect::<Result<_, _>>()?;

@@ -22,7 +22,7 @@ use super::options::{FinetuneOptions, Way};
 use super::read::trained_device;
 use super::split::Split;
 use super::task::Task;
-use super::units::{Source, UnitBatcher, batches};
+use super::units::{Source, UnitBatcher, base_checksums, batches};
 
 /// Default of `--epsilon` and `--delta`.
 const EPSILON: f64 = 8.0;
@@ -89,13 +89,8 @@ impl<'a> Run<'a> {
             );
             return Err(TrainError::option("--batch-size", reason));
         }
-        let checksum = |name: &str| {
-            let content = std::fs::read(options.model.join(name));
-            content.ok().map(|content| crc32fast::hash(&content))
-        };
-        let checksums = ["config.json", "tokenizer.json"].map(checksum);
         let chosen = json!({
-            "the checksums of the model": checksums,
+            "the checksums of the model": base_checksums(&options.model),
             "the task": task, "train": typed(way), "lr": lr,
             "epsilon": privacy.epsilon, "delta": privacy.delta,
             "noise-multiplier": privacy.noise_multiplier, "insecure-seed": privacy.insecure_seed,
@@ -242,7 +237,7 @@ impl<'a> Run<'a> {
             measurements.push(row);
         }
         let seconds = progress.finish();
-        // The key is erased: from now on no step can be repeated.
+        // From now on no step can be repeated: the key is erased when the model is written.
         checkpoints.save(&model, &optim)?;
         let spent = optim.privacy_spent(self.privacy.delta)?.upper;
         let evaluation = task.evaluate(&model, &test, &self.device);

@@ -1,5 +1,8 @@
 //! The units of privacy of a run: rows, or users with several rows.
 
+use std::collections::BTreeMap;
+use std::path::Path;
+
 use burn::data::dataloader::batcher::Batcher;
 use burn::data::dataset::InMemDataset;
 use burn::tensor::Device;
@@ -92,6 +95,22 @@ pub(super) fn batches<S: Clone + Send + Sync + std::fmt::Debug + 'static>(
             builder.build(users.with_max_examples(rows)?, sampler, steps as u64)?
         }
     })
+}
+
+/// Returns the checksums of the files of a base model, its weights included: a resumed run
+/// continues on the model that it began with.
+pub(super) fn base_checksums(model: &Path) -> BTreeMap<String, u32> {
+    let is_base = |name: &str| {
+        let endings = [".safetensors", ".bin", ".pt", ".pth"];
+        ["config.json", "tokenizer.json"].contains(&name)
+            || endings.iter().any(|ending| name.ends_with(ending))
+    };
+    let entries = std::fs::read_dir(model).into_iter().flatten().filter_map(Result::ok);
+    let checksum = |entry: std::fs::DirEntry| {
+        let name = entry.file_name().into_string().ok().filter(|name| is_base(name))?;
+        Some((name, crc32fast::hash(&std::fs::read(entry.path()).ok()?)))
+    };
+    entries.filter_map(checksum).collect()
 }
 
 #[cfg(test)]

@@ -234,7 +234,9 @@ impl Adapter {
                     {
                         // Two axes, without the axes of the kernel.
                         true => TensorData::new(values(&found), shape.to_vec()),
-                        false if is_transposed => transposed(found),
+                        false if is_transposed && found.shape().num_dims() == 2 => {
+                            transposed(found)
+                        }
                         false => found,
                     };
                     if **found.shape() == *shape {

@@ -557,7 +557,7 @@ fn a_ledger_whose_noise_can_be_reproduced_guarantees_nothing_in_any_command() {
     }
     assert!(delta["notes"].to_string().contains("fixed seed 7"), "{delta}");
     let text = output(&format!("delta --epsilon 1 --ledger {path}")).unwrap();
-    assert!(text.starts_with("delta = 1 ") && text.contains("fixed seed 7"), "{text}");
+    assert!(text.starts_with("delta = 1.00000 ") && text.contains("fixed seed 7"), "{text}");
     let error = refusal(&format!("tradeoff --alpha 0.1 --ledger {path}"));
     assert!(error.contains("fixed seed 7"), "{error}");
     let epsilon = json(&format!("epsilon --delta 1e-5 --json --ledger {path}"));

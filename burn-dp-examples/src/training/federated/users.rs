@@ -11,7 +11,8 @@ use crate::models::{NextToken, WindowBatch};
 use crate::training::options::DataOptions;
 use crate::training::{Evaluation, TrainError};
 
-/// One of this many users is public: measured on, never trained on.
+/// About one of this many users is public: measured on, never trained on. A checksum of the name
+/// decides, so that a user who is added or removed moves no other one.
 const PUBLIC_EVERY: usize = 10;
 
 /// Windows in a batch of a measurement.
@@ -32,7 +33,7 @@ pub struct Users {
 }
 
 impl Users {
-    /// Takes every tenth role as public, and cuts the text of all into windows.
+    /// Takes about every tenth role as public, and cuts the text of all into windows.
     ///
     /// # Arguments
     ///
@@ -49,22 +50,21 @@ impl Users {
         length: usize,
     ) -> Result<Self, TrainError> {
         let number = roles.len();
-        let is_public = |index: usize| index % PUBLIC_EVERY == PUBLIC_EVERY - 1;
-        let (test, train): (Vec<_>, Vec<_>) =
-            roles.into_iter().enumerate().partition(|(index, _)| is_public(*index));
-        if test.is_empty() {
+        let is_public = |role: &Role| {
+            let checksum = crc32fast::hash(role.user.as_bytes());
+            checksum.is_multiple_of(PUBLIC_EVERY as u32)
+        };
+        let (test, train): (Vec<_>, Vec<_>) = roles.into_iter().partition(is_public);
+        if test.is_empty() || train.is_empty() {
             let reason = format!(
-                "(or the roles of --data-dir) must be at least {PUBLIC_EVERY}, one of which is \
+                "(or the roles of --data-dir) must be enough that one of about {PUBLIC_EVERY} is \
                  public, got {number}"
             );
             return Err(TrainError::option("--users", reason));
         }
-        let windows = |roles: Vec<(usize, Role)>| {
-            let roles: Vec<_> = roles.into_iter().map(|(_, role)| role).collect();
-            UserWindows::new(&roles, tokens, length)
-        };
+        let windows = |roles: Vec<Role>| UserWindows::new(&roles, tokens, length);
         // The texts are published; nothing is trained on these roles.
-        let source = PublicSource::published(format!("{name}, every tenth speaking role"));
+        let source = PublicSource::published(format!("{name}, one of ten speaking roles"));
         let spoken =
             windows(test).users().iter().filter(|user| !user.is_empty()).cloned().collect();
         let (name, tokens) = (name.into(), tokens.len());
@@ -115,4 +115,45 @@ pub(super) fn measure(
         tokens += number;
     }
     Evaluation { loss: loss / tokens, accuracy: right / tokens }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use std::collections::HashSet;
+
+    use super::*;
+
+    fn role(number: usize) -> Role {
+        serde_json::from_value(serde_json::json!({
+            "user": format!("role {number}"), "text": format!("The text of role {number}.")
+        }))
+        .unwrap()
+    }
+
+    #[test]
+    fn a_user_that_is_removed_moves_no_other() {
+        let texts = |removed: Option<usize>| {
+            let roles = (0..300).filter(|number| Some(*number) != removed).map(role).collect();
+            let users = Users::new("roles", roles, &Tokens::Characters, 8).unwrap();
+            let private: HashSet<String> =
+                users.train.users().iter().map(|user| format!("{user:?}")).collect();
+            let public: HashSet<String> =
+                users.test.items().iter().map(|user| format!("{user:?}")).collect();
+            [private, public]
+        };
+        let all = texts(None);
+        assert_eq!(all[0].len() + all[1].len(), 300);
+        assert!((10..60).contains(&all[1].len()), "{}", all[1].len());
+        for removed in [0, 5, 150, 299] {
+            let rest = texts(Some(removed));
+            let changed: usize = all
+                .iter()
+                .zip(&rest)
+                .map(|(all, rest)| all.symmetric_difference(rest).count())
+                .sum();
+            assert_eq!(changed, 1, "{removed}");
+        }
+    }
 }

@@ -1,6 +1,6 @@
 //! The secret state of a search: the number of runs, what each draws, and their scores.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use burn_dp::DpError;
 use burn_dp_accountant::DpEvent;
@@ -23,6 +23,9 @@ struct Content {
     runs: Vec<Vec<String>>,
     /// The score of each run, once it is complete.
     scores: Vec<Option<f64>>,
+    /// Whether everything is released, so that only the deletion is left.
+    #[serde(default)]
+    is_released: bool,
 }
 
 /// A search that is under way.
@@ -48,11 +51,30 @@ impl Search {
         let folder = options.output.join(FOLDER);
         let path = folder.join(FILE);
         let settings = settings(options, noise_multiplier, earlier)?;
-        match (std::fs::read(&path), options.resume) {
-            (Ok(bytes), true) => {
-                let damaged = |reason: String| TrainError::Record { path: path.clone(), reason };
-                let content: Content = serde_json::from_slice(&bytes)
-                    .map_err(|error| damaged(format!("is damaged: {error}")))?;
+        let found = match std::fs::read(&path) {
+            Ok(bytes) => {
+                let content = serde_json::from_slice(&bytes);
+                Ok(content.map_err(|error| TrainError::Record {
+                    path: path.clone(),
+                    reason: format!("is damaged: {error}"),
+                })?)
+            }
+            Err(error) => Err(error),
+        };
+        if let Ok(content @ Content { is_released: true, .. }) = &found {
+            // It was interrupted while it deleted what must not stay.
+            Self { folder, content: content.clone() }.remove()?;
+            if options.resume {
+                let reason = format!(
+                    "finds a search that has ended; its results are in {}",
+                    options.output.display()
+                );
+                return Err(TrainError::option("--resume", reason));
+            }
+            return Self::open(options, noise_multiplier, earlier, candidates);
+        }
+        match (found, options.resume) {
+            (Ok(content), true) => {
                 if content.options != settings {
                     let reason = "other options were given than for the interrupted search; repeat \
                                   its options";
@@ -81,7 +103,7 @@ impl Search {
                 };
                 let runs = (0..number).map(draw).collect::<Result<Vec<_>, TrainError>>()?;
                 let scores = vec![None; runs.len()];
-                let content = Content { options: settings, runs, scores };
+                let content = Content { options: settings, runs, scores, is_released: false };
                 let search = Self { folder, content };
                 files::make_folder(&search.folder)?;
                 search.store()?;
@@ -125,9 +147,21 @@ impl Search {
     }
 
     /// Removes the search: what is not released must not stay.
-    pub(super) fn remove(self) -> Result<(), TrainError> {
-        std::fs::remove_dir_all(&self.folder)
-            .map_err(|source| TrainError::Io { path: self.folder, source })
+    pub(super) fn remove(mut self) -> Result<(), TrainError> {
+        self.content.is_released = true;
+        self.store()?;
+        let io = |path: &Path| {
+            let path = path.to_path_buf();
+            move |source| TrainError::Io { path, source }
+        };
+        // The file is the last: until then the deletion can be continued.
+        for entry in std::fs::read_dir(&self.folder).map_err(io(&self.folder))? {
+            let path = entry.map_err(io(&self.folder))?.path();
+            if path.is_dir() {
+                std::fs::remove_dir_all(&path).map_err(io(&path))?;
+            }
+        }
+        std::fs::remove_dir_all(&self.folder).map_err(io(&self.folder))
     }
 }
 
@@ -186,6 +220,21 @@ mod tests {
         assert_eq!(second.content, content);
         second.remove().unwrap();
         assert!(!folder.path().join(FOLDER).exists());
+
+        // What was interrupted while it was deleted is deleted, whatever comes next.
+        let half_deleted = || {
+            let mut search = open(&new, 2.0).unwrap();
+            files::make_folder(&search.folder(1)).unwrap();
+            search.content.is_released = true;
+            search.store().unwrap();
+        };
+        half_deleted();
+        let error = open(&resume, 2.0).err().unwrap().to_string();
+        assert!(error.contains("a search that has ended"), "{error}");
+        assert!(!folder.path().join(FOLDER).exists());
+        half_deleted();
+        let search = open(&new, 2.0).unwrap();
+        assert!(!search.folder(1).exists() && !search.content.is_released);
     }
 
     #[test]
@@ -194,6 +243,7 @@ mod tests {
             options: Vec::new(),
             runs: vec![Vec::new(); 4],
             scores: vec![Some(0.1), Some(0.7), Some(0.7), Some(0.2)],
+            is_released: false,
         };
         let mut search = Search { folder: PathBuf::new(), content };
         assert_eq!(search.best(), Some((1, 0.7)));

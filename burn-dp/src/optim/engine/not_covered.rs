@@ -54,12 +54,14 @@ const REFUSALS: [&str; 9] = [
     "a repeated step differs from the step that was released",
 ];
 
+const STOPPING: &str = "The number of steps, or the choice of a checkpoint, if it follows values \
+     that are not private: a training loss, how many examples were clipped, or a score on private \
+     data.";
+
 /// Returns the sentences of every statement.
 pub(super) fn sentences() -> [String; 3] {
     [
-        "The number of steps, or the choice of a checkpoint, if it follows values that are not \
-         private: a training loss, a share of clipped examples, or a score on private data."
-            .into(),
+        STOPPING.into(),
         "A learning rate that depends on private values, such as the training loss: rates are \
          used as they are given."
             .into(),
