@@ -18,6 +18,8 @@ use crate::rounded::Rounded;
 /// Shift (inverse noise multiplier) of a sampled release from which privacy loss distributions take
 /// seconds.
 const LARGEST_QUICK_SHIFT: f64 = 20.0;
+/// The same for Laplace noise.
+const LARGEST_LAPLACE_SHIFT: f64 = 1e3;
 /// ε from which the width of a bracket has no practical meaning.
 const MEANINGLESS_EPSILON: f64 = 1e3;
 
@@ -136,7 +138,12 @@ pub(crate) fn epsilon_with_simulation<'a>(
 
 fn has_hardly_any_noise(pairs: &DominatingPairs) -> bool {
     let mut pairs = pairs.parts.iter().map(|(pair, _)| pair);
-    pairs.any(|pair| matches!(pair, Pair::Sampled { mu, .. } if *mu > LARGEST_QUICK_SHIFT))
+    pairs.any(|pair| match pair {
+        Pair::Sampled { mu, .. } => *mu > LARGEST_QUICK_SHIFT,
+        // The grid of a lattice has a cell for every part of the loss, which is as large as μ.
+        Pair::Laplace { mu } | Pair::SampledLaplace { mu, .. } => *mu > LARGEST_LAPLACE_SHIFT,
+        _ => false,
+    })
 }
 
 /// Returns the exact ε without a guarantee, for searches whose result is certified afterwards;

@@ -7,7 +7,7 @@
 
 use burn_dp_accountant::{
     Accountant, DpEvent, Epsilon, ExactAccountant, LedgerHeader, NeighboringRelation,
-    PrivacyLedger, UnitOfPrivacy,
+    PldAccountant, PrivacyLedger, RdpAccountant, UnitOfPrivacy,
 };
 
 /// `(q, σ, steps, δ)`. In the first 30 the tilt of the saddle point is so large that on the whole
@@ -116,4 +116,18 @@ fn brackets_of_rare_losses_contain_direct_integrals() {
         );
         assert!(epsilon.upper - epsilon.lower <= 1e-4 * truth, "{q:e} {sigma}: {epsilon:?}");
     }
+}
+
+#[test]
+fn delta_beyond_the_range_of_numbers_is_next_to_zero_and_not_one() {
+    let relation = NeighboringRelation::AddOrRemoveOne;
+    let event = DpEvent::gaussian(1.0);
+    let rdp = RdpAccountant::new([(&event, 1)], relation).unwrap().delta(50.0).unwrap();
+    assert!(rdp.upper < 1e-300, "{rdp:?}");
+    // Here e^ε overflows.
+    let nothing = PldAccountant::new(std::iter::empty(), relation).unwrap();
+    assert_eq!(nothing.delta(800.0).unwrap().upper, 0.0);
+    let bounded = DpEvent::EpsilonDelta { epsilon: 1.0, delta: 0.0 };
+    let bounded = PldAccountant::new([(&bounded, 3)], relation).unwrap();
+    assert_eq!(bounded.delta(800.0).unwrap().upper, 0.0);
 }

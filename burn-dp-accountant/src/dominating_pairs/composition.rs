@@ -23,6 +23,12 @@ pub(crate) struct DominatingPairs {
 }
 
 impl DominatingPairs {
+    /// Returns what the total variation adds to δ at `epsilon`.
+    pub(crate) fn variation_at(&self, epsilon: f64) -> f64 {
+        // Without one, `e^ε` may overflow.
+        if self.total_variation > 0.0 { (1.0 + epsilon.exp()) * self.total_variation } else { 0.0 }
+    }
+
     /// Returns pairs that real data sets attain, for a lower bound of ε.
     ///
     /// These are the same pairs. For a loose bound of fixed-size sampling they are the pairs of a

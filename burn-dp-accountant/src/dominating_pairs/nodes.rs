@@ -53,7 +53,9 @@ impl Nodes {
                     if order * y < LARGEST_EXPONENT {
                         weight * (exp_minus_tangent(order * y) - order * exp_minus_tangent(y))
                     } else {
-                        (ln_weight + order * y).exp()
+                        // The other terms matter for orders near 1.
+                        (ln_weight + order * y).exp() - order * (ln_weight + y).exp()
+                            + (order - 1.0) * weight
                     }
                 })
                 .sum();

@@ -93,12 +93,34 @@ mod tests {
         for (mu, epsilon, delta) in [
             (0.01, 0.2436, 1.049_559_299_114_455_1e-134),
             (0.005, 0.0721, 6.896_447_924_211_457e-51),
+            // Where one series of Mills' ratio follows another.
+            (0.01, 0.3, 1.896_039_567_938_983_6e-201),
+            (0.015625, 0.46875, 3.223_318_431_141_479e-201),
+            (0.0078125, 0.234375, 1.433_472_116_364_620_8e-201),
         ] {
             let event = DpEvent::gaussian(1.0 / mu);
             let bracket = GdpAccountant::new([(&event, 1)], RELATION).unwrap();
             let bracket = bracket.delta(epsilon).unwrap();
             assert!(bracket.lower <= delta && delta <= bracket.upper, "{bracket:?}");
         }
+    }
+
+    #[test]
+    fn next_to_no_noise_has_a_huge_epsilon_and_every_delta() {
+        for (sigma, count) in [(1e-9, 1), (1e-3, 1_000_000_000_000), (1e-7, 9), (2e-8, 3)] {
+            let event = DpEvent::gaussian(sigma);
+            let accountant = GdpAccountant::new([(&event, count)], RELATION).unwrap();
+            let mu = (count as f64).sqrt() / sigma;
+            let answer = accountant.epsilon(1e-5).unwrap();
+            let truth = 0.5 * mu * mu + 4.2649 * mu;
+            assert!(answer.lower <= truth && truth * (1.0 - 1e-9) <= answer.upper, "{answer:?}");
+            assert!(answer.upper < truth * 1.001, "{answer:?}");
+        }
+        // δ = Φ(2) up to next to nothing.
+        let event = DpEvent::gaussian(1e-9);
+        let delta = GdpAccountant::new([(&event, 1)], RELATION).unwrap().delta(4.99999998e17);
+        let delta = delta.unwrap();
+        assert!(delta.lower <= 0.97724 && 0.97725 <= delta.upper, "{delta:?}");
     }
 
     #[test]

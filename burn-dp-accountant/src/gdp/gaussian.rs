@@ -2,7 +2,7 @@
 
 use crate::domain::{check_delta, check_epsilon};
 use crate::error::AccountantError;
-use crate::math::gaussian_dp::{gaussian_delta, gaussian_epsilon};
+use crate::math::gaussian_dp::{LARGE_SHIFT, gaussian_delta, gaussian_epsilon};
 use crate::math::normal;
 
 /// Relative margin of the bounds, far above the error of the closed forms.
@@ -77,7 +77,7 @@ impl GaussianDp {
         if self.mu == 0.0 {
             return Ok(0.0);
         }
-        Ok(gaussian_epsilon(self.mu, delta) * (1.0 + ROUNDING))
+        Ok(gaussian_bracket(self.mu, delta)[2])
     }
 
     /// Returns `G_μ(α) = Φ(Φ⁻¹(1-α) - μ)`: the smallest type II error at type I error `alpha`,
@@ -97,7 +97,14 @@ pub(super) fn delta_bracket(mu: f64, epsilon: f64) -> [f64; 3] {
         return [0.0; 3];
     }
     let estimate = gaussian_delta(mu, epsilon);
-    let margin = ROUNDING.max(8.0 * f64::EPSILON * (epsilon / mu).powi(3) / mu);
+    let cancellation = 8.0 * f64::EPSILON * (epsilon / mu).powi(3) / mu;
+    // `ε/μ - μ/2` is rounded relative to its parts, and Φ changes with it.
+    let a = 0.5 * mu - epsilon / mu;
+    let difference = 2.0 * f64::EPSILON * (mu + epsilon / mu) * (1.0 + a.abs());
+    let margin = ROUNDING.max(cancellation) + difference;
+    if margin.is_nan() || margin > 0.5 {
+        return [0.0, estimate, 1.0];
+    }
     let upper = (estimate * (1.0 + margin)).clamp(f64::MIN_POSITIVE, 1.0);
     [(estimate * (1.0 - margin)).max(0.0), estimate, upper]
 }
@@ -111,7 +118,12 @@ pub(crate) fn gaussian_bracket(mu: f64, delta: f64) -> [f64; 3] {
     // Near δ(0) a small relative error of δ is a large relative error of ε: there the margin of ε
     // is absolute, relative to μ.
     let absolute = ROUNDING * mu;
-    let lower = estimate * (1.0 - ROUNDING) - absolute;
+    let lower = match mu > LARGE_SHIFT {
+        // The loss is at least μ²/2 with a probability of one half.
+        true if delta < 0.4 => 0.5 * mu * mu * (1.0 - ROUNDING),
+        true => 0.0,
+        false => estimate * (1.0 - ROUNDING) - absolute,
+    };
     [lower.max(0.0), estimate, estimate * (1.0 + ROUNDING) + absolute]
 }
 

@@ -321,6 +321,22 @@ mod tests {
     }
 
     #[test]
+    fn masses_of_tiny_shifts_sum_to_one() {
+        // Positions are logarithms near zero over the shift: digits that are lost there are
+        // multiplied by the number of steps.
+        for mu in [1e-3, 1e-6, 1e-8, 1e-9] {
+            for direction in [Direction::Remove, Direction::Add] {
+                let width = 0.013 * mu;
+                let grid = discretize(&Pair::Sampled { q: 0.5, mu }, direction, width, 1e-16);
+                for masses in [&grid.pessimistic.mass, &grid.optimistic.mass] {
+                    let sum: f64 = masses.iter().sum();
+                    assert!((sum - 1.0).abs() < 1e-11, "{mu:e} {direction:?}: {:e}", sum - 1.0);
+                }
+            }
+        }
+    }
+
+    #[test]
     fn masses_of_every_pair_sum_to_one() {
         let pairs = [
             Pair::Gaussian { mu: 2.0 },

@@ -102,9 +102,11 @@ impl Sums {
             return false;
         }
         let ratio = minus_one + 1.0;
-        let position = |shifted: f64| ((shifted / q).ln() + 0.5 * mu * mu) / mu;
+        // From `e^y - 1`: the logarithm of a number near 1 would lose the digits that a small shift
+        // magnifies.
+        let position = |minus_one: f64| ((minus_one / q).ln_1p() + 0.5 * mu * mu) / mu;
         let length = self.width * ratio / (mu * shifted);
-        let extent = length * (2.0 + position(shifted).abs() + length + 2.0 * mu);
+        let extent = length * (2.0 + position(minus_one).abs() + length + 2.0 * mu);
         let nodes: &[Node] = if extent < EXTENT_2 {
             &nodes.two
         } else if extent < EXTENT_3 {
@@ -117,7 +119,7 @@ impl Sums {
         for node in nodes {
             let grown = ratio * node.growth_minus_one;
             let (here, shifted) = (ratio + grown, shifted + grown);
-            let x = position(shifted);
+            let x = position(minus_one + grown);
             let density = (normal::LN_DENSITY_AT_ZERO - 0.5 * x * x).exp();
             let density = if piece.reversed { density } else { density * here };
             let mass = node.weight * piece.weight * density * here / (mu * shifted);

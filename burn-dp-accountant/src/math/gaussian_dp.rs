@@ -13,10 +13,22 @@ fn ln_gaussian_delta(mu: f64, epsilon: f64) -> f64 {
     if mu < SMALL_SHIFT {
         return ln_gaussian_delta_of_small_shift(mu, epsilon);
     }
-    let (a, b) = (-epsilon / mu + 0.5 * mu, -epsilon / mu - 0.5 * mu);
-    let (first, second) = (normal::ln_cdf(a), epsilon + normal::ln_cdf(b));
+    let first = normal::ln_cdf(-epsilon / mu + 0.5 * mu);
+    let second = ln_second(mu, epsilon);
     if second < first { ln_sub_exp(first, second) } else { f64::NEG_INFINITY }
 }
+
+/// Returns `ln(e^ε Φ(b))`, `b = -ε/μ - μ/2`, as `ln(φ(a) R(-b))` with Mills' ratio `R` and
+/// `a = -ε/μ + μ/2`: the sum of ε and `ln Φ(b)` would lose all digits where both are large.
+fn ln_second(mu: f64, epsilon: f64) -> f64 {
+    let t = epsilon / mu;
+    let a = 0.5 * mu - t;
+    normal::LN_DENSITY_AT_ZERO - 0.5 * a * a + normal::ln_mills(t + 0.5 * mu)
+}
+
+/// Shift above which ε is bounded by Chernoff's bound: beyond, `ε/μ - μ/2` has lost the digits that
+/// decide, and the bound is looser by a part of order `1/μ`.
+pub(crate) const LARGE_SHIFT: f64 = 1e6;
 
 /// Shift below which the difference of the closed form cancels.
 const SMALL_SHIFT: f64 = 5e-3;
@@ -55,10 +67,14 @@ pub(crate) fn gaussian_epsilon(mu: f64, delta: f64) -> f64 {
     }
     let target = delta.ln();
     // Chernoff's bound is to the right of the root.
-    let mut epsilon = 0.5 * mu * mu + mu * (-2.0 * target).sqrt();
+    let chernoff = 0.5 * mu * mu + mu * (-2.0 * target).sqrt();
+    if mu > LARGE_SHIFT {
+        return chernoff;
+    }
+    let mut epsilon = chernoff;
     for _ in 0..100 {
         let value = ln_gaussian_delta(mu, epsilon);
-        let ln_slope = epsilon + normal::ln_cdf(-epsilon / mu - 0.5 * mu) - value;
+        let ln_slope = ln_second(mu, epsilon) - value;
         let step = (value - target) / ln_slope.exp();
         if !step.is_finite() {
             // Cancellation far in the tail: halve the distance to 0.
@@ -67,10 +83,12 @@ pub(crate) fn gaussian_epsilon(mu: f64, delta: f64) -> f64 {
         }
         epsilon = (epsilon + step).max(0.0);
         if step.abs() <= 1e-14 * epsilon {
-            break;
+            return epsilon;
         }
     }
-    epsilon
+    // Rounding keeps the last steps from shrinking.
+    let value = ln_gaussian_delta(mu, epsilon);
+    if (value - target).abs() < 1e-6 { epsilon } else { chernoff }
 }
 
 #[cfg(test)]
@@ -92,6 +110,22 @@ mod tests {
             assert!((gaussian_delta(mu, 0.0) / truth - 1.0).abs() < 1e-12, "{mu}");
             let epsilon = gaussian_epsilon(mu, 0.1 * truth);
             assert!((gaussian_delta(mu, epsilon) / (0.1 * truth) - 1.0).abs() < 1e-12, "{mu}");
+        }
+    }
+
+    #[test]
+    fn epsilon_of_next_to_no_noise_is_huge() {
+        // ε = μ²/2 + μ t with 4.2 < t < sqrt(2 ln 1e5) at δ = 1e-5: mpmath has t = 4.2649 for every
+        // large μ.
+        for exponent in -4..=60 {
+            let mu = 10f64.powf(0.5 * f64::from(exponent));
+            let epsilon = gaussian_epsilon(mu, 1e-5);
+            assert!(epsilon.is_finite() && epsilon > 0.0, "{mu}: {epsilon}");
+            if mu > 100.0 {
+                let t = epsilon / mu - 0.5 * mu;
+                let rounding = mu * f64::EPSILON;
+                assert!((4.2 - rounding..4.8 + rounding).contains(&t), "{mu}: {t}");
+            }
         }
     }
 

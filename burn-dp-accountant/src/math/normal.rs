@@ -15,11 +15,20 @@ pub(crate) fn ln_cdf(x: f64) -> f64 {
     if x > -30.0 {
         if x > 0.0 { (-cdf(-x)).ln_1p() } else { cdf(x).ln() }
     } else {
-        // Asymptotic series of Mills' ratio; the first neglected term is below 1e-17 at -30.
-        let inverse = 1.0 / (x * x);
-        let series = 1.0 - inverse * (1.0 - inverse * (3.0 - inverse * (15.0 - inverse * 105.0)));
-        -0.5 * x * x - (-x).ln() - 0.5 * (2.0 * PI).ln() + series.ln()
+        -0.5 * x * x - 0.5 * (2.0 * PI).ln() + ln_mills(-x)
     }
+}
+
+/// Returns `ln R(x)` of Mills' ratio `R(x) = Φ(-x)/φ(x)`, for positive `x` without cancellation.
+pub(crate) fn ln_mills(x: f64) -> f64 {
+    if x < 30.0 {
+        return ln_cdf(-x) + 0.5 * x * x - LN_DENSITY_AT_ZERO;
+    }
+    // Asymptotic series; the first neglected term is 2027025/x^16, below 5e-18 at 30.
+    let inverse = 1.0 / (x * x);
+    let terms = [135_135.0, 10_395.0, 945.0, 105.0, 15.0, 3.0, 1.0];
+    let series = terms.into_iter().fold(0.0, |sum, term| inverse * (term - sum));
+    (-series).ln_1p() - x.ln()
 }
 
 /// Returns the quantile: `Φ(quantile(p)) = p`. Infinite at 0 and 1.

@@ -168,8 +168,7 @@ impl Accountant for PldAccountant {
             return Ok(DeltaBracket::unknown(epsilon, reason.clone()));
         }
         let bracket = if self.pairs.parts.is_empty() {
-            let extra =
-                self.pairs.mass_at_infinity + (1.0 + epsilon.exp()) * self.pairs.total_variation;
+            let extra = self.pairs.mass_at_infinity + self.pairs.variation_at(epsilon);
             Bracket { upper: extra.min(1.0), ..Bracket::default() }
         } else {
             delta::delta(&self.pairs, epsilon, &self.settings)

@@ -43,7 +43,7 @@ fn delta_one_direction(
     settings: &GridSettings,
 ) -> Bracket {
     let parts = &pairs.parts;
-    let extra = pairs.mass_at_infinity + (1.0 + epsilon.exp()) * pairs.total_variation;
+    let extra = pairs.mass_at_infinity + pairs.variation_at(epsilon);
     if epsilon >= largest_loss(parts, direction) {
         return Bracket { upper: extra.min(1.0), ..Bracket::default() };
     }
@@ -76,8 +76,7 @@ fn delta_one_direction(
         match attempt {
             Ok(composition) => {
                 let (lower, upper) = composition.delta(epsilon);
-                let lower =
-                    lower + pairs.mass_at_infinity - (1.0 + epsilon.exp()) * pairs.total_variation;
+                let lower = lower + pairs.mass_at_infinity - pairs.variation_at(epsilon);
                 if upper + extra <= best.upper {
                     best.grid = Some(width);
                 }

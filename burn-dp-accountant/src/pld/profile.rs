@@ -44,7 +44,7 @@ pub(crate) fn profile(
         };
         compositions.push(composition);
     }
-    let extra = |e: f64| pairs.mass_at_infinity + (1.0 + e.exp()) * pairs.total_variation;
+    let extra = |e: f64| pairs.mass_at_infinity + pairs.variation_at(e);
     // A direction without a composition has a bounded loss: its δ is 0 from that loss on. Below,
     // the bound is 1.
     let bounded = directions(parts)

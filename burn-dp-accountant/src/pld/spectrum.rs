@@ -189,7 +189,7 @@ impl Spectrum {
         let scaled = if side == Side::Upper {
             value.max(0.0) * (1.0 + self.relative) + error
         } else {
-            value * (1.0 - self.relative) - error
+            value.max(0.0) * (1.0 - self.relative).max(0.0) - error
         };
         let delta = scaled.max(0.0) * self.ln_factor(index).exp();
         if delta.is_nan() {

@@ -124,9 +124,9 @@ impl Composed {
     fn scaled(&self, k: usize, side: Side) -> f64 {
         let value = self.above[k] - self.above_shifted[k];
         if side == Side::Upper {
-            value * (1.0 + self.relative) + self.error
+            value.max(0.0) * (1.0 + self.relative) + self.error
         } else {
-            value * (1.0 - self.relative) - self.error
+            value.max(0.0) * (1.0 - self.relative).max(0.0) - self.error
         }
     }
 
@@ -155,9 +155,9 @@ impl Composed {
         let value = self.above[k] - x.exp() * self.above_shifted[k];
         let error = self.error * (self.theta * self.width).exp();
         let scaled = if side == Side::Upper {
-            value * (1.0 + self.relative) + error
+            value.max(0.0) * (1.0 + self.relative) + error
         } else {
-            value * (1.0 - self.relative) - error
+            value.max(0.0) * (1.0 - self.relative).max(0.0) - error
         };
         (scaled.max(0.0) * self.ln_factor(k).exp()).clamp(0.0, 1.0)
     }

@@ -241,7 +241,8 @@ impl RenyiCurve {
             if v < best.1 { ((n - 1.0).ln(), v) } else { best }
         });
         // The margin is several orders of magnitude above the rounding of the moments.
-        (refined + refined.abs() * 1e-11, 1.0 + t.exp())
+        let margin = if refined.is_finite() { refined.abs() * 1e-11 } else { 0.0 };
+        (refined + margin, 1.0 + t.exp())
     }
 }
 

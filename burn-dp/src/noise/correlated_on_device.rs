@@ -208,7 +208,7 @@ fn a_saved_memory_continues_on_any_device() {
                 ] {
                     let mut run = Run::new(&strategy, limit);
                     (0..5).for_each(|_| drop(run.next(&before)));
-                    let (state, memory) = wait(run.noise.save(&run.source)).unwrap();
+                    let (state, memory) = wait(run.noise.save(run.step, &run.source)).unwrap();
                     let mut resumed = Run::new(&strategy, limit);
                     resumed.step = 5;
                     resumed.noise.restore(5, &state, &memory, &run.source).unwrap();
