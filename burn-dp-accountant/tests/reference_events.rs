@@ -145,3 +145,20 @@ fn fit_of_a_training_dominates_its_curve() {
     let limit = 0.01 * (1000.0 * (1f64.exp() - 1.0)).sqrt();
     assert!(fit.mu > limit && fit.mu < 2.0 * limit && fit.regret < 0.1, "{fit:?} {limit}");
 }
+
+#[test]
+fn random_allocation_agrees_with_the_accountant_of_its_authors() {
+    // Lower and upper bounds of `gaussian_allocation_epsilon_range` of PLD_accounting 2.0 (Feldman
+    // and Shenfeld 2026, arXiv 2602.17284) at an accuracy of 1e-2.
+    for (sigma, steps, delta, [low, high]) in [
+        (1.0, 20, 1e-5, [1.607_292_639_848_356_7, 1.615_517_728_397_927_4]),
+        (2.0, 100, 1e-6, [0.202_955_614_721_591_9, 0.207_725_810_768_702_14]),
+    ] {
+        let event = Box::new(DpEvent::gaussian(sigma));
+        let event = DpEvent::RandomAllocation { steps, participations: 1, epochs: 1, event };
+        let relation = NeighboringRelation::AddOrRemoveOne;
+        let found = PldAccountant::new([(&event, 1)], relation).unwrap().epsilon(delta).unwrap();
+        assert!(found.lower <= high && low <= found.upper, "{found:?}");
+        assert!(found.upper <= high * 1.01, "{found:?}");
+    }
+}

@@ -58,7 +58,7 @@ impl EarlierLedgers {
     ///
     /// # Errors
     ///
-    /// Returns [`TrainError::Dp`] if a ledger cannot be written.
+    /// Returns [`TrainError::Privacy`] if a ledger cannot be written.
     pub fn to_json(&self) -> Result<Vec<String>, TrainError> {
         let json = |ledger: &PrivacyLedger| Ok(ledger.to_json().map_err(DpError::from)?);
         self.0.iter().map(json).collect()

@@ -97,7 +97,8 @@ impl Output {
     ///
     /// # Errors
     ///
-    /// Returns the errors of [`write_ledger`].
+    /// Returns [`TrainError::Io`] if the file cannot be written or the other one cannot be renamed,
+    /// and [`TrainError::Privacy`] if the ledger cannot be encoded.
     pub fn ledger(&self, ledger: Option<&PrivacyLedger>) -> Result<(), TrainError> {
         write_ledger(&self.folder, ledger, self.resumed)
     }
@@ -159,7 +160,7 @@ impl Output {
 /// # Errors
 ///
 /// Returns [`TrainError::Io`] if the file cannot be written or the other one cannot be renamed, and
-/// [`TrainError::Dp`] if the ledger cannot be encoded.
+/// [`TrainError::Privacy`] if the ledger cannot be encoded.
 pub(super) fn write_ledger(
     folder: &Path,
     ledger: Option<&PrivacyLedger>,
