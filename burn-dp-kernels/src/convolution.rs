@@ -314,6 +314,31 @@ mod tests {
         }
     }
 
+    // The roundings of equal terms have one sign. In one register they would add up to 1e-4.
+    #[test]
+    fn sums_of_many_equal_products_are_blocked() {
+        for side in [16, 64, 224] {
+            let size = [side, side];
+            let planes = Planes {
+                channels: [1, 1],
+                image: size,
+                output: size,
+                kernel: [1, 1],
+                stride: [1, 1],
+                padding: [0, 0],
+                dilation: [1, 1],
+            };
+            for (value, grad) in [(0.1f32, 0.3f32), (1.1, 0.7), (0.37, 1.9)] {
+                let (image, grads) = (vec![value; side * side], vec![grad; side * side]);
+                let mut sums = [0.0];
+                planes.add_weight_gradient(&image, &grads, &mut sums);
+                let exact = f64::from(value) * f64::from(grad) * (side * side) as f64;
+                let error = (f64::from(sums[0]) / exact - 1.0).abs();
+                assert!(error < 128.0 * 0.5 * f64::from(f32::EPSILON), "{side} {value}: {error:e}");
+            }
+        }
+    }
+
     proptest! {
         #![proptest_config(ProptestConfig {
             cases: 300, failure_persistence: None, ..Default::default()
