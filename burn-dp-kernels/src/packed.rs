@@ -182,20 +182,16 @@ impl Packed {
         term: usize,
     ) {
         let terms = term..term + left.runs * left.length;
-        let mut starts = Vec::with_capacity(self.depth);
+        let mut starts = Vec::with_capacity(terms.len());
         for (panel, first) in
             self.values.chunks(self.depth * self.width).zip((0..self.columns).step_by(self.width))
         {
             starts.clear();
-            starts.extend((0..panel.len()).step_by(panel.len() / self.depth));
+            let width = panel.len() / self.depth;
+            starts.extend(terms.clone().map(|term| term * width));
             let columns = self.width.min(self.columns - first);
             let mut sums = Sums { values: sums, start: start + first, columns, stride };
-            add_vectors(
-                simd,
-                left,
-                Vectors { values: panel, starts: &starts[terms.clone()] },
-                &mut sums,
-            );
+            add_vectors(simd, left, Vectors { values: panel, starts: &starts }, &mut sums);
         }
     }
 }
