@@ -6,7 +6,6 @@ use burn::module::Module;
 use burn::tensor::{Device, Tensor};
 
 use super::PrivacyEngine;
-use super::not_covered::PRECISION;
 use crate::DpError;
 use crate::grads::{PrivateBackward, compare_values};
 use crate::model::{in_precision, precision_name};
@@ -46,7 +45,7 @@ impl PrivacyEngine {
         match model.devices().iter().find(|device| !device.supports_dtype(precision)) {
             None => Ok(Cow::Owned(in_precision(model, precision))),
             Some(device) => Err(DpError::invalid(
-                PRECISION,
+                "precision",
                 format!(
                     "{} is not possible on {device:?}; choose another one, or none",
                     precision_name(precision)

@@ -226,7 +226,6 @@ impl PrivacyEngine {
         }
         statement.not_covered.extend(not_covered::sentences());
         self.describe_storage(&mut statement)?;
-        statement.not_covered.extend(not_covered::of_facts(&statement.facts));
         if let Some(identity) = self.identity {
             statement.facts.insert("identity_of_records".into(), identity.to_string());
             statement.not_covered.push(identity.not_covered().into());
@@ -236,8 +235,10 @@ impl PrivacyEngine {
             statement.facts.insert("augmentation_multiplicity".into(), copies);
         }
         if let Some(precision) = self.precision {
-            statement.facts.insert("precision_of_passes".into(), precision_name(precision));
+            let fact = not_covered::PRECISION.into();
+            statement.facts.insert(fact, precision_name(precision));
         }
+        statement.not_covered.extend(not_covered::of_facts(&statement.facts));
         if let Some(sparsifier) = &self.sparsifier {
             statement.facts.insert("sparsification".into(), sparsifier.to_string());
         }

@@ -8,8 +8,8 @@ pub(super) const PRODUCTS: &str = "matrix_products";
 /// Name of the fact that other machines host devices of the run.
 pub(super) const REMOTE_DEVICES: &str = "remote_devices";
 
-/// Name of the fact that passes are in less than single precision.
-pub(super) const PRECISION: &str = "precision";
+/// Name of the fact that passes are in another precision than the parameters.
+pub(super) const PRECISION: &str = "precision_of_passes";
 
 /// What some facts mean.
 const FACTS: [(&str, &str); 3] = [
@@ -22,8 +22,9 @@ const FACTS: [(&str, &str); 3] = [
     ),
     (
         PRECISION,
-        "The rounding of passes in half precision: a test by value allows for it, so it finds only \
-         a dependence between examples that changes a loss by about its own size.",
+        "The rounding of passes in less than single precision: a test by value allows for it, so \
+         in half precision it finds only a dependence between examples that changes a loss by \
+         about its own size.",
     ),
     (
         REMOTE_DEVICES,

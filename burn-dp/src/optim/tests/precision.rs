@@ -91,7 +91,11 @@ fn a_step_in_half_precision_clips_the_gradients_of_a_copy_and_updates_the_parame
 fn the_statement_names_the_precision_of_the_passes() {
     let fact = |optim: &DpOptimizer| {
         let statement = optim.statement(&[1e-3]).unwrap();
-        statement.facts.get("precision_of_passes").cloned()
+        let fact = statement.facts.get("precision_of_passes").cloned();
+        // And what that means for the test of independence.
+        let not_covered = statement.not_covered.join(" ");
+        assert_eq!(not_covered.contains("passes in less than single precision"), fact.is_some());
+        fact
     };
     assert_eq!(fact(&optimizer()), None);
     let optim = optimizer().with_precision(FloatDType::BF16);
