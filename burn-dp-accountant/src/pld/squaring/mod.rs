@@ -28,6 +28,9 @@ const ROUGH: f64 = 0.05;
 /// Relative share of δ in the outcomes that are cut.
 const TAIL_SHARE: f64 = 1e-7;
 
+/// Relative share of δ in the products that are not computed.
+const NEGLIGIBLE_SHARE: f64 = 1e-5;
+
 /// Largest distance of an outcome from the mean without sampling. The bounds of the rounding hold
 /// up to there, where no density underflows and no exponential overflows.
 const LARGEST_OUTCOME: f64 = 24.0;
@@ -96,7 +99,7 @@ pub(super) fn epsilon(
             fineness = 2.0;
         } else if relative < 1e-2 || gap > 0.5 * before {
             // The gap decreases with the square.
-            fineness *= (0.7 * relative_width / relative).sqrt().clamp(0.15, 0.7);
+            fineness *= (0.75 * relative_width / relative).sqrt().clamp(0.15, 0.7);
         }
     }
     Some(best)
@@ -167,14 +170,20 @@ impl Search {
         // A single release may be coarser where there are many others.
         let coarse = self.release.atoms(side, &grid.coarser().points(1.0), self.ends);
         let mut power = one.clone();
+        // A mass of so many releases is in the composition as often as they are. There are at most
+        // two compositions for each bit of the count.
+        let negligible = |releases: u64| {
+            let times = self.count as f64 / releases as f64;
+            NEGLIGIBLE_SHARE * self.delta / (2.0 * f64::from(u64::BITS) * times)
+        };
         let mut releases = 1u64;
         for bit in (0..self.count.ilog2()).rev() {
             releases *= 2;
-            power = power.compose(&power, &grid.points(releases as f64));
+            power = power.compose(&power, &grid.points(releases as f64), negligible(releases));
             if self.count >> bit & 1 == 1 {
                 releases += 1;
                 let other = if releases < 64 { &one } else { &coarse };
-                power = power.compose(other, &grid.points(releases as f64));
+                power = power.compose(other, &grid.points(releases as f64), negligible(releases));
             }
         }
         power

@@ -9,6 +9,9 @@ const CHUNK: usize = 16;
 /// Rows whose products are added up apart, so that sums stay short.
 const BLOCK_ROWS: usize = 16;
 
+/// Cells behind the last one of an atom that are tried before a search.
+const AHEAD: usize = 3;
+
 /// Places the atoms of the other factor at `start + f · rest`.
 #[derive(Clone, Copy)]
 pub(super) struct Row {
@@ -28,14 +31,30 @@ pub(super) struct Products<'a> {
     positions: &'a [f64],
     masses: &'a [f64],
     chunks: Vec<Chunk>,
-    /// The lower ends of the cells, and infinity.
-    edges: Vec<f64>,
-    cells: Vec<[f64; 2]>,
-    /// The sums of the rows since the last full block.
-    block: Vec<[f64; 2]>,
+    /// The cells with the sums of the rows since the last full block, and [`AHEAD`] behind the last
+    /// that begin at infinity.
+    block: Vec<Cell>,
+    /// The sums of all full blocks.
+    totals: Vec<[f64; 2]>,
     rows: usize,
     /// For each atom, the cell of its last product.
     last_cells: Vec<usize>,
+}
+
+/// A cell, with its mass and the distances from its lower end times their masses.
+#[derive(Clone, Copy)]
+struct Cell {
+    low: f64,
+    mass: f64,
+    distance: f64,
+}
+
+impl Cell {
+    #[inline(always)]
+    fn add(&mut self, place: f64, product: f64) {
+        self.mass += product;
+        self.distance += product * (place - self.low);
+    }
 }
 
 /// The sums of [`CHUNK`] atoms whose products are all in one cell.
@@ -64,15 +83,14 @@ impl<'a> Products<'a> {
     /// Begins the products with the atoms of the other factor.
     pub(super) fn new(side: Side, grid: &[f64], positions: &'a [f64], masses: &'a [f64]) -> Self {
         let chunks = positions.chunks_exact(CHUNK).zip(masses.chunks_exact(CHUNK));
-        let none = vec![[0.0; 2]; grid.len()];
+        let lows = grid.iter().copied().chain([f64::INFINITY; AHEAD]);
         Self {
             side,
             positions,
             masses,
             chunks: chunks.map(|(f, p)| Chunk::new(f, p)).collect(),
-            edges: grid.iter().copied().chain([f64::INFINITY]).collect(),
-            cells: none.clone(),
-            block: none,
+            block: lows.map(|low| Cell { low, mass: 0.0, distance: 0.0 }).collect(),
+            totals: vec![[0.0; 2]; grid.len()],
             rows: 0,
             last_cells: vec![0; positions.len()],
         }
@@ -96,17 +114,18 @@ impl<'a> Products<'a> {
         let chunk = &self.chunks[start / CHUNK];
         let lowest = row.start + self.positions[start] * row.rest;
         let highest = row.start + self.positions[start + CHUNK - 1] * row.rest;
-        if !chunk.is_close || lowest < self.edges[0] || highest >= 1.0 {
+        if !chunk.is_close || lowest < self.block[0].low || highest >= 1.0 {
             return false;
         }
-        let cell = cell_of(&self.edges, self.last_cells[start], lowest);
-        if highest >= self.edges[cell + 1] {
+        let index = cell_of(&self.block, self.last_cells[start], lowest);
+        if highest >= self.block[index + 1].low {
             return false;
         }
-        let distance = (lowest - self.edges[cell]) * chunk.mass + row.rest * chunk.distance;
-        let sums = &mut self.block[cell];
-        *sums = [sums[0] + factor * chunk.mass, sums[1] + factor * distance];
-        self.last_cells[start..start + CHUNK].fill(cell);
+        let cell = &mut self.block[index];
+        let distance = (lowest - cell.low) * chunk.mass + row.rest * chunk.distance;
+        cell.mass += factor * chunk.mass;
+        cell.distance += factor * distance;
+        self.last_cells[start..start + CHUNK].fill(index);
         true
     }
 
@@ -124,20 +143,35 @@ impl<'a> Products<'a> {
         let (places, products) = (&places[..length], &products[..length]);
         // Below the grid a mass is raised to its lower end, or dropped.
         let mut below = 0;
-        if places[0] < self.edges[0] {
-            below = places.partition_point(|place| *place < self.edges[0]);
+        let first = &mut self.block[0];
+        if places[0] < first.low {
+            below = places.partition_point(|place| *place < first.low);
             if self.side == Side::Upper {
-                self.block[0][0] += products[..below].iter().sum::<f64>();
+                first.mass += products[..below].iter().sum::<f64>();
             }
         }
         let last_cells = &mut self.last_cells[atoms];
         let singles = places.iter().zip(products).zip(last_cells).skip(below);
-        for ((&place, product), last) in singles {
-            let cell = cell_of(&self.edges, *last, place);
-            *last = cell;
-            let distance = product * (place - self.edges[cell]);
-            let sums = &mut self.block[cell];
-            *sums = [sums[0] + product, sums[1] + distance];
+        for ((&place, &product), last) in singles {
+            if let Some(near) = self.block[*last..].first_chunk_mut::<{ AHEAD + 1 }>()
+                && place >= near[0].low
+                && place < near[AHEAD].low
+            {
+                let next = usize::from(place >= near[1].low) + usize::from(place >= near[2].low);
+                *last += next;
+                near[next].add(place, product);
+            } else {
+                *last = far_cell_of(&self.block, *last, place);
+                self.block[*last].add(place, product);
+            }
+        }
+    }
+
+    /// Raises the mass of some products of a row to an infinite loss, or drops it.
+    pub(super) fn raise(&mut self, mass: f64) {
+        if self.side == Side::Upper {
+            let last = self.totals.len() - 1;
+            self.block[last].mass += mass;
         }
     }
 
@@ -150,48 +184,45 @@ impl<'a> Products<'a> {
     }
 
     fn end_block(&mut self) {
-        for (cell, block) in self.cells.iter_mut().zip(&mut self.block) {
-            cell[0] += block[0];
-            cell[1] += block[1];
-            *block = [0.0; 2];
+        for (total, cell) in self.totals.iter_mut().zip(&mut self.block) {
+            total[0] += cell.mass;
+            total[1] += cell.distance;
+            (cell.mass, cell.distance) = (0.0, 0.0);
         }
     }
 
     /// Returns the sums of each cell, and a bound of the number of roundings of each.
     ///
-    /// A row adds to one cell at most one sum for each chunk, and the single products of the chunks
-    /// at its ends, at 1, and that are not close.
+    /// A row adds to one cell at most one sum for each chunk, the single products of the chunks at
+    /// its ends, at 1, and that are not close, and a mass that is raised.
     pub(super) fn finish(mut self) -> (Vec<[f64; 2]>, f64) {
         self.end_block();
         let singles = 4 + self.chunks.iter().filter(|chunk| !chunk.is_close).count();
-        let a_row = self.chunks.len() + singles * CHUNK;
+        let a_row = self.chunks.len() + singles * CHUNK + 1;
         let terms = BLOCK_ROWS * a_row + self.rows / BLOCK_ROWS + 2 * CHUNK;
-        (self.cells, terms as f64)
+        (self.totals, terms as f64)
     }
 }
 
 /// Returns the cell of a place of the grid.
 #[inline(always)]
-fn cell_of(edges: &[f64], before: usize, place: f64) -> usize {
-    let mut cell = before;
-    cell += usize::from(place >= edges[cell + 1]);
-    cell += usize::from(place >= edges[cell + 1]);
-    if place < edges[cell + 1] && place >= edges[cell] {
-        return cell;
+fn cell_of(cells: &[Cell], before: usize, place: f64) -> usize {
+    if place >= cells[before].low && place < cells[before + 1].low {
+        return before;
     }
-    far_cell_of(edges, cell, place)
+    far_cell_of(cells, before, place)
 }
 
 #[cold]
 #[inline(never)]
-fn far_cell_of(edges: &[f64], before: usize, place: f64) -> usize {
+fn far_cell_of(cells: &[Cell], before: usize, place: f64) -> usize {
     // Most often a few cells further.
-    let next = &edges[before..edges.len().min(before + 8)];
-    let near = next.partition_point(|low| *low <= place);
+    let next = &cells[before..cells.len().min(before + 8)];
+    let near = next.partition_point(|cell| cell.low <= place);
     if near > 0 && near < next.len() {
         return before + near - 1;
     }
-    edges.partition_point(|low| *low <= place).saturating_sub(1)
+    cells.partition_point(|cell| cell.low <= place).saturating_sub(1)
 }
 
 #[cfg(test)]
