@@ -11,7 +11,7 @@
 //! | plan the training within a budget | [`PrivacyPlanConfig`], [`PrivacyPlan`], [`Budget`] |
 //! | choose how to clip | [`Clipping`], [`FlatClipping`], [`QuantileClipping`] |
 //! | load what a step draws | [`LogicalBatch`], [`PhysicalBatch`] |
-//! | clip, add noise and update the model | [`DpOptimizer`] |
+//! | clip, add noise and update the model | [`DpOptimizer`], [`PublicSchedule`] |
 //! | save and resume the run | [`Checkpointer`] |
 //! | handle errors | [`DpError`] |
 
@@ -22,5 +22,5 @@ pub use crate::clipping::{Clipping, FlatClipping, QuantileClipping};
 pub use crate::error::DpError;
 pub use crate::losses::CrossEntropyLossConfig;
 pub use crate::nn::{IntoPrivate, Private};
-pub use crate::optim::{DpOptimizer, PrivacyPlan, PrivacyPlanConfig};
+pub use crate::optim::{DpOptimizer, PrivacyPlan, PrivacyPlanConfig, PublicSchedule};
 pub use crate::sampling::{LogicalBatch, PhysicalBatch};

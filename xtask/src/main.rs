@@ -205,9 +205,12 @@ impl Command {
 
 fn main() -> std::process::ExitCode {
     let run = || {
-        let steps = Cli::parse().command.steps()?;
+        let command = Cli::parse().command;
+        let runs_all = matches!(command, Command::Test { .. });
+        let steps = command.steps()?;
         let is_timed = steps.len() > 1;
-        steps.iter().try_for_each(|step| if is_timed { step.run_timed() } else { step.run() })
+        let run = |step: &Step| if is_timed { step.run_timed() } else { step.run() };
+        if runs_all { step::all(&steps, run) } else { steps.iter().try_for_each(run) }
     };
     match run() {
         Ok(()) => std::process::ExitCode::SUCCESS,

@@ -56,6 +56,16 @@ impl Step {
     }
 }
 
+/// Runs every step, whatever fails first.
+///
+/// # Errors
+///
+/// Returns all messages, a line each.
+pub(crate) fn all<T>(steps: &[T], run: impl FnMut(&T) -> Result<(), String>) -> Result<(), String> {
+    let failed: Vec<String> = steps.iter().map(run).filter_map(Result::err).collect();
+    if failed.is_empty() { Ok(()) } else { Err(failed.join("\nerror: ")) }
+}
+
 impl From<Process> for Step {
     fn from(process: Process) -> Self {
         Self::Process(process)
@@ -70,5 +80,22 @@ impl fmt::Display for Step {
             Self::Guards(_) => f.write_str("take each guard away and run its tests"),
             Self::Web(task) => task.fmt(f),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn steps_after_a_failed_one_are_run() {
+        let mut ran = Vec::new();
+        let result = all(&["tests", "doc tests", "more"], |step| {
+            ran.push(*step);
+            if *step == "doc tests" { Ok(()) } else { Err(format!("{step} failed")) }
+        });
+        assert_eq!(ran, ["tests", "doc tests", "more"]);
+        assert_eq!(result, Err("tests failed\nerror: more failed".into()));
+        assert_eq!(all(&[0; 3], |_| Ok(())), Ok(()));
     }
 }

@@ -10,9 +10,9 @@ use burn::train::renderer::CliMetricsRenderer;
 use burn::train::{ClassificationOutput, InferenceStep};
 use burn_dp::DpError;
 use burn_dp::losses::CrossEntropyLossConfig;
-use burn_dp::optim::{PrivacyPlan, PrivacyPlanConfig, SamplingScheme};
+use burn_dp::optim::{PrivacyPlan, PrivacyPlanConfig, PublicSchedule, SamplingScheme};
 use burn_dp::sampling::PrivateDataLoaderBuilder;
-use burn_dp::train::{PrivateTrainStep, PrivateTrainingConfig, PublicSchedule};
+use burn_dp::train::{PrivateTrainStep, PrivateTrainingConfig};
 use serde::Serialize;
 
 use super::LearnerOptions;

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use super::random::Random;
 use super::report::Report;
 use super::subject::Subject;
-use super::tiny::{MEASURED, PHASE, RELEASED, RESULTS, STEPS};
+use super::tiny::{MEASURED, PHASE, RELEASED, RESULTS};
 
 /// Lets a process abort, or its disk be full, at an operation on a file. burn-dp reads it in builds
 /// with debug assertions.
@@ -93,23 +93,14 @@ pub(super) fn cycle(
     report: &mut Report,
 ) -> Result<(), String> {
     let folder = tempfile::tempdir().map_err(|error| error.to_string())?;
-    let mut released = 0;
+    let mut released = Released::default();
     for fault in 0.. {
         let fault = match fault {
             FAULTS => Fault::None,
             _ => Fault::choose(random, reference.time),
         };
         let ended = start(reference.subject, folder.path(), &fault)?;
-        released = released.max(ended.released);
-        let in_log = lines_of_log(folder.path());
-        let is_lost = match in_log {
-            Some(lines) => lines < released,
-            // A finished run removes its log.
-            None => (1..STEPS).contains(&released),
-        };
-        if is_lost {
-            return Err(format!("{released} releases were made and {in_log:?} are in the log"));
-        }
+        released.after(ended.released, &reference.subject.log_in(folder.path()))?;
         reference.check_results(folder.path())?;
         if ended.status.success() {
             break;
@@ -123,7 +114,59 @@ pub(super) fn cycle(
         }
     }
     report.runs += 1;
+    report.count_releases(reference.subject.name(), released.0);
     reference.check_end(folder.path())
+}
+
+/// The releases that a run is known to have made.
+#[derive(Debug, Default)]
+struct Released(u64);
+
+impl Released {
+    /// Takes what a process printed and what its log has after it.
+    ///
+    /// # Errors
+    ///
+    /// Returns a message if the log lacks a release.
+    fn after(&mut self, printed: u64, log: &Log) -> Result<(), String> {
+        self.0 = self.0.max(printed);
+        let is_lost = match log {
+            Log::Releases(lines) => *lines < self.0,
+            Log::Missing => self.0 > 0,
+            Log::Removed => false,
+        };
+        if is_lost {
+            return Err(format!("{} releases were made, and the log is: {log:?}", self.0));
+        }
+        if let Log::Releases(lines) = log {
+            self.0 = *lines;
+        }
+        Ok(())
+    }
+}
+
+/// The log of the releases of a run, after a process of it.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Log {
+    /// The number of its complete lines.
+    Releases(u64),
+    /// The run has published its model, and removed the log.
+    Removed,
+    Missing,
+}
+
+impl Log {
+    /// Reads the log in a file. A run with this model is at its end.
+    pub(super) fn read(log: &Path, model: &Path) -> Self {
+        match std::fs::read(log) {
+            Ok(text) => {
+                let lines = text.iter().filter(|&&byte| byte == b'\n').count();
+                Self::Releases(lines.saturating_sub(1) as u64)
+            }
+            Err(_) if model.exists() => Self::Removed,
+            Err(_) => Self::Missing,
+        }
+    }
 }
 
 impl Fault {
@@ -183,12 +226,6 @@ fn is_killed(status: ExitStatus, fault: &Fault) -> bool {
     !status.success() && (matches!(fault, Fault::Signal(_)) || status.code() != Some(1))
 }
 
-/// Returns the number of complete releases in the log, if there is one.
-fn lines_of_log(folder: &Path) -> Option<u64> {
-    let text = std::fs::read(folder.join("run/releases.log")).ok()?;
-    Some(text.iter().filter(|&&byte| byte == b'\n').count().saturating_sub(1) as u64)
-}
-
 /// Returns the files below a folder, with the content of results that depend on nothing but the
 /// run.
 fn files(subject: Subject, folder: &Path) -> Result<BTreeMap<String, Option<Vec<u8>>>, String> {
@@ -218,4 +255,37 @@ fn files(subject: Subject, folder: &Path) -> Result<BTreeMap<String, Option<Vec<
         }
     }
     Ok(found)
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use super::*;
+
+    #[test]
+    fn a_release_that_the_log_lacks_is_lost() {
+        let folder = tempfile::tempdir().unwrap();
+        for subject in Subject::all() {
+            let folder = folder.path().join(subject.name());
+            let (log, model) = subject.files_in(&folder);
+            for file in [&log, &model] {
+                std::fs::create_dir_all(file.parent().unwrap()).unwrap();
+            }
+            let write = |lines: usize| std::fs::write(&log, "line\n".repeat(1 + lines)).unwrap();
+            let mut released = Released::default();
+            released.after(0, &subject.log_in(&folder)).unwrap();
+            write(3);
+            released.after(0, &subject.log_in(&folder)).unwrap();
+            // One line less than after the process before, or than the process printed.
+            write(2);
+            assert!(released.after(0, &subject.log_in(&folder)).is_err());
+            write(3);
+            assert!(released.after(4, &subject.log_in(&folder)).is_err());
+            std::fs::remove_file(&log).unwrap();
+            assert!(released.after(0, &subject.log_in(&folder)).is_err());
+            std::fs::write(&model, "").unwrap();
+            released.after(0, &subject.log_in(&folder)).unwrap();
+        }
+    }
 }

@@ -20,6 +20,9 @@ pub(super) struct Report {
     pub(super) kills_by_subject: BTreeMap<String, u64>,
     /// Kills by what the process had begun last.
     pub(super) kills_by_phase: BTreeMap<String, u64>,
+    /// The most releases that the log of a run had when a process of it was dead, by the kind of
+    /// the run.
+    pub(super) releases_in_log: BTreeMap<String, u64>,
     pub(super) seconds: f64,
 }
 
@@ -32,6 +35,11 @@ impl Report {
         self.kills += 1;
         *self.kills_by_subject.entry(subject.into()).or_default() += 1;
         *self.kills_by_phase.entry(phase.into()).or_default() += 1;
+    }
+
+    pub(super) fn count_releases(&mut self, subject: &str, releases: u64) {
+        let most = self.releases_in_log.entry(subject.into()).or_default();
+        *most = releases.max(*most);
     }
 
     pub(super) fn write(&self, path: &Path) -> Result<(), String> {
@@ -53,6 +61,7 @@ impl fmt::Display for Report {
             counts.collect::<Vec<_>>().join(", ")
         };
         writeln!(f, "by kind of run: {}", list(&self.kills_by_subject))?;
+        writeln!(f, "most releases in a log: {}", list(&self.releases_in_log))?;
         write!(f, "by what had begun: {}", list(&self.kills_by_phase))
     }
 }

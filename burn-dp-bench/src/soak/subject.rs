@@ -1,6 +1,6 @@
 //! The kinds of runs that are killed.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use burn::module::Module;
 use burn::optim::AdamConfig;
@@ -12,12 +12,16 @@ use burn_dp_examples::models::MlpConfig;
 use burn_dp_examples::training::{MODEL_FILE, STATEMENT_TEXT, Training, individual};
 use clap::ValueEnum;
 
+use super::cycle::Log;
 #[cfg(feature = "train")]
 use super::learner;
 use super::tiny::{
     DELTA, MODEL, Net, RELEASED, RESULTS, Rows, STEPS, correlated_plan, dataset, device, phase,
     plan, publish, values,
 };
+
+/// The log of the releases, in the folder of the checkpoints.
+const LOG: &str = "releases.log";
 
 /// A kind of run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, ValueEnum)]
@@ -48,6 +52,21 @@ impl Subject {
             Self::Learner => "learner",
             Self::Program => "program",
         }
+    }
+
+    /// Returns the log of the releases of the run in this folder, and its published model.
+    pub(super) fn files_in(self, folder: &Path) -> (PathBuf, PathBuf) {
+        let results = folder.join(RESULTS);
+        match self {
+            Self::Program => (results.join("checkpoints").join(LOG), results.join(MODEL_FILE)),
+            _ => (folder.join("run").join(LOG), results.join(MODEL)),
+        }
+    }
+
+    /// Reads the log of the releases of the run in this folder.
+    pub(super) fn log_in(self, folder: &Path) -> Log {
+        let (log, model) = self.files_in(folder);
+        Log::read(&log, &model)
     }
 
     /// Returns what a file of the results must have in common with that of an undisturbed run.

@@ -3,7 +3,7 @@
 use burn::module::Module;
 use burn::tensor::Tensor;
 
-use super::DpOptimizer;
+use super::{DpOptimizer, LossFunction};
 use crate::DpError;
 use crate::device_read::blocking;
 use crate::sampling::LogicalBatch;
@@ -67,6 +67,7 @@ impl DpOptimizer {
     /// # Ok(())
     /// # }
     /// ```
+    #[track_caller]
     pub fn backward_batch<M: Module, O: Send + 'static>(
         &mut self,
         model: &M,
@@ -85,25 +86,38 @@ impl DpOptimizer {
     ///
     /// Returns the errors of [`backward_batch`](Self::backward_batch). If the future is dropped
     /// before its end, [`discard`](Self::discard) the logical batch before clipping it again.
-    pub async fn backward_batch_async<M: Module, O: Send + 'static>(
+    #[track_caller]
+    pub fn backward_batch_async<M: Module, O: Send + 'static, F: Fn(&M, O) -> Tensor<1>>(
+        &mut self,
+        model: &M,
+        batch: &LogicalBatch<O>,
+        physical_batch_size: usize,
+        losses: F,
+    ) -> impl Future<Output = Result<(), DpError>> {
+        let function = LossFunction::of::<F>();
+        self.clip_batch(model, batch, physical_batch_size, losses, function)
+    }
+
+    async fn clip_batch<M: Module, O: Send + 'static>(
         &mut self,
         model: &M,
         batch: &LogicalBatch<O>,
         physical_batch_size: usize,
         losses: impl Fn(&M, O) -> Tensor<1>,
+        function: LossFunction,
     ) -> Result<(), DpError> {
         // Before any forward pass: no pass of the test may set what later passes are compared to.
         self.engine.buffers.begin(model).await?;
         let computing = self.engine.computing(model)?;
         let losses = |model: &M, input| (losses(model, input), ());
-        let forward = self.engine.forward(batch, None, &losses);
+        let forward = self.engine.forward(batch, None, &losses, function);
         let expected = self.engine.plan.expected_batch_size;
         for physical in batch.computed(physical_batch_size, (0, 1), None, expected)? {
             let (input, part) = physical?.into_parts();
             self.engine.check_part(&part)?;
-            if self.engine.begin_comparison() {
+            if self.engine.begin_comparison(function) {
                 let outcome = forward.compare(&*computing, part.private_indices()).await;
-                self.engine.compared(&outcome);
+                self.engine.compared(function, &outcome);
                 outcome?;
             }
             let task = self.engine.clip_task(model).await?;

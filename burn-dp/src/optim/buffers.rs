@@ -18,8 +18,8 @@ type Values = BTreeMap<String, Stored>;
 /// boolean tensors, after running states took over what their threads stored.
 ///
 /// The values are compared on their device; a value that still lies in the memory that the check
-/// keeps is not read. Packed (quantized) values are read by the host, so they
-/// are compared in the first step and before a checkpoint only.
+/// keeps is not read. Packed (quantized) values are read by the host, so they are compared in the
+/// first and the last step of a run and before a checkpoint only.
 ///
 /// # Privacy
 ///
@@ -81,10 +81,16 @@ impl BufferCheck {
     /// # Errors
     ///
     /// Returns [`DpError::UnsupportedModel`] with the path of a value that changed.
-    pub(crate) async fn end_of_step<M: Module>(&mut self, model: &M) -> Result<(), DpError> {
+    pub(crate) async fn end_of_step<M: Module>(
+        &mut self,
+        model: &M,
+        extent: Extent,
+    ) -> Result<(), DpError> {
         self.begin(model).await?;
-        let mut found = self.verified(model, Extent::Step).await?;
-        if let Some(known) = self.known.as_deref().filter(|_| self.released) {
+        let mut found = self.verified(model, extent).await?;
+        if extent == Extent::Step
+            && let Some(known) = self.known.as_deref().filter(|_| self.released)
+        {
             let packed = known.iter().filter(|(_, value)| matches!(value, Stored::Packed(_)));
             found.extend(packed.map(|(path, value)| (path.clone(), value.clone())));
         }

@@ -500,7 +500,9 @@ impl DpOptimizer {
     ///
     /// # Arguments
     ///
-    /// - `lr`: learning rate, as in Burn
+    /// - `lr`: learning rate, as in Burn. It reaches the model without noise, so it must not depend
+    ///   on private data, such as the training loss: take it from a
+    ///   [`PublicSchedule`](super::PublicSchedule)
     /// - `model`: the model that computed the losses
     /// - `draw`: the logical batch, or its draw; it is consumed
     ///

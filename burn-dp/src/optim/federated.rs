@@ -49,7 +49,8 @@ impl FederatedTraining {
     ///
     /// # Arguments
     ///
-    /// - `lr`: learning rate of the server
+    /// - `lr`: learning rate of the server, which must not depend on private data; see
+    ///   [`PublicSchedule`](super::PublicSchedule)
     /// - `users`: the examples of each user; their number is the data set size of the plan.
     ///   [`Distinct::by_user`](crate::sampling::Distinct::by_user) finds users in several items
     /// - `losses`: returns the losses of some examples of one user, `[examples]`, or their mean,

@@ -1,6 +1,8 @@
 //! Whether the independence of the examples was tested in a run.
 
+use std::any::type_name;
 use std::fmt;
+use std::panic::Location;
 
 use serde::{Deserialize, Serialize};
 
@@ -20,7 +22,8 @@ use crate::random::NoiseSource;
 pub enum IndependenceCheck {
     /// No test.
     Never,
-    /// Both tests in the first step, and in the next steps until each was conclusive.
+    /// Both tests in the first step of a process, and in the next steps until each was conclusive.
+    /// The test by value again for every other function of losses.
     #[default]
     FirstStep,
     /// Both tests like [`FirstStep`](Self::FirstStep), and the test by value again in every step
@@ -52,7 +55,8 @@ pub enum Independence {
     },
     /// Each loss and each gradient was the same in other batches, in that step and in the other
     /// steps in which it was tested: gradients by their norms, and by their products with one
-    /// random vector for each parameter. All backward passes of the run used the tested function.
+    /// random vector for each parameter. All backward passes of the run used functions that were
+    /// tested, in every process of the run.
     ByValue {
         /// The first such step.
         step: u64,
@@ -78,8 +82,9 @@ impl Independence {
             }
             Self::ByValue { .. } => {
                 "A loss of one example that depends on other examples: a check cannot show a \
-                 dependence on batches that were not checked, one of the size of rounding, or one \
-                 that reaches a single example of a batch."
+                 dependence on batches that were not checked, a weak one (in single precision, of \
+                 about a thousandth of most losses, or a hundredth of a few), or one that reaches \
+                 a single example of a batch."
             }
         }
     }
@@ -107,12 +112,29 @@ pub(crate) struct SeenIndependence {
     units: bool,
     /// Whether any batch was given to a backward pass.
     batches: bool,
-    /// Whether a batch came as losses, without the function that computed them.
+    /// Whether a batch came as losses, without the function that computed them, or with a function
+    /// that was not tested.
     losses: bool,
     /// The step whose gradients were conclusive.
     gradient: Option<u64>,
     /// The first step whose values were conclusive.
     values: Option<u64>,
+}
+
+/// A function of losses, as far as it can be told from others.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct LossFunction {
+    name: &'static str,
+    /// Where it is given to the library: closures of one function have one name.
+    caller: &'static Location<'static>,
+}
+
+impl LossFunction {
+    /// Returns the function whose type is `F`.
+    #[track_caller]
+    pub(crate) fn of<F>() -> Self {
+        Self { name: type_name::<F>(), caller: Location::caller() }
+    }
 }
 
 /// The tests of a run.
@@ -128,8 +150,13 @@ pub(crate) struct IndependenceTests {
     probe: Option<Probe>,
     /// Threads that work at the same time have a probe each. Of this step.
     probes: u32,
-    /// The last step whose values were tested, or are being tested.
-    values_of: Option<u64>,
+    /// The functions of this process whose values were conclusive.
+    tested: Vec<LossFunction>,
+    /// The other functions of this process, and of this step.
+    untested: Vec<LossFunction>,
+    untested_in_step: Vec<LossFunction>,
+    /// The last step whose values were tested, or are being tested, and the function.
+    values_of: Option<(u64, LossFunction)>,
 }
 
 impl IndependenceTests {
@@ -156,6 +183,7 @@ impl IndependenceTests {
     pub(crate) fn discard(&mut self) {
         self.probe = None;
         self.probes = 0;
+        self.untested_in_step.clear();
     }
 
     /// Whether units were computed by themselves.
@@ -165,7 +193,7 @@ impl IndependenceTests {
 
     /// Returns the result for the whole run.
     pub(crate) fn found(&self) -> Independence {
-        match self.seen {
+        match self.seen() {
             SeenIndependence { batches: false, units: true, .. } => Independence::ByConstruction,
             SeenIndependence { losses: false, values: Some(step), .. } => {
                 Independence::ByValue { step }
@@ -177,7 +205,8 @@ impl IndependenceTests {
 
     /// Returns what a checkpoint stores.
     pub(crate) fn seen(&self) -> SeenIndependence {
-        self.seen
+        let tested = self.untested.is_empty() && self.untested_in_step.is_empty();
+        SeenIndependence { losses: self.seen.losses || !tested, ..self.seen }
     }
 
     /// Notes a batch that comes as losses, without the function that computed them.
@@ -215,28 +244,35 @@ impl IndependenceTests {
 
     /// Returns whether the values of the next physical batch are to be compared, to the first
     /// thread that asks. Say the outcome with [`compared`](Self::compared).
-    pub(crate) fn begin_values(&mut self, step: u64) -> bool {
+    pub(crate) fn begin_values(&mut self, step: u64, function: LossFunction) -> bool {
+        let is_tested = self.tested.contains(&function);
+        if !is_tested && !self.untested_in_step.contains(&function) {
+            self.untested_in_step.push(function);
+        }
         let due = match self.schedule {
             IndependenceCheck::Never => false,
-            IndependenceCheck::FirstStep => self.seen.values.is_none(),
-            IndependenceCheck::Every(steps) => {
-                self.seen.values.is_none() || step.is_multiple_of(steps.max(1))
-            }
+            IndependenceCheck::FirstStep => !is_tested,
+            IndependenceCheck::Every(steps) => !is_tested || step.is_multiple_of(steps.max(1)),
         };
-        let begins = due && self.values_of != Some(step);
+        let begins = due && self.values_of != Some((step, function));
         if begins {
-            self.values_of = Some(step);
+            self.values_of = Some((step, function));
         }
         begins
     }
 
     /// Notes that the values of a physical batch were compared. If the comparison was not
     /// conclusive, the next physical batch is compared.
-    pub(crate) fn compared(&mut self, step: u64, conclusive: bool) {
-        if conclusive {
-            self.seen.values.get_or_insert(step);
-        } else {
+    pub(crate) fn compared(&mut self, step: u64, function: LossFunction, conclusive: bool) {
+        if !conclusive {
             self.values_of = None;
+            return;
+        }
+        self.seen.values.get_or_insert(step);
+        self.untested.retain(|other| *other != function);
+        self.untested_in_step.retain(|other| *other != function);
+        if !self.tested.contains(&function) {
+            self.tested.push(function);
         }
     }
 
@@ -248,6 +284,11 @@ impl IndependenceTests {
     /// Ends the test of a step that was made.
     pub(crate) fn end_of_step(&mut self, step: u64) {
         self.probes = 0;
+        for function in self.untested_in_step.drain(..) {
+            if !self.untested.contains(&function) {
+                self.untested.push(function);
+            }
+        }
         if self.probe.take().is_some_and(|probe| probe.is_conclusive()) {
             self.seen.gradient = Some(step);
         }
@@ -276,11 +317,10 @@ mod tests {
             Part::Nothing => return,
             Part::Units => return tests.units_by_themselves(),
             Part::Losses | Part::TestedLosses => tests.losses_alone(),
-            Part::Function => {}
-            Part::TestedFunction => {
-                if tests.begin_values(4) {
-                    tests.compared(4, true);
-                }
+            Part::Function | Part::TestedFunction => {
+                let function = LossFunction::of::<Part>();
+                assert!(tests.begin_values(4, function));
+                tests.compared(4, function, matches!(part, Part::TestedFunction));
             }
         }
         let probe = tests.take_probe(&source, 4);
@@ -308,12 +348,14 @@ mod tests {
             (TestedLosses, Losses, gradient),
             (TestedLosses, Units, gradient),
             (TestedFunction, Nothing, value),
-            (TestedFunction, Function, value),
+            (TestedFunction, TestedFunction, value),
+            // A part of the run used a function that was not tested.
+            (TestedFunction, Function, gradient),
             (TestedFunction, Units, value),
             // A part of the run used losses of an unknown function.
             (TestedFunction, Losses, gradient),
             (Losses, TestedFunction, gradient),
-            (Function, TestedFunction, value),
+            (Function, TestedFunction, gradient),
             (Function, Nothing, NotChecked),
         ] {
             let mut tests = IndependenceTests::default();
@@ -331,12 +373,13 @@ mod tests {
             let mut tests = IndependenceTests::default();
             tests.set_schedule(schedule);
             let mut steps = Vec::new();
+            let function = LossFunction::of::<()>();
             for step in 0..10 {
                 // Two physical batches in each step.
                 for _ in 0..2 {
-                    if tests.begin_values(step) {
+                    if tests.begin_values(step, function) {
                         steps.push(step);
-                        tests.compared(step, conclusive(step));
+                        tests.compared(step, function, conclusive(step));
                     }
                 }
             }
@@ -349,5 +392,35 @@ mod tests {
         // Until a test was conclusive.
         assert_eq!(tested(true.into(), |step| step == 2), [0, 0, 1, 1, 2]);
         assert_eq!(tested(IndependenceCheck::Every(8), |step| step > 0), [0, 0, 1, 8]);
+    }
+
+    #[test]
+    fn every_function_of_losses_is_tested() {
+        let functions = [LossFunction::of::<u8>(), LossFunction::of::<u8>()];
+        assert_ne!(functions[0], functions[1]);
+        let mut tests = IndependenceTests::default();
+        tests.seen.gradient = Some(0);
+        for (step, function) in [0, 1, 0, 1].into_iter().enumerate() {
+            let (step, begins) = (step as u64, step < 2);
+            assert_eq!(tests.begin_values(step, functions[function]), begins, "{step}");
+            if begins {
+                assert_eq!(tests.found(), Independence::ByGradient { step: 0 }, "{step}");
+                tests.compared(step, functions[function], true);
+            }
+            assert_eq!(tests.found(), Independence::ByValue { step: 0 }, "{step}");
+            tests.end_of_step(step);
+        }
+        let other = LossFunction::of::<u16>();
+        let discarded = |tests: &mut IndependenceTests, step| {
+            assert!(tests.begin_values(step, other));
+            tests.compared(step, other, false);
+            tests.discard();
+        };
+        discarded(&mut tests, 4);
+        assert_eq!(tests.found(), Independence::ByValue { step: 0 });
+        assert!(tests.begin_values(4, other));
+        tests.end_of_step(4);
+        discarded(&mut tests, 5);
+        assert_eq!(tests.found(), Independence::ByGradient { step: 0 });
     }
 }

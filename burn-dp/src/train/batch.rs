@@ -9,6 +9,7 @@ use super::logical_step::ReleaseSlot;
 use super::session::Session;
 use crate::DpError;
 use crate::device_read::wait;
+use crate::optim::LossFunction;
 use crate::optim::engine::{Forward, PrivacyEngine};
 use crate::sampling::{LogicalBatch, PhysicalBatches};
 
@@ -50,7 +51,7 @@ impl<O: Send + 'static> PrivateBatch<O> {
         engine: &PrivacyEngine,
         losses: &'a dyn Fn(&M, O) -> (Tensor<1>, T),
     ) -> Forward<'a, M, O, T> {
-        engine.forward(&self.batch, self.device.clone(), losses)
+        engine.forward(&self.batch, self.device.clone(), losses, LossFunction::of::<M>())
     }
 
     /// Compares the values of a physical batch between different batches, if a test is due.
@@ -60,11 +61,12 @@ impl<O: Send + 'static> PrivateBatch<O> {
         model: &M,
         units: &[usize],
     ) -> Result<(), DpError> {
-        if !session.configure(PrivacyEngine::begin_comparison) {
+        let function = forward.function();
+        if !session.configure(|engine| engine.begin_comparison(function)) {
             return Ok(());
         }
         let outcome = wait(forward.compare(model, units));
-        session.configure(|engine| engine.compared(&outcome));
+        session.configure(|engine| engine.compared(function, &outcome));
         outcome.map(drop)
     }
 }

@@ -62,7 +62,8 @@ pub(super) struct Resumed {
 /// # use burn_dp::nn::{IntoPrivate, Private};
 /// # use burn_dp::sampling::PrivateDataLoaderBuilder;
 /// # use burn_dp::{DpError, losses::MseLossConfig, optim::PrivacyPlanConfig};
-/// # use burn_dp::train::{PrivateTrainStep, PrivateTrainingConfig, PublicSchedule};
+/// # use burn_dp::optim::PublicSchedule;
+/// # use burn_dp::train::{PrivateTrainStep, PrivateTrainingConfig};
 /// # use burn_dp_accountant::Budget;
 /// # #[derive(Module, Debug)]
 /// # struct Net { fc: Private<Linear> }

@@ -20,12 +20,11 @@ use burn::train::{
 use burn_dp::losses::MseLossConfig;
 use burn_dp::model::precision_of;
 use burn_dp::nn::{IntoPrivate, Private};
-use burn_dp::optim::{DpOptimizer, PrivacyPlan, PrivacyPlanConfig};
+use burn_dp::optim::{DpOptimizer, PrivacyPlan, PrivacyPlanConfig, PublicSchedule};
 use burn_dp::random::InsecureSeed;
 use burn_dp::sampling::PrivateDataLoaderBuilder;
 use burn_dp::train::{
     PrivateBatch, PrivateModel, PrivateTrainStep, PrivateTraining, PrivateTrainingConfig,
-    PublicSchedule,
 };
 
 use crate::chosen_device::chosen_device;

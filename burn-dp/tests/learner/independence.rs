@@ -5,7 +5,8 @@ use burn::tensor::Tensor;
 use burn::train::{InferenceStep, RegressionOutput};
 use burn_dp::DpError;
 use burn_dp::optim::IndependenceCheck;
-use burn_dp::train::{PrivateTrainStep, PublicSchedule};
+use burn_dp::optim::PublicSchedule;
+use burn_dp::train::PrivateTrainStep;
 
 use crate::fixture::*;
 

@@ -13,11 +13,12 @@ use burn::train::{ExecutionStrategy, InferenceStep, Learner, MultiDeviceOptim, R
 use burn_dp::DpError;
 use burn_dp::optim::FederatedTraining;
 use burn_dp::optim::{
-    DpOptimizer, Independence, PrivacyPlan, PrivacyPlanConfig, SamplingScheme, Sparsifier,
+    DpOptimizer, Independence, PrivacyPlan, PrivacyPlanConfig, PublicSchedule, SamplingScheme,
+    Sparsifier,
 };
 use burn_dp::random::InsecureSeed;
 use burn_dp::sampling::PrivateDataLoaderBuilder;
-use burn_dp::train::{PrivateModel, PrivateTrainStep, PrivateTraining, PublicSchedule};
+use burn_dp::train::{PrivateModel, PrivateTrainStep, PrivateTraining};
 use burn_dp::updates::federated::{FedAvgConfig, FedSgdConfig, UserUpdate};
 use burn_dp::updates::{LocalTraining, MiniSets, UnitUpdate};
 use burn_dp_accountant::UnitOfPrivacy;

@@ -9,6 +9,7 @@ use burn::module::{
 };
 use burn::nn::Linear;
 use burn::optim::SgdConfig;
+use burn::tensor::quantization::QuantValue;
 use burn::tensor::{Bool, Device, Int, Tensor};
 use burn_dp::checkpoint::Checkpointer;
 use burn_dp::nn::{IntoPrivate, Private};
@@ -169,6 +170,50 @@ fn a_value_of_any_kind_that_changes_in_any_step_ends_the_run() {
             assert_eq!(optim.ledger().releases(), at, "{changes:?}");
         }
     }
+}
+
+#[derive(Module, Debug)]
+struct Packed {
+    fc: Private<Linear>,
+    base: Param<Tensor<2>>,
+}
+
+/// Makes all steps but `left`; the packed value changes after the first.
+fn train_packed(optim: &mut DpOptimizer, left: u64) -> Result<Packed, DpError> {
+    let scheme = device().settings().quantization.scheme.with_value(QuantValue::Q8S);
+    let pack = |value: f64| {
+        let value = Tensor::<2>::ones([4, 4], &device()) * value;
+        Param::from_tensor(value.quantize_dynamic(&scheme)).set_require_grad(false)
+    };
+    let mut model = Packed { fc: layer(3, 1, 1.0).private(), base: pack(1.0) };
+    let sampler = optim.plan().sampler()?;
+    for step in 0..optim.plan().steps() - left {
+        let draw = sampler.draw(step)?;
+        for part in draw.parts(64)? {
+            optim.backward(&model, part, |model: &Packed, units| {
+                model.fc.forward(inputs(&units)).powi_scalar(2).reshape([-1])
+            })?;
+        }
+        model = optim.step(0.1, model, draw)?;
+        model.base = pack(2.0);
+    }
+    Ok(model)
+}
+
+// Sharp edge: a packed value that changes late.
+#[test]
+fn a_packed_value_that_changes_is_seen_by_the_last_step_and_the_checkpoint() {
+    let mut optim = optimizer();
+    let error = train_packed(&mut optim, 0).unwrap_err().to_string();
+    assert!(error.contains("`base`") && error.contains("not trained"), "{error}");
+    assert_eq!(optim.ledger().releases(), optim.plan().steps() - 1);
+
+    let folder = tempfile::tempdir().unwrap();
+    let checkpointer = Checkpointer::new(folder.path().join("run"));
+    let mut optim = optimizer();
+    let model = train_packed(&mut optim, 1).unwrap();
+    let error = checkpointer.save(&model, &optim).unwrap_err().to_string();
+    assert!(error.contains("`base`") && error.contains("not trained"), "{error}");
 }
 
 #[test]

@@ -28,8 +28,8 @@ pub(crate) type LossesOf<'a, M> = dyn FnMut(&M, &[usize]) -> Result<Tensor<1>, D
 /// Gradients are compared by their norms, and by their products with one fixed random vector for
 /// each parameter, which show a gradient of the same norm in another direction.
 ///
-/// Two units must differ by more than [rounding](Rounding). So no single unit, however large its
-/// values, makes honest losses look mixed. The passes use a copy of the model. They take six times
+/// Two units, or half of them, must differ by more than [rounding](Rounding). So no single unit,
+/// however large its values, makes honest losses look mixed. The passes use a copy of the model. They take six times
 /// the time of the forward and the backward pass of the batch, and the passes of single units.
 ///
 /// # Errors
@@ -64,32 +64,35 @@ pub(crate) async fn compare_values<M: Module>(
     let tolerances = rounding.tolerances(&batch, &perturbed);
 
     let comparable = |&unit: &usize| {
-        let mut quantities = batch.values.iter().zip(&tolerances);
+        let mut quantities = batch.values.iter().zip(&tolerances.of_two);
         quantities.all(|(values, tolerances)| (values[unit] + tolerances[unit]).is_finite())
     };
     if all.iter().filter(|unit| comparable(unit)).count() < 2 {
         return Ok(false);
     }
-    let differing = |found: &Observed, positions: &[usize], differing: &mut BTreeMap<_, _>| {
-        for (quantity, values) in found.values.iter().enumerate() {
-            for (value, &unit) in values.iter().zip(positions) {
-                let expected = batch.values[quantity][unit];
-                if differs(*value, expected, tolerances[quantity][unit]) {
-                    differing.entry(unit).or_insert(quantity);
+    let mut two = BTreeMap::new();
+    for (arrangement, batches) in arrangements(units) {
+        let compared = batches.iter().map(Vec::len).sum::<usize>();
+        let mut half = vec![0; batch.values.len()];
+        for positions in batches {
+            let found = observe(&model, &positions).await?;
+            for (quantity, values) in found.values.iter().enumerate() {
+                for (value, &unit) in values.iter().zip(&positions) {
+                    let differs = |tolerances: &[Vec<f64>]| {
+                        differs(*value, batch.values[quantity][unit], tolerances[quantity][unit])
+                    };
+                    if differs(&tolerances.of_two) {
+                        two.entry(unit).or_insert(quantity);
+                    }
+                    half[quantity] += usize::from(differs(&tolerances.of_half));
                 }
             }
         }
-    };
-    let mut found = BTreeMap::new();
-    for (arrangement, batches) in arrangements(units) {
-        for positions in batches {
-            differing(&observe(&model, &positions).await?, &positions, &mut found);
+        let of_two = if two.len() < 2 { None } else { two.values().min().copied() };
+        let of_half = half.iter().position(|&units| units >= compared.div_ceil(2).max(2));
+        if let Some(quantity) = of_two.or(of_half) {
+            return Err(mixed(&name(&groups, backward, quantity), arrangement));
         }
-        if found.len() < 2 {
-            continue;
-        }
-        let quantity = found.into_values().min().unwrap_or_default();
-        return Err(mixed(&name(&groups, backward, quantity), arrangement));
     }
     Ok(true)
 }

@@ -10,6 +10,7 @@ use crate::DpError;
 use crate::grads::{PrivateBackward, compare_values};
 use crate::model::{in_precision, precision_name};
 use crate::nn::{UnitScope, Units};
+use crate::optim::LossFunction;
 use crate::random::LayerRandomness;
 use crate::sampling::{DrawPart, LogicalBatch};
 
@@ -18,20 +19,22 @@ pub(crate) struct Forward<'a, M, O, T> {
     batch: &'a LogicalBatch<O>,
     device: Option<Device>,
     losses: &'a dyn Fn(&M, O) -> (Tensor<1>, T),
+    function: LossFunction,
     backward: PrivateBackward,
     randomness: LayerRandomness,
 }
 
 impl PrivacyEngine {
-    /// Returns the forward passes of the current logical step.
+    /// Returns the forward passes of the current logical step, whose losses are by `function`.
     pub(crate) fn forward<'a, M, O, T>(
         &self,
         batch: &'a LogicalBatch<O>,
         device: Option<Device>,
         losses: &'a dyn Fn(&M, O) -> (Tensor<1>, T),
+        function: LossFunction,
     ) -> Forward<'a, M, O, T> {
         let (backward, randomness) = (self.backward.clone(), self.layer_randomness());
-        Forward { batch, device, losses, backward, randomness }
+        Forward { batch, device, losses, function, backward, randomness }
     }
 
     /// Returns the model that computes the losses: `model`, or a copy of it in the precision of the
@@ -67,17 +70,22 @@ impl PrivacyEngine {
 
     /// Returns whether the values of the next physical batch are to be compared, to the first
     /// thread that asks. Say the outcome with [`compared`](Self::compared).
-    pub(crate) fn begin_comparison(&mut self) -> bool {
-        self.independence.begin_values(self.next_step)
+    pub(crate) fn begin_comparison(&mut self, function: LossFunction) -> bool {
+        self.independence.begin_values(self.next_step, function)
     }
 
     /// Takes the outcome of a comparison. After an error the next attempt is compared as well.
-    pub(crate) fn compared(&mut self, outcome: &Result<bool, DpError>) {
-        self.independence.compared(self.next_step, matches!(outcome, Ok(true)));
+    pub(crate) fn compared(&mut self, function: LossFunction, outcome: &Result<bool, DpError>) {
+        self.independence.compared(self.next_step, function, matches!(outcome, Ok(true)));
     }
 }
 
 impl<M: Module, O: Send + 'static, T> Forward<'_, M, O, T> {
+    /// Returns the function of the losses.
+    pub(crate) fn function(&self) -> LossFunction {
+        self.function
+    }
+
     /// Computes the losses of a physical batch.
     pub(crate) fn run(&self, model: &M, input: O, part: &DrawPart) -> (Tensor<1>, T) {
         self.losses_of(model, input, part.private_indices(), part.rows())

@@ -10,6 +10,7 @@ use crate::DpError;
 use crate::clipping::{ClippedSum, Thresholds};
 use crate::model::{for_each_trained, tie};
 use crate::noise::{GaussianMechanism, NoiseAhead};
+use crate::optim::buffers::Extent;
 use crate::optim::release::{Release, signal_to_noise};
 use crate::optim::{Sparsifier, WeightAverage};
 use crate::random::Purpose;
@@ -66,8 +67,10 @@ impl PrivacyEngine {
         draw: &Draw,
     ) -> Result<Option<GradientsParams>, DpError> {
         self.check_draw(draw)?;
-        self.buffers.end_of_step(model).await?;
         let (step, batch) = (self.next_step, self.plan.expected_batch_size);
+        let is_last = step + 1 == self.plan.steps();
+        let extent = if is_last { Extent::Whole } else { Extent::Step };
+        self.buffers.end_of_step(model, extent).await?;
         let thresholds = self.thresholds()?;
         // Noise and event follow from the very object that clipped.
         let multiplier = self.plan.noise_multiplier_at(step);

@@ -221,6 +221,37 @@ fn mixtures_without_a_gradient_are_accepted_by_gradient_and_refused_by_value() {
     }
 }
 
+/// Returns the smallest of the weights 1e-1, 1e-2, … at which a mixture is found.
+fn weakest_mixture(mixed: impl Fn(Tensor<1>, f64) -> Tensor<1>) -> f64 {
+    let refused = |&power: &i32| {
+        let weight = 10f64.powi(power);
+        let losses =
+            |model: &Net, items| mixed(honest(model, &Batches.batch(items, &device())), weight);
+        check_independence(&model(), &items(48), losses).is_err()
+    };
+    10f64.powi((-9..0).find(refused).unwrap())
+}
+
+#[test]
+fn weak_mixtures_are_found() {
+    let by_mean = weakest_mixture(|losses, weight| {
+        losses.clone() * (losses.detach().mean().tanh() * weight + 1.0)
+    });
+    let by_gradient = weakest_mixture(|losses, weight| {
+        let scaled = losses.clone() * losses.clone().mean().detach() * weight;
+        losses + scaled.clone() - scaled.detach()
+    });
+    let by_rows = weakest_mixture(|losses, weight| {
+        let rows = losses.dims()[0] as f64;
+        losses * (1.0 + weight * rows / 48.0)
+    });
+    // A weight of 1e-4 changes each loss by at most 5e-5 of it.
+    assert!(by_rows <= 1e-4, "{by_rows:e}");
+    // The means of the batches differ by a fraction.
+    assert!(by_mean <= 1e-2, "{by_mean:e}");
+    assert!(by_gradient <= 1e-3, "{by_gradient:e}");
+}
+
 #[test]
 fn honest_losses_pass_in_batches_of_every_size() {
     let masked: Losses = |model, batch| {
@@ -393,6 +424,36 @@ fn a_mixture_that_begins_later_is_found_at_the_rate_that_is_set() {
     assert_eq!(run(IndependenceCheck::FirstStep), None);
     assert_eq!(run(IndependenceCheck::Every(3)), Some(3));
     assert_eq!(run(IndependenceCheck::Every(5)), Some(5));
+}
+
+#[test]
+fn every_process_and_every_function_is_tested() {
+    let mixed: Losses = |model, batch| {
+        let losses = honest(model, &batch);
+        let rows = losses.dims()[0] as f64;
+        losses / rows
+    };
+    let mut optim = optimizer(16);
+    let (mut model, batch) = (model(), draw(&optim, items(16), 0));
+    optim.backward_batch(&model, &batch, 16, |model: &Net, batch| honest(model, &batch)).unwrap();
+    model = optim.step(0.1, model, batch).unwrap();
+    assert_eq!(optim.independence(), Independence::ByValue { step: 0 });
+    let batch = draw(&optim, items(16), 1);
+    let error = optim.backward_batch(&model, &batch, 16, mixed).unwrap_err().to_string();
+    assert!(error.contains("from its own example alone"), "{error}");
+
+    let folder = tempfile::tempdir().unwrap();
+    let mut optim = optimizer(16).with_release_log(folder.path().join("releases.log")).unwrap();
+    let batch = draw(&optim, items(16), 0);
+    optim.backward_batch(&model, &batch, 16, |model: &Net, batch| honest(model, &batch)).unwrap();
+    model = optim.step(0.1, model, batch).unwrap();
+    let record = optim.to_record().unwrap();
+    drop(optim);
+    let mut resumed = optimizer(16).load_record(record).unwrap();
+    assert_eq!(resumed.independence(), Independence::ByValue { step: 0 });
+    let batch = draw(&resumed, items(16), 1);
+    let error = resumed.backward_batch(&model, &batch, 16, mixed).unwrap_err().to_string();
+    assert!(error.contains("from its own example alone"), "{error}");
 }
 
 #[test]

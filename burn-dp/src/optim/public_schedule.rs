@@ -1,11 +1,10 @@
-use std::fmt;
+//! Learning rates that do not depend on private data.
 
 use burn::lr_scheduler::LrSchedulerConfig;
-use burn::lr_scheduler::module_lr_scheduler::{ModuleLrScheduler, ModuleLrSchedulerConfig};
-use burn::optim::ModuleOptimizer;
-use burn::train::{InferenceStep, Learner};
+use burn::lr_scheduler::module_lr_scheduler::{
+    ModuleLearningRate, ModuleLrScheduler, ModuleLrSchedulerConfig,
+};
 
-use super::{PrivateModel, PrivateTrainStep};
 use crate::DpError;
 
 /// A learning rate that depends on public values alone: the step, and constants.
@@ -16,16 +15,20 @@ use crate::DpError;
 /// stops falling depends on every private example, and no ε covers that. The schedulers of Burn are
 /// functions of the step, so their configurations are accepted as they are.
 ///
+/// `PrivateModel::learner` takes a schedule. In a loop of your own, pass
+/// [`next_rate`](Self::next_rate) to [`DpOptimizer::step`](super::DpOptimizer::step).
+///
 /// # Example
 ///
 /// ```
 /// use burn::lr_scheduler::linear::LinearLrSchedulerConfig;
-/// use burn_dp::train::PublicSchedule;
+/// use burn_dp::optim::PublicSchedule;
 ///
 /// # fn main() -> Result<(), burn_dp::DpError> {
 /// let schedule = PublicSchedule::new(LinearLrSchedulerConfig::new(0.5, 0.1, 200))?;
-/// let constant = PublicSchedule::new(0.5)?;
-/// # let _ = (schedule, constant);
+/// let mut schedule = schedule.after(100); // of a run that is resumed after 100 steps
+/// let rate = schedule.next_rate();
+/// assert!((rate.base() - 0.3).abs() < 0.01);
 /// # Ok(())
 /// # }
 /// ```
@@ -34,7 +37,7 @@ use crate::DpError;
 ///
 /// ```compile_fail
 /// # use burn::lr_scheduler::module_lr_scheduler::ModuleLrScheduler;
-/// # use burn_dp::train::PublicSchedule;
+/// # use burn_dp::optim::PublicSchedule;
 /// # fn follows_the_loss(scheduler: ModuleLrScheduler) -> PublicSchedule {
 /// scheduler.into()
 /// # }
@@ -71,23 +74,23 @@ impl PublicSchedule {
         Self(scheduler.into())
     }
 
-    pub(super) fn into_scheduler(self) -> ModuleLrScheduler {
-        self.0
+    /// Returns the learning rate of the next step.
+    pub fn next_rate(&mut self) -> ModuleLearningRate {
+        self.0.step()
     }
-}
 
-impl<M: PrivateTrainStep> PrivateModel<M> {
-    /// Returns Burn's learner, with a learning rate that depends on public values alone.
-    ///
-    /// # Privacy
-    ///
-    /// Burn's `Learner::new` accepts the model as well, with any scheduler: one that follows the
-    /// training loss, or private validation data, releases them without noise.
-    pub fn learner(self, optimizer: ModuleOptimizer, schedule: PublicSchedule) -> Learner<Self>
-    where
-        M: InferenceStep + fmt::Display + 'static,
-    {
-        Learner::new(self, optimizer, schedule.into_scheduler())
+    /// Returns the schedule after this many more steps, for a run that is resumed.
+    #[must_use]
+    pub fn after(mut self, steps: u64) -> Self {
+        for _ in 0..steps {
+            self.0.step();
+        }
+        self
+    }
+
+    #[cfg(feature = "train")]
+    pub(crate) fn into_scheduler(self) -> ModuleLrScheduler {
+        self.0
     }
 }
 
@@ -99,9 +102,8 @@ mod tests {
 
     use super::*;
 
-    fn rates(schedule: PublicSchedule) -> Vec<f64> {
-        let mut scheduler = schedule.into_scheduler();
-        (0..3).map(|_| scheduler.step().base()).collect()
+    fn rates(mut schedule: PublicSchedule) -> Vec<f64> {
+        (0..3).map(|_| schedule.next_rate().base()).collect()
     }
 
     #[test]
@@ -114,6 +116,8 @@ mod tests {
         let groups = groups.with_group(ParamGroup::from_predicate("head"), 0.7);
         assert_eq!(rates(PublicSchedule::of_groups(&groups).unwrap()), expected);
         assert_eq!(rates(PublicSchedule::new(0.5).unwrap()), [0.5; 3]);
+        let resumed = PublicSchedule::new(linear()).unwrap().after(1);
+        assert_eq!(rates(resumed)[..2], expected[1..]);
     }
 
     #[test]
