@@ -1,7 +1,5 @@
 //! Which examples of a unit a step uses.
 
-use std::fmt;
-
 use crate::random::{Domain, Key, Stream, below};
 
 /// Chooses some of the examples of a unit in one step: a function of the key of the run, the step
@@ -40,11 +38,7 @@ impl ExampleChoice {
     }
 }
 
-impl fmt::Debug for ExampleChoice {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ExampleChoice").field("step", &self.step).finish_non_exhaustive()
-    }
-}
+opaque_debug!(ExampleChoice, |this| step: this.step);
 
 #[cfg(test)]
 mod tests {
