@@ -9,7 +9,11 @@ use burn::backend::{
 };
 use burn_autodiff::{Autodiff, checkpoint::strategy::CheckpointStrategy};
 
-use super::{Bias, Convolution, Kept, LayerIds, ParametricOps, Primitive};
+use super::recurrent::{Value, recurrent_with_gradient};
+use super::{
+    Bias, Convolution, FusedOps, GateFunction, GateParameters, Kept, LayerIds, LayerOps,
+    ParametricOps, Primitive, Recurrence, Windows,
+};
 use unary::unary;
 
 /// The parameters are constants: the only parent is the input. Burn's own convolution keeps its
@@ -73,5 +77,60 @@ impl<B: ParametricOps, C: CheckpointStrategy> ParametricOps for Autodiff<B, C> {
         let (input, node) = input.into_parts();
         let output = B::packed_linear(input, weight.clone());
         unary::<B, C, _>(node, output, weight, B::packed_linear_input_gradient)
+    }
+}
+
+/// The recurrent primitive has its own backward step.
+impl<B: LayerOps, C: CheckpointStrategy> FusedOps for Autodiff<B, C> {
+    type Packed = ();
+}
+
+impl<B: LayerOps, C: CheckpointStrategy> LayerOps for Autodiff<B, C> {
+    fn parametric_recurrent(
+        input: FloatTensor<Self>,
+        hidden: FloatTensor<Self>,
+        cell: FloatTensor<Self>,
+        of_input: GateParameters<Self>,
+        of_hidden: GateParameters<Self>,
+        recurrence: Recurrence,
+    ) -> FloatTensor<Self> {
+        let operands = [input, hidden, cell];
+        recurrent_with_gradient::<B, C>(operands, [of_input, of_hidden], recurrence)
+    }
+
+    fn activation(input: FloatTensor<Self>, function: GateFunction) -> FloatTensor<Self> {
+        let (input, node) = input.into_parts();
+        let output = B::activation(input, function);
+        unary::<B, C, _>(node, output.clone(), (output, function), |(output, function), grad| {
+            function.backward::<B>(Value(output), Value(grad)).0
+        })
+    }
+
+    fn row_softmax(input: FloatTensor<Self>) -> FloatTensor<Self> {
+        let (input, node) = input.into_parts();
+        let output = B::row_softmax(input);
+        unary::<B, C, _>(node, output.clone(), output, B::row_softmax_input_gradient)
+    }
+
+    fn row_normalize(
+        input: FloatTensor<Self>,
+        epsilon: f64,
+    ) -> (FloatTensor<Self>, FloatTensor<Self>) {
+        let (input, node) = input.into_parts();
+        let (output, scale) = B::row_normalize(input, epsilon);
+        let constant = FloatTensor::<Self>::new(scale.clone());
+        let kept = (output.clone(), scale);
+        let output = unary::<B, C, _>(node, output, kept, |(output, scale), grad| {
+            B::row_normalize_input_gradient(output, scale, grad)
+        });
+        (output, constant)
+    }
+
+    fn window_maxima(input: FloatTensor<Self>, windows: Windows) -> FloatTensor<Self> {
+        let (input, node) = input.into_parts();
+        let output = B::window_maxima(input.clone(), windows);
+        unary::<B, C, _>(node, output, (input, windows), |(input, windows), grad| {
+            B::window_maxima_input_gradient(input, grad, windows)
+        })
     }
 }
