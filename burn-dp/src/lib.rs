@@ -110,6 +110,8 @@
 
 #[macro_use]
 mod opaque_debug;
+#[macro_use]
+mod track_path;
 
 pub mod audit;
 pub mod baselines;
