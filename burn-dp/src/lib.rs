@@ -108,6 +108,11 @@
 // Burn deprecates NdArray but keeps it as its second CPU backend.
 #![cfg_attr(feature = "ndarray", allow(deprecated))]
 
+#[macro_use]
+mod opaque_debug;
+#[macro_use]
+mod track_path;
+
 pub mod audit;
 pub mod baselines;
 pub mod checkpoint;

@@ -6,8 +6,8 @@ mod masses;
 mod quadrature;
 mod shape;
 
+pub(crate) use crate::math::quadrature::GAUSS_5;
 pub(crate) use discretize::{Discretized, discretize, points, span};
 pub(crate) use masses::{LOSS_ERROR, Lattice, largest_losses, ln_moment, mass_errors, spread};
-pub(crate) use quadrature::GAUSS_5;
 #[cfg(test)]
 pub(crate) use quadrature::MASS_ERROR;

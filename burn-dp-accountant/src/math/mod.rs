@@ -5,6 +5,7 @@ pub(crate) mod gaussian_dp;
 pub(crate) mod logarithms;
 pub(crate) mod minimization;
 pub(crate) mod normal;
+pub(crate) mod quadrature;
 pub(crate) mod random;
 pub(crate) mod selection;
 pub(crate) mod sum;

@@ -1,7 +1,5 @@
 //! Which canaries are included.
 
-use std::fmt;
-
 use burn_dp_accountant::audit::AuditScores;
 
 use crate::DpError;
@@ -72,11 +70,7 @@ impl CanaryCoins {
     }
 }
 
-impl fmt::Debug for CanaryCoins {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("CanaryCoins").field("canaries", &self.len()).finish_non_exhaustive()
-    }
-}
+opaque_debug!(CanaryCoins, |this| canaries: this.len());
 
 #[cfg(test)]
 mod tests {

@@ -1,7 +1,5 @@
 //! Canaries that are gradients in one direction.
 
-use std::fmt;
-
 use burn::module::Module;
 use burn::tensor::{DType, Tensor};
 
@@ -128,14 +126,7 @@ impl GradientCanaries {
     }
 }
 
-impl fmt::Debug for GradientCanaries {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("GradientCanaries")
-            .field("canaries", &self.places.len())
-            .field("norm", &self.norm)
-            .finish_non_exhaustive()
-    }
-}
+opaque_debug!(GradientCanaries, |this| canaries: this.places.len(), norm: this.norm);
 
 /// Returns the values of every trained parameter, in order.
 async fn values<M: Module>(model: &M) -> Result<Vec<Vec<f32>>, DpError> {

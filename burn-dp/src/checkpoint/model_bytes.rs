@@ -39,13 +39,7 @@ impl Walk {
 }
 
 impl ModuleVisitor for Walk {
-    fn enter_module(&mut self, name: &str, _container_type: &str) {
-        self.path.push(name.to_string());
-    }
-
-    fn exit_module(&mut self, _name: &str, _container_type: &str) {
-        self.path.pop();
-    }
+    track_path!(path);
 
     fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<D>>) {
         self.add(param.id, param.transform_for_save().val());

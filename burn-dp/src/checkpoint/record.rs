@@ -1,6 +1,5 @@
 //! The state of an optimizer as a value, for programs with their own store.
 
-use std::fmt;
 use std::path::{Path, PathBuf};
 
 use burn::module::Module;
@@ -140,14 +139,7 @@ impl DpOptimizerRecord {
     }
 }
 
-impl fmt::Debug for DpOptimizerRecord {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("DpOptimizerRecord")
-            .field("next_step", &self.next_step())
-            .field("log", &self.log)
-            .finish_non_exhaustive()
-    }
-}
+opaque_debug!(DpOptimizerRecord, |this| next_step: this.next_step(), log: this.log);
 
 /// Saving and loading.
 impl DpOptimizer {

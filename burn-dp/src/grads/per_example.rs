@@ -27,11 +27,7 @@ pub struct PerExampleGradients {
     real: Option<Vec<bool>>,
 }
 
-impl std::fmt::Debug for PerExampleGradients {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("PerExampleGradients").finish_non_exhaustive()
-    }
-}
+opaque_debug!(PerExampleGradients);
 
 impl PerExampleGradients {
     /// Creates the gradients of an empty batch.

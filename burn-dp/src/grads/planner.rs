@@ -63,7 +63,7 @@ pub(super) enum Formation {
     /// Always, and at once.
     Always,
     /// Not before the end of the pass. For tests: every rule computes its weighted sum.
-    #[cfg_attr(not(test), allow(dead_code))]
+    #[cfg(test)]
     Deferred,
 }
 
@@ -88,6 +88,7 @@ impl Planner {
     pub(super) fn forms_at_once(&self, rule: &dyn Rule, units: usize) -> bool {
         match self.formation {
             Formation::Always => true,
+            #[cfg(test)]
             Formation::Deferred => false,
             Formation::Planned => {
                 let cost = rule.cost();

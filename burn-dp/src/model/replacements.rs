@@ -203,15 +203,7 @@ impl Layers {
 }
 
 impl ModuleVisitor for Layers {
-    fn enter_module(&mut self, name: &str, container_type: &str) {
-        self.path.push(name.to_string());
-        self.containers.push(container_type.to_string());
-    }
-
-    fn exit_module(&mut self, _name: &str, _container_type: &str) {
-        self.path.pop();
-        self.containers.pop();
-    }
+    track_path!(path, containers);
 
     fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<D>>) {
         let (value, name) = (param.base(), self.path.last().cloned().unwrap_or_default());

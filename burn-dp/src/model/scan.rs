@@ -151,15 +151,7 @@ impl ModelScan {
 }
 
 impl ModuleVisitor for ModelScan {
-    fn enter_module(&mut self, name: &str, container_type: &str) {
-        self.path.push(name.to_string());
-        self.containers.push(container_type.to_string());
-    }
-
-    fn exit_module(&mut self, _name: &str, _container_type: &str) {
-        self.path.pop();
-        self.containers.pop();
-    }
+    track_path!(path, containers);
 
     fn visit_flag(&mut self, flag: &Param<Flag>) {
         let holder = self.containers.last().and_then(|name| name.strip_prefix("Struct:"));

@@ -153,13 +153,7 @@ impl<F> Walk<F> {
 }
 
 impl ModuleVisitor for Walk<&mut Visit<'_>> {
-    fn enter_module(&mut self, name: &str, _container_type: &str) {
-        self.path.push(name.to_string());
-    }
-
-    fn exit_module(&mut self, _name: &str, _container_type: &str) {
-        self.path.pop();
-    }
+    track_path!(path);
 
     fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<D>>) {
         let value = param.base();
@@ -169,13 +163,7 @@ impl ModuleVisitor for Walk<&mut Visit<'_>> {
 }
 
 impl ModuleMapper for Walk<&mut NewValue<'_>> {
-    fn enter_module(&mut self, name: &str, _container_type: &str) {
-        self.path.push(name.to_string());
-    }
-
-    fn exit_module(&mut self, _name: &str, _container_type: &str) {
-        self.path.pop();
-    }
+    track_path!(path);
 
     fn map_float<const D: usize>(&mut self, param: Param<Tensor<D>>) -> Param<Tensor<D>> {
         let value = param.base();

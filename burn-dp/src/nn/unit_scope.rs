@@ -170,15 +170,7 @@ struct RandomLayers {
 }
 
 impl ModuleVisitor for RandomLayers {
-    fn enter_module(&mut self, name: &str, container_type: &str) {
-        self.path.push(name.to_string());
-        self.containers.push(container_type.to_string());
-    }
-
-    fn exit_module(&mut self, _name: &str, _container_type: &str) {
-        self.path.pop();
-        self.containers.pop();
-    }
+    track_path!(path, containers);
 
     fn visit_flag(&mut self, flag: &Param<Flag>) {
         let layer = self.containers.last().and_then(|name| name.strip_prefix("Struct:"));

@@ -171,10 +171,9 @@ mod tests {
         let step = source.begin_step(Purpose::Gradient, 4).unwrap();
         let mut step = step.bound_to(sums.iter().map(Vec::as_slice));
         let parameters = (0..).zip(&mut sums).map(|(parameter, sums)| {
-            (mechanism, step.stream(parameter).unwrap(), sums.as_mut_slice())
+            (mechanism, step.stream(parameter).unwrap(), sums.as_mut_slice(), None)
         });
-        let parameters = parameters.collect();
-        GaussianMechanism::release_with(parameters, ahead, None).unwrap();
+        GaussianMechanism::release_parameters(parameters.collect(), ahead).unwrap();
         sums
     }
 

@@ -298,7 +298,7 @@ pub(super) mod tests {
     use crate::noise::ahead::PIECE_VALUES;
     use crate::noise::release::TASK_VALUES;
     use crate::noise::{GaussianMechanism, NoiseAhead};
-    use crate::random::{InsecureSeed, Purpose};
+    use crate::random::{InsecureSeed, Purpose, Stream};
 
     /// Strategies of every kind.
     pub(in crate::noise) fn strategies(steps: u64) -> Vec<Strategy> {
@@ -315,6 +315,20 @@ pub(super) mod tests {
         let strategies = strategies.map(Result::unwrap);
         let normalized = strategies[2].clone().with_normalized_columns();
         strategies.into_iter().chain([normalized]).collect()
+    }
+
+    /// Releases sums with correlated noise.
+    pub(in crate::noise) fn release_with(
+        parameters: Vec<(GaussianMechanism, Stream, &mut [f32])>,
+        ahead: Option<&NoiseAhead>,
+        correlated: &mut CorrelatedNoise,
+    ) -> Result<(), DpError> {
+        let lengths: Vec<usize> = parameters.iter().map(|(_, _, sums)| sums.len()).collect();
+        let mut step = correlated.begin(parameters[0].1.identity().0, &lengths)?;
+        let parameters = parameters.into_iter().zip(step.parameters());
+        let parameters =
+            parameters.map(|((mechanism, stream, sums), of)| (mechanism, stream, sums, Some(of)));
+        GaussianMechanism::release_parameters(parameters.collect(), ahead)
     }
 
     const LENGTHS: [usize; 4] = [TASK_VALUES + PIECE_VALUES + 77, 1, 0, 300];
@@ -344,8 +358,7 @@ pub(super) mod tests {
                 (mechanism, noise.stream(parameter).unwrap(), sums.as_mut_slice())
             });
             let parameters = parameters.collect();
-            let correlated = Some(&mut self.noise);
-            GaussianMechanism::release_with(parameters, drawn.as_ref(), correlated).unwrap();
+            release_with(parameters, drawn.as_ref(), &mut self.noise).unwrap();
             self.step += 1;
             sums
         }
@@ -447,7 +460,7 @@ pub(super) mod tests {
             (mechanism, noise.stream(parameter).unwrap(), sums.as_mut_slice())
         });
         let parameters = parameters.collect();
-        assert!(GaussianMechanism::release_with(parameters, None, Some(&mut run.noise)).is_err());
+        assert!(release_with(parameters, None, &mut run.noise).is_err());
         run.step = 1;
         assert!(run.all() == expected[1..]);
     }

@@ -5,7 +5,7 @@
 use burn::tensor::{DType, Device, Int, Tensor, TensorData};
 use burn_dp_accountant::correlated_noise::Strategy;
 
-use super::correlated::tests::strategies;
+use super::correlated::tests::{release_with, strategies};
 use super::{CorrelatedNoise, CorrelatedStep, GaussianMechanism};
 use crate::device_read::wait;
 use crate::ops::{copied_memories, double_operations, has_release, native_erase};
@@ -245,7 +245,7 @@ fn a_memory_elsewhere_is_an_error_and_no_other_noise() {
             (mechanism, noise.stream(parameter).unwrap(), sums.as_mut_slice())
         });
         let parameters = parameters.collect();
-        let error = GaussianMechanism::release_with(parameters, None, Some(&mut run.noise));
+        let error = release_with(parameters, None, &mut run.noise);
         let error = error.unwrap_err().to_string();
         assert!(error.contains("not on the device of its sum"), "{error}");
         assert!(sums.iter().flatten().all(|&sum| sum == 0.0));

@@ -3,8 +3,7 @@
 use burn::tensor::{Device, Tensor};
 
 use super::ahead::NoiseAhead;
-use super::correlated::CorrelatedNoise;
-use super::correlated_step::{CorrelatedParameter, CorrelatedStep};
+use super::correlated_step::CorrelatedParameter;
 use super::grid::Grid;
 use super::integer_normal::TABLE;
 use super::release::release;
@@ -191,37 +190,13 @@ impl GaussianMechanism {
     /// Returns [`DpError::InvalidArgument`] if any sum is not finite; then the sums of all
     /// parameters are set to zero and nothing is released.
     pub fn release_all(parameters: Vec<(Self, Stream, &mut [f32])>) -> Result<(), DpError> {
-        Self::release_with(parameters, None, None)
+        let independent = |(mechanism, stream, sums)| (mechanism, stream, sums, None);
+        Self::release_parameters(parameters.into_iter().map(independent).collect(), None)
     }
 
-    /// Releases as [`release_all`](Self::release_all), with noise that may have been drawn ahead.
-    /// The result does not depend on whether it was.
-    ///
-    /// # Arguments
-    ///
-    /// - `correlated`: combines the noise with the noise of earlier steps
-    pub(crate) fn release_with(
-        parameters: Vec<(Self, Stream, &mut [f32])>,
-        ahead: Option<&NoiseAhead>,
-        correlated: Option<&mut CorrelatedNoise>,
-    ) -> Result<(), DpError> {
-        let lengths: Vec<usize> = parameters.iter().map(|(_, _, sums)| sums.len()).collect();
-        let mut step = match (correlated, parameters.first()) {
-            (Some(correlated), Some((_, stream, _))) => {
-                Some(correlated.begin(stream.identity().0, &lengths)?)
-            }
-            _ => None,
-        };
-        let mut correlated = step.iter_mut().flat_map(CorrelatedStep::parameters);
-        let parameters = parameters
-            .into_iter()
-            .map(|(mechanism, stream, sums)| (mechanism, stream, sums, correlated.next()))
-            .collect();
-        Self::release_parameters(parameters, ahead)
-    }
-
-    /// Releases as [`release_with`](Self::release_with), given what correlates the noise of each
-    /// parameter.
+    /// Releases as [`release_all`](Self::release_all), with noise that may have been drawn ahead,
+    /// given what correlates the noise of each parameter with the noise of earlier steps. The
+    /// result does not depend on whether the noise was drawn ahead.
     pub(crate) fn release_parameters(
         mut parameters: Vec<ParameterSums<'_>>,
         ahead: Option<&NoiseAhead>,

@@ -1,9 +1,9 @@
-//! The operations of [`ParametricOps`] on Burn's high-level tensors.
+//! The operations of [`ParametricOps`] and [`LayerOps`] on Burn's high-level tensors.
 
 use burn::backend::{Backend, Dispatch, TensorMetadata, tensor::FloatTensor};
 use burn::tensor::{DType, Int, Shape, Tensor};
 
-use super::{Bias, Convolution, Kept, ParametricOps, Patches, Primitive, Slot};
+use super::{Bias, Convolution, Kept, LayerOps, ParametricOps, Patches, Primitive, Slot, Windows};
 
 pub(super) fn bias_of(bias: Option<Tensor<1>>) -> Bias<Dispatch> {
     match bias {
@@ -232,6 +232,26 @@ fn patches_of_volumes(input: Tensor<5>, patches: &Patches) -> Tensor<3> {
 pub(crate) fn indexed_squared_norms(ids: Tensor<2, Int>, rows: Tensor<3>) -> Option<Tensor<1>> {
     Dispatch::native_indexed_squared_norms(ids.into_dispatch(), rows.into_dispatch())
         .map(Tensor::from_dispatch)
+}
+
+/// Returns the softmax over the last axis.
+pub(crate) fn row_softmax<const D: usize>(input: Tensor<D>) -> Tensor<D> {
+    Tensor::from_dispatch(Dispatch::row_softmax(input.into_dispatch()))
+}
+
+/// Returns values with zero mean and unit variance over the last axis.
+pub(crate) fn row_normalize<const D: usize>(input: Tensor<D>, epsilon: f64) -> Tensor<D> {
+    let (output, _) = Dispatch::row_normalize(input.into_dispatch(), epsilon);
+    Tensor::from_dispatch(output)
+}
+
+/// Returns the largest value of each window, with the native kernel of the backend.
+///
+/// # Shapes
+///
+/// - input: `[batch_size, channels, height, width]`
+pub(crate) fn window_maxima(input: Tensor<4>, windows: Windows) -> Tensor<4> {
+    Tensor::from_dispatch(Dispatch::window_maxima(input.into_dispatch(), windows))
 }
 
 /// Casts to single precision: the precision of norms and sums, whatever the precision of the model.

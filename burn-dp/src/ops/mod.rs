@@ -16,8 +16,7 @@
 //! | `recording` | the recording of one thread |
 //! | `release_ops` | the release of sums where they are |
 //! | `recurrent/` | recurrent layers, one primitive per sequence |
-//! | `rows/` | softmax and normalization over the last axis |
-//! | `max_pool` | max pooling |
+//! | `rows`, `max_pool` | softmax and normalization over the last axis, max pooling |
 //! | `backends/` | native kernels, with Burn's operations as their oracles |
 
 mod autodiff;
@@ -25,6 +24,7 @@ mod backends;
 mod functions;
 mod ids;
 mod kept;
+mod layer_ops;
 mod max_pool;
 mod parametric_ops;
 mod primitive;
@@ -42,19 +42,19 @@ mod tap;
 pub(crate) use backends::cube::{copied_memories, double_operations, normal_values};
 pub(crate) use functions::{
     affine, convolution, convolution_gradients, gram_matrices, indexed_squared_norms,
-    matrix_product, packed_linear, patches, put, single, standardized_gradients, take, take_ids,
-    take_rows, weight_gradient, weighted_outer_products,
+    matrix_product, packed_linear, patches, put, row_normalize, row_softmax, single,
+    standardized_gradients, take, take_ids, take_rows, weight_gradient, weighted_outer_products,
+    window_maxima,
 };
 pub(crate) use ids::{bounded, first_outside, widened};
 pub use kept::{Bias, Kept};
-pub(crate) use max_pool::window_maxima;
-pub use max_pool::{PoolOps, Windows};
+pub use layer_ops::LayerOps;
+pub use max_pool::Windows;
 pub use parametric_ops::ParametricOps;
 pub use primitive::{LayerIds, Primitive};
 pub use primitives::{Convolution, Patches};
 pub use recurrent::{
-    Cell, FusedOps, GateFunction, GateIds, GateParameters, GruCell, LstmCell, Recurrence,
-    RecurrentOps, RnnCell,
+    Cell, FusedOps, GateFunction, GateIds, GateParameters, GruCell, LstmCell, Recurrence, RnnCell,
 };
 pub(crate) use recurrent::{activation, recurrent};
 pub use release_ops::{ContentHash, CorrelatedKeyedNoise, KeyedNoise, ReleaseOps};
@@ -65,8 +65,6 @@ pub(crate) use release_ops::{
 pub(crate) use row_sums::{
     axis_product_sums, axis_sums, row_products, row_squared_norms, row_sums, weighted_rows,
 };
-pub use rows::RowOps;
-pub(crate) use rows::{row_normalize, row_softmax};
 pub(crate) use same_memory::is_same_memory;
 pub use slot::Slot;
 pub(crate) use tap::{apply, keep, keep_deformed, keep_ids, keep_standardized, mark_unkeyed};

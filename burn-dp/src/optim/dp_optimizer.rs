@@ -632,11 +632,4 @@ impl PrivacyPlan {
     }
 }
 
-impl std::fmt::Debug for DpOptimizer {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("DpOptimizer")
-            .field("plan", &self.engine.plan)
-            .field("next_step", &self.engine.next_step())
-            .finish_non_exhaustive()
-    }
-}
+opaque_debug!(DpOptimizer, |this| plan: this.engine.plan, next_step: this.engine.next_step());

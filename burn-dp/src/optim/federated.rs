@@ -1,5 +1,3 @@
-use std::fmt;
-
 use burn::lr_scheduler::module_lr_scheduler::ModuleLearningRate;
 use burn::module::Module;
 use burn::tensor::Tensor;
@@ -196,11 +194,4 @@ impl FederatedTraining {
     }
 }
 
-impl fmt::Debug for FederatedTraining {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("FederatedTraining")
-            .field("optim", &self.optim)
-            .field("update", &self.update)
-            .finish_non_exhaustive()
-    }
-}
+opaque_debug!(FederatedTraining, |this| optim: this.optim, update: this.update);

@@ -59,11 +59,7 @@ impl<M> RefusedStep<M> {
     }
 }
 
-impl<M> fmt::Debug for RefusedStep<M> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("RefusedStep").field("error", &self.error).finish_non_exhaustive()
-    }
-}
+opaque_debug!(RefusedStep<M>, |this| error: this.error);
 
 impl<M> fmt::Display for RefusedStep<M> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

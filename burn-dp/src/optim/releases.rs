@@ -1,6 +1,5 @@
 //! The releases of a run, in order.
 
-use std::fmt;
 use std::future::Future;
 use std::path::{Path, PathBuf};
 use std::pin::Pin;
@@ -213,11 +212,7 @@ impl Releases {
     }
 }
 
-impl fmt::Debug for Releases {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Releases").field("releases", &self.len()).finish_non_exhaustive()
-    }
-}
+opaque_debug!(Releases, |this| releases: this.len());
 
 #[cfg(test)]
 mod tests {

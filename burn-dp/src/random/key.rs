@@ -1,7 +1,5 @@
 //! The secret from which all randomness of a run is derived.
 
-use std::fmt;
-
 use zeroize::{Zeroize, Zeroizing};
 
 use super::keystream::{GROUP_BLOCKS, Group, Keystream};
@@ -166,11 +164,7 @@ impl From<InsecureSeed> for Key {
     }
 }
 
-impl fmt::Debug for Key {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Key").field("secure", &self.secure).finish_non_exhaustive()
-    }
-}
+opaque_debug!(Key, |this| secure: this.secure);
 
 #[cfg(test)]
 mod tests {

@@ -1,7 +1,5 @@
 //! The words of the random layers of a model, such as dropout.
 
-use std::fmt;
-
 use zeroize::Zeroizing;
 
 use super::key::{InsecureSeed, Key};
@@ -76,11 +74,7 @@ impl LayerKey {
     }
 }
 
-impl fmt::Debug for LayerKey {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("LayerKey").finish_non_exhaustive()
-    }
-}
+opaque_debug!(LayerKey);
 
 #[cfg(test)]
 mod tests {

@@ -60,5 +60,5 @@ pub(crate) use share::share;
 pub use source::NoiseSource;
 pub use step::NoiseStep;
 pub use stream::Stream;
-pub(crate) use uniform::{below, permutation};
+pub(crate) use uniform::{below, choose_without_replacement, permutation};
 pub(crate) use words::Words;

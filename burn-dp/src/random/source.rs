@@ -1,6 +1,5 @@
 //! The source of all randomness of a run.
 
-use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::key::{InsecureSeed, Key};
@@ -170,14 +169,7 @@ impl NoiseSource {
     }
 }
 
-impl fmt::Debug for NoiseSource {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("NoiseSource")
-            .field("secure", &self.is_secure())
-            .field("next", &self.next)
-            .finish_non_exhaustive()
-    }
-}
+opaque_debug!(NoiseSource, |this| secure: this.is_secure(), next: this.next);
 
 #[cfg(test)]
 mod tests {

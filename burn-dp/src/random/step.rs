@@ -1,7 +1,6 @@
 //! One step of noise.
 
 use std::collections::HashSet;
-use std::fmt;
 
 use zeroize::Zeroizing;
 
@@ -128,15 +127,11 @@ impl NoiseStep {
     }
 }
 
-impl fmt::Debug for NoiseStep {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("NoiseStep")
-            .field("purpose", &self.purpose)
-            .field("step", &self.step)
-            .field("secure", &self.key.is_secure())
-            .finish_non_exhaustive()
-    }
-}
+opaque_debug!(NoiseStep, |this|
+    purpose: this.purpose,
+    step: this.step,
+    secure: this.key.is_secure()
+);
 
 #[cfg(test)]
 mod tests {

@@ -1,7 +1,5 @@
 //! The words of one use of randomness.
 
-use std::fmt;
-
 use super::key::Key;
 use super::keystream::Keystream;
 use super::purpose::Domain;
@@ -50,14 +48,7 @@ impl Stream {
     }
 }
 
-impl fmt::Debug for Stream {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Stream")
-            .field("position", &self.position)
-            .field("secure", &self.is_secure())
-            .finish_non_exhaustive()
-    }
-}
+opaque_debug!(Stream, |this| position: this.position, secure: this.is_secure());
 
 #[cfg(test)]
 mod tests {

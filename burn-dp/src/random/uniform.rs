@@ -27,6 +27,22 @@ pub(crate) fn permutation(words: &mut impl Iterator<Item = u64>, length: usize) 
     permutation
 }
 
+/// Keeps `count` of the items, in ascending order; each set of them has the same probability if the
+/// words are uniform.
+pub(crate) fn choose_without_replacement(
+    words: &mut impl Iterator<Item = u64>,
+    items: &mut Vec<usize>,
+    count: usize,
+) {
+    // The first places of a permutation.
+    for place in 0..count {
+        let left = (items.len() - place) as u64;
+        items.swap(place, place + below(words, left) as usize);
+    }
+    items.truncate(count);
+    items.sort_unstable();
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -1,7 +1,5 @@
 //! The words of a stream, one after the other.
 
-use std::fmt;
-
 use zeroize::Zeroizing;
 
 use super::keystream::{GROUP_BLOCKS, GROUP_WORDS, Group, Keystream};
@@ -47,11 +45,7 @@ impl Iterator for Words {
     }
 }
 
-impl fmt::Debug for Words {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Words").finish_non_exhaustive()
-    }
-}
+opaque_debug!(Words);
 
 #[cfg(test)]
 mod tests {

@@ -1,6 +1,5 @@
 //! Several augmentations of every unit.
 
-use std::fmt;
 use std::marker::PhantomData;
 
 use burn::data::dataloader::batcher::Batcher;
@@ -94,10 +93,4 @@ where
     }
 }
 
-impl<B, F, I> fmt::Debug for AugmentationBatcher<B, F, I> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("AugmentationBatcher")
-            .field("multiplicity", &self.multiplicity)
-            .finish_non_exhaustive()
-    }
-}
+opaque_debug!(AugmentationBatcher<B, F, I>, |this| multiplicity: this.multiplicity);

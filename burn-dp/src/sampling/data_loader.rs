@@ -1,6 +1,5 @@
 //! From a data set, a batcher and a sampler to the batches of every step.
 
-use std::fmt;
 use std::marker::PhantomData;
 use std::sync::Arc;
 
@@ -112,14 +111,7 @@ impl<I: Send + 'static, O: Send + 'static> PrivateDataLoaderBuilder<I, O> {
     }
 }
 
-impl<I, O> fmt::Debug for PrivateDataLoaderBuilder<I, O> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("PrivateDataLoaderBuilder")
-            .field("device", &self.device)
-            .field("prefetch", &self.prefetch)
-            .finish_non_exhaustive()
-    }
-}
+opaque_debug!(PrivateDataLoaderBuilder<I, O>, |this| device: this.device, prefetch: this.prefetch);
 
 #[cfg(test)]
 mod tests {

@@ -2,7 +2,6 @@
 
 use std::collections::HashMap;
 use std::error::Error;
-use std::fmt;
 use std::hash::Hash;
 use std::io::Write;
 
@@ -222,11 +221,7 @@ where
     }
 }
 
-impl<D, I> fmt::Debug for Distinct<D, I> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Distinct").field("compared", &self.check.is_some()).finish_non_exhaustive()
-    }
-}
+opaque_debug!(Distinct<D, I>, |this| compared: this.check.is_some());
 
 /// Loads some records again, backwards: a data set that counts its calls returns others.
 fn load_again<I, E>(

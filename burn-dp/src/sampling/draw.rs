@@ -1,6 +1,5 @@
 //! The units of one step.
 
-use std::fmt;
 use std::sync::Arc;
 
 use super::mechanism::SamplingMechanism;
@@ -84,11 +83,7 @@ impl Draw {
     }
 }
 
-impl fmt::Debug for Draw {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Draw").field("step", &self.step).finish_non_exhaustive()
-    }
-}
+opaque_debug!(Draw, |this| step: this.step);
 
 #[cfg(test)]
 mod tests {

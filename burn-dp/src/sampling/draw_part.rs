@@ -1,6 +1,5 @@
 //! A part of a draw, which is used once.
 
-use std::fmt;
 use std::ops::Range;
 
 use burn::tensor::{Bool, Device, Tensor, TensorData, assert_shape};
@@ -159,11 +158,7 @@ impl From<&Draw> for DrawPart {
     }
 }
 
-impl fmt::Debug for DrawPart {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("DrawPart").field("step", &self.step()).finish_non_exhaustive()
-    }
-}
+opaque_debug!(DrawPart, |this| step: this.step());
 
 #[cfg(test)]
 mod tests {

@@ -1,8 +1,6 @@
 //! Which examples of a unit a step uses.
 
-use std::fmt;
-
-use crate::random::{Domain, Key, Stream, below};
+use crate::random::{Domain, Key, Stream, choose_without_replacement};
 
 /// Chooses some of the examples of a unit in one step: a function of the key of the run, the step
 /// and the unit, so that a resumed run makes the same choices.
@@ -29,22 +27,13 @@ impl ExampleChoice {
         if owned > max_examples {
             let stream = Stream::new(&self.key, Domain::Examples, self.step, unit as u64);
             let mut words = stream.into_words();
-            for place in 0..max_examples {
-                let left = (owned - place) as u64;
-                positions.swap(place, place + below(&mut words, left) as usize);
-            }
-            positions.truncate(max_examples);
-            positions.sort_unstable();
+            choose_without_replacement(&mut words, &mut positions, max_examples);
         }
         positions
     }
 }
 
-impl fmt::Debug for ExampleChoice {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ExampleChoice").field("step", &self.step).finish_non_exhaustive()
-    }
-}
+opaque_debug!(ExampleChoice, |this| step: this.step);
 
 #[cfg(test)]
 mod tests {

@@ -1,6 +1,5 @@
 //! The data of one step.
 
-use std::fmt;
 use std::sync::Arc;
 
 use burn::tensor::Device;
@@ -149,11 +148,7 @@ impl<O> From<LogicalBatch<O>> for Draw {
     }
 }
 
-impl<O> fmt::Debug for LogicalBatch<O> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("LogicalBatch").field("step", &self.draw.step()).finish_non_exhaustive()
-    }
-}
+opaque_debug!(LogicalBatch<O>, |this| step: this.draw.step());
 
 #[cfg(test)]
 mod tests {

@@ -1,6 +1,5 @@
 //! The logical batches of a run.
 
-use std::fmt;
 use std::sync::Arc;
 
 use super::draw::Draw;
@@ -89,12 +88,4 @@ impl<O: Send + 'static> Iterator for LogicalBatches<O> {
     }
 }
 
-impl<O> fmt::Debug for LogicalBatches<O> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("LogicalBatches")
-            .field("sampler", &self.sampler)
-            .field("next", &self.next)
-            .field("steps", &self.steps)
-            .finish_non_exhaustive()
-    }
-}
+opaque_debug!(LogicalBatches<O>, |this| sampler: this.sampler, next: this.next, steps: this.steps);

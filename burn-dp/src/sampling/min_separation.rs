@@ -1,6 +1,5 @@
 //! Sampling with a minimum number of steps between two steps of a unit.
 
-use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use super::mechanism::SamplingMechanism;
@@ -167,15 +166,11 @@ impl Sampler for MinSeparationSampler {
     }
 }
 
-impl fmt::Debug for MinSeparationSampler {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("MinSeparationSampler")
-            .field("population", &self.population)
-            .field("separation", &self.separation)
-            .field("sampling_probability", &self.sampling_probability)
-            .finish_non_exhaustive()
-    }
-}
+opaque_debug!(MinSeparationSampler, |this|
+    population: this.population,
+    separation: this.separation,
+    sampling_probability: this.sampling_probability
+);
 
 #[cfg(test)]
 mod tests {

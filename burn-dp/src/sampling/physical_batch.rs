@@ -1,7 +1,5 @@
 //! The rows of a logical batch that are processed at once.
 
-use std::fmt;
-
 use super::draw::Draw;
 use super::draw_part::DrawPart;
 use super::records::RecordIdentity;
@@ -72,8 +70,4 @@ impl From<&Draw> for PhysicalBatch<Vec<usize>> {
     }
 }
 
-impl<O> fmt::Debug for PhysicalBatch<O> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("PhysicalBatch").finish_non_exhaustive()
-    }
-}
+opaque_debug!(PhysicalBatch<O>);

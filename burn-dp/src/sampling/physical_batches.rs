@@ -1,6 +1,5 @@
 //! The physical batches of a logical batch, one after the other.
 
-use std::fmt;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, sync_channel};
 use std::thread::JoinHandle;
@@ -118,8 +117,4 @@ impl<O> Iterator for PhysicalBatches<O> {
     }
 }
 
-impl<O> fmt::Debug for PhysicalBatches<O> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("PhysicalBatches").finish_non_exhaustive()
-    }
-}
+opaque_debug!(PhysicalBatches<O>);

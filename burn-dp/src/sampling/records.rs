@@ -170,38 +170,31 @@ where
 {
 }
 
-impl<D, I, E> DistinctRecords<I, E> for Arc<D>
-where
-    D: DistinctRecords<I, E>,
-    E: Error + Send + Sync + 'static,
-{
-    fn identity(&self) -> RecordIdentity {
-        (**self).identity()
-    }
+/// A pointer to a data set has the records of the data set.
+macro_rules! records_behind {
+    ($($pointer:ident),+) => {$(
+        impl<D, I, E> DistinctRecords<I, E> for $pointer<D>
+        where
+            D: DistinctRecords<I, E>,
+            E: Error + Send + Sync + 'static,
+        {
+            fn identity(&self) -> RecordIdentity {
+                (**self).identity()
+            }
 
-    fn check_record(&self, index: usize, record: &I) -> Result<(), DpError> {
-        (**self).check_record(index, record)
-    }
+            fn check_record(&self, index: usize, record: &I) -> Result<(), DpError> {
+                (**self).check_record(index, record)
+            }
 
-    fn items_of_step(&self, indices: Vec<usize>, choice: &ExampleChoice) -> Result<Vec<I>, E> {
-        (**self).items_of_step(indices, choice)
-    }
+            fn items_of_step(
+                &self,
+                indices: Vec<usize>,
+                choice: &ExampleChoice,
+            ) -> Result<Vec<I>, E> {
+                (**self).items_of_step(indices, choice)
+            }
+        }
+    )+};
 }
 
-impl<D, I, E> DistinctRecords<I, E> for Box<D>
-where
-    D: DistinctRecords<I, E>,
-    E: Error + Send + Sync + 'static,
-{
-    fn identity(&self) -> RecordIdentity {
-        (**self).identity()
-    }
-
-    fn check_record(&self, index: usize, record: &I) -> Result<(), DpError> {
-        (**self).check_record(index, record)
-    }
-
-    fn items_of_step(&self, indices: Vec<usize>, choice: &ExampleChoice) -> Result<Vec<I>, E> {
-        (**self).items_of_step(indices, choice)
-    }
-}
+records_behind!(Arc, Box);

@@ -7,7 +7,7 @@ use super::population::{Population, check_number};
 use super::sampler::Sampler;
 use super::sampler::sealed::Sealed;
 use crate::DpError;
-use crate::random::{Domain, Key, Stream, below};
+use crate::random::{Domain, Key, Stream, choose_without_replacement};
 
 /// Draws as [`PoissonSampler`](super::PoissonSampler), and keeps a uniform subset of
 /// `max_batch_size` units if a draw is larger.
@@ -81,13 +81,7 @@ impl Sealed for TruncatedPoissonSampler {
         let key = self.population.key();
         if units.len() > self.max_batch_size {
             let mut words = Stream::new(key, Domain::Cut, step, 0).into_words();
-            // The first places of a permutation.
-            for place in 0..self.max_batch_size {
-                let left = (units.len() - place) as u64;
-                units.swap(place, place + below(&mut words, left) as usize);
-            }
-            units.truncate(self.max_batch_size);
-            units.sort_unstable();
+            choose_without_replacement(&mut words, &mut units, self.max_batch_size);
         }
         units
     }

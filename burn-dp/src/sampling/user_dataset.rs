@@ -2,7 +2,6 @@
 
 use std::collections::HashMap;
 use std::error::Error;
-use std::fmt;
 use std::hash::Hash;
 
 use burn::data::dataset::Dataset;
@@ -208,14 +207,7 @@ where
     }
 }
 
-impl<D, I> fmt::Debug for UserDataset<D, I> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("UserDataset")
-            .field("users", &self.users())
-            .field("limit", &self.limit)
-            .finish_non_exhaustive()
-    }
-}
+opaque_debug!(UserDataset<D, I>, |this| users: this.users(), limit: this.limit);
 
 #[cfg(test)]
 mod tests {

@@ -1,7 +1,5 @@
 //! One item of the loader.
 
-use std::fmt;
-
 use burn::module::Module;
 use burn::tensor::{Device, Tensor};
 
@@ -71,8 +69,4 @@ impl<O: Send + 'static> PrivateBatch<O> {
     }
 }
 
-impl<O> fmt::Debug for PrivateBatch<O> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("PrivateBatch").field("part", &self.part).finish_non_exhaustive()
-    }
-}
+opaque_debug!(PrivateBatch<O>, |this| part: this.part);

@@ -120,11 +120,7 @@ impl Bundle {
     }
 }
 
-impl fmt::Debug for Bundle {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Bundle").field("checkpointer", &self.checkpointer).finish_non_exhaustive()
-    }
-}
+opaque_debug!(Bundle, |this| checkpointer: this.checkpointer);
 
 fn failed(error: impl fmt::Display) -> CheckpointerError {
     CheckpointerError::Unknown(error.to_string())

@@ -1,6 +1,5 @@
 //! The data loader of `SupervisedTraining`.
 
-use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use burn::data::dataloader::{DataLoader, DataLoaderIterator, Progress};
@@ -163,8 +162,4 @@ impl<O: Send + 'static> DataLoaderIterator<PrivateBatch<O>> for PrivateIterator<
     }
 }
 
-impl<O> fmt::Debug for PrivateDataLoader<O> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("PrivateDataLoader").field("slice", &self.slice).finish_non_exhaustive()
-    }
-}
+opaque_debug!(PrivateDataLoader<O>, |this| slice: this.slice);

@@ -1,6 +1,5 @@
 //! What the threads of a training share: the privacy of the run and the current logical step.
 
-use std::fmt;
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -269,14 +268,10 @@ impl Session {
     }
 }
 
-impl fmt::Debug for Session {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Session")
-            .field("steps_per_epoch", &self.steps_per_epoch)
-            .field("physical_batch_size", &self.physical_batch_size)
-            .finish_non_exhaustive()
-    }
-}
+opaque_debug!(Session, |this|
+    steps_per_epoch: this.steps_per_epoch,
+    physical_batch_size: this.physical_batch_size
+);
 
 #[cfg(test)]
 mod tests {

@@ -27,11 +27,7 @@ pub struct LocalTraining {
     lr: f64,
 }
 
-impl std::fmt::Debug for LocalTraining {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("LocalTraining").field("lr", &self.lr).finish_non_exhaustive()
-    }
-}
+opaque_debug!(LocalTraining, |this| lr: this.lr);
 
 impl LocalTraining {
     /// Creates a local training with `optimizer` and the learning rate `lr`.

@@ -20,11 +20,7 @@ pub struct UnitUpdate {
     pub(super) values: HashMap<ParamId, Tensor<1>>,
 }
 
-impl std::fmt::Debug for UnitUpdate {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("UnitUpdate").finish_non_exhaustive()
-    }
-}
+opaque_debug!(UnitUpdate);
 
 impl UnitUpdate {
     /// Returns the update of a unit without data. It is drawn, clipped and counted like any other.

@@ -1,6 +1,7 @@
 //! Sums of independent log-normal variables of mean 1, from above and from below in convex order.
 
 use crate::math::normal::{self, LN_DENSITY_AT_ZERO};
+use crate::math::quadrature::GAUSS_5;
 
 /// Step of a grid relative to the distance from the mean.
 const STEP: f64 = 0.01;
@@ -11,14 +12,6 @@ const EXTENT: f64 = 0.15;
 
 /// Atoms of less expectation than this are dropped; their total is kept.
 const NEGLIGIBLE: f64 = 1e-45;
-
-const GAUSS_5: [(f64, f64); 5] = [
-    (-0.906_179_845_938_664, 0.236_926_885_056_189_08),
-    (-0.538_469_310_105_683_1, 0.478_628_670_499_366_47),
-    (0.0, 0.568_888_888_888_888_9),
-    (0.538_469_310_105_683_1, 0.478_628_670_499_366_47),
-    (0.906_179_845_938_664, 0.236_926_885_056_189_08),
-];
 
 /// From which side a distribution bounds the true one in convex order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

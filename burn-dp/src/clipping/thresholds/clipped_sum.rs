@@ -26,13 +26,7 @@ pub struct ClippedSum {
     statistics: ClippingStatistics,
 }
 
-impl std::fmt::Debug for ClippedSum {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("ClippedSum")
-            .field("clipping_norm", &self.thresholds.total_norm())
-            .finish_non_exhaustive()
-    }
-}
+opaque_debug!(ClippedSum, |this| clipping_norm: this.thresholds.total_norm());
 
 impl ClippedSum {
     /// Clips the gradient of each example to `thresholds` and adds up.

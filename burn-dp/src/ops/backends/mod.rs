@@ -8,18 +8,13 @@ mod flex;
 use burn::backend::Dispatch;
 use burn_autodiff::{Autodiff, checkpoint::strategy::CheckpointStrategy};
 
-use super::{FusedOps, RecurrentOps, ReleaseOps};
+use super::{FusedOps, ReleaseOps};
 
 #[cfg(any(feature = "ndarray", feature = "cube", feature = "remote"))]
-use super::{ParametricOps, PoolOps, RowOps};
+use super::{LayerOps, ParametricOps};
 
 /// The recurrent primitive chooses kernels by the backend that the dispatch leads to.
 impl FusedOps for Dispatch {
-    type Packed = ();
-}
-
-/// The recurrent primitive has its own backward step.
-impl<B: RecurrentOps, C: CheckpointStrategy> FusedOps for Autodiff<B, C> {
     type Packed = ();
 }
 
@@ -32,13 +27,7 @@ impl FusedOps for burn::backend::NdArray {
 }
 
 #[cfg(feature = "ndarray")]
-impl RecurrentOps for burn::backend::NdArray {}
-
-#[cfg(feature = "ndarray")]
-impl RowOps for burn::backend::NdArray {}
-
-#[cfg(feature = "ndarray")]
-impl PoolOps for burn::backend::NdArray {}
+impl LayerOps for burn::backend::NdArray {}
 
 /// The CPU backends release on the host, where their sums are.
 #[cfg(feature = "flex")]
@@ -59,13 +48,7 @@ impl FusedOps for burn_cubecl::CubeBackend {
 }
 
 #[cfg(feature = "cube")]
-impl RecurrentOps for burn_cubecl::CubeBackend {}
-
-#[cfg(feature = "cube")]
-impl RowOps for burn_cubecl::CubeBackend {}
-
-#[cfg(feature = "cube")]
-impl PoolOps for burn_cubecl::CubeBackend {}
+impl LayerOps for burn_cubecl::CubeBackend {}
 
 /// Fusion compiles kernels of its own.
 #[cfg(feature = "fusion")]
@@ -83,13 +66,7 @@ impl<C: burn_router::RouterChannel> FusedOps for burn_router::BackendRouter<C> {
 }
 
 #[cfg(feature = "remote")]
-impl<C: burn_router::RouterChannel> RecurrentOps for burn_router::BackendRouter<C> {}
-
-#[cfg(feature = "remote")]
-impl<C: burn_router::RouterChannel> RowOps for burn_router::BackendRouter<C> {}
-
-#[cfg(feature = "remote")]
-impl<C: burn_router::RouterChannel> PoolOps for burn_router::BackendRouter<C> {}
+impl<C: burn_router::RouterChannel> LayerOps for burn_router::BackendRouter<C> {}
 
 #[cfg(feature = "remote")]
 impl<C: burn_router::RouterChannel> ReleaseOps for burn_router::BackendRouter<C> {}

@@ -113,28 +113,24 @@ impl Convolution {
     /// last positions of the kernel leave pixels unused. Burn's gradient is wrong then.
     fn groups_with_unused_pixels(&self, input: &Shape, weight: &Shape) -> Option<(Self, usize)> {
         fn one<const N: usize>(
+            convolution: fn(ConvOptions<N>) -> Convolution,
             options: &ConvOptions<N>,
             input: &Shape,
             weight: &Shape,
-        ) -> Option<(ConvOptions<N>, usize)> {
+        ) -> Option<(Convolution, usize)> {
             let unused = |axis: usize| {
                 let (begin, end) = options.padding[axis];
                 let extent = options.dilation[axis] * (weight[axis + 2] - 1) + 1;
                 (begin + input[axis + 2] + end - extent) % options.stride[axis]
             };
+            let of_one_group = || convolution(ConvOptions { groups: 1, ..options.clone() });
             (options.groups > 1 && (0..N).any(|axis| unused(axis) > 0))
-                .then(|| (ConvOptions { groups: 1, ..options.clone() }, options.groups))
+                .then(|| (of_one_group(), options.groups))
         }
         match self {
-            Self::Conv1d(options) => {
-                one(options, input, weight).map(|(options, groups)| (Self::Conv1d(options), groups))
-            }
-            Self::Conv2d(options) => {
-                one(options, input, weight).map(|(options, groups)| (Self::Conv2d(options), groups))
-            }
-            Self::Conv3d(options) => {
-                one(options, input, weight).map(|(options, groups)| (Self::Conv3d(options), groups))
-            }
+            Self::Conv1d(options) => one(Self::Conv1d, options, input, weight),
+            Self::Conv2d(options) => one(Self::Conv2d, options, input, weight),
+            Self::Conv3d(options) => one(Self::Conv3d, options, input, weight),
             _ => None,
         }
     }
@@ -194,15 +190,16 @@ impl Convolution {
             input: &Shape,
             weight: &Shape,
             options: &ConvOptions<N>,
-        ) -> Vec<usize> {
+        ) -> (usize, Vec<usize>) {
             let ConvOptions { stride, padding, dilation, .. } = options;
-            calculate_conv_output_sizes(&last(weight), stride, padding, dilation, &last(input))
+            let (kernel, input) = (last(weight), last(input));
+            (weight[0], calculate_conv_output_sizes(&kernel, stride, padding, dilation, &input))
         }
         fn transposed<const N: usize>(
             input: &Shape,
             weight: &Shape,
             options: &ConvTransposeOptions<N>,
-        ) -> Vec<usize> {
+        ) -> (usize, Vec<usize>) {
             let size = |axis: usize| {
                 calculate_conv_transpose_output_size(
                     weight[axis + 2],
@@ -213,21 +210,15 @@ impl Convolution {
                     input[axis + 2],
                 )
             };
-            (0..N).map(size).collect()
+            (weight[1] * options.groups, (0..N).map(size).collect())
         }
         let (channels, size) = match self {
-            Self::Conv1d(options) => (weight[0], plain(input, weight, options)),
-            Self::Conv2d(options) => (weight[0], plain(input, weight, options)),
-            Self::Conv3d(options) => (weight[0], plain(input, weight, options)),
-            Self::Transpose1d(options) => {
-                (weight[1] * options.groups, transposed(input, weight, options))
-            }
-            Self::Transpose2d(options) => {
-                (weight[1] * options.groups, transposed(input, weight, options))
-            }
-            Self::Transpose3d(options) => {
-                (weight[1] * options.groups, transposed(input, weight, options))
-            }
+            Self::Conv1d(options) => plain(input, weight, options),
+            Self::Conv2d(options) => plain(input, weight, options),
+            Self::Conv3d(options) => plain(input, weight, options),
+            Self::Transpose1d(options) => transposed(input, weight, options),
+            Self::Transpose2d(options) => transposed(input, weight, options),
+            Self::Transpose3d(options) => transposed(input, weight, options),
         };
         Shape::from([vec![input[0], channels], size].concat())
     }

@@ -12,7 +12,7 @@ use super::gate_parameters::{GATES, GateParameters};
 use super::sequence::{OperandGrads, Operands, Trace};
 use super::uses::{LayerInput, LayerOf, Use, record};
 use super::value::Value;
-use super::{FusedOps, GateFunction, Recurrence, RecurrentOps};
+use super::{FusedOps, Recurrence};
 use crate::ops::recording;
 
 /// Input, hidden state and cell; weights and biases of the input, then of the hidden state.
@@ -59,28 +59,6 @@ impl<B: FusedOps> Backward<B, PARENTS> for RecurrentStep {
         match recording::is_active() {
             true => record_uses(found, &trained, &recurrence, size),
             false => register_uses(found, &trained, size, grads),
-        }
-    }
-}
-
-/// The backward step of a gate function.
-#[derive(Debug)]
-struct ActivationStep;
-
-impl<B: FusedOps> Backward<B, 1> for ActivationStep {
-    /// The output.
-    type State = (FloatTensor<B>, GateFunction);
-
-    fn backward(
-        self,
-        ops: Ops<Self::State, 1>,
-        grads: &mut Gradients,
-        _checkpointer: &mut Checkpointer,
-    ) {
-        let (output, function) = ops.state;
-        let grad = Value::<B>(grads.consume::<B>(&ops.node));
-        if let [Some(node)] = ops.parents {
-            grads.register::<B>(node.id, function.backward(Value(output), grad).0);
         }
     }
 }
@@ -172,46 +150,28 @@ fn record_uses<B: FusedOps>(
     }
 }
 
-impl<B: RecurrentOps, C: CheckpointStrategy> RecurrentOps for Autodiff<B, C> {
-    fn parametric_recurrent(
-        input: FloatTensor<Self>,
-        hidden: FloatTensor<Self>,
-        cell: FloatTensor<Self>,
-        of_input: GateParameters<Self>,
-        of_hidden: GateParameters<Self>,
-        recurrence: Recurrence,
-    ) -> FloatTensor<Self> {
-        let kept = recurrence.keeps_input.then(|| input.clone());
-        let parameters = [of_input.into_parts(), of_hidden.into_parts()];
-        let operands = [input, hidden, cell];
-        let of_gates = parameters.iter().flat_map(|(weights, biases)| weights.iter().chain(biases));
-        let mut tensors = operands.iter().chain(of_gates);
-        let nodes: [_; PARENTS] =
-            std::array::from_fn(|_| tensors.next().expect("there are that many tensors").node());
-        let inner = |tensor: FloatTensor<Self>| tensor.into_primitive();
-        let parameters =
-            parameters.map(|(weights, biases)| (weights.map(inner), biases.map(inner)));
-        let operands = Operands::<B>::new(operands.map(inner), parameters, &recurrence);
-        match Backward::<B, PARENTS>::prepare::<C>(RecurrentStep, nodes).compute_bound().stateful()
-        {
-            OpsKind::Tracked(mut prep) => {
-                let kept = kept.map(|input| prep.checkpoint(&input));
-                let (output, trace) = operands.forward(&recurrence);
-                prep.finish((trace, recurrence, kept), output)
-            }
-            OpsKind::UnTracked(prep) => prep.finish(operands.forward(&recurrence).0),
+/// Computes [`LayerOps::parametric_recurrent`](crate::ops::LayerOps::parametric_recurrent) under
+/// autodiff.
+pub(in crate::ops) fn recurrent<B: FusedOps, C: CheckpointStrategy>(
+    operands: [FloatTensor<Autodiff<B, C>>; 3],
+    parameters: [GateParameters<Autodiff<B, C>>; 2],
+    recurrence: Recurrence,
+) -> FloatTensor<Autodiff<B, C>> {
+    let kept = recurrence.keeps_input.then(|| operands[0].clone());
+    let parameters = parameters.map(GateParameters::into_parts);
+    let of_gates = parameters.iter().flat_map(|(weights, biases)| weights.iter().chain(biases));
+    let mut tensors = operands.iter().chain(of_gates);
+    let nodes: [_; PARENTS] =
+        std::array::from_fn(|_| tensors.next().expect("there are that many tensors").node());
+    let inner = |tensor: FloatTensor<Autodiff<B, C>>| tensor.into_primitive();
+    let parameters = parameters.map(|(weights, biases)| (weights.map(inner), biases.map(inner)));
+    let operands = Operands::<B>::new(operands.map(inner), parameters, &recurrence);
+    match Backward::<B, PARENTS>::prepare::<C>(RecurrentStep, nodes).compute_bound().stateful() {
+        OpsKind::Tracked(mut prep) => {
+            let kept = kept.map(|input| prep.checkpoint(&input));
+            let (output, trace) = operands.forward(&recurrence);
+            prep.finish((trace, recurrence, kept), output)
         }
-    }
-
-    fn activation(input: FloatTensor<Self>, function: GateFunction) -> FloatTensor<Self> {
-        let node = input.node();
-        let apply = |input: FloatTensor<Self>| function.apply::<B>(Value(input.into_primitive())).0;
-        match ActivationStep.prepare::<C>([node]).compute_bound().stateful() {
-            OpsKind::Tracked(prep) => {
-                let output = apply(input);
-                prep.finish((output.clone(), function), output)
-            }
-            OpsKind::UnTracked(prep) => prep.finish(apply(input)),
-        }
+        OpsKind::UnTracked(prep) => prep.finish(operands.forward(&recurrence).0),
     }
 }

@@ -1,7 +1,8 @@
 use burn::backend::Dispatch;
 use burn::tensor::Tensor;
 
-use super::{GateFunction, GateParameters, Recurrence, RecurrentOps};
+use super::{GateFunction, GateParameters, Recurrence};
+use crate::ops::LayerOps;
 
 /// Weights and biases of the gates.
 pub(crate) type GateTensors = (Vec<Tensor<2>>, Vec<Tensor<1>>);

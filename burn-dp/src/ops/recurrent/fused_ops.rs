@@ -9,7 +9,7 @@ use super::settings::{GateFunction, GruCell, LstmCell};
 ///
 /// Every kernel returns `None` for what it does not handle; Burn's operations are used then, and
 /// they are the oracle of its tests. An implementation detail that is public because
-/// [`RecurrentOps`](super::RecurrentOps) is.
+/// [`LayerOps`](crate::ops::LayerOps) is.
 #[doc(hidden)]
 #[allow(unused_variables)]
 pub trait FusedOps: Backend {

@@ -4,7 +4,7 @@ use super::value::Value;
 
 impl GateFunction {
     /// Applies the function.
-    pub(super) fn apply<B: FusedOps>(self, input: Value<B>) -> Value<B> {
+    pub(in crate::ops) fn apply<B: FusedOps>(self, input: Value<B>) -> Value<B> {
         match B::gate(&input.0, self) {
             Some(output) => Value(output),
             None => self.apply_by_operations(input),
@@ -22,7 +22,11 @@ impl GateFunction {
     }
 
     /// Returns the gradient of the input from the output and its gradient.
-    pub(super) fn backward<B: FusedOps>(self, output: Value<B>, grad: Value<B>) -> Value<B> {
+    pub(in crate::ops) fn backward<B: FusedOps>(
+        self,
+        output: Value<B>,
+        grad: Value<B>,
+    ) -> Value<B> {
         match B::gate_backward(&output.0, &grad.0, self) {
             Some(grad) => Value(grad),
             None => self.backward_by_operations(output, grad),

@@ -39,7 +39,7 @@ impl<B: Backend> GateParameters<B> {
     }
 
     /// Returns weights and biases of all [`GATES`].
-    pub(super) fn into_parts(self) -> ([FloatTensor<B>; GATES], [FloatTensor<B>; GATES]) {
+    pub(in crate::ops) fn into_parts(self) -> ([FloatTensor<B>; GATES], [FloatTensor<B>; GATES]) {
         (
             [self.weight_0, self.weight_1, self.weight_2, self.weight_3],
             [self.bias_0, self.bias_1, self.bias_2, self.bias_3],

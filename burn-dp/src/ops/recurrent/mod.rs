@@ -24,7 +24,6 @@ mod lstm;
 #[cfg(all(test, feature = "flex"))]
 mod oracle;
 mod recurrence;
-mod recurrent_ops;
 mod rnn;
 mod sequence;
 mod settings;
@@ -32,10 +31,12 @@ mod state;
 mod uses;
 mod value;
 
+pub(super) use autodiff::recurrent as recurrent_with_gradient;
 pub use cell::Cell;
 pub(crate) use functions::{activation, recurrent};
 pub use fused_ops::FusedOps;
 pub use gate_parameters::GateParameters;
 pub use recurrence::{GateIds, Recurrence};
-pub use recurrent_ops::RecurrentOps;
+pub(super) use sequence::Operands;
 pub use settings::{GateFunction, GruCell, LstmCell, RnnCell};
+pub(super) use value::Value;

@@ -13,7 +13,7 @@ use super::value::Value;
 use super::{FusedOps, Recurrence};
 
 /// The tensors of a recurrent layer.
-pub(super) struct Operands<B: Backend> {
+pub(in crate::ops) struct Operands<B: Backend> {
     /// `[batch_size, positions, d_input]`.
     input: Value<B>,
     state: State<B>,
@@ -26,7 +26,7 @@ type Parameters<B> = ([FloatTensor<B>; GATES], [FloatTensor<B>; GATES]);
 
 /// What the forward pass keeps for the backward pass.
 #[derive(Clone, Debug)]
-pub(super) struct Trace<B: Backend> {
+pub(in crate::ops) struct Trace<B: Backend> {
     of_input: Value<B>,
     of_hidden: Value<B>,
     parts: Vec<PartTrace<B>>,
@@ -63,7 +63,7 @@ struct PartGrads<B: Backend> {
 impl<B: FusedOps> Operands<B> {
     /// Takes input, hidden state and cell; and the parameters of the layers of the input and of the
     /// hidden state.
-    pub(super) fn new(
+    pub(in crate::ops) fn new(
         tensors: [FloatTensor<B>; 3],
         parameters: [Parameters<B>; 2],
         recurrence: &Recurrence,
@@ -82,7 +82,7 @@ impl<B: FusedOps> Operands<B> {
     }
 
     /// Returns the hidden states followed, for an LSTM, by the last cell; and the trace.
-    pub(super) fn forward(self, recurrence: &Recurrence) -> (FloatTensor<B>, Trace<B>) {
+    pub(in crate::ops) fn forward(self, recurrence: &Recurrence) -> (FloatTensor<B>, Trace<B>) {
         let Self { input, state, of_input, of_hidden } = self;
         let [batch_size, positions, _] = input.dims::<3>();
         let layers = of_hidden.products(&recurrence.cell.uses(recurrence.gates.len()));

@@ -5,7 +5,7 @@ use burn::tensor::{Scalar, Shape, Slice};
 
 /// A tensor of a backend, with operators.
 #[derive(Clone, Debug)]
-pub(super) struct Value<B: Backend>(pub(super) FloatTensor<B>);
+pub(in crate::ops) struct Value<B: Backend>(pub(in crate::ops) FloatTensor<B>);
 
 impl<B: Backend> Add for Value<B> {
     type Output = Self;

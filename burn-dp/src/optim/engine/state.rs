@@ -267,11 +267,7 @@ impl Drop for EngineState {
     }
 }
 
-impl fmt::Debug for EngineState {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("EngineState").field("next_step", &self.next_step).finish_non_exhaustive()
-    }
-}
+opaque_debug!(EngineState, |this| next_step: this.next_step);
 
 /// The error for a file whose content is not what was written.
 pub(crate) fn damaged(path: &Path, reason: impl fmt::Display) -> DpError {

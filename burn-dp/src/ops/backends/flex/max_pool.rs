@@ -83,12 +83,12 @@ mod tests {
                 false => Flex::float_reshape(input, Shape::new([3, 2, height, width])),
             };
             let output = maxima(input.clone(), windows).unwrap();
-            let expected = oracle::by_operations::<Flex>(input.clone(), windows);
+            let expected = oracle::maxima::<Flex>(input.clone(), windows);
             output.clone().into_data().assert_eq(&expected.into_data(), true);
 
             let grad = Flex::float_mul(output.clone(), output);
             let gradient = input_gradient(&input, &grad, windows).unwrap();
-            let expected = oracle::gradient_by_operations::<Flex>(input, grad, windows);
+            let expected = oracle::input_gradient::<Flex>(input, grad, windows);
             gradient.into_data().assert_approx_eq::<f32>(
                 &expected.into_data(), burn::tensor::Tolerance::default(),
             );

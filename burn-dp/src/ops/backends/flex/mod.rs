@@ -1,6 +1,6 @@
 //! Native kernels of Flex: one pass over memory, on all cores.
 //!
-//! Length: one method for each kernel of two traits, which only call the kernel's file.
+//! Length: one method for each kernel of three traits, which only call the kernel's file.
 //!
 //! One file per kernel, a plain function that can be used and tested alone. It returns `None` for
 //! tensors that it does not handle; the caller falls back to Burn's operations, which are also the
@@ -31,14 +31,13 @@ use burn::tensor::Shape;
 use burn_dp_kernels::Packed;
 use rayon::prelude::*;
 
-use crate::ops::max_pool as by_operations;
 use crate::ops::primitives::{
     axes::{four_axes, sum_over_examples},
     scale,
 };
 use crate::ops::{
-    Bias, Convolution, FusedOps, GateFunction, GruCell, Kept, LstmCell, ParametricOps, Patches,
-    PoolOps, Primitive, RecurrentOps, RowOps, Windows,
+    Bias, Convolution, FusedOps, GateFunction, GruCell, Kept, LayerOps, LstmCell, ParametricOps,
+    Patches, Primitive, Windows, max_pool as by_operations,
 };
 
 impl ParametricOps for Flex {
@@ -282,9 +281,7 @@ impl FusedOps for Flex {
     }
 }
 
-impl RecurrentOps for Flex {}
-
-impl RowOps for Flex {
+impl LayerOps for Flex {
     fn row_softmax(input: FloatTensor<Self>) -> FloatTensor<Self> {
         rows::softmax(input)
     }
@@ -310,12 +307,10 @@ impl RowOps for Flex {
     ) -> FloatTensor<Self> {
         rows::normalize_input_gradient(output, scale, grad)
     }
-}
 
-impl PoolOps for Flex {
     fn window_maxima(input: FloatTensor<Self>, windows: Windows) -> FloatTensor<Self> {
         max_pool::maxima(input, windows)
-            .unwrap_or_else(|input| by_operations::by_operations::<Self>(input, windows))
+            .unwrap_or_else(|input| by_operations::maxima::<Self>(input, windows))
     }
 
     fn window_maxima_input_gradient(
@@ -324,7 +319,7 @@ impl PoolOps for Flex {
         windows: Windows,
     ) -> FloatTensor<Self> {
         max_pool::input_gradient(&input, &grad, windows)
-            .unwrap_or_else(|| by_operations::gradient_by_operations::<Self>(input, grad, windows))
+            .unwrap_or_else(|| by_operations::input_gradient::<Self>(input, grad, windows))
     }
 }
 

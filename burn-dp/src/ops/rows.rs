@@ -1,4 +1,4 @@
-//! The kernels by Burn's operations.
+//! Softmax and normalization over the last axis by Burn's operations.
 
 use burn::backend::{Backend, TensorMetadata, tensor::FloatTensor};
 
@@ -7,14 +7,14 @@ fn last<B: Backend>(tensor: &FloatTensor<B>) -> usize {
     tensor.shape().num_dims() - 1
 }
 
-/// See [`RowOps::row_softmax`](super::RowOps::row_softmax).
-pub(in crate::ops) fn softmax<B: Backend>(input: FloatTensor<B>) -> FloatTensor<B> {
+/// See [`LayerOps::row_softmax`](super::LayerOps::row_softmax).
+pub(super) fn softmax<B: Backend>(input: FloatTensor<B>) -> FloatTensor<B> {
     let axis = last::<B>(&input);
     B::softmax(input, axis)
 }
 
-/// See [`RowOps::row_softmax_input_gradient`](super::RowOps::row_softmax_input_gradient).
-pub(in crate::ops) fn softmax_input_gradient<B: Backend>(
+/// See [`LayerOps::row_softmax_input_gradient`](super::LayerOps::row_softmax_input_gradient).
+pub(super) fn softmax_input_gradient<B: Backend>(
     output: FloatTensor<B>,
     grad: FloatTensor<B>,
 ) -> FloatTensor<B> {
@@ -23,8 +23,8 @@ pub(in crate::ops) fn softmax_input_gradient<B: Backend>(
     B::float_mul(output, B::float_sub(grad, mean))
 }
 
-/// See [`RowOps::row_normalize`](super::RowOps::row_normalize).
-pub(in crate::ops) fn normalize<B: Backend>(
+/// See [`LayerOps::row_normalize`](super::LayerOps::row_normalize).
+pub(super) fn normalize<B: Backend>(
     input: FloatTensor<B>,
     epsilon: f64,
 ) -> (FloatTensor<B>, FloatTensor<B>) {
@@ -37,8 +37,8 @@ pub(in crate::ops) fn normalize<B: Backend>(
     (B::float_div(centered, deviation.clone()), B::float_recip(deviation))
 }
 
-/// See [`RowOps::row_normalize_input_gradient`](super::RowOps::row_normalize_input_gradient).
-pub(in crate::ops) fn normalize_input_gradient<B: Backend>(
+/// See [`LayerOps::row_normalize_input_gradient`](super::LayerOps::row_normalize_input_gradient).
+pub(super) fn normalize_input_gradient<B: Backend>(
     output: FloatTensor<B>,
     scale: FloatTensor<B>,
     grad: FloatTensor<B>,
