@@ -15,15 +15,15 @@ use crate::random::{Domain, Key};
 /// bins are independent of each other's content, which shuffled batches are not.
 ///
 /// By default the bins are the same in every epoch (balls in bins): the steps of a unit are exactly
-/// b steps apart, as correlated noise needs it. With [`with_fresh_bins`](Self::with_fresh_bins)
+/// b steps apart, which correlated noise requires. With [`with_fresh_bins`](Self::with_fresh_bins),
 /// each epoch has its own bins (random allocation): a unit can be in the last step of one epoch and
 /// in the first step of the next.
 ///
 /// # Privacy
 ///
 /// Relation: add or remove one unit. The bin of a unit is an independent, exactly uniform choice by
-/// the key, which depends neither on the data nor on which other units there are. The sizes of the
-/// bins differ by chance; updates are divided by N/b, a public constant.
+/// the key, which depends neither on the data nor on the other units. The sizes of the bins vary
+/// randomly; updates are divided by N/b, a public constant.
 ///
 /// # References
 ///

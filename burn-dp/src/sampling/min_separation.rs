@@ -18,15 +18,15 @@ use crate::random::{Bernoulli, Domain, Key, Stream, below};
 /// The first step is drawn as if there had been infinitely many steps before, so that every step
 /// has the same expected size, E = N·p / (1 + (b - 1)·p). With b = 1 this is Poisson sampling.
 ///
-/// The draw of a step follows from all steps before it. The sampler keeps its place: the next step
+/// The draw of a step depends on all steps before it. The sampler keeps its position: the next step
 /// costs as much as a Poisson draw, and a step far ahead (in a resumed run) or an earlier one is
-/// found by repeating all draws from step 0.
+/// reached by repeating all draws from step 0.
 ///
 /// # Privacy
 ///
 /// Relation: add or remove one unit. Whether a unit takes part depends on the key and on its own
-/// earlier steps, neither on the data nor on other units. The probability p is used exactly, also
-/// for the first step; it is rounded once, when it is computed from E.
+/// earlier steps, and neither on the data nor on other units. The probability p is used exactly,
+/// including in the first step; it is rounded once, when it is computed from E.
 ///
 /// # References
 ///
@@ -41,7 +41,7 @@ pub struct MinSeparationSampler {
     place: Arc<Mutex<Option<Place>>>,
 }
 
-/// Where the draws are: everything that later steps depend on.
+/// The position of the draws: everything that later steps depend on.
 struct Place {
     /// The step of `units`.
     step: u64,
@@ -137,7 +137,7 @@ impl Sealed for MinSeparationSampler {
     }
 
     fn units(&self, step: u64) -> Vec<usize> {
-        // A panic of another thread leaves no place, which is found again.
+        // After a panic of another thread there is no position, and it is computed again.
         let mut place = self.place.lock().unwrap_or_else(PoisonError::into_inner);
         let mut found = match place.take() {
             Some(found) if found.step <= step => found,

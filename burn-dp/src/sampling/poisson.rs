@@ -10,8 +10,8 @@ use crate::random::{Bernoulli, Domain, Key, Stream};
 
 /// Draws each unit independently of all others with the same probability.
 ///
-/// The size of a draw follows the binomial distribution with N and q. There is no partial batch, no
-/// epoch, and nothing is dropped from a draw that is larger than expected.
+/// The size of a draw follows the binomial distribution with N and q. There are no partial batches
+/// and no epochs, and nothing is dropped from a draw that is larger than expected.
 ///
 /// # Privacy
 ///
@@ -20,7 +20,7 @@ use crate::random::{Bernoulli, Domain, Key, Stream};
 /// [`with_expected_batch_size`](Self::with_expected_batch_size) rounds the quotient to q once,
 /// before the accountant and the sampler use it.
 ///
-/// Who is drawn is secret as long as the key is. Not covered: the time that a draw takes, which
+/// The drawn units are secret as long as the key is. Not covered: the time that a draw takes, which
 /// depends on its size.
 ///
 /// # Example
@@ -208,7 +208,7 @@ mod tests {
         for k in 0..units {
             probability.push(probability[k] * (units - k) as f64 / (k + 1) as f64 * q / (1.0 - q));
         }
-        // Sizes outside of 2..=20 share the two outer cells, so that every cell expects 10 or more.
+        // Sizes outside 2..=20 share the two outer cells, so that every cell expects 10 or more.
         let cell = |size: usize| size.clamp(2, 20) - 2;
         let (mut observed, mut expected) = (vec![0.0; 19], vec![0.0; 19]);
         for (size, p) in probability.iter().enumerate() {

@@ -8,7 +8,7 @@ use super::sampler::sealed::Sealed;
 use crate::DpError;
 use crate::random::{Domain, Key, Stream, below};
 
-/// Makes m independent draws of one unit, each uniform over the data set.
+/// Draws one unit m times independently, each time uniformly from the data set.
 ///
 /// A unit that is drawn j times is j rows of the batch: it is clipped in each of them and
 /// contributes j times. The accountant counts all multiplicities with their probabilities.
@@ -17,7 +17,7 @@ use crate::random::{Domain, Key, Stream, below};
 ///
 /// Relation: replace one unit. The sums of two neighboring data sets differ by j removed and j
 /// added contributions, so the sensitivity of a draw is up to 2m times the clipping threshold; it
-/// costs more than [`FixedSizeSampler`](super::FixedSizeSampler), which is the one to choose unless
+/// costs more than [`FixedSizeSampler`](super::FixedSizeSampler), which is the better choice unless
 /// an algorithm needs replacement.
 ///
 /// The draws are exactly uniform for a uniform key; see [`random`](crate::random).
