@@ -8,13 +8,13 @@ use burn::train::{InferenceStep, Learner};
 use super::{PrivateModel, PrivateTrainStep};
 use crate::DpError;
 
-/// A learning rate that depends on public values alone: the step, and constants.
+/// A learning rate that depends only on public values: the step, and constants.
 ///
 /// # Privacy
 ///
 /// Learning rates reach the model without noise. A rate that is reduced when the training loss
-/// stops falling depends on every private example, and no ε covers that. The schedulers of Burn are
-/// functions of the step, so their configurations are accepted as they are.
+/// stops falling depends on every private example, and no ε covers that. Burn's schedulers are
+/// functions of the step, so their configurations are accepted.
 ///
 /// # Example
 ///
@@ -47,7 +47,7 @@ impl PublicSchedule {
     ///
     /// # Errors
     ///
-    /// Returns [`DpError::InvalidArgument`] if Burn refuses the configuration.
+    /// Returns [`DpError::InvalidArgument`] if Burn rejects the configuration.
     pub fn new(config: impl Into<LrSchedulerConfig>) -> Result<Self, DpError> {
         Self::of_groups(&ModuleLrSchedulerConfig::new(config.into()))
     }
@@ -56,17 +56,17 @@ impl PublicSchedule {
     ///
     /// # Errors
     ///
-    /// Returns [`DpError::InvalidArgument`] if Burn refuses the configuration.
+    /// Returns [`DpError::InvalidArgument`] if Burn rejects the configuration.
     pub fn of_groups(config: &ModuleLrSchedulerConfig) -> Result<Self, DpError> {
         config.init().map(Self).map_err(|reason| DpError::invalid("lr", reason))
     }
 
-    /// Declares that a scheduler of your own depends on public values alone.
+    /// Declares that a custom scheduler depends only on public values.
     ///
     /// # Privacy
     ///
-    /// This cannot be checked. Public are the step, constants, [public data](crate::PublicData),
-    /// and what the run released, such as the metric of the clipping norm.
+    /// This cannot be checked. The step, constants, [public data](crate::PublicData), and values
+    /// that the run released, such as the clipping norm metric, are public.
     pub fn declared_public(scheduler: impl Into<ModuleLrScheduler>) -> Self {
         Self(scheduler.into())
     }
@@ -77,12 +77,12 @@ impl PublicSchedule {
 }
 
 impl<M: PrivateTrainStep> PrivateModel<M> {
-    /// Returns Burn's learner, with a learning rate that depends on public values alone.
+    /// Returns Burn's learner, with a learning rate that depends only on public values.
     ///
     /// # Privacy
     ///
-    /// Burn's `Learner::new` accepts the model as well, with any scheduler: one that follows the
-    /// training loss, or private validation data, releases them without noise.
+    /// Burn's `Learner::new` accepts the model as well, with any scheduler: a scheduler that
+    /// follows the training loss, or private validation data, releases them without noise.
     pub fn learner(self, optimizer: ModuleOptimizer, schedule: PublicSchedule) -> Learner<Self>
     where
         M: InferenceStep + fmt::Display + 'static,

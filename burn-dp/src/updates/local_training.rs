@@ -34,7 +34,7 @@ impl std::fmt::Debug for LocalTraining {
 }
 
 impl LocalTraining {
-    /// Creates a local training with `optimizer` and the learning rate `lr`.
+    /// Creates local training with `optimizer` and the learning rate `lr`.
     ///
     /// # Errors
     ///
@@ -49,7 +49,7 @@ impl LocalTraining {
         self.lr
     }
 
-    /// Makes one step on the mean loss of each of `batches` and returns the total change. Without
+    /// Takes one step on the mean loss of each of `batches` and returns the total change. Without
     /// any batch, the update is zero.
     ///
     /// # Arguments

@@ -65,13 +65,13 @@ impl PrivacyEngine {
         UnitScope::enter(model, &self.layer_randomness(), units)
     }
 
-    /// Returns whether the values of the next physical batch are to be compared, to the first
-    /// thread that asks. Say the outcome with [`compared`](Self::compared).
+    /// Returns whether to compare the values of the next physical batch: `true` only for the first
+    /// thread that asks. Report the outcome with [`compared`](Self::compared).
     pub(crate) fn begin_comparison(&mut self) -> bool {
         self.independence.begin_values(self.next_step)
     }
 
-    /// Takes the outcome of a comparison. After an error the next attempt is compared as well.
+    /// Records the outcome of a comparison. After an error the next attempt is compared as well.
     pub(crate) fn compared(&mut self, outcome: &Result<bool, DpError>) {
         self.independence.compared(self.next_step, matches!(outcome, Ok(true)));
     }
@@ -85,7 +85,8 @@ impl<M: Module, O: Send + 'static, T> Forward<'_, M, O, T> {
 
     /// Compares the values of `units` between different batches; see [`compare_values`].
     pub(crate) async fn compare(&self, model: &M, units: &[usize]) -> Result<bool, DpError> {
-        // The larger batch of the test has one eighth more units; it is to fit into memory too.
+        // The larger batch of the test has one eighth more units, and it has to fit into memory
+        // too.
         let units = &units[..units.len() - units.len().div_ceil(9).min(units.len() / 3)];
         let mut losses_of = |model: &M, positions: &[usize]| {
             let units: Vec<usize> = positions.iter().map(|&position| units[position]).collect();
@@ -102,9 +103,9 @@ impl<M: Module, O: Send + 'static, T> Forward<'_, M, O, T> {
     }
 }
 
-/// Returns the units of the rows of a physical batch; rows of padding come last.
+/// Returns the units of the rows of a physical batch; padding rows come last.
 fn rows_of(units: &[usize], rows: usize, copies: usize) -> Units {
-    // No data set has as many units as would reach the numbers of the padding.
+    // No data set is large enough for its units to reach the numbers of the padding.
     let padding = (0..rows.saturating_sub(units.len())).map(|row| usize::MAX - row);
     Units::Rows { units: units.iter().copied().chain(padding).collect(), copies }
 }

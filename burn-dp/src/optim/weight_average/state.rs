@@ -55,7 +55,7 @@ impl WeightAverage {
     ///
     /// # Errors
     ///
-    /// Returns [`DpError::SavedState`] if the record is damaged or of another version.
+    /// Returns [`DpError::SavedState`] if the record is damaged or has another version.
     pub fn from_bytes(bytes: &[u8]) -> Result<Self, DpError> {
         let (settings, mut tensors): (Settings, _) = pack::read(bytes)?;
         let mut found = Self::new(settings.decay)?;
