@@ -10,7 +10,7 @@
 //! | compute one loss for each example | [`CrossEntropyLossConfig`] |
 //! | plan the training within a budget | [`PrivacyPlanConfig`], [`PrivacyPlan`], [`Budget`] |
 //! | choose how to clip | [`Clipping`], [`FlatClipping`], [`QuantileClipping`] |
-//! | load what a step draws | [`LogicalBatch`], [`PhysicalBatch`] |
+//! | load the drawn units of a step | [`LogicalBatch`], [`PhysicalBatch`] |
 //! | clip, add noise and update the model | [`DpOptimizer`] |
 //! | save and resume the run | [`Checkpointer`] |
 //! | handle errors | [`DpError`] |

@@ -1,4 +1,4 @@
-//! Which canaries are included.
+//! The random choice of the included canaries.
 
 use std::fmt;
 
@@ -45,13 +45,13 @@ impl CanaryCoins {
         self.included.is_empty()
     }
 
-    /// Returns whether a canary is included; `false` for a number that is no canary.
+    /// Returns whether a canary is included; `false` if there is no canary with this number.
     pub fn is_included(&self, canary: usize) -> bool {
         self.included.get(canary).copied().unwrap_or(false)
     }
 
     /// Returns the scores of the included and of the excluded canaries; `scores[i]` belongs to
-    /// canary i, and a higher score says that it was included.
+    /// canary i, and a higher score indicates that it was included.
     ///
     /// # Errors
     ///

@@ -1,4 +1,4 @@
-//! Max pooling, with a backward step that keeps the input alone.
+//! Max pooling, with a backward step that keeps only the input.
 
 use burn::backend::{Backend, Dispatch, backend_extension, tensor::FloatTensor};
 use burn::tensor::{IntDType, Tensor};
@@ -9,7 +9,7 @@ use burn_autodiff::{
     ops::{Backward, Ops, OpsKind},
 };
 
-/// The windows of a max pooling: height and width of each.
+/// The windows of max pooling: height and width of each.
 #[doc(hidden)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Windows {

@@ -117,7 +117,7 @@ fn padded(config: PrivacyPlanConfig) -> (Net, DpOptimizer, Vec<usize>) {
 
 #[test]
 fn truncated_runs_have_fixed_shapes_and_train_what_unpadded_runs_train() {
-    // With a mean of 0.5, most steps are padding alone.
+    // With a mean of 0.5, most steps consist only of padding.
     for (mean, max_batch_size) in [(20.0, 20), (0.5, 20)] {
         let scheme = SamplingScheme::TruncatedPoisson { max_batch_size };
         let config = || {
@@ -144,8 +144,8 @@ fn truncated_runs_have_fixed_shapes_and_train_what_unpadded_runs_train() {
     }
 }
 
-/// What a step with replacement added to the model, times the batch size, if `unit` has a gradient
-/// far above the threshold, or none.
+/// Returns the change of the model in a step with replacement, times the batch size, if `unit` has
+/// a gradient far above the threshold, or none.
 fn moved(seed: u64, unit: usize, has_gradient: bool) -> (Vec<f64>, usize) {
     let config = PrivacyPlanConfig::new(6, 4.0)
         .with_steps(1)

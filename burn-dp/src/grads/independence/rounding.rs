@@ -1,4 +1,4 @@
-//! How much rounding may change the loss and the gradient of an example from batch to batch.
+//! Bounds the effect of rounding on the loss and the gradient of an example in different batches.
 
 use burn::module::Module;
 use burn::tensor::{DType, Device, FloatDType, Tensor};
@@ -9,7 +9,7 @@ use crate::model::{for_each_parameter, map_parameters};
 use crate::random::{Domain, InsecureSeed, Stream};
 
 /// A change of the parameters of relative size √ε moves a value by far more than the rounding of
-/// its pass, whose size is ε times a small factor. This factor covers values that the particular
+/// its pass, whose size is ε times a small factor. This factor covers values that this particular
 /// change moves less than usual.
 const MARGIN: f64 = 8.0;
 
@@ -17,10 +17,10 @@ const MARGIN: f64 = 8.0;
 ///
 /// Kernels may add in another order for another batch size. By backward error analysis, a product
 /// that is computed with rounding is the exact product of parameters that are changed by the size
-/// of the rounding. So the tolerance is measured: the parameters are changed by √ε, each up or
-/// down, and a value may differ by eight times what this moves it, plus √ε of its size. Values that
-/// are ill-conditioned (differences of nearly equal numbers, a ReLU at its kink in half precision)
-/// get a large tolerance, and others a small one.
+/// of the rounding. The tolerance is therefore measured: the parameters are changed by √ε, each up
+/// or down, and a value may differ by eight times the resulting change, plus √ε of its size. Values
+/// that are ill-conditioned (differences of nearly equal numbers, a ReLU at its kink in half
+/// precision) get a large tolerance, and others a small one.
 ///
 /// # References
 ///
@@ -65,8 +65,9 @@ impl Rounding {
     /// Returns the first quantity that differs for two units when the same batch is computed again,
     /// or `None` if all repeat.
     ///
-    /// The change of the parameters moves a value by at least as much as random values do, because
-    /// its pass draws others; so the tolerance is a part of what it moves the median unit.
+    /// The change of the parameters moves a value at least as much as random values do, because its
+    /// pass draws different ones. The tolerance is therefore a fraction of the change of the median
+    /// unit.
     pub(super) fn repeats(
         &self,
         batch: &Observed,
@@ -83,7 +84,8 @@ impl Rounding {
         })
     }
 
-    /// Returns how much each value of a batch may differ in another batch: `[quantities][units]`.
+    /// Returns the allowed difference of each value between this batch and another one:
+    /// `[quantities][units]`.
     pub(super) fn tolerances(&self, batch: &Observed, perturbed: &Observed) -> Vec<Vec<f64>> {
         let quantities = batch.values.iter().zip(&perturbed.values).zip(&batch.scales);
         quantities
@@ -92,7 +94,7 @@ impl Rounding {
                 let median = median(&moved);
                 let tolerance = |(moved, scale): (&f64, &f64)| {
                     let tolerance = MARGIN * (moved + median) + self.relative * scale;
-                    // What cannot be judged is not judged.
+                    // A value whose tolerance is undefined is not compared.
                     if tolerance.is_nan() { f64::INFINITY } else { tolerance }
                 };
                 moved.iter().zip(scales).map(tolerance).collect()
@@ -101,7 +103,7 @@ impl Rounding {
     }
 }
 
-/// Returns how far each value moved.
+/// Returns the change of each value.
 fn moved(values: &[f64], others: &[f64]) -> Vec<f64> {
     values.iter().zip(others).map(|(value, other)| (value - other).abs()).collect()
 }

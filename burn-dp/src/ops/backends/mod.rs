@@ -67,7 +67,7 @@ impl RowOps for burn_cubecl::CubeBackend {}
 #[cfg(feature = "cube")]
 impl PoolOps for burn_cubecl::CubeBackend {}
 
-/// Fusion compiles kernels of its own.
+/// Fusion compiles its own kernels.
 #[cfg(feature = "fusion")]
 impl<B: burn_fusion::FusionBackend> FusedOps for burn_fusion::Fusion<B> {
     type Packed = ();

@@ -1,4 +1,4 @@
-//! The kernels by Burn's operations.
+//! The kernels implemented with Burn's operations.
 
 use burn::backend::{Backend, TensorMetadata, tensor::FloatTensor};
 

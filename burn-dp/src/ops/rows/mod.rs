@@ -1,5 +1,5 @@
 //! Softmax and normalization over the last axis: one pass over memory each, with hand-written
-//! backward steps that keep the output alone.
+//! backward steps that keep only the output.
 
 mod autodiff;
 mod by_operations;

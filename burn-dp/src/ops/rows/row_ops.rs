@@ -31,9 +31,9 @@ pub trait RowOps: Backend {
         by_operations::softmax_input_gradient::<Self>(output, grad)
     }
 
-    /// Returns values with zero mean and unit variance over the last axis, and what they were
-    /// scaled by: `1 / √(variance + epsilon)`, whose last axis has length one. The second output
-    /// has no gradient.
+    /// Returns values with zero mean and unit variance over the last axis, and their scale factors:
+    /// `1 / √(variance + epsilon)`, whose last axis has length one. The second output has no
+    /// gradient.
     #[fusion(default)]
     fn row_normalize(
         input: FloatTensor<Self>,
