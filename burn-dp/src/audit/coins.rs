@@ -20,7 +20,7 @@ impl CanaryCoins {
     ///
     /// # Errors
     ///
-    /// Returns [`DpError::Entropy`] if the operating system gives no entropy.
+    /// Returns [`DpError::Entropy`] if the operating system provides no entropy.
     pub fn toss(canaries: usize) -> Result<Self, DpError> {
         Ok(Self::from_key(canaries, &Key::from_os()?))
     }

@@ -201,7 +201,7 @@ impl DpOptimizer {
         blocking(self.to_record_async(), "DpOptimizer::to_record_async")
     }
 
-    /// Runs [`to_record`](Self::to_record) without blocking the thread, as a browser needs it.
+    /// Runs [`to_record`](Self::to_record) without blocking the thread, as browsers require.
     ///
     /// Burn itself reads the state of the inner optimizer, and blocks while doing so. On a GPU in a
     /// browser, use an optimizer without state, for example SGD without momentum.

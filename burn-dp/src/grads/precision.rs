@@ -22,9 +22,9 @@ const TENSOR_FLOAT_32: f64 = 1.0 / (1 << 9) as f64;
 /// # Privacy
 ///
 /// The margins bound the contribution of each example, regardless of the kernels that computed it.
-/// They do not bound the effect of one example on the rounding of others: a device that chooses its
-/// kernels by the shape of a batch can compute all others in another precision if one more example
-/// changes the shape. The statement says so, and padding fixes the shapes.
+/// They do not bound the effect of one example on the rounding of other examples: a device that
+/// chooses its kernels by the shape of a batch can compute all others in another precision if one
+/// more example changes the shape. The statement says so, and padding fixes the shapes.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Precision {
     /// Margin of a norm, relative to it.

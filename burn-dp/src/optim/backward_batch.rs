@@ -78,8 +78,8 @@ impl DpOptimizer {
         blocking(clipped, "DpOptimizer::backward_batch_async")
     }
 
-    /// Runs [`backward_batch`](Self::backward_batch) without blocking the thread, as a browser
-    /// needs it.
+    /// Runs [`backward_batch`](Self::backward_batch) without blocking the thread, as browsers
+    /// require.
     ///
     /// # Errors
     ///

@@ -203,7 +203,7 @@ impl DpOptimizer {
         blocking(self.backward_async(model, batch, losses), "DpOptimizer::backward_async")
     }
 
-    /// Runs [`backward`](Self::backward) without blocking the thread, as a browser needs it.
+    /// Runs [`backward`](Self::backward) without blocking the thread, as browsers require.
     ///
     /// # Errors
     ///
@@ -292,8 +292,7 @@ impl DpOptimizer {
         blocking(self.unit_updates_async(model, units, update), "DpOptimizer::unit_updates_async")
     }
 
-    /// Runs [`unit_updates`](Self::unit_updates) without blocking the thread, as a browser needs
-    /// it.
+    /// Runs [`unit_updates`](Self::unit_updates) without blocking the thread, as browsers require.
     ///
     /// # Errors
     ///
@@ -386,8 +385,8 @@ impl DpOptimizer {
         blocking(self.backward_each_async(model, units, loss), "DpOptimizer::backward_each_async")
     }
 
-    /// Runs [`backward_each`](Self::backward_each) without blocking the thread, as a browser needs
-    /// it.
+    /// Runs [`backward_each`](Self::backward_each) without blocking the thread, as browsers
+    /// require.
     ///
     /// # Errors
     ///

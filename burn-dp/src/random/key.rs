@@ -56,7 +56,7 @@ impl Key {
     ///
     /// # Errors
     ///
-    /// Returns [`DpError::Entropy`] if the operating system gives no entropy. There is no
+    /// Returns [`DpError::Entropy`] if the operating system provides no entropy. There is no
     /// substitute.
     pub fn from_os() -> Result<Self, DpError> {
         let mut bytes = Zeroizing::new([0; 32]);

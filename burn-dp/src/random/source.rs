@@ -49,7 +49,7 @@ impl NoiseSource {
     ///
     /// # Errors
     ///
-    /// Returns [`DpError::Entropy`] if the operating system gives no entropy. There is no
+    /// Returns [`DpError::Entropy`] if the operating system provides no entropy. There is no
     /// substitute.
     pub fn from_os() -> Result<Self, DpError> {
         Ok(Self::new(Key::from_os()?))

@@ -43,7 +43,7 @@ impl BallsInBinsSampler {
     /// # Errors
     ///
     /// Returns [`DpError::InvalidArgument`] unless `1 <= bins <= dataset_size`, and
-    /// [`DpError::Entropy`] if the operating system gives no entropy.
+    /// [`DpError::Entropy`] if the operating system provides no entropy.
     pub fn new(dataset_size: usize, bins: usize) -> Result<Self, DpError> {
         check_size(dataset_size)?;
         check_number("bins", bins, dataset_size)?;
@@ -56,7 +56,7 @@ impl BallsInBinsSampler {
         Self { fresh: true, ..self }
     }
 
-    /// Replaces the key by the stored key of a run that is resumed, or by an
+    /// Replaces the key with the stored key of a resumed run, or with an
     /// [`InsecureSeed`](crate::random::InsecureSeed).
     pub fn with_key(self, key: impl Into<Key>) -> Self {
         Self { population: self.population.with_key(key.into()), ..self }

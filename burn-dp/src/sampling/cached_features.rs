@@ -87,7 +87,7 @@ where
     blocking(rows, "cached_features_async")
 }
 
-/// Runs [`cached_features`] without blocking the thread, as a browser needs it.
+/// Runs [`cached_features`] without blocking the thread, as browsers require.
 ///
 /// # Errors
 ///

@@ -45,7 +45,7 @@ impl CyclicPoissonSampler {
     ///
     /// Returns [`DpError::InvalidArgument`] unless `1 <= parts <= dataset_size` and
     /// `expected_batch_size` is positive and at most `dataset_size / parts`, and
-    /// [`DpError::Entropy`] if the operating system gives no entropy.
+    /// [`DpError::Entropy`] if the operating system provides no entropy.
     pub fn new(
         dataset_size: usize,
         expected_batch_size: f64,
@@ -67,7 +67,7 @@ impl CyclicPoissonSampler {
         Ok(Self { population, parts, sampling_probability })
     }
 
-    /// Replaces the key by the stored key of a run that is resumed, or by an
+    /// Replaces the key with the stored key of a resumed run, or with an
     /// [`InsecureSeed`](crate::random::InsecureSeed).
     pub fn with_key(self, key: impl Into<Key>) -> Self {
         Self { population: self.population.with_key(key.into()), ..self }

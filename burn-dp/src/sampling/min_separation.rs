@@ -62,7 +62,7 @@ impl MinSeparationSampler {
     ///
     /// Returns [`DpError::InvalidArgument`] unless `1 <= separation <= dataset_size` and
     /// `expected_batch_size` is positive and at most `dataset_size / separation`, and
-    /// [`DpError::Entropy`] if the operating system gives no entropy.
+    /// [`DpError::Entropy`] if the operating system provides no entropy.
     pub fn new(
         dataset_size: usize,
         expected_batch_size: f64,
@@ -87,7 +87,7 @@ impl MinSeparationSampler {
         Ok(Self { population, separation, sampling_probability, place: Arc::default() })
     }
 
-    /// Replaces the key by the stored key of a run that is resumed, or by an
+    /// Replaces the key with the stored key of a resumed run, or with an
     /// [`InsecureSeed`](crate::random::InsecureSeed).
     pub fn with_key(self, key: impl Into<Key>) -> Self {
         let population = self.population.with_key(key.into());

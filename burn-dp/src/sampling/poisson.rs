@@ -54,8 +54,8 @@ impl PoissonSampler {
     /// # Errors
     ///
     /// Returns [`DpError::InvalidArgument`] unless `dataset_size` is positive and
-    /// `sampling_probability` in (0, 1], and [`DpError::Entropy`] if the operating system gives no
-    /// entropy.
+    /// `sampling_probability` in (0, 1], and [`DpError::Entropy`] if the operating system provides
+    /// no entropy.
     pub fn new(dataset_size: usize, sampling_probability: f64) -> Result<Self, DpError> {
         check_size(dataset_size)?;
         if !(sampling_probability > 0.0 && sampling_probability <= 1.0) {
@@ -75,7 +75,7 @@ impl PoissonSampler {
     /// # Errors
     ///
     /// Returns [`DpError::InvalidArgument`] unless `expected_batch_size` is positive and at most
-    /// `dataset_size`, and [`DpError::Entropy`] if the operating system gives no entropy.
+    /// `dataset_size`, and [`DpError::Entropy`] if the operating system provides no entropy.
     pub fn with_expected_batch_size(
         dataset_size: usize,
         expected_batch_size: f64,
@@ -85,7 +85,7 @@ impl PoissonSampler {
         Ok(Self { population, sampling_probability })
     }
 
-    /// Replaces the key by the stored key of a run that is resumed, or by an
+    /// Replaces the key with the stored key of a resumed run, or with an
     /// [`InsecureSeed`](crate::random::InsecureSeed).
     pub fn with_key(self, key: impl Into<Key>) -> Self {
         Self { population: self.population.with_key(key.into()), ..self }

@@ -49,7 +49,7 @@ impl TruncatedPoissonSampler {
     ///
     /// Returns [`DpError::InvalidArgument`] unless `expected_batch_size` is positive and at most
     /// `dataset_size`, and `max_batch_size` is from 1 to `dataset_size`, and [`DpError::Entropy`]
-    /// if the operating system gives no entropy.
+    /// if the operating system provides no entropy.
     pub fn new(
         dataset_size: usize,
         expected_batch_size: f64,
@@ -61,7 +61,7 @@ impl TruncatedPoissonSampler {
         Ok(Self { population, sampling_probability, max_batch_size })
     }
 
-    /// Replaces the key by the stored key of a run that is resumed, or by an
+    /// Replaces the key with the stored key of a resumed run, or with an
     /// [`InsecureSeed`](crate::random::InsecureSeed).
     pub fn with_key(self, key: impl Into<Key>) -> Self {
         Self { population: self.population.with_key(key.into()), ..self }

@@ -46,7 +46,7 @@ pub fn clip_updates<M: Module, U>(
     blocking(clip_updates_async(thresholds, model, units, update), "clip_updates_async")
 }
 
-/// Runs [`clip_updates`] without blocking the thread, as a browser needs it.
+/// Runs [`clip_updates`] without blocking the thread, as browsers require.
 ///
 /// # Errors
 ///

@@ -182,7 +182,7 @@ fn a_unit_that_is_drawn_j_times_contributes_j_times_the_threshold() {
     assert_eq!(seen, [true; 4], "choose other seeds");
 }
 
-/// User u owns u % 5 + 1 examples, which are mixed with the examples of others.
+/// User u owns u % 5 + 1 examples, which are mixed with the examples of other users.
 fn records() -> Vec<(usize, usize)> {
     let mut records: Vec<(usize, usize)> =
         (0..40).flat_map(|user| (0..=user % 5).map(move |i| (user, 5 * user + i))).collect();

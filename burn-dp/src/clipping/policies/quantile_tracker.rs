@@ -121,7 +121,7 @@ impl QuantileTracker {
     /// Also estimates the mean norm of each group: a moving average with the learning rate of the
     /// estimates, of norms clipped to twice the estimate of the highest quantile.
     ///
-    /// The estimate is therefore below the mean until that quantile is found, and also if the norms
+    /// The estimate is therefore below the mean until that quantile is found, and even if the norms
     /// have a long tail above it. Track a high quantile, for example 0.9, to average nearly all
     /// norms.
     pub fn with_means(mut self) -> Self {

@@ -76,7 +76,7 @@ pub fn check_independence<M: Module, I: Clone>(
     blocking(check_independence_async(model, items, losses), "check_independence_async")
 }
 
-/// Runs [`check_independence`] without blocking the thread, as a browser needs it.
+/// Runs [`check_independence`] without blocking the thread, as browsers require.
 ///
 /// # Errors
 ///

@@ -29,7 +29,7 @@ impl WeightAverage {
         blocking(self.to_bytes_async(), "WeightAverage::to_bytes_async")
     }
 
-    /// Runs [`to_bytes`](Self::to_bytes) without blocking the thread, as a browser needs it.
+    /// Runs [`to_bytes`](Self::to_bytes) without blocking the thread, as browsers require.
     ///
     /// # Errors
     ///
