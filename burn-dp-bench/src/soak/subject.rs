@@ -50,8 +50,8 @@ impl Subject {
         }
     }
 
-    /// Returns what a file of the results must have in common with that of an undisturbed run.
-    /// `None` if it may differ.
+    /// Returns what a result file must have in common with the file of an undisturbed run; `None`
+    /// if it may differ.
     ///
     /// # Errors
     ///
@@ -69,7 +69,7 @@ impl Subject {
         }
     }
 
-    /// Begins or continues the run in this folder, and makes it to the end.
+    /// Starts or continues the run in this folder, and runs it to the end.
     pub(super) fn run(self, folder: &Path) -> Result<(), String> {
         match self {
             Self::Loop => run_loop(folder, plan).map_err(|error| error.to_string()),
