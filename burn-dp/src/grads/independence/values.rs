@@ -108,7 +108,7 @@ fn mixed(what: &str, arrangement: &str) -> DpError {
     DpError::NotPerExample {
         reason: format!(
             "{what} of an example differs from its value in the batch when it is computed \
-             {arrangement}, by more than rounding: it depends on other examples, also if no \
+             {arrangement}, by more than rounding: it depends on other examples, even if no \
              gradient shows it; compute each loss from its own example alone, without a mean, sum, \
              rank or mask over the batch (also under `detach`), its number of rows, mixtures of \
              examples, or a padded length that counts"
